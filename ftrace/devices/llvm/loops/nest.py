@@ -62,7 +62,6 @@ class Nest:
       tiling: how each range runs.
       fused: products that a sum takes in without rounding them.
       spans: ranges of which a part runs.
-      single: ranges of which one tile runs: where it begins.
       ahead: the memory that loops ask for before it is needed.
     """
 
@@ -72,7 +71,6 @@ class Nest:
         tiling: Tiling,
         fused: frozenset[Node],
         spans: Mapping[Node, Span] = MappingProxyType({}),
-        single: Mapping[Node, tuple[str, Tiles]] = MappingProxyType({}),
         ahead: Mapping[Loop | ReduceLoop, Sequence[Fetch]] = MappingProxyType({}),
     ) -> None:
         self.values = values
@@ -80,7 +78,6 @@ class Nest:
         self.tiling = tiling
         self.fused = fused
         self.spans = spans
-        self.single = single
         self.ahead = ahead
 
     def block(self, statements: Sequence[Statement]) -> None:
@@ -337,14 +334,6 @@ class Nest:
         """Runs over the first of the ranges, and inside over the others."""
         node, *others = ranges
         steps = Steps() if others else self.tiling.of(node)
-        if node in self.single:
-            base, tiles = self.single[node]
-            self.writer.open_scope()
-            opened = self.open(node, base, Steps(0, tiles.copies), tiles)
-            state = self._inside(loop, others, lines, state, opened)
-            self.values.close(opened)
-            self.writer.close_scope(state)
-            return state
         inner = 1
         for other in others:
             inner *= -(-size_of(other) // self.tiling.of(other).width)

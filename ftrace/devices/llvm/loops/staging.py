@@ -10,22 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ftrace.devices.llvm.ir.squares import TurningNest
 from ftrace.devices.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer, digits
 from ftrace.devices.llvm.loops.accumulators import fused_products
 from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.nest import Nest, Span
-from ftrace.devices.llvm.loops.prefetching import Prefetch, PrefetchingNest
 from ftrace.devices.llvm.loops.ranges import Opened
-from ftrace.devices.llvm.loops.tiles import Steps, Tiles, Tiling
+from ftrace.devices.llvm.loops.tiles import Steps, Tiling
 from ftrace.devices.llvm.loops.values import Values
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import (
@@ -238,58 +235,20 @@ class Stage:
         stores: Sequence[Store],
         steps: Mapping[Node, Steps],
         spans: Mapping[Node, Span],
-        single: Mapping[Node, tuple[str, Tiles]] | None = None,
-        prefetch: Prefetch | None = None,
-        rows: Node | None = None,
+        nest: Callable[..., Nest] = Nest,
     ) -> None:
         """A part: loops over `axes`, of which `spans` run in part, and stores.
 
-        What it asks for before it is needed is said in `PrefetchingNest`.
+        Args:
+          nest: the kind of loops. With `TurningNest` values are evaluated in vectors
+            along one of the axes, and stored in vectors along another, which is
+            unrolled as often as there are lanes.
         """
-        nest: Callable[..., Nest] = Nest
-        if prefetch is not None or rows is not None:
-            nest = partial(PrefetchingNest, prefetch=prefetch, rows=rows)
-        self._emit(nest, axes, stores, steps, spans, single or {})
-
-    def turn(
-        self,
-        axes: Sequence[Node],
-        store: Store,
-        steps: Mapping[Node, Steps],
-        spans: Mapping[Node, Span],
-    ) -> None:
-        """A part that fills a panel, or stores what is contiguous along another axis.
-
-        It is evaluated in vectors along one of the axes, and stored in vectors along
-        another, which is unrolled as often as there are lanes.
-        """
-        self._emit(TurningNest, axes, [store], steps, spans, {})
-
-    def run_by(
-        self,
-        nest: Callable[..., Nest],
-        axes: Sequence[Node],
-        stores: Sequence[Store],
-        steps: Mapping[Node, Steps],
-        spans: Mapping[Node, Span],
-    ) -> None:
-        """A part with loops of their own kind."""
-        self._emit(nest, axes, stores, steps, spans, {})
-
-    def _emit(
-        self,
-        nest: Callable[..., Nest],
-        axes: Sequence[Node],
-        stores: Sequence[Store],
-        steps: Mapping[Node, Steps],
-        spans: Mapping[Node, Span],
-        single: Mapping[Node, tuple[str, Tiles]],
-    ) -> None:
         around = [o.node for o in self.opened]
         kernel = Kernel((*around, *axes), tuple(stores), self.kernel.buffers)
         self.facts.learn([e for s in stores for e in s.expressions])
         fused = fused_products(kernel, self.target)
-        loops = nest(self.values, Tiling(dict(steps)), fused, spans, single)
+        loops = nest(self.values, Tiling(dict(steps)), fused, spans)
         loops.block(place(kernel))
 
     def fill(self, panel: Panel, value: Any, first: int = 0) -> None:

@@ -11,6 +11,7 @@ along i, and stored along j out of the square of registers.
 from __future__ import annotations
 
 from ftrace.devices.llvm.ir.blocks import Block, Cut, run_stores
+from ftrace.devices.llvm.ir.squares import TurningNest
 from ftrace.devices.llvm.loops.facts import Facts, index_of
 from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps
@@ -135,7 +136,7 @@ def _render_whole(plan: Turned, stage: Stage) -> int:
         rows, columns = Block(stage, cuts[0], row), Block(stage, cuts[1], column)
         with rows, columns:
             spans = rows.spans(steps) | columns.spans(steps)
-            stage.turn(axes, store, steps, spans)
+            stage.run(axes, [store], steps, spans, TurningNest)
     return unit.count
 
 

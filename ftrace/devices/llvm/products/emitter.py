@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
 from ftrace.devices.llvm.ir.blocks import Block, Once, each_block, run_stores
 from ftrace.devices.llvm.loops.accumulators import identity
 from ftrace.devices.llvm.loops.facts import index_of
 from ftrace.devices.llvm.loops.nest import Span
-from ftrace.devices.llvm.loops.prefetching import Prefetch
+from ftrace.devices.llvm.loops.prefetching import Prefetch, PrefetchingNest
 from ftrace.devices.llvm.loops.staging import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import size_of
 from ftrace.devices.llvm.products.filling import fill_panel
@@ -17,7 +18,7 @@ from ftrace.devices.llvm.products.schedule import LooseRows, Schedule, StagedRow
 from ftrace.devices.llvm.products.unit_blocks import (
     Columns,
     FewColumns,
-    FlatColumns,
+    PlainColumns,
     RowBlock,
     Strips,
 )
@@ -71,7 +72,7 @@ class ProductEmitter:
     def __init__(self, schedule: Schedule, stage: Stage) -> None:
         self.schedule = schedule
         self.stage = stage
-        across = FewColumns if schedule.along else FlatColumns
+        across = FewColumns if schedule.along else PlainColumns
         self.kind: type[Columns] = Strips if schedule.strips else across
         self._allocate()
         self.once = Once(stage) if schedule.once else None
@@ -102,7 +103,7 @@ class ProductEmitter:
             node: stage.new_panel(node.dtype, s.rows.length, pitch, s.strips)
             for node in (() if s.registers else s.plan.reduces)
         }
-        if self.kind is FlatColumns:
+        if self.kind is PlainColumns:
             # Tiles read beyond the block: what stands there must not slow them down.
             for panel in self.right.values():
                 stage.fill(panel, 0, s.columns.length)
@@ -195,10 +196,10 @@ class ProductEmitter:
     ) -> None:
         rows, columns = self.rows, self.columns
         spans = {**spans, **rows.spans, **columns.tile_spans()}
-        self.stage.run(
-            (*rows.axes, *columns.axes), stores, {**rows.steps, **columns.steps}, spans,
-            prefetch=later, rows=rows.axes[0] if self.schedule.next_rows else None,
-        )  # fmt: skip
+        next_rows = rows.axes[0] if self.schedule.next_rows else None
+        axes, steps = (*rows.axes, *columns.axes), {**rows.steps, **columns.steps}
+        nest = partial(PrefetchingNest, prefetch=later, rows=next_rows)
+        self.stage.run(axes, stores, steps, spans, nest)
 
     def _in_sums(self, rows: Callable[[int], list[Node]], columns: list[Node]) -> Node:
         """Where a sum stands in its panel."""

@@ -7,10 +7,12 @@ is evaluated along that range, and squares of registers are turned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ftrace.devices.llvm.ir.blocks import Block
+from ftrace.devices.llvm.ir.squares import TurningNest
 from ftrace.devices.llvm.loops.facts import Facts, index_of
-from ftrace.devices.llvm.loops.prefetching import Prefetch
+from ftrace.devices.llvm.loops.prefetching import Prefetch, PrefetchingNest
 from ftrace.devices.llvm.loops.short_axes import longest
 from ftrace.devices.llvm.loops.staging import Panel, Stage, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
@@ -66,11 +68,12 @@ def fill_panel(
             ahead := _rows_ahead(node, vector, along, (major, inside), stage)
         ):
             prefetch = Prefetch([node], along, ahead)
-        stage.run(ranges, [store], steps, spans, prefetch=prefetch)
+        nest = partial(PrefetchingNest, prefetch=prefetch)
+        stage.run(ranges, [store], steps, spans, nest)
         return
     others = [r for r in ranges if r is not vector and r is not minor]
     # Along the vectors memory runs on: the processor fetches what comes next.
-    stage.turn([*others, minor, vector], store, steps, spans)
+    stage.run([*others, minor, vector], [store], steps, spans, TurningNest)
 
 
 def _rows_ahead(

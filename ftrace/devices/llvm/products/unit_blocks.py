@@ -13,7 +13,7 @@ the processor fetches by itself, where rows of the whole operand would be far ap
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ftrace.devices.llvm.ir.blocks import Block, Cut
 from ftrace.devices.llvm.loops.nest import Span
@@ -106,7 +106,7 @@ class Columns(Block):
         return self.spans(self.steps)
 
 
-class FlatColumns(Columns):
+class PlainColumns(Columns):
     """Columns along several axes, one after the other: right[k][column]."""
 
     def open(self) -> None:
@@ -152,7 +152,9 @@ class Strips(Columns):
         self.stage.close(self._first)
         super().close()
 
-    def terms(self, weight: int, node: Node | None = None) -> list[Node]:
+    def terms(
+        self, weight: int, node: Node | None = None, of: Collection[Node] | None = None
+    ) -> list[Node]:
         """Where a column is in a panel of strips of `depth` rows."""
         assert weight == 1
         width = const(self.schedule.width, INDEX)

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ftrace.devices.llvm.ir.blocks import Block, Cut, run_stores
+from ftrace.devices.llvm.ir.squares import TurningNest
 from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
@@ -139,7 +140,7 @@ class AcrossProduct(SlidingRowsProduct):
         spans = pixels.spans | self.block.spans(steps)
         index = sum_of([*pixels.terms, *self.block.terms(1)])
         store = Store(image.panel.number, index, value)
-        stage.turn([*others, channel, line], store, steps, spans)
+        stage.run([*others, channel, line], [store], steps, spans, TurningNest)
 
     def _complete(self) -> None:
         """All lines are turned back together."""

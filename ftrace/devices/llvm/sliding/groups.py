@@ -315,8 +315,8 @@ def spread_groups(
         text = stage.writer.pure(f"udiv i64 {extent}, {count}", extent)
         spans[part] = Span("0", text)
     how = _Spreading(channels, places, count, pitch)
-    stage.run_by(
-        partial(_SpreadingNest, how), [*pixels.ranges, *others, part, inside],
-        [Store(panel.number, index, value)], {inside: Steps(channels * count)}, spans,
+    stage.run(
+        [*pixels.ranges, *others, part, inside], [Store(panel.number, index, value)],
+        {inside: Steps(channels * count)}, spans, partial(_SpreadingNest, how),
     )  # fmt: skip
     return True

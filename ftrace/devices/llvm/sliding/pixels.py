@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 
 from ftrace import dtypes
 from ftrace.devices.llvm.ir.blocks import Block, cut_ranges, each_block
 from ftrace.devices.llvm.loops.facts import Facts
-from ftrace.devices.llvm.loops.prefetching import Prefetch
+from ftrace.devices.llvm.loops.prefetching import Prefetch, PrefetchingNest
 from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.loops.tiles import Steps, size_of
 from ftrace.devices.llvm.products.contraction import product_loop
@@ -218,9 +219,10 @@ class SlidingDotsProduct:
         lanes = d.lanes
         steps = {lines[-1]: Steps(lanes)}
         store = Store(self.panel.number, index, value)
-        prefetch = None if classes[-1] else self._later(value, lines[-1])
+        later = None if classes[-1] else self._later(value, lines[-1])
+        nest = partial(PrefetchingNest, prefetch=later)
         ranges = [*images.cut.within, *lines]
-        stage.run(ranges, [store], steps, images.spans({}), prefetch=prefetch)
+        stage.run(ranges, [store], steps, images.spans({}), nest)
 
     def _add(self, images: Block, sums: dict[int, tuple[int, ...]]) -> None:
         """Adds what the images of a block give to some sums: of a tap, and beside."""
@@ -242,9 +244,10 @@ class SlidingDotsProduct:
             found = add(self.sums.load(place), found)
             stores.append(Store(self.sums.number, place, found))
         first = 0 in sums and not d.beside  # else it is read again, and is near
-        prefetch = self._later(d.right, pixels[-1]) if first else None
+        later = self._later(d.right, pixels[-1]) if first else None
+        nest = partial(PrefetchingNest, prefetch=later)
         steps = {pixels[-1]: Steps(d.lanes)}
-        stage.run((), stores, steps, images.spans({}), prefetch=prefetch)
+        stage.run((), stores, steps, images.spans({}), nest)
 
     def _right(self, beside: Sequence[int]) -> Node:
         """The right operand at a place of its own axes."""
