@@ -30,32 +30,7 @@ from ftrace.lower.constants import (
     zero_like,
 )
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives.elementwise import (
-    absolute,
-    add,
-    bit_and,
-    bit_or,
-    bit_xor,
-    cast_p,
-    ceil,
-    conj,
-    div,
-    floor,
-    imag,
-    make_complex,
-    maximum,
-    minimum,
-    mul,
-    mul_zero,
-    neg,
-    power,
-    real,
-    round_even,
-    select,
-    sign,
-    sub,
-    truncate,
-)
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.source import const_like, const_p, iota_p, zeros_like
 from ftrace.trace.rewrite import Pat, Rule
 
@@ -64,7 +39,7 @@ D: Final = Pat(const_p, name="d")
 
 
 def _negated(c: Node) -> Node:
-    return const_like(c, evaluate_scalar(neg(c)))
+    return const_like(c, evaluate_scalar(p.neg(c)))
 
 
 def _is_power_of_two(c: Node) -> bool:
@@ -88,48 +63,48 @@ def _exponents(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _multiply_by_inverse(x: Node, c: Node) -> Node:
-    return mul(x, const_like(c, 1 / float(constant_value(c))))
+    return p.mul(x, const_like(c, 1 / float(constant_value(c))))
 
 
 _SUMS: Final = (
     Rule(  # x + -0.0 -> x
         "fold_add_negative_zero",
-        Pat(add, X, Pat(const_p, where=is_negative_zero), commutes=True),
+        Pat(p.add, X, Pat(const_p, where=is_negative_zero), commutes=True),
         lambda x: x,
     ),
     Rule(  # x + 0 -> x, for integers
         "fold_add_zero",
-        Pat(add, X, ZERO, commutes=True, aval=is_exact),
+        Pat(p.add, X, ZERO, commutes=True, aval=is_exact),
         lambda x: x,
     ),
     Rule(  # x - 0 -> x
         "fold_sub_zero",
-        Pat(sub, X, ZERO),
+        Pat(p.sub, X, ZERO),
         lambda x: x,
     ),
     Rule(  # x - x -> 0, for integers
         "fold_sub_itself",
-        Pat(sub, X, X, aval=is_exact),
+        Pat(p.sub, X, X, aval=is_exact),
         zero_like,
     ),
     Rule(  # x - c -> x + (-c), for integers
         "fold_sub_constant",
-        Pat(sub, X, C, aval=is_exact),
-        lambda x, c: add(x, _negated(c)),
+        Pat(p.sub, X, C, aval=is_exact),
+        lambda x, c: p.add(x, _negated(c)),
     ),
     Rule(  # x + (-y) -> x - y
         "fold_add_neg",
-        Pat(add, X, Pat(neg, Y), commutes=True),
-        lambda x, y: sub(x, y),
+        Pat(p.add, X, Pat(p.neg, Y), commutes=True),
+        lambda x, y: p.sub(x, y),
     ),
     Rule(  # x - (-y) -> x + y
         "fold_sub_neg",
-        Pat(sub, X, Pat(neg, Y)),
-        lambda x, y: add(x, y),
+        Pat(p.sub, X, Pat(p.neg, Y)),
+        lambda x, y: p.add(x, y),
     ),
     Rule(  # -(-x) -> x
         "fold_neg_neg",
-        Pat(neg, Pat(neg, X)),
+        Pat(p.neg, Pat(p.neg, X)),
         lambda x: x,
     ),
 )
@@ -137,54 +112,54 @@ _SUMS: Final = (
 _PRODUCTS: Final = (
     Rule(  # x·1 -> x
         "fold_mul_one",
-        Pat(mul, X, constant(1), commutes=True, aval=has_kind("biuf")),
+        Pat(p.mul, X, constant(1), commutes=True, aval=has_kind("biuf")),
         lambda x: x,
     ),
     Rule(  # x·0 -> 0, for integers
         "fold_mul_by_zero",
-        Pat(mul, X, ZERO, commutes=True, aval=is_exact),
+        Pat(p.mul, X, ZERO, commutes=True, aval=is_exact),
         zero_like,
     ),
     Rule(  # (-x)·c -> x·(-c)
         "fold_mul_neg",
-        Pat(mul, Pat(neg, X), C, commutes=True, aval=has_kind("f")),
-        lambda x, c: mul(x, _negated(c)),
+        Pat(p.mul, Pat(p.neg, X), C, commutes=True, aval=has_kind("f")),
+        lambda x, c: p.mul(x, _negated(c)),
     ),
     Rule(  # -(x·c) -> x·(-c)
         "fold_neg_mul",
-        Pat(neg, Pat(mul, X, C, commutes=True, name="product"), aval=has_kind("f")),
-        lambda x, c, product: mul(x, _negated(c)),
+        Pat(p.neg, Pat(p.mul, X, C, commutes=True, name="product"), aval=has_kind("f")),
+        lambda x, c, product: p.mul(x, _negated(c)),
         single_use="product",
     ),
     Rule(  # (-x)·(-y) -> x·y
         "fold_mul_of_negs",
-        Pat(mul, Pat(neg, X), Pat(neg, Y), aval=has_kind("iuf")),
-        lambda x, y: mul(x, y),
+        Pat(p.mul, Pat(p.neg, X), Pat(p.neg, Y), aval=has_kind("iuf")),
+        lambda x, y: p.mul(x, y),
     ),
     Rule(  # x/1 -> x
         "fold_div_one",
-        Pat(div, X, constant(1), aval=has_kind("iuf")),
+        Pat(p.div, X, constant(1), aval=has_kind("iuf")),
         lambda x: x,
     ),
     Rule(  # x/2ⁿ -> x·2⁻ⁿ
         "fold_div_power_of_two",
-        Pat(div, X, Pat(const_p, name="c", where=_is_power_of_two)),
+        Pat(p.div, X, Pat(const_p, name="c", where=_is_power_of_two)),
         _multiply_by_inverse,
     ),
     Rule(  # x⁰ -> 1
         "fold_pow_zero",
-        Pat(power, X, ZERO, aval=has_kind("f")),
+        Pat(p.power, X, ZERO, aval=has_kind("f")),
         lambda x: const_like(x, 1),
     ),
     Rule(  # x¹ -> x
         "fold_pow_one",
-        Pat(power, X, constant(1), aval=has_kind("f")),
+        Pat(p.power, X, constant(1), aval=has_kind("f")),
         lambda x: x,
     ),
     Rule(  # x² -> x·x
         "fold_pow_two",
-        Pat(power, X, constant(2), aval=has_kind("f")),
-        lambda x: mul(x, x),
+        Pat(p.power, X, constant(2), aval=has_kind("f")),
+        lambda x: p.mul(x, x),
     ),
 )
 
@@ -195,7 +170,7 @@ def _is_finite_nonzero(c: Node) -> bool:
 
 
 def _select_by_mask(x: Node, mask: Node) -> Node:
-    return select(mask, x, zeros_like(x))
+    return p.select(mask, x, zeros_like(x))
 
 
 _MASK: Final = Pat(name="mask", aval=has_kind("b"))
@@ -205,28 +180,28 @@ _FINITE: Final = Pat(const_p, name="c", where=_is_finite_nonzero)
 _MUL_ZERO: Final = (
     Rule(  # mul_zero(x, 0) -> 0
         "fold_mul_zero_by_zero",
-        Pat(mul_zero, X, _ANY_ZERO, commutes=True),
+        Pat(p.mul_zero, X, _ANY_ZERO, commutes=True),
         zero_like,
     ),
     Rule(  # mul_zero(x, c) -> x·c, for c finite and not 0
         "fold_mul_zero_by_constant",
-        Pat(mul_zero, X, _FINITE, commutes=True),
-        lambda x, c: mul(x, c),
+        Pat(p.mul_zero, X, _FINITE, commutes=True),
+        lambda x, c: p.mul(x, c),
     ),
     Rule(  # mul_zero(x, mask as a number) -> select(mask, x, 0)
         "fold_mul_zero_by_mask",
-        Pat(mul_zero, X, Pat(cast_p, _MASK), commutes=True),
+        Pat(p.mul_zero, X, Pat(p.cast_p, _MASK), commutes=True),
         _select_by_mask,
     ),
     Rule(  # mul_zero(x, x) -> x·x
         "fold_mul_zero_by_itself",
-        Pat(mul_zero, X, X, aval=has_kind("iuf")),
-        lambda x: mul(x, x),
+        Pat(p.mul_zero, X, X, aval=has_kind("iuf")),
+        lambda x: p.mul(x, x),
     ),
     Rule(  # mul_zero(x, y) -> x·y, for integers
         "fold_mul_zero_of_integers",
-        Pat(mul_zero, X, Y, aval=is_exact),
-        lambda x, y: mul(x, y),
+        Pat(p.mul_zero, X, Y, aval=is_exact),
+        lambda x, y: p.mul(x, y),
     ),
 )
 
@@ -245,7 +220,7 @@ def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
     last, bound = last_position(positions), constant_value(c)
     if last is None:
         return None
-    low = y.op is maximum
+    low = y.op is p.maximum
     if bound <= 0:
         return positions if low else c
     if bound >= last:
@@ -256,23 +231,23 @@ def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
 _EXTREMA: Final = (
     Rule(  # max(x, x), min(x, x) -> x
         "fold_extremum_of_itself",
-        Pat((maximum, minimum), X, X),
+        Pat((p.maximum, p.minimum), X, X),
         lambda x: x,
     ),
     Rule(  # max(x, least) -> x
         "fold_max_of_least",
-        Pat(maximum, X, _limit(0), commutes=True),
+        Pat(p.maximum, X, _limit(0), commutes=True),
         lambda x: x,
     ),
     Rule(  # min(x, greatest) -> x
         "fold_min_of_greatest",
-        Pat(minimum, X, _limit(1), commutes=True),
+        Pat(p.minimum, X, _limit(1), commutes=True),
         lambda x: x,
     ),
     Rule(  # max(iota, 0), min(iota, n) -> iota
         "fold_clamp_of_iota",
         Pat(
-            (maximum, minimum),
+            (p.maximum, p.minimum),
             Pat(iota_p, name="positions"),
             C,
             commutes=True,
@@ -282,12 +257,12 @@ _EXTREMA: Final = (
     ),
     Rule(  # |-x|, ||x|| -> |x|
         "fold_abs",
-        Pat(absolute, Pat((neg, absolute), X)),
-        lambda x: absolute(x),
+        Pat(p.absolute, Pat((p.neg, p.absolute), X)),
+        lambda x: p.absolute(x),
     ),
     Rule(  # f(f(x)) -> f(x), for floor, ceil, trunc, round, sign
         "fold_idempotent",
-        Pat((floor, ceil, truncate, round_even, sign), Y, name="x"),
+        Pat((p.floor, p.ceil, p.truncate, p.round_even, p.sign), Y, name="x"),
         lambda x, y: y if x.op is y.op and not dtypes.is_complex(x.dtype) else None,
     ),
     Rule(  # (x ∘ c) ∘ d -> x ∘ (c ∘ d), for integers, and for max and min of floats
@@ -299,9 +274,17 @@ _EXTREMA: Final = (
                 D,
                 commutes=True,
                 name="outer",
-                aval=None if op in (maximum, minimum) else is_exact,
+                aval=None if op in (p.maximum, p.minimum) else is_exact,
             )
-            for op in (add, mul, bit_and, bit_or, bit_xor, maximum, minimum)
+            for op in (
+                p.add,
+                p.mul,
+                p.bit_and,
+                p.bit_or,
+                p.bit_xor,
+                p.maximum,
+                p.minimum,
+            )
         ),
         _merge_constants,
     ),
@@ -310,33 +293,33 @@ _EXTREMA: Final = (
 _COMPLEX: Final = (
     Rule(  # real(x + iy) -> x
         "fold_real_of_complex",
-        Pat(real, Pat(make_complex, X, Pat())),
+        Pat(p.real, Pat(p.make_complex, X, Pat())),
         lambda x: x,
     ),
     Rule(  # imag(x + iy) -> y
         "fold_imag_of_complex",
-        Pat(imag, Pat(make_complex, Pat(), Y)),
+        Pat(p.imag, Pat(p.make_complex, Pat(), Y)),
         lambda y: y,
     ),
     Rule(  # real(z) + i·imag(z) -> z
         "fold_complex_of_parts",
-        Pat(make_complex, Pat(real, Z), Pat(imag, Z)),
+        Pat(p.make_complex, Pat(p.real, Z), Pat(p.imag, Z)),
         lambda z: z,
     ),
     Rule(  # conj(conj(z)) -> z
         "fold_conj_conj",
-        Pat(conj, Pat(conj, Z)),
+        Pat(p.conj, Pat(p.conj, Z)),
         lambda z: z,
     ),
     Rule(  # real(conj(z)) -> real(z)
         "fold_real_of_conj",
-        Pat(real, Pat(conj, Z)),
-        lambda z: real(z),
+        Pat(p.real, Pat(p.conj, Z)),
+        lambda z: p.real(z),
     ),
     Rule(  # imag(conj(z)) -> -imag(z)
         "fold_imag_of_conj",
-        Pat(imag, Pat(conj, Z)),
-        lambda z: neg(imag(z)),
+        Pat(p.imag, Pat(p.conj, Z)),
+        lambda z: p.neg(p.imag(z)),
     ),
 )
 

@@ -16,20 +16,10 @@ from ftrace import dtypes
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import is_dynamic, same_size
 from ftrace.trace.graph import Node, has_any, make_node, substitute, toposort
+from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.primitives.movement import (
-    Shear,
-    pad_p,
-    permute_p,
-    reshape,
-    reshape_p,
-    shear_p,
-    shrink_p,
-    stride_p,
-    unshear_p,
-)
 from ftrace.trace.primitives.source import const, const_p, iota, iota_p
 
 #: For each axis of an operand the axis of the result that runs in step; None is none.
@@ -58,24 +48,24 @@ def axes_in_step(node: Node) -> list[Steps]:
 
 def _moved(node: Node) -> Steps:
     (x,), arg = node.src, node.arg
-    if node.op is permute_p:
+    if node.op is movement.permute_p:
         return tuple(arg.index(a) for a in range(x.ndim))
-    if node.op is reshape_p:
+    if node.op is movement.reshape_p:
         return _reshaped(x.shape, node.shape)
     if node.op is expand_p:
         return tuple(
             a if same_size(n, m) else None for a, n, m in _pairs(x.shape, node.shape)
         )
-    if node.op is pad_p:
+    if node.op is movement.pad_p:
         return tuple(None if any(p) else a for a, p in enumerate(arg))
-    if node.op is shrink_p:
+    if node.op is movement.shrink_p:
         sizes = enumerate(zip(arg, x.shape, strict=True))
         return tuple(
             a if same_size(bounds, (0, n)) else None for a, (bounds, n) in sizes
         )
-    if node.op is stride_p:
+    if node.op is movement.stride_p:
         return tuple(a if step == 1 else None for a, step in enumerate(arg))
-    if node.op in (shear_p, unshear_p):
+    if node.op in (movement.shear_p, movement.unshear_p):
         # Where an element goes depends on its place in the window, too.
         return tuple(None if a in (arg.axis, arg.window) else a for a in range(x.ndim))
     return (None,) * x.ndim
@@ -121,7 +111,11 @@ def _gathered(node: Node) -> list[Steps]:
 def counted_axis(index: Node, size: int) -> int | None:
     """The axis along which an index array counts 0, 1, … size - 1; None is none."""
     chain: list[Node] = []
-    while index.op.family == "cast" or index.op in (reshape_p, expand_p, permute_p):
+    while index.op.family == "cast" or index.op in (
+        movement.reshape_p,
+        expand_p,
+        movement.permute_p,
+    ):
         chain.append(index)
         (index,) = index.src
     if index.op is not iota_p:
@@ -141,7 +135,7 @@ def positions_by_axes(outputs: Sequence[Node], least: int) -> Sequence[Node]:
         return outputs
     found: dict[Node, Node] = {}
     for node in toposort(outputs):
-        if node.op is reshape_p and not is_dynamic(node.aval.size):
+        if node.op is movement.reshape_p and not is_dynamic(node.aval.size):
             large = node.size * node.dtype.itemsize >= least
             new = counted_by_axes(node) if large else None
             if new is not None:
@@ -154,7 +148,7 @@ def counted_by_axes(node: Node) -> Node | None:
 
     reshape[n, m](iota[n·m]) -> iota[n, m; axis 0]·m + iota[n, m; axis 1], of integers
     """
-    if node.op is not reshape_p or dtypes.kind(node.dtype) not in "iu":
+    if node.op is not movement.reshape_p or dtypes.kind(node.dtype) not in "iu":
         return None
     (source,) = node.src
     if source.op is not iota_p or source.ndim != 1 or source.size < 2:
@@ -181,8 +175,8 @@ def sliced(node: Node, src: Sequence[Node], shape: Shape) -> Node:
     Along axes that are cut all operands must be in step, or of size 1.
     """
     op, arg = node.op, node.arg
-    if op is reshape_p:
-        return reshape(src[0], shape)
+    if op is movement.reshape_p:
+        return movement.reshape(src[0], shape)
     if op is expand_p:
         return expand(src[0], shape)
     if op is const_p:
@@ -191,10 +185,10 @@ def sliced(node: Node, src: Sequence[Node], shape: Shape) -> Node:
         return iota(node.dtype, shape, arg)
     if op is gather_p:
         return op(src[0], *_counting_anew(node, src), arg=arg)
-    if op is shrink_p:
+    if op is movement.shrink_p:
         given = zip(arg, src[0].shape, shape, strict=True)
         arg = tuple((0, n) if same_size(n, m) else bounds for bounds, n, m in given)
-    if isinstance(arg, Shear):
+    if isinstance(arg, movement.Shear):
         arg = arg._replace(size=shape[arg.axis])
     return op(*src, arg=arg)
 

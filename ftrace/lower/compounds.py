@@ -19,24 +19,8 @@ from ftrace.trace.control.branch import Branches, cond_p
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.exchange import Rule
 from ftrace.trace.graph import Body, Node
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand, reduce_sum
-from ftrace.trace.primitives.elementwise import (
-    absolute,
-    bit_and,
-    cast,
-    div,
-    exp,
-    gt,
-    is_finite,
-    log,
-    maximum,
-    mul,
-    ne,
-    neg,
-    reciprocal,
-    select,
-    sqrt,
-)
 from ftrace.trace.primitives.host.least import is_tall, least_squares_p
 from ftrace.trace.primitives.host.lu import Op, cofactors_p, det_p, lu_p, lu_solve_p
 from ftrace.trace.primitives.host.matrix import (
@@ -89,18 +73,18 @@ def _pinv(whole: Node) -> Sequence[Node]:
         u, values, vh = svd_p.results(a, arg="reduced")
         v = adjoint(vh)
     inverse = as_dtype_of(_inverse(values, rtol), a)
-    return (product(mul(v, along_columns(inverse, v)), adjoint(u)),)
+    return (product(p.mul(v, along_columns(inverse, v)), adjoint(u)),)
 
 
 def _inverse(values: Node, rtol: Node, squares: Node | None = None) -> Node:
     """1 over the values, or over their squares; zero for those that count as zero."""
-    size = absolute(values)
-    limit = expand(reshape(cast(rtol, size.dtype), (*rtol.shape, 1)), size.shape)
+    size = p.absolute(values)
+    limit = expand(reshape(p.cast(rtol, size.dtype), (*rtol.shape, 1)), size.shape)
     greatest = expand(reduce(reduce_max_p, size, (size.ndim - 1,)), size.shape)
-    large = gt(size, mul(limit, greatest))
+    large = p.gt(size, p.mul(limit, greatest))
     x = values if squares is None else squares
-    inverse = reciprocal(select(large, x, const_like(x, 1)))
-    return select(large, inverse, zeros_like(x))
+    inverse = p.reciprocal(p.select(large, x, const_like(x, 1)))
+    return p.select(large, inverse, zeros_like(x))
 
 
 # Least squares.
@@ -119,22 +103,22 @@ def _by_vectors(a: Node, b: Node, rtol: Node) -> Sequence[Node]:
     u, values, vh = svd_p.results(a, arg="reduced")
     along = product(adjoint(u), b)
     inverse = as_dtype_of(_inverse(values, rtol), a)
-    return product(adjoint(vh), mul(along_rows(inverse, along), along)), values
+    return product(adjoint(vh), p.mul(along_rows(inverse, along), along)), values
 
 
 def _by_squares(a: Node, b: Node, rtol: Node) -> Sequence[Node]:
     """In 64 bits: see `trace/primitives/host/least.py`."""
     is_complex = dtypes.is_complex(a.dtype)
-    wide = cast(a, dtypes.complex128 if is_complex else dtypes.float64)
+    wide = p.cast(a, dtypes.complex128 if is_complex else dtypes.float64)
     turned = adjoint(wide)
     vectors, squares = eigh_p.results(product(turned, wide), arg=True)
     v = flip(vectors, (vectors.ndim - 1,))
     squares = flip(squares, (squares.ndim - 1,))
-    values = cast(sqrt(maximum(squares, zeros_like(squares))), rtol.dtype)
+    values = p.cast(p.sqrt(p.maximum(squares, zeros_like(squares))), rtol.dtype)
     inverse = as_dtype_of(_inverse(values, rtol, squares), v)
-    along = product(adjoint(v), product(turned, cast(b, wide.dtype)))
-    x = product(v, mul(along_rows(inverse, along), along))
-    return cast(x, a.dtype), values
+    along = product(adjoint(v), product(turned, p.cast(b, wide.dtype)))
+    x = product(v, p.mul(along_rows(inverse, along), along))
+    return p.cast(x, a.dtype), values
 
 
 # Cofactors.
@@ -145,8 +129,8 @@ def _cofactors(whole: Node) -> Sequence[Node]:
     (a,) = whole.src
     factors, pivots, order = lu_p.results(a)
     size = _determinant(factors, pivots)
-    good = bit_and(is_finite(size), ne(size, zeros_like(size)))
-    count = cast(good, dtypes.int32)
+    good = p.bit_and(p.is_finite(size), p.ne(size, zeros_like(size)))
+    count = p.cast(good, dtypes.int32)
     all_good = reshape(reduce(reduce_min_p, count, tuple(range(count.ndim))), ())
     operands = a, factors, order, size
     names = [variable(x.aval, BODY_DEPTH, i) for i, x in enumerate(operands)]
@@ -160,14 +144,14 @@ def _determinant(factors: Node, pivots: Node) -> Node:
     """In 64 bits, where it seldom is too large or too small for a number."""
     is_complex = dtypes.is_complex(factors.dtype)
     wide = dtypes.complex128 if is_complex else dtypes.float64
-    numbers = cast(diagonal(factors), wide)
-    moved = ne(pivots, iota(dtypes.int32, pivots.shape, pivots.ndim - 1))
-    numbers = select(moved, neg(numbers), numbers)
-    length = absolute(numbers)
-    phases = div(numbers, cast(length, wide))
+    numbers = p.cast(diagonal(factors), wide)
+    moved = p.ne(pivots, iota(dtypes.int32, pivots.shape, pivots.ndim - 1))
+    numbers = p.select(moved, p.neg(numbers), numbers)
+    length = p.absolute(numbers)
+    phases = p.div(numbers, p.cast(length, wide))
     last = (numbers.ndim - 1,)
     turn = reduce(reduce_prod_p, phases, last)
-    size = mul(turn, cast(exp(reduce_sum(log(length), last)), wide))
+    size = p.mul(turn, p.cast(p.exp(reduce_sum(p.log(length), last)), wide))
     return reshape(size, factors.shape[:-2])
 
 
@@ -175,8 +159,8 @@ def _by_factors(a: Node, factors: Node, order: Node, size: Node) -> Node:
     """det(a)·a⁻ᵀ, both by the same factors, so that their errors cancel."""
     eye = identity(a, a.shape[-1])
     (inverse,) = lu_solve_p.results(a, factors, order, eye, arg=Op(transpose=True))
-    wide = cast(inverse, size.dtype)
-    return cast(mul(everywhere(size, wide), wide), a.dtype)
+    wide = p.cast(inverse, size.dtype)
+    return p.cast(p.mul(everywhere(size, wide), wide), a.dtype)
 
 
 def _by_singular_values(a: Node, *_: Node) -> Node:
@@ -185,12 +169,12 @@ def _by_singular_values(a: Node, *_: Node) -> Node:
     n = s.shape[-1]
     square = (*s.shape, n)
     each = along_columns(s, zeros_like(a))
-    others = select(diagonal_mask(square), const_like(each, 1), each)
+    others = p.select(diagonal_mask(square), const_like(each, 1), each)
     others = reshape(reduce(reduce_prod_p, others, (len(square) - 1,)), s.shape)
-    sign = mul(det_p.results(u)[0], det_p.results(vh)[0])
+    sign = p.mul(det_p.results(u)[0], det_p.results(vh)[0])
     columns = along_columns(as_dtype_of(others, a), u)
-    result = product(mul(conj(u), columns), conj(vh))
-    return mul(everywhere(sign, result), result)
+    result = product(p.mul(conj(u), columns), conj(vh))
+    return p.mul(everywhere(sign, result), result)
 
 
 _COMPOUNDS: dict[Any, Callable[[Node], Sequence[Node] | None]] = {

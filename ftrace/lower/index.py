@@ -27,28 +27,9 @@ from ftrace.tables import memo
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import any_dynamic, is_dynamic, same_size
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_and,
-    div,
-    eq,
-    ge,
-    lt,
-    mul,
-    rem,
-)
-from ftrace.trace.primitives.movement import (
-    Pads,
-    Shear,
-    pad_p,
-    permute_p,
-    reshape_p,
-    shear_p,
-    shrink_p,
-    stride_p,
-    unshear_p,
-)
 from ftrace.trace.primitives.source import const
 from ftrace.trace.sizes import common_divisor, sample, surely_at_most, surely_less
 
@@ -340,34 +321,34 @@ def source_index(
     if op is expand_p:
         pairs = zip(indices, node.src[0].shape, strict=True)
         return tuple(ZERO if same_size(n, 1) else i for i, n in pairs), valid
-    if op is permute_p:
+    if op is movement.permute_p:
         result = [ZERO] * len(indices)
         for axis, index in zip(arg, indices, strict=True):
             result[axis] = index
         return tuple(result), valid
-    if op is reshape_p:
+    if op is movement.reshape_p:
         return _reshaped(indices, node.shape, node.src[0].shape), valid
-    if op is shrink_p:
+    if op is movement.shrink_p:
         return tuple(i + low for i, (low, _) in zip(indices, arg, strict=True)), valid
-    if op is stride_p:
+    if op is movement.stride_p:
         sizes = node.src[0].shape
         return tuple(
             i * step if step > 0 else i * step + (size - 1)
             for i, step, size in zip(indices, arg, sizes, strict=True)
         ), valid
-    if op is pad_p:
+    if op is movement.pad_p:
         return _padded(node, indices, valid)
-    if op is shear_p or op is unshear_p:
+    if op is movement.shear_p or op is movement.unshear_p:
         return _slid(node, indices, valid)
     raise GraphError(f"{node!r} is not a movement")
 
 
 def _slid(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
     """The index along the axis that slides, of a shear or an unshear."""
-    shear: Shear = node.arg
+    shear: movement.Shear = node.arg
     size = node.src[0].shape[shear.axis]
     index, window = indices[shear.axis], indices[shear.window] * shear.dilation
-    if node.op is shear_p:
+    if node.op is movement.shear_p:
         position = index * shear.stride + window
         valid = require(valid, position, 0, size)
     else:
@@ -442,7 +423,7 @@ def _divided(
 
 def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
     result: list[Index] = []
-    pads: Pads = node.arg
+    pads: movement.Pads = node.arg
     sizes = node.src[0].shape
     for index, (before, _, between), size in zip(indices, pads, sizes, strict=True):
         position = index + -before
@@ -508,15 +489,17 @@ def render_index(index: Index, values: dict[int, Node]) -> Node:
         else:
             assert atom.inner is not None
             inner = render_index(atom.inner, values)
-            part = (div if atom.kind == "div" else rem)(inner, _literal(atom.divisor))
+            part = (p.div if atom.kind == "div" else p.rem)(
+                inner, _literal(atom.divisor)
+            )
         if not same_size(coefficient, 1):
-            part = mul(part, _literal(coefficient))
-        total = part if total is None else add(total, part)
+            part = p.mul(part, _literal(coefficient))
+        total = part if total is None else p.add(total, part)
     if total is None:
         return _literal(index.constant)
     if same_size(index.constant, 0):
         return total
-    return add(total, _literal(index.constant))
+    return p.add(total, _literal(index.constant))
 
 
 def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
@@ -527,14 +510,14 @@ def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
         low, high = bounds(condition.position)
         parts: list[Node] = []
         if same_size(condition.high, condition.low + 1):
-            parts.append(eq(index, _literal(condition.low)))
+            parts.append(p.eq(index, _literal(condition.low)))
         else:
             if not surely_at_most(condition.low, low):
-                parts.append(ge(index, _literal(condition.low)))
+                parts.append(p.ge(index, _literal(condition.low)))
             if not surely_less(high, condition.high):
-                parts.append(lt(index, _literal(condition.high)))
+                parts.append(p.lt(index, _literal(condition.high)))
         for part in parts:
-            total = part if total is None else bit_and(total, part)
+            total = part if total is None else p.bit_and(total, part)
     return total
 
 

@@ -38,35 +38,14 @@ from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import reduce_sum
-from ftrace.trace.primitives.elementwise import (
-    absolute,
-    add,
-    bit_and,
-    cast,
-    eq,
-    exp,
-    imag,
-    log,
-    lt,
-    make_complex,
-    mul,
-    ne,
-    neg,
-    select,
-    sub,
-)
-from ftrace.trace.primitives.host import lapack
+from ftrace.trace.primitives.host import lapack, triangular
 from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
 from ftrace.trace.primitives.host.matrix import along_rows, block, diagonal, transposed
 from ftrace.trace.primitives.host.orthogonal import qr_p, qr_pivoted_p
 from ftrace.trace.primitives.host.singular import svd_p
 from ftrace.trace.primitives.host.spectral import eig_p, eigh_p, eigvals_p
-from ftrace.trace.primitives.host.triangular import (
-    Triangular,
-    cholesky_p,
-    triangular_solve_p,
-)
 from ftrace.trace.primitives.host.tridiagonal import tridiagonal_solve_p
 from ftrace.trace.primitives.movement import pad, permute_p, reshape
 from ftrace.trace.primitives.record import items
@@ -171,7 +150,7 @@ def _cholesky(node: Node) -> Sequence[Node] | None:
 
 def _triangular(node: Node) -> Sequence[Node] | None:
     a, b = node.src
-    arg: Triangular = node.arg
+    arg: triangular.Triangular = node.arg
     n = a.shape[-1]
     k = b.shape[-1] if arg.left_side else b.shape[-2]
     is_complex = dtypes.is_complex(a.dtype)
@@ -289,7 +268,7 @@ def _qr(node: Node, read: Collection[int]) -> Sequence[Node]:
     factors = transposed(found[0]), transposed(found[1])
     if not order:
         return factors
-    return *factors, sub(found[4], const_like(found[4], 1))
+    return *factors, ops.sub(found[4], const_like(found[4], 1))
 
 
 def _eigh(node: Node, read: Collection[int]) -> Sequence[Node]:
@@ -378,17 +357,17 @@ def _general(node: Node, sides: tuple[bool, bool]) -> tuple[Node, list[Node]]:
     found = _factor(node, "eig", [turned(a)], results, [n, length], sides, work)
     if is_complex:
         return found[0], found[1:]
-    return make_complex(found[0], found[1]), found[2:]
+    return ops.make_complex(found[0], found[1]), found[2:]
 
 
 def _unpacked(rows: Node, values: Node) -> Node:
     """LAPACK's pairs of real vectors (real, imaginary part) as conjugate ones."""
     zero = zeros_like(rows)
-    turn = along_rows(imag(values), rows)
-    first, second = lt(zero, turn), lt(turn, zero)
+    turn = along_rows(ops.imag(values), rows)
+    first, second = ops.lt(zero, turn), ops.lt(turn, zero)
     before, after = (_moved(rows, by) for by in (1, -1))
-    other = select(first, after, select(second, neg(rows), zero))
-    return make_complex(select(second, before, rows), other)
+    other = ops.select(first, after, ops.select(second, ops.neg(rows), zero))
+    return ops.make_complex(ops.select(second, before, rows), other)
 
 
 def _moved(rows: Node, by: int) -> Node:
@@ -406,12 +385,12 @@ def _moved(rows: Node, by: int) -> Node:
 def _slogdet(node: Node) -> Sequence[Node] | None:
     """The sign, and the logarithm of the size."""
     found = _sign_and_log(node)
-    return found and [cast(x, node.src[0].dtype) for x in found]
+    return found and [ops.cast(x, node.src[0].dtype) for x in found]
 
 
 def _det(node: Node) -> Sequence[Node] | None:
     found = _sign_and_log(node)
-    return found and [cast(mul(found[0], exp(found[1])), node.src[0].dtype)]
+    return found and [ops.cast(ops.mul(found[0], ops.exp(found[1])), node.src[0].dtype)]
 
 
 def _sign_and_log(node: Node) -> tuple[Node, Node] | None:
@@ -421,24 +400,24 @@ def _sign_and_log(node: Node) -> tuple[Node, Node] | None:
     if found is None:
         return None
     factors, pivots, _ = found
-    numbers = cast(diagonal(factors), dtypes.float64)
+    numbers = ops.cast(diagonal(factors), dtypes.float64)
     zero = const_like(numbers, 0)
     place = iota(dtypes.int32, pivots.shape, pivots.ndim - 1)
-    turns = add(_count(lt(numbers, zero)), _count(ne(pivots, place)))
-    odd = bit_and(turns, const_like(turns, 1))
-    zeros = _count(eq(numbers, zero))
-    logarithm = _total(log(absolute(numbers)))
-    singular = ne(zeros, const_like(zeros, 0))
+    turns = ops.add(_count(ops.lt(numbers, zero)), _count(ops.ne(pivots, place)))
+    odd = ops.bit_and(turns, const_like(turns, 1))
+    zeros = _count(ops.eq(numbers, zero))
+    logarithm = _total(ops.log(ops.absolute(numbers)))
+    singular = ops.ne(zeros, const_like(zeros, 0))
     one = const_like(logarithm, 1)
-    sign = select(eq(odd, const_like(odd, 0)), one, const_like(logarithm, -1))
+    sign = ops.select(ops.eq(odd, const_like(odd, 0)), one, const_like(logarithm, -1))
     return (
-        select(singular, const_like(logarithm, 0), sign),
-        select(singular, const_like(logarithm, -np.inf), logarithm),
+        ops.select(singular, const_like(logarithm, 0), sign),
+        ops.select(singular, const_like(logarithm, -np.inf), logarithm),
     )
 
 
 def _count(x: Node) -> Node:
-    return _total(cast(x, dtypes.int32))
+    return _total(ops.cast(x, dtypes.int32))
 
 
 def _total(x: Node) -> Node:
@@ -448,8 +427,8 @@ def _total(x: Node) -> Node:
 
 _Rule = Callable[[Node], "Sequence[Node] | None"]
 _RULES: dict[Any, _Rule] = {
-    cholesky_p: _cholesky,
-    triangular_solve_p: _triangular,
+    triangular.cholesky_p: _cholesky,
+    triangular.triangular_solve_p: _triangular,
     lu_p: _lu,
     lu_solve_p: _solve,
     tridiagonal_solve_p: _tridiagonal,

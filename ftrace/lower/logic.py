@@ -20,24 +20,7 @@ from ftrace.lower.constants import (
     zero_like,
 )
 from ftrace.trace.graph import Node, Op, constant_value
-from ftrace.trace.primitives.elementwise import (
-    bit_and,
-    bit_not,
-    bit_or,
-    bit_xor,
-    cast,
-    cast_p,
-    eq,
-    ge,
-    gt,
-    le,
-    lt,
-    ne,
-    select,
-    shift_left,
-    shift_right_arithmetic,
-    shift_right_logical,
-)
+from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.source import const, const_like, const_p, iota_p
 from ftrace.trace.rewrite import Pat, Rule
 
@@ -49,46 +32,46 @@ P: Final = Pat(name="p")
 
 
 def _flat_select(p: Node, x: Node, y: Node) -> Node | None:
-    new_x = x.src[1] if x.op is select and x.src[0] is p else x
-    new_y = y.src[2] if y.op is select and y.src[0] is p else y
-    return None if new_x is x and new_y is y else select(p, new_x, new_y)
+    new_x = x.src[1] if x.op is ops.select and x.src[0] is p else x
+    new_y = y.src[2] if y.op is ops.select and y.src[0] is p else y
+    return None if new_x is x and new_y is y else ops.select(p, new_x, new_y)
 
 
 def _select_of_bools(p: Node, x: Node, y: Node) -> Node | None:
     true, false = map(bool, map(constant_value, (x, y)))
     if true == false:
         return None
-    return p if true else bit_not(p)
+    return p if true else ops.bit_not(p)
 
 
 _SELECTS: Final = (
     Rule(  # select(true, x, y) -> x; select(false, x, y) -> y
         "fold_select_of_constant",
-        Pat(select, C, X, Y),
+        Pat(ops.select, C, X, Y),
         lambda c, x, y: x if constant_value(c) else y,
     ),
     Rule(  # select(p, x, x) -> x
         "fold_select_of_equals",
-        Pat(select, Pat(), X, X),
+        Pat(ops.select, Pat(), X, X),
         lambda x: x,
     ),
     Rule(  # select(not p, x, y) -> select(p, y, x)
         "fold_select_of_not",
-        Pat(select, Pat(bit_not, P), X, Y),
-        lambda p, x, y: select(p, y, x),
+        Pat(ops.select, Pat(ops.bit_not, P), X, Y),
+        lambda p, x, y: ops.select(p, y, x),
     ),
     Rule(  # select(p, select(p, x, z), y), select(p, x, select(p, z, y)) -> …(p, x, y)
         "fold_nested_select",
         (
-            Pat(select, P, Pat(select, name="x"), Y),
-            Pat(select, P, X, Pat(select, name="y")),
+            Pat(ops.select, P, Pat(ops.select, name="x"), Y),
+            Pat(ops.select, P, X, Pat(ops.select, name="y")),
         ),
         _flat_select,
     ),
     Rule(  # select(p, true, false) -> p; select(p, false, true) -> not p
         "fold_select_of_bools",
         Pat(
-            select,
+            ops.select,
             P,
             Pat(const_p, name="x"),
             Pat(const_p, name="y"),
@@ -107,47 +90,47 @@ def _ones(dtype: np.dtype[Any]) -> bytes:
 
 
 ONES: Final = Pat(const_p, name="c", where=lambda n: n.arg == _ones(n.dtype))
-_SHIFTS = (shift_left, shift_right_logical, shift_right_arithmetic)
+_SHIFTS = (ops.shift_left, ops.shift_right_logical, ops.shift_right_arithmetic)
 
 _BITS: Final = (
     Rule(  # x & 0 -> 0
         "fold_and_zero",
-        Pat(bit_and, X, ZERO, commutes=True),
+        Pat(ops.bit_and, X, ZERO, commutes=True),
         zero_like,
     ),
     Rule(  # x & ~0 -> x
         "fold_and_ones",
-        Pat(bit_and, X, ONES, commutes=True),
+        Pat(ops.bit_and, X, ONES, commutes=True),
         lambda x, c: x,
     ),
     Rule(  # x | 0, x ^ 0 -> x
         "fold_or_zero",
-        Pat((bit_or, bit_xor), X, ZERO, commutes=True),
+        Pat((ops.bit_or, ops.bit_xor), X, ZERO, commutes=True),
         lambda x: x,
     ),
     Rule(  # x | ~0 -> ~0
         "fold_or_ones",
-        Pat(bit_or, X, ONES, commutes=True),
+        Pat(ops.bit_or, X, ONES, commutes=True),
         lambda x, c: c,
     ),
     Rule(  # x ^ ~0 -> ~x
         "fold_xor_ones",
-        Pat(bit_xor, X, ONES, commutes=True),
-        lambda x, c: bit_not(x),
+        Pat(ops.bit_xor, X, ONES, commutes=True),
+        lambda x, c: ops.bit_not(x),
     ),
     Rule(  # x & x, x | x -> x
         "fold_bits_of_itself",
-        Pat((bit_and, bit_or), X, X),
+        Pat((ops.bit_and, ops.bit_or), X, X),
         lambda x: x,
     ),
     Rule(  # x ^ x -> 0
         "fold_xor_itself",
-        Pat(bit_xor, X, X),
+        Pat(ops.bit_xor, X, X),
         zero_like,
     ),
     Rule(  # ~~x -> x
         "fold_not_not",
-        Pat(bit_not, Pat(bit_not, X)),
+        Pat(ops.bit_not, Pat(ops.bit_not, X)),
         lambda x: x,
     ),
     Rule(  # x << 0, x >> 0 -> x
@@ -159,9 +142,14 @@ _BITS: Final = (
 
 # Comparisons.
 
-_COMPARES = (eq, ne, lt, le, gt, ge)
-_OPPOSITE: dict[Op, Op] = {eq: ne, ne: eq}
-_OPPOSITE_OF_EXACT = _OPPOSITE | {lt: ge, ge: lt, le: gt, gt: le}
+_COMPARES = (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
+_OPPOSITE: dict[Op, Op] = {ops.eq: ops.ne, ops.ne: ops.eq}
+_OPPOSITE_OF_EXACT = _OPPOSITE | {
+    ops.lt: ops.ge,
+    ops.ge: ops.lt,
+    ops.le: ops.gt,
+    ops.gt: ops.le,
+}
 
 
 def _compares_exact(node: Node) -> bool:
@@ -180,11 +168,11 @@ def _not_compare(c: Node) -> Node | None:
 
 def _compare_with_limit(x: Node, c: Node, node: Node) -> Node | None:
     at_least, at_most = (is_bits(c, limit) for limit in dtypes.limits(c.dtype))
-    if (node.op is lt and at_least) or (node.op is gt and at_most):
+    if (node.op is ops.lt and at_least) or (node.op is ops.gt and at_most):
         return _truth(x, False)
     if not is_exact(x):
         return None  # NaN is not even >= -∞
-    if (node.op is ge and at_least) or (node.op is le and at_most):
+    if (node.op is ops.ge and at_least) or (node.op is ops.le and at_most):
         return _truth(x, True)
     return None
 
@@ -192,7 +180,7 @@ def _compare_with_limit(x: Node, c: Node, node: Node) -> Node | None:
 def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
     """Where the first and the last position compare alike, all between do."""
     last, bound = last_position(x), constant_value(c)
-    if last is None or (node.op in (eq, ne) and 0 <= bound <= last):
+    if last is None or (node.op in (ops.eq, ops.ne) and 0 <= bound <= last):
         return None
     ends = [const(end, x.dtype) for end in (0, last)]
     first, end = (bool(evaluate_scalar(node.op(e, const_like(e, bound)))) for e in ends)
@@ -202,27 +190,27 @@ def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
 _COMPARISONS: Final = (
     Rule(  # x < x, x > x -> false
         "fold_strict_compare_with_itself",
-        Pat((lt, gt), X, X),
+        Pat((ops.lt, ops.gt), X, X),
         lambda x: _truth(x, False),
     ),
     Rule(  # x != x -> false, for integers
         "fold_ne_itself",
-        Pat(ne, X, X, where=_compares_exact),
+        Pat(ops.ne, X, X, where=_compares_exact),
         lambda x: _truth(x, False),
     ),
     Rule(  # x == x, x <= x, x >= x -> true, for integers
         "fold_eq_itself",
-        Pat((eq, le, ge), X, X, where=_compares_exact),
+        Pat((ops.eq, ops.le, ops.ge), X, X, where=_compares_exact),
         lambda x: _truth(x, True),
     ),
     Rule(  # not (x == y) -> x != y; not (x < y) -> x >= y for integers
         "fold_not_of_compare",
-        Pat(bit_not, Pat(_COMPARES, name="c")),
+        Pat(ops.bit_not, Pat(_COMPARES, name="c")),
         _not_compare,
     ),
     Rule(  # x < least, x > greatest -> false; x >= least, x <= greatest -> true
         "fold_compare_with_limit",
-        Pat((lt, le, gt, ge), X, C, name="node"),
+        Pat((ops.lt, ops.le, ops.gt, ops.ge), X, C, name="node"),
         _compare_with_limit,
     ),
     Rule(  # iota < n -> true, iota >= 0 -> true, …
@@ -232,9 +220,15 @@ _COMPARISONS: Final = (
     ),
     Rule(  # x == true, x != false -> x; x == false, x != true -> not x
         "fold_compare_of_bool",
-        Pat((eq, ne), Pat(name="x", aval=has_kind("b")), C, commutes=True, name="node"),
+        Pat(
+            (ops.eq, ops.ne),
+            Pat(name="x", aval=has_kind("b")),
+            C,
+            commutes=True,
+            name="node",
+        ),
         lambda x, c, node: (
-            x if bool(constant_value(c)) is (node.op is eq) else bit_not(x)
+            x if bool(constant_value(c)) is (node.op is ops.eq) else ops.bit_not(x)
         ),
     ),
 )
@@ -273,18 +267,18 @@ def _merge_casts(node: Node, inner: Node) -> Node | None:
     through_float = dtypes.is_integer(first) and not dtypes.is_integer(middle)
     if through_float and dtypes.is_integer(last) and not has_all_values(last, first):
         return None  # a float saturates where an integer wraps around
-    return cast(inner.src[0], last, node.aval.weak_type)
+    return ops.cast(inner.src[0], last, node.aval.weak_type)
 
 
 _CASTS: Final = (
     Rule(  # cast[t](x of t) -> x
         "fold_cast_to_itself",
-        Pat(cast_p, X, name="node"),
+        Pat(ops.cast_p, X, name="node"),
         lambda x, node: x if x.dtype == node.dtype else None,
     ),
     Rule(  # cast[t](cast[u](x)) -> cast[t](x), where u has all values of x
         "merge_casts",
-        Pat(cast_p, Pat(cast_p, name="inner"), name="node"),
+        Pat(ops.cast_p, Pat(ops.cast_p, name="inner"), name="node"),
         _merge_casts,
     ),
 )

@@ -17,13 +17,7 @@ from math import prod
 from typing import Any, Final
 
 from ftrace import dtypes
-from ftrace.lower.constants import (
-    ELEMENTWISE,
-    arg_of,
-    is_bits,
-    last_position,
-    move_constant,
-)
+from ftrace.lower import constants
 from ftrace.trace.avals import Shape
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_value
@@ -60,7 +54,7 @@ def _source_axis(node: Node, axis: int) -> int | None:
     """The axis of a movement's source that runs as `axis` of the node does."""
     source = node.src[0]
     if node.op is permute_p:
-        order: tuple[int, ...] = arg_of(node)
+        order: tuple[int, ...] = constants.arg_of(node)
         return order[axis]
     if node.op is expand_p:
         return axis if same_size(source.shape[axis], node.shape[axis]) else None
@@ -77,7 +71,7 @@ _MOVES: Final = (expand_p, permute_p, reshape_p)
 def _moved(node: Node, source: Node, axis: int) -> Node:
     """The movement of `node` on its source, of which that axis has size 1 now."""
     if node.op is permute_p:
-        return permute(source, arg_of(node))
+        return permute(source, constants.arg_of(node))
     shape = _without(node.shape, axis)
     return reshape(source, shape) if node.op is reshape_p else expand(source, shape)
 
@@ -98,7 +92,7 @@ def counts_along(node: Node, axis: int) -> bool:
         else:
             return False
         node = node.src[0]
-    return node.arg == place and same_size(last_position(node), size - 1)
+    return node.arg == place and same_size(constants.last_position(node), size - 1)
 
 
 def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
@@ -106,9 +100,9 @@ def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     if same_size(node.shape[axis], 1):
         return node
     if node.op is const_p:
-        return move_constant(node, _without(node.shape, axis))
+        return constants.move_constant(node, _without(node.shape, axis))
     if node.op is iota_p and node.arg != axis:
-        return iota(node.dtype, _without(node.shape, axis), arg_of(node))
+        return iota(node.dtype, _without(node.shape, axis), constants.arg_of(node))
     if node.op is expand_p and same_size(node.src[0].shape[axis], 1):
         return expand(node.src[0], _without(node.shape, axis))
     if depth == 0:
@@ -119,7 +113,7 @@ def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
             None if place is None else _constant_along(node.src[0], place, depth - 1)
         )
         return None if inner is None else _moved(node, inner, axis)
-    if node.op not in ELEMENTWISE:
+    if node.op not in constants.ELEMENTWISE:
         return None
     parts = [_constant_along(s, axis, depth - 1) for s in node.src]
     found = [part for part in parts if part is not None]
@@ -138,7 +132,7 @@ def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
         return _picked(node.src[0], axis, depth - 1)
     if node.op is select:
         mask, one, zero = node.src
-        if is_bits(one, 1) and is_bits(zero, 0):
+        if constants.is_bits(one, 1) and constants.is_bits(zero, 0):
             return _picked(mask, axis, depth - 1)
         return None
     if node.op is not eq or not dtypes.is_integer(node.src[0].dtype):
@@ -201,7 +195,7 @@ def _load(f: Node, index: Node, axis: int) -> Node | None:
     size, shape = f.shape[axis], _without(f.shape, axis)
     source, at = _core(f), _core(index)
     if source.op is const_p:
-        found = move_constant(source, shape)
+        found = constants.move_constant(source, shape)
     elif same_size(source.shape[axis], 1):
         found = expand(source, shape)
     else:
@@ -252,7 +246,7 @@ def _gathered(source: Node, at: Node, axis: int, shape: Shape) -> Node:
 
 
 def _fold_pick(x: Node, body: Node) -> Node | None:
-    axes: tuple[int, ...] = arg_of(x)
+    axes: tuple[int, ...] = constants.arg_of(x)
     for mask, f in _factors(body):
         for axis in axes:
             if same_size(body.shape[axis], 1):
@@ -273,7 +267,7 @@ def _fold_pick(x: Node, body: Node) -> Node | None:
 
 
 def _fold_spread(x: Node, body: Node) -> Node | None:
-    axes: tuple[int, ...] = arg_of(x)
+    axes: tuple[int, ...] = constants.arg_of(x)
     if dtypes.is_float(x.dtype) and x.dtype.itemsize == 2:
         return None  # its sums are wider
     for mask, f in _factors(body):
@@ -291,7 +285,7 @@ def _fold_spread(x: Node, body: Node) -> Node | None:
 
 def _spread(x: Node, values: Node, at: Node, axis: int) -> Node | None:
     """Zeros like x with values added at an index along an axis."""
-    axes: tuple[int, ...] = arg_of(x)
+    axes: tuple[int, ...] = constants.arg_of(x)
     batch = _varies(at)
     if not any(a in axes for a in batch):
         return None

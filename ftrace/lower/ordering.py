@@ -41,22 +41,8 @@ from ftrace.records import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.dims import any_dynamic
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_and,
-    bit_xor,
-    bitcast,
-    cast,
-    ne,
-    select,
-    shift_left,
-    shift_right_arithmetic,
-)
-from ftrace.trace.primitives.host.partition import (
-    Partition,
-    argpartition_p,
-    partition_p,
-)
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.host import partition
 from ftrace.trace.primitives.host.places import places_p
 from ftrace.trace.primitives.host.sorters import has_sorters
 from ftrace.trace.primitives.host.sorting import TopK, argsort_p, sort_p, top_k_p
@@ -326,53 +312,53 @@ def _is_partitioned(x: Node, axis: int) -> bool:
 def _partition(node: Node) -> Node:
     """NumPy has faster code for integers than for floats, and takes -0.0 for 0.0."""
     (x,) = node.src
-    arg: Partition = node.arg
+    arg: partition.Partition = node.arg
     if not _is_partitioned(x, arg.axis):
         return _sort(sort_p(x, arg=arg.axis))
     if dtypes.kind(x.dtype) != "f":
-        return partition_p.results(x, arg=arg)[0]
-    (found,) = partition_p.results(_float_key(x), arg=arg)
-    return bitcast(_turned(found), arg=x.dtype)
+        return partition.partition_p.results(x, arg=arg)[0]
+    (found,) = partition.partition_p.results(_float_key(x), arg=arg)
+    return p.bitcast(_turned(found), arg=x.dtype)
 
 
 def _argpartition(node: Node) -> Node:
     """Of numbers of 32 bits and their positions in one integer."""
     (x,) = node.src
-    arg: Partition = node.arg
+    arg: partition.Partition = node.arg
     if not _is_partitioned(x, arg.axis):
         return _argsort(argsort_p(x, arg=arg.axis))
     if x.dtype.itemsize > 4:
-        return argpartition_p.results(x, arg=arg)[0]
+        return partition.argpartition_p.results(x, arg=arg)[0]
     if dtypes.kind(x.dtype) == "f":
         x = _float_key(x)
     elif x.dtype == dtypes.uint32:
-        x = bitcast(bit_xor(x, const_like(x, 1 << 31)), arg=dtypes.int32)
-    key = cast(x, dtypes.int64)
+        x = p.bitcast(p.bit_xor(x, const_like(x, 1 << 31)), arg=dtypes.int32)
+    key = p.cast(x, dtypes.int64)
     place = iota(dtypes.int64, x.shape, arg.axis)
-    packed = add(shift_left(key, const_like(key, 32)), place)
-    (found,) = partition_p.results(packed, arg=arg)
-    return cast(found, dtypes.int32)  # the lower half
+    packed = p.add(p.shift_left(key, const_like(key, 32)), place)
+    (found,) = partition.partition_p.results(packed, arg=arg)
+    return p.cast(found, dtypes.int32)  # the lower half
 
 
 def _float_key(x: Node) -> Node:
     """As `Keys` of the kernels: all bits but the sign turned where that is set."""
     integer = key_dtype(x.dtype)
-    key = _turned(bitcast(x, arg=integer))
-    return select(ne(x, x), const_like(key, np.iinfo(integer).max), key)
+    key = _turned(p.bitcast(x, arg=integer))
+    return p.select(p.ne(x, x), const_like(key, np.iinfo(integer).max), key)
 
 
 def _turned(bits: Node) -> Node:
     width = 8 * bits.dtype.itemsize
-    sign = shift_right_arithmetic(bits, const_like(bits, width - 1))
-    turn = bit_and(sign, const_like(bits, np.iinfo(bits.dtype).max))
-    return bit_xor(bits, turn)
+    sign = p.shift_right_arithmetic(bits, const_like(bits, width - 1))
+    turn = p.bit_and(sign, const_like(bits, np.iinfo(bits.dtype).max))
+    return p.bit_xor(bits, turn)
 
 
 SORTS: dict[Any, Callable[[Node], Node]] = {
     sort_p: _sort,
     argsort_p: _argsort,
     top_k_p: _top_k,
-    partition_p: _partition,
-    argpartition_p: _argpartition,
+    partition.partition_p: _partition,
+    partition.argpartition_p: _argpartition,
     places_p: _places,
 }

@@ -30,16 +30,8 @@ from ftrace.lower.index import (
 from ftrace.records import NamedTuple
 from ftrace.trace.dims import bounds as bounds_of_size
 from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.elementwise import (
-    add,
-    cast_p,
-    maximum,
-    minimum,
-    mul,
-    select,
-    sub,
-)
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p, stride_p
 from ftrace.trace.primitives.source import const_p, dim_p, iota_p
@@ -126,10 +118,14 @@ def _counted(
     elif depth and op in _MOVES:
         inner, _ = source_index(node, indices, valid)
         return _counted(node.src[0], inner, valid, depth - 1)
-    elif depth and op is cast_p and dtypes.is_integer(node.src[0].dtype):
+    elif depth and op is ops.cast_p and dtypes.is_integer(node.src[0].dtype):
         if _fits(node, values_of(node.src[0])):
             found = _counted(node.src[0], indices, valid, depth - 1)
-    elif depth and op in (add, sub, mul) and _fits(node, _exact(node, _DEPTH)):
+    elif (
+        depth
+        and op in (ops.add, ops.sub, ops.mul)
+        and _fits(node, _exact(node, _DEPTH))
+    ):
         x, y = (_counted(s, indices, valid, depth - 1) for s in node.src)
         found = _combined(op, x, y)
     if found is None or not found.ranges.terms:
@@ -138,13 +134,13 @@ def _counted(
 
 
 def _combined(op: Any, x: Position, y: Position) -> Position | None:
-    if op is mul:
+    if op is ops.mul:
         if x.readings or x.ranges.terms:
             x, y = y, x
         if x.readings or x.ranges.terms:
             return None
         return _scaled(y, x.ranges.constant)
-    y = _scaled(y, -1) if op is sub else y
+    y = _scaled(y, -1) if op is ops.sub else y
     return Position(x.ranges + y.ranges, x.readings + y.readings)
 
 
@@ -181,11 +177,11 @@ def _exact(node: Node, depth: int) -> Limits | None:
     if op is iota_p:
         axis: int = node.arg
         return 0, max(upper_bound(node.shape[axis]) - 1, 0)
-    if op is cast_p and not _is_whole(node.src[0]):
+    if op is ops.cast_p and not _is_whole(node.src[0]):
         return None
-    if op in _MOVES or op in (cast_p, gather_p):
+    if op in _MOVES or op in (ops.cast_p, gather_p):
         return values_of(node.src[0], depth - 1)
-    if op is select:
+    if op is ops.select:
         return _hull(values_of(s, depth - 1) for s in node.src[1:])
     rule = _RULES.get(op.name)
     if rule is None:
@@ -203,11 +199,11 @@ def _hull(parts: Iterable[Limits]) -> Limits:
 
 
 _RULES: dict[str, Callable[[Limits, Limits], Limits]] = {
-    add.name: lambda x, y: (x[0] + y[0], x[1] + y[1]),
-    sub.name: lambda x, y: (x[0] - y[1], x[1] - y[0]),
-    mul.name: lambda x, y: _hull((a * b, a * b) for a in x for b in y),
-    maximum.name: lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
-    minimum.name: lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    ops.add.name: lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    ops.sub.name: lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    ops.mul.name: lambda x, y: _hull((a * b, a * b) for a in x for b in y),
+    ops.maximum.name: lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    ops.minimum.name: lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
 }
 
 # What never meets.

@@ -12,20 +12,9 @@ from ftrace.lower.constants import arg_of
 from ftrace.lower.values import is_contraction
 from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import (
-    cast,
-    cast_p,
-    imag,
-    make_complex,
-    mul,
-    real,
-)
-from ftrace.trace.primitives.movement import (
-    permute_p,
-    reshape,
-    reshape_p,
-)
 from ftrace.trace.primitives.reduction import (
     REDUCTIONS,
     reduce,
@@ -53,7 +42,7 @@ def _repeats(node: Node) -> set[int]:
         return {a for a, (n, m) in enumerate(pairs) if not same_size(n, m)} | _repeats(
             node.src[0]
         )
-    if node.op is permute_p:
+    if node.op is movement.permute_p:
         below = _repeats(node.src[0])
         return {i for i, a in enumerate(arg_of(node)) if a in below}
     return set()
@@ -67,7 +56,7 @@ def _is_sum_of_results(inner: Node, axes: set[int]) -> bool:
     if not is_contraction(inner):
         return False
     product = inner.src[0]
-    while product.op is cast_p:
+    while product.op is p.cast_p:
         product = product.src[0]
     return any(not axes.isdisjoint(_repeats(factor)) for factor in product.src)
 
@@ -103,7 +92,7 @@ def _merge_reduces_through_reshape(x: Node, view: Node, inner: Node) -> Node | N
     if _is_sum_of_results(inner, outer):
         return None
     axes = outer.union(axes_of(inner))
-    return reshape(x.op(inner.src[0], arg=tuple(sorted(axes))), x.shape)
+    return movement.reshape(x.op(inner.src[0], arg=tuple(sorted(axes))), x.shape)
 
 
 def _sum_of_expand(x: Node, view: Node) -> Node | None:
@@ -118,13 +107,15 @@ def times_count(x: Node, count: int) -> Node:
     """`count` times x, as the sum of so many would give it."""
     if dtypes.is_complex(x.dtype):
         # Part by part: ∞·(n + 0i) would be NaN.
-        return make_complex(times_count(real(x), count), times_count(imag(x), count))
+        return p.make_complex(
+            times_count(p.real(x), count), times_count(p.imag(x), count)
+        )
     if dtypes.is_float(x.dtype) and x.dtype.itemsize == 2:
         # The count may not fit 16 bits; sums of such floats are wide as well.
-        wide = cast(x, dtypes.float32)
-        return cast(mul(wide, const_like(wide, count)), x.dtype, x.aval.weak_type)
+        wide = p.cast(x, dtypes.float32)
+        return p.cast(p.mul(wide, const_like(wide, count)), x.dtype, x.aval.weak_type)
     factor = np.array(count).astype(x.dtype)
-    return mul(x, const_like(x, factor))
+    return p.mul(x, const_like(x, factor))
 
 
 def _extremum_of_expand(x: Node, view: Node) -> Node | None:
@@ -148,7 +139,7 @@ REDUCES: Final = (
         "merge_reduces_through_reshape",
         Pat(
             REDUCTIONS,
-            Pat(reshape_p, Pat(REDUCTIONS, name="inner"), name="view"),
+            Pat(movement.reshape_p, Pat(REDUCTIONS, name="inner"), name="view"),
             name="x",
         ),
         _merge_reduces_through_reshape,

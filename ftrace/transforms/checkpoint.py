@@ -18,26 +18,14 @@ from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.autodiff import jvp_nodes, split_known, tangent_variable
+from ftrace.trace.calls import policies
 from ftrace.trace.calls.checkpoint import Checkpoint, checkpoint_p
-from ftrace.trace.calls.policies import (
-    Constantly,
-    Dots,
-    Either,
-    Names,
-    Policy,
-    name_p,
-    policy_of,
-)
+from ftrace.trace.calls.policies import Policy
 from ftrace.trace.calls.rules import bind_call, called
 from ftrace.trace.operations import bind
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.trace.tracing import trace
-from ftrace.transforms.arguments import (
-    Output,
-    flatten_values,
-    name_of,
-    read_argnums,
-)
+from ftrace.transforms import arguments
 
 
 def checkpoint(
@@ -74,8 +62,8 @@ def checkpoint(
             static_argnames=static_argnames,
         )
     tree.check_callable(fun, "checkpoint")
-    chosen = policy_of(policy)
-    numbers = read_argnums("checkpoint", "static_argnums", static_argnums)
+    chosen = policies.policy_of(policy)
+    numbers = arguments.read_argnums("checkpoint", "static_argnums", static_argnums)
     barrier = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
     names = (
         {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
@@ -83,12 +71,12 @@ def checkpoint(
 
     @wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        fixed = _static_positions(numbers, args, name_of(fun))
+        fixed = _static_positions(numbers, args, arguments.name_of(fun))
         dynamic = [x for i, x in enumerate(args) if i not in fixed]
         static = {k: v for k, v in kwargs.items() if k in names}
         named = {k: v for k, v in kwargs.items() if k not in names}
-        values, treedef = flatten_values(
-            (dynamic, named), f"checkpoint: the argument of {name_of(fun)} "
+        values, treedef = arguments.flatten_values(
+            (dynamic, named), f"checkpoint: the argument of {arguments.name_of(fun)} "
         )
 
         def call(*leaves: Value) -> Any:
@@ -97,8 +85,8 @@ def checkpoint(
             full = [x if i in fixed else next(rest) for i, x in enumerate(args)]
             return fun(*full, **others, **static)
 
-        output = Output(call, "checkpoint", False)
-        output.function.__name__ = name_of(fun)
+        output = arguments.Output(call, "checkpoint", False)
+        output.function.__name__ = arguments.name_of(fun)
         found = called("checkpoint", output, values, [])
         if found is None:
             try:
@@ -141,35 +129,35 @@ def checkpoint_name(x: Any, name: str) -> Any:
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError(f"checkpoint_name: a string is required, got {name!r:.60}")
-    return tree.map(lambda leaf: bind(name_p, leaf, arg=name), x)
+    return tree.map(lambda leaf: bind(policies.name_p, leaf, arg=name), x)
 
 
 # Policies.
 
-everything_saveable = Constantly(True)
-nothing_saveable = Constantly(False)
-dots_saveable = Dots()
-dots_with_no_batch_dims_saveable = Dots(batched=False)
+everything_saveable = policies.Constantly(True)
+nothing_saveable = policies.Constantly(False)
+dots_saveable = policies.Dots()
+dots_with_no_batch_dims_saveable = policies.Dots(batched=False)
 
 
 def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
     """Keeps the values that have one of these names."""
-    return Names(_names(names_which_can_be_saved), named=True)
+    return policies.Names(_names(names_which_can_be_saved), named=True)
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> Policy:
     """Keeps the values that have a name, other than these."""
-    return Names(_names(names_not_to_save), named=False)
+    return policies.Names(_names(names_not_to_save), named=False)
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
     """Keeps all values but those with one of these names."""
-    return Names(_names(names_not_to_save), named=False, unnamed=True)
+    return policies.Names(_names(names_not_to_save), named=False, unnamed=True)
 
 
 def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     """Keeps what one of the policies keeps."""
-    return Either(policy_of(policy_1), policy_of(policy_2))
+    return policies.Either(policies.policy_of(policy_1), policies.policy_of(policy_2))
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
@@ -177,7 +165,7 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy
 
     There is one memory: nothing is moved from `offload_src` to `offload_dst`.
     """
-    return Dots(batched=False)
+    return policies.Dots(batched=False)
 
 
 def save_and_offload_only_these_names(
@@ -192,7 +180,7 @@ def save_and_offload_only_these_names(
     There is one memory: nothing is moved from `offload_src` to `offload_dst`.
     """
     both = (*names_which_can_be_saved, *names_which_can_be_offloaded)
-    return Names(_names(both), named=True)
+    return policies.Names(_names(both), named=True)
 
 
 def _names(names: Sequence[str]) -> frozenset[str]:
@@ -240,13 +228,15 @@ def saved_residuals(
 ) -> list[Residual]:
     """What the derivative of `fun` keeps of the first computation."""
     tree.check_callable(fun, "saved_residuals")
-    values, treedef = flatten_values((args, kwargs), "saved_residuals: the argument ")
+    values, treedef = arguments.flatten_values(
+        (args, kwargs), "saved_residuals: the argument "
+    )
 
     def call(*leaves: Value) -> Any:
         inner, named = tree.unflatten(treedef, leaves)
         return fun(*inner, **named)
 
-    output = Output(call, "saved_residuals", False)
+    output = arguments.Output(call, "saved_residuals", False)
     graph = trace("saved_residuals", output, [aval_of(x) for x in values], values)
     tangents = {
         n: tangent_variable(n.aval, i)

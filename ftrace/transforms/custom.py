@@ -18,27 +18,15 @@ from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.all_bits import default_bits, is_narrow
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.calls.custom import (
-    CustomJvp,
-    CustomVjp,
-    VjpTangent,
-    custom_jvp_p,
-    custom_vjp_p,
-    tangent_error,
-    vjp_tangent_p,
-)
+from ftrace.trace.calls import custom
 from ftrace.trace.calls.rules import Called, Rule, bind_call
 from ftrace.trace.graph import Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.scopes import Scope, all_bits
 from ftrace.trace.tracer import Tracer, Value, aval_of
+from ftrace.transforms import custom_call
 from ftrace.transforms.arguments import name_of
-from ftrace.transforms.custom_call import (
-    Invocation,
-    WithRules,
-    operand_types,
-    result_types,
-)
+from ftrace.transforms.custom_call import Invocation
 from ftrace.transforms.custom_check import (
     Promise,
     SymbolicZero,
@@ -65,7 +53,7 @@ def _called_at(
     return call.output.build(rules.run(level, values, tangents))
 
 
-class custom_jvp(WithRules):
+class custom_jvp(custom_call.WithRules):
     """A function with a rule for forward mode, from which reverse mode follows.
 
         @ft.custom_jvp
@@ -149,11 +137,11 @@ class custom_jvp(WithRules):
                 return Rule(call.name, key, function, closed, values, found.exact)
 
             rule = self.shared(key, call, found, make)
-        arg = CustomJvp(
-            call.name, found.body, operand_types(found), found.closed, found.effects,
-            rule,
+        arg = custom.CustomJvp(
+            call.name, found.body, custom_call.operand_types(found), found.closed,
+            found.effects, rule,
         )  # fmt: skip
-        return call.output.build(bind_call(custom_jvp_p, found, arg))
+        return call.output.build(bind_call(custom.custom_jvp_p, found, arg))
 
 
 class _JvpRule:
@@ -165,7 +153,7 @@ class _JvpRule:
         self.call = call
         self.jvp = jvp
         self.symbolic = symbolic
-        self.types = result_types(found)
+        self.types = custom_call.result_types(found)
 
     def __call__(self, mask: Sequence[bool], flat: Sequence[Value]) -> list[Value]:
         call, name = self.call, self.call.name
@@ -214,7 +202,7 @@ class _JvpRule:
             count = len(self.types)
             given = dict(zip(scope.inputs, present, strict=False))
             if dependents(nodes[:count], [*given]):
-                raise tangent_error(name)
+                raise custom.tangent_error(name)
             rest = zip(scope.inputs[len(given) :], scope.captured, strict=True)
             given |= {n: level.scope.capture(x) for n, x in rest}
             nodes = substitute(nodes, given)
@@ -247,7 +235,7 @@ def custom_vjp_primal_tree_values(values: Any) -> Any:
     return tree.map(lambda x: x.value if isinstance(x, CustomVJPPrimal) else x, values)
 
 
-class custom_vjp(WithRules):
+class custom_vjp(custom_call.WithRules):
     """A function with a rule for reverse mode.
 
         @ft.custom_vjp
@@ -318,11 +306,11 @@ class custom_vjp(WithRules):
                 )  # fmt: skip
 
             fwd, bwd = self.shared(key, call, found, make)
-        arg = CustomVjp(
-            call.name, found.body, operand_types(found), found.closed, found.effects,
-            fwd, bwd,
+        arg = custom.CustomVjp(
+            call.name, found.body, custom_call.operand_types(found), found.closed,
+            found.effects, fwd, bwd,
         )  # fmt: skip
-        return call.output.build(bind_call(custom_vjp_p, found, arg))
+        return call.output.build(bind_call(custom.custom_vjp_p, found, arg))
 
 
 class _VjpRules:
@@ -336,7 +324,7 @@ class _VjpRules:
         self.fwd = fwd
         self.bwd = bwd
         self.symbolic = symbolic
-        self.types = result_types(found)
+        self.types = custom_call.result_types(found)
         # Of the residuals, for each choice of arguments that are differentiated:
         # their structure, and the leaves that are no arrays.
         self.residuals: dict[Any, tuple[tree.TreeDef, list[Any]]] = {}
@@ -412,9 +400,9 @@ class _VjpRules:
 
         wanted = [a.strong() for a in self.types if dtypes.is_inexact(a.dtype)]
         later = level.later(backward)
-        arg = VjpTangent(call.name, later, (), mask, tuple(wanted), ())
+        arg = custom.VjpTangent(call.name, later, (), mask, tuple(wanted), ())
         known = [t for t in tangents if t is not None]
-        moved = iter(vjp_tangent_p.results(*known, arg=arg) if wanted else ())
+        moved = iter(custom.vjp_tangent_p.results(*known, arg=arg) if wanted else ())
         out = [next(moved) if dtypes.is_inexact(a.dtype) else None for a in self.types]
         return level.results(results, self.types, out)
 

@@ -18,12 +18,7 @@ from ftrace.trace.calls.custom import no_rule
 from ftrace.trace.calls.rules import Called, called, later_values
 from ftrace.trace.scopes import Scope, open_scopes, scope_of
 from ftrace.trace.tracer import Tracer, aval_of
-from ftrace.transforms.arguments import (
-    Output,
-    flatten_values,
-    name_of,
-    read_argnums,
-)
+from ftrace.transforms import arguments
 from ftrace.transforms.levels import DIFFERENTIATING, Level, level_of
 from ftrace.transforms.travel import Travels
 
@@ -46,14 +41,14 @@ class Invocation:
     def __init__(
         self, fun: Function, kind: str, args: Sequence[Any], fixed: Sequence[int]
     ) -> None:
-        self.name = name_of(fun)
+        self.name = arguments.name_of(fun)
         self.args = list(args)
         self.fixed = self._positions(kind, fixed)
         chosen = tuple(x for i, x in enumerate(args) if i not in self.fixed)
         what = f"{kind}: the argument of {self.name} "
-        self.values, self.treedef = flatten_values(chosen, what)
+        self.values, self.treedef = arguments.flatten_values(chosen, what)
         self.avals = [aval_of(x) for x in self.values]
-        self.output = Output(lambda *xs: fun(*self.joined(xs)), kind, False)
+        self.output = arguments.Output(lambda *xs: fun(*self.joined(xs)), kind, False)
         self.output.function.__name__ = self.name
         self._fun = fun
         self._done: tuple[Any, ...] = ()
@@ -165,13 +160,13 @@ def resolved(
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentError(f"{kind}: {name_of(fun)}: {error}") from None
+            raise ArgumentError(f"{kind}: {arguments.name_of(fun)}: {error}") from None
         bound.apply_defaults()
         args, rest = bound.args, bound.kwargs
     if rest:
         raise ArgumentError(
-            f"{kind}: the rules of {name_of(fun)} take positional arguments, and "
-            f"{', '.join(rest)} can be given by name only; make it positional, or "
+            f"{kind}: the rules of {arguments.name_of(fun)} take positional arguments, "
+            f"and {', '.join(rest)} can be given by name only; make it positional, or "
             "bind it with functools.partial"
         )
     return list(args)
@@ -181,13 +176,13 @@ def fixed_positions(
     fun: Function, kind: str, numbers: Any, names: str | Iterable[str]
 ) -> tuple[int, ...]:
     """Positions of the arguments that take no part in derivatives."""
-    found = [*read_argnums(kind, "nondiff_argnums", numbers)]
+    found = [*arguments.read_argnums(kind, "nondiff_argnums", numbers)]
     for name in [names] if isinstance(names, str) else names:
         parameters = list(inspect.signature(fun).parameters)
         if name not in parameters:
             raise StaticArgumentError(
-                f"{kind}: nondiff_argnames names {name!r}, but {name_of(fun)} takes "
-                f"{', '.join(parameters)}"
+                f"{kind}: nondiff_argnames names {name!r}, but "
+                f"{arguments.name_of(fun)} takes {', '.join(parameters)}"
             )
         found.append(parameters.index(name))
     return tuple(found)
@@ -268,7 +263,7 @@ class WithRules(Travels):
         return made
 
     def __repr__(self) -> str:
-        return f"<{self.kind} of {name_of(self.fun)}>"
+        return f"<{self.kind} of {arguments.name_of(self.fun)}>"
 
 
 def operand_types(found: Called) -> tuple[ShapedArray, ...]:

@@ -23,28 +23,21 @@ from ftrace.trace.calls.linear import LinearCall, linear_call_p
 from ftrace.trace.calls.rules import Rule, bind_call, called, trace_call
 from ftrace.trace.graph import Body, Graph
 from ftrace.trace.tracer import Tracer, Value, aval_of
+from ftrace.transforms import custom_call, custom_check
 from ftrace.transforms.arguments import Output, flatten_values, name_of
 from ftrace.transforms.custom import custom_vjp
-from ftrace.transforms.custom_call import (
-    Invocation,
-    operand_types,
-    resolved,
-    result_types,
-    signature_of,
-)
-from ftrace.transforms.custom_check import (
-    Promise,
-    SymbolicZero,
-    place_of,
-    zeros_of,
-)
+from ftrace.transforms.custom_call import Invocation
 from ftrace.transforms.execute import apply_graph
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     """The tangent of `val` that is zero: `SymbolicZero`, or an array of zeros."""
     aval = aval_of(val)
-    return SymbolicZero(aval) if symbolic_zeros else zeros_of(aval.strong())
+    return (
+        custom_check.SymbolicZero(aval)
+        if symbolic_zeros
+        else custom_check.zeros_of(aval.strong())
+    )
 
 
 def closure_convert(
@@ -143,7 +136,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
                 f"custom_gradient: the pullback of {name_of(fun)} must return a "
                 f"cotangent per argument, in the structure "
                 f"{tree.readable(structure)}, got {len(draft.outputs)} arrays",
-                place_of(pullback),
+                custom_check.place_of(pullback),
             )
         return value, (_Pullback(body), structure, list(draft.values))
 
@@ -153,12 +146,14 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         return tree.unflatten(structure, found)
 
     made = custom_vjp(value_of)
-    signature = signature_of(fun)
+    signature = custom_call.signature_of(fun)
     made.defvjp(forward, backward)
 
     @wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return made(*resolved(fun, signature, "custom_gradient", args, kwargs))
+        return made(
+            *custom_call.resolved(fun, signature, "custom_gradient", args, kwargs)
+        )
 
     return wrapped
 
@@ -195,12 +190,12 @@ def linear_call(
     rule = Rule(
         call.name,
         call.key(fun, fun_transpose),
-        _TransposeRule(call, fun_transpose, count, result_types(found)),
+        _TransposeRule(call, fun_transpose, count, custom_call.result_types(found)),
         found.operands[: found.closed],
     )
-    types = result_types(found)
+    types = custom_call.result_types(found)
     arg = LinearCall(
-        call.name, found.body, operand_types(found), found.closed + count,
+        call.name, found.body, custom_call.operand_types(found), found.closed + count,
         tuple(types), rule,
     )  # fmt: skip
     return call.output.build(bind_call(linear_call_p, found, arg))
@@ -225,11 +220,11 @@ class _TransposeRule:
         )
         given = iter(flat[count:])
         cotangents = [
-            next(given) if present else zeros_of(aval)
+            next(given) if present else custom_check.zeros_of(aval)
             for present, aval in zip(mask, self.types, strict=True)
         ]
         answer = self.transpose(residuals, call.output.build(cotangents))
-        promise = Promise(
+        promise = custom_check.Promise(
             f"the cotangents of the transpose of {call.name}",
             "linear_args", self.transpose, linear,
             [a.strong() for a in call.avals[count:]],

@@ -10,25 +10,16 @@ from ftrace.errors import ArgumentError, TreeError
 from ftrace.records import dataclass
 from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.calls import lanes
 from ftrace.trace.calls.closures import closed_over
-from ftrace.trace.calls.lanes import (
-    Batcher,
-    CustomVmap,
-    Flags,
-    SequentialBatcher,
-    custom_vmap_p,
-)
+from ftrace.trace.calls.lanes import Flags
 from ftrace.trace.calls.rules import Rule, bind_call, called
 from ftrace.trace.graph import Body
 from ftrace.trace.scopes import open_scopes
 from ftrace.trace.tracer import Value
+from ftrace.transforms import custom_call
 from ftrace.transforms.arguments import name_of
-from ftrace.transforms.custom_call import (
-    Invocation,
-    resolved,
-    result_types,
-    signature_of,
-)
+from ftrace.transforms.custom_call import Invocation
 from ftrace.transforms.custom_check import Promise, pair_of, place_of
 from ftrace.transforms.travel import Travels
 
@@ -53,7 +44,7 @@ class custom_vmap(Travels):
         tree.check_callable(fun, "custom_vmap")
         update_wrapper(self, fun)
         self.fun = fun
-        self._signature = signature_of(fun)
+        self._signature = custom_call.signature_of(fun)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
@@ -74,22 +65,26 @@ class custom_vmap(Travels):
         return vmap_rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        full = resolved(self.fun, self._signature, "custom_vmap", args, kwargs)
+        full = custom_call.resolved(
+            self.fun, self._signature, "custom_vmap", args, kwargs
+        )
         call = Invocation(self.fun, "custom_vmap", full, ())
         others = closed_over([self.vmap_rule]) if open_scopes() else []
         found = called("custom_vmap", call.output, call.values, others)
         if found is None:
             return self.fun(*full)
-        batcher: Batcher | None = None
+        batcher: lanes.Batcher | None = None
         if self.sequential:
-            batcher = SequentialBatcher(found.body)
+            batcher = lanes.SequentialBatcher(found.body)
         elif self.vmap_rule is not None:
-            function = _VmapRule(call, self.vmap_rule, result_types(found))
+            function = _VmapRule(call, self.vmap_rule, custom_call.result_types(found))
             key = (call.key(self.fun, self.vmap_rule), found.body)
             closed = found.operands[: found.closed]
             batcher = _UserBatcher(Rule(call.name, key, function, closed))
-        arg = CustomVmap(call.name, found.body, found.closed, found.effects, batcher)
-        return call.output.build(bind_call(custom_vmap_p, found, arg))
+        arg = lanes.CustomVmap(
+            call.name, found.body, found.closed, found.effects, batcher
+        )
+        return call.output.build(bind_call(lanes.custom_vmap_p, found, arg))
 
     def __repr__(self) -> str:
         return f"<custom_vmap of {name_of(self.fun)}>"
@@ -103,7 +98,7 @@ def sequential_vmap(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class _UserBatcher(Batcher):
+class _UserBatcher(lanes.Batcher):
     rule: Rule
 
     def batched(

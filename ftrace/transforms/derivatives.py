@@ -21,17 +21,7 @@ from ftrace.errors import (
     TreeError,
 )
 from ftrace.tables import Table
-from ftrace.trace import tree
-from ftrace.trace.autodiff import (
-    NO_NODES,
-    RESIDUAL_DEPTH,
-    gradient_nodes,
-    jvp_nodes,
-    split_known,
-    tangent_variable,
-    tangents_of_leaves,
-    transpose_nodes,
-)
+from ftrace.trace import autodiff, tree
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.calls.follow import follow_rules
 from ftrace.trace.effects import check_repeatable, rehearsal
@@ -43,13 +33,8 @@ from ftrace.trace.primitives.source import const_like, variable
 from ftrace.trace.scopes import owned
 from ftrace.trace.tracer import Value, aval_of
 from ftrace.trace.tracing import trace
-from ftrace.transforms.arguments import (
-    Argnums,
-    Output,
-    flatten_values,
-    name_of,
-    of_arguments,
-)
+from ftrace.transforms import arguments
+from ftrace.transforms.arguments import Output
 from ftrace.transforms.execute import weight_of
 from ftrace.transforms.prepared import apply_again, apply_derived, derived, is_plain
 from ftrace.transforms.tangents import (
@@ -101,22 +86,22 @@ def _value_and_grad(
 ) -> Function:  # fmt: skip
     """`value_and_grad`, under the name of what the user has called."""
     tree.check_callable(fun, name)
-    chosen = Argnums(name, argnums)
+    chosen = arguments.Argnums(name, argnums)
 
     @wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        values, treedef, call = of_arguments(fun, chosen, args, kwargs)
+        values, treedef, call = arguments.of_arguments(fun, chosen, args, kwargs)
         avals = [aval_of(x) for x in values]
         check_inputs(name, avals, holomorphic, allow_int)
         output = Output(call, name, has_aux)
         graph = trace("grad", output, avals, values)
-        head = _check_scalar(name, graph, output, name_of(fun), holomorphic)
+        head = _check_scalar(name, graph, output, arguments.name_of(fun), holomorphic)
         leaves = graph.inputs[: len(avals)]
 
         def differentiated() -> Graph:
             varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
             one = const_like(head, 1)
-            gradient = gradient_nodes([head], varying, [one], _moving(graph))
+            gradient = autodiff.gradient_nodes([head], varying, [one], _moving(graph))
             return _followed(graph, (*graph.outputs, *gradient), leaves)
 
         kind = ("grad", len(leaves))
@@ -256,7 +241,7 @@ def jvp(
         return fun(*tree.unflatten(treedef, tracers[: len(avals)]))
 
     output = Output(call, "jvp", has_aux)
-    output.function.__name__ = name_of(fun)
+    output.function.__name__ = arguments.name_of(fun)
     types = avals + [avals[i].strong() for i in varying]
     graph = trace("jvp", output, types, [*values, *kept], along=len(kept))
     moving = graph.inputs[len(avals) :]
@@ -280,7 +265,9 @@ def _with_tangents(
 ) -> tuple[Node, ...]:
     """The outputs of a graph, and the tangents of those heads that have any."""
     heads = [n for n in heads if dtypes.is_inexact(n.dtype)]
-    pairs = zip(jvp_nodes(heads, {**leaves, **_moving(graph)}), heads, strict=True)
+    pairs = zip(
+        autodiff.jvp_nodes(heads, {**leaves, **_moving(graph)}), heads, strict=True
+    )
     return (*graph.outputs, *[_tangent_or_zero(t, n) for t, n in pairs])
 
 
@@ -289,7 +276,7 @@ def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.Tre
         raise ArgumentError(
             f"{what} must be a tuple of arguments, got {type(args).__name__}"
         )
-    return flatten_values(args, what)
+    return arguments.flatten_values(args, what)
 
 
 def _tangent_or_zero(tangent: Node | None, primal: Node) -> Node:
@@ -322,14 +309,14 @@ def vjp_for(
     heads = graph.outputs[: output.count]
     types = [tangent_type(n.aval) for n in heads]
     cotangents = [
-        tangent_variable(t, 10_000 + i) if holds_numbers(t) else None
+        autodiff.tangent_variable(t, 10_000 + i) if holds_numbers(t) else None
         for i, t in enumerate(types)
     ]
     leaves = graph.inputs[: len(avals)]
     varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
 
     def differentiated() -> Graph:
-        grads = gradient_nodes(heads, varying, cotangents, _moving(graph))
+        grads = autodiff.gradient_nodes(heads, varying, cotangents, _moving(graph))
         return _followed(graph, (*graph.outputs, *grads), leaves)
 
     unknown = [ct for ct in cotangents if ct is not None]
@@ -354,14 +341,16 @@ def vjp_for(
 def _trace_primals(
     transform: str, fun: Function, primals: Sequence[Any], has_aux: bool, called: str
 ) -> tuple[list[Value], tree.TreeDef, Graph, Output]:
-    values, treedef = flatten_values(tuple(primals), f"{called}: the argument ")
+    values, treedef = arguments.flatten_values(
+        tuple(primals), f"{called}: the argument "
+    )
     values = [owned(x) for x in values]
 
     def call(*tracers: Value) -> Any:
         return fun(*tree.unflatten(treedef, tracers))
 
     output = Output(call, called, has_aux)
-    output.function.__name__ = name_of(fun)
+    output.function.__name__ = arguments.name_of(fun)
     graph = trace(transform, output, [aval_of(x) for x in values], values)
     return values, treedef, graph, output
 
@@ -447,13 +436,13 @@ def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Gr
     """A graph of what is known, and one of the last outputs in terms of the rest."""
     size = len(graph.outputs) - count
     first, linear = graph.outputs[:size], graph.outputs[size:]
-    residuals = split_known(linear, unknown)
+    residuals = autodiff.split_known(linear, unknown)
     # What is run again for its stacks has had its effects.
     again = {n: rehearsal() for n in residuals if n.aval is TOKEN}
     nodes = [n for n in residuals if n not in again]
     outputs = (*first, *nodes)
     known = Graph(graph.inputs, outputs, graph.captured, graph.effects)
-    leaves = [variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(nodes)]
+    leaves = [variable(n.aval, autodiff.RESIDUAL_DEPTH, i) for i, n in enumerate(nodes)]
     later = substitute(linear, again | dict(zip(nodes, leaves, strict=True)))
     if again:
         check_repeatable(later)
@@ -472,7 +461,7 @@ def _followed(graph: Graph, outputs: Sequence[Node], leaves: Iterable[Node]) -> 
 
 def _moving(graph: Graph) -> Mapping[Node, Node]:
     """The tangents of what rules returned while the graph was traced."""
-    return NO_NODES if graph.level is None else graph.level.moving
+    return autodiff.NO_NODES if graph.level is None else graph.level.moving
 
 
 def _apply(
@@ -502,7 +491,7 @@ def linearize_for(
         "linearize", fun, primals, has_aux, name
     )
     avals = [aval_of(x) for x in values]
-    leaves = tangents_of_leaves(graph.inputs[: len(avals)])
+    leaves = autodiff.tangents_of_leaves(graph.inputs[: len(avals)])
     heads = graph.outputs[: output.count]
 
     def differentiated() -> Graph:
@@ -547,12 +536,12 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
         return fun(*tree.unflatten(treedef, tracers))
 
     output = Output(call, "linear_transpose", False)
-    output.function.__name__ = name_of(fun)
+    output.function.__name__ = arguments.name_of(fun)
     graph = trace("linear_transpose", output, avals)
     _check_kinds([*avals, *[n.aval for n in graph.outputs]])
-    cts = [tangent_variable(n.aval, i) for i, n in enumerate(graph.outputs)]
+    cts = [autodiff.tangent_variable(n.aval, i) for i, n in enumerate(graph.outputs)]
     inputs = graph.inputs[: len(avals)]
-    found = transpose_nodes(graph.outputs, inputs, cts)
+    found = autodiff.transpose_nodes(graph.outputs, inputs, cts)
     results = [
         _tangent_or_zero(ct, leaf) for ct, leaf in zip(found, inputs, strict=True)
     ]

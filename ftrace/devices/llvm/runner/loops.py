@@ -12,16 +12,8 @@ frame and an arena of its own, on one thread.
 
 from __future__ import annotations
 
+from ftrace.devices.llvm.runner import records
 from ftrace.devices.llvm.runner.function import HANDLER, Function, View
-from ftrace.devices.llvm.runner.records import (
-    GO_ON,
-    NO_MEMORY,
-    CarryRow,
-    Context,
-    LoopStep,
-    MoveRow,
-    StackRow,
-)
 from ftrace.devices.llvm.runner.signals import new_lane
 from ftrace.devices.llvm.runner.steps import call_program, new_frame
 
@@ -34,7 +26,7 @@ def loops_ir() -> str:
 def _run_loop() -> Function:
     """All iterations, in one piece or in lanes."""
     f = Function("run_loop", "i32", *HANDLER, visible=True)
-    step = f.view("%record", LoopStep)
+    step = f.view("%record", records.LoopStep)
     lanes = step.number("lanes")
     with f.when(f.let(f"icmp ule i64 {lanes}, 1")):
         f.give(_call_iterate(f, step, "%context", "0", _length(f, step), "0"))
@@ -42,13 +34,13 @@ def _run_loop() -> Function:
     f.set_slot(job, 0, "%record")
     f.set_slot(job, 1, "%frame")
     status = f.word(job, 2)
-    f.store("i32", GO_ON, status)
+    f.store("i32", records.GO_ON, status)
     f.set_slot(job, 3, "%context")
-    threads = f.view("%context", Context).number("threads")
+    threads = f.view("%context", records.Context).number("threads")
     operands = f"ptr @run_lanes, ptr {job}, i64 {lanes}, i64 1, i64 {lanes}"
     stopped = f.let(f"call i32 @share({operands}, i64 {threads}, ptr %context)")
     found = f.load("i32", status)
-    none = f.let(f"icmp eq i32 {found}, {GO_ON}")
+    none = f.let(f"icmp eq i32 {found}, {records.GO_ON}")
     f.give(f.let(f"select i1 {none}, i32 {stopped}, i32 {found}"))
     return f
 
@@ -60,7 +52,7 @@ def _length(f: Function, step: View) -> str:
     stacks = f.let(f"icmp ne i64 {step.number('reading')}, 0")
     unknown = f.let(f"icmp slt i64 {known}, 0")
     with f.when(f.let(f"and i1 {stacks}, {unknown}")):
-        first = f.view(step.pointer("reads"), StackRow)
+        first = f.view(step.pointer("reads"), records.StackRow)
         header = f.slot("%frame", first.number("stack"))
         f.store("i64", f.load("i64", header), length)
     return f.load("i64", length)
@@ -85,7 +77,7 @@ def _run_lanes() -> Function:
     f = Function("run_lanes", "void", *parameters)
     record = f.slot("%job", 0)
     f.do("%frame = load ptr, ptr " + f.word("%job", 1))
-    step = f.view(record, LoopStep)
+    step = f.view(record, records.LoopStep)
     length, lanes = step.number("length"), step.number("lanes")
 
     def border(lane: str) -> str:
@@ -93,7 +85,7 @@ def _run_lanes() -> Function:
 
     context = new_lane(f, f.slot("%job", 3))
     found = _call_iterate(f, step, context, border("%begin"), border("%end"), "%begin")
-    with f.when(f.let(f"icmp ne i32 {found}, {GO_ON}")):
+    with f.when(f.let(f"icmp ne i32 {found}, {records.GO_ON}")):
         status = f.word("%job", 2)
         f.do(f"store atomic i32 {found}, ptr {status} monotonic, align 4")
     f.give()
@@ -104,7 +96,7 @@ def _iterate() -> Function:
     """The iterations from `start` to below `stop`."""
     parameters = ("i64 %start", "i64 %stop", "ptr %scratch")
     f = Function("iterate", "i32", *HANDLER, *parameters)
-    step = f.view("%record", LoopStep)
+    step = f.view("%record", records.LoopStep)
     body = step.pointer("body")
     inner = new_frame(f, body, "%frame", "%scratch")
     again = f.variable("i8", 1)
@@ -122,18 +114,18 @@ def _iterate() -> Function:
     cost = step.number("cost")
     backwards = f.let(f"icmp ne i64 {step.number('last_first')}, 0")
     last = f.let("sub i64 %stop, 1")
-    context = f.view("%context", Context)
-    status = f.variable("i32", GO_ON)
+    context = f.view("%context", records.Context)
+    status = f.variable("i32", records.GO_ON)
     with f.repeat("%stop", start="%start") as t:
         f.stop_if(f.let(f"icmp eq i8 {f.load('i8', again)}, 0"))
         mirrored = f.let(f"sub i64 {last}, {t}")
         number = f.let(f"select i1 {backwards}, i64 {mirrored}, i64 {t}")
         _point_at_reads(f, inner, counts[2], reads, number)
         _point_at_pushes(f, inner, counts[3], pushes, number, status)
-        f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
+        f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {records.GO_ON}"))
         found = call_program(f, body, inner, "%context")
         f.store("i32", found, status)
-        f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
+        f.stop_if(f.let(f"icmp ne i32 {found}, {records.GO_ON}"))
         _take_turns(f, inner, counts[0], turns)
         _move_on(f, inner, counts[1], moves)
         _count_pushes(f, counts[3], pushes)
@@ -141,7 +133,7 @@ def _iterate() -> Function:
         context.set("budget", left)
         with f.when(f.let(f"icmp slt i64 {left}, 0")):
             f.store("i32", f.let("call i32 @breathe(ptr %context)"), status)
-        f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
+        f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {records.GO_ON}"))
     _end_in_turn(f, step, inner)
     f.give(f.load("i32", status))
     return f
@@ -154,7 +146,7 @@ def _begin_in_place(f: Function, step: View, inner: str) -> None:
     """A carry with one place begins there with a copy of its first value."""
     rows = step.pointer("places")
     with f.repeat(step.number("in_place")) as i:
-        row = f.view(rows, CarryRow, i)
+        row = f.view(rows, records.CarryRow, i)
         initial = f.slot("%frame", row.number("initial"))
         result = f.slot("%frame", row.number("result"))
         with f.when(f.let(f"icmp ne ptr {initial}, {result}")):
@@ -171,7 +163,7 @@ def _begin_in_turn(f: Function, step: View, inner: str) -> None:
     known = f.let(f"icmp slt i64 {step.number('predicate')}, 0")
     spare_first = f.let(f"and i1 {even}, {known}")
     with f.repeat(step.number("in_turn")) as i:
-        row = f.view(rows, CarryRow, i)
+        row = f.view(rows, records.CarryRow, i)
         result, spare = row.number("result"), row.number("spare")
         first = f.let(f"select i1 {spare_first}, i64 {spare}, i64 {result}")
         f.set_slot(inner, row.number("output"), f.slot("%frame", first))
@@ -182,7 +174,7 @@ def _begin_in_turn(f: Function, step: View, inner: str) -> None:
 def _take_turns(f: Function, inner: str, count: str, rows: str) -> None:
     """What was written is read next, and the other place is written."""
     with f.repeat(count) as i:
-        row = f.view(rows, CarryRow, i)
+        row = f.view(rows, records.CarryRow, i)
         output = f.word(inner, row.number("output"))
         written = f.load("ptr", output)
         f.set_slot(inner, row.number("input"), written)
@@ -196,7 +188,7 @@ def _end_in_turn(f: Function, step: View, inner: str) -> None:
     """The last value goes where it must be, if it is not there."""
     rows = step.pointer("turns")
     with f.repeat(step.number("in_turn")) as i:
-        row = f.view(rows, CarryRow, i)
+        row = f.view(rows, records.CarryRow, i)
         last = f.slot(inner, row.number("input"))
         result = f.slot("%frame", row.number("result"))
         with f.when(f.let(f"icmp ne ptr {last}, {result}")):
@@ -210,7 +202,7 @@ def _begin_moving(f: Function, step: View, inner: str) -> None:
     """Each slot is at the element of iteration 0; there the first one may be later."""
     rows = step.pointer("moves")
     with f.repeat(step.number("moving")) as i:
-        row = f.view(rows, MoveRow, i)
+        row = f.view(rows, records.MoveRow, i)
         distance = f.let(f"mul i64 {row.number('step')}, %start")
         at = f.word(inner, row.number("slot"))
         f.store("ptr", f.beyond(f.load("ptr", at), distance), at)
@@ -218,7 +210,7 @@ def _begin_moving(f: Function, step: View, inner: str) -> None:
 
 def _move_on(f: Function, inner: str, count: str, rows: str) -> None:
     with f.repeat(count) as i:
-        row = f.view(rows, MoveRow, i)
+        row = f.view(rows, records.MoveRow, i)
         at = f.word(inner, row.number("slot"))
         f.store("ptr", f.beyond(f.load("ptr", at), row.number("step")), at)
 
@@ -230,7 +222,7 @@ def _point_at_reads(
     f: Function, inner: str, count: str, rows: str, number: str
 ) -> None:
     with f.repeat(count) as i:
-        row = f.view(rows, StackRow, i)
+        row = f.view(rows, records.StackRow, i)
         header = f.slot("%frame", row.number("stack"))
         f.set_slot(inner, row.number("slot"), _call_cell(f, row, header, number))
 
@@ -243,12 +235,12 @@ def _point_at_pushes(
     A loop that runs backwards over stacks fills others from their top.
     """
     with f.repeat(count) as i:
-        row = f.view(rows, StackRow, i)
+        row = f.view(rows, records.StackRow, i)
         header = f.slot("%frame", row.number("stack"))
         cell = _call_cell(f, row, header, number)
         f.set_slot(inner, row.number("slot"), cell)
         with f.when(f.let(f"icmp eq ptr {cell}, null")):
-            f.store("i32", NO_MEMORY, status)
+            f.store("i32", records.NO_MEMORY, status)
 
 
 def _call_cell(f: Function, row: View, header: str, number: str) -> str:
@@ -260,6 +252,6 @@ def _call_cell(f: Function, row: View, header: str, number: str) -> str:
 
 def _count_pushes(f: Function, count: str, rows: str) -> None:
     with f.repeat(count) as i:
-        row = f.view(rows, StackRow, i)
+        row = f.view(rows, records.StackRow, i)
         header = f.slot("%frame", row.number("stack"))
         f.store("i64", f.let(f"add i64 {f.load('i64', header)}, 1"), header)

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
+from ftrace.devices.llvm.runner import records
 from ftrace.devices.llvm.runner.function import HANDLER, Function, View
-from ftrace.devices.llvm.runner.records import (
-    GO_ON,
-    RAISED,
-    BranchStep,
-    Context,
-    Entry,
-    Headers,
-    HostStep,
-    KernelStep,
-    ProgramRecord,
-    Reference,
-)
 from ftrace.devices.llvm.runner.signals import new_context, stopped
 
 #: What kernels take at least of the budget of a call: those that are too little to
@@ -48,7 +37,7 @@ def _run(data_offset: int = object.__basicsize__) -> Function:
     """
     parameters = ("ptr %entry", "ptr %objects", "i64 %threads")
     f = Function("run", "i32", *parameters, visible=True)
-    count = f.view("%entry", Entry).number("objects")
+    count = f.view("%entry", records.Entry).number("objects")
     outer = f.pointers(f.let(f"add i64 {count}, 1"))
     with f.repeat(count) as i:
         array = f.slot("%objects", i)
@@ -62,10 +51,10 @@ def _run_pointers() -> Function:
     """The entry: `run_pointers(entry, pointers, threads)`; called with the GIL."""
     parameters = ("ptr %entry", "ptr %outer", "i64 %threads")
     f = Function("run_pointers", "i32", *parameters, visible=True)
-    entry = f.view("%entry", Entry)
+    entry = f.view("%entry", records.Entry)
     program = entry.pointer("program")
     frame = new_frame(f, program, "%outer", "null")
-    context = f.view(new_context(f, "%threads", "null"), Context)
+    context = f.view(new_context(f, "%threads", "null"), records.Context)
     released = f.let(f"icmp ne i64 {entry.number('released')}, 0")
     with f.when(released):
         context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
@@ -78,7 +67,7 @@ def _run_pointers() -> Function:
 
 def new_frame(f: Function, program: str, outer: str, scratch: str) -> str:
     """The frame of a program in the frame around it."""
-    slots = f.view(program, ProgramRecord).number("slots")
+    slots = f.view(program, records.ProgramRecord).number("slots")
     frame = f.pointers(f.let(f"add i64 {slots}, 1"))
     operands = f"ptr {program}, ptr {outer}, ptr {scratch}, ptr {frame}"
     f.do(f"call void @resolve({operands})")
@@ -95,10 +84,10 @@ def _resolve() -> Function:
     """Fills a frame: every slot is a reference to the frame around it."""
     parameters = ("ptr %program", "ptr %outer", "ptr %scratch", "ptr %frame")
     f = Function("resolve", "void", *parameters)
-    program = f.view("%program", ProgramRecord)
+    program = f.view("%program", records.ProgramRecord)
     references = program.pointer("references")
     with f.repeat(program.number("slots")) as i:
-        reference = f.view(references, Reference, i)
+        reference = f.view(references, records.Reference, i)
         source = reference.number("source")
         own = f.let(f"icmp slt i64 {source}, 0")
         # The first pointer of a frame may be read also where it is not asked for.
@@ -113,24 +102,24 @@ def _run_program() -> Function:
     """Runs the steps of a program, with stacks that are its own."""
     parameters = ("ptr %program", "ptr %frame", "ptr %context")
     f = Function("run_program", "i32", *parameters)
-    program = f.view("%program", ProgramRecord)
+    program = f.view("%program", records.ProgramRecord)
     stacks, headers = program.number("stacks"), program.pointer("headers")
     with f.repeat(stacks) as i:
-        row = f.view(headers, Headers, i)
+        row = f.view(headers, records.Headers, i)
         header = f.slot("%frame", row.number("slot"))
         count = row.number("stacks")
         f.do(f"call void @empty_stacks(ptr {header}, i64 {count})")
     first = program.pointer("first")
-    status = f.variable("i32", GO_ON)
+    status = f.variable("i32", records.GO_ON)
     with f.repeat(program.number("steps")) as i:
         record = f.slot(first, i)
         handler = f.slot(record, 0)
         operands = f"ptr {record}, ptr %frame, ptr %context"
         found = f.let(f"call i32 {handler}({operands})")
         f.store("i32", found, status)
-        f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
+        f.stop_if(f.let(f"icmp ne i32 {found}, {records.GO_ON}"))
     with f.repeat(stacks) as i:
-        row = f.view(headers, Headers, i)
+        row = f.view(headers, records.Headers, i)
         header = f.slot("%frame", row.number("slot"))
         facts = [f"i64 {row.number(name)}" for name in ("stacks", "size", "log")]
         f.do(f"call void @free_stacks(ptr {header}, {', '.join(facts)})")
@@ -144,8 +133,8 @@ def _run_kernel() -> Function:
     The context stands before the buffers: a long kernel asks it whether to go on.
     """
     f = Function("run_kernel", "i32", *HANDLER, visible=True)
-    context = f.view("%context", Context)
-    step = f.view("%record", KernelStep)
+    context = f.view("%context", records.Context)
+    step = f.view("%record", records.KernelStep)
     slots, count = step.pointer("slots"), step.number("buffers")
     room = f.pointers(f.let(f"add i64 {count}, 1"))
     f.set_slot(room, 0, "%context")
@@ -168,7 +157,7 @@ def _run_kernel() -> Function:
 
 
 def _give_stopped(f: Function, status: str) -> None:
-    with f.when(f.let(f"icmp ne i32 {status}, {GO_ON}")):
+    with f.when(f.let(f"icmp ne i32 {status}, {records.GO_ON}")):
         f.give(status)
 
 
@@ -178,7 +167,7 @@ def _spend(f: Function, context: View, cost: int) -> str:
     context.set("budget", left)
     with f.when(f.let(f"icmp slt i64 {left}, 0")):
         f.give(f.let("call i32 @breathe(ptr %context)"))
-    return str(GO_ON)
+    return str(records.GO_ON)
 
 
 def _copy() -> Function:
@@ -195,7 +184,7 @@ def _copy() -> Function:
 def _run_branch() -> Function:
     """Runs the program that the index chooses."""
     f = Function("run_branch", "i32", *HANDLER, visible=True)
-    step = f.view("%record", BranchStep)
+    step = f.view("%record", records.BranchStep)
     chosen = f.load("i32", f.slot("%frame", step.number("chosen")))
     wide = f.let(f"sext i32 {chosen} to i64")
     below = f.let(f"icmp slt i64 {wide}, 0")
@@ -216,16 +205,16 @@ def _run_host() -> Function:
     The exception stays with the thread: whoever called `run` raises it.
     """
     f = Function("run_host", "i32", *HANDLER, visible=True)
-    context = f.view("%context", Context)
+    context = f.view("%context", records.Context)
     f.do(f"call void @PyEval_RestoreThread(ptr {context.pointer('state')})")
-    function = f.view("%record", HostStep).pointer("callable")
+    function = f.view("%record", records.HostStep).pointer("callable")
     operands = f"ptr {function}, ptr @one_number, ptr %frame"
     result = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})")
     raised = f.let(f"icmp eq ptr {result}, null")
-    status = f.variable("i32", RAISED)
+    status = f.variable("i32", records.RAISED)
     with f.when(f.let(f"xor i1 {raised}, true")):
         f.do(f"call void @Py_DecRef(ptr {result})")
-        f.store("i32", GO_ON, status)
+        f.store("i32", records.GO_ON, status)
     context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
     f.give(f.load("i32", status))
     return f
