@@ -30,7 +30,6 @@ from ftrace.trace.operations import (
 )
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.host import matrix_loops
 from ftrace.trace.primitives.host.family import SUPPORTED
 from ftrace.trace.primitives.host.lapack import are_finite
 from ftrace.trace.primitives.host.lapack import solve as solve_one
@@ -116,7 +115,7 @@ def _solved(a: Any, b: Any) -> Any:
 
 def _solved_now(a: Any, b: Any) -> Any:
     """All systems of a batch at once; refused where one has no finite solution."""
-    return _finite(*matrix_loops.solve(a, b))
+    return _finite(np.linalg.solve(a, b))
 
 
 def _finite(x: Any) -> Any:
@@ -215,9 +214,6 @@ def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
 
 
 # Pseudoinverse and least squares.
-
-#: Of so many elements all is done by one call of LAPACK.
-_SMALL = 1 << 10
 
 
 def epsilon(x: Any) -> float:
@@ -326,11 +322,6 @@ def _least_squares(x: Any, columns: Any, limit: float) -> Sequence[Any]:
 
 def _least_squares_now(x: Any, columns: Any, limit: float) -> Any:
     least = x.real.dtype.type(limit)
-    if x.size <= _SMALL and columns.size:
-        result, _, rank, values = matrix_loops.lstsq(x, columns, least)
-        residuals = _squared_lengths(columns - x.dot(result))
-        if are_finite(residuals):  # then the result is, too
-            return result, residuals, rank, values
     result, values = least_squares(x, columns, least)
     residuals = _squared_lengths(columns - x.dot(result))
     return result, residuals, np.count_nonzero(values > values[:1] * least), values
