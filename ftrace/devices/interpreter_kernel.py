@@ -32,16 +32,13 @@ from ftrace.devices.interpreter_plan import KernelPlan, Ranges
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import INDEX, Store, axis_of, fma_p, load_p, range_p
 from ftrace.lower.place import Let, Loop, ReduceLoop, Statement
-from ftrace.trace.contract import blas_ready, product_of
+from ftrace.trace.contract import blas_ready, exact_product, product_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.record import Primitive
 from ftrace.trace.primitives.sums import sum_along
 
 Names = Sequence[Hashable]
-
-#: Integers up to this size, and sums of them, are exact in float64.
-_EXACT = 1 << 53
 
 
 def contract(
@@ -99,23 +96,11 @@ def _matrices(
 
 def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
     """Stacks of matrices multiplied; through BLAS wherever the result is the same."""
-    if dtypes.kind(dtype) in "iu":
-        reach = _magnitude(a) * _magnitude(b) * a.shape[-1]
-        if reach < _EXACT:
-            exact = _product(a.astype(np.float64), b.astype(np.float64))
-            return exact.astype(np.int64).astype(dtype)
-    return _product(a.astype(dtype, copy=False), b.astype(dtype, copy=False))
-
-
-def _product(a: Array, b: Array) -> Array:
-    a, b = blas_ready(a), blas_ready(b)
+    exact = exact_product(a, b) if dtypes.kind(dtype) in "iu" else None
+    if exact is not None:
+        return exact.astype(dtype)
+    a, b = (blas_ready(x.astype(dtype, copy=False)) for x in (a, b))
     return product_of(a, b)(a, b)
-
-
-def _magnitude(x: Array) -> int:
-    if x.size == 0:
-        return 0
-    return max(abs(int(x.max())), abs(int(x.min())))
 
 
 Array = Any  # of NumPy, whose stubs leave too much unknown

@@ -38,6 +38,7 @@ from ftrace.lower.kernel import (
     Kernel,
     KernelInfo,
     Store,
+    is_masked,
     load,
     load_p,
     param,
@@ -243,7 +244,7 @@ class _Builder:
         if inner.valid is None:
             return const(0, node.dtype)
         value = self._operand(node.src[0], inner)
-        if inner.valid == context.valid or _is_masked(value):
+        if inner.valid == context.valid or is_masked(value):
             return value
         valid = self._valid(inner.valid)
         assert valid is not None
@@ -344,13 +345,6 @@ def _in_bounds(index: Node, array: Node, size: int) -> list[Node]:
     if high >= size:
         parts.append(lt(index, const(size, INDEX)))
     return parts
-
-
-def _is_masked(value: Node) -> bool:
-    """Is it zero already where the access is not valid?"""
-    while value.op.name == "cast":
-        value = value.src[0]
-    return value.op is load_p and len(value.src) == 3
 
 
 class _Pattern(NamedTuple):

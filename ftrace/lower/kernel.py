@@ -99,6 +99,13 @@ def load(buffer: Node, index: Node, valid: Node | None = None) -> Node:
     return make_node(load_p, ShapedArray.of((), buffer.dtype), src)
 
 
+def is_masked(value: Node) -> bool:
+    """Is it zero already where the access is not valid?"""
+    while value.op.name == "cast":
+        value = value.src[0]
+    return value.op is load_p and len(value.src) == 3
+
+
 def reduce(op: str, value: Node, ranges: tuple[Node, ...]) -> Node:
     """`value` combined over the ranges by "add", "mul", "max" or "min"."""
     aval = ShapedArray.of((), value.dtype)

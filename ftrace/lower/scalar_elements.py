@@ -45,8 +45,8 @@ from ftrace.lower.kernel import (
     BufferSpec,
     axis_of,
     fma_p,
+    is_masked,
     load,
-    load_p,
     make_range,
     param,
     range_p,
@@ -416,7 +416,7 @@ class Expressions(Elements):
         if inside is None:
             return const(0, node.dtype)
         value = yield scope, node.src[0], at, inside
-        if inside == valid or _is_masked(value):
+        if inside == valid or is_masked(value):
             return value
         where = self.valid_node(inside)
         assert where is not None
@@ -513,13 +513,6 @@ class Expressions(Elements):
                 if _counter(value) is counter and array.shape[b] > 1:
                     found[b] = indices[axis]
         return found
-
-
-def _is_masked(value: Node) -> bool:
-    """Is it zero already where the access is not valid?"""
-    while value.op.name == "cast":
-        value = value.src[0]
-    return value.op is load_p and len(value.src) == 3
 
 
 def _counter(value: Node) -> Node | None:

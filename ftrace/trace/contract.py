@@ -347,12 +347,19 @@ def _integer_product(left: Array, right: Array, recipe: _Recipe) -> Array:
     """Through BLAS in float64 wherever that is exact: NumPy's own loop is slow."""
     dtype = left.dtype
     a, b = left.reshape(recipe.left.shape), right.reshape(recipe.right.shape)
-    if a.size * b.shape[-1] > _FEW:
-        reach = _magnitude(a) * _magnitude(b) * a.shape[-1]
-        if reach < _EXACT:
-            exact = np.matmul(a.astype(np.float64), b.astype(np.float64))
-            return exact.astype(np.int64).astype(dtype)
-    return np.matmul(a, b)
+    exact = exact_product(a, b) if a.size * b.shape[-1] > _FEW else None
+    return np.matmul(a, b) if exact is None else exact.astype(dtype)
+
+
+def exact_product(a: Array, b: Array) -> Array | None:
+    """The product of integers by BLAS, as int64; None where float64 may round it."""
+    if (
+        not a.size
+        or not b.size
+        or _magnitude(a) * _magnitude(b) * a.shape[-1] >= _EXACT
+    ):
+        return None
+    return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
 
 
 def _magnitude(x: Array) -> int:
