@@ -35,7 +35,6 @@ from ftrace.trace.primitives import elementwise
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.source import const_p, variable
-from ftrace.trace.tracer import Value
 from ftrace.transforms.execute import GRAPH_BYTES
 
 #: Depth of the variables that stand for numbers.
@@ -114,26 +113,6 @@ class _Family:
         return tuple(sorted(differ.union(self.latest[0])))
 
 
-class Numbered:
-    """A program and the numbers that make it that of a certain graph."""
-
-    def __init__(self, program: Program, numbers: Sequence[Array]) -> None:
-        self._program = program
-        self._numbers = numbers
-
-    def is_for(self, config: Config) -> bool:
-        """Has it been compiled for this configuration?"""
-        return self._program.is_for(config)
-
-    @property
-    def shares_inputs(self) -> bool:
-        """Is an output the memory of an input?"""
-        return self._program.shares_inputs
-
-    def __call__(self, *values: Value) -> list[Any]:
-        return self._program(*values, *self._numbers)
-
-
 _families: Table[Any, _Family] = Table(256)
 #: The outputs of the first graph with certain inputs and operations, of which no
 #: pattern has been made: most graphs come alone. Empty where there is one.
@@ -175,8 +154,12 @@ class _Pattern:
         return _families.put(key, _Family(bits), weight), True
 
 
-def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | None:
-    """What runs a graph that differs from earlier ones by numbers; None for a first.
+def like_another(
+    graph: Graph, config: Config, prepare: Prepare
+) -> tuple[Program, tuple[Array, ...]] | None:
+    """What runs a graph that differs from earlier ones by numbers, and these numbers.
+
+    None for a first one.
 
     Args:
       graph: without effects.
@@ -212,7 +195,7 @@ def like_another(graph: Graph, config: Config, prepare: Prepare) -> Numbered | N
         family.latest = varying, program
     if program is None:
         return None
-    return Numbered(program, [_array(numbers[i]) for i in varying])
+    return program, tuple([_array(numbers[i]) for i in varying])
 
 
 def _array(number: Node) -> Array:

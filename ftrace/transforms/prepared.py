@@ -34,7 +34,7 @@ from ftrace.transforms.execute import (
     weight_of,
 )
 from ftrace.transforms.known import Call, Linked, Ready, exact_of, is_on_host
-from ftrace.transforms.numbers import Numbered, like_another
+from ftrace.transforms.numbers import like_another
 
 
 class Prepared(Linked):
@@ -102,12 +102,13 @@ class _Derived(NamedTuple):
     Attributes:
       ends: its inputs and outputs; None where rules of the user's say what it is: they
         are Python, and run each time.
-      program: runs it.
+      program: runs it, with these numbers behind the values and what it captured.
       nbytes: what these weigh without it.
     """
 
     ends: tuple[tuple[Node, ...], tuple[Node, ...]] | None = None
-    program: Prepared | Numbered | None = None
+    program: Prepared | None = None
+    numbers: tuple[Array, ...] = ()
     nbytes: int = 0
 
 
@@ -136,9 +137,9 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
     return whole
 
 
-def _keep(key: Hashable, beside: int, **parts: Any) -> None:
+def _keep(key: Hashable, beside: int, **parts: Any) -> _Derived:
     made = (_derived.get(key) or _NOTHING)._replace(**parts)
-    _derived.put(key, made, made.nbytes + beside)
+    return _derived.put(key, made, made.nbytes + beside)
 
 
 def is_plain(graph: Graph) -> bool:
@@ -163,28 +164,32 @@ def apply_derived(
         return apply_graph(derived(kind, graph, derive), values)
     config = settings.current()
     key = (kind, config.enable_x64, graph.inputs, graph.outputs)
-    program = (_derived.get(key) or _NOTHING).program
-    if program is not None and program.is_for(config):
-        return _run(program, values, graph.captured)
+    found = _derived.get(key) or _NOTHING
+    if found.program is not None and found.program.is_for(config):
+        return _run(found, found.program, values, graph.captured)
     with one_order():
         whole = derived(kind, graph, derive)
         if config.disable_jit or not is_on_host(values):
             return apply_graph(whole, values)
         numbered = like_another(whole, config, _prepare)
         if numbered is not None:
-            _keep(key, 4 * LIGHT, program=numbered)
-            return _run(numbered, values, graph.captured)
+            program, numbers = numbered
+            found = _keep(key, 4 * LIGHT, program=program, numbers=numbers)
+            return _run(found, program, values, graph.captured)
         results = apply_graph(whole, values)
         prepared = _prepare(whole, config)
     if prepared is not None:
-        _keep(key, prepared.nbytes, program=prepared)
+        _keep(key, prepared.nbytes, program=prepared, numbers=())
     return results
 
 
 def _run(
-    program: Prepared | Numbered, values: Sequence[Value], captured: Sequence[Array]
+    found: _Derived,
+    program: Prepared,
+    values: Sequence[Value],
+    captured: Sequence[Array],
 ) -> list[Any]:
-    results = program(*values, *captured)
+    results = program(*values, *captured, *found.numbers)
     return apart(results, captured) if captured and program.shares_inputs else results
 
 
