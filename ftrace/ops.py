@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ftrace import dtypes
-from ftrace.errors import (
-    ConcretizationTypeError,
-    DtypeError,
-    ShapeError,
-    ValueRangeError,
-)
+from ftrace import dtypes, errors
 from ftrace.numpy.axes import as_value, full, static_int
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.numpy.selection import clip
@@ -44,9 +38,9 @@ def _segments(name: str, kind: str, reduction: Primitive):
         values, ids = as_value(data), as_value(segment_ids)
         if not dtypes.is_integer(ids.dtype):
             got = ids.dtype.name
-            raise DtypeError(f"{name}: segment_ids must be integers, got {got}")
+            raise errors.DtypeError(f"{name}: segment_ids must be integers, got {got}")
         if values.shape[: ids.ndim] != ids.shape:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"{name}: segment_ids of shape {ids.shape} must match the leading axes "
                 f"of data of shape {values.shape}"
             )
@@ -105,12 +99,12 @@ def _count(name: str, ids: Any, num_segments: int | None) -> int:
     if num_segments is not None:
         count = static_int(num_segments, f"{name}: num_segments")
         if count < 0:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"{name}: num_segments must not be negative, got {count}"
             )
         return count
     if isinstance(ids, Tracer) and unbound_variable(ids.node) is not None:
-        raise ConcretizationTypeError(
+        raise errors.ConcretizationTypeError(
             f"{name}: how many segments there are depends on the values of traced "
             f"segment_ids of type {ids.aval!r}; give num_segments=n"
         )

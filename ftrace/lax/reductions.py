@@ -12,15 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
-from ftrace.errors import (
-    ArgumentError,
-    DtypeError,
-    FtraceError,
-    ShapeError,
-    TreeError,
-    ValueRangeError,
-)
+from ftrace import dtypes, errors
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import combine_axis, scan_fused, scan_logsumexp
@@ -89,7 +81,7 @@ def _traced(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | N
 
     try:
         graph = trace("reduce", combined, [scalar, scalar])
-    except (FtraceError, TypeError, ValueError):
+    except (errors.FtraceError, TypeError, ValueError):
         return None  # it takes something else than two scalars
     (result,) = graph.outputs
     if set(result.src) != set(graph.inputs) or len(graph.inputs) != 2:
@@ -143,7 +135,7 @@ def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Monoid | None
         x = ax.as_value(operand)
         if dtypes.is_inexact(x.dtype):
             got = x.dtype.name
-            raise DtypeError(f"lax.{name} requires bools or integers, got {got}")
+            raise errors.DtypeError(f"lax.{name} requires bools or integers, got {got}")
         if x.dtype == dtypes.bool_ and of_bools is not None:
             return _reduced(name, of_bools, x, axes)
         first = ax.cast(np.asarray(start), x.dtype)
@@ -194,7 +186,7 @@ def reduce(
     leaves, treedef = tree.flatten(operands)
     starts = tree.leaves(init_values)
     if len(starts) != len(leaves) or not leaves:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"lax.reduce: {len(leaves)} operands need as many init_values, got "
             f"{len(starts)}"
         )
@@ -274,13 +266,13 @@ def _position(name: str, primitive: Primitive):
         x = ax.as_value(operand)
         dtype = dtypes.canonicalize(dtypes.as_dtype(index_dtype))
         if dtypes.is_complex(x.dtype) or not dtypes.is_integer(dtype):
-            raise DtypeError(
+            raise errors.DtypeError(
                 f"lax.{name} requires a real operand and an integer index_dtype, got "
                 f"{aval_of(x)!r} and {dtype}"
             )
         place = ax.canonical_axis(axis, x.ndim, f"lax.{name}")
         if x.shape[place] == 0:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"lax.{name}: axis {place} of {x.shape} has no elements"
             )
         found = position_of(primitive, x, place)
@@ -368,7 +360,9 @@ def associative_scan(
       TreeError: `fn` returns a tree of another structure.
     """
     if not callable(fn):
-        raise ArgumentError(f"lax.associative_scan: fn must be callable, got {fn!r}")
+        raise errors.ArgumentError(
+            f"lax.associative_scan: fn must be callable, got {fn!r}"
+        )
     leaves, treedef = tree.flatten(elems)
     values = [ax.as_value(x) for x in leaves]
     if not values:
@@ -376,7 +370,7 @@ def associative_scan(
     axes = [ax.canonical_axis(axis, x.ndim, "lax.associative_scan") for x in values]
     sizes = {x.shape[a] for x, a in zip(values, axes, strict=True)}
     if len(sizes) != 1 or len(set(axes)) != 1:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"lax.associative_scan: all arrays must have one size along axis {axis}, "
             f"counted alike; got shapes {[x.shape for x in values]}"
         )
@@ -386,7 +380,7 @@ def associative_scan(
         result = fn(tree.unflatten(treedef, left), tree.unflatten(treedef, right))
         found, structure = tree.flatten(result)
         if structure != treedef:
-            raise TreeError(
+            raise errors.TreeError(
                 f"lax.associative_scan: fn must return a tree like its arguments, "
                 f"{tree.readable(treedef)}; got {tree.readable(structure)}"
             )
@@ -422,7 +416,7 @@ def padtype_to_pads(
     """
     kind = padding.upper()
     if kind not in ("SAME", "SAME_LOWER", "VALID"):
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"padding must be 'SAME', 'SAME_LOWER', 'VALID' or pairs of counts, got "
             f"{padding!r}"
         )
@@ -446,10 +440,10 @@ def check_padding(name: str, padding: Any, count: int) -> list[tuple[int, int]]:
         pads = [
             (ax.static_int(lo, name), ax.static_int(hi, name)) for lo, hi in padding
         ]
-    except (TypeError, ValueError, ArgumentError):
+    except (TypeError, ValueError, errors.ArgumentError):
         pads = []
     if len(pads) != count:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"{name}: padding must be a string or {count} pairs (before, after), got "
             f"{padding!r}"
         )
@@ -468,7 +462,7 @@ def check_counts(
         return (1,) * ndim
     found = ax.check_shape(tuple(counts), name)
     if len(found) != ndim or any(n < 1 for n in found):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{name}: {what} must hold {ndim} numbers of at least 1, got {found}"
         )
     return found
@@ -506,12 +500,12 @@ def reduce_window(
     x = ax.as_value(operand)
     dtype = x.dtype
     if aval_of(init_value).shape != ():
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{name}: init_value must be a scalar: {aval_of(init_value)!r}"
         )
     monoid = recognise(computation, dtype)
     if monoid is None:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{name}: the function must be lax.add, lax.mul, lax.max or lax.min of its "
             f"two arguments, got {getattr(computation, '__name__', computation)}"
         )

@@ -13,15 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.array import Array, ArrayLike
-from ftrace.errors import (
-    ArgumentError,
-    AxisError,
-    ConcretizationTypeError,
-    ShapeError,
-    ValueRangeError,
-)
 from ftrace.records import NamedTuple
 from ftrace.tables import memo
 from ftrace.trace.all_bits import WIDE, counts_bits
@@ -57,10 +50,12 @@ def static_int(value: Any, what: str) -> int:
         return value
     try:
         return operator.index(value)
-    except ConcretizationTypeError:
+    except errors.ConcretizationTypeError:
         raise
     except TypeError:
-        raise ArgumentError(f"{what} must be an integer, got {value!r}") from None
+        raise errors.ArgumentError(
+            f"{what} must be an integer, got {value!r}"
+        ) from None
 
 
 def canonical_axis(axis: Any, ndim: int, name: str) -> int:
@@ -72,7 +67,7 @@ def canonical_axis(axis: Any, ndim: int, name: str) -> int:
     index = static_int(axis, f"{name}: axis")
     if not -ndim <= index < ndim:
         allowed = f"from {-ndim} to {ndim - 1}" if ndim else "none: it has no axes"
-        raise AxisError(
+        raise errors.AxisError(
             f"{name}: axis {index} is out of bounds for an array of {ndim} "
             f"dimensions; the axes are {allowed}"
         )
@@ -92,7 +87,7 @@ def canonical_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
         return (canonical_axis(axis, ndim, name),)
     axes = tuple(canonical_axis(a, ndim, name) for a in several)
     if len(set(axes)) != len(axes):
-        raise AxisError(f"{name}: duplicate value in 'axis': {several}")
+        raise errors.AxisError(f"{name}: duplicate value in 'axis': {several}")
     return axes
 
 
@@ -111,7 +106,7 @@ def check_shape(shape: Any, name: str) -> Shape:
         return (checked_size(shape, f"{name}: shape"),)
     found = tuple(checked_size(n, f"{name}: each size") for n in sizes)
     if lower_bound(prod(found)) >= _MOST:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{name}: an array of shape {found} has 2**63 elements or more, which no "
             "memory holds and no index counts"
         )
@@ -127,7 +122,7 @@ def check_sizes(shape: Any, name: str) -> Shape:
     """
     found = check_shape(shape, name)
     if any(n < 0 for n in found):
-        raise ShapeError(f"{name}: sizes must not be negative, got {found}")
+        raise errors.ShapeError(f"{name}: sizes must not be negative, got {found}")
     return found
 
 
@@ -140,7 +135,7 @@ def check_count(value: Any, what: str) -> Any:
     """
     count = checked_size(value, what)
     if count < 0:
-        raise ValueRangeError(f"{what} must not be negative, got {count}")
+        raise errors.ValueRangeError(f"{what} must not be negative, got {count}")
     return count
 
 
@@ -157,7 +152,7 @@ def _entries(x: Any) -> tuple[Any, ...] | None:
 def no_out(name: str, out: Any) -> None:
     """Raises where NumPy's `out=` is given: arrays are immutable."""
     if out is not None:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{name}: the argument 'out' is not supported, since arrays are "
             "immutable; use the result instead"
         )
@@ -376,7 +371,7 @@ def broadcast_to(x: Value, shape: Shape, name: str = "broadcast_to") -> Any:
     missing = len(shape) - x.ndim
     pairs = zip(x.shape, shape[max(missing, 0) :], strict=False)
     if missing < 0 or not all(same_size(n, 1) or same_size(n, m) for n, m in pairs):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{name}: shape {x.shape} does not broadcast to {shape}: aligned at the "
             "end, each size must be equal or 1; reshape it first"
         )
@@ -502,7 +497,7 @@ def padded(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
         for w, n in zip(windows, result.shape, strict=True)
     )
     if any(low > high for low, high in bounds):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"padding {[(w.before, w.after) for w in windows]} takes away more than "
             f"{x.shape} has"
         )

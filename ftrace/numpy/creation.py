@@ -11,15 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.array import Array, ArrayLike, is_array, surface
-from ftrace.errors import (
-    ArgumentError,
-    DtypeOverflowError,
-    NestingError,
-    ShapeError,
-    ValueRangeError,
-)
 from ftrace.numpy import axes as ax
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.numpy.types import is_sequence
@@ -81,7 +74,9 @@ def array(
       ShapeError: the sequences are not rectangular.
     """
     if order not in (None, "K", "C", "A"):
-        raise ValueRangeError(f"array: arrays are row-major; got order={order!r}")
+        raise errors.ValueRangeError(
+            f"array: arrays are row-major; got order={order!r}"
+        )
     ndmin = ax.static_int(ndmin, "array: ndmin")
     if not ndmin and device is None:
         found = _quickly(object, dtype, copy)
@@ -226,7 +221,7 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
         return _from_numpy(np.asarray(memoryview(value)), dtype, copy)
     if _is_sequence_of_its_own(value):
         return _from_sequence(list(value), dtype)  # a range, a user's own sequence
-    raise ArgumentError(
+    raise errors.ArgumentError(
         f"array: {value!r:.60} of type {type(value).__name__} is no number, no array "
         "and no sequence of them"
     )
@@ -254,7 +249,7 @@ def number_for(value: complex, target: np.dtype[Any]) -> complex:
       ArgumentError: it is complex, and the dtype is real.
     """
     if isinstance(value, complex) and dtypes.kind(target) not in "cb":
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{value} is complex, and {target} holds real numbers; write its .real, "
             "or take a complex dtype"
         )
@@ -266,14 +261,14 @@ def number_for(value: complex, target: np.dtype[Any]) -> complex:
     try:
         return bool(value) if target == dtypes.bool_ else float(value)
     except OverflowError:
-        raise DtypeOverflowError(
+        raise errors.DtypeOverflowError(
             f"array: a Python int of {value.bit_length()} bits is beyond {target}"
         ) from None
 
 
 def _from_numpy(values: np.ndarray[Any, Any], dtype: Dtype, copy: bool) -> Array:
     if values.dtype.kind in "OSUMm":
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"array: a NumPy array of dtype {values.dtype} holds no numbers; convert "
             "it with .astype, or make its parts one shape"
         )
@@ -343,7 +338,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
     """The shape of nested sequences; their arrays and numbers go into `leaves`."""
     first: Shape | None = None
     if depth == _DEPTH:
-        raise NestingError(
+        raise errors.NestingError(
             f"array: lists are nested deeper than {_DEPTH}, or one contains itself"
         )
     for item in map(dtypes.as_number, value):
@@ -359,7 +354,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
         if first is None:
             first = shape
         elif shape != first:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"array: the sequence is not rectangular: parts of shape {first} and "
                 f"{shape} stand beside each other"
             )
@@ -396,7 +391,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
       ArgumentError: `x` has no `__dlpack__`, as traced arrays have none.
     """
     if not hasattr(x, "__dlpack__"):
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"from_dlpack takes an array with __dlpack__, got {type(x).__name__}"
         )
     # NumPy has no bfloat16 there.
@@ -411,7 +406,7 @@ def frombuffer(
     try:
         found = np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"frombuffer: {error}") from None
+        raise errors.ArgumentError(f"frombuffer: {error}") from None
     return Array.of(found)
 
 

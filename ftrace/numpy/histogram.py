@@ -8,14 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.array import Array, is_array
-from ftrace.errors import (
-    ConcretizationTypeError,
-    DtypeError,
-    ShapeError,
-    ValueRangeError,
-)
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.differences import diff
@@ -74,9 +68,11 @@ def bincount(
     if x.dtype == dtypes.bool_:
         x = ax.cast(x, dtypes.int32)
     if not dtypes.is_integer(x.dtype):
-        raise DtypeError(f"bincount takes integers, got {x.dtype}; round and cast them")
+        raise errors.DtypeError(
+            f"bincount takes integers, got {x.dtype}; round and cast them"
+        )
     if x.ndim != 1:
-        raise ShapeError(f"bincount takes a vector, got shape {x.shape}")
+        raise errors.ShapeError(f"bincount takes a vector, got shape {x.shape}")
     if weights is None and length is None and x.dtype != dtypes.uint64:
         least_count = ax.static_int(minlength, "bincount: minlength")
         integer = dtypes.default_dtype("i")
@@ -93,7 +89,7 @@ def bincount(
     else:
         values = ax.as_value(weights)
         if values.shape != x.shape:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"bincount: weights must have the shape of x, {x.shape}, got "
                 f"{values.shape}"
             )
@@ -139,7 +135,7 @@ def _bins(x: Any, minlength: int, length: int | None) -> int:
     if length is not None:
         return ax.check_count(length, "bincount: length")
     if _is_unknown(x):
-        raise ConcretizationTypeError(
+        raise errors.ConcretizationTypeError(
             f"bincount: how many bins a traced array of type {aval_of(x)!r} needs is "
             "not known; give length=n"
         )
@@ -195,7 +191,7 @@ def histogram_bin_edges(
     else:
         pair = asarray(range, dtype)
         if pair.shape != (2,):
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"histogram_bin_edges: range must be (least, greatest), got {range!r}"
             )
         ends = [ax.reshape(ax.shrink_axis(pair, 0, i, i + 1), ()) for i in (0, 1)]
@@ -207,7 +203,7 @@ def histogram_bin_edges(
 
 def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
     if _is_unknown(x):
-        raise ConcretizationTypeError(
+        raise errors.ConcretizationTypeError(
             f"histogram: how many bins {rule!r} gives depends on the values of a "
             "traced array; give their number"
         )
@@ -216,7 +212,7 @@ def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
     try:
         edges = np.histogram_bin_edges(known.numpy(), rule, range)
     except ValueError as error:
-        raise ValueRangeError(f"histogram: {error}") from None
+        raise errors.ValueRangeError(f"histogram: {error}") from None
     return asarray(edges, dtype)
 
 
@@ -247,7 +243,7 @@ def histogram(
     else:
         x, values = promote_inexact(ax.as_value(a), ax.as_value(weights))
         if x.shape != values.shape:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"histogram: weights must have the shape of a, {x.shape}, got "
                 f"{values.shape}"
             )
@@ -314,7 +310,7 @@ def histogramdd(
     """
     points = ax.as_value(sample)
     if points.ndim != 2 or not points.shape[1]:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"histogramdd: sample must be (points, dimensions), got {points.shape}"
         )
     size, depth = points.shape
@@ -324,14 +320,14 @@ def histogramdd(
     else:
         points, values = promote_inexact(points, ax.as_value(weights))
         if values.shape != (size,):
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"histogramdd: {size} points need weights of shape ({size},), got "
                 f"{values.shape}"
             )
     by_axis: list[Any] = _listed(bins) if _is_several(bins) else [bins] * depth
     ranges: list[Any] = [None] * depth if range is None else list(range)
     if len(by_axis) != depth or len(ranges) != depth:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"histogramdd: {depth} dimensions need as many bins and ranges, got "
             f"{len(by_axis)} and {len(ranges)}"
         )

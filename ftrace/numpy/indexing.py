@@ -15,15 +15,8 @@ from typing import cast as cast_to
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.array import Array, is_array
-from ftrace.errors import (
-    ConcretizationTypeError,
-    DtypeError,
-    IndexBoundsError,
-    NonConcreteBooleanIndexError,
-    ValueRangeError,
-)
 from ftrace.numpy import axes
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, full, reshape
 from ftrace.numpy.creation import array
@@ -76,15 +69,15 @@ def slice_bounds(part: slice, size: int) -> tuple[tuple[int, int], int]:
         return dynamic_slice_bounds(part, size)
     try:
         start, stop, step = part.indices(size)
-    except ConcretizationTypeError as error:
-        raise IndexBoundsError(
+    except errors.ConcretizationTypeError as error:
+        raise errors.IndexBoundsError(
             f"the bounds of a slice must be known while tracing, got {part}; write "
             "lax.dynamic_slice(x, starts, sizes), or mark them in static_argnums"
         ) from error
     except ValueError:
-        raise ValueRangeError("the step of a slice must not be 0") from None
+        raise errors.ValueRangeError("the step of a slice must not be 0") from None
     except TypeError:
-        raise DtypeError(
+        raise errors.DtypeError(
             f"the bounds of a slice must be integers, got {part}"
         ) from None
     reached = range(start, stop, step)
@@ -105,7 +98,9 @@ def check_mode(name: str, mode: Any) -> str | None:
     text = str(getattr(mode, "name", mode)).lower()
     text = {"fill_or_drop": "fill"}.get(text, text)
     if text not in MODES:
-        raise ValueRangeError(f"{name}: the modes are {', '.join(MODES)}; got {mode!r}")
+        raise errors.ValueRangeError(
+            f"{name}: the modes are {', '.join(MODES)}; got {mode!r}"
+        )
     return text
 
 
@@ -314,10 +309,12 @@ def _plain(part: Any) -> Any:
         return part
     if isinstance(part, Tracer):
         if dtypes.kind(part.dtype) not in "biu":
-            raise DtypeError(f"an index must be an integer or bool, got {part.aval!r}")
+            raise errors.DtypeError(
+                f"an index must be an integer or bool, got {part.aval!r}"
+            )
         return _plain_tracer(part)
     if isinstance(part, str):
-        raise DtypeError(f"an index must be an integer or bool, got {part!r}")
+        raise errors.DtypeError(f"an index must be an integer or bool, got {part!r}")
     if is_sequence(part) and any(isinstance(p, Tracer) for p in part):
         return _plain(array(part))
     if type(part) is Array and part.dtype.kind in "iu":
@@ -327,7 +324,7 @@ def _plain(part: Any) -> Any:
     if values.size == 0 and is_sequence(part):
         values = values.astype(np.int32)
     if values.dtype.kind not in "biu":
-        raise DtypeError(
+        raise errors.DtypeError(
             f"an index must be an integer or bool, got {part!r:.60} of dtype "
             f"{values.dtype}; convert it with .astype(int)"
         )
@@ -340,7 +337,7 @@ def _plain_tracer(part: Tracer) -> Any:
     if part.dtype != dtypes.bool_:
         return part
     if unbound_variable(part.node) is not None:
-        raise NonConcreteBooleanIndexError(
+        raise errors.NonConcreteBooleanIndexError(
             f"the shape of x[mask] depends on the values of the mask, a traced value "
             f"of type {part.aval!r}; write where(mask, x, other) instead, or "
             "x.at[mask].set(value), or nonzero(mask, size=n)"
@@ -362,9 +359,9 @@ def _without_ellipsis(shape: Shape, parts: list[Any]) -> list[Any]:
             used += 1
     places = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(places) > 1:
-        raise IndexBoundsError("an index can hold only one Ellipsis (...)")
+        raise errors.IndexBoundsError("an index can hold only one Ellipsis (...)")
     if used > len(shape):
-        raise IndexBoundsError(
+        raise errors.IndexBoundsError(
             f"too many indices: an array of shape {shape} has {len(shape)} axes, "
             f"but {used} were indexed"
         )
@@ -383,7 +380,7 @@ def _is_inside(value: int, size: int, wrap: bool) -> bool:
 def _checked_integer(value: int, axis: int, shape: Shape, wrap: bool) -> int:
     size = shape[axis]
     if not _is_inside(value, size, wrap):
-        raise IndexBoundsError(
+        raise errors.IndexBoundsError(
             f"index {value} is out of bounds for axis {axis} of size {size} of an "
             f"array of shape {shape}"
         )
@@ -396,7 +393,7 @@ def _by_axis(part: Any, axis: int, shape: Shape) -> list[Any]:
         return [part]
     covered = shape[axis : axis + part.ndim]
     if part.shape != covered:
-        raise IndexBoundsError(
+        raise errors.IndexBoundsError(
             f"a mask of shape {part.shape} does not fit the axes of sizes {covered} of "
             f"an array of shape {shape}"
         )
@@ -526,7 +523,7 @@ def parse_and_check(shape: Shape, index: Any, wrap: bool = True) -> Index:
             if outside.any():
                 first = int(values[outside].flat[0])
                 more = " or more" if first == _LAST else ""
-                raise IndexBoundsError(
+                raise errors.IndexBoundsError(
                     f"index {first}{more} is out of bounds for axis {axis} of size "
                     f"{size} of an array of shape {shape}; give a mode to clip, drop "
                     "or fill"
@@ -586,7 +583,7 @@ def _gathered(
     if 0 in shape:
         return axes.full(shape, 0, region.dtype)
     if 0 in sizes:
-        raise IndexBoundsError(
+        raise errors.IndexBoundsError(
             f"an axis of size 0 has no elements to index: array of shape {index.shape}"
         )
     filled = check_mode("gather", mode) in ("fill", "drop")

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ftrace import errors
 from ftrace.array import Array
-from ftrace.errors import (
-    AxisError,
-    DynamicDimensionError,
-    ShapeError,
-    ValueRangeError,
-)
 from ftrace.numpy import axes as ax
 from ftrace.tables import memo
 from ftrace.trace.avals import Shape
@@ -50,7 +45,7 @@ def reshape(a: Value, shape: Any, order: str = "C", *, copy: bool | None = None)
 
 def _check_order(name: str, order: str) -> None:
     if order not in ("C", "K", "A"):
-        raise ValueRangeError(f'{name}: the order is "C" or "F", got {order!r}')
+        raise errors.ValueRangeError(f'{name}: the order is "C" or "F", got {order!r}')
 
 
 def _resolved(shape: Shape, target: Shape, size: int) -> Shape:
@@ -60,15 +55,15 @@ def _resolved(shape: Shape, target: Shape, size: int) -> Shape:
     for n in target:
         known *= 1 if n == -1 else n
     if len(unknown) > 1:
-        raise ShapeError(f"reshape: at most one size may be -1, got {target}")
+        raise errors.ShapeError(f"reshape: at most one size may be -1, got {target}")
     if any(n < -1 for n in target):
-        raise ShapeError(f"reshape: sizes must not be negative, got {target}")
+        raise errors.ShapeError(f"reshape: sizes must not be negative, got {target}")
     if is_dynamic(size) or is_dynamic(known):
         return _resolved_dynamic(shape, target, size, known, bool(unknown))
     if unknown and known and size % known == 0:
         target = tuple(size // known if n == -1 else n for n in target)
     elif unknown or known != size:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"reshape: an array of shape {shape} has {size} elements and does not fit "
             f"the shape {target}" + (f" with {known}" if not unknown else "")
         )
@@ -84,7 +79,7 @@ def _resolved_dynamic(
         return tuple([n if is_dynamic(n) or n != -1 else size // known for n in target])
     need = f"a multiple of {known}" if open_axis else str(known)
     names = ", ".join(sorted(repr(s.name) for s in symbols_of((size, known))))
-    raise DynamicDimensionError(
+    raise errors.DynamicDimensionError(
         f"reshape: an array of shape {shape} has {size} elements, which must be {need} "
         f"to fit the shape {target}, for all sizes of {names}. Use -1 for the axis "
         f"that takes what is left, or take {names} out of `dynamic`"
@@ -115,7 +110,7 @@ def transpose(a: Value, axes: Sequence[int] | None = None) -> Any:
         return ax.permute(a, tuple(reversed(range(a.ndim))))
     order = ax.canonical_axes(axes, a.ndim, "transpose")
     if len(order) != a.ndim:
-        raise AxisError(
+        raise errors.AxisError(
             f"transpose: {axes} is not a permutation of the {a.ndim} axes of "
             f"an array of shape {a.shape}"
         )
@@ -151,7 +146,7 @@ def moveaxis(
     sources = ax.canonical_axes(source, ndim, "moveaxis")
     destinations = ax.canonical_axes(destination, ndim, "moveaxis")
     if len(sources) != len(destinations):
-        raise AxisError(
+        raise errors.AxisError(
             f"moveaxis: {len(sources)} sources and {len(destinations)} destinations"
         )
     order = [axis for axis in range(ndim) if axis not in sources]
@@ -165,7 +160,7 @@ def rollaxis(a: Value, axis: int, start: int = 0) -> Any:
     ndim = len(ax.shape_of(a))
     source = ax.canonical_axis(axis, ndim, "rollaxis")
     if not -ndim <= start <= ndim:
-        raise AxisError(f"rollaxis: start {start} does not fit {ndim} axes")
+        raise errors.AxisError(f"rollaxis: start {start} does not fit {ndim} axes")
     place = start + ndim if start < 0 else start
     return moveaxis(a, source, place - 1 if source < place else place)
 
@@ -188,7 +183,7 @@ def squeeze(a: Value, axis: int | Sequence[int] | None = None) -> Any:
         return ax.drop_axes(a, [i for i, n in enumerate(a.shape) if n == 1])
     axes = ax.canonical_axes(axis, a.ndim, "squeeze")
     if any(a.shape[i] != 1 for i in axes):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"squeeze: only axes of size 1 can be dropped; axes {axes} of an array of "
             f"shape {a.shape}"
         )
@@ -285,7 +280,7 @@ def flipud(m: Value) -> Any:
 
 def _at_least(name: str, m: Value, ndim: int) -> None:
     if len(ax.shape_of(m)) < ndim:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{name} takes at least {ndim} axes, got shape {ax.shape_of(m)}"
         )
 
@@ -315,7 +310,9 @@ def unstack(x: Value, /, *, axis: int = 0) -> tuple[Any, ...]:
     """
     x = ax.as_value(x)
     if x.ndim == 0:
-        raise ShapeError("unstack takes at least one axis, got an array without axes")
+        raise errors.ShapeError(
+            "unstack takes at least one axis, got an array without axes"
+        )
     axis = ax.canonical_axis(axis, x.ndim, "unstack")
     if axis == 0 and type(x) is Array:
         return tuple([x[i] for i in range(x.shape[0])])
@@ -332,7 +329,7 @@ def array_split(
         return _split_at(ary, axis, size, indices_or_sections)
     count = ax.static_int(indices_or_sections, "array_split: sections")
     if count < 1:
-        raise ValueRangeError(f"array_split: at least one section, got {count}")
+        raise errors.ValueRangeError(f"array_split: at least one section, got {count}")
     small, more = divmod(size, count)
     bounds = [min(i, more) + i * small for i in range(1, count)]
     return _split_at(ary, axis, size, bounds)
@@ -350,7 +347,7 @@ def split(
     if _is_count(indices_or_sections):
         count = ax.static_int(indices_or_sections, "split: sections")
         if count < 1 or size % count:
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"split: axis {place} of an array of shape {value.shape} cannot be "
                 f"divided into {count} equal parts; use array_split"
             )

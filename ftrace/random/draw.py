@@ -21,15 +21,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.array import Array
-from ftrace.errors import (
-    ArgumentError,
-    ConcretizationTypeError,
-    DtypeError,
-    ShapeError,
-    ValueRangeError,
-)
 from ftrace.locks import cached_property
 from ftrace.trace import tiering
 from ftrace.trace.avals import Shape
@@ -201,7 +194,7 @@ def check_key(name: str, key: Any) -> Any:
     """
     shape = check_keys(name, key)
     if len(shape) != 1:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"random.{name} takes a single key, got an array of keys of shape {shape}; "
             "use vmap to draw with each of them"
         )
@@ -217,7 +210,7 @@ def check_keys(name: str, key: Any) -> Shape:
     shape, dtype = getattr(key, "shape", None), getattr(key, "dtype", None)
     if dtype != dtypes.uint32 or not shape or shape[-1] != 2:
         got = f"{dtype} of shape {shape}" if shape is not None else f"{key!r:.60}"
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"random.{name}: a key is a uint32 array whose last axis has size 2, made "
             f"by random.key(seed) or random.split; got {got}"
         )
@@ -231,13 +224,15 @@ def as_shape(name: str, shape: Any) -> Shape:
         sizes = [shape] if single else list(shape)
         result = tuple(operator.index(n) for n in sizes)
     except TypeError as error:
-        if isinstance(error, (ArgumentError, ConcretizationTypeError)):
+        if isinstance(error, (errors.ArgumentError, errors.ConcretizationTypeError)):
             raise
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"random.{name}: a shape is a sequence of integers, got {shape!r}"
         ) from None
     if any(n < 0 for n in result):
-        raise ShapeError(f"random.{name}: sizes must not be negative, got {result}")
+        raise errors.ShapeError(
+            f"random.{name}: sizes must not be negative, got {result}"
+        )
     return result
 
 
@@ -250,7 +245,7 @@ def as_float(name: str, dtype: Any, kinds: str = "f") -> np.dtype[Any]:
     found = dtypes.as_dtype(float if dtype is None else dtype)
     if dtypes.kind(found) not in kinds:
         words = "float or complex" if "c" in kinds else "float"
-        raise DtypeError(f"random.{name} draws {words} dtypes, got {found}")
+        raise errors.DtypeError(f"random.{name} draws {words} dtypes, got {found}")
     return found
 
 
@@ -287,7 +282,7 @@ def common_shape(name: str, shape: Any, *parameters: Any) -> Shape:
         return broadcast_shapes(f"random.{name}", shapes)
     shape = as_shape(name, shape)
     if broadcast_shapes(f"random.{name}", [shape, *shapes]) != shape:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"random.{name}: parameters of shapes {shapes} do not broadcast to shape "
             f"{shape}"
         )

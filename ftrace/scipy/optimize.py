@@ -8,14 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.array import Array
-from ftrace.errors import (
-    ArgumentError,
-    ConcretizationTypeError,
-    ShapeError,
-    ValueRangeError,
-)
 from ftrace.numpy.types import finfo
 from ftrace.records import NamedTuple, dataclass
 from ftrace.trace import tree
@@ -89,14 +83,14 @@ def minimize(
     """
     given: Any = args
     if not isinstance(given, tuple):
-        raise ArgumentError(f"minimize: args must be a tuple, got {args!r}")
+        raise errors.ArgumentError(f"minimize: args must be a tuple, got {args!r}")
     if method.lower() != "bfgs":
-        raise ValueRangeError(f"minimize: method must be 'BFGS', got {method!r}")
+        raise errors.ValueRangeError(f"minimize: method must be 'BFGS', got {method!r}")
     for leaf in tree.leaves((x0, args)):
         _outside(leaf)
     start = asarray(x0)
     if start.ndim != 1:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"minimize: x0 must be a vector, got the shape {start.shape}; use "
             "ftrace.flatten_util.ravel_pytree"
         )
@@ -108,7 +102,7 @@ def minimize(
     }
     chosen = {k: v for k, v in (options or {}).items() if v is not None}
     if unknown := chosen.keys() - settings.keys():
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"minimize: unknown options {sorted(unknown)}; there are {[*settings]}"
         )
     settings.update(chosen)
@@ -120,7 +114,7 @@ def minimize(
 def _outside(value: Any) -> None:
     """Raises if a value is traced."""
     if isinstance(value, Tracer):
-        raise ConcretizationTypeError(
+        raise errors.ConcretizationTypeError(
             f"minimize runs outside jit, but was called under {value.scope.transform}: "
             "its loop runs in Python and looks at values. Call it from a function "
             "that is not transformed; the function that it minimizes may be jitted"

@@ -16,15 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes, settings
+from ftrace import dtypes, errors, settings
 from ftrace.array import Array, is_array
-from ftrace.errors import (
-    ArgumentError,
-    DtypeError,
-    ShapeError,
-    TreeError,
-    UnexpectedTracerError,
-)
 from ftrace.locks import cached_property
 from ftrace.origin import Origin
 from ftrace.records import dataclass
@@ -155,8 +148,8 @@ class Callback:
         with outside_scopes():
             try:
                 result = self.function.value(*args, **kwargs)
-            except UnexpectedTracerError as error:
-                raise UnexpectedTracerError(
+            except errors.UnexpectedTracerError as error:
+                raise errors.UnexpectedTracerError(
                     f"{self.kind}: {self.name} uses a traced value of the function "
                     "around it, which has no elements; a callback gets values as its "
                     "arguments: pass it the traced value as one",
@@ -172,7 +165,7 @@ class Callback:
     def _checked(self, result: Any) -> list[Any]:
         leaves, structure = tree.flatten(result)
         if structure != self.structure:
-            raise TreeError(
+            raise errors.TreeError(
                 f"{self.kind}: {self.name} must return {_shape_of(self.structure)}, as "
                 f"result_shape_dtypes says, but it returned {_shape_of(structure)}",
                 self.origin,
@@ -186,7 +179,7 @@ class Callback:
 
     def _checked_leaf(self, leaf: Any, aval: ShapedArray, number: int) -> Any:
         if not is_value(leaf) and not hasattr(leaf, "__array__"):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"{self._at(number)} must be an array of type {aval!r}, got "
                 f"{type(leaf).__name__}: {leaf!r:.60}",
                 self.origin,
@@ -200,13 +193,13 @@ class Callback:
                 if self.method != "sequential"
                 else ""
             )
-            raise ShapeError(
+            raise errors.ShapeError(
                 f"{self._at(number)} must have shape {aval.shape} (type {aval!r}), "
                 f"got {got.shape} (type {got!r}){lanes}",
                 self.origin,
             )
         if not _fits(got, aval):
-            raise DtypeError(
+            raise errors.DtypeError(
                 f"{self._at(number)} must have dtype {aval.dtype} (type {aval!r}), got "
                 f"{got.dtype} (type {got!r}); convert it with .astype, or change "
                 "result_shape_dtypes",
@@ -274,14 +267,14 @@ def promised(what: str, specs: Any) -> tuple[tuple[ShapedArray, ...], Any]:
 
 def _promised_type(what: str, leaf: Any) -> ShapedArray:
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{what}: result_shape_dtypes must hold what has a shape and a dtype, got "
             f"{type(leaf).__name__}: {leaf!r:.60}; write "
             "ftrace.ShapeDtypeStruct(shape, dtype)"
         )
     dtype, wanted = dtypes.as_dtype(leaf.dtype), dtypes.named_dtype(leaf.dtype)
     if wanted != dtype:
-        raise DtypeError(
+        raise errors.DtypeError(
             f"{what}: result_shape_dtypes asks for {wanted}, but 64 bits "
             f"are switched off; ask for {dtype}, or enable them with "
             "ft.config.update('jax_enable_x64', True)"

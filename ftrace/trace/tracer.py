@@ -17,17 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.array import ArrayLike, surface
-from ftrace.errors import (
-    ArgumentError,
-    ConcretizationTypeError,
-    DtypeOverflowError,
-    TracerArrayConversionError,
-    TracerBoolConversionError,
-    TracerIntegerConversionError,
-    UnexpectedTracerError,
-)
+from ftrace.errors import ConcretizationTypeError
 from ftrace.origin import Origin, called_function, user_origin
 from ftrace.records import Immutable
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
@@ -108,16 +100,18 @@ class Tracer(Immutable, ArrayLike):
         return repr(self)
 
     def __bool__(self) -> bool:
-        value = self._python("bool", TracerBoolConversionError)
+        value = self._python("bool", errors.TracerBoolConversionError)
         return bool(value)
 
     def __int__(self) -> int:
-        return int(self._python("int", TracerIntegerConversionError))
+        return int(self._python("int", errors.TracerIntegerConversionError))
 
     def __index__(self) -> int:
-        value = self._python("index", TracerIntegerConversionError)
+        value = self._python("index", errors.TracerIntegerConversionError)
         if not dtypes.is_integer(self.dtype):
-            raise ArgumentError(f"an index must be an integer, got {self.aval!r}")
+            raise errors.ArgumentError(
+                f"an index must be an integer, got {self.aval!r}"
+            )
         return int(value)
 
     def __float__(self) -> float:
@@ -143,7 +137,7 @@ class Tracer(Immutable, ArrayLike):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         found = adopted(self) if self.scope.closed else self
         if isinstance(found, Tracer):
-            _require_concrete(found, "numpy.asarray", TracerArrayConversionError)
+            _require_concrete(found, "numpy.asarray", errors.TracerArrayConversionError)
             found = concrete(found)
         value = np.array(found)
         return value if dtype is None else value.astype(dtype)
@@ -171,14 +165,14 @@ class Tracer(Immutable, ArrayLike):
             f"the function under {self.scope.transform}"
         )
         called = f"{module}.{name}" + ("" if method == "__call__" else f".{method}")
-        raise TracerArrayConversionError(
+        raise errors.TracerArrayConversionError(
             f"{called} was called on a traced value of type {self.aval!r}, which has "
             f"no elements yet; {advice}"
         )
 
     def _python(self, what: str, error: type[ConcretizationTypeError]) -> Any:
         if not same_size(self.node.size, 1):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"{what}() takes an array of one element, got {self.aval!r}; use "
                 "any() or all()"
             )
@@ -194,7 +188,7 @@ def check_open(tracer: Tracer) -> None:
     if tracer.scope.closed:
         made = tracer.origin
         where = f"\n  it was made at {made.describe()}" if made else ""
-        raise UnexpectedTracerError(
+        raise errors.UnexpectedTracerError(
             f"a traced value of type {tracer.aval!r} escaped from its function under "
             f"{tracer.scope.transform} and was used after the function had returned; "
             f"return it from the function instead of storing it{where}"
@@ -354,7 +348,7 @@ def aval_of(value: Value) -> ShapedArray:
         if type(value) in (list, tuple)
         else "pass an array of numbers"
     )
-    raise ArgumentError(
+    raise errors.ArgumentError(
         f"{_in_call()}an array or a number is required, got {type(value).__name__}: "
         f"{reprlib.repr(value)}; {advice}"
     )
@@ -364,7 +358,7 @@ def check_unmasked(value: Any) -> None:
     """Raises for a masked array of NumPy's: an Array cannot hold its mask."""
     masked: type[Any] = np.ma.MaskedArray
     if isinstance(value, masked):
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"an array without a mask is required, got a masked array of shape "
             f"{value.shape}: its mask would be lost. Write x.filled(0), with what is "
             "to stand in the masked places; or pass x.data, and the mask to where="
@@ -393,7 +387,7 @@ def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
     if type(value) is Tracer:
         is_large = type(value.node.aval) is LargeInteger
         if is_large and dtypes.is_integer(dtype) and dtype.itemsize < 8:
-            raise DtypeOverflowError(
+            raise errors.DtypeOverflowError(
                 f"an integer argument below {_LEAST} or above {_MOST} does not fit "
                 f"{dtype}; take a wider dtype, or pass a float",
                 value.origin,
@@ -401,7 +395,7 @@ def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
     elif type(value) in _INTEGERS and dtypes.is_integer(dtype):
         low, high = dtypes.limits(dtype)
         if not low <= value <= high:
-            raise DtypeOverflowError(
+            raise errors.DtypeOverflowError(
                 f"{_INTEGERS[type(value)]} {value} does not fit {dtype}, which holds "
                 f"{low} to {high}; take a wider dtype, or write it as a float"
             )

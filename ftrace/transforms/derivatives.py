@@ -12,14 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.array import is_array
-from ftrace.errors import (
-    ArgumentError,
-    DerivativeError,
-    ShapeError,
-    TreeError,
-)
 from ftrace.tables import Table
 from ftrace.trace import autodiff, tree
 from ftrace.trace.avals import TOKEN, ShapedArray
@@ -153,20 +147,20 @@ def check_inputs(
     for aval in avals:
         if holomorphic:
             if not dtypes.is_complex(aval.dtype):
-                raise DerivativeError(
+                raise errors.DerivativeError(
                     f"{transform} with holomorphic=True needs complex inputs, got "
                     f"{aval!r}"
                 )
         elif dtypes.is_complex(aval.dtype):
             if not complex_too:
-                raise DerivativeError(
+                raise errors.DerivativeError(
                     f"{transform} needs real inputs, got {aval!r}; pass "
                     "holomorphic=True if the function is, or use jvp or jacrev"
                 )
         elif not dtypes.is_float(aval.dtype) and not allow_int:
             ways = ["convert with .astype", "choose other argnums"]
             ways += ["pass allow_int=True"] if complex_too else []
-            raise DerivativeError(
+            raise errors.DerivativeError(
                 f"{transform} needs inputs of a float dtype, got {aval!r}; "
                 f"{', '.join(ways[:-1])}, or {ways[-1]}"
             )
@@ -180,14 +174,14 @@ def _check_scalar(
 ) -> Node:
     if output.treedef != _SCALAR:
         assert output.treedef is not None
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{transform}: {name} must return one scalar, got {output.count} values in "
             f"the structure {tree.readable(output.treedef)}; return the scalar itself, "
             "and the others as aux with has_aux=True"
         )
     head = graph.outputs[0]
     if head.shape != ():
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{transform}: {name} must return a scalar, got {head.aval!r}; sum it, or "
             "use jacrev",
             head.origin,
@@ -195,7 +189,7 @@ def _check_scalar(
     fits = dtypes.is_complex if holomorphic else dtypes.is_float
     if not fits(head.dtype):
         wanted = "complex" if holomorphic else "real float"
-        raise DerivativeError(
+        raise errors.DerivativeError(
             f"{transform}: {name} must return a {wanted} scalar, got {head.aval!r}",
             head.origin,
         )
@@ -227,7 +221,7 @@ def jvp(
     values, treedef = _tuple_values("jvp: primals", primals)
     directions, tangent_def = _tuple_values("jvp: tangents", tangents)
     if treedef != tangent_def:
-        raise TreeError(
+        raise errors.TreeError(
             f"jvp: primals and tangents differ in structure: "
             f"{tree.readable(treedef)} and {tree.readable(tangent_def)}"
         )
@@ -273,7 +267,7 @@ def _with_tangents(
 
 def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.TreeDef]:
     if not isinstance(args, (tuple, list)):
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{what} must be a tuple of arguments, got {type(args).__name__}"
         )
     return arguments.flatten_values(args, what)
@@ -560,7 +554,7 @@ def _check_kinds(avals: Sequence[ShapedArray]) -> None:
     for fits in (dtypes.is_inexact, dtypes.is_integer):
         if all(fits(a.dtype) for a in avals):
             return
-    raise DerivativeError(
+    raise errors.DerivativeError(
         "linear_transpose: the arguments and results of the function must all be of "
         f"inexact dtypes, or all integers, got {', '.join(map(repr, avals))}"
     )
