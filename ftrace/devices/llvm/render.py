@@ -9,7 +9,9 @@ how the domain is split.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -27,7 +29,6 @@ from ftrace.devices.llvm.loops.short_axes import without_short_axes
 from ftrace.devices.llvm.loops.short_reduces import without_short_reduces
 from ftrace.devices.llvm.loops.staging import Stage
 from ftrace.devices.llvm.loops.streaming import (
-    Code,
     function,
     in_turn,
     joined,
@@ -218,24 +219,12 @@ def _phases(case: Case, name: str) -> Rendered | None:
     found = _in_turn(kernel, case.facts, target)
     if found is not None:
         return _nests(Case(found, target), name)
-    codes: list[Code] = []
-    units: list[tuple[str, int]] = []
-    cost = 0
-    for n, one in enumerate(parts):
-        part, own = Case(one, target), f"{name}.{n}"
+    written: list[_Code] = []
+    for part in (Case(one, target) for one in parts):
         product = product_of(part)
-        if product is not None:
-            stage, count = _staged(part, product)
-            writer = stage.writer
-            cost += part.operations // (_DENSE // 2)
-        else:
-            nest = _Nest(part)
-            writer, count = nest.write(frozenset()), nest.units
-            cost += nest.tiling.operations
-        codes.append(function(target, own, frozenset(), lambda _, w=writer: w, True))
-        units.append((own, count))
-    codes.append(in_turn(name, units))
-    return Rendered.of(joined(target, *codes), sum(n for _, n in units), cost)
+        code = _Nest(part) if product is None else _Product(part, product)
+        written.append(code)
+    return _one_by_one(target, name, [(code, frozenset()) for code in written])
 
 
 def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
@@ -255,44 +244,10 @@ def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
     return None if asks else found
 
 
-def _product(case: Case, name: str) -> Rendered | None:
+def _sum_of_products(case: Case, name: str) -> Rendered | None:
     """A sum of products, in a stage."""
     product = product_of(case)
-    if product is None:
-        return None
-    stages: list[tuple[Stage, int]] = []
-
-    def build(streamed: frozenset[int]) -> Writer:
-        stages.append(_staged(case, product, streamed))
-        return stages[-1][0].writer
-
-    text = module(case.target, name, streamed_buffers(case.kernel, case.target), build)
-    stage, units = stages[-1]
-    worth = WORTH_A_THREAD * _DENSE // 2
-    return Rendered.of(text, units, case.operations, worth, tuple(stage.values.dims))
-
-
-def _staged(
-    case: Case, product: Emit, streamed: frozenset[int] = frozenset()
-) -> tuple[Stage, int]:
-    """A kernel in its stage, and how many units it has.
-
-    It is written again, with polls, where a unit takes long.
-    """
-
-    def written(writer: Writer) -> tuple[Stage, int]:
-        stage = _stage(case, writer, streamed)
-        return stage, product(stage)
-
-    stage, units = written(Writer())
-    each = sample(case.operations) // max(sample(units), 1) // _BRISK
-    return (stage, units) if each <= LASTING else written(writer_for(each))
-
-
-def _stage(case: Case, writer: Writer, streamed: frozenset[int]) -> Stage:
-    kernel, target, facts = case.kernel, case.target, case.facts
-    values = Values(writer, facts, target, kernel.buffers, streamed)
-    return Stage(kernel, target, facts, values)
+    return None if product is None else _Product(case, product).rendered(name)
 
 
 def _squares(case: Case, name: str) -> Rendered | None:
@@ -306,18 +261,9 @@ def _squares(case: Case, name: str) -> Rendered | None:
             return None
         other, plan = backwards
         case = Case(other, case.target)
-    kernel, target, turned = case.kernel, case.target, plan
-    units = 1
-
-    def build(streamed: frozenset[int]) -> Writer:
-        nonlocal units
-        stage = _stage(case, Writer(), streamed)
-        units = render_turned(turned, stage)
-        return stage.writer
-
-    scattered = turns_result(turned, kernel, case.facts, target)
-    text = module(target, name, streamed_buffers(kernel, target, scattered), build)
-    return Rendered.of(text, units, len(kernel.nodes) * prod(kernel.shape))
+    emit = partial(render_turned, plan)
+    scattered = turns_result(plan, case.kernel, case.facts, case.target)
+    return _InStage(case, emit).rendered(name, scattered)
 
 
 def _written_out(case: Case, name: str) -> Rendered | None:
@@ -333,30 +279,35 @@ def _written_out(case: Case, name: str) -> Rendered | None:
 
 def _nests(case: Case, name: str) -> Rendered:
     """A kernel as nests of loops: mostly one."""
-    kernel, target = case.kernel, case.target
-    parts = boxes(kernel, target) if case.decides("cut_at_borders") else [kernel]
+    target, parts = case.target, [case]
+    if case.decides("cut_at_borders"):
+        found = boxes(case.kernel, target)
+        parts = [case] if len(found) == 1 else [Case(one, target) for one in found]
     if len(parts) == 1:
-        nest = _Nest(case)
-        code = function(target, name, streamed_buffers(kernel, target), nest.write)
-        return nest.rendered(joined(target, code))
-    nests: list[_Nest] = []
-    codes: list[Code] = []
-    for n, part in enumerate(parts):
-        nest = _Nest(Case(part, target))
-        streamed = streamed_buffers(part, target)
-        codes.append(function(target, f"{name}.{n}", streamed, nest.write, True))
-        nests.append(nest)
-    codes.append(in_turn(name, [(f"{name}.{n}", x.units) for n, x in enumerate(nests)]))
-    operations = sum(nest.tiling.operations for nest in nests)
-    return Rendered.of(
-        joined(target, *codes), sum(nest.units for nest in nests), operations
-    )
+        return _Nest(case).rendered(name)
+    codes = [(_Nest(part), streamed_buffers(part.kernel, target)) for part in parts]
+    return _one_by_one(target, name, codes)
+
+
+def _one_by_one(
+    target: Target, name: str, parts: Sequence[tuple[_Code, frozenset[int]]]
+) -> Rendered:
+    """Parts of a kernel in one function, with what each may store past the caches."""
+    names = [f"{name}.{n}" for n in range(len(parts))]
+    codes = [
+        function(target, own, streamed, part.write, True)
+        for own, (part, streamed) in zip(names, parts, strict=True)
+    ]
+    units = [part.units for part, _ in parts]
+    codes.append(in_turn(name, list(zip(names, units, strict=True))))
+    cost = sum(part.operations // part.dense for part, _ in parts)
+    return Rendered.of(joined(target, *codes), sum(units), cost)
 
 
 #: The first that has an answer is taken.
 STRATEGIES: tuple[Callable[[Case, str], Rendered | None], ...] = (
     _phases,
-    _product,
+    _sum_of_products,
     _squares,
     _written_out,
     _nests,
@@ -370,16 +321,84 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     return next(rendered for rendered in ways if rendered is not None)
 
 
-class _Nest:
-    """One nest of loops, and what is known when it has been written.
+class _Code(ABC):
+    """The code of a kernel, and what is known when it has been written.
 
     Attributes:
-      private: numbers of buffers that are memory of each thread.
+      operations: of the whole kernel.
+      dense: as many are done in the time of one, about.
+      brisk: the same where memory is slow.
+      worth: operations that pay for waking another thread.
       units: how many it has.
       dims: sizes that are known at calls only.
     """
 
+    operations: Any
+    dense = brisk = 1
+    worth = WORTH_A_THREAD
+    units: Any = 1
+    dims: tuple[Any, ...] = ()
+
     def __init__(self, case: Case) -> None:
+        self.case = case
+        self.target = case.target
+
+    def write(self, streamed: frozenset[int]) -> Writer:
+        """The function; it is written again, with polls, where a unit takes long."""
+        writer = Writer()
+        self.emit(writer, streamed)
+        each = sample(self.operations) // max(sample(self.units), 1) // self.brisk
+        if each > LASTING:
+            writer = writer_for(each)
+            self.emit(writer, streamed)
+        return writer
+
+    @abstractmethod
+    def emit(self, writer: Writer, streamed: frozenset[int]) -> None:
+        """Writes the function; from then on its units and dims are known."""
+
+    def rendered(self, name: str, scattered: bool = False) -> Rendered:
+        """The code as the function `name`."""
+        streamed = streamed_buffers(self.case.kernel, self.target, scattered)
+        text = module(self.target, name, streamed, self.write)
+        return Rendered.of(text, self.units, self.operations, self.worth, self.dims)
+
+
+class _InStage(_Code):
+    """A kernel in parts that share a block in the cache."""
+
+    def __init__(self, case: Case, run: Emit) -> None:
+        super().__init__(case)
+        self.run = run
+        self.operations = len(case.kernel.nodes) * prod(case.kernel.shape)
+
+    def emit(self, writer: Writer, streamed: frozenset[int]) -> None:
+        kernel, facts = self.case.kernel, self.case.facts
+        values = Values(writer, facts, self.target, kernel.buffers, streamed)
+        self.units = self.run(Stage(kernel, self.target, facts, values))
+        self.dims = tuple(values.dims)
+
+
+class _Product(_InStage):
+    """A sum of products."""
+
+    dense, brisk = _DENSE // 2, _BRISK
+    worth = WORTH_A_THREAD * _DENSE // 2
+
+    def __init__(self, case: Case, run: Emit) -> None:
+        super().__init__(case, run)
+        self.operations = case.operations
+
+
+class _Nest(_Code):
+    """One nest of loops.
+
+    Attributes:
+      private: numbers of buffers that are memory of each thread.
+    """
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
         kernel, target = case.kernel, case.target
         block, facts = case.block, case.facts
         cuts = target.decides("cut_at_borders")
@@ -393,22 +412,19 @@ class _Nest:
             kernel = kept.kernel
             block, facts = place(kernel), facts_of(kernel)
             self.private = range(kept.first, len(kernel.buffers))
-        self.kernel, self.block, self.facts, self.target = kernel, block, facts, target
+        self.kernel, self.block, self.facts = kernel, block, facts
         own = cut.axes if cut is not None else ()
         chooser = Chooser(kernel, block, facts, target, own, kept is not None)
         self.tiling = chooser.choose()
         fetched = target.decides("fetch_ahead")
         self.ahead = fetches(kernel, facts, self.tiling, target) if fetched else {}
         self.fused = fused_products(kernel, target)
-        self.units: Any = 1
-        self.dims: tuple[Any, ...] = ()
+        self.operations = self.tiling.operations
+        self.worth = max(WORTH_A_THREAD, 8 * self.tiling.setup_operations)
+        if self.tiling.in_tiles:
+            self.worth *= _DENSE
 
-    def write(self, streamed: frozenset[int]) -> Writer:
-        writer = self._written(Writer(), streamed)
-        each = self.tiling.operations // max(sample(self.units), 1)
-        return writer if each <= LASTING else self._written(writer_for(each), streamed)
-
-    def _written(self, writer: Writer, streamed: frozenset[int]) -> Writer:
+    def emit(self, writer: Writer, streamed: frozenset[int]) -> None:
         tiling, buffers = self.tiling, self.kernel.buffers
         values = Values(writer, self.facts, self.target, buffers, streamed)
         for number in self.private:
@@ -423,10 +439,3 @@ class _Nest:
         else:
             nest.block(self.block)
         self.dims = tuple(values.dims)
-        return values.writer
-
-    def rendered(self, text: str) -> Rendered:
-        worth = max(WORTH_A_THREAD, 8 * self.tiling.setup_operations)
-        if self.tiling.in_tiles:
-            worth *= _DENSE
-        return Rendered.of(text, self.units, self.tiling.operations, worth, self.dims)

@@ -96,9 +96,10 @@ class PrefetchingNest(Nest):
                     self._prefetch(node, form.shifted(later + part // size), at, False)
 
     def reduce(self, loop: ReduceLoop) -> None:
-        along = loop.ranges[-1]
-        for node in toposort([n.src[0] for n in loop.reduces]):
-            if len(loop.ranges) == 1 and self._is_row(node, along):
+        along, single = loop.ranges[-1], len(loop.ranges) == 1
+        asked = [n.src[0] for n in loop.reduces] if self.rows and single else ()
+        for node in toposort(asked):
+            if self._is_row(node, along):
                 self._ask_for_rows(node, along)
         super().reduce(loop)
 
