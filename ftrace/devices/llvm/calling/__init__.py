@@ -10,8 +10,8 @@ What all calls need:
 
 Calls of jitted functions:
 
-    binding         a compiled program and a signature become a record; outcome,
-                    results: what it gives back
+    binding         a compiled program and a signature become a record
+    build_results   what it gives back
     arguments       the leaves of arguments are found and checked
     entry           a call from its beginning to its end
 

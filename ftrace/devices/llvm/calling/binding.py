@@ -10,8 +10,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.array import Array
 from ftrace.devices.calls import Expected, Fixed, Signature
+from ftrace.devices.llvm.calling.build_results import NotNative, Outcome, array_part
 from ftrace.devices.llvm.calling.install import Native
-from ftrace.devices.llvm.calling.outcome import NotNative, Outcome, array_part
 from ftrace.devices.llvm.calling.records import (
     ARRAY,
     BOOL,

@@ -21,6 +21,7 @@ import numpy as np
 
 from ftrace import settings
 from ftrace.array import Array, watch
+from ftrace.devices.llvm.calling.build_results import NotNative, Outcome, array_part
 from ftrace.devices.llvm.calling.keys import (
     BY_PLACE,
     BY_VALUE,
@@ -29,7 +30,6 @@ from ftrace.devices.llvm.calling.keys import (
     UPDATES,
 )
 from ftrace.devices.llvm.calling.lookup import EntryLayout, Step
-from ftrace.devices.llvm.calling.outcome import NotNative, Outcome, array_part
 from ftrace.devices.llvm.calling.records import GIVEN, HOSTED, GivenPart
 from ftrace.devices.llvm.calling.surface import PLACES, SCALARS, TRIED
 from ftrace.devices.llvm.calling.ufunc_loops import Call, Place, Plan, plan

@@ -304,7 +304,7 @@ class EntryLayout(NamedTuple):
       values: how many values there are with those that the steps make.
       result: the number of the argument that is given back.
       given: 1 if one is.
-      made: the part of the result; see `results`.
+      made: the part of the result; see `build_results`.
       used_since: 1 if it has been since that was asked; see `learn_call`.
     """
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from ftrace.devices.llvm.calling.arguments import arguments_ir
 from ftrace.devices.llvm.calling.buffer_objects import arrays_ir, memory_ir
+from ftrace.devices.llvm.calling.build_results import results_ir
 from ftrace.devices.llvm.calling.entry import entry_ir
 from ftrace.devices.llvm.calling.lookup import lookup_ir
 from ftrace.devices.llvm.calling.objects import objects_ir
 from ftrace.devices.llvm.calling.probe import Offsets
-from ftrace.devices.llvm.calling.results import results_ir
 from ftrace.devices.llvm.calling.ufunc_loops import ufunc_loops_ir
 
 

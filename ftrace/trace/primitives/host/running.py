@@ -57,37 +57,10 @@ def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
         moved = np.moveaxis(x.astype(wide), axis, 0)
         (result,) = combine_along([moved], _complex_log_sum)
         return np.moveaxis(result, 0, axis).astype(x.dtype)
-    result = _accumulate_wide(_UFUNC[kind], x, axis, wide)
+    whole = x.astype(wide, copy=False)
+    result = _UFUNC[kind].accumulate(whole, axis).astype(x.dtype, copy=False)
     if kind == "sum" and dtypes.is_inexact(x.dtype) and x.shape[axis] > 1:
         result += result.dtype.type(0)  # a sum begins with +0: of -0 alone it is +0
-    return result
-
-
-def _accumulate_wide(ufunc: Any, x: Array, axis: int, wide: np.dtype[Any]) -> Array:
-    """`ufunc.accumulate` in another dtype, in blocks that stay in the cache."""
-    if x.size <= BLOCK or (x.dtype == wide and x.ndim == 1):
-        return ufunc.accumulate(x.astype(wide, copy=False), axis).astype(x.dtype)
-    result = np.empty(x.shape, x.dtype)
-    lanes = np.moveaxis(x, axis, 0)
-    target = np.moveaxis(result, axis, 0)
-    outer = x.shape[0]
-    if axis > 0 and x.size // max(outer, 1) <= BLOCK:
-        # Whole lanes, some at a time.
-        step = max(1, BLOCK * outer // max(x.size, 1))
-        for start in range(0, outer, step):
-            part = x[start : start + step].astype(wide)
-            result[start : start + step] = ufunc.accumulate(part, axis, out=part)
-        return result
-    size = lanes.shape[0]
-    step = max(1, BLOCK * size // max(x.size, 1))
-    last: Array = None
-    for start in range(0, size, step):
-        part = lanes[start : start + step].astype(wide)
-        if last is not None:
-            part[0] = ufunc(last, part[0])
-        ufunc.accumulate(part, 0, out=part)
-        target[start : start + step] = part
-        last = part[-1].copy()
     return result
 
 
