@@ -85,16 +85,7 @@ def relax_products(kernel: Kernel) -> Kernel:
                 elif made not in known:
                     known[made] = _range(made, [known.get(s) for s in made.src])
             new[node] = made
-    stores = tuple(
-        replace(
-            s,
-            index=new[s.index],
-            value=new[s.value],
-            valid=None if s.valid is None else new[s.valid],
-        )
-        for s in kernel.stores
-    )
-    return replace(kernel, stores=stores)
+    return replace(kernel, stores=tuple(store.over(new) for store in kernel.stores))
 
 
 def _rebuilt(node: Node, src: tuple[Node, ...], take: Callable[[Node], None]) -> Node:

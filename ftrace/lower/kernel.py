@@ -22,6 +22,7 @@ that `div` and `rem` are the floor division and its remainder.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,11 @@ class Store:
     def expressions(self) -> tuple[Node, ...]:
         parts = (self.index, self.value)
         return parts if self.valid is None else (*parts, self.valid)
+
+    def over(self, new: Mapping[Node, Node]) -> Store:
+        """The store with other expressions in the place of its own."""
+        valid = None if self.valid is None else new[self.valid]
+        return Store(self.buffer, new[self.index], new[self.value], valid, self.combine)
 
 
 @dataclass(frozen=True)

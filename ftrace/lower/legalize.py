@@ -81,12 +81,7 @@ def decompose_functions(kernel: Kernel, supported: Collection[str]) -> Kernel:
     """Before: exp(v). After: the polynomial, where exp is not supported."""
     roots = [e for store in kernel.stores for e in store.expressions]
     found = dict(zip(roots, decompose(roots, supported), strict=True))
-    return replace(kernel, stores=tuple(_replaced(s, found) for s in kernel.stores))
-
-
-def _replaced(store: Store, new: Mapping[Node, Node]) -> Store:
-    valid = None if store.valid is None else new[store.valid]
-    return replace(store, index=new[store.index], value=new[store.value], valid=valid)
+    return replace(kernel, stores=tuple(store.over(found) for store in kernel.stores))
 
 
 # Complex numbers.
@@ -282,7 +277,7 @@ def widen_half(kernel: Kernel) -> Kernel:
             values[node] = _widen(node, tuple(values[s] for s in node.src))
         stores: list[Store] = []
         for store in kernel.stores:
-            widened = _replaced(store, values)
+            widened = store.over(values)
             dtype = store.value.dtype
             if dtypes.is_half(dtype):
                 widened = replace(widened, value=_narrow(widened.value, dtype))

@@ -30,7 +30,6 @@ from ftrace.lower.kernel import (
     BufferSpec,
     Kernel,
     KernelInfo,
-    Store,
     axis_of,
     make_range,
     param,
@@ -400,16 +399,7 @@ def kernel_at(kernel: Kernel, sizes: Sizes) -> Kernel:
     new: dict[Node, Node] = {}
     for node in toposort([*roots, *kernel.axes]):
         new[node] = _node_at(node, sizes, new)
-    stores = tuple(
-        Store(
-            store.buffer,
-            new[store.index],
-            new[store.value],
-            None if store.valid is None else new[store.valid],
-            store.combine,
-        )
-        for store in kernel.stores
-    )
+    stores = tuple(store.over(new) for store in kernel.stores)
     buffers = tuple(
         replace(spec, size=evaluate(spec.size, sizes)) for spec in kernel.buffers
     )

@@ -29,7 +29,7 @@ from ftrace.lower.kernel import (
 )
 from ftrace.records import NamedTuple
 from ftrace.trace.dims import same_size
-from ftrace.trace.graph import Node, make_node
+from ftrace.trace.graph import Node, make_node, substitute
 
 #: Operations that cost more than a store and a load.
 _DEAR = 6
@@ -129,18 +129,6 @@ def _weight(node: Node) -> int:
 
 
 def _replaced(store: Store, new: Mapping[Node, Node]) -> Store:
-    """A store with expressions replaced in its value, from the outside in."""
-    done: dict[Node, Node] = dict(new)
-    pending = [store.value]
-    while pending:
-        node = pending[-1]
-        missing = [s for s in node.src if s not in done] if node not in done else []
-        if missing:
-            pending.extend(missing)
-            continue
-        if node not in done:
-            src = tuple([done[s] for s in node.src])
-            same = src == node.src
-            done[node] = node if same else make_node(node.op, node.aval, src, node.arg)
-        pending.pop()
-    return replace(store, value=done[store.value])
+    """A store with expressions replaced in its value."""
+    (value,) = substitute([store.value], new)
+    return replace(store, value=value)

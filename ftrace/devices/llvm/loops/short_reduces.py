@@ -73,12 +73,7 @@ def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kerne
             new[node] = _combined(node, new, facts, target)
         else:
             new[node] = rebuilt(node, tuple([new[s] for s in node.src]))
-    stores = [
-        replace(store, index=new[store.index], value=new[store.value],
-                valid=None if store.valid is None else new[store.valid])
-        for store in kernel.stores
-    ]  # fmt: skip
-    return replace(kernel, stores=tuple(stores))
+    return replace(kernel, stores=tuple(store.over(new) for store in kernel.stores))
 
 
 def _is_beside(

@@ -25,7 +25,6 @@ from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.lower.kernel import (
     INDEX,
     Kernel,
-    Store,
     axis_of,
     load,
     load_p,
@@ -191,15 +190,7 @@ class _Phase:
         for axis in self.whole.axes:
             form = self.forms.get(axis)
             axes += [axis] if form is None else list(form.terms)
-        stores = tuple(
-            Store(
-                s.buffer,
-                self.new[s.index],
-                self.new[s.value],
-                None if s.valid is None else self.new[s.valid],
-            )
-            for s in self.whole.stores
-        )
+        stores = tuple(store.over(self.new) for store in self.whole.stores)
         return Kernel(tuple(axes), stores, self.whole.buffers)
 
     def _form(self, node: Node) -> Affine | None:
