@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +117,18 @@ def test_facts_of_functions_are_true(primitive: Primitive) -> None:
         assert (zeros == 0).all()
     if primitive.zero_for == "finite":
         assert np.isfinite(zeros).all()
+
+
+def test_thresholds_of_tiers_stand_in_one_table() -> None:
+    """When a call is compiled is decided by `tiering.py`."""
+    found = [
+        f"{path.relative_to(PACKAGE).as_posix()}:{name.id}"
+        for path in PACKAGE.rglob("*.py")
+        for statement in ast.parse(path.read_text()).body
+        if isinstance(statement, ast.Assign)
+        for name in ast.walk(statement)
+        if isinstance(name, ast.Name)
+        and isinstance(name.ctx, ast.Store)
+        and re.search("PAYS|SPENT|CALLS_(BEFORE|OF)", name.id)
+    ]
+    assert {name.split(":")[0] for name in found} == {"trace/tiering.py"}

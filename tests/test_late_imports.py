@@ -106,9 +106,9 @@ import sys
 import numpy as np
 import ftrace as ft
 from ftrace.devices.llvm.compiling.compile import object_cache
-from ftrace.transforms import execute
+from ftrace.trace import tiering
 
-execute.FIRST = 3
+tiering.STORED_FIRST = 3
 for n in range(5):
     ft.jit(lambda x: x[:n] * (n + 2.5))(np.ones(8, np.float32))
 print(object_cache.misses, "ftrace.lower.lowering" in sys.modules)

@@ -25,6 +25,7 @@ from ftrace.lower.serialize import (
     program_text,
     size_of_graph,
 )
+from ftrace.trace import tiering
 from ftrace.transforms import execute
 from ftrace.transforms.execute import CompiledGraph
 
@@ -267,7 +268,7 @@ def test_what_was_kept_is_not_lowered_again(
 ) -> None:
     graph = ft.make_graph(PROGRAMS[name])(X)
     inputs = [ft.device_put(X), *graph.captured]
-    monkeypatch.setattr(execute, "LARGE", 0)
+    monkeypatch.setattr(tiering, "STORED_NODES", 0)
     with ft.config(cache_dir=str(tmp_path)):
         first = CompiledGraph(graph, CPU())
         want = [np.asarray(y) for y in first(inputs)]
@@ -338,7 +339,7 @@ def test_donation_and_switched_off_rules_are_found_apart(
         return fnp.tanh(x) * 2 + 1
 
     graph = ft.make_graph(step)(X)
-    monkeypatch.setattr(execute, "LARGE", 0)
+    monkeypatch.setattr(tiering, "STORED_NODES", 0)
     with ft.config(cache_dir=str(tmp_path)):
         assert CompiledGraph(graph, CPU()).overwritten == ()
         assert CompiledGraph(graph, CPU(), (0,)).overwritten == (0,)

@@ -72,6 +72,13 @@ DRAWS_SPENT, DRAWS_SPENT_IN_ALL = 20_000, 250_000
 #: longer arrays are cut into.
 SHORT_BLOCK, LONG_BLOCK = 64, 1024
 
+#: Programs of graphs with fewer nodes are lowered sooner than they are read from disk,
+#: once the passes are loaded.
+STORED_NODES = 24
+#: The first programs of a process, which are all on disk: where it finds them there it
+#: never loads the passes.
+STORED_FIRST = 32
+
 
 def numpy_time(elements: int) -> int:
     """How many µs NumPy needs for an operation on so many elements, about."""

@@ -24,6 +24,7 @@ from ftrace.devices import has_lowered, identity_of, lowering, size_of
 from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import DeviceError, OutOfMemoryError
 from ftrace.tables import Shared, Table, clear_tables
+from ftrace.trace import tiering
 from ftrace.trace.backend import backend
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge import closed_graph
@@ -33,7 +34,6 @@ from ftrace.trace.ownership import own_array
 from ftrace.trace.recall import forget_calls, inline_again
 from ftrace.trace.scopes import as_input, scope_of
 from ftrace.trace.sizes import Sizes, evaluate_shape
-from ftrace.trace.tiering import CALLS_BEFORE_NATIVE
 from ftrace.trace.tracer import Value
 from ftrace.trace.tracing import has_free_variables, outer_scope
 
@@ -51,14 +51,6 @@ WALKS_KEPT = 4096
 NODE_BYTES, KERNEL_BYTES = 1500, 6000
 #: Bytes that a node of a graph takes alone, with what keeps it apart from others.
 GRAPH_BYTES = 600
-
-
-#: Programs of graphs with fewer nodes are lowered sooner than they are read from disk,
-#: once the passes are loaded.
-LARGE = 24
-#: The first programs of a process, which are all on disk: where it finds them there it
-#: never loads the passes.
-FIRST = 32
 #: Choices of sizes, of one function with dynamic dimensions, that are kept.
 SIZES_KEPT = 64
 
@@ -141,7 +133,7 @@ class CompiledGraph:
         plain = not (chosen.debug or chosen.check_specs)
         if not plain or not device.keeps_programs:
             return None
-        if not _first_ones.next() and size_of(graph) < LARGE:
+        if not _first_ones.next() and size_of(graph) < tiering.STORED_NODES:
             return None
         places = tuple(map(graph.inputs.index, given))
         disabled = tuple(sorted(chosen.disabled_rules))
@@ -238,7 +230,7 @@ class _FirstOnes:
         """Is the next program one of them?"""
         left = self._left
         if left is None:
-            left = 0 if has_lowered() else FIRST
+            left = 0 if has_lowered() else tiering.STORED_FIRST
         self._left = max(left - 1, 0)
         return left > 0
 
@@ -343,7 +335,7 @@ def make_native() -> None:
     if settings.current().native_calls:
         get_device("cpu").make_native()
     else:
-        backend.calls_left = CALLS_BEFORE_NATIVE  # perhaps later
+        backend.calls_left = tiering.CALLS_BEFORE_NATIVE  # perhaps later
 
 
 #: Of graphs, whether they are closed, and whether they are ready: what a walk tells.
