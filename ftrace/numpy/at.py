@@ -4,18 +4,12 @@ region = the part that slices and integers reach
 new    = the region itself, or scattered into where arrays index
 result = where(in the region, new put back by padding, x)
 
-Where array and index are known NumPy does it, at once. Integers of an index say where
-and decide nothing else: eager calls with others are repeated, as are those with other
-arrays of indices.
+Where array and index are known NumPy does it, at once.
 """
-
-# The compositions beside `Place` use what is its own.
-# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,14 +24,13 @@ from ftrace.numpy.elementwise import add, common_type, divide, multiply, negativ
 from ftrace.numpy.indexing import Index
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.all_bits import counts_bits
-from ftrace.trace.eager import integer_classes, is_by_place
+from ftrace.trace.eager import integer_classes
 from ftrace.trace.operations import bind
 from ftrace.trace.primitives import extrema
 from ftrace.trace.primitives.conversion import convert
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
 from ftrace.trace.room import require_room
 from ftrace.trace.scopes import asarray
-from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits, unbound_variable
 
 __all__ = ["at"]
@@ -361,9 +354,7 @@ _UFUNCS: dict[str, Any] = {
 
 def update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
     """The update of an array of the host by NumPy; None where it raises."""
-    found = indexing.numpy_index(
-        tuple([_shown(part) for part in indexing.index_parts(index)])
-    )
+    found = indexing.numpy_index(index)
     if found is None:
         return None
     require_room("at", aval_of(x))
@@ -373,24 +364,7 @@ def update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
             result = _updated(kind, x.numpy(), new, found)
     except (IndexError, OverflowError, TypeError, ValueError):
         return None
-    made = Array.of(result, x.weak_type)
-    if (tape := recording.tape) is not None:
-        operands = [x, tape.converted(values, x.dtype)]
-        if is_by_place(index) or type(index) is slice:
-            # Such an index repeats no element.
-            function = _set_now if kind == "set" else partial(_met_now, _UFUNCS[kind])
-            tape.note(function, [*operands, index], made)
-        elif (places := indexing.with_gaps(index, "iub")) is not None:
-            function = partial(_updated_places, kind, places)
-            tape.note(function, [*operands, *indexing.arrays_of(index)], made)
-    return made
-
-
-def _shown(part: Any) -> Any:
-    """A mask as NumPy has it: its values decide nothing but where."""
-    if type(part) is Array and part.ndim and part.dtype.kind == "b":
-        return part.numpy()
-    return part
+    return Array.of(result, x.weak_type)
 
 
 def _updated(kind: str, x: Any, new: Any, index: Any) -> Any:
@@ -405,21 +379,3 @@ def _updated(kind: str, x: Any, new: Any, index: Any) -> Any:
     else:
         COMBINE_AT[kind](result, index, new)
     return result
-
-
-def _set_now(x: Any, new: Any, index: Any) -> Any:
-    result = x.copy()
-    result[index] = new
-    return result
-
-
-def _met_now(function: Any, x: Any, new: Any, index: Any) -> Any:
-    result = x.copy()
-    result[index] = function(result[index], new)
-    return result
-
-
-def _updated_places(
-    kind: str, places: tuple[Any, ...], x: Any, new: Any, *arrays: Any
-) -> Any:
-    return _updated(kind, x, new, indexing.filled(places, arrays))
