@@ -22,13 +22,14 @@ import ftrace.devices  # noqa: F401  (registers the devices)
 from ftrace import dtypes, settings
 from ftrace.devices.base import device_names, get_device
 from ftrace.devices.llvm import device as device_module
+from ftrace.devices.llvm import target
 from ftrace.devices.llvm.compiling.cache import ObjectCache
 from ftrace.devices.llvm.compiling.compile import Code, emit_object, link, object_cache
 from ftrace.devices.llvm.compiling.machine import machine, sources
 from ftrace.devices.llvm.device import CPU, CPUExecutable
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.runner.signals import signals_ir
-from ftrace.devices.llvm.runtime import cores, pool
+from ftrace.devices.llvm.runtime import pool
 from ftrace.devices.llvm.runtime.compiled import Runtime, runtime
 from ftrace.devices.llvm.runtime.memory import HUGE_PAGE
 from ftrace.devices.llvm.target import host_target
@@ -242,7 +243,7 @@ def _core_of(thread: int) -> int:
 
 @needs_fork
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux's call")
-@pytest.mark.skipif(cores.available_cores() < 2, reason="there is no other core")
+@pytest.mark.skipif(target.available_cores() < 2, reason="there is no other core")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_worker_leaves_its_callers_core_and_may_use_all_others(doubling: Code) -> None:
     x = np.arange(10_000)
@@ -406,7 +407,7 @@ def test_pool_is_valid_code_for_every_machine(
 def test_without_threads_jobs_run_on_the_caller(
     doubling: Code, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores, "has_threads", lambda: False)
+    monkeypatch.setattr(target, "has_threads", lambda: False)
     alone = Runtime()
     x = np.arange(100)
     y = np.zeros_like(x)

@@ -134,7 +134,6 @@ KNOTS: dict[str, tuple[str, ...]] = {
         "ir.squares -> loops.ranges",
         "loops.tiling -> products.register_tiles",
         "loops.turned -> products.filling",
-        "runner.signals -> runtime.cores",
         "runtime.compiled -> compiling.compile",
         "runtime.scratch -> compiling.compile",
         "target -> compiling.machine",

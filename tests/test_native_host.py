@@ -19,8 +19,9 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes, lax, settings
+from ftrace.devices.llvm import target
 from ftrace.devices.llvm.device import CPU
-from ftrace.devices.llvm.runtime import cores, tables
+from ftrace.devices.llvm.runtime import tables
 from ftrace.devices.llvm.runtime.compiled import Runtime, runtime
 from ftrace.errors import OutOfMemoryError, ShapeError
 from ftrace.lower.program import Program
@@ -411,7 +412,7 @@ def test_host_is_not_called_by_several_threads(
 
 
 def test_runner_is_valid_code_without_posix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "has_threads", lambda: False)
+    monkeypatch.setattr(target, "has_threads", lambda: False)
     alone = Runtime()
     assert alone.workers() == 0
     assert alone.handlers.keys() == runtime().handlers.keys()

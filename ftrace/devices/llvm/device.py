@@ -27,10 +27,9 @@ from ftrace.devices.llvm.compiling.compile import cache_key, object_cache
 from ftrace.devices.llvm.compiling.made import CompiledKernel, packed, unpacked
 from ftrace.devices.llvm.runner.records import NO_MEMORY
 from ftrace.devices.llvm.runtime.compiled import prepare_runtime, runtime
-from ftrace.devices.llvm.runtime.cores import available_cores
 from ftrace.devices.llvm.runtime.memory import WarmAllocator
 from ftrace.devices.llvm.runtime.tables import Table
-from ftrace.devices.llvm.target import Target, host_caches, host_target
+from ftrace.devices.llvm.target import Target, available_cores, host_caches, host_target
 from ftrace.devices.shortage import (
     needed,
     no_working_memory,

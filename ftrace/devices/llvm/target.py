@@ -1,4 +1,4 @@
-"""What the generator knows of a processor: vectors, features, caches.
+"""What is known of a processor: vectors, features, caches, and the cores to use.
 
 `host_target()` describes this machine, or one of fewer features that `FTRACE_CPU`
 names; `Target.of(triple, …)` any other that LLVM knows, so that its code can be
@@ -7,6 +7,7 @@ generated and looked at here.
 
 from __future__ import annotations
 
+import math
 import os
 from functools import lru_cache
 
@@ -14,6 +15,7 @@ from ftrace import settings
 from ftrace.devices.llvm.compiling.machine import machine
 from ftrace.errors import DeviceError
 from ftrace.records import dataclass
+from ftrace.settings import MAX_THREADS
 
 #: Caches of a core that Linux numbers, at most.
 _MOST_CACHES = 8
@@ -137,6 +139,26 @@ def restricted(chosen: str, triple: str, features: dict[str, bool]) -> str:
             f"processor does not have; choose a lower level, or unset it"
         )
     return level
+
+
+def has_threads() -> bool:
+    """Workers need POSIX threads; elsewhere every job runs on its caller's thread."""
+    return os.name == "posix"
+
+
+def available_cores() -> int:
+    """The cores that this process may use, by affinity and by its share of time."""
+    return max(1, min(_usable_cores(), _share_of_time(), MAX_THREADS))
+
+
+def _share_of_time() -> int:
+    """What a container's quota allows (cgroup v2: "quota period", or "max")."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max", "rb", buffering=0) as file:
+            quota, period = file.read().split()
+        return max(1, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):
+        return MAX_THREADS
 
 
 def _usable_cores() -> int:

@@ -134,10 +134,10 @@ def _change(name: str, by: int, known: bool) -> str:
     several.
     """
     f = Function(name, "void", visible=True)
-    if known:
-        with f.repeat(-1):
-            swap = f.let("cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic")
-            f.stop_if(f.let(f"extractvalue {{ i32, i1 }} {swap}, 1"))
+    if not known:
+        f.give()
+        return f.text
+    with f.locked("@lock"):
         before = f.load("i64", "@users")
         after = f.sum(before, by)
         f.store("i64", after, "@users")
@@ -148,6 +148,5 @@ def _change(name: str, by: int, known: bool) -> str:
             with f.when(f.let(f"icmp sgt i32 {threads}, 1")):
                 wanted = 1 if by > 0 else threads
                 f.do(f"call void @set_threads(i32 {wanted})")
-        f.do("store atomic i32 0, ptr @lock release, align 4")
     f.give()
     return f.text

@@ -49,26 +49,10 @@ class Kept(NamedTuple):
 def chunks_ir(limit: int) -> str:
     """The text of the functions; at most `limit` bytes are kept."""
     functions = (
-        _lock(), _unlock(), _has_room(), _take(), _give(limit), _forget(), _release(),
+        _has_room(), _take(), _give(limit), _forget(), _release(),
         _forget_in_child(),
     )  # fmt: skip
     return _DECLARATIONS + "\n".join(f.text for f in functions)
-
-
-def _lock() -> Function:
-    f = Function("lock_kept", "void")
-    with f.repeat(1 << 62):
-        swap = "cmpxchg ptr @kept_lock, i32 0, i32 1 acquire monotonic"
-        f.stop_if(f.let(f"extractvalue {{ i32, i1 }} {f.let(swap)}, 1"))
-    f.give()
-    return f
-
-
-def _unlock() -> Function:
-    f = Function("unlock_kept", "void")
-    f.do("store atomic i32 0, ptr @kept_lock release, align 4")
-    f.give()
-    return f
 
 
 def _has_room() -> Function:
@@ -96,18 +80,16 @@ def _has_room() -> Function:
 def _take() -> Function:
     f = Function("take_chunk", "ptr", "i64 %size")
     found = f.variable("ptr", "null")
-    with f.when(f.let(f"icmp uge i64 %size, {LEAST_KEPT}")):
-        f.do("call void @lock_kept()")
-        with f.repeat(PLACES) as i:
-            place = f.view("@kept", Kept, i)
-            fits = f.let(f"icmp eq i64 {place.number('size')}, %size")
-            with f.when(fits):
-                f.store("ptr", place.pointer("chunk"), found)
-                place.set("size", 0)
-                less = f.let(f"sub i64 {f.load('i64', '@kept_bytes')}, %size")
-                f.store("i64", less, "@kept_bytes")
-            f.stop_if(fits)
-        f.do("call void @unlock_kept()")
+    large = f.let(f"icmp uge i64 %size, {LEAST_KEPT}")
+    with f.when(large), f.locked("@kept_lock"), f.repeat(PLACES) as i:
+        place = f.view("@kept", Kept, i)
+        fits = f.let(f"icmp eq i64 {place.number('size')}, %size")
+        with f.when(fits):
+            f.store("ptr", place.pointer("chunk"), found)
+            place.set("size", 0)
+            less = f.let(f"sub i64 {f.load('i64', '@kept_bytes')}, %size")
+            f.store("i64", less, "@kept_bytes")
+        f.stop_if(fits)
     for prepare in ("", "call void @forget_chunks()"):
         kept = f.load("ptr", found)
         with f.when(f.let(f"icmp eq ptr {kept}, null")):
@@ -126,23 +108,22 @@ def _give(limit: int) -> Function:
     with f.when(f.let(f"or i1 {small}, {large}")):
         f.do("call void @free(ptr %chunk)")
         f.give()
-    f.do("call void @lock_kept()")
-    more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
-    with f.when(f.let(f"icmp ugt i64 {more}, {limit}")):
-        f.do("call void @release_kept()")
-    used = f.let(f"load i64, ptr {f.word('@kept', 2 * (PLACES - 1))}")
-    with f.when(f.let(f"icmp ne i64 {used}, 0")):
-        f.do("call void @release_kept()")
-    with f.repeat(PLACES) as i:
-        place = f.view("@kept", Kept, i)
-        free = f.let(f"icmp eq i64 {place.number('size')}, 0")
-        with f.when(free):
-            place.set("chunk", "%chunk", "ptr")
-            place.set("size", "%size")
-            now = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
-            f.store("i64", now, "@kept_bytes")
-        f.stop_if(free)
-    f.do("call void @unlock_kept()")
+    with f.locked("@kept_lock"):
+        more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
+        with f.when(f.let(f"icmp ugt i64 {more}, {limit}")):
+            f.do("call void @release_kept()")
+        used = f.let(f"load i64, ptr {f.word('@kept', 2 * (PLACES - 1))}")
+        with f.when(f.let(f"icmp ne i64 {used}, 0")):
+            f.do("call void @release_kept()")
+        with f.repeat(PLACES) as i:
+            place = f.view("@kept", Kept, i)
+            free = f.let(f"icmp eq i64 {place.number('size')}, 0")
+            with f.when(free):
+                place.set("chunk", "%chunk", "ptr")
+                place.set("size", "%size")
+                now = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
+                f.store("i64", now, "@kept_bytes")
+            f.stop_if(free)
     f.give()
     return f
 
@@ -162,9 +143,8 @@ def _release() -> Function:
 
 def _forget() -> Function:
     f = Function("forget_chunks", "void", visible=True)
-    f.do("call void @lock_kept()")
-    f.do("call void @release_kept()")
-    f.do("call void @unlock_kept()")
+    with f.locked("@kept_lock"):
+        f.do("call void @release_kept()")
     f.give()
     return f
 

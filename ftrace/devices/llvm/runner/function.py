@@ -145,6 +145,15 @@ class Function:
     # Blocks.
 
     @contextmanager
+    def locked(self, lock: str) -> Generator[None]:
+        """Runs the block while no other thread holds the lock: a word of 32 bits."""
+        with self.repeat(-1):
+            swap = self.let(f"cmpxchg ptr {lock}, i32 0, i32 1 acquire monotonic")
+            self.stop_if(self.let(f"extractvalue {{ i32, i1 }} {swap}, 1"))
+        yield
+        self.do(f"store atomic i32 0, ptr {lock} release, align 4")
+
+    @contextmanager
     def when(self, condition: str) -> Generator[None]:
         """Runs the block if the condition holds."""
         inside, after = self._name("when"), self._name("after")

@@ -14,10 +14,10 @@ is itself long at its next poll.
 
 from __future__ import annotations
 
+from ftrace.devices.llvm import target
 from ftrace.devices.llvm.ir.symbols import POLL, STOP
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.records import GO_ON, NO_MEMORY, RAISED, Context
-from ftrace.devices.llvm.runtime import cores
 
 #: Nanoseconds between two looks.
 BREATH = 50_000_000
@@ -35,7 +35,7 @@ declare i64 @pthread_self()
 
 def signals_ir() -> str:
     """The text of all of them."""
-    system = _POSIX if cores.has_threads() else ""
+    system = _POSIX if target.has_threads() else ""
     functions = (_look(), _breathe(), _poll(), _stop())
     return _DECLARATIONS + system + "\n".join(f.text for f in functions)
 
@@ -49,7 +49,7 @@ def new_context(f: Function, threads: str, state: str) -> str:
     context.set("checked", 0)
     context.set("stopped", 0)
     context.set(
-        "thread", f.let("call i64 @pthread_self()") if cores.has_threads() else 0
+        "thread", f.let("call i64 @pthread_self()") if target.has_threads() else 0
     )
     context.set("call", context.address, "ptr")
     return context.address
@@ -71,7 +71,7 @@ def _look() -> Function:
     stopped = f.let(f"load atomic i64, ptr {mark} monotonic, align 8")
     with f.when(f.let(f"icmp ne i64 {stopped}, 0")):
         f.give(f.let(f"trunc i64 {stopped} to i32"))
-    if not cores.has_threads():
+    if not target.has_threads():
         f.give(GO_ON)
         return f
     state = call.pointer("state")

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import capacity
+from ftrace.devices.llvm import target
 from ftrace.devices.llvm.compiling.compile import emit_own, link
 from ftrace.devices.llvm.ir.symbols import POLL, STOP
-from ftrace.devices.llvm.runtime import cores
 from ftrace.locks import Once
 
 #: Stacks keep at most this part of the machine's memory for the next ones.
@@ -58,7 +58,7 @@ class Runtime:
         data = id(probe) + object.__basicsize__
         assert ctypes.c_size_t.from_address(data).value == probe.ctypes.data
         kept = capacity.machine_memory() // KEPT_SHARE
-        facts = kept, cores.has_threads(), sys.platform, platform.machine()
+        facts = kept, target.has_threads(), sys.platform, platform.machine()
         code = emit_own("runner", facts, partial(_text, kept))
         self.code = link(code, _EXPORTED)
         address = self.code.address
@@ -102,5 +102,5 @@ runtime = Once(Runtime)
 
 def prepare_runtime() -> None:
     """Begins to make the runner, beside what the caller does next."""
-    if cores.has_threads():
+    if target.has_threads():
         runtime.begin()

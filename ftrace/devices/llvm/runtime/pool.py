@@ -24,6 +24,7 @@ from __future__ import annotations
 import platform
 import sys
 
+from ftrace.devices.llvm import target
 from ftrace.devices.llvm.runner.chunks import chunks_ir
 from ftrace.devices.llvm.runner.function import Function
 from ftrace.devices.llvm.runner.loops import loops_ir
@@ -31,7 +32,6 @@ from ftrace.devices.llvm.runner.records import GO_ON, Word
 from ftrace.devices.llvm.runner.signals import signals_ir, stopped
 from ftrace.devices.llvm.runner.stacks import stacks_ir
 from ftrace.devices.llvm.runner.steps import steps_ir
-from ftrace.devices.llvm.runtime import cores
 from ftrace.devices.llvm.runtime.work import PIECES_PER_THREAD
 from ftrace.records import NamedTuple
 
@@ -111,7 +111,7 @@ _BITS = 18
 
 def pool_ir() -> str:
     """The text of `parallel`, `pool_reset` and `pool_workers`, for this machine."""
-    if not cores.has_threads():
+    if not target.has_threads():
         share = Function("share", "i32", *_SHARED)
         share.give(share.let(f"call i32 {_ALONE}"))
         reset = Function("pool_reset", "void", visible=True)
