@@ -177,13 +177,13 @@ def _new_ndarray(f: ObjectFunction) -> str:
 
 
 #: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
-#: versions of which that is known.
-_NEW, _VERSION, _VERSIONS = 94, 0, (0x01000009, 0x02000000)
+#: version of which that is known.
+_NEW, _VERSION, _KNOWN = 94, 0, 0x02000000
 
 
 def new_ndarray() -> int:
     """The address of what makes an array of NumPy's; 0 where it is not known."""
-    core: Any = getattr(np, "_core", None) or getattr(np, "core", None)
+    core: Any = getattr(np, "_core", None)
     capsule = getattr(getattr(core, "multiarray", None), "_ARRAY_API", None)
     if capsule is None:
         return 0
@@ -194,7 +194,7 @@ def new_ndarray() -> int:
     )
     table = (ctypes.c_void_p * (_NEW + 1)).from_address(pointer(capsule, None))
     version = ctypes.CFUNCTYPE(ctypes.c_uint)(table[_VERSION] or 0)()
-    return table[_NEW] or 0 if version in _VERSIONS else 0
+    return table[_NEW] or 0 if version == _KNOWN else 0
 
 
 class _Ufunc(ctypes.Structure):

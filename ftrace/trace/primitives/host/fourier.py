@@ -12,8 +12,6 @@ The inverse ones divide by the number of elements, as NumPy's do by default.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -34,7 +32,6 @@ from ftrace.trace.primitives.source import const_like, iota
 np: Any = numpy  # whose stubs leave too much unknown
 
 KINDS = ("fft", "ifft", "rfft", "irfft")
-_COMPLEX = (dtypes.complex64, dtypes.complex128)
 
 
 class Fourier(NamedTuple):
@@ -82,47 +79,16 @@ def _infer(arg: Fourier, x: ShapedArray) -> tuple[ShapedArray, ...]:
     return (x,)
 
 
-@cache
-def _steps_of_numpy() -> dict[tuple[str, int], Any]:
-    """What NumPy's transforms along the last axis call in the end, without the way.
-
-    It is not public: none where it is missing or does something else. The keys are the
-    kind and whether the length is odd.
-    """
-    try:
-        module: Any = import_module("numpy.fft._pocketfft_umath")
-        found = {
-            ("fft", 0): module.fft,
-            ("fft", 1): module.fft,
-            ("rfft", 0): module.rfft_n_even,
-            ("rfft", 1): module.rfft_n_odd,
-        }
-        for (kind, odd), function in found.items():
-            for dtype in _COMPLEX:
-                x = np.array([[3, -1, 4, 1], [5, 9, -2, 6]], dtype)[:, : 4 - odd]
-                x = x.real.copy() if kind == "rfft" else x * (1 + 2j)
-                wanted = getattr(np.fft, kind)(x)
-                out = np.empty(wanted.shape, dtype)
-                if function(x, 1, out=out).tobytes() != wanted.tobytes():
-                    return {}
-    except (ImportError, AttributeError, TypeError, ValueError):
-        return {}
-    return found
-
-
 def _value(avals: Any, arg: Fourier, x: Array) -> Sequence[Array]:
     kind, lengths = arg
     if not x.size:
         return [np.zeros(a.shape, a.dtype) for a in avals]
     if len(lengths) == 1:
-        function = _steps_of_numpy().get((kind, lengths[0] % 2))
-        if function is not None:
-            return [function(x, 1, out=np.empty(avals[0].shape, avals[0].dtype))]
         found = getattr(np.fft, kind)(x, lengths[0])
     else:
         axes = tuple(range(-len(lengths), 0))
         found = getattr(np.fft, f"{kind}n")(x, lengths, axes)
-    return [found.astype(avals[0].dtype, copy=False)]  # NumPy 1 makes it wider
+    return [found]
 
 
 def _tangent(node: Node, tangents: Results) -> Results:
