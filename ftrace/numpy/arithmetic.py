@@ -22,7 +22,6 @@ from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.source import const_like, variable
 from ftrace.trace.scopes import asarray
-from ftrace.trace.tape import recording
 from ftrace.trace.tracer import Tracer, Value, aval_of
 
 __all__ = [
@@ -68,14 +67,9 @@ def remainder(x1: Value, x2: Value, /) -> Any:
       DtypeError: an operand is complex.
     """
     x1, x2 = _divisible("remainder", x1, x2)
-    if dtypes.is_integer(x1.dtype):
-        weak = x1.weak_type and x2.weak_type
-        found = do_now(np.remainder, x1, x2, dtype=x1.dtype, weak=weak)
-        if found is not None:
-            return found
-    elif (found := _of_floats(_remainder_now, np.remainder, x1, x2, x1)) is not None:
-        return found
-    return _floor_remainder(x1, x2)
+    whole = dtypes.is_integer(x1.dtype)
+    found = _by_numpy(np.remainder if whole else _remainder_now, x1, x2)
+    return _floor_remainder(x1, x2) if found is None else found
 
 
 mod = remainder
@@ -102,13 +96,12 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
       DtypeError: an operand is complex.
     """
     x1, x2 = _divisible("floor_divide", x1, x2)
-    if dtypes.is_float(x1.dtype):
-        found = _of_floats(_quotient_now, np.floor_divide, x1, x2, x2)
-        return _floor_quotient(x1, x2) if found is None else found
-    weak = x1.weak_type and x2.weak_type
-    found = do_now(_whole_quotient, x1, x2, dtype=x1.dtype, weak=weak)
+    whole = dtypes.is_integer(x1.dtype)
+    found = _by_numpy(_whole_quotient if whole else _quotient_now, x1, x2)
     if found is not None:
         return found
+    if not whole:
+        return _floor_quotient(x1, x2)
     quotient = elementwise(ops.div, x1, x2)
     if dtypes.kind(x1.dtype) == "u":
         return quotient
@@ -141,26 +134,12 @@ def _floor_quotient(x1: Any, x2: Any) -> Any:
     )
 
 
-def _of_floats(
-    function: Callable[..., Any], ufunc: np.ufunc, x1: Any, x2: Any, signs: Any
-) -> Any:
-    """What NumPy makes of floats that it knows; else None.
-
-    Args:
-      function: NumPy's way.
-      ufunc: the same, before zeros get the signs of `signs`. Steps that are learned are
-        quicker one by one: most of them need no NumPy then.
-    """
-    if dtypes.kind(x1.dtype) != "f" or x1.dtype.itemsize < 4:
+def _by_numpy(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
+    """By NumPy; None where it lacks the dtype, or an operand is not at hand."""
+    if dtypes.is_half(x1.dtype):
         return None
     weak = x1.weak_type and x2.weak_type
-    if recording.tape is None:
-        return do_now(function, x1, x2, dtype=x1.dtype, weak=weak)
-    values = do_now(ufunc, x1, x2, dtype=x1.dtype, weak=weak)
-    if values is None:
-        return None
-    signed = do_now(np.copysign, values, signs, dtype=x1.dtype, weak=weak)
-    return None if signed is None else ax.choose(ew.equal(values, 0), signed, values)
+    return do_now(function, x1, x2, dtype=x1.dtype, weak=weak)
 
 
 def _quotient_now(x1: Any, x2: Any) -> Any:

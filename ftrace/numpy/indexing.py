@@ -8,7 +8,6 @@ An index is parsed once into an `Index`; reading uses it here, `at.py` for updat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from operator import getitem as read_place
 from typing import Any
 from typing import cast as cast_to
@@ -465,48 +464,7 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
         one = type(index) is Array and index.dtype != dtypes.uint64
         if one or is_by_place(index) or type(index) is slice:
             tape.note(read_place, [x, index], made)
-        elif (places := _with_gaps(index)) is not None:
-            arrays = _arrays_of(index)
-            tape.note(partial(_read_places, places), [x, *arrays], made)
     return made
-
-
-class _Gap:
-    """In an index: here comes an array of integers."""
-
-
-def _with_gaps(index: Any) -> tuple[Any, ...] | None:
-    """An index with gaps where it has arrays of integers; None if it has others.
-
-    Lists of integers are part of it.
-    """
-    found: list[Any] = []
-    for part in index_parts(index):
-        array = type(part) in (Array, np.ndarray)
-        if array and part.dtype.kind in "iu" and part.dtype != dtypes.uint64:
-            found.append(_Gap)
-        elif type(part) is slice or is_by_place((part,)):
-            found.append(part)
-        elif type(part) is list and set(map(type, cast_to(Any, part))) == {int}:
-            found.append(np.asarray(cast_to(Any, part)))
-        else:
-            return None
-    return tuple(found)
-
-
-def _arrays_of(index: Any) -> list[Any]:
-    """The arrays that belong into the gaps of an index."""
-    return [part for part in index_parts(index) if type(part) in (Array, np.ndarray)]
-
-
-def _filled(places: tuple[Any, ...], arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """An index with arrays in its gaps."""
-    rest = iter(arrays)
-    return tuple([next(rest) if part is _Gap else part for part in places])
-
-
-def _read_places(places: tuple[Any, ...], x: Any, *arrays: Any) -> Any:
-    return x[_filled(places, arrays)]
 
 
 #: What larger indices count as.
