@@ -260,16 +260,9 @@ class SlidingProduct(SlidingEmitter):
     def _within_line(self) -> list[Node]:
         """Where a column is in its line."""
         s = self.sliding
-        weight = self.width
-        terms: list[Node] = []
-        if s.beside is not None and self.block.start is not None:
-            weight //= s.blocks.beside
-            place = sub(s.beside, self.block.start)
-            terms.append(mul(place, const(weight, INDEX)))
-        for a in s.inner:
-            weight //= axis_of(a).size
-            terms.append(mul(a, const(weight, INDEX)))
-        return terms
+        line = Block(self.stage, Cut((), s.beside, s.blocks.beside, s.inner), "0")
+        line.start = self.block.start if s.beside is not None else None
+        return line.terms(1)[::-1]
 
     # What becomes of the sums.
 

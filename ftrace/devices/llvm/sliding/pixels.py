@@ -26,7 +26,7 @@ from functools import partial
 from math import prod
 
 from ftrace import dtypes
-from ftrace.devices.llvm.ir.blocks import Block, cut_ranges, each_block
+from ftrace.devices.llvm.ir.blocks import Block, Cut, cut_ranges, each_block
 from ftrace.devices.llvm.loops.facts import Facts
 from ftrace.devices.llvm.loops.prefetching import Prefetch, PrefetchingNest
 from ftrace.devices.llvm.loops.staging import Stage, replaced_stores, sum_of
@@ -289,11 +289,8 @@ class SlidingDotsProduct:
     def _finish(self) -> None:
         """The kernel's own stores, with the sums read from their panel."""
         d, stage = self.dots, self.stage
-        weight, terms = 1, list[Node]()
-        for axis in reversed(d.inner):
-            terms.append(mul(axis, const(weight, INDEX)))
-            weight *= size_of(axis)
-        found = {d.total: self.sums.load(sum_of(terms))}
+        sums = Block(stage, Cut((), None, 1, tuple(d.inner)), "0")
+        found = {d.total: self.sums.load(sum_of(sums.terms(1)))}
         whole = set(d.inner)
         inner = [a for a in stage.kernel.axes if a in whole or axis_of(a).size == 1]
         stage.run(inner, replaced_stores(stage.kernel.stores, found), {}, {})

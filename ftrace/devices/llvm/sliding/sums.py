@@ -482,10 +482,8 @@ class SlidingSumProduct(SlidingEmitter):
         s, stage = self.sliding, self.stage
         stores, moved, block = self.flat.of_stores(self.total, self.block)
         terms = [*self.row.terms(self.count * self.pitch), *block.terms(1)]
-        weight = self.pitch
-        for window in reversed(s.windows):
-            terms.append(mul(window.tap, const(weight, INDEX)))
-            weight *= window.taps
+        taps = Cut((), None, 1, tuple(w.tap for w in s.windows))
+        terms += Block(stage, taps, "0").terms(self.pitch)
         found = {self.total: self.sums.load(sum_of(terms)), **moved}
         stores = replaced_stores(stores, found)
         inside = {*s.columns, *[w.tap for w in s.windows]}
