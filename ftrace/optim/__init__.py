@@ -2,14 +2,12 @@
 
 # ruff: noqa: F403
 
-from ftrace.optim import base, optimizers, scaling, schedules
+from ftrace.optim import base, optimizers, schedules
 from ftrace.optim.base import *
 from ftrace.optim.optimizers import *
-from ftrace.optim.scaling import *
 from ftrace.optim.schedules import *
 
 __all__: list[str] = []
 __all__ += base.__all__
 __all__ += optimizers.__all__
-__all__ += scaling.__all__
 __all__ += schedules.__all__

@@ -1,14 +1,438 @@
-"""The optimizers: chains of scalings, ending in minus the learning rate."""
+"""Optimizers, and the transformations that they are chains of.
+
+These scale updates: by a number, a schedule, or running moments; each is one formula.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ftrace.optim import base, scaling
-from ftrace.optim.base import GradientTransformation, Scalar, ScalarOrSchedule
-from ftrace.optim.scaling import add_decayed_weights, scale_by_learning_rate
+import ftrace.numpy as fnp
+from ftrace.errors import ArgumentError
+from ftrace.optim import base
+from ftrace.optim.base import (
+    GradientTransformation,
+    Scalar,
+    ScalarOrSchedule,
+    Schedule,
+    Tree,
+)
+from ftrace.records import NamedTuple
+from ftrace.trace import tree
 
-__all__ = ["adagrad", "adam", "adamw", "lion", "momentum", "rmsprop", "sgd"]
+__all__ = [
+    "adagrad", "adam", "adamw", "add_decayed_weights", "clip", "clip_by_global_norm",
+    "global_norm", "lion", "momentum", "rmsprop", "scale", "scale_by_adam",
+    "scale_by_learning_rate", "scale_by_lion", "scale_by_rms", "scale_by_rss",
+    "scale_by_schedule", "scale_by_stddev", "sgd", "trace",
+]  # fmt: skip
+
+
+class CountState(NamedTuple):
+    """The number of steps done."""
+
+    count: Any
+
+
+class TraceState(NamedTuple):
+    """The sum of past updates, each decayed by its age."""
+
+    trace: Tree
+
+
+class AdamState(NamedTuple):
+    """The number of steps, and running means of updates and of their squares."""
+
+    count: Any
+    mu: Tree
+    nu: Tree
+
+
+class RmsState(NamedTuple):
+    """The running mean of the squares of updates."""
+
+    nu: Tree
+
+
+class CountedRmsState(NamedTuple):
+    """The same with the number of steps, for the correction of its bias."""
+
+    count: Any
+    nu: Tree
+
+
+class StddevState(NamedTuple):
+    """Running means of updates and of their squares; `count` may be None."""
+
+    count: Any
+    mu: Tree
+    nu: Tree
+
+
+class RssState(NamedTuple):
+    """The sum of the squares of all updates."""
+
+    sum_of_squares: Tree
+
+
+class LionState(NamedTuple):
+    """The number of steps, and the running mean of updates."""
+
+    count: Any
+    mu: Tree
+
+
+# Numbers and schedules.
+
+
+@base.hyperparameters
+def scale(step_size: Scalar) -> GradientTransformation:
+    """Updates times a number."""
+    return base.stateless(lambda update: step_size * update)
+
+
+@base.hyperparameters
+def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
+    """Updates times `step_size_fn(number of steps done)`."""
+
+    def init(params: Tree) -> CountState:
+        return CountState(base.zero_count())
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_schedule", state, CountState)
+        step = fnp.asarray(step_size_fn(state.count))
+
+        def multiply(update: Any) -> Any:
+            return step.astype(update.dtype) * update
+
+        return base.each(multiply, updates), CountState(base.increment(state.count))
+
+    return GradientTransformation(init, update)
+
+
+@base.hyperparameters
+def scale_by_learning_rate(
+    learning_rate: ScalarOrSchedule | None = None, *, flip_sign: bool = True
+) -> GradientTransformation:
+    """Updates times minus the learning rate: a number or a schedule; None is 1."""
+    if learning_rate is None:
+        return base.identity()
+    sign = -1 if flip_sign else 1
+    if callable(learning_rate):
+        schedule: Schedule = learning_rate
+        return scale_by_schedule(lambda count: sign * schedule(count))
+    return scale(sign * learning_rate)
+
+
+@base.hyperparameters
+def add_decayed_weights(
+    weight_decay: ScalarOrSchedule = 0.0, mask: Any = None
+) -> GradientTransformation:
+    """Updates plus the parameters times `weight_decay`, a number or a schedule.
+
+    Args:
+      weight_decay: a number or a schedule.
+      mask: which parameters decay: a tree of bools, or a function that makes one.
+
+    Raises:
+      ArgumentError: `update` is called without the parameters.
+    """
+    scheduled = callable(weight_decay)
+
+    def init(params: Tree) -> Any:
+        return CountState(base.zero_count()) if scheduled else base.EmptyState()
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        if params is None:
+            raise ArgumentError(
+                "weight decay needs the parameters: call update(grads, state, params)"
+            )
+        if scheduled:
+            base.check_state("add_decayed_weights", state, CountState)
+        decay = weight_decay(state.count) if scheduled else weight_decay
+
+        def add(update: Any, param: Any) -> Any:
+            return update + decay * param
+
+        state = CountState(base.increment(state.count)) if scheduled else state
+        return base.each(add, updates, params), state
+
+    transformation = GradientTransformation(init, update)
+    return transformation if mask is None else base.masked(transformation, mask)
+
+
+# Moments.
+
+
+def _square(x: Any) -> Any:
+    """|x|²."""
+    return fnp.real(fnp.conj(x) * x) if fnp.iscomplexobj(x) else fnp.square(x)
+
+
+def _running_mean(updates: Tree, means: Tree, decay: Any) -> Tree:
+    def mix(update: Any, mean: Any) -> Any:
+        return (1 - decay) * update + decay * mean
+
+    return base.each(mix, updates, means)
+
+
+def _running_square(updates: Tree, means: Tree, decay: Any) -> Tree:
+    def mix(update: Any, mean: Any) -> Any:
+        return (1 - decay) * _square(update) + decay * mean
+
+    return base.each(mix, updates, means)
+
+
+def _unbiased(means: Tree, decay: Any, count: Any) -> Tree:
+    """Running means that began at zero, as if they had begun at the first value."""
+    # A power of a float: one of an integer would be multiplied out, value by value.
+    weight = 1 - decay ** fnp.asarray(count).astype(float)
+
+    def divide(mean: Any) -> Any:
+        return mean / weight.astype(mean.dtype)
+
+    return base.each(divide, means)
+
+
+def _as_dtype(values: Tree, dtype: Any) -> Tree:
+    def convert(x: Any) -> Any:
+        return x.astype(dtype)
+
+    return values if dtype is None else base.each(convert, values)
+
+
+def _like(values: Tree, others: Tree) -> Tree:
+    def convert(x: Any, other: Any) -> Any:
+        return x.astype(other.dtype)
+
+    return base.each(convert, values, others)
+
+
+@base.hyperparameters
+def trace(
+    decay: Scalar, nesterov: bool = False, accumulator_dtype: Any = None
+) -> GradientTransformation:
+    """The sum of past updates, decayed by `decay` per step: momentum.
+
+    Args:
+      decay: the factor per step.
+      nesterov: look one step ahead (Nesterov, 1983; Sutskever et al., 2013).
+      accumulator_dtype: of the sum, by default that of the parameters.
+    """
+
+    def init(params: Tree) -> TraceState:
+        return TraceState(base.filled(params, dtype=accumulator_dtype))
+
+    def add(update: Any, total: Any) -> Any:
+        return update + decay * total
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        base.check_state("trace", state, TraceState)
+        total = base.each(add, updates, state.trace)
+        made = base.each(add, updates, total) if nesterov else total
+        return made, TraceState(_as_dtype(total, accumulator_dtype))
+
+    return GradientTransformation(init, update)
+
+
+@base.hyperparameters
+def scale_by_adam(
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.999,
+    eps: Scalar = 1e-8,
+    eps_root: Scalar = 0.0,
+    mu_dtype: Any = None,
+    *,
+    nesterov: bool = False,
+) -> GradientTransformation:
+    """Mean over root mean square of past updates (Kingma, Ba: Adam, 2015).
+
+    Args:
+      b1, b2: decays of the means of updates and of their squares.
+      eps, eps_root: added outside and inside the root.
+      mu_dtype: of the mean of updates, by default that of the parameters.
+      nesterov: look one step ahead (Dozat, 2016).
+    """
+
+    def init(params: Tree) -> AdamState:
+        return AdamState(
+            base.zero_count(), base.filled(params, dtype=mu_dtype), base.filled(params)
+        )
+
+    def divide(mean: Any, square: Any) -> Any:
+        return mean / (fnp.sqrt(square + eps_root) + eps)
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_adam", state, AdamState)
+        count = base.increment(state.count)
+        mu = _running_mean(updates, state.mu, b1)
+        nu = _running_square(updates, state.nu, b2)
+        if nesterov:
+            ahead = _unbiased(mu, b1, base.increment(count))
+            now = _unbiased(updates, b1, count)
+            mean = _running_mean(now, ahead, b1)
+        else:
+            mean = _unbiased(mu, b1, count)
+        square = _unbiased(nu, b2, count)
+        state = AdamState(count, _as_dtype(mu, mu_dtype), _like(nu, state.nu))
+        return base.each(divide, mean, square), state
+
+    return GradientTransformation(init, update)
+
+
+@base.hyperparameters
+def scale_by_rms(
+    decay: Scalar = 0.9,
+    eps: Scalar = 1e-8,
+    initial_scale: Scalar = 0.0,
+    eps_in_sqrt: bool = True,
+    bias_correction: bool = False,
+) -> GradientTransformation:
+    """Updates over the root of the running mean of their squares (Hinton, 2012)."""
+    kind = CountedRmsState if bias_correction else RmsState
+
+    def init(params: Tree) -> Any:
+        nu = base.filled(params, initial_scale)
+        return (
+            CountedRmsState(base.zero_count(), nu) if bias_correction else RmsState(nu)
+        )
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_rms", state, kind)
+        nu = _running_square(updates, state.nu, decay)
+        made: Any = RmsState(nu)
+        square = nu
+        if bias_correction:
+            made = CountedRmsState(base.increment(state.count), nu)
+            square = _unbiased(nu, decay, made.count)
+        return _over_root(updates, square, eps, eps_in_sqrt), made
+
+    return GradientTransformation(init, update)
+
+
+@base.hyperparameters
+def scale_by_stddev(
+    decay: Scalar = 0.9,
+    eps: Scalar = 1e-8,
+    initial_scale: Scalar = 0.0,
+    eps_in_sqrt: bool = True,
+    bias_correction: bool = False,
+) -> GradientTransformation:
+    """Updates over their running standard deviation (Graves, 2013)."""
+
+    def init(params: Tree) -> StddevState:
+        count = base.zero_count() if bias_correction else None
+        return StddevState(
+            count, base.filled(params), base.filled(params, initial_scale)
+        )
+
+    def subtract(mean: Any, square: Any) -> Any:
+        return square - _square(mean)
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_stddev", state, StddevState)
+        mu = mean = _running_mean(updates, state.mu, decay)
+        nu = square = _running_square(updates, state.nu, decay)
+        count = None
+        if bias_correction:
+            count = base.increment(state.count)
+            mean, square = _unbiased(mu, decay, count), _unbiased(nu, decay, count)
+        variance = base.each(subtract, mean, square)
+        made = _over_root(updates, variance, eps, eps_in_sqrt)
+        return made, StddevState(count, mu, nu)
+
+    return GradientTransformation(init, update)
+
+
+def _over_root(updates: Tree, squares: Tree, eps: Any, inside: bool) -> Tree:
+    def divide(update: Any, square: Any) -> Any:
+        root = fnp.sqrt(square + eps) if inside else fnp.sqrt(square) + eps
+        return update / root
+
+    return base.each(divide, updates, squares)
+
+
+@base.hyperparameters
+def scale_by_rss(
+    initial_accumulator_value: Scalar = 0.1, eps: Scalar = 1e-7
+) -> GradientTransformation:
+    """Updates over the root of the sum of all their squares (Duchi et al., 2011)."""
+
+    def init(params: Tree) -> RssState:
+        return RssState(base.filled(params, initial_accumulator_value))
+
+    def add(update: Any, total: Any) -> Any:
+        return _square(update) + total
+
+    def divide(update: Any, total: Any) -> Any:
+        known = total > 0
+        root = fnp.sqrt(fnp.where(known, total + eps, 1))
+        return fnp.where(known, update / root, 0)
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_rss", state, RssState)
+        total = base.each(add, updates, state.sum_of_squares)
+        return base.each(divide, updates, total), RssState(total)
+
+    return GradientTransformation(init, update)
+
+
+@base.hyperparameters
+def scale_by_lion(
+    b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None
+) -> GradientTransformation:
+    """The sign of the update mixed with the mean of past ones (Chen et al., 2023)."""
+
+    def init(params: Tree) -> LionState:
+        return LionState(base.zero_count(), base.filled(params, dtype=mu_dtype))
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_lion", state, LionState)
+        mixed = _running_mean(updates, state.mu, b1)
+        mu = _as_dtype(_running_mean(updates, state.mu, b2), mu_dtype)
+        return base.each(fnp.sign, mixed), LionState(base.increment(state.count), mu)
+
+    return GradientTransformation(init, update)
+
+
+# Updates kept small: each element, or the length of all of them together.
+
+
+@base.hyperparameters
+def clip(max_delta: Scalar) -> GradientTransformation:
+    """Every element of the updates, moved into [-max_delta, max_delta]."""
+    return base.stateless(lambda update: fnp.clip(update, -max_delta, max_delta))
+
+
+def global_norm(updates: Tree) -> Any:
+    """The root of the sum of the squares of all elements of all arrays."""
+    total: Any = 0.0
+    for x in tree.leaves(updates):
+        total = total + fnp.sum(fnp.square(fnp.abs(x)))
+    return fnp.sqrt(total)
+
+
+@base.hyperparameters
+def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
+    """All updates scaled down together where their global norm exceeds `max_norm`.
+
+    Source: R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training
+    recurrent neural networks", 2013.
+    """
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        norm = global_norm(updates)
+        small = norm < max_norm
+
+        def shorten(x: Any) -> Any:
+            return fnp.where(small, x, x / norm.astype(x.dtype) * max_norm)
+
+        return base.each(shorten, updates), state
+
+    return GradientTransformation(base.init_empty, update)
+
+
+# Optimizers: chains of these, ending in minus the learning rate.
 
 
 @base.hyperparameters
@@ -29,7 +453,7 @@ def sgd(
     first = (
         base.identity()
         if momentum is None
-        else scaling.trace(momentum, nesterov, accumulator_dtype)
+        else trace(momentum, nesterov, accumulator_dtype)
     )
     return base.chain(first, scale_by_learning_rate(learning_rate))
 
@@ -62,7 +486,7 @@ def adam(
       mu_dtype: of the mean of gradients, by default that of the parameters.
       nesterov: look one step ahead (Dozat, 2016).
     """
-    moments = scaling.scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
+    moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
     return base.chain(moments, scale_by_learning_rate(learning_rate))
 
 
@@ -92,7 +516,7 @@ def adamw(
       nesterov: look one step ahead.
     """
     return base.chain(
-        scaling.scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
+        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
         add_decayed_weights(weight_decay, mask),
         scale_by_learning_rate(learning_rate),
     )
@@ -123,11 +547,11 @@ def rmsprop(
       nesterov: look one step ahead with the momentum.
       bias_correction: of the means, as Adam does.
     """
-    make = scaling.scale_by_stddev if centered else scaling.scale_by_rms
+    make = scale_by_stddev if centered else scale_by_rms
     return base.chain(
         make(decay, eps, initial_scale, eps_in_sqrt, bias_correction),
         scale_by_learning_rate(learning_rate),
-        base.identity() if momentum is None else scaling.trace(momentum, nesterov),
+        base.identity() if momentum is None else trace(momentum, nesterov),
     )
 
 
@@ -139,7 +563,7 @@ def adagrad(
 ) -> GradientTransformation:
     """AdaGrad (Duchi, Hazan, Singer, 2011)."""
     return base.chain(
-        scaling.scale_by_rss(initial_accumulator_value, eps),
+        scale_by_rss(initial_accumulator_value, eps),
         scale_by_learning_rate(learning_rate),
     )
 
@@ -163,7 +587,7 @@ def lion(
       mask: which parameters decay: a tree of bools, or a function that makes one.
     """
     return base.chain(
-        scaling.scale_by_lion(b1, b2, mu_dtype),
+        scale_by_lion(b1, b2, mu_dtype),
         add_decayed_weights(weight_decay, mask),
         scale_by_learning_rate(learning_rate),
     )
