@@ -35,9 +35,14 @@ test: $(VENV)/.test
 
 # Processors of fewer features than this one, and the tests of what their code does.
 CPUS ?= x86-64 x86-64-v3
-CPU_TESTS := $(addprefix tests/test_,llvm_operations.py llvm_render.py \
-	llvm_reductions.py llvm_contractions.py laws.py math.py fusion.py nn.py \
-	recurrence.py gather.py cumulative.py signed_zeros.py powers.py)
+CPU_TESTS := tests/llvm/codegen/test_scalar_ops.py \
+	$(addprefix tests/llvm/,codegen/test_elementwise_kernels.py \
+	codegen/test_reduction_kernels.py contraction/test_contractions.py) \
+	$(addprefix tests/laws/test_,primitive_laws.py minmax_signed_zeros.py) \
+	$(addprefix tests/lower/test_,decomposition_accuracy.py kernel_counts.py \
+	register_loops.py) \
+	$(addprefix tests/surface/test_,nn.py gather_scatter.py cumulative.py \
+	power_edge_cases.py)
 
 cpus: $(VENV)/.test
 	@for cpu in $(CPUS); do \

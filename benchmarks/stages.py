@@ -18,16 +18,16 @@ import ftrace.numpy as fnp
 from benchmarks.inputs import normal, weights
 from benchmarks.machine import python_seconds
 from benchmarks.timing import FULL, Effort
-from ftrace.devices.llvm.compiling.compile import generate
-from ftrace.devices.llvm.compiling.kernels import grouped, in_one_module
+from ftrace.devices.llvm.compile.compile import generate
 from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.ir.numbers import without_numbers
+from ftrace.devices.llvm.kernels.compile_kernels import grouped, in_one_module
+from ftrace.devices.llvm.kernels.lift_constants import without_numbers
 from ftrace.lower import simplify_graph
-from ftrace.lower.buffer_reuse import Sharing, ordered_drafts
-from ftrace.lower.build_kernel import build_kernels
+from ftrace.lower.analysis.cost import root_of
+from ftrace.lower.assembly.buffer_reuse import Sharing, ordered_drafts
+from ftrace.lower.build.build_kernel import build_kernels
 from ftrace.lower.lowering import assemble
-from ftrace.lower.schedule import schedule
-from ftrace.lower.values import root_of
+from ftrace.lower.schedule.schedule import schedule
 from ftrace.trace.graph import Graph, toposort
 
 TITLE = "compile time/per node"

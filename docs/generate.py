@@ -17,11 +17,11 @@ from importlib import import_module
 from pathlib import Path
 
 from ftrace import lower, trace
-from ftrace.lower.math import ACCURACY
+from ftrace.lower.legalize.math import ACCURACY
 from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT
 from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS, ONE_BY_ONE
 from ftrace.scipy.special import ACCURACY as OF_COMPOSITIONS
-from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive
+from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
 
 DOCS = Path(__file__).parent
@@ -290,7 +290,7 @@ def accuracy_page() -> str:
 def before_and_after() -> dict[str, str]:
     """For each rule the comment `before -> after` that stands with its name."""
     found: dict[str, str] = {}
-    for path in sorted(Path(lower.__file__).parent.glob("*.py")):
+    for path in sorted(Path(lower.__file__).parent.rglob("*.py")):
         comment = ""
         for line in path.read_text(encoding="utf-8").split("\n"):
             if (started := re.search(r"# (.* -> .*)", line)) is not None:

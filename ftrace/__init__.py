@@ -20,19 +20,16 @@ _collects = _gc.isenabled()
 try:  # as `_importing` does
     _gc.disable()
     from ftrace import errors, numpy
-    from ftrace.array import Array
+    from ftrace.arrays.array import Array
     from ftrace.dtypes import float0
-    from ftrace.settings import Config, config, set_threads
-    from ftrace.trace.collection import importing as _importing
-    from ftrace.trace.collection import put_away as _put_away
-    from ftrace.trace.dims import Dim
-    from ftrace.transforms.backend import register as _register
-    from ftrace.transforms.callbacks import effects_barrier, io_callback, pure_callback
-    from ftrace.transforms.checkpoint import checkpoint, checkpoint_policies
-    from ftrace.transforms.checkpoint import checkpoint as remat
-    from ftrace.transforms.custom import custom_jvp, custom_vjp
-    from ftrace.transforms.custom_linear import closure_convert, custom_gradient
-    from ftrace.transforms.derivatives import (
+    from ftrace.ground.settings import Config, config, set_threads
+    from ftrace.ground.version import VERSION
+    from ftrace.trace.gc_pause import importing as _importing
+    from ftrace.trace.gc_pause import put_away as _put_away
+    from ftrace.trace.symbolic.dim import Dim
+    from ftrace.transforms.autodiff.checkpoint import checkpoint, checkpoint_policies
+    from ftrace.transforms.autodiff.checkpoint import checkpoint as remat
+    from ftrace.transforms.autodiff.grad import (
         grad,
         jvp,
         linear_transpose,
@@ -40,12 +37,20 @@ try:  # as `_importing` does
         value_and_grad,
         vjp,
     )
-    from ftrace.transforms.execute import cache_clear, clear_caches
-    from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
-    from ftrace.transforms.jacobian import jacrev as jacobian
-    from ftrace.transforms.jit import eval_shape, jit, make_graph
-    from ftrace.transforms.jit import make_graph as make_jaxpr
-    from ftrace.transforms.placement import (
+    from ftrace.transforms.autodiff.jacobian import hessian, jacfwd, jacrev
+    from ftrace.transforms.autodiff.jacobian import jacrev as jacobian
+    from ftrace.transforms.backend import register as _register
+    from ftrace.transforms.custom.callbacks import (
+        effects_barrier,
+        io_callback,
+        pure_callback,
+    )
+    from ftrace.transforms.custom.closure_convert import (
+        closure_convert,
+        custom_gradient,
+    )
+    from ftrace.transforms.custom.custom_derivatives import custom_jvp, custom_vjp
+    from ftrace.transforms.device_placement import (
         all_counters,
         block_until_ready,
         counters,
@@ -55,10 +60,12 @@ try:  # as `_importing` does
         device_put,
         devices,
     )
-    from ftrace.transforms.scoping import disable_jit, named_call, named_scope
-    from ftrace.transforms.stages import ShapeDtypeStruct
+    from ftrace.transforms.jit.compiled_graph import cache_clear, clear_caches
+    from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct
+    from ftrace.transforms.jit.jit import eval_shape, jit, make_graph
+    from ftrace.transforms.jit.jit import make_graph as make_jaxpr
+    from ftrace.transforms.named_scope import disable_jit, named_call, named_scope
     from ftrace.transforms.vmap import vmap
-    from ftrace.version import VERSION
 finally:
     if _collects:
         _gc.enable()
@@ -83,7 +90,7 @@ if TYPE_CHECKING:
         tree,
         tree_util,
     )
-    from ftrace.storage import load, save
+    from ftrace.transforms.save_load import load, save
 
 __version__ = VERSION
 
@@ -158,7 +165,7 @@ _SUBMODULES = frozenset((
     "ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "experimental",
     "extend", "lax", "nn", "ops", "optim", "random", "scipy", "tree", "tree_util",
 ))  # fmt: skip
-_HOMES = {"load": "storage", "save": "storage"}
+_HOMES = {"load": "transforms.save_load", "save": "transforms.save_load"}
 
 
 def __getattr__(name: str) -> Any:

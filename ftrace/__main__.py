@@ -7,11 +7,11 @@ import sys
 
 import numpy as np
 
-from ftrace import settings
 from ftrace.devices.base import device_names, get_device
-from ftrace.devices.llvm.calling.install import native_for
-from ftrace.devices.llvm.calling.probe import VERSIONS, offsets
-from ftrace.version import VERSION
+from ftrace.devices.llvm.call.cpython.object_layout import VERSIONS, offsets
+from ftrace.devices.llvm.call.install import native_for
+from ftrace.ground import settings
+from ftrace.ground.version import VERSION
 
 
 def native_calls() -> str:

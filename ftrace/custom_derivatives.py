@@ -1,17 +1,17 @@
 """JAX's `custom_derivatives`: functions whose derivatives the user writes."""
 
-from ftrace.transforms.custom import (
-    CustomVJPPrimal,
-    custom_jvp,
-    custom_vjp,
-    custom_vjp_primal_tree_values,
-)
-from ftrace.transforms.custom_check import SymbolicZero
-from ftrace.transforms.custom_linear import (
+from ftrace.transforms.custom.check_rule_output import SymbolicZero
+from ftrace.transforms.custom.closure_convert import (
     closure_convert,
     custom_gradient,
     linear_call,
     zero_from_primal,
+)
+from ftrace.transforms.custom.custom_derivatives import (
+    CustomVJPPrimal,
+    custom_jvp,
+    custom_vjp,
+    custom_vjp_primal_tree_values,
 )
 
 __all__ = [

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import ArgumentError
-from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.effects import call_back
-from ftrace.trace.tracer import aval_of
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import aval_of
 
 __all__ = ["callback", "print"]
 

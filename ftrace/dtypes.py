@@ -17,8 +17,8 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from ftrace import settings
 from ftrace.errors import ArgumentError, DtypeError, DtypeOverflowError
+from ftrace.ground import settings
 
 bool_: Final = np.dtype(np.bool_)
 int8: Final = np.dtype(np.int8)

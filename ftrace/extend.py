@@ -14,24 +14,29 @@ import numpy as np
 
 from ftrace import dtypes as types_of
 from ftrace.errors import ArgumentError, DtypeError, PrimitiveError, ShapeError
-from ftrace.lower.math import DECOMPOSITIONS
-from ftrace.lower.math.term import Term, eq, fma, ne, number, select
-from ftrace.lower.users import OF_USERS
-from ftrace.records import dataclass
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.user_ops import OF_USERS
+from ftrace.lower.legalize.math import DECOMPOSITIONS
+from ftrace.lower.legalize.math.term import Term, eq, fma, ne, number, select
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.bind import bind_compound
+from ftrace.trace.bind import elementwise as bind_elementwise
 from ftrace.trace.body import apply_body
-from ftrace.trace.calls.rules import Rule
-from ftrace.trace.calls.user import UserArg, UserRecord, compound_of_user
-from ftrace.trace.eager import named
+from ftrace.trace.calls.rule_graphs import Rule
+from ftrace.trace.calls.user_primitive import UserArg, UserRecord, compound_of_user
+from ftrace.trace.eager.dispatch import named
 from ftrace.trace.graph import Node
-from ftrace.trace.operations import bind_compound
-from ftrace.trace.operations import elementwise as bind_elementwise
 from ftrace.trace.primitives import elementwise as ew
-from ftrace.trace.primitives.record import COMPOUNDS, PRIMITIVES, Primitive
-from ftrace.trace.tracer import Value, aval_of
-from ftrace.transforms.custom_check import Promise, aligned, place_of, zeros_of
-from ftrace.transforms.derivatives import type_of
-from ftrace.transforms.stages import ShapeDtypeStruct
+from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
+from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.transforms.custom.check_rule_output import (
+    Promise,
+    aligned,
+    place_of,
+    zeros_of,
+)
+from ftrace.transforms.flatten_arguments import type_of
+from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct
 
 Function = Callable[..., Any]
 

@@ -10,8 +10,8 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.numpy.axes import cast
-from ftrace.trace import tree
-from ftrace.trace.tracer import aval_of
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import aval_of
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:

@@ -8,18 +8,18 @@ from ftrace import dtypes, errors
 from ftrace.numpy.axes import as_value, full, static_int
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.numpy.selection import clip
-from ftrace.trace.eager import make_all_eager, member
-from ftrace.trace.operations import bind
+from ftrace.trace.bind import bind
+from ftrace.trace.eager.dispatch import make_all_eager, member
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import (
     identity,
     reduce_max_p,
     reduce_min_p,
     reduce_prod_p,
 )
-from ftrace.trace.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DerivativeError, GradientCheckError
-from ftrace.trace import tree
-from ftrace.trace.scopes import asarray
-from ftrace.transforms.derivatives import jvp, vjp
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.scopes import asarray
+from ftrace.transforms.autodiff.grad import jvp, vjp
 
 Function = Callable[..., Any]
 

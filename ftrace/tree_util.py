@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import optree
 
 from ftrace.errors import ArgumentError, TreeError
-from ftrace.records import dataclass
-from ftrace.trace import tree as _tree
-from ftrace.trace.keypath import (
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.pytree import tree as _tree
+from ftrace.trace.pytree.keypath import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,
@@ -20,8 +20,8 @@ from ftrace.trace.keypath import (
     SequenceKey,
     keystr,
 )
-from ftrace.trace.tree import TreeDef as PyTreeDef
-from ftrace.trace.tree import register_dataclass as _register_dataclass
+from ftrace.trace.pytree.tree import TreeDef as PyTreeDef
+from ftrace.trace.pytree.tree import register_dataclass as _register_dataclass
 
 T = TypeVar("T")
 IsLeaf = Callable[[Any], bool]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-import ftrace.settings
+import ftrace.ground.settings
 
 # Compilation takes long at the first example and no time after it: no deadlines.
 settings.register_profile(
@@ -29,7 +29,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 DEVICES = ("cpu", "interpreter", "opencl")
 
 # The laws about threads hold for any number of them, on any machine.
-ftrace.settings.MACHINE_THREADS = ftrace.settings.MAX_THREADS
+ftrace.ground.settings.MACHINE_THREADS = ftrace.ground.settings.MAX_THREADS
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,7 +62,7 @@ def require_device(name: str) -> Any:
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> Any:
     """Each device in turn, as the default one of the test."""
-    from ftrace.settings import config
+    from ftrace.ground.settings import config
 
     found = require_device(request.param)
     with config(device=found.name):
@@ -72,7 +72,7 @@ def device(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(scope="module")
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A disk cache of the module's own."""
-    from ftrace.settings import config
+    from ftrace.ground.settings import config
 
     with config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
         yield
@@ -95,7 +95,7 @@ def mode(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(params=["native", "plain"])
 def calling(request: pytest.FixtureRequest) -> Iterator[str]:
     """Calls that are native, where this interpreter has them, and those of Python."""
-    from ftrace.settings import config
+    from ftrace.ground.settings import config
 
     with config(native_calls=request.param == "native", device="cpu"):
         yield request.param

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ftrace import settings
 from ftrace.devices.base import Device, register_device
-from ftrace.trace.collection import importing
+from ftrace.ground import settings
+from ftrace.trace.gc_pause import importing
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered
@@ -28,13 +28,13 @@ def _cpu() -> Device:
 
 
 def _interpreter() -> Device:
-    from ftrace.devices.interpreter import Interpreter
+    from ftrace.devices.interpreter.device import Interpreter
 
     return Interpreter()
 
 
 def _opencl() -> Device:
-    from ftrace.devices.opencl import OpenCL
+    from ftrace.devices.opencl.device import OpenCL
 
     return OpenCL()
 
@@ -66,15 +66,15 @@ def has_lowered() -> bool:
 
 
 def identity_of(graph: Graph, *settings: Any) -> str | None:
-    """`ftrace.lower.serialize.graph_identity`: the name of a graph on disk."""
-    from ftrace.lower.serialize import graph_identity
+    """`ftrace.lower.assembly.serialize.graph_identity`: the name of a graph on disk."""
+    from ftrace.lower.assembly.serialize import graph_identity
 
     return graph_identity(graph, *settings)
 
 
 def size_of(graph: Graph) -> int:
-    """`ftrace.lower.serialize.size_of_graph`: its nodes, those of bodies included."""
-    from ftrace.lower.serialize import size_of_graph
+    """`ftrace.lower.assembly.serialize.size_of_graph`: nodes, with those of bodies."""
+    from ftrace.lower.assembly.serialize import size_of_graph
 
     return size_of_graph(graph)
 

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftrace import fence, settings
-from ftrace.buffer import Allocator, Buffer
-from ftrace.devices.calls import Bound, Signature
+from ftrace.arrays import guard_pages
+from ftrace.arrays.buffer import Allocator, Buffer
+from ftrace.devices.call_signature import Bound, Signature
 from ftrace.errors import DeviceError
-from ftrace.limits import ANY_DEVICE, Limits
-from ftrace.locks import cached_property, fresh_after_fork
-from ftrace.records import dataclass
-from ftrace.trace.sizes import Sizes
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fork_safe import cached_property, fresh_after_fork
+from ftrace.ground.limits import ANY_DEVICE, Limits
+from ftrace.trace.symbolic.bounds import Sizes
 
 if TYPE_CHECKING:
-    from ftrace.lower.program import Program
+    from ftrace.lower.program.ir import Program
 
 
 @dataclass
@@ -69,7 +70,7 @@ def _behind_fence(buffer: Buffer) -> Buffer:
     if buffer.allocator is not None or not buffer.device.host:
         return buffer
     device: Any = buffer.device
-    return Buffer(device, fence.fenced_copy(buffer.memory), buffer.nbytes)
+    return Buffer(device, guard_pages.fenced_copy(buffer.memory), buffer.nbytes)
 
 
 class Executable(ABC):
@@ -106,7 +107,7 @@ class Executable(ABC):
                     f"bytes of {dtype}, and is {buffer.nbytes} of {kind}; "
                     "please report it with the call that was made"
                 )
-        return list(map(_behind_fence, inputs)) if fence.ON else inputs
+        return list(map(_behind_fence, inputs)) if guard_pages.ON else inputs
 
     @abstractmethod
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:

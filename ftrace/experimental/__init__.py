@@ -1,5 +1,5 @@
 """What JAX keeps under this name."""
 
-from ftrace.transforms.callbacks import io_callback
+from ftrace.transforms.custom.callbacks import io_callback
 
 __all__ = ["io_callback"]

@@ -11,11 +11,11 @@ from ftrace.lax.movement import *
 from ftrace.lax.reductions import *
 from ftrace.lax.slicing import *
 from ftrace.lax.sorting import *
-from ftrace.trace.eager import make_all_eager as _make_all_eager
-from ftrace.trace.eager import make_eager as _make_eager
-from ftrace.trace.ownership import make_owning as _make_owning
-from ftrace.trace.recall import Lifting as _Lifting
-from ftrace.trace.recall import recall_all as _recall_all
+from ftrace.trace.eager.aliasing import make_owning as _make_owning
+from ftrace.trace.eager.call_cache import Lifting as _Lifting
+from ftrace.trace.eager.call_cache import recall_all as _recall_all
+from ftrace.trace.eager.dispatch import make_all_eager as _make_all_eager
+from ftrace.trace.eager.dispatch import make_eager as _make_eager
 
 _computing = ("convolution", "elementwise", "reductions")
 _recall_all(

@@ -12,22 +12,22 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.numpy.axes import as_value, cast
 from ftrace.numpy.joining import concatenate
-from ftrace.trace import tree
-from ftrace.trace.all_bits import is_exact, is_narrow
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
-from ftrace.trace.control.branch import Branches, cond_p
-from ftrace.trace.control.loop import While, while_p
+from ftrace.trace.control.cond import Branches, cond_p
 from ftrace.trace.control.scan import scan_p
-from ftrace.trace.control.scanned import Scan
-from ftrace.trace.dims import is_dynamic
+from ftrace.trace.control.scan_types import Scan
+from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.elementwise import cast as cast_node
-from ftrace.trace.primitives.source import const, iota, variable
-from ftrace.trace.tracer import Tracer, Value, aval_of
-from ftrace.transforms.arguments import flatten_values, name_of
-from ftrace.transforms.bodies import (
+from ftrace.trace.primitives.sources import const, iota, variable
+from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
+from ftrace.transforms.flatten_arguments import flatten_values, name_of
+from ftrace.transforms.trace_body import (
     Traced,
     apply_compound,
     check_structure,

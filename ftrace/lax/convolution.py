@@ -25,8 +25,8 @@ from ftrace.lax.elementwise import (
 from ftrace.lax.reductions import Padding, check_counts, check_padding, padtype_to_pads
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, dot_axes, finished, promoted
-from ftrace.trace.fused import run_fused
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "batch_matmul", "conv", "conv_dimension_numbers", "conv_general_dilated",

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.arrays.array import Array
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.elementwise import arctan2
 from ftrace.numpy.selection import maximum, minimum
-from ftrace.records import NamedTuple
-from ftrace.trace import tree
-from ftrace.trace.eager import named
-from ftrace.trace.operations import bind
-from ftrace.trace.operations import elementwise as apply_elementwise
+from ftrace.trace.bind import bind
+from ftrace.trace.bind import elementwise as apply_elementwise
+from ftrace.trace.eager.call_recorder import recording
+from ftrace.trace.eager.dispatch import named
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.tape import recording
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotDimensionNumbers",

@@ -14,6 +14,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax import slicing
 from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import GatherScatterMode, check_dtypes
@@ -22,12 +23,11 @@ from ftrace.numpy import axes as moves
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.elementwise import greater, negative
 from ftrace.numpy.indexing import default_fill, widened
-from ftrace.records import NamedTuple
 from ftrace.trace.avals import Shape
-from ftrace.trace.eager import member
-from ftrace.trace.operations import bind
+from ftrace.trace.bind import bind
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.tracer import Tracer, Value
+from ftrace.trace.tracing.tracer import Tracer, Value
 
 __all__ = [
     "GatherDimensionNumbers", "ScatterDimensionNumbers", "gather", "index_take",

@@ -15,26 +15,26 @@ from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
-from ftrace.trace.operations import bind_compound
-from ftrace.trace.primitives.host.functions import schur_p
-from ftrace.trace.primitives.host.lu import lu_p, permutation_p
-from ftrace.trace.primitives.host.orthogonal import (
+from ftrace.trace.bind import bind_compound
+from ftrace.trace.primitives.library.linalg.eig import eig_p, eigh_p, eigvals_p
+from ftrace.trace.primitives.library.linalg.lu import lu_p, permutation_p
+from ftrace.trace.primitives.library.linalg.matrix_functions import schur_p
+from ftrace.trace.primitives.library.linalg.qr import (
     householder_product_p,
     qr_p,
     qr_pivoted_p,
 )
-from ftrace.trace.primitives.host.spectral import eig_p, eigh_p, eigvals_p
-from ftrace.trace.primitives.host.triangular import (
+from ftrace.trace.primitives.library.linalg.triangular import (
     Triangular,
     cholesky_p,
     triangular_solve_p,
 )
-from ftrace.trace.primitives.host.tridiagonal import (
+from ftrace.trace.primitives.library.linalg.tridiagonal import (
     hessenberg_p,
     tridiagonal_p,
     tridiagonal_solve_p,
 )
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky",

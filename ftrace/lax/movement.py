@@ -15,12 +15,12 @@ from ftrace.numpy import axes as moves
 from ftrace.numpy.creation import number_for
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.joining import concatenate as joined
-from ftrace.trace import tree
-from ftrace.trace.operations import bind_compound
-from ftrace.trace.operations import broadcast_shapes as common_shape
+from ftrace.trace.bind import bind_compound
+from ftrace.trace.bind import broadcast_shapes as common_shape
 from ftrace.trace.primitives.barrier import barrier_p
-from ftrace.trace.tracer import Value, aval_of
-from ftrace.transforms.arguments import flatten_values
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.transforms.flatten_arguments import flatten_values
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank",

@@ -13,30 +13,30 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.tables import memo
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import combine_axis, scan_fused, scan_logsumexp
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.searching import position_of
-from ftrace.records import NamedTuple
-from ftrace.tables import memo
-from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.eager import Eager, member
-from ftrace.trace.fused import run_fused
+from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import Eager, member
 from ftrace.trace.graph import Op
-from ftrace.trace.operations import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import (
     identity,
     reduce_max_p,
     reduce_min_p,
     reduce_prod_p,
 )
-from ftrace.trace.tracer import Value, aval_of
-from ftrace.trace.tracing import trace
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.trace import trace
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin",

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import is_array
+from ftrace.arrays.array import is_array
 from ftrace.errors import DtypeError, IndexBoundsError, ShapeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lax.elementwise import GatherScatterMode, check_dtypes
 from ftrace.numpy import axes as moves
 from ftrace.numpy import elementwise as ew
@@ -30,15 +31,14 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.selection import maximum, minimum
-from ftrace.records import dataclass
 from ftrace.trace.avals import Shape
-from ftrace.trace.dims import is_dynamic
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.scopes import current_scope
-from ftrace.trace.sizes import surely_at_most, surely_less
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.symbolic.bounds import surely_at_most, surely_less
+from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.tracing.scopes import current_scope
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",

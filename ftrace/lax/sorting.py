@@ -14,12 +14,12 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import as_value, canonical_axis, cast, static_int
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.eager import member
-from ftrace.trace.operations import bind_compound, do_several_now
-from ftrace.trace.primitives.host.fourier import KINDS, Fourier, fft_p
-from ftrace.trace.primitives.host.order import FEW, top_positions
-from ftrace.trace.primitives.host.sorting import TopK, top_k_p
-from ftrace.trace.tracer import Value
+from ftrace.trace.bind import bind_compound, do_several_now
+from ftrace.trace.eager.dispatch import member
+from ftrace.trace.primitives.library.fft import KINDS, Fourier, fft_p
+from ftrace.trace.primitives.library.sorting.sort import TopK, top_k_p
+from ftrace.trace.primitives.library.sorting.sort_numpy import FEW, top_positions
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "FftType", "approx_max_k", "approx_min_k", "fft", "sort", "sort_key_val", "top_k",

@@ -1,33 +1,31 @@
 """Lowering: from a graph to a program, stage by stage.
 
-    0 calls      functions take the place of calls        trace/calls/inline.py
-      control    loops as a whole; as programs run them   loops, control; fission
-    1 simplify   rewrites that make the graph smaller     algebra, constants, logic,
-                                                          reduces, onehot, scatter,
-                                                          compounds
-    2 movement   movement merges, and moves to the loads  chains, push_through,
-                                                          sliding_window_sums
-      sums       in steps, beside work on their rows      split_reductions
-      slices     large values between small ones, a       find_regions, tile_regions,
-                 block at a time                          alignment
-      registers  small loops become one kernel            promote_loops, recurrence,
-                                                          scalar_elements
-      kernels    instead of calls of the host             scan_kernels, ordering,
-                                                          lapack_kernels, fft_kernels,
-                                                          fourier_lengths
-    3 schedule   what is stored, and by which kernel      schedule; drafts,
-                                                          merge_policy
-    4 index      movement becomes index arithmetic        index, positions, index_view,
-                                                          build_kernel, finite
-    5 loops      expressions take their place in loops    place
-    6 memory     values share an arena                    memory, buffer_reuse
-    7 program    steps in order                           lowering; kernel, program
+From the ground up:
 
-What stages ask of a value is in `values.py`; formulas of users in `users.py`. Devices
-make kernels legal (`legalize`, `math`, `rendering`); programs are kept on disk as text
-(`serialize`).
+    analysis/        Facts about graphs that several stages ask for
+    control/         Loops and branches before they become steps of programs
+    blocking/        Large values between small ones, a block at a time; reductions in
+                     parts
+    kernel/          Kernels as data: expressions over loops, and indices into buffers
+    legalize/        What a device lacks is said in operations that it has
+    program/         Programs as data: steps, and the arena in which their values lie
+    schedule/        Which values are stored, and which kernel computes each
+    build/           From a group of values to a kernel: movement becomes index
+                     arithmetic
+    assembly/        From kernels to a program: in what order, in whose memory, and as
+                     text on disk
+    simplify/        Rules that make a graph smaller
+    movement/        Movement merges with itself, and goes where it costs nothing
+    register_loops/  Small loops become one kernel whose carry stays in registers
+    library/         Library operations become kernels, so that no step of a program is
+                     Python's
+    spec             What a graph may contain, stage by stage: the contracts between the
+                     passes
+    pipeline         The stages of lowering, in one list. Each makes a graph of a graph
+    lowering         From a graph to its program: the stages of the pipeline, and those
+                     after them
 
-`pipeline.py` has the list of the stages up to 2, of which each leaves a graph that
+`pipeline.py` has the list of the stages that make a graph of a graph, each of which
 `spec.py` describes; `lowering.py` goes on to the program. The stages are loaded when
 somebody asks for them: a process that finds its programs on disk lowers none.
 """

@@ -10,16 +10,19 @@ from dataclasses import field
 from math import prod
 from typing import Any
 
-from ftrace import dtypes, settings
+from ftrace import dtypes
 from ftrace.errors import DeviceError
-from ftrace.limits import ANY_DEVICE, Limits
-from ftrace.lower.buffer_reuse import Sharing, ordered_drafts, share_memory
-from ftrace.lower.build_kernel import BuiltKernel, BuiltStep, build_kernels
-from ftrace.lower.control import Loop, bodies_of, runs_on_host
-from ftrace.lower.drafts import Schedule
-from ftrace.lower.memory import ALIGNMENT, Lifetime, MemoryPlan, plan_memory
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.limits import ANY_DEVICE, Limits
+from ftrace.lower.analysis.cost import root_of
+from ftrace.lower.assembly.buffer_reuse import Sharing, ordered_drafts, share_memory
+from ftrace.lower.blocking.split_reductions import kernels_add_up
+from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep, build_kernels
+from ftrace.lower.control.canonical_loop import Loop, bodies_of, runs_on_host
 from ftrace.lower.pipeline import simplified_body, simplify_graph, suit_device
-from ftrace.lower.program import (
+from ftrace.lower.program.arena_plan import ALIGNMENT, Lifetime, MemoryPlan, plan_memory
+from ftrace.lower.program.ir import (
     STACK_HEADER,
     CallHost,
     Carry,
@@ -30,19 +33,17 @@ from ftrace.lower.program import (
     Slot,
     Step,
 )
-from ftrace.lower.recurrence import built_recurrence, register_loop_p
-from ftrace.lower.schedule import schedule
-from ftrace.lower.split_reductions import kernels_add_up
-from ftrace.lower.values import root_of
-from ftrace.records import dataclass
+from ftrace.lower.register_loops.register_loop import built_recurrence, register_loop_p
+from ftrace.lower.schedule.drafts import Schedule
+from ftrace.lower.schedule.schedule import schedule
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
-from ftrace.trace.collection import without_collection
-from ftrace.trace.dims import any_dynamic, is_dynamic
+from ftrace.trace.gc_pause import without_collection
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.elementwise import copy
-from ftrace.trace.primitives.record import items
-from ftrace.trace.primitives.source import is_variable
+from ftrace.trace.primitives.primitive import items
+from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
 
 
 @dataclass(eq=False)

@@ -16,47 +16,39 @@ from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
-from ftrace import settings
 from ftrace.errors import ArgumentError, GraphError
-from ftrace.limits import ANY_DEVICE, Limits
-from ftrace.lower import (
-    buffer_reuse,
-    compounds,
-    control,
-    fft_kernels,
-    finite,
-    index_view,
-    lapack_kernels,
-    loops,
-    ordering,
-    promote_loops,
-    rendering,
-    scan_kernels,
-    split_reductions,
-    tile_regions,
-)
-from ftrace.lower import schedule as scheduling
-from ftrace.lower.algebra import ALGEBRA
-from ftrace.lower.chains import CHAINS
-from ftrace.lower.constants import CONSTANTS
-from ftrace.lower.logic import LOGIC
-from ftrace.lower.onehot import ONE_HOT
-from ftrace.lower.push_through import EXCHANGES, PUSHES
-from ftrace.lower.reduces import REDUCES
-from ftrace.lower.scatter import BOARDS, SCATTERS
-from ftrace.lower.sliding_window_sums import CHOICES, WINDOWS
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.limits import ANY_DEVICE, Limits
+from ftrace.ground.tables import memo
+from ftrace.lower.assembly import buffer_reuse
+from ftrace.lower.blocking import split_reductions, tile_regions
+from ftrace.lower.build import index_view, relax_mul_zero
+from ftrace.lower.control import canonical_loop, simplify_loops
+from ftrace.lower.kernel import codegen_options
+from ftrace.lower.library import fft_kernels, lapack_kernels, scan_kernels, sort_kernels
+from ftrace.lower.movement.merge import CHAINS
+from ftrace.lower.movement.push_through import EXCHANGES, PUSHES
+from ftrace.lower.movement.sliding_window_sums import CHOICES, WINDOWS
+from ftrace.lower.register_loops import promote_loops
+from ftrace.lower.schedule import schedule as scheduling
+from ftrace.lower.simplify import expand_linalg
+from ftrace.lower.simplify.fold_arithmetic import ALGEBRA
+from ftrace.lower.simplify.fold_boolean import LOGIC
+from ftrace.lower.simplify.fold_constants import CONSTANTS
+from ftrace.lower.simplify.one_hot_to_gather import ONE_HOT
+from ftrace.lower.simplify.reductions import REDUCES
+from ftrace.lower.simplify.scatter import BOARDS, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
-from ftrace.records import dataclass
-from ftrace.tables import memo
-from ftrace.trace.collection import without_collection
-from ftrace.trace.dims import same_size
-from ftrace.trace.exchange import Rule, convert
+from ftrace.trace.gc_pause import without_collection
 from ftrace.trace.graph import Body, Node, has_any
+from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.host.cumulative import extremum_tangent_p
-from ftrace.trace.primitives.host.fourier import fft_p
+from ftrace.trace.primitives.library.fft import fft_p
+from ftrace.trace.primitives.library.scan.cumulative import extremum_tangent_p
 from ftrace.trace.primitives.movement import permute_p
 from ftrace.trace.rewrite import RULE_NAMES, PatternMatcher, rewrite
+from ftrace.trace.symbolic.dim import same_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,21 +114,24 @@ MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS, *CHOIC
 SPLIT: Final = PatternMatcher((*split_reductions.SPLITS, *BOARDS))
 
 LOOPS: dict[Any, Rule] = {
-    control.loop_p: partial(promote_loops.by_recurrence, simplified_body)
+    canonical_loop.loop_p: partial(promote_loops.by_recurrence, simplified_body)
 }
 #: Library operations, and what makes kernels of them.
 LIBRARY: dict[Any, Rule] = {
     extremum_tangent_p: scan_kernels.tangent_by_kernels,
     **dict.fromkeys(scan_kernels.OPERATORS, scan_kernels.by_kernels),
     **dict.fromkeys(lapack_kernels.FACTORS, lapack_kernels.by_kernels),
-    **dict.fromkeys(ordering.SORTS, ordering.by_kernels),
+    **dict.fromkeys(sort_kernels.SORTS, sort_kernels.by_kernels),
     fft_p: fft_kernels.by_kernels,
 }
 
 PIPELINE = (
-    Stage("loops", loops.simplify_loops, loops.DECISIONS, of=loops.CONTROL),
-    Stage("control", control.LOOPS),
-    Stage("compounds", compounds.PARTS, compounds.DECISIONS),
+    Stage(
+        "loops", simplify_loops.simplify_loops, simplify_loops.DECISIONS,
+        of=simplify_loops.CONTROL,
+    ),
+    Stage("control", canonical_loop.LOOPS),
+    Stage("compounds", expand_linalg.PARTS, expand_linalg.DECISIONS),
     Stage("simplify", SIMPLIFY),
     Stage("movement", SIMPLIFY + MOVEMENT),
     Stage("split", SPLIT),
@@ -145,7 +140,7 @@ PIPELINE = (
     Stage(
         "library", LIBRARY | {permute_p: fft_kernels.permuted_twice},
         scan_kernels.DECISIONS | lapack_kernels.DECISIONS
-        | ordering.DECISIONS | fft_kernels.DECISIONS,
+        | sort_kernels.DECISIONS | fft_kernels.DECISIONS,
         "recurrences", LIBRARY,
     ),
     Stage(
@@ -154,9 +149,9 @@ PIPELINE = (
     ),
     # Those of the program and of its code.
     Stage("schedule", None, scheduling.DECISIONS),
-    Stage("kernels", None, index_view.DECISIONS | finite.DECISIONS),
+    Stage("kernels", None, index_view.DECISIONS | relax_mul_zero.DECISIONS),
     Stage("memory", None, buffer_reuse.DECISIONS),
-    Stage("code", None, rendering.DECISIONS),
+    Stage("code", None, codegen_options.DECISIONS),
 )  # fmt: skip
 
 

@@ -19,12 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ftrace import settings
 from ftrace.errors import FtraceError
-from ftrace.lower.chains import MOVEMENTS
-from ftrace.lower.constants import ELEMENTWISE, arg_of
-from ftrace.lower.values import is_step
-from ftrace.trace.dims import is_dynamic, same_size
+from ftrace.ground import settings
+from ftrace.lower.analysis.cost import is_step
+from ftrace.lower.movement.merge import MOVEMENTS
+from ftrace.lower.simplify.fold_constants import ELEMENTWISE, arg_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import copy
@@ -38,11 +37,17 @@ from ftrace.trace.primitives.movement import (
     stride_p,
     unshear_p,
 )
-from ftrace.trace.primitives.record import PRIMITIVES, Primitive, item_p, primitive_of
+from ftrace.trace.primitives.primitive import (
+    PRIMITIVES,
+    Primitive,
+    item_p,
+    primitive_of,
+)
 from ftrace.trace.primitives.reduction import REDUCTIONS
-from ftrace.trace.primitives.source import const_p, dim_p, iota_p, variable_p
+from ftrace.trace.primitives.sources import const_p, dim_p, iota_p, variable_p
 from ftrace.trace.rewrite import Pat, Spec
-from ftrace.trace.sizes import surely_at_most
+from ftrace.trace.symbolic.bounds import surely_at_most
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
 
 def _is_source(node: Node) -> bool:

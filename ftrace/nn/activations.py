@@ -18,11 +18,11 @@ from ftrace.numpy import reductions
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.reductions import log_softmax, logsumexp, softmax
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish",

@@ -10,10 +10,10 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract
 from ftrace.numpy.reductions import log_sum_exp, softmax
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["dot_product_attention"]
 

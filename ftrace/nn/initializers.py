@@ -14,7 +14,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes, lax, random
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy.axes import check_shape
-from ftrace.trace.eager import member
+from ftrace.trace.eager.dispatch import member
 
 __all__ = [
     "Initializer", "constant", "glorot_normal", "glorot_uniform", "he_normal",

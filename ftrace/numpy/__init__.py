@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math as _math
 
-from ftrace.array import Array as _Array
-from ftrace.array import surface as _surface
+from ftrace.arrays.array import Array as _Array
+from ftrace.arrays.array import surface as _surface
 from ftrace.numpy import fft as fft
 from ftrace.numpy import linalg as linalg
 from ftrace.numpy.arithmetic import *
@@ -44,11 +44,11 @@ from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
 from ftrace.numpy.take import *
 from ftrace.numpy.types import *
-from ftrace.trace.eager import make_all_eager as _make_all_eager
-from ftrace.trace.eager import make_eager as _make_eager
-from ftrace.trace.ownership import make_owning as _make_owning
-from ftrace.trace.recall import Lifting as _Lifting
-from ftrace.trace.recall import recall_all as _recall_all
+from ftrace.trace.eager.aliasing import make_owning as _make_owning
+from ftrace.trace.eager.call_cache import Lifting as _Lifting
+from ftrace.trace.eager.call_cache import recall_all as _recall_all
+from ftrace.trace.eager.dispatch import make_all_eager as _make_all_eager
+from ftrace.trace.eager.dispatch import make_eager as _make_eager
 
 #: What arrays and tracers are instances of.
 ndarray = _Array

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import is_array, watch
+from ftrace.arrays.array import is_array, watch
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.body import BODY_DEPTH, close
-from ftrace.trace.control.loop import While, while_p
-from ftrace.trace.eager import named
-from ftrace.trace.operations import bind, bind_compound, do_now, elementwise
+from ftrace.trace.control.while_loop import While, while_p
+from ftrace.trace.eager.dispatch import named
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p
-from ftrace.trace.primitives.source import const_like, variable
-from ftrace.trace.scopes import asarray
-from ftrace.trace.tracer import Tracer, Value, aval_of
+from ftrace.trace.primitives.sources import const_like, variable
+from ftrace.trace.tracing.scopes import asarray
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 
 __all__ = [
     "around", "ceil", "divmod", "fix", "float_power", "floor", "floor_divide",

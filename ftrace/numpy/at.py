@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, is_array
+from ftrace.arrays.array import Array, is_array
 from ftrace.errors import ShapeError
 from ftrace.numpy import axes, indexing
 from ftrace.numpy.arithmetic import power
@@ -23,15 +23,21 @@ from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
 from ftrace.numpy.elementwise import add, common_type, divide, multiply, negative
 from ftrace.numpy.indexing import Index
 from ftrace.numpy.selection import maximum, minimum
-from ftrace.trace.all_bits import counts_bits
-from ftrace.trace.eager import integer_classes
-from ftrace.trace.operations import bind
-from ftrace.trace.primitives import extrema
-from ftrace.trace.primitives.conversion import convert
+from ftrace.trace.bind import bind
+from ftrace.trace.eager.dispatch import integer_classes
+from ftrace.trace.memory_check import require_room
+from ftrace.trace.primitives import minmax
+from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
-from ftrace.trace.room import require_room
-from ftrace.trace.scopes import asarray
-from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits, unbound_variable
+from ftrace.trace.tracing.scopes import asarray
+from ftrace.trace.tracing.tracer import (
+    Tracer,
+    Value,
+    aval_of,
+    check_fits,
+    unbound_variable,
+)
+from ftrace.trace.tracing.weak_constants import counts_bits
 
 __all__ = ["at"]
 
@@ -347,8 +353,8 @@ _BASIC = frozenset((int, slice, type(Ellipsis), *integer_classes))
 _UFUNCS: dict[str, Any] = {
     "add": np.add,
     "mul": np.multiply,
-    "min": extrema.minimum,
-    "max": extrema.maximum,
+    "min": minmax.minimum,
+    "max": minmax.maximum,
 }
 
 

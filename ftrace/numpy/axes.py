@@ -14,25 +14,31 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.array import Array, ArrayLike
-from ftrace.records import NamedTuple
-from ftrace.tables import memo
-from ftrace.trace.all_bits import WIDE, counts_bits
+from ftrace.arrays.array import Array, ArrayLike
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.tables import memo
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
-from ftrace.trace.dims import is_dynamic, same_size
+from ftrace.trace.bind import bind, broadcast_shapes
+from ftrace.trace.eager.call_recorder import Number, recording
 from ftrace.trace.graph import constant_bits
-from ftrace.trace.operations import bind, broadcast_shapes
+from ftrace.trace.memory_check import FEW, no_memory, require_room
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.conversion import convert
+from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.elementwise import cast_p, select
-from ftrace.trace.primitives.source import const, iota_p
-from ftrace.trace.primitives.source import iota as iota_node
-from ftrace.trace.room import FEW, no_memory, require_room
-from ftrace.trace.scopes import all_bits, as_input, asarray, current_scope, scope_of
-from ftrace.trace.sizes import lower_bound
-from ftrace.trace.tape import Number, recording
-from ftrace.trace.tracer import Tracer, Value, aval_of, check_fits
+from ftrace.trace.primitives.sources import const, iota_p
+from ftrace.trace.primitives.sources import iota as iota_node
+from ftrace.trace.symbolic.bounds import lower_bound
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.tracing.scopes import (
+    all_bits,
+    as_input,
+    asarray,
+    current_scope,
+    scope_of,
+)
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, check_fits
+from ftrace.trace.tracing.weak_constants import WIDE, counts_bits
 
 Axis = int | Sequence[int] | None
 

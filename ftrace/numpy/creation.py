@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.array import Array, ArrayLike, is_array, surface
+from ftrace.arrays.array import Array, ArrayLike, is_array, surface
+from ftrace.ground.errstate import hush, unhush
 from ftrace.numpy import axes as ax
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
-from ftrace.trace.dims import is_dynamic
-from ftrace.trace.eager import Eager, constant_classes
-from ftrace.trace.operations import bind, do_now
-from ftrace.trace.primitives.conversion import convert
+from ftrace.trace.bind import bind, do_now
+from ftrace.trace.eager.dispatch import Eager, constant_classes
+from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.elementwise import bitcast
-from ftrace.trace.quiet import hush, unhush
-from ftrace.trace.scopes import asarray as shared
-from ftrace.trace.scopes import current_scope
-from ftrace.trace.tracer import (
+from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.tracing.scopes import asarray as shared
+from ftrace.trace.tracing.scopes import current_scope
+from ftrace.trace.tracing.tracer import (
     Tracer,
     Value,
     aval_of,

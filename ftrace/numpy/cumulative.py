@@ -13,26 +13,26 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.arrays.array import Array
 from ftrace.errors import ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.joining import concatenate, stack
 from ftrace.numpy.reductions import chosen_dtype, log_sum_exp, summed_dtype, without_nan
-from ftrace.trace.dims import is_dynamic
-from ftrace.trace.eager import member
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, bind_compound, elementwise
+from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives import reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.host.cumulative import (
+from ftrace.trace.primitives.library.scan.cumulative import (
     EXTREMA,
     Running,
     check_running,
     cumulate_p,
 )
-from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.tracer import Value
+from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod",

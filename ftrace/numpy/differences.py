@@ -22,9 +22,9 @@ from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.selection import clip, minimum
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.sorting import argsort
-from ftrace.trace.operations import do_now
-from ftrace.trace.primitives.host.lapack import are_finite
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.bind import do_now
+from ftrace.trace.primitives.library.linalg.lapack_numpy import are_finite
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = ["diff", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.arrays.array import Array
 from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
 from ftrace.numpy import elementwise as ew
@@ -20,10 +20,10 @@ from ftrace.numpy.joining import concatenate, tile
 from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import atleast_1d, ravel
-from ftrace.trace.operations import bind, do_now
+from ftrace.trace.bind import bind, do_now
+from ftrace.trace.eager.data_dependent import whole
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.tracer import Tracer, Value, unbound_variable
-from ftrace.trace.wholes import whole
+from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 
 __all__ = ["append", "delete", "insert", "repeat", "resize", "trim_zeros"]
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy.axes import no_out, permute, shape_of
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.linear import contract, diagonal_of, finished, promoted
 from ftrace.numpy.reductions import reduced
-from ftrace.records import dataclass
-from ftrace.trace.fused import run_fused
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p
 

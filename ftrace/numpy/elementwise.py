@@ -15,15 +15,15 @@ from typing import Any, Final
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import ArrayLike
+from ftrace.arrays.array import ArrayLike
 from ftrace.errors import DtypeError, DtypeOverflowError
 from ftrace.numpy.axes import as_value, cast, full, no_out
 from ftrace.trace.avals import LargeInteger, pairs_of
-from ftrace.trace.eager import named
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.eager.dispatch import named
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",

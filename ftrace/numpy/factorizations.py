@@ -13,20 +13,20 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy.axes import as_value, cast, flip, insert_axes, shrink
 from ftrace.numpy.linear import conjugated, matrix_transpose
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.take import take_along_axis
-from ftrace.records import NamedTuple
-from ftrace.trace import operations
+from ftrace.trace import bind
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.host import spectral
-from ftrace.trace.primitives.host.family import SUPPORTED
-from ftrace.trace.primitives.host.orthogonal import householder_factor_p, qr_p
-from ftrace.trace.primitives.host.singular import svd_p
-from ftrace.trace.primitives.host.spectral import eigenvalues
-from ftrace.trace.primitives.host.triangular import cholesky_p
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.primitives.library.library_op import SUPPORTED
+from ftrace.trace.primitives.library.linalg import eig as spectral
+from ftrace.trace.primitives.library.linalg.eig import eigenvalues
+from ftrace.trace.primitives.library.linalg.qr import householder_factor_p, qr_p
+from ftrace.trace.primitives.library.linalg.svd import svd_p
+from ftrace.trace.primitives.library.linalg.triangular import cholesky_p
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "qr", "svd", "svdvals",
@@ -111,7 +111,7 @@ def adjoint(x: Value) -> Any:
 
 def symmetrized(x: Any) -> Any:
     """(x + xᴴ)/2."""
-    return operations.elementwise(p.mul, operations.bind(p.add, x, adjoint(x)), 0.5)
+    return bind.elementwise(p.mul, bind.bind(p.add, x, adjoint(x)), 0.5)
 
 
 # Factorisations.
@@ -132,7 +132,7 @@ def cholesky(a: Value, *, upper: bool = False, symmetrize_input: bool = True) ->
     x = square("cholesky", a)
     if symmetrize_input:
         x = symmetrized(x)
-    (factor,) = operations.bind_compound(cholesky_p, x)
+    (factor,) = bind.bind_compound(cholesky_p, x)
     return adjoint(factor) if upper else factor
 
 
@@ -154,13 +154,13 @@ def qr(a: Value, mode: str = "reduced") -> Any:
     """
     x = matrices("qr", a)
     if mode == "raw":
-        factors, taus = operations.bind_compound(householder_factor_p, x)
+        factors, taus = bind.bind_compound(householder_factor_p, x)
         return QRResult(matrix_transpose(factors), taus)
     if mode not in ("reduced", "r", "complete", "full"):
         raise ValueRangeError(
             f"qr: mode must be 'reduced', 'complete', 'r' or 'raw', got {mode!r}"
         )
-    q, r = operations.bind_compound(qr_p, x, arg=mode in ("complete", "full"))
+    q, r = bind.bind_compound(qr_p, x, arg=mode in ("complete", "full"))
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -198,31 +198,27 @@ def svd(
     if hermitian:
         found = _svd_hermitian(x, compute_uv)
     elif compute_uv:
-        found = operations.bind_compound(
-            svd_p, x, arg="full" if full_matrices else "reduced"
-        )
+        found = bind.bind_compound(svd_p, x, arg="full" if full_matrices else "reduced")
     else:
-        found = operations.bind_compound(svd_p, x, arg="values")
+        found = bind.bind_compound(svd_p, x, arg="values")
     if subset_by_index is not None:
         found = _subset(found, *subset_by_index)
     return SVDResult(*found) if compute_uv else found[0]
 
 
 def _svd_hermitian(x: Any, vectors: bool) -> list[Any]:
-    v, w = operations.bind_compound(
-        spectral.eigh_p, symmetrized(square("svd", x)), arg=True
-    )
-    size = operations.elementwise(p.absolute, w)
+    v, w = bind.bind_compound(spectral.eigh_p, symmetrized(square("svd", x)), arg=True)
+    size = bind.elementwise(p.absolute, w)
     order = flip(argsort(size), (w.ndim - 1,))
     s = take_along_axis(size, order, axis=-1)
     if not vectors:
         return [s]
     columns = insert_axes(order, (order.ndim - 1,))
     v = take_along_axis(v, columns, axis=-1)
-    sign = operations.bind(p.sign, take_along_axis(w, order, axis=-1))
-    is_zero = operations.elementwise(p.eq, sign, 0)
-    sign = operations.elementwise(p.add, sign, cast(is_zero, sign.dtype))
-    turned = operations.elementwise(p.mul, v, insert_axes(sign, (sign.ndim - 1,)))
+    sign = bind.bind(p.sign, take_along_axis(w, order, axis=-1))
+    is_zero = bind.elementwise(p.eq, sign, 0)
+    sign = bind.elementwise(p.add, sign, cast(is_zero, sign.dtype))
+    turned = bind.elementwise(p.mul, v, insert_axes(sign, (sign.ndim - 1,)))
     return [v, s, adjoint(turned)]
 
 
@@ -280,7 +276,7 @@ def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> An
     x = square("eigh", a)
     if symmetrize_input:
         x = symmetrized(x)
-    vectors, values = operations.bind_compound(spectral.eigh_p, x, arg=lower)
+    vectors, values = bind.bind_compound(spectral.eigh_p, x, arg=lower)
     return EighResult(values, vectors)
 
 
@@ -292,10 +288,10 @@ def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True)
         x = symmetrized(x)
     if x.dtype in SUPPORTED:
         function, dtype = partial(eigenvalues, lower), dtypes.real_dtype(x.dtype)
-        found = operations.do_now(function, x, dtype=dtype, weak=x.weak_type)
+        found = bind.do_now(function, x, dtype=dtype, weak=x.weak_type)
         if found is not None:
             return found
-    return operations.bind_compound(spectral.eigh_p, x, arg=lower)[1]
+    return bind.bind_compound(spectral.eigh_p, x, arg=lower)[1]
 
 
 def eig(a: Value) -> EigResult:
@@ -314,13 +310,13 @@ def eig(a: Value) -> EigResult:
             partial(spectral.eigen_system, avals),
             [(v.dtype, v.weak_type) for v in avals[1:]],
         )
-        now = operations.do_several_now(function, x, results=types)
+        now = bind.do_several_now(function, x, results=types)
         if now is not None:
             return EigResult(*now)
-    values, _, right = operations.bind_compound(spectral.eig_p, x)
+    values, _, right = bind.bind_compound(spectral.eig_p, x)
     return EigResult(values, right)
 
 
 def eigvals(a: Value) -> Any:
     """The eigenvalues of matrices, complex, in no order: see `eig`."""
-    return operations.bind_compound(spectral.eigvals_p, square("eigvals", a))[0]
+    return bind.bind_compound(spectral.eigvals_p, square("eigvals", a))[0]

@@ -20,11 +20,11 @@ from ftrace.numpy.elementwise import add, divide, multiply
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import conjugated
 from ftrace.numpy.padding import roll
-from ftrace.trace.eager import member
-from ftrace.trace.operations import bind_compound, elementwise
+from ftrace.trace.bind import bind_compound, elementwise
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.host.fourier import Fourier, fft_p
-from ftrace.trace.tracer import Value
+from ftrace.trace.primitives.library.fft import Fourier, fft_p
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn",

@@ -10,15 +10,15 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.numpy.shape import ravel
-from ftrace.records import NamedTuple
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "frexp", "hypot", "i0", "ldexp", "logaddexp", "logaddexp2", "nextafter", "packbits",

@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from typing import Any
 
-from ftrace.array import surface
+from ftrace.arrays.array import surface
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.types import is_sequence
-from ftrace.trace import tree
 from ftrace.trace.avals import Shape
-from ftrace.trace.operations import broadcast_shapes
-from ftrace.trace.ownership import owning
-from ftrace.trace.tracer import Value
+from ftrace.trace.bind import broadcast_shapes
+from ftrace.trace.eager.aliasing import owning
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["apply_along_axis", "apply_over_axes", "vectorize"]
 

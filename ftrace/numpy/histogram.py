@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.array import Array, is_array
+from ftrace.arrays.array import Array, is_array
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.differences import diff
@@ -21,13 +21,19 @@ from ftrace.numpy.reductions import min as least
 from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.operations import bind, bind_compound, elementwise
+from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.eager.data_dependent import whole
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.barrier import barrier_p
+from ftrace.trace.primitives.blocked_sums import add_at
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.primitives.sums import add_at
-from ftrace.trace.tracer import Tracer, Value, aval_of, concrete, unbound_variable
-from ftrace.trace.wholes import whole
+from ftrace.trace.tracing.tracer import (
+    Tracer,
+    Value,
+    aval_of,
+    concrete,
+    unbound_variable,
+)
 
 __all__ = [
     "bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, ArrayLike, is_array
+from ftrace.arrays.array import Array, ArrayLike, is_array
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
 from ftrace.numpy.elementwise import common_type, less, values_together
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
-from ftrace.trace.dims import is_dynamic
-from ftrace.trace.operations import bind_compound
+from ftrace.trace.bind import bind_compound
+from ftrace.trace.eager.call_recorder import recording
+from ftrace.trace.memory_check import no_memory, require_room
 from ftrace.trace.primitives.barrier import barrier_p
-from ftrace.trace.room import no_memory, require_room
-from ftrace.trace.tape import recording
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "block", "column_stack", "concat", "concatenate", "dstack", "hstack", "stack",

@@ -22,7 +22,7 @@ from ftrace.numpy.joining import sequence_of
 from ftrace.numpy.linear import matmul, matrix_transpose, need_axes, tensordot, vecdot
 from ftrace.numpy.norms import *
 from ftrace.numpy.systems import *
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "cross", "diagonal", "matmul", "matrix_transpose", "multi_dot", "outer",

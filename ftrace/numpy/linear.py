@@ -17,12 +17,12 @@ from ftrace.errors import ArgumentError, DtypeError, ShapeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.trace.avals import pairs_of
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "cross", "dot", "inner", "kron", "matmul", "matrix_transpose", "matvec", "outer",

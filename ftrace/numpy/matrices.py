@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.arrays.array import Array
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
@@ -21,7 +21,7 @@ from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.take import are_inside
 from ftrace.numpy.types import shape as shape_of
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "eye",

@@ -19,11 +19,11 @@ from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.numpy.systems import epsilon, inv
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 

@@ -44,8 +44,8 @@ from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.statistics import mean
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.dims import is_dynamic
-from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
+from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 
 __all__ = ["pad", "roll"]
 

@@ -13,9 +13,9 @@ from ftrace.numpy import elementwise as ew
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import atleast_1d, ravel
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import broadcast_shapes, do_now
-from ftrace.trace.tracer import Value
+from ftrace.trace.bind import broadcast_shapes, do_now
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "convolve", "correlate", "polyadd", "polyder", "polydiv", "polyint", "polymul",

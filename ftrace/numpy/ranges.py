@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, surface
+from ftrace.arrays.array import Array, surface
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
@@ -18,13 +18,13 @@ from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.joining import concatenate, stack
-from ftrace.trace import tree
-from ftrace.trace.dims import any_dynamic, is_dynamic
-from ftrace.trace.eager import Eager, member
-from ftrace.trace.operations import broadcast_shapes
-from ftrace.trace.ownership import own
-from ftrace.trace.primitives.conversion import convert
-from ftrace.trace.tracer import Tracer, Value, aval_of, is_value
+from ftrace.trace.bind import broadcast_shapes
+from ftrace.trace.eager.aliasing import own
+from ftrace.trace.eager.dispatch import Eager, member
+from ftrace.trace.primitives.cast_numpy import convert
+from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 
 __all__ = [
     "arange", "bartlett", "blackman", "c_", "fromfunction", "geomspace", "hamming",

@@ -18,14 +18,14 @@ from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.joining import stack
 from ftrace.trace.avals import pairs_of
-from ftrace.trace.eager import member
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, broadcast_shapes, elementwise
+from ftrace.trace.bind import bind, broadcast_shapes, elementwise
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives import reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.record import Primitive
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "all", "amax", "amin", "any", "count_nonzero", "max", "min", "nanmax", "nanmin",

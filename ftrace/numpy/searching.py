@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array, is_array
+from ftrace.arrays.array import Array, is_array
 from ftrace.errors import (
     DtypeError,
     NonConcreteBooleanIndexError,
@@ -29,17 +29,17 @@ from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.joining import stack
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.dims import any_dynamic
-from ftrace.trace.eager import member
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, bind_compound, do_now, elementwise
+from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.primitives.host.places import places_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.primitives.record import Primitive
+from ftrace.trace.primitives.library.sorting.nonzero import places_p
+from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
-from ftrace.trace.sizes import upper_bound
-from ftrace.trace.tracer import Tracer, Value, concrete, unbound_variable
+from ftrace.trace.symbolic.bounds import upper_bound
+from ftrace.trace.symbolic.dim import any_dynamic
+from ftrace.trace.tracing.tracer import Tracer, Value, concrete, unbound_variable
 
 __all__ = [
     "argmax", "argmin", "argwhere", "digitize", "flatnonzero", "nanargmax", "nanargmin",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import ArrayLike
+from ftrace.arrays.array import ArrayLike
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.axes import as_value, cast, choose, full, shape_of
@@ -17,9 +17,9 @@ from ftrace.numpy.creation import array
 from ftrace.numpy.reductions import all as every
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.types import finfo, is_sequence
-from ftrace.trace.operations import bind, broadcast_shapes, elementwise
+from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.tracer import Value, aval_of, is_value
+from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 __all__ = [
     "allclose", "array_equal", "array_equiv", "clip", "copysign", "fmax", "fmin",

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import is_array
+from ftrace.arrays.array import is_array
 from ftrace.errors import ConcretizationTypeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.elementwise import promote_together, values_together
@@ -26,13 +27,12 @@ from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.searching import nonzero, searchsorted
 from ftrace.numpy.sorting import positions_along, sort_along
-from ftrace.records import NamedTuple
-from ftrace.trace.operations import bind, do_now, elementwise
+from ftrace.trace.bind import bind, do_now, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.reduction import reduce_max_p
-from ftrace.trace.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",

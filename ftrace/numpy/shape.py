@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace import errors
-from ftrace.array import Array
+from ftrace.arrays.array import Array
+from ftrace.ground.tables import memo
 from ftrace.numpy import axes as ax
-from ftrace.tables import memo
 from ftrace.trace.avals import Shape
-from ftrace.trace.dims import is_dynamic, symbols_of
-from ftrace.trace.operations import broadcast_shapes as common_shape
-from ftrace.trace.tracer import Value
+from ftrace.trace.bind import broadcast_shapes as common_shape
+from ftrace.trace.symbolic.dim import is_dynamic, symbols_of
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays",

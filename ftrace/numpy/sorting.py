@@ -20,20 +20,20 @@ from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced, widened
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.eager import member
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, bind_compound, elementwise
+from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.host.partition import (
+from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.library.sorting.partition import (
     Partition,
     argpartition_p,
     partition_p,
 )
-from ftrace.trace.primitives.host.sorting import argsort_p, sort_p
-from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.library.sorting.sort import argsort_p, sort_p
 from ftrace.trace.primitives.reduction import reduce_max_p
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "argpartition", "argsort", "lexsort", "median", "nanmedian", "nanpercentile",

@@ -26,13 +26,13 @@ from ftrace.numpy.reductions import (
     without_nan,
 )
 from ftrace.trace.avals import pairs_of
-from ftrace.trace.dims import is_dynamic
-from ftrace.trace.eager import member
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "average", "corrcoef", "cov", "mean", "nanmean", "nanstd", "nanvar", "std", "var",

@@ -10,6 +10,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import inexact, matrices, square
 from ftrace.numpy.linear import matmul
@@ -17,10 +18,8 @@ from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.numpy.types import finfo
-from ftrace.records import NamedTuple
 from ftrace.trace.avals import pairs_of
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import (
+from ftrace.trace.bind import (
     bind,
     bind_compound,
     broadcast_shapes,
@@ -28,16 +27,23 @@ from ftrace.trace.operations import (
     do_several_now,
     elementwise,
 )
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.blocked_sums import sum_along
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.host.family import SUPPORTED
-from ftrace.trace.primitives.host.lapack import are_finite
-from ftrace.trace.primitives.host.lapack import solve as solve_one
-from ftrace.trace.primitives.host.least import least_squares, least_squares_p
-from ftrace.trace.primitives.host.lu import Op, det_p, lu_p, lu_solve_p, slogdet_p
-from ftrace.trace.primitives.host.singular import pinv_p
-from ftrace.trace.primitives.sums import sum_along
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.primitives.library.library_op import SUPPORTED
+from ftrace.trace.primitives.library.linalg.lapack_numpy import are_finite
+from ftrace.trace.primitives.library.linalg.lapack_numpy import solve as solve_one
+from ftrace.trace.primitives.library.linalg.lstsq import least_squares, least_squares_p
+from ftrace.trace.primitives.library.linalg.lu import (
+    Op,
+    det_p,
+    lu_p,
+    lu_solve_p,
+    slogdet_p,
+)
+from ftrace.trace.primitives.library.linalg.svd import pinv_p
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "SlogdetResult", "det", "inv", "lstsq", "matrix_power", "pinv", "slogdet",

@@ -20,7 +20,7 @@ from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 
 __all__ = [
     "choose", "compress", "extract", "fill_diagonal", "place", "put",

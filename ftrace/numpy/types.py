@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import ArrayLike
+from ftrace.arrays.array import ArrayLike
 from ftrace.errors import ArgumentError, ValueRangeError
-from ftrace.trace.tracer import Value, aval_of, is_value
+from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 __all__ = [
     "can_cast", "character", "complexfloating", "dtype", "finfo", "flexible",

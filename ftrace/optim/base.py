@@ -17,11 +17,11 @@ from typing import Any, Protocol, TypeVar, cast
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.arrays.array import Array
 from ftrace.errors import ArgumentError, TreeError
-from ftrace.records import NamedTuple
-from ftrace.trace import tree
-from ftrace.trace.tracer import aval_of, is_value
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import aval_of, is_value
 
 __all__ = [
     "EmptyState", "GradientTransformation", "MaskedNode", "MaskedState", "Schedule",

@@ -9,6 +9,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.optim import base
 from ftrace.optim.base import (
     GradientTransformation,
@@ -17,8 +18,7 @@ from ftrace.optim.base import (
     Schedule,
     Tree,
 )
-from ftrace.records import NamedTuple
-from ftrace.trace import tree
+from ftrace.trace.pytree import tree
 
 __all__ = [
     "adagrad", "adam", "adamw", "add_decayed_weights", "clip", "clip_by_global_norm",

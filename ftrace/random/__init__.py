@@ -37,9 +37,9 @@ from ftrace.random.keys import (
     wrap_key_data,
 )
 from ftrace.random.uniform import bernoulli, bits, rademacher, randint, uniform
-from ftrace.trace.eager import make_all_eager as _make_all_eager
-from ftrace.trace.eager import make_eager as _make_eager
-from ftrace.trace.recall import recall_all as _recall_all
+from ftrace.trace.eager.call_cache import recall_all as _recall_all
+from ftrace.trace.eager.dispatch import make_all_eager as _make_all_eager
+from ftrace.trace.eager.dispatch import make_eager as _make_eager
 
 __all__ = [
     "PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split",

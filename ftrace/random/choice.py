@@ -22,12 +22,17 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import expand
-from ftrace.trace.primitives.host.sorting import TopK, argsort_p, take_along, top_k_p
 from ftrace.trace.primitives.indexing import gather
+from ftrace.trace.primitives.library.sorting.sort import (
+    TopK,
+    argsort_p,
+    take_along,
+    top_k_p,
+)
 from ftrace.trace.primitives.movement import move_axis, permute, reshape, shrink_axis
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p, reduce_min_p
-from ftrace.trace.primitives.source import const, const_like, iota
-from ftrace.trace.tracer import aval_of, check_fits, is_value
+from ftrace.trace.primitives.sources import const, const_like, iota
+from ftrace.trace.tracing.tracer import aval_of, check_fits, is_value
 
 Dtype = np.dtype[Any]
 

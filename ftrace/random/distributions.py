@@ -17,12 +17,12 @@ from ftrace.random import draw as how
 from ftrace.random.keys import Key, split_in_two
 from ftrace.random.uniform import between, between_numbers, signs, unit, unit_pair
 from ftrace.trace.avals import Shape
+from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.graph import Node
-from ftrace.trace.operations import broadcast_shapes
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.source import const_like
+from ftrace.trace.primitives.sources import const_like
 
 Dtype = np.dtype[Any]
 

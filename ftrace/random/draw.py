@@ -22,23 +22,23 @@ import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.array import Array
-from ftrace.locks import cached_property
+from ftrace.arrays.array import Array
+from ftrace.ground.fork_safe import cached_property
 from ftrace.trace import tiering
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
+from ftrace.trace.bind import broadcast_shapes
+from ftrace.trace.eager.call_recorder import Value, recording
+from ftrace.trace.eager.composite import kept
+from ftrace.trace.eager.exact_subgraph import exact_part
 from ftrace.trace.evaluate import Plan
-from ftrace.trace.exact import exact_part
-from ftrace.trace.fused import kept
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.operations import broadcast_shapes
+from ftrace.trace.memory_check import no_memory
 from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.room import no_memory
-from ftrace.trace.scopes import asarray, current_scope, scope_of
-from ftrace.trace.tape import Value, recording
-from ftrace.trace.tracer import aval_of, check_fits
-from ftrace.trace.tracing import trace
+from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
+from ftrace.trace.tracing.trace import trace
+from ftrace.trace.tracing.tracer import aval_of, check_fits
 
 
 class _Budget:

@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.arrays.array import Array
 from ftrace.errors import DtypeError, DtypeOverflowError, ValueRangeError
 from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.trace.avals import Shape
-from ftrace.trace.eager import Eager
+from ftrace.trace.eager.call_recorder import recording
+from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.movement import reshape, shrink_axis
-from ftrace.trace.primitives.source import const, const_like, iota
-from ftrace.trace.scopes import current_scope
-from ftrace.trace.tape import recording
-from ftrace.trace.tracer import aval_of
+from ftrace.trace.primitives.sources import const, const_like, iota
+from ftrace.trace.tracing.scopes import current_scope
+from ftrace.trace.tracing.tracer import aval_of
 
 # Threefry-2x32: a hash of counters, and the random bits that it gives.
 #

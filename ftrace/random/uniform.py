@@ -19,8 +19,8 @@ from ftrace.random.keys import Key
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.primitives.source import const, const_like
-from ftrace.trace.tracer import aval_of, check_fits
+from ftrace.trace.primitives.sources import const, const_like
+from ftrace.trace.tracing.tracer import aval_of, check_fits
 
 Dtype = np.dtype[Any]
 _NUMBERS: Any = (int, float, np.integer)

@@ -20,8 +20,8 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import inexact
-from ftrace.trace.eager import make_all_eager, member
-from ftrace.trace.tracer import Value
+from ftrace.trace.eager.dispatch import make_all_eager, member
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 

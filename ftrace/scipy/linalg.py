@@ -7,7 +7,7 @@ from __future__ import annotations
 from ftrace.scipy import matrices, spectra
 from ftrace.scipy.matrices import *
 from ftrace.scipy.spectra import *
-from ftrace.trace.eager import make_all_eager
+from ftrace.trace.eager.dispatch import make_all_eager
 
 __all__: list[str] = []
 __all__ += matrices.__all__

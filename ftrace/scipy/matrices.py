@@ -16,11 +16,11 @@ from ftrace.numpy.axes import full
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.factorizations import inexact, square
 from ftrace.numpy.systems import together
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import broadcast_shapes, do_now
-from ftrace.trace.ownership import owning
-from ftrace.trace.tracer import Value
-from ftrace.transforms.derivatives import jvp
+from ftrace.trace.bind import broadcast_shapes, do_now
+from ftrace.trace.eager.aliasing import owning
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.tracing.tracer import Value
+from ftrace.transforms.autodiff.grad import jvp
 
 __all__ = [
     "block_diag", "circulant", "companion", "convolution_matrix", "dft", "expm",

@@ -12,7 +12,7 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.lax.elementwise import round as round_away
 from ftrace.numpy.axes import as_value, cast, choose
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["map_coordinates"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.array import Array
+from ftrace.arrays.array import Array
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.numpy.types import finfo
-from ftrace.records import NamedTuple, dataclass
-from ftrace.trace import tree
-from ftrace.trace.scopes import asarray
-from ftrace.trace.tracer import Tracer, Value
-from ftrace.transforms.derivatives import value_and_grad
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.scopes import asarray
+from ftrace.trace.tracing.tracer import Tracer, Value
+from ftrace.transforms.autodiff.grad import value_and_grad
 
 __all__ = ["OptimizeResults", "minimize"]
 

@@ -10,8 +10,8 @@ from ftrace.lax.convolution import conv_general_dilated
 from ftrace.numpy import axes as ax
 from ftrace.numpy import fft
 from ftrace.numpy.linear import conjugated, promoted
-from ftrace.trace.eager import make_all_eager, member
-from ftrace.trace.tracer import Value
+from ftrace.trace.eager.dispatch import make_all_eager, member
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
 

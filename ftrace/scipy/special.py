@@ -28,12 +28,12 @@ from ftrace.numpy.floats import bessel, horner
 from ftrace.numpy.reductions import log_softmax as _log_softmax
 from ftrace.numpy.reductions import logsumexp
 from ftrace.numpy.reductions import softmax as _softmax
-from ftrace.trace.eager import make_all_eager
-from ftrace.trace.fused import run_fused
-from ftrace.trace.operations import bind, elementwise
+from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.eager.call_cache import recall_all
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import make_all_eager
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.recall import recall_all
-from ftrace.trace.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "beta", "betaln", "boxcox", "boxcox1p", "digamma", "entr", "erf", "erfc", "erfinv",

@@ -26,10 +26,17 @@ from ftrace.numpy.axes import (
 from ftrace.numpy.factorizations import adjoint, inexact, matrices, square
 from ftrace.numpy.linear import matmul
 from ftrace.numpy.systems import over_columns, together
-from ftrace.trace.operations import bind_compound, broadcast_shapes
-from ftrace.trace.primitives.host.functions import schur_p, sqrtm_p, sylvester_p
-from ftrace.trace.primitives.host.triangular import Triangular, triangular_solve_p
-from ftrace.trace.tracer import Value
+from ftrace.trace.bind import bind_compound, broadcast_shapes
+from ftrace.trace.primitives.library.linalg.matrix_functions import (
+    schur_p,
+    sqrtm_p,
+    sylvester_p,
+)
+from ftrace.trace.primitives.library.linalg.triangular import (
+    Triangular,
+    triangular_solve_p,
+)
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigh_tridiagonal",

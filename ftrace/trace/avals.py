@@ -17,11 +17,11 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
-from ftrace.locks import fresh_after_fork
-from ftrace.records import Immutable
-from ftrace.trace.dims import is_dynamic
-from ftrace.trace.sizes import lower_bound
-from ftrace.weak import WeakValues
+from ftrace.ground.fast_dataclasses import Immutable
+from ftrace.ground.fork_safe import fresh_after_fork
+from ftrace.ground.weak_tables import WeakValues
+from ftrace.trace.symbolic.bounds import lower_bound
+from ftrace.trace.symbolic.dim import is_dynamic
 
 Shape = tuple[int, ...]
 

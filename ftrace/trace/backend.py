@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.array import Array
+from ftrace.arrays.array import Array
 from ftrace.trace import tiering
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.record import Compound, Primitive
+from ftrace.trace.primitives.primitive import Compound, Primitive
 
 Program = Callable[..., list[Array]]
 #: What computes a function of one array of NumPy's.

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from ftrace import dtypes, settings
+from ftrace import dtypes
 from ftrace.errors import GraphError
-from ftrace.records import dataclass
-from ftrace.tables import memo
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.tables import memo
 from ftrace.trace.autodiff import jvp_nodes, split_known
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Body, Node, dependents, substitute, toposort
 from ftrace.trace.primitives.elementwise import cast
-from ftrace.trace.primitives.source import is_variable, variable, zeros_like
-from ftrace.trace.scopes import Scope, restore, standing
-from ftrace.trace.tracer import Value
+from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
+from ftrace.trace.tracing.scopes import Scope, restore, standing
+from ftrace.trace.tracing.tracer import Value
 
 #: Depths of variables that belong to no scope: of bodies, and of their tangents.
 BODY_DEPTH = -3

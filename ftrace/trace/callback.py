@@ -16,16 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes, errors, settings
-from ftrace.array import Array, is_array
-from ftrace.locks import cached_property
-from ftrace.origin import Origin
-from ftrace.records import dataclass
-from ftrace.trace import tree
+from ftrace import dtypes, errors
+from ftrace.arrays.array import Array, is_array
+from ftrace.errors.user_line import Origin
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.dims import is_dynamic, same_size
-from ftrace.trace.scopes import outside_scopes
-from ftrace.trace.tracer import aval_of, check_fits, is_value
+from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.tracing.scopes import outside_scopes
+from ftrace.trace.tracing.tracer import aval_of, check_fits, is_value
 
 _SCALARS = (bool, int, float, complex)
 _NARROWED = {

@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.arrays.array import Array
 from ftrace.errors import ConcretizationTypeError, DerivativeError
-from ftrace.origin import user_origin
-from ftrace.trace import tree
+from ftrace.errors.user_line import user_origin
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
 from ftrace.trace.callback import Callback, Same, Static, promised
 from ftrace.trace.evaluate import settle
@@ -35,9 +34,10 @@ from ftrace.trace.graph import Body, Node, constant_bits, make_node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.record import Compound, Results, compound_of
-from ftrace.trace.primitives.source import const_p, is_variable
-from ftrace.trace.scopes import (
+from ftrace.trace.primitives.primitive import Compound, Results, compound_of
+from ftrace.trace.primitives.sources import const_p, is_variable
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.scopes import (
     Scope,
     asarray,
     current_scope,
@@ -45,8 +45,8 @@ from ftrace.trace.scopes import (
     owned,
     scope_of,
 )
-from ftrace.trace.tracer import Tracer, Value, aval_of, concrete, is_value
-from ftrace.trace.tracing import current_token
+from ftrace.trace.tracing.trace import current_token
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, concrete, is_value
 
 #: What vmap may make of a pure callback.
 METHODS = (

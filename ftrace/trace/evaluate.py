@@ -2,7 +2,7 @@
 
 A `Plan` is made once from nodes and may be run often: the steps in order, the places
 of their operands, and what is let go after each. The product that a sum over expanded
-operands would add up is never made (`contract.py`).
+operands would add up is never made (`numpy_contraction.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.backend import LACKING, kernel_of
-from ftrace.trace.contract import PreparedProduct
-from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Graph, Node, toposort
+from ftrace.trace.memory_check import FEW, require_room_for
+from ftrace.trace.numpy_contraction import PreparedProduct
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
 from ftrace.trace.primitives.elementwise import (
     add,
@@ -32,11 +32,11 @@ from ftrace.trace.primitives.elementwise import (
     ne,
     sub,
 )
-from ftrace.trace.primitives.meanings import multiplication
 from ftrace.trace.primitives.movement import shear_p
-from ftrace.trace.primitives.record import compound_of, item_p, primitive_of
-from ftrace.trace.primitives.source import const_p
-from ftrace.trace.room import FEW, require_room_for
+from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
+from ftrace.trace.primitives.reference import multiplication
+from ftrace.trace.primitives.sources import const_p
+from ftrace.trace.symbolic.dim import same_size
 
 
 def evaluate_graph(graph: Graph, *arguments: Any) -> list[Any]:

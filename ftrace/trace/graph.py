@@ -21,9 +21,9 @@ from typing import Any, cast
 import numpy as np
 
 from ftrace.errors import GraphError
-from ftrace.locks import free_after_fork
-from ftrace.origin import Origin, user_origin
-from ftrace.records import Immutable, dataclass
+from ftrace.errors.user_line import Origin, user_origin
+from ftrace.ground.fast_dataclasses import Immutable, dataclass
+from ftrace.ground.fork_safe import free_after_fork
 from ftrace.trace.avals import Shape, ShapedArray
 
 Aval = ShapedArray
@@ -111,7 +111,7 @@ class _Provenance(threading.local):
     Attributes:
       origin: the origin that they take; None asks the stack.
       caller: the line that called the function of ours that is running, where one
-        that looks its callers up (`trace/recall.py`) is running.
+        that looks its callers up (`trace/eager/call_cache.py`) is running.
     """
 
     origin: Origin | None = None

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, cast
 
-from ftrace import settings
 from ftrace.errors import DynamicDimensionError, GraphError
-from ftrace.locks import cached_property
-from ftrace.records import NamedTuple, dataclass
-from ftrace.tables import emptied
-from ftrace.trace.dims import same_size
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.fork_safe import cached_property
+from ftrace.ground.tables import emptied
 from ftrace.trace.graph import Aval, Node, Op, inherited_origin, rebuild, toposort
+from ftrace.trace.symbolic.dim import same_size
 
 Captures = dict[str, Node]
 #: Of a rule: takes the captures by name, and returns None for "not mine".

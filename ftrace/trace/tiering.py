@@ -5,7 +5,7 @@
 
 Last bits must not depend on how often a call came. What is rounded is therefore
 compiled at its first call or never, and the sizes alone decide; what leaves no choice
-(`exact.py`) waits until NumPy has spent as long as compiling takes.
+(`eager/exact_subgraph.py`) waits until NumPy has spent as long as compiling takes.
 
 Times are of November 2026, on two cores of a Zen 4 (EPYC) with Python 3.12 and an empty
 disk cache; rows: `benchmarks`, without jit. µs of NumPy are by `numpy_time`.
@@ -13,7 +13,7 @@ disk cache; rows: `benchmarks`, without jit. µs of NumPy are by `numpy_time`.
 
 from __future__ import annotations
 
-from ftrace.records import NamedTuple
+from ftrace.ground.fast_dataclasses import NamedTuple
 
 #: Eager operations before there is native code for any: who does less shall not wait
 #: for it.

@@ -1,0 +1,24 @@
+"""Transforms of functions: `jit`, `grad`, `vmap`, and rules of users.
+
+From the ground up:
+
+    device_placement   Where arrays are: devices, and moving arrays between them
+    flatten_arguments  The border to user functions: arguments and results as flat lists
+                       of values
+    named_scope        Blocks that change how functions are run or shown
+    pickling           How functions with state of their own are pickled and copied: as
+                       Python's are
+    jit/               From a call to a compiled program: signatures, programs, and when
+                       to compile
+    backend            What runs graphs, for those below, who know no device: see
+                       `trace.backend`
+    custom/            Rules of users: derivatives, batching and calls back into Python
+    save_load          Arrays on disk and back: `ft.save` and `ft.load`
+    tangents           Tangents and cotangents that users give, held against the values
+                       they belong to
+    trace_body         From users' functions to the operands and argument of a control-
+                       flow operation
+    vmap               vmap: a function of single examples becomes a function of batches
+    autodiff/          Derivatives of functions: forwards, backwards, and with less
+                       memory
+"""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ftrace.trace.backend import backend
-from ftrace.transforms.execute import has_compiled, make_native, run_graph
-from ftrace.transforms.large import (
+from ftrace.transforms.jit.compile_large_eager import (
     compiles,
     find_kernel,
     program_of,
     run_call,
     run_operation,
 )
+from ftrace.transforms.jit.compiled_graph import has_compiled, make_native, run_graph
 
 
 def register() -> None:

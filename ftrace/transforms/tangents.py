@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.array import Array
+from ftrace.arrays.array import Array
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
-from ftrace.locks import cached_property
-from ftrace.trace import tree
+from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.dims import same_size
+from ftrace.trace.bind import bind
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.operations import bind
 from ftrace.trace.primitives.elementwise import cast, cast_p
-from ftrace.trace.primitives.source import const_p
-from ftrace.trace.tracer import Value, aval_of
-from ftrace.transforms.arguments import flatten_values
-from ftrace.transforms.prepared import apply_again
+from ftrace.trace.primitives.sources import const_p
+from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.transforms.flatten_arguments import flatten_values
+from ftrace.transforms.jit.eager_programs import apply_again
 
 
 def tangent_type(aval: ShapedArray) -> ShapedArray:

@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
-from ftrace.array import surface
+from ftrace.arrays.array import surface
 from ftrace.errors import ArgumentError, AxisError, BatchSizeError
-from ftrace.trace import tree
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.movement import move_axis
-from ftrace.trace.primitives.source import scope_and_position, variable
-from ftrace.trace.tracer import Value, aval_of
-from ftrace.trace.tracing import trace
-from ftrace.transforms.arguments import Output, flatten_values, is_int, name_of
-from ftrace.transforms.execute import apply_graph
-from ftrace.transforms.prepared import apply_derived
+from ftrace.trace.primitives.sources import scope_and_position, variable
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.trace import trace
+from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.transforms.flatten_arguments import Output, flatten_values, is_int, name_of
+from ftrace.transforms.jit.compiled_graph import apply_graph
+from ftrace.transforms.jit.eager_programs import apply_derived
 from ftrace.transforms.tangents import holds_numbers, with_float0
 
 

@@ -17,11 +17,11 @@ import numpy as np
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import locks
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.compiling.workers import wait_for_workers
+from ftrace.devices.llvm.compile_threads import wait_for_workers
+from ftrace.ground import fork_safe
 from ftrace.trace.graph import provenance
-from ftrace.trace.tracer import open_in_all_threads, stack
+from ftrace.trace.tracing.tracer import open_in_all_threads, stack
 
 X = np.linspace(-1, 1, 77, dtype=np.float32)
 #: Seconds after which a child hangs.
@@ -91,7 +91,7 @@ def complaints(files: int) -> list[str]:
 
     def look() -> None:  # in another thread: this one may have what it holds
         known = [x for x in gc.get_objects() if type(x) in _LOCKS]
-        for lock in {id(x): x for x in [*locks._locks, *known]}.values():
+        for lock in {id(x): x for x in [*fork_safe._locks, *known]}.values():
             if lock.acquire(timeout=HELD):
                 lock.release()
             else:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ftrace as ft
-from ftrace.devices.llvm.compiling import cache
+from ftrace.devices.llvm import object_cache
 from ftrace.errors import CacheWarning
 from tests.faults.children import ENDED, forget, is_right, program, run
 
@@ -67,15 +67,15 @@ class Failing:
 def _run_program(folder: str, number: int, fault: str) -> int:
     """The number of operations of a program that finds a cache, or makes one."""
     failing: Any = Failing(number, fault)
-    real = cache.os
-    cache.os = failing
+    real = object_cache.os
+    object_cache.os = failing
     try:
         with ft.config(cache_dir=folder, threads=1), warnings.catch_warnings():
             warnings.simplefilter("ignore", CacheWarning)
             forget()
             assert is_right(program(2.5), 2.5)
     finally:
-        cache.os = real
+        object_cache.os = real
     return failing.count
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.call_samples import ROOT
+from tests.support.call_samples import ROOT
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

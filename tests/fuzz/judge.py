@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 import ftrace as ft
-from ftrace.locks import cached_property
+from ftrace.ground.fork_safe import cached_property
 from tests.fuzz.noise import Noise, distance, spreads
 from tests.fuzz.program import Program
 from tests.fuzz.ways import (

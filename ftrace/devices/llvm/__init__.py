@@ -1,18 +1,31 @@
 """The CPU: kernels as vector code of this machine, and a program as one native call.
 
-    device          the CPU: what it decides for a kernel, and what a program becomes
-    target          what the generator knows of a processor
-    render          a kernel as LLVM IR; rendering: legal operations, then the writer
+From the ground up:
 
-Each folder has a map of its files:
-
-    ir              functions of LLVM IR while they are written
-    loops           the loops of a kernel
-    products        contractions in blocks; sliding: convolutions
-    recurrences     loops in registers, running reductions
-    fourier         Fourier transforms; ordering: sorts; lapack: factorisations
-    compiling       text to machine code, by way of the disk cache; tuning
-    runtime         threads, memory, and what programs are run with
-    runner          the native runner of programs
-    calling         calls in native code, of jitted functions and eager ones
+    compile_threads  Threads that compile: no signal arrives in them
+    ir/              LLVM IR while it is written: types, functions, lines
+    object_cache     Object code on disk, so that the next process need not compile
+    fingerprint      What decides the code besides its text: this machine, its LLVM, our
+                     own sources
+    target           What is known of a processor: vectors, features, caches, and the
+                     cores to use
+    compile/         From the text of kernels to machine code, by way of the disk cache
+    runtime/         What a process has once: threads, warm memory, and the runner of
+                     programs
+    call/            Calls in native code, where the interpreter's layout is known
+    scalar/          Operations of elements in LLVM IR, a row for each
+    schedule/        How the loops of a kernel run: tiles, vectors, units. Knows nothing
+                     of LLVM
+    emit/            The loops of a kernel as LLVM IR: how memory is read, what
+                     registers hold
+    contraction/     Contractions in blocks that fit in the caches, by tiles of sums in
+                     registers
+    convolution/     Convolutions and their gradients: contractions one of whose
+                     operands slides
+    library/         Library operations as native code
+    kernels/         Compiled kernels and programs: how they are found, made and kept
+    register_loops/  Loops whose steps need the one before, and running reductions
+    render/          Which strategy makes the code of a kernel
+    device           The CPU: kernels as vector code of this machine, a program as one
+                     native call
 """

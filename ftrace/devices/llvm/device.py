@@ -18,38 +18,39 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftrace import fence, settings
-from ftrace.buffer import Buffer
-from ftrace.capacity import LARGE
+from ftrace.arrays import guard_pages
+from ftrace.arrays.buffer import Buffer
+from ftrace.arrays.memory_limit import LARGE
 from ftrace.devices.base import Device, Executable, timed
-from ftrace.devices.calls import Bound, Signature
-from ftrace.devices.llvm.compiling.compile import cache_key, object_cache
-from ftrace.devices.llvm.compiling.made import CompiledKernel, packed, unpacked
-from ftrace.devices.llvm.runner.records import NO_MEMORY
-from ftrace.devices.llvm.runtime.compiled import prepare_runtime, runtime
-from ftrace.devices.llvm.runtime.memory import WarmAllocator
-from ftrace.devices.llvm.runtime.tables import Table
+from ftrace.devices.call_signature import Bound, Signature
+from ftrace.devices.llvm.compile.compile import cache_key, object_cache
+from ftrace.devices.llvm.kernels.cached_kernel import CompiledKernel, packed, unpacked
+from ftrace.devices.llvm.runtime.program_table import Table
+from ftrace.devices.llvm.runtime.runtime import prepare_runtime, runtime
+from ftrace.devices.llvm.runtime.vm.records import NO_MEMORY
+from ftrace.devices.llvm.runtime.warm_allocator import WarmAllocator
 from ftrace.devices.llvm.target import Target, available_cores, host_caches, host_target
-from ftrace.devices.shortage import (
+from ftrace.devices.out_of_memory import (
     needed,
     no_working_memory,
     require_memory,
     shortage,
 )
 from ftrace.errors import GraphError, OutOfMemoryError
-from ftrace.limits import Limits
-from ftrace.locks import free_after_fork
-from ftrace.lower.kernel import Kernel, KernelInfo
-from ftrace.lower.program import CopySlot, Program, RunKernel, Step, describe
-from ftrace.lower.rendering import DECISIONS
-from ftrace.records import NamedTuple
-from ftrace.tables import Shared
-from ftrace.trace.collection import importing, without_collection
-from ftrace.trace.sizes import Sizes, evaluate, evaluate_shape
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.fork_safe import free_after_fork
+from ftrace.ground.limits import Limits
+from ftrace.ground.tables import Shared
+from ftrace.lower.kernel.codegen_options import DECISIONS
+from ftrace.lower.kernel.ir import Kernel, KernelInfo
+from ftrace.lower.program.ir import CopySlot, Program, RunKernel, Step, describe
+from ftrace.trace.gc_pause import importing, without_collection
+from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
 
 if TYPE_CHECKING:
-    from ftrace.devices.llvm.calling.install import Native
-    from ftrace.devices.llvm.loops.rendered import Rendered
+    from ftrace.devices.llvm.call.install import Native
+    from ftrace.devices.llvm.emit.rendered import Rendered
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
 KERNELS_KEPT = 64
@@ -60,7 +61,7 @@ KERNEL_BYTES, NODE_BYTES = 2000, 300
 @cache
 def _renderer() -> Callable[[Kernel, Target], Rendered]:
     def load() -> Callable[[Kernel, Target], Rendered]:
-        from ftrace.devices.llvm.rendering import rendered
+        from ftrace.devices.llvm.render.render import rendered
 
         return rendered
 
@@ -219,7 +220,7 @@ class CPU(Device):
     ) -> dict[Kernel, CompiledKernel]:
         start = time.perf_counter()
         if way.tune and not way.without:
-            from ftrace.devices.llvm.compiling.tune import compile_tuned
+            from ftrace.devices.llvm.kernels.autotune import compile_tuned
 
             codes = compile_tuned(missing, render_kernel, self.threads, self.allocate)
         else:
@@ -238,14 +239,14 @@ class CPU(Device):
 
     def native(self) -> Native | None:
         """The native code of calls, where this device has it; compiled when needed."""
-        if self._native is None and not fence.ON:  # it reuses memory
+        if self._native is None and not guard_pages.ON:  # it reuses memory
             self._native = self._native_calls()
         return self._native
 
     @without_collection
     def _native_calls(self) -> Native | None:
-        from ftrace.devices.llvm.calling.counting import count_natively
-        from ftrace.devices.llvm.calling.install import native_for
+        from ftrace.devices.llvm.call.install import native_for
+        from ftrace.devices.llvm.call.native_allocator import count_natively
 
         found = native_for(self)
         if found is not None:
@@ -256,8 +257,8 @@ class CPU(Device):
         self, kernels: Iterable[Kernel], way: Way
     ) -> list[CompiledKernel]:
         """The code of kernels; those that differ in numbers alone share it."""
-        from ftrace.devices.llvm.compiling.kernels import compile_kernels
-        from ftrace.devices.llvm.ir.numbers import without_numbers
+        from ftrace.devices.llvm.kernels.compile_kernels import compile_kernels
+        from ftrace.devices.llvm.kernels.lift_constants import without_numbers
 
         pairs = [without_numbers(kernel) for kernel in kernels]
         general = {k: self._general.get((k, way)) for k, _ in pairs}
@@ -342,7 +343,7 @@ class CPUExecutable(Executable):
         self._results = [number_of[slot] for slot in program.outputs]
         temporary = [i for i, slot in enumerate(program.slots) if slot.place == "arena"]
         arena = -1  # the object of all that is in the arena
-        if fence.ON:  # each for itself, and not in an arena
+        if guard_pages.ON:  # each for itself, and not in an arena
             for slot in temporary:
                 number_of[slot] = len(program.inputs) + len(made)
                 made.append(program.slots[slot].nbytes)
@@ -424,10 +425,10 @@ class CPUExecutable(Executable):
         native = device.native()
         if native is None:
             return None
-        from ftrace.devices.llvm.calling import binding
+        from ftrace.devices.llvm.call import bind_signature
 
         work = self._work
-        program = binding.Program(
+        program = bind_signature.Program(
             self._entry,
             device.threads_for(chosen),
             len(self.program.inputs),
@@ -437,8 +438,8 @@ class CPUExecutable(Executable):
             self,
         )
         try:
-            return binding.BoundCall(native, program, signature)
-        except binding.NotNative:
+            return bind_signature.BoundCall(native, program, signature)
+        except bind_signature.NotNative:
             return None
 
     def _run_step_by_step(self, objects: bytes, threads: int) -> int:
@@ -460,7 +461,7 @@ def _source_of(step: RunKernel) -> Callable[[], str]:
     target = Way.chosen().target()
 
     def source() -> str:
-        from ftrace.devices.llvm.ir.numbers import without_numbers
+        from ftrace.devices.llvm.kernels.lift_constants import without_numbers
 
         return render_kernel(without_numbers(step.kernel)[0], target).text
 

@@ -11,11 +11,11 @@ import math
 import os
 from functools import lru_cache
 
-from ftrace import settings
-from ftrace.devices.llvm.compiling.machine import machine
+from ftrace.devices.llvm.fingerprint import machine
 from ftrace.errors import DeviceError
-from ftrace.records import dataclass
-from ftrace.settings import MAX_THREADS
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.settings import MAX_THREADS
 
 #: Caches of a core that Linux numbers, at most.
 _MOST_CACHES = 8
@@ -39,7 +39,8 @@ class Target:
       l1, l2: bytes of the caches of one core.
       l3: bytes of the last cache.
       cores: how many threads can run.
-      without: decisions of `lower/rendering.py` that are switched off, in order.
+      without: decisions of `lower/kernel/codegen_options.py` that are switched off, in
+        order.
     """
 
     triple: str
@@ -61,7 +62,7 @@ class Target:
     without: tuple[str, ...] = ()
 
     def decides(self, name: str) -> bool:
-        """Is a decision of `lower/rendering.py` left to us?"""
+        """Is a decision of `lower/kernel/codegen_options.py` left to us?"""
         return name not in self.without
 
     @staticmethod

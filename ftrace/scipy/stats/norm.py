@@ -9,10 +9,10 @@ from ftrace import dtypes
 from ftrace.numpy.axes import cast
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.scipy.special import log_ndtr, ndtr, ndtri
-from ftrace.trace.eager import make_eager
-from ftrace.trace.operations import elementwise
+from ftrace.trace.bind import elementwise
+from ftrace.trace.eager.dispatch import make_eager
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.tracer import Value
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 

@@ -1,16 +1,25 @@
 """Calls: functions as nodes, with what differentiation and batching do to them.
 
-    rules.py        users' functions that are traced when a transform asks for them
-    closures.py     the traced values that a Python function closes over
-    held.py         held_p           an array that a rule closed over
-    custom.py       custom_jvp_p, custom_vjp_p, vjp_tangent_p   derivatives by a rule
-    lanes.py        custom_vmap_p    batching by a rule
-    linear.py       linear_call_p    a linear function and its transpose
-    checkpoint.py   checkpoint_p     derivatives that compute again
-    policies.py     which values a checkpoint keeps
-    follow.py       what is differentiated by a rule is also computed by it
-    bodies.py       the bodies that a node holds
+From the ground up:
 
-A call holds its function as a `Body`. Lowering replaces it by that (`inline.py`):
-no program has calls.
+    captured_constant     held: a concrete array in the midst of a graph
+    closures              The arrays and traced values that a Python function closes
+                          over
+    custom_batching       custom_vmap: functions with batching of their own
+    remat_policy          Policies: which values of a function under `checkpoint` its
+                          derivative keeps
+    checkpoint            checkpoint: a function whose derivative computes it again
+    rule_graphs           Users' functions as graphs: of a call at once, of a rule when
+                          it is asked for
+    custom_derivative     Functions with derivatives of their own
+    linear_call           linear_call: a linear function, and another one that is its
+                          transpose
+    subgraphs             The bodies that nodes hold, and how to replace them
+    custom_jvp_residuals  What is differentiated by a rule is also computed by it
+    user_primitive        Primitives of users: records whose rules are functions of
+                          arrays
+    inline                Before all else: calls become what they call
+
+A call holds its function as a `Body`. Lowering replaces it by that (`inline.py`): no
+program has calls.
 """

@@ -13,18 +13,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ftrace.records import dataclass
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.autodiff import split_known, transpose_nodes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import apply_body, close, linearize, plan_of
-from ftrace.trace.calls.policies import Constantly, Policy, kept_values
+from ftrace.trace.calls.remat_policy import Constantly, Policy, kept_values
 from ftrace.trace.control.scan import batched_inputs, map_lanes
 from ftrace.trace.graph import Body, Node, nodes_of, substitute
 from ftrace.trace.primitives.barrier import IN_LOOPS, Where, barrier
 from ftrace.trace.primitives.elementwise import cast
-from ftrace.trace.primitives.record import Compound, Results
-from ftrace.trace.primitives.source import const_p, variable
+from ftrace.trace.primitives.primitive import Compound, Results
+from ftrace.trace.primitives.sources import const_p, variable
 
 _KEPT_DEPTH = -10
 _COTANGENT_DEPTH = -7

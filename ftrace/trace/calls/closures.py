@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from types import FunctionType, MethodType
 from typing import Any
 
-from ftrace.array import ArrayLike
-from ftrace.trace import tree
-from ftrace.trace.tracer import has_ended
+from ftrace.arrays.array import ArrayLike
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import has_ended
 
 #: How many values are looked at; what lies deeper is not found.
 _LIMIT = 4096

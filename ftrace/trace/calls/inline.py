@@ -11,18 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ftrace.array import Array
-from ftrace.trace.all_bits import widened
+from ftrace.arrays.array import Array
 from ftrace.trace.avals import TOKEN
 from ftrace.trace.body import apply_body, close
-from ftrace.trace.calls.bodies import CALLS, bodies_of, with_bodies
-from ftrace.trace.calls.custom import forward_mode_error, vjp_tangent_p
-from ftrace.trace.calls.held import Held, held_p
-from ftrace.trace.calls.policies import name_p
-from ftrace.trace.calls.user import UserArg
-from ftrace.trace.control.loop import While
-from ftrace.trace.control.scanned import Scan
-from ftrace.trace.exchange import exchange
+from ftrace.trace.calls.captured_constant import Held, held_p
+from ftrace.trace.calls.custom_derivative import forward_mode_error, vjp_tangent_p
+from ftrace.trace.calls.remat_policy import name_p
+from ftrace.trace.calls.subgraphs import CALLS, bodies_of, with_bodies
+from ftrace.trace.calls.user_primitive import UserArg
+from ftrace.trace.control.scan_types import Scan
+from ftrace.trace.control.while_loop import While
 from ftrace.trace.graph import (
     Body,
     Graph,
@@ -34,10 +32,12 @@ from ftrace.trace.graph import (
     substitute,
     toposort,
 )
+from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.barrier import IN_LOOPS, barrier, barrier_p
-from ftrace.trace.primitives.record import item_p
-from ftrace.trace.primitives.source import is_variable, variable
-from ftrace.trace.tracing import match_aval
+from ftrace.trace.primitives.primitive import item_p
+from ftrace.trace.primitives.sources import is_variable, variable
+from ftrace.trace.tracing.trace import match_aval
+from ftrace.trace.tracing.weak_constants import widened
 
 _HELD_DEPTH = -12
 _VANISHING = (name_p, widened)

@@ -1,13 +1,16 @@
 """Control flow as nodes: branches and loops that hold bodies.
 
-    branch.py   cond_p   one of several bodies, by an index
-    scan.py     scan_p   a body for each element, with a carry
-                map_lanes   any operation once per lane of a batch
-    loop.py     while_p  a body as long as a predicate holds
-    backward.py          reverse mode of a scan
-    merge.py             loops and branches over the same operands become one
+From the ground up:
+
+    scan_types      The argument of a scan, and the types of what it runs over and makes
+    scan_transpose  Reverse mode of scan: a linear scan, transposed, runs backwards
+    scan            scan: a body for each element along the leading axis, with a carry
+    cond            cond: one of several bodies, chosen by an index
+    while_loop      while: a body as long as a predicate of its carry holds
+    merge_branches  Loops and branches that do the same thing become one
 
 The derivative of each is two nodes: the operation itself, which also gives what its
 derivative must remember, and a linear one of the same kind over these residuals.
-Lowering merges the first with the operation that was there (`lower/loops.py`).
+Lowering merges the first with the operation that was there
+(`lower/control/simplify_loops.py`).
 """

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import GraphError
-from ftrace.records import dataclass
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.autodiff import sums_of_kinds
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes
@@ -30,15 +30,15 @@ from ftrace.trace.body import (
     plan_of,
     varying_carry,
 )
-from ftrace.trace.control.backward import transpose_scan
-from ftrace.trace.control.scanned import Scan, element_type, stacked_type
-from ftrace.trace.dims import same_size
+from ftrace.trace.control.scan_transpose import transpose_scan
+from ftrace.trace.control.scan_types import Scan, element_type, stacked_type
 from ftrace.trace.graph import Body, Node, substitute
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
-from ftrace.trace.primitives.record import Compound, Results
-from ftrace.trace.primitives.source import variable
+from ftrace.trace.primitives.primitive import Compound, Results
+from ftrace.trace.primitives.sources import variable
+from ftrace.trace.symbolic.dim import same_size
 
 _RESIDUAL_DEPTH = -2
 _BATCH_DEPTH = -5

@@ -1,1 +1,28 @@
-"""The primitives, by family. Each file is one family and one idea."""
+"""The primitives, by family. Each file is one family and one idea.
+
+From the ground up:
+
+    blocked_sums  Sums along axes in NumPy, whose rounding errors do not grow with the
+                  terms
+    minmax        The greater and the lesser of two numbers in NumPy, as IEEE 754-2019
+                  has them
+    primitive     One record per primitive: everything the system knows about an
+                  operation
+    barrier       barrier: values that exist only once all of them do
+    reference     What elementwise primitives mean in NumPy, where no function of it
+                  says just that
+    cast_numpy    Casts in NumPy, with one meaning everywhere: the reference of every
+                  device
+    sources       Primitives without operands: constants, iota, and the variables of a
+                  graph
+    movement      Movement: where elements go. Linear, and free until a kernel's index
+                  arithmetic
+    broadcast     Expand and sum
+    special       Special functions that NumPy lacks, for real arrays: the meaning of
+                  the primitives
+    elementwise   Elementwise primitives, a row each: name, meaning, derivative
+    indexing      Gather and scatter by integer arrays
+    reduction     Reductions along axes, which stay with size 1. The sum stands in
+                  `broadcast.py`
+    library/      Operations that a library does: sorting, LAPACK and Fourier transforms
+"""

@@ -18,7 +18,7 @@ from typing import Any
 
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.record import Compound, Results
+from ftrace.trace.primitives.primitive import Compound, Results
 
 IN_LOOPS = "in loops"
 Where = str | None

@@ -16,12 +16,12 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, make_node
+from ftrace.trace.primitives.blocked_sums import sum_along, sum_of
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.record import Array, Primitive
-from ftrace.trace.primitives.source import const_p
-from ftrace.trace.primitives.sums import sum_along, sum_of
+from ftrace.trace.primitives.primitive import Array, Primitive
+from ftrace.trace.primitives.sources import const_p
+from ftrace.trace.symbolic.dim import same_size
 
 Axes = tuple[int, ...]
 

@@ -16,15 +16,15 @@ from typing_extensions import Unpack
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
-from ftrace.tables import memo
+from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives import extrema, meanings, special
+from ftrace.trace.primitives import minmax, reference, special
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
-from ftrace.trace.primitives.conversion import convert
-from ftrace.trace.primitives.record import Array, Direct, Facts, Primitive
-from ftrace.trace.primitives.source import const, const_like, const_p, zeros_like
+from ftrace.trace.primitives.cast_numpy import convert
+from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
+from ftrace.trace.primitives.sources import const, const_like, const_p, zeros_like
+from ftrace.trace.symbolic.dim import same_size
 
 Factor = Callable[..., Node]
 Ufunc = Callable[..., Any]
@@ -211,19 +211,19 @@ def _transpose_product(node: Node, ct: Node, i: int) -> Node:
 
 
 mul = _binary(
-    "mul", "biufc", meanings.multiply, lambda x, y, z: y, lambda x, y, z: x,
+    "mul", "biufc", reference.multiply, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, zero_at_zero=True,
-    direct=lambda aval, arg: (meanings.multiplication(aval), ()),
+    direct=lambda aval, arg: (reference.multiplication(aval), ()),
     jvp=lambda node, t: _product_tangent(node, t), doc="x·y",
 )  # fmt: skip
 mul_zero = _binary(
-    "mul_zero", "iufc", meanings.mul_zero, lambda x, y, z: y, lambda x, y, z: x,
+    "mul_zero", "iufc", reference.mul_zero, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, zero_at_zero=True,
     jvp=lambda node, t: _product_tangent(node, t),
     doc="x·y, and zero where either is zero, also beside infinity and NaN",
 )  # fmt: skip
 square: Primitive = _unary(
-    "square", "c", meanings.square, lambda x, y: add(x, x),
+    "square", "c", reference.square, lambda x, y: add(x, x),
     zero_at_zero=True, doc="x·x of complex numbers, without a difference of squares",
 )  # fmt: skip
 
@@ -270,10 +270,10 @@ neg: Primitive = _unary(
     zero_at_zero=True, zero_for="zero", doc="-x",
 )  # fmt: skip
 div = _binary(
-    "div", "iufc", meanings.divide,
+    "div", "iufc", reference.divide,
     transpose=lambda node, ct, i: scale(ct, reciprocal(node.src[1])),
     jvp=lambda node, t: _quotient_tangent(node, t),
-    direct=lambda aval, arg: (meanings.division(aval), ()),
+    direct=lambda aval, arg: (reference.division(aval), ()),
     doc="x/y; integers truncate toward zero, and x/0 is -1",
 )  # fmt: skip
 
@@ -288,19 +288,19 @@ def _quotient_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
 
 
 rem = _binary(
-    "rem", "iuf", meanings.remainder, lambda x, y, z: const_like(x, 1),
+    "rem", "iuf", reference.remainder, lambda x, y, z: const_like(x, 1),
     lambda x, y, z: neg(truncate(div(x, y))), slow=30,
     doc="the remainder with the sign of x; x for an integer y = 0",
 )  # fmt: skip
 
 
 power = _binary(
-    "pow", "fc", meanings.power_of_any,
+    "pow", "fc", reference.power_of_any,
     lambda x, y, z: select(
         eq(y, zeros_like(y)), zeros_like(x), mul(y, power(x, sub(y, one_like(y))))
     ),
     lambda x, y, z: mul_zero(log(select(_is_zero(x), one_like(x), x)), z),
-    direct=_unless_complex(meanings.power, meanings.power_of_any),
+    direct=_unless_complex(reference.power, reference.power_of_any),
     cost=20, called=True, slow=40, doc="x to the power y",
 )  # fmt: skip
 
@@ -326,12 +326,12 @@ def _ties(x: Node, y: Node, z: Node) -> Node:
 
 
 maximum = _binary(
-    "max", "biuf", extrema.maximum, _ties, lambda x, y, z: _ties(y, x, z),
+    "max", "biuf", minmax.maximum, _ties, lambda x, y, z: _ties(y, x, z),
     zero_at_zero=True, slow=4, exact=True,
     doc="the greater, +0 of two zeros; NaN wins",
 )  # fmt: skip
 minimum = _binary(
-    "min", "biuf", extrema.minimum, _ties, lambda x, y, z: _ties(y, x, z),
+    "min", "biuf", minmax.minimum, _ties, lambda x, y, z: _ties(y, x, z),
     zero_at_zero=True, slow=4, exact=True,
     doc="the lesser, -0 of two zeros; NaN wins",
 )  # fmt: skip
@@ -359,7 +359,7 @@ absolute = _unary(
 
 
 sign = _unary(
-    "sign", "iufc", meanings.sign, zero_at_zero=True, slow=10, keeps_nan=True,
+    "sign", "iufc", reference.sign, zero_at_zero=True, slow=10, keeps_nan=True,
     range=(-1.0, 1.0), zero_for="zero", doc="-1, 0 or 1; x/|x|",
 )  # fmt: skip
 floor = _unary("floor", "f", np.floor, zero_at_zero=True, doc="rounded down")
@@ -379,8 +379,8 @@ exp2 = _function(
     called=False, doc="2 to the power x",
 )  # fmt: skip
 expm1 = _function(
-    "expm1", "fc", meanings.expm1, lambda x, y: add(y, one_like(y)), zero_at_zero=True,
-    direct=_unless_complex(np.expm1, meanings.expm1), zero_for="zero",
+    "expm1", "fc", reference.expm1, lambda x, y: add(y, one_like(y)), zero_at_zero=True,
+    direct=_unless_complex(np.expm1, reference.expm1), zero_for="zero",
     doc="exp(x) - 1, exact near 0",
 )  # fmt: skip
 log = _function(
@@ -392,8 +392,8 @@ log2 = _function(
     doc="logarithm to base 2",
 )  # fmt: skip
 log1p = _function(
-    "log1p", "fc", meanings.log1p, lambda x, y: reciprocal(add(x, one_like(x))),
-    zero_at_zero=True, direct=_unless_complex(np.log1p, meanings.log1p),
+    "log1p", "fc", reference.log1p, lambda x, y: reciprocal(add(x, one_like(x))),
+    zero_at_zero=True, direct=_unless_complex(np.log1p, reference.log1p),
     zero_for="zero", doc="log(1 + x), exact near 0",
 )  # fmt: skip
 sqrt = _unary(
@@ -403,7 +403,7 @@ sqrt = _unary(
 
 
 rsqrt = _unary(
-    "rsqrt", "fc", meanings.rsqrt, lambda x, y: mul(const_like(y, -0.5), div(y, x)),
+    "rsqrt", "fc", reference.rsqrt, lambda x, y: mul(const_like(y, -0.5), div(y, x)),
     doc="1/sqrt(x)",
 )  # fmt: skip
 cbrt = _function(
@@ -413,7 +413,7 @@ cbrt = _function(
 
 
 logistic = _function(
-    "logistic", "fc", meanings.logistic, lambda x, y: mul(y, sub(one_like(y), y)),
+    "logistic", "fc", reference.logistic, lambda x, y: mul(y, sub(one_like(y), y)),
     called=False, range=(0.0, 1.1), doc="1/(1 + exp(-x))",
 )  # fmt: skip
 
@@ -557,7 +557,7 @@ imag = _unary(
 
 
 make_complex: Primitive = _binary(
-    "complex", "f", meanings.make_complex,
+    "complex", "f", reference.make_complex,
     result=lambda aval: dtypes.complex_dtype(aval.dtype),
     transpose=lambda node, ct, i: neg(imag(ct)) if i else real(ct), linear=True,
     zero_at_zero=True, doc="x + iy, of float32 or float64 parts",
@@ -585,25 +585,29 @@ bit_or = _binary("or", "biu", np.bitwise_or, zero_at_zero=True, doc="x | y")
 bit_xor = _binary("xor", "biu", np.bitwise_xor, zero_at_zero=True, doc="x ^ y")
 bit_not = _unary("not", "biu", np.invert, doc="every bit flipped; logical for bool")
 shift_left = _binary(
-    "shl", "iu", meanings.shift_left, zero_at_zero=True, slow=15, doc="x << y"
+    "shl", "iu", reference.shift_left, zero_at_zero=True, slow=15, doc="x << y"
 )
 shift_right_logical = _binary(
-    "shr", "iu", meanings.shift_right_logical, zero_at_zero=True, slow=15,
+    "shr", "iu", reference.shift_right_logical, zero_at_zero=True, slow=15,
     doc="x >> y, filled with 0",
 )  # fmt: skip
 shift_right_arithmetic = _binary(
-    "sar", "iu", meanings.shift_right_arithmetic, zero_at_zero=True, slow=15,
+    "sar", "iu", reference.shift_right_arithmetic, zero_at_zero=True, slow=15,
     doc="x >> y, filled with the sign",
 )  # fmt: skip
 
 
 popcount = _unary(
-    "popcount", "iu", meanings.popcount, zero_at_zero=True, doc="the number of bits set"
+    "popcount",
+    "iu",
+    reference.popcount,
+    zero_at_zero=True,
+    doc="the number of bits set",
 )
 
 
 nextafter = _binary(
-    "nextafter", "f", meanings.nextafter, slow=10, doc="the next number toward y"
+    "nextafter", "f", reference.nextafter, slow=10, doc="the next number toward y"
 )
 
 # Select, casts, identities.

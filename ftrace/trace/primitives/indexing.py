@@ -19,15 +19,15 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives import extrema
+from ftrace.trace.primitives import minmax
+from ftrace.trace.primitives.blocked_sums import add_at
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.movement import move_axis, reshape
-from ftrace.trace.primitives.record import Array, Primitive
-from ftrace.trace.primitives.source import const, const_like, iota, zeros_like
-from ftrace.trace.primitives.sums import add_at
+from ftrace.trace.primitives.primitive import Array, Primitive
+from ftrace.trace.primitives.sources import const, const_like, iota, zeros_like
+from ftrace.trace.symbolic.dim import same_size
 
 KINDS = ("set", "add", "mul", "min", "max")
 
@@ -142,8 +142,8 @@ def axes_and_kind(node: Node) -> tuple[tuple[int, ...], str]:
 COMBINE_AT: dict[str, Callable[[Array, Any, Array], None]] = {
     "add": add_at,
     "mul": np.multiply.at,
-    "min": extrema.minimum.at,
-    "max": extrema.maximum.at,
+    "min": minmax.minimum.at,
+    "max": minmax.maximum.at,
 }
 
 

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import AxisError, ShapeError
-from ftrace.records import NamedTuple
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, make_node
-from ftrace.trace.primitives.record import Array, Direct, Primitive
-from ftrace.trace.primitives.source import const_p
+from ftrace.trace.primitives.primitive import Array, Direct, Primitive
+from ftrace.trace.primitives.sources import const_p
+from ftrace.trace.symbolic.dim import same_size
 
 Pads = tuple[tuple[int, int, int], ...]
 Bounds = tuple[tuple[int, int], ...]

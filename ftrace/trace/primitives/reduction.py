@@ -10,23 +10,25 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.dims import same_size
 from ftrace.trace.graph import Node, Op
-from ftrace.trace.primitives import broadcast, extrema
+from ftrace.trace.primitives import broadcast, minmax
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import Axes
-from ftrace.trace.primitives.extrema import Extremum
+from ftrace.trace.primitives.minmax import Extremum
 from ftrace.trace.primitives.movement import pad, shrink_axis
-from ftrace.trace.primitives.record import Array, Jvp, Primitive
-from ftrace.trace.primitives.source import const, zeros_like
+from ftrace.trace.primitives.primitive import Array, Jvp, Primitive
+from ftrace.trace.primitives.sources import const, zeros_like
+from ftrace.trace.symbolic.dim import same_size
+
+
+def identity_of(combine: str, dtype: np.dtype[Any]) -> Any:
+    """What a reduction of nothing gives: 0, 1, the least or the greatest value."""
+    low, high = dtypes.limits(dtype)
+    return {"add": 0, "mul": 1, "max": low, "min": high}[combine]
 
 
 def identity(primitive: Op, dtype: np.dtype[Any]) -> Any:
-    """What a reduction of nothing gives: 0, 1, the least or the greatest value."""
-    low, high = dtypes.limits(dtype)
-    return {"reduce_sum": 0, "reduce_prod": 1, "reduce_max": low, "reduce_min": high}[
-        primitive.name
-    ]
+    return identity_of(COMBINES[primitive].name, dtype)
 
 
 def _reduction(
@@ -120,11 +122,11 @@ reduce_prod_p = _reduction(
     "reduce_prod", "iufc", np.multiply, _product_tangent, "the product along axes"
 )
 reduce_max_p = _reduction(
-    "reduce_max", "biuf", extrema.maximum, _extremum_tangent,
+    "reduce_max", "biuf", minmax.maximum, _extremum_tangent,
     "the greatest along axes; NaN wins",
 )  # fmt: skip
 reduce_min_p = _reduction(
-    "reduce_min", "biuf", extrema.minimum, _extremum_tangent,
+    "reduce_min", "biuf", minmax.minimum, _extremum_tangent,
     "the least along axes; NaN wins",
 )  # fmt: skip
 

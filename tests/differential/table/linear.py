@@ -1,8 +1,8 @@
 """Rows of linear algebra and Fourier transforms.
 
 The vectors of a decomposition have signs, or phases, that no rule fixes: of those only
-dtypes and shapes are compared, and `tests/test_linalg.py` multiplies them out. A result
-may be off by the condition of its matrix times the rounding: `rough`.
+dtypes and shapes are compared, and `tests/surface/test_linalg.py` multiplies them out.
+A result may be off by the condition of its matrix times the rounding: `rough`.
 """
 
 from typing import Any

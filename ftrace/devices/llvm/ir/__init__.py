@@ -1,11 +1,11 @@
-"""LLVM IR while it is written: functions, types, and the operations of elements.
+"""LLVM IR while it is written: types, functions, lines.
 
-writer          a function of IR: blocks, lines, names; blocks: lists of ranges cut
-in blocks
-types           LLVM's types for our dtypes; numbers: constants that are data
-scalar          a row for each operation of elements; casts between dtypes;
-remainders of floats; avx512: instructions without an operation
-library         functions that kernels call; formulas: which, and of what they
-consist; symbols: their names; expressions: straight code
-squares         registers with rows and lanes exchanged
+From the ground up:
+
+    function_builder  A small helper to write functions of LLVM IR by hand
+    symbols           Names of functions that the code of kernels calls and that stand
+                      elsewhere
+    types             LLVM's types for our dtypes, scalar or in vectors, and constants
+                      of them
+    writer            A function of LLVM IR while it is being written
 """

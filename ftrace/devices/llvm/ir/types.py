@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.records import dataclass
+from ftrace.ground.fast_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from ftrace.records import dataclass
+from ftrace.ground.fast_dataclasses import dataclass
 
 #: Of every kernel's function.
 ARGUMENTS = "ptr %buffers, i64 %begin, i64 %end"

@@ -1,8 +1,18 @@
 """What a process has once: threads, warm memory, and the runner of programs.
 
-compiled        the pool and the runner, compiled
-pool            threads, and the text of the runner
-memory          warm memory; scratch: of kernels
-tables          programs as the runner reads them; host: what they call in Python
-work            how much a program does
+From the ground up:
+
+    host_calls      What a program calls on the host: NumPy's meaning of an operation,
+                    on its memory
+    scratch         Scratch memory of kernels, kept warm from one run to the next
+    vm/             The native runner: a program, control flow included, is one native
+                    call
+    warm_allocator  Warm host memory: fresh pages cost more than most of the work done
+                    on them
+    work_estimate   How much a program does, as far as it is known before it runs
+    program_table   Programs as the native runner reads them: records in memory
+    thread_pool     The thread pool of the CPU: LLVM IR that is compiled once per
+                    process
+    runtime         The runtime of this process: the thread pool and the native runner,
+                    compiled
 """

@@ -8,8 +8,8 @@ is given back waits in one of a few places. A place holds a block or null and is
 by exchanging it for null: no lock is held, and nothing is lost in a forked child. Each
 block begins with its size and with the address that `malloc` gave.
 
-Behind a fence (see `ftrace/fence.py`) each block has pages of its own, and the next one
-is not there: no more than a cache line may lie between.
+Behind a fence (see `ftrace/arrays/guard_pages.py`) each block has pages of its own, and
+the next one is not there: no more than a cache line may lie between.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import mmap
 import sys
 from functools import lru_cache
 
-from ftrace import fence
-from ftrace.devices.llvm.compiling.compile import Code, emit_own, link
+from ftrace.arrays import guard_pages
+from ftrace.devices.llvm.compile.compile import Code, emit_own, link
+from ftrace.devices.llvm.ir.function_builder import Function
 from ftrace.devices.llvm.ir.symbols import GIVE, TAKE
-from ftrace.devices.llvm.runner.function import Function
 
 #: Blocks that are kept: about as many as threads run kernels at the same time.
 PLACES = 64
@@ -47,13 +47,13 @@ declare i32 @mprotect(ptr, i64, i32)
 @lru_cache(maxsize=1)
 def scratch() -> Code:
     """The functions, compiled at the first kernel that needs them."""
-    facts = sys.platform, fence.ON
+    facts = sys.platform, guard_pages.ON
     return link(emit_own("scratch", facts, scratch_ir), (TAKE, GIVE))
 
 
 def scratch_ir() -> str:
     """The text of both functions, for this system."""
-    if fence.ON:
+    if guard_pages.ON:
         return _FENCED_DECLARATIONS + _take_fenced() + _give_fenced()
     return _DECLARATIONS + _take() + _give()
 

@@ -1,0 +1,44 @@
+"""What a device tells on the standard error stream when `debug` is set.
+
+From level 1 on a line per kernel that is compiled, with the user's lines that it
+computes; from level 2 on a line per step that is run, with its time; from level 3 on
+also the kernels and their sources.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ftrace.ground import settings
+from ftrace.lower.program.ir import RunKernel, Step, describe
+
+
+def report_compiled(device: str, step: RunKernel, seconds: float, source: str) -> None:
+    """Tells of a kernel that was compiled; from level 1 on."""
+    level = settings.current().debug
+    if level < 1:
+        return
+    lines = sorted({origin.describe() for origin in step.info.origins})
+    tell(f"{device}: compiled {step.info.name} {seconds * 1e3:.2f} ms {lines}")
+    if level >= 3:
+        tell(f"{step.kernel}\n{source}")
+
+
+def report_run(device: str, step: Step, seconds: float) -> None:
+    """Tells of a step that was run; from level 2 on."""
+    if settings.current().debug < 2:
+        return
+    microseconds = f"{seconds * 1e6:.1f} us"
+    if not isinstance(step, RunKernel):
+        tell(f"{device}: ran {describe(step)} in {microseconds}")
+        return
+    info = step.info
+    tell(
+        f"{device}: ran {info.name} in {microseconds}, "
+        f"{info.bytes / seconds / 1e9:.2f} GB/s, "
+        f"{info.operations / seconds / 1e9:.2f} G operations/s"
+    )
+
+
+def tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

@@ -1,0 +1,217 @@
+"""What a native call returns: Arrays, and the containers that hold them.
+
+Outcome             the parts of a result, in memory
+build(part, held)   a new object, or null with an exception
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ftrace.devices.llvm.call.cpython.object_ir import ObjectFunction
+from ftrace.devices.llvm.call.cpython.object_layout import ITEMS, KEYS, template_of
+from ftrace.devices.llvm.call.cpython.records import (
+    GIVEN,
+    HOSTED,
+    LIST,
+    MAPPING,
+    NAMEDTUPLE,
+    NONE,
+    RESULT,
+    TUPLE,
+    BuiltPart,
+    GivenPart,
+    ResultPart,
+)
+from ftrace.devices.llvm.ir.function_builder import Function, View
+from ftrace.devices.llvm.runtime.vm.records import Block, Place
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
+
+
+class NotNative(Exception):
+    """Calls of this kind stay with Python's code."""
+
+
+def array_part(
+    kind: int, number: int, aval: ShapedArray, refer: Callable[[Any], int]
+) -> ResultPart:
+    """An Array of a type.
+
+    Args:
+      number: of what holds its values.
+      refer: the address of an object, which it keeps in memory.
+    """
+    return ResultPart(
+        kind,
+        number,
+        refer(aval),
+        refer(aval.shape),
+        refer(aval.dtype),
+        refer(aval.weak_type),
+    )
+
+
+class Outcome:
+    """Makes the parts of results.
+
+    Args:
+      block: where they are put.
+      refer: the address of an object, which it keeps in memory.
+    """
+
+    def __init__(self, block: Block, refer: Callable[[Any], int]) -> None:
+        self._block = block
+        self._refer = refer
+
+    def place(self, part: Part, leaf: Callable[[int], Place]) -> Place:
+        """The part of a layout.
+
+        Args:
+          leaf: the part of a leaf, by its number.
+        """
+        if isinstance(part, Nothing):
+            return self._block.add(NONE)
+        if isinstance(part, Leaf):
+            return leaf(part.number)
+        parts = self._list([self.place(child, leaf) for child in part.children])
+        count, kind = len(part.children), self._refer(part.kind)
+        if part.keys is not None:
+            keys = self._list([self._refer(key) for key in part.keys])
+            template, slots = template_of(part.keys)
+            offsets = self._block.add(*slots) if slots else 0
+            copied = self._refer(template)
+            built = BuiltPart(MAPPING, kind, count, parts, keys, copied, offsets)
+        elif part.kind in (list, tuple):
+            name = LIST if part.kind is list else TUPLE
+            built = BuiltPart(name, kind, count, parts)
+        else:
+            built = BuiltPart(NAMEDTUPLE, kind, count, parts)
+        return self._block.add(*built)
+
+    def _list(self, words: Sequence[Any]) -> Place:
+        return self._block.add(*words) if words else self._block.add(0)
+
+
+_PARAMETERS = ("ptr %part", "ptr %held")
+_OPERANDS = "ptr %part, ptr %held"
+
+
+def results_ir(immortal: bool) -> str:
+    """All functions on results."""
+    functions = (
+        _build(immortal),
+        _build_mapping(),
+        _build_sequence("tuple", "PyTuple_New", False),
+        _build_sequence("list", "PyList_New", True),
+        _build_namedtuple(),
+    )
+    return "".join(f.text for f in functions)
+
+
+def _build(immortal: bool) -> Function:
+    f = ObjectFunction("build", "ptr", *_PARAMETERS, immortal=immortal)
+    kind = f.load("i64", "%part")
+    with f.when(f.equal("i64", kind, RESULT)):
+        buffer = f.slot("%held", f.view("%part", ResultPart).number("number"))
+        operands = f"ptr %part, ptr {buffer}, ptr {f.state().pointer('none')}"
+        f.give(f.let(f"call ptr @new_array({operands})"))
+    with f.when(f.equal("i64", kind, HOSTED)):
+        host = f.slot("%held", f.view("%part", ResultPart).number("number"))
+        operands = f"ptr %part, ptr {f.state().pointer('none')}, ptr {host}"
+        f.give(f.let(f"call ptr @new_array({operands})"))
+    with f.when(f.equal("i64", kind, GIVEN)):
+        given = f.slot("%held", f.view("%part", GivenPart).number("number"))
+        f.hold(given)
+        f.give(given)
+    for one, name in (
+        (MAPPING, "mapping"),
+        (TUPLE, "tuple"),
+        (LIST, "list"),
+        (NAMEDTUPLE, "namedtuple"),
+    ):
+        with f.when(f.equal("i64", kind, one)):
+            f.give(f.let(f"call ptr @build_{name}({_OPERANDS})"))
+    assert NONE not in (RESULT, HOSTED, GIVEN, MAPPING, TUPLE, LIST, NAMEDTUPLE)
+    none = f.state().pointer("none")
+    f.hold(none)
+    f.give(none)
+    return f
+
+
+def _give_up_if_null(f: ObjectFunction, made: str, begun: str) -> None:
+    with f.when(f.equal("ptr", made, "null")):
+        f.let_go(begun)
+        f.give("null")
+
+
+def _child(f: ObjectFunction, part: str) -> str:
+    return f.let(f"call ptr @build(ptr {part}, ptr %held)")
+
+
+def _build_mapping() -> Function:
+    """A dict: a copy of one with these keys has them in place."""
+    f = ObjectFunction("build_mapping", "ptr", *_PARAMETERS)
+    part = f.view("%part", BuiltPart)
+    made = f.let(f"call ptr @PyDict_Copy(ptr {part.pointer('template')})")
+    with f.when(f.equal("ptr", made, "null")):
+        f.give("null")
+    keys, parts = part.pointer("keys"), part.pointer("parts")
+    slots = part.pointer("slots")
+    with f.when(f.differ("ptr", slots, "null")):
+        _put_in_place(f, part, made, slots)
+        f.give(made)
+    with f.repeat(part.number("length")) as i:
+        child = _child(f, f.slot(parts, i))
+        _give_up_if_null(f, child, made)
+        operands = f"ptr {made}, ptr {f.slot(keys, i)}, ptr {child}"
+        status = f.let(f"call i32 @PyDict_SetItem({operands})")
+        f.let_go(child)
+        with f.when(f.differ("i32", status, 0)):
+            f.let_go(made)
+            f.give("null")
+    f.give(made)
+    return f
+
+
+def _put_in_place(f: ObjectFunction, part: View, made: str, slots: str) -> None:
+    """Puts values where a copy of a template has others."""
+    held, parts = f.at(made, KEYS), part.pointer("parts")
+    with f.repeat(part.number("length")) as i:
+        child = _child(f, f.slot(parts, i))
+        _give_up_if_null(f, child, made)
+        place = f.beyond(held, f.load("i64", f.word(slots, i)))
+        before = f.load("ptr", place)
+        f.store("ptr", child, place)
+        f.let_go(before)
+
+
+def _build_sequence(name: str, new: str, elsewhere: bool) -> Function:
+    f = ObjectFunction(f"build_{name}", "ptr", *_PARAMETERS)
+    part = f.view("%part", BuiltPart)
+    count, parts = part.number("length"), part.pointer("parts")
+    made = f.let(f"call ptr @{new}(i64 {count})")
+    with f.when(f.equal("ptr", made, "null")):
+        f.give("null")
+    items = f.at(made, ITEMS) if elsewhere else f.beyond(made, ITEMS)
+    with f.repeat(count) as i:
+        child = _child(f, f.slot(parts, i))
+        _give_up_if_null(f, child, made)
+        f.set_slot(items, i, child)
+    f.give(made)
+    return f
+
+
+def _build_namedtuple() -> Function:
+    """`tuple.__new__(cls, items)`: what the class's own `__new__` does."""
+    f = ObjectFunction("build_namedtuple", "ptr", *_PARAMETERS)
+    part = f.view("%part", BuiltPart)
+    items = f.let(f"call ptr @build_tuple({_OPERANDS})")
+    with f.when(f.equal("ptr", items, "null")):
+        f.give("null")
+    new, kind = f.state().pointer("tuple_new"), part.pointer("type")
+    made = f.ask(new, kind, items)
+    f.let_go(items)
+    f.give(made)
+    return f

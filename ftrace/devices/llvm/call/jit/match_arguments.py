@@ -1,0 +1,325 @@
+"""Arguments in native code: is everything as expected, and where is the memory?
+
+    find(part, object, places) -> 1, or 0 if something is not as expected
+
+No code of Python's runs in here, so that nothing changes while it is looked at, and
+borrowed references stay good.
+"""
+
+from __future__ import annotations
+
+from ftrace.devices.llvm.call.cpython.buffer_objects import BufferObject
+from ftrace.devices.llvm.call.cpython.object_ir import ObjectFunction
+from ftrace.devices.llvm.call.cpython.object_layout import (
+    DATA,
+    DTYPE,
+    FLAGS,
+    ITEMS,
+    NDIM,
+    NUMBER,
+    ORDERLY,
+    SHAPE,
+    SIZE,
+    Offsets,
+)
+from ftrace.devices.llvm.call.cpython.records import (
+    ARRAY,
+    BOOL,
+    DICT,
+    DONATED,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    NOTHING,
+    NUMPY,
+    OVERWRITTEN,
+    SCALAR,
+    SEQUENCE,
+    STATIC,
+    Call,
+    ContainerPart,
+    LeafPart,
+    ObjectPart,
+)
+from ftrace.devices.llvm.ir.function_builder import Function, View
+from ftrace.devices.llvm.runtime.vm.records import Word
+from ftrace.ground.fast_dataclasses import NamedTuple
+
+_PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
+_OPERANDS = "ptr %part, ptr %thing, ptr %places"
+
+
+class Places(NamedTuple):
+    """Where findings go: arrays with one entry per input of the program.
+
+    Attributes:
+      frame: pointers to the memory.
+      held: the objects that keep it.
+      cells: memory for numbers; of arrays that are given up, the arrays.
+    """
+
+    frame: Word
+    held: Word
+    cells: Word
+
+
+def arguments_ir(offsets: Offsets) -> str:
+    """All functions on arguments."""
+    functions = [
+        _find(), _find_array(offsets), _find_donated(offsets), _find_sequence(),
+        _find_dict(), _find_numpy(), _find_scalar(), _find_number(),
+        _all_differ(),
+    ]  # fmt: skip
+    return "".join(f.text for f in functions)
+
+
+def _find() -> Function:
+    f = ObjectFunction("find", "i32", *_PARAMETERS)
+    kind = f.load("i64", "%part")
+    for one, name in (
+        (ARRAY, "find_array"),
+        (DICT, "find_dict"),
+        (SEQUENCE, "find_sequence"),
+        (NUMPY, "find_numpy"),
+        (SCALAR, "find_scalar"),
+        (DONATED, "find_donated"),
+        (OVERWRITTEN, "find_donated"),
+    ):
+        with f.when(f.equal("i64", kind, one)):
+            f.give(f.let(f"call i32 @{name}({_OPERANDS})"))
+    for one in (NOTHING, STATIC):
+        with f.when(f.equal("i64", kind, one)):
+            expected = f.view("%part", ObjectPart).pointer("object")
+            same = f.equal("ptr", "%thing", expected)
+            f.give(f.let(f"zext i1 {same} to i32"))
+    f.give(f.let(f"call i32 @find_number({_OPERANDS})"))
+    return f
+
+
+def _refuse_unless(f: Function, condition: str) -> None:
+    with f.when(f.let(f"xor i1 {condition}, true")):
+        f.give(0)
+
+
+def _found(f: Function, data: str, holder: str) -> None:
+    """Notes where the leaf's memory is, and ends."""
+    number = f.view("%part", LeafPart).number("number")
+    places = f.view("%places", Places)
+    f.set_slot(places.pointer("frame"), number, data)
+    f.set_slot(places.pointer("held"), number, holder)
+    f.give(1)
+
+
+def _find_array(offsets: Offsets) -> Function:
+    """An Array of the type that is expected, whose buffer is in the host's memory."""
+    f = ObjectFunction("find_array", "i32", *_PARAMETERS)
+    state = f.state()
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("array")))
+    expected = f.view("%part", LeafPart).pointer("expected")
+    _refuse_unless(f, f.equal("ptr", f.at("%thing", offsets.aval), expected))
+    buffer = f.at("%thing", offsets.buffer)
+    _refuse_unless(f, f.differ("ptr", buffer, "null"))
+    kind = f.type_of(buffer)
+    with f.when(f.equal("ptr", kind, state.pointer("buffer"))):
+        _found(f, f.view(buffer, BufferObject).pointer("data"), buffer)
+    _refuse_unless(f, f.equal("ptr", kind, state.pointer("host_buffer")))
+    device = f.at(buffer, offsets.device)
+    here = f.equal("ptr", device, state.pointer("device"))
+    host = f.equal("ptr", device, state.pointer("host"))
+    _refuse_unless(f, f.let(f"or i1 {here}, {host}"))
+    memory = f.at(buffer, offsets.memory)
+    _refuse_unless(f, f.differ("ptr", memory, "null"))
+    _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
+    _found(f, f.at(memory, DATA), buffer)
+    return f
+
+
+def _find_donated(offsets: Offsets) -> Function:
+    """An Array that is given up; if it is written, nobody else sees its memory."""
+    f = ObjectFunction("find_donated", "i32", *_PARAMETERS)
+    found = f.let(f"call i32 @find_array({_OPERANDS})")
+    _refuse_unless(f, f.differ("i32", found, 0))
+    part, places = f.view("%part", LeafPart), f.view("%places", Places)
+    number = part.number("number")
+    with f.when(f.equal("i64", part.number("kind"), OVERWRITTEN)):
+        host = f.at("%thing", offsets.host)
+        missing = f.equal("ptr", host, "null")
+        none = f.equal("ptr", host, f.state().pointer("none"))
+        _refuse_unless(f, f.let(f"or i1 {missing}, {none}"))
+        held = f.slot(places.pointer("held"), number)
+        own = f.equal("ptr", f.type_of(held), f.state().pointer("buffer"))
+        _refuse_unless(f, own)
+        buffer = f.view(held, BufferObject)
+        for thing in (held, buffer.pointer("memory"), buffer.pointer("raw")):
+            _refuse_unless(f, f.equal("i32", f.load("i32", thing), 1))
+    f.set_slot(places.pointer("cells"), number, "%thing")
+    f.give(1)
+    return f
+
+
+def _all_differ() -> Function:
+    """1 if no buffer that the program writes is given to it a second time.
+
+    Those that are written are marked where buffers that are free have the next one.
+    """
+    f = ObjectFunction("all_differ", "i32", "ptr %record", "ptr %held")
+    record, state = f.view("%record", Call), f.state()
+    overwrites, overwritten = record.number("overwrites"), record.pointer("overwritten")
+    twice = f.variable("i64", 0)
+
+    def written(i: str) -> View:
+        number = f.load("i64", f.word(overwritten, i))
+        return f.view(f.slot("%held", number), BufferObject)
+
+    def note(condition: str) -> None:
+        seen = f.let(f"zext i1 {condition} to i64")
+        f.store("i64", f.let(f"add i64 {f.load('i64', twice)}, {seen}"), twice)
+
+    with f.repeat(overwrites) as i:
+        written(i).set("next", "null", "ptr")
+    with f.repeat(overwrites) as i:
+        buffer = written(i)
+        note(f.equal("ptr", buffer.pointer("next"), "%held"))
+        buffer.set("next", "%held", "ptr")
+    marked = f.variable("i64", 0)
+    with f.repeat(record.number("inputs")) as i:
+        held = f.slot("%held", i)
+        with f.when(f.equal("ptr", f.type_of(held), state.pointer("buffer"))):
+            mark = f.view(held, BufferObject).pointer("next")
+            seen = f.let(f"zext i1 {f.equal('ptr', mark, '%held')} to i64")
+            f.store("i64", f.let(f"add i64 {f.load('i64', marked)}, {seen}"), marked)
+    with f.repeat(overwrites) as i:
+        written(i).set("next", "null", "ptr")
+    note(f.differ("i64", f.load("i64", marked), overwrites))
+    once = f.equal("i64", f.load("i64", twice), 0)
+    f.give(f.let(f"zext i1 {once} to i32"))
+    return f
+
+
+def _find_children(f: ObjectFunction, part: str, child: str) -> None:
+    operands = f"ptr {part}, ptr {child}, ptr %places"
+    found = f.let(f"call i32 @find({operands})")
+    _refuse_unless(f, f.differ("i32", found, 0))
+
+
+def _find_sequence() -> Function:
+    """A tuple, a list or a namedtuple, exactly of this class and length."""
+    f = ObjectFunction("find_sequence", "i32", *_PARAMETERS)
+    part = f.view("%part", ContainerPart)
+    kind = part.pointer("type")
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
+    count, parts = part.number("length"), part.pointer("parts")
+    size = f.load("i64", f.beyond("%thing", SIZE))
+    _refuse_unless(f, f.equal("i64", size, count))
+    # The keys of a sequence say whether its items are elsewhere.
+    items = f.variable("ptr", f.beyond("%thing", ITEMS))
+    with f.when(f.differ("i64", part.number("keys"), 0)):
+        f.store("ptr", f.at("%thing", ITEMS), items)
+    with f.repeat(count) as i:
+        _find_children(f, f.slot(parts, i), f.slot(f.load("ptr", items), i))
+    f.give(1)
+    return f
+
+
+def _find_dict() -> Function:
+    """A dict with these keys in this order: the same objects, or the same text."""
+    f = ObjectFunction("find_dict", "i32", *_PARAMETERS)
+    part, state = f.view("%part", ContainerPart), f.state()
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("dict")))
+    count, parts = part.number("length"), part.pointer("parts")
+    size = f.load("i64", f.beyond("%thing", SIZE))
+    _refuse_unless(f, f.equal("i64", size, count))
+    keys, text = part.pointer("keys"), state.pointer("text")
+    position = f.variable("i64", 0)
+    key, value = f.place("ptr"), f.place("ptr")
+    with f.repeat(count) as i:
+        places = f"ptr %thing, ptr {position}, ptr {key}, ptr {value}"
+        more = f.let(f"call i32 @PyDict_Next({places})")
+        _refuse_unless(f, f.differ("i32", more, 0))
+        given, expected = f.load("ptr", key), f.slot(keys, i)
+        with f.when(f.differ("ptr", given, expected)):
+            for one in (given, expected):
+                _refuse_unless(f, f.equal("ptr", f.type_of(one), text))
+            pair = f"ptr {given}, ptr {expected}"
+            order = f.let(f"call i32 @PyUnicode_Compare({pair})")
+            _refuse_unless(f, f.equal("i32", order, 0))
+        _find_children(f, f.slot(parts, i), f.load("ptr", value))
+    f.give(1)
+    return f
+
+
+def _find_numpy() -> Function:
+    """An array of NumPy of this dtype and shape, row-major and aligned."""
+    f = ObjectFunction("find_numpy", "i32", *_PARAMETERS)
+    part = f.view("%part", LeafPart)
+    kind = f.state().pointer("ndarray")
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
+    dtype = f.at("%thing", DTYPE)
+    _refuse_unless(f, f.equal("ptr", dtype, part.pointer("expected")))
+    flags = f.load("i32", f.beyond("%thing", FLAGS))
+    orderly = f.let(f"and i32 {flags}, {ORDERLY}")
+    _refuse_unless(f, f.equal("i32", orderly, ORDERLY))
+    ndim = f.let(f"sext i32 {f.load('i32', f.beyond('%thing', NDIM))} to i64")
+    _refuse_unless(f, f.equal("i64", ndim, part.number("ndim")))
+    sizes, given = part.pointer("sizes"), f.at("%thing", SHAPE)
+    with f.repeat(ndim) as i:
+        size = f.load("i64", f.word(given, i))
+        _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
+    _found(f, f.at("%thing", DATA), "%thing")
+    return f
+
+
+def _find_scalar() -> Function:
+    """A number of NumPy of this class, which is where its object has it."""
+    f = ObjectFunction("find_scalar", "i32", *_PARAMETERS)
+    part = f.view("%part", LeafPart)
+    expected = part.pointer("expected")
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), expected))
+    with f.when(f.differ("i64", part.number("ndim"), 0)):
+        value = f.load("i64", f.beyond("%thing", NUMBER))
+        low = f.let(f"trunc i64 {value} to i32")
+        fits = f.let(f"sext i32 {low} to i64")
+        _refuse_unless(f, f.equal("i64", fits, value))
+    _found(f, f.beyond("%thing", NUMBER), "%thing")
+    return f
+
+
+def _find_number() -> Function:
+    """A number of Python's that fits the input's dtype."""
+    f = ObjectFunction("find_number", "i32", *_PARAMETERS)
+    part, state = f.view("%part", LeafPart), f.state()
+    kind, given = part.number("kind"), f.type_of("%thing")
+    cells = f.view("%places", Places).pointer("cells")
+    cell = f.word(cells, part.number("number"))
+    single, double = (f.equal("i64", kind, k) for k in (FLOAT32, FLOAT64))
+    with f.when(f.let(f"or i1 {single}, {double}")):
+        _refuse_unless(f, f.equal("ptr", given, state.pointer("float")))
+        value = f.let("call double @PyFloat_AsDouble(ptr %thing)")
+        with f.when(double):
+            f.store("double", value, cell)
+            _found(f, cell, "%thing")
+        size = f.let(f"call double @llvm.fabs.f64(double {value})")
+        # NumPy warns of what becomes infinite; infinities and NaN stay what they are.
+        large = f.let(f"fcmp ogt double {size}, 0x47EFFFFFE0000000")
+        infinite = f.let(f"fcmp oeq double {size}, 0x7FF0000000000000")
+        lost = f.let(f"and i1 {large}, {f.let(f'xor i1 {infinite}, true')}")
+        _refuse_unless(f, f.let(f"xor i1 {lost}, true"))
+        f.store("float", f.let(f"fptrunc double {value} to float"), cell)
+        _found(f, cell, "%thing")
+    with f.when(f.equal("i64", kind, INT32)):
+        _refuse_unless(f, f.equal("ptr", given, state.pointer("int")))
+        over = f.variable("i32", 0)
+        pair = f"ptr %thing, ptr {over}"
+        value = f.let(f"call i64 @PyLong_AsLongLongAndOverflow({pair})")
+        low = f.let(f"trunc i64 {value} to i32")
+        fits = f.equal("i64", f.let(f"sext i32 {low} to i64"), value)
+        _refuse_unless(f, fits)
+        _refuse_unless(f, f.equal("i32", f.load("i32", over), 0))
+        f.store("i32", low, cell)
+        _found(f, cell, "%thing")
+    _refuse_unless(f, f.equal("i64", kind, BOOL))
+    _refuse_unless(f, f.equal("ptr", given, state.pointer("bool")))
+    true = f.equal("ptr", "%thing", state.pointer("true"))
+    f.store("i8", f.let(f"zext i1 {true} to i8"), cell)
+    _found(f, cell, "%thing")
+    return f

@@ -1,0 +1,272 @@
+"""Carries out the schedule of a product: see `schedule.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+
+from ftrace.devices.llvm.contraction.schedule import LooseRows, Schedule, StagedRows
+from ftrace.devices.llvm.contraction.unit_blocks import (
+    Columns,
+    FewColumns,
+    PlainColumns,
+    RowBlock,
+    Strips,
+)
+from ftrace.devices.llvm.emit.blocked_ranges import Block, Once, each_block, run_stores
+from ftrace.devices.llvm.emit.loop_nest import Span
+from ftrace.devices.llvm.emit.pack_panel import fill_panel
+from ftrace.devices.llvm.emit.prefetching import Prefetch, PrefetchingNest
+from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, replaced_stores, sum_of
+from ftrace.devices.llvm.schedule.index_facts import index_of
+from ftrace.devices.llvm.schedule.tiling_ir import size_of
+from ftrace.lower.kernel.ir import INDEX, Store, load, load_p, reduce
+from ftrace.trace.graph import Node, substitute, toposort
+from ftrace.trace.primitives.elementwise import mul
+from ftrace.trace.primitives.reduction import identity_of
+from ftrace.trace.primitives.sources import const
+
+
+def _merge(
+    stage: Stage, values: list[Node], depth: Block
+) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
+    """One range in place of several, where every load walks through them evenly."""
+    split, facts = depth.cut.split, stage.facts
+    ranges = depth.cut.within
+    as_it_is = values, ranges, depth.spans({})
+    facts.learn(values)
+    if len(ranges) < 2:
+        return as_it_is
+    whole = stage.new_range(depth.cut.length)
+    weights = [1]
+    for size in depth.cut.extents[:0:-1]:
+        weights.insert(0, weights[0] * size)
+    moved: dict[Node, Node] = {}
+    for node in toposort(values):
+        if node.op is load_p and not facts.free[node].isdisjoint(ranges):
+            form = facts.affine[index_of(node)]
+            step = form.terms.get(ranges[-1], 0)
+            steps = [form.terms.get(r, 0) for r in ranges]
+            if steps != [step * w for w in weights]:
+                return as_it_is
+            terms = {a: c for a, c in form.terms.items() if a not in ranges}
+            if depth.start is not None:
+                shift = terms.get(depth.start, 0) + step * weights[0]
+                terms[depth.start] = shift
+            terms[whole] = step
+            parts = [mul(a, const(c, INDEX)) for a, c in terms.items() if c]
+            index = sum_of([const(form.constant, INDEX), *parts])
+            moved[node] = load(node.src[0], index, *node.src[2:])
+    merged = substitute(values, moved)
+    facts.learn(merged)
+    if any(not facts.free[v].isdisjoint(ranges) for v in merged):
+        return as_it_is
+    spans = {} if split is None else {whole: Span("0", depth.count())}
+    return merged, (whole,), spans
+
+
+class ProductEmitter:
+    """Carries a schedule out in a stage."""
+
+    def __init__(self, schedule: Schedule, stage: Stage) -> None:
+        self.schedule = schedule
+        self.stage = stage
+        across = FewColumns if schedule.along else PlainColumns
+        self.kind: type[Columns] = Strips if schedule.strips else across
+        self._allocate()
+        self.once = Once(stage) if schedule.once else None
+
+    def _allocate(self) -> None:
+        """Panels for the operands and for the sums."""
+        s, stage, lanes = self.schedule, self.stage, self.schedule.lanes
+        whole, columns = Block(stage, s.depth, "0"), self.kind(stage, s, "0")
+        self.right = {node: columns.new_panel(node, whole) for node in s.packed}
+        self.left: dict[Node, Panel] = {}
+        self.along = frozenset[Node]()
+        high, more, padded = s.rows.length, 0, False
+        if isinstance(s.rows, LooseRows):
+            self.row_block = RowBlock(stage, s.rows, lanes)
+            high, more, padded = self.row_block.cut.size, lanes, True
+            axis = s.rows.axis
+            self.along = frozenset(n for n in s.left if self._runs_along(n, axis))
+        for node in s.left:
+            deep = -(-whole.positions(node) // lanes) * lanes + more
+            shape = (deep, high) if node in self.along else (high, deep)
+            self.left[node] = stage.new_panel(node.dtype, *shape, padded=padded)
+        pitch = s.columns.length if s.strips or s.along else s.pitch
+        self.offsets = {
+            node: stage.new_panel(node.dtype, 1, pitch, True) for node in s.plan.offsets
+        }
+        pitch += lanes if s.strips else 0
+        self.sums = {
+            node: stage.new_panel(node.dtype, s.rows.length, pitch, s.strips)
+            for node in (() if s.registers else s.plan.reduces)
+        }
+        if self.kind is PlainColumns:
+            # Tiles read beyond the block: what stands there must not slow them down.
+            for panel in self.right.values():
+                stage.fill(panel, 0, s.columns.length)
+
+    def _runs_along(self, node: Node, row: Node) -> bool:
+        """Is it contiguous along the rows?"""
+        facts = self.stage.facts
+        loads = [n for n in toposort([node]) if n.op is load_p]
+        steps = [facts.affine[index_of(n)].terms.get(row, 0) for n in loads]
+        return any(abs(step) == 1 for step in steps)
+
+    def emit(self) -> int:
+        """Emits the function; returns how many units it has."""
+        s, stage = self.schedule, self.stage
+        blocks = () if s.along else (s.columns.blocks,)
+        with stage.units([*s.outer, *blocks, *s.inner, s.rows.blocks]) as unit:
+            *columns, row = unit.blocks
+            self.columns = self.kind(stage, s, *(columns or ["0"]))
+            self.number = unit.number
+            if s.once:
+                shared = prod(map(size_of, s.inner)) * s.rows.blocks
+                text = f"udiv i64 {unit.number}, {shared}"
+                self.number = stage.writer.pure(text, unit.number)
+            self.rows = s.rows.at(stage, row)
+            with self.columns:
+                if s.along is not None:
+                    self._share(Block(stage, s.depth, "0"))
+                with self.rows:
+                    self._unit()
+        return unit.count
+
+    def _unit(self) -> None:
+        s, stage = self.schedule, self.stage
+        if s.registers:
+            self._add(Block(stage, s.depth, "0"))
+            return
+        for node, panel in (self.sums | self.offsets).items():
+            if s.depth.several:
+                stage.fill(panel, identity_of(str(node.arg), node.dtype))
+        each_block(stage, s.depth, self._add)
+        self._finish()
+
+    # The sums.
+
+    def _add(self, depth: Block) -> None:
+        """One block: the panels of operands, and the tiles over them."""
+        s, stage, plan = self.schedule, self.stage, self.schedule.plan
+        if self.once is None or s.depth.several:
+            self._fill_right(depth)
+        elif s.along is None:
+            self._share(depth)
+        found = self._right_values(depth)
+        if self.left and isinstance(s.rows, LooseRows):
+            self.row_block.open()
+        for node, panel in self.left.items():
+            found[node] = panel.load(sum_of(self._fill_left(node, panel, depth)))
+        values = substitute([node.src[0] for node in plan.reduces], found)
+        ranges, spans = s.depth.within, dict[Node, Span]()
+        if s.along is None:
+            values, ranges, spans = _merge(stage, values, depth)
+        later = None
+        if s.ahead:
+            later = Prefetch.of(
+                values, self.columns.column, ranges[-1], s.ahead, stage.facts
+            )
+        sums = {
+            node: reduce(str(node.arg), value, ranges)
+            for node, value in zip(plan.reduces, values, strict=True)
+        }
+        self._tiles(self._stores(sums), spans, later)
+        if self.left and isinstance(s.rows, LooseRows):
+            self.row_block.close()
+
+    def _stores(self, sums: dict[Node, Node]) -> list[Store]:
+        """What is stored of sums in registers."""
+        if self.schedule.registers:
+            found = sums | self._found_offsets()
+            return replaced_stores(self.stage.kernel.stores, found)
+        index = self._in_sums(self.rows.terms, self.columns.sums())
+        return [
+            Store(
+                self.sums[node].number, index, total, None,
+                str(node.arg) if self.schedule.depth.several else "",
+            )
+            for node, total in sums.items()
+        ]  # fmt: skip
+
+    def _tiles(
+        self, stores: list[Store], spans: dict[Node, Span], later: Prefetch | None
+    ) -> None:
+        rows, columns = self.rows, self.columns
+        spans = {**spans, **rows.spans, **columns.tile_spans()}
+        next_rows = rows.axes[0] if self.schedule.next_rows else None
+        axes, steps = (*rows.axes, *columns.axes), {**rows.steps, **columns.steps}
+        nest = partial(PrefetchingNest, prefetch=later, rows=next_rows)
+        self.stage.run(axes, stores, steps, spans, nest)
+
+    def _in_sums(self, rows: Callable[[int], list[Node]], columns: list[Node]) -> Node:
+        """Where a sum stands in its panel."""
+        pitch = next(iter(self.sums.values())).pitch
+        return sum_of([*rows(pitch), *columns])
+
+    # Panels.
+
+    def _share(self, depth: Block) -> None:
+        """Fills right panels, unless the unit before did so."""
+        if self.once is not None and (self.right or self.offsets):
+            self.once.run(self.number, lambda: self._fill_right(depth))
+
+    def _fill_right(self, depth: Block) -> None:
+        for node, panel in self.right.items():
+            self.columns.fill(panel, node, depth)
+        if self.offsets:
+            self._fill_offsets(depth)
+
+    def _fill_offsets(self, depth: Block) -> None:
+        """Adds up what depends on columns alone, over this block of a sum."""
+        columns, found = self.columns, self._right_values(depth)
+        values = substitute([node.src[0] for node in self.offsets], found)
+        combine = "add" if self.schedule.depth.several else ""
+        stores = [
+            Store(
+                panel.number, sum_of(columns.sums()),
+                reduce("add", value, depth.cut.within), None, combine,
+            )
+            for panel, value in zip(self.offsets.values(), values, strict=True)
+        ]  # fmt: skip
+        spans = {**depth.spans({}), **columns.tile_spans()}
+        self.stage.run(columns.axes, stores, columns.steps, spans)
+
+    def _found_offsets(self) -> dict[Node, Node]:
+        place = self.columns.final_sums
+        return {n: panel.load(sum_of(place())) for n, panel in self.offsets.items()}
+
+    def _right_values(self, depth: Block) -> dict[Node, Node]:
+        """The right operands in their panels."""
+        return {
+            node: panel.load(sum_of(self.columns.place(panel, node, depth)))
+            for node, panel in self.right.items()
+        }
+
+    def _fill_left(self, node: Node, panel: Panel, depth: Block) -> list[Node]:
+        """Fills a panel; returns where its elements stand."""
+        rows, lanes = self.rows, self.schedule.lanes
+        block = rows.block if isinstance(rows, StagedRows) else self.row_block
+        last = rows.final_axes[-1]
+        if node in self.along:
+            fill_panel(panel, node, last, depth, block, depth, lanes)
+            return [*depth.terms(panel.pitch, node), *block.terms(1)]
+        free = self.stage.facts.free[node]
+        used = [r for r in depth.cut.within if r in free]
+        fill_panel(panel, node, used[-1] if used else last, block, depth, depth, lanes)
+        place = rows.terms if isinstance(rows, StagedRows) else block.terms
+        return [*place(panel.pitch), *depth.terms(1, node)]
+
+    # What becomes of the sums.
+
+    def _finish(self) -> None:
+        """The kernel's own stores, with the sums read from their panels."""
+        stage, rows, columns = self.stage, self.rows, self.columns
+        index = self._in_sums(rows.final_terms, columns.final_sums())
+        found = {n: panel.load(index) for n, panel in self.sums.items()}
+        found |= self._found_offsets()
+        stores = replaced_stores(stage.kernel.stores, found)
+        axes, lanes = [*rows.final_axes, *columns.cut.within], self.schedule.lanes
+        run_stores(stage, stores, axes, [columns], lanes, rows.final_spans)

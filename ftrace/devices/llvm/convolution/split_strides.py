@@ -1,0 +1,344 @@
+"""Kernels in phases: where only every u-th place of an axis meets an element.
+
+    out[i] = the sum over k of  x[(i + k) / u] · w[k]   where u divides i + k
+
+Gradients of strided convolutions, and convolutions of an input that is spread, multiply
+a zero u - 1 times out of u. For one remainder of i, the taps that meet an element are
+u apart, and nothing is divided any more:
+
+    out[u·q + p] = the sum over j of  x[q + j + c] · w[u·j + a]
+
+So each remainder p becomes a kernel of its own, with fewer taps; two axes have as many
+kernels as pairs of remainders. A remainder without taps stores zeros.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from math import gcd, prod
+
+from ftrace import dtypes
+from ftrace.devices.affine_forms import Affine
+from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    Kernel,
+    axis_of,
+    load,
+    load_p,
+    make_range,
+    range_p,
+    reduce,
+    reduce_p,
+)
+from ftrace.trace.graph import Node, constant_value, rebuild
+from ftrace.trace.primitives.elementwise import add, bit_and, ge, lt, mul
+from ftrace.trace.primitives.sources import const, const_p
+
+#: Kernels that one becomes, at most.
+_MOST = 32
+
+_FOLDED: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """`step` divides a sum of ranges."""
+
+    node: Node
+    form: Affine
+    step: int
+
+    @property
+    def deciding(self) -> list[Node]:
+        """The ranges whose values matter."""
+        return [r for r, c in self.form.terms.items() if c % self.step]
+
+
+class _GiveUpError(Exception):
+    """The kernel has another form."""
+
+
+def phases(kernel: Kernel, facts: Facts) -> list[Kernel]:
+    """The kernel by remainders; mostly it is one."""
+    if kernel.is_dynamic or kernel.ordered or any(s.combine for s in kernel.stores):
+        return [kernel]
+    if not any(n.op is reduce_p for n in kernel.nodes):
+        return [kernel]
+    conditions = list(_conditions(kernel, facts))
+    steps: dict[Node, int] = {}
+    for condition in conditions:
+        for r in condition.deciding:
+            if (
+                r in kernel.axes
+                and steps.setdefault(r, condition.step) != condition.step
+            ):
+                return [kernel]
+    if not steps or prod(steps.values()) > _MOST:
+        return [kernel]
+    choices = [range(min(u, axis_of(a).size)) for a, u in steps.items()]
+    try:
+        return [
+            _Phase(kernel, facts, conditions, steps, dict(zip(steps, p, strict=True)))
+            .kernel()
+            for p in itertools.product(*choices)
+        ]  # fmt: skip
+    except _GiveUpError:
+        return [kernel]
+
+
+def _conditions(kernel: Kernel, facts: Facts) -> Iterator[_Condition]:
+    """`E rem u = 0`, where E is a sum of ranges; `r = 0`, where r is an axis.
+
+    An axis is split already where the places that meet an element are the same for all
+    taps: dilations that a stride divides.
+    """
+    for node in kernel.nodes:
+        if node.op.name != "eq" or facts.constant(node.src[1]) != 0:
+            continue
+        rest = node.src[0]
+        if rest in kernel.axes and axis_of(rest).size > 1:
+            if any(_vanishes(n.src[0], node) for n in kernel.nodes if n.op is reduce_p):
+                yield _Condition(node, facts.affine[rest], axis_of(rest).size)
+            continue
+        if rest.op.name != "rem":
+            continue
+        form, step = facts.affine[rest.src[0]], facts.constant(rest.src[1])
+        if step is not None and step > 1 and _is_plain(form):
+            yield _Condition(node, form, step)
+
+
+def _is_plain(form: Affine) -> bool:
+    return all(atom.op is range_p for atom in form.terms)
+
+
+class _Phase:
+    """The kernel for one remainder of each axis."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        facts: Facts,
+        conditions: list[_Condition],
+        steps: Mapping[Node, int],
+        places: Mapping[Node, int],
+    ) -> None:
+        self.whole, self.facts = kernel, facts
+        self.forms: dict[Node, Affine] = {}  # of ranges that are replaced
+        self.truth: dict[Node, bool] = {}
+        self.new: dict[Node, Node] = {}
+        self.zeros: set[Node] = set()
+        for axis, place in places.items():
+            self._split(axis, steps[axis], place)
+        solved: dict[Node, tuple[int, int]] = {}
+        for condition in conditions:
+            self._solve(condition, solved)
+
+    def _split(self, r: Node, step: int, place: int) -> None:
+        """r -> step·q + place."""
+        axis = axis_of(r)
+        size = -(-(axis.size - place) // step)
+        if size < 2:
+            self.forms[r] = Affine(place, {})
+        else:
+            found = make_range(axis.number, size, axis.reduced)
+            self.forms[r] = Affine(place, {found: step})
+
+    def _solve(
+        self, condition: _Condition, solved: dict[Node, tuple[int, int]]
+    ) -> None:
+        """Leaves those values of a range for which the condition holds."""
+        step = condition.step
+        left = [r for r in condition.deciding if r not in self.forms]
+        constant = condition.form.constant
+        for r, c in condition.form.terms.items():
+            if r in self.forms and r not in solved:
+                constant += c * self.forms[r].constant
+        left += [r for r in condition.deciding if r in solved]
+        if not left:
+            self.truth[condition.node] = constant % step == 0
+            return
+        if len(left) > 1 or not axis_of(left[0]).reduced:
+            raise _GiveUpError
+        (r,) = left
+        by = condition.form.terms[r] % step
+        if gcd(by, step) != 1 or not self._may_leave_out(r, condition.node):
+            raise _GiveUpError
+        place = -constant * pow(by, -1, step) % step
+        if solved.setdefault(r, (step, place)) != (step, place):
+            raise _GiveUpError
+        some = place < axis_of(r).size
+        self.truth[condition.node] = some
+        self._split(r, step, place if some else 0)
+
+    def _may_leave_out(self, r: Node, condition: Node) -> bool:
+        """Is what is summed over a range zero where the condition does not hold?"""
+        sums = [n for n in self.whole.nodes if n.op is reduce_p and r in n.src[1:]]
+        return all(n.arg == "add" and _vanishes(n.src[0], condition) for n in sums)
+
+    # The new expressions.
+
+    def kernel(self) -> Kernel:
+        for node in self.whole.nodes:
+            self.new[node] = self._renewed(node)
+        axes: list[Node] = []
+        for axis in self.whole.axes:
+            form = self.forms.get(axis)
+            axes += [axis] if form is None else list(form.terms)
+        stores = tuple(store.over(self.new) for store in self.whole.stores)
+        return Kernel(tuple(axes), stores, self.whole.buffers)
+
+    def _form(self, node: Node) -> Affine | None:
+        """An index over the new ranges, if it is a sum of ranges."""
+        form = self.facts.affine.get(node)
+        if form is None or not _is_plain(form):
+            return None
+        found = Affine(form.constant, {})
+        for r, c in form.terms.items():
+            found = found.plus(self.forms.get(r, Affine(0, {r: 1})).scaled(c))
+        return found
+
+    def _renewed(self, node: Node) -> Node:
+        if node in self.truth:
+            return const(self.truth[node], dtypes.bool_)
+        if node.op is range_p:
+            return _expression(self.forms[node]) if node in self.forms else node
+        name = node.op.name
+        if name in ("div", "rem") and (found := self._divided(node)) is not None:
+            return found
+        if name in ("ge", "lt") and (found := self._compared(node)) is not None:
+            return found
+        src = [self.new[s] for s in node.src]
+        if name == "and" and node.dtype == dtypes.bool_:
+            return _both(*src)
+        if node.op is load_p and len(src) > 2:
+            return self._loaded(node, src)
+        if node.op is reduce_p:
+            return self._reduced(node, src)
+        if name == "mul" and not self.zeros.isdisjoint(node.src):
+            return self._zero(node)
+        if name == "select" and src[0].op is const_p:
+            chosen = node.src[1 if constant_value(src[0]) else 2]
+            unmet = chosen is node.src[2] and _is_zero(chosen)
+            if unmet or chosen in self.zeros:
+                return self._zero(node)
+            return self.new[chosen]
+        if node.dtype is INDEX and name in _FOLDED:
+            return _folded(rebuild(node, tuple(src)))
+        return rebuild(node, tuple(src))
+
+    def _divided(self, node: Node) -> Node | None:
+        """A quotient or remainder that is a sum of ranges."""
+        form, by = self._form(node.src[0]), self.facts.constant(node.src[1])
+        if form is None or by is None or by < 1:
+            return None
+        if any(c % by for c in form.terms.values()):
+            return None
+        if node.op.name == "rem":
+            return const(form.constant % by, INDEX)
+        terms = {r: c // by for r, c in form.terms.items()}
+        return _expression(Affine(form.constant // by, terms))
+
+    def _compared(self, node: Node) -> Node | None:
+        """A comparison without a common factor; or what it always is."""
+        if node.src[0].dtype is not INDEX:
+            return None
+        form, limit = self._form(node.src[0]), self.facts.constant(node.src[1])
+        if form is None or limit is None:
+            return None
+        ends = [(c * (axis_of(r).size - 1)) for r, c in form.terms.items()]
+        low = form.constant + sum(e for e in ends if e < 0)
+        high = form.constant + sum(e for e in ends if e > 0)
+        least, below = (low >= limit, high < limit)
+        if least or below:
+            return const(least == (node.op.name == "ge"), dtypes.bool_)
+        by = gcd(*form.terms.values())
+        terms = {r: c // by for r, c in form.terms.items()}
+        bound = const(-(-(limit - form.constant) // by), INDEX)
+        compare = ge if node.op.name == "ge" else lt
+        return compare(_expression(Affine(0, terms)), bound)
+
+    def _loaded(self, node: Node, src: list[Node]) -> Node:
+        buffer, index, valid = src[0], src[1], src[2]
+        if valid.op is not const_p:
+            return rebuild(node, tuple(src))
+        return load(buffer, index) if constant_value(valid) else self._zero(node)
+
+    def _reduced(self, node: Node, src: list[Node]) -> Node:
+        if node.src[0] in self.zeros:
+            return self._zero(node)
+        ranges: list[Node] = []
+        for r in node.src[1:]:
+            form = self.forms.get(r)
+            ranges += [r] if form is None else list(form.terms)
+        if not ranges:  # as a sum, it has no -0
+            return add(src[0], const(0, node.dtype))
+        return reduce(node.arg, src[0], tuple(ranges))
+
+    def _zero(self, node: Node) -> Node:
+        self.zeros.add(node)
+        return const(0, node.dtype)
+
+
+def _expression(form: Affine) -> Node:
+    parts = [mul(a, const(c, INDEX)) if c != 1 else a for a, c in form.terms.items()]
+    if form.constant or not parts:
+        parts.append(const(form.constant, INDEX))
+    total = parts[0]
+    for part in parts[1:]:
+        total = add(total, part)
+    return total
+
+
+def _folded(node: Node) -> Node:
+    """An index without work on numbers that are known."""
+    a, b = (int(constant_value(s)) if s.op is const_p else None for s in node.src)
+    if a is not None and b is not None:
+        return const(_FOLDED[node.op.name](a, b), INDEX)
+    if b == (1 if node.op.name == "mul" else 0):
+        return node.src[0]
+    if (a, node.op.name) in ((0, "add"), (1, "mul")):
+        return node.src[1]
+    return node
+
+
+def _is_zero(node: Node) -> bool:
+    return node.op is const_p and not constant_value(node)
+
+
+def _both(a: Node, b: Node) -> Node:
+    """A conjunction, of which one part may be known."""
+    for one, other in ((a, b), (b, a)):
+        if one.op is const_p:
+            return other if constant_value(one) else one
+    return bit_and(a, b)
+
+
+def _vanishes(value: Node, condition: Node) -> bool:
+    """Is a value zero where the condition does not hold? Of a product, one factor."""
+    src = list(value.src)
+    if value.op is load_p:
+        return any(condition in _conjuncts(valid) for valid in src[2:])
+    if value.op.name == "select":
+        found = condition in _conjuncts(src[0]) or _vanishes(src[1], condition)
+        return found and _is_zero(src[2])
+    if value.op.name == "mul":
+        return any(_vanishes(s, condition) for s in src)
+    return value.op.family == "cast" and _vanishes(src[0], condition)
+
+
+def _conjuncts(valid: Node) -> set[Node]:
+    found: set[Node] = set()
+    pending = [valid]
+    while pending:
+        node = pending.pop()
+        if node.op.name == "and":
+            pending += node.src
+        else:
+            found.add(node)
+    return found

@@ -1,0 +1,34 @@
+"""The loops of a kernel as LLVM IR: how memory is read, what registers hold.
+
+From the ground up:
+
+    addressing          Addresses, loads and stores
+    interrupt_polls     Polls: loops of kernels that may run for long ask from time to
+                        time whether to stop
+    nontemporal_stores  Stores that go past the caches, for results that do not fit in
+                        them
+    open_ranges         The ranges that are open while the body of a loop is written
+    accumulators        The accumulators of a reduce: what they begin with, and what
+                        they take in
+    register_tables     Small tables that are held in registers: to look a number up is
+                        to permute them
+    emit_memory         Loads and stores of a kernel: which kind of access serves each
+    emit_values         The expressions of a kernel as values in registers
+    loop_nest           The loops of a kernel, as `tiling` decided: axes, reduces,
+                        stores
+    column_reduction    Reduces of columns, row by row: memory is read in the order in
+                        which it lies
+    prefetching         Loops that ask for memory before it is needed, where a part of a
+                        kernel says so
+    register_transpose  Squares of registers with rows and lanes exchanged
+    rendered            The code of a kernel, and what threads that share it have to
+                        know
+    staged_kernel       Parts of a kernel that run one after the other on a block that
+                        fits in the cache
+    blocked_ranges      Lists of ranges cut in blocks, and the block that is open
+    pack_panel          Filling a panel: an expression evaluated over two blocks, in
+                        whole vectors
+    transposed_access   Elementwise kernels that read some operands the other way round
+    reversed_access     Axes that are run from their end, where operands are read from
+                        their end
+"""

@@ -1,0 +1,388 @@
+"""Loads and stores of a kernel: which kind of access serves each.
+
+contiguous   the index grows by 1 (or -1) from lane to lane
+window       by 2 to 8: vectors side by side, and every second element of them
+gather       any other way
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftrace.devices.affine_forms import Affine
+from ftrace.devices.llvm.emit.open_ranges import At, Ranges
+from ftrace.devices.llvm.emit.register_tables import fits, look_up
+from ftrace.devices.llvm.ir.types import Type, first_lanes, index_type, mask_type
+from ftrace.devices.llvm.scalar.ops import and_masks
+from ftrace.devices.llvm.schedule.index_facts import Condition, index_of
+from ftrace.devices.llvm.schedule.unroll_short_axes import longest
+from ftrace.lower.kernel.ir import Store
+from ftrace.trace.graph import Node
+from ftrace.trace.symbolic.bounds import surely_less, upper_bound
+
+#: Elements apart in a window that is masked: its masks have to be spread.
+_MASKED_WINDOW = 4
+#: Elements of some buffer of a kernel that holds tables in registers: filling these
+#: takes as long as some vectors of lookups.
+_OFTEN = 1 << 12
+
+
+class Elements(Ranges):
+    """Emits loads and stores."""
+
+    # Validity.
+
+    def _validity(self, valid: Node | None, at: At) -> tuple[str | None, str | None]:
+        """Where an access is made: whether at all, and in which lanes."""
+        uniform: str | None = None
+        mask = self.mask(at)
+        for condition in self.facts.conditions(valid):
+            if any(self.varies(n) for n in condition.nodes):
+                on = self._lanes_inside(condition, at)
+                mask = and_masks(self.ops, self.lanes, on, mask)
+            else:
+                uniform = and_masks(self.ops, 0, self._inside(condition, at), uniform)
+        return uniform, mask
+
+    def _inside(self, condition: Condition, at: At) -> str:
+        """Does a condition hold that is the same in all lanes?"""
+        if condition.form is None or condition.low is None or condition.high is None:
+            nodes = [self.value(n, at) for n in condition.nodes]
+            return and_masks(self.ops, 0, *nodes) or "true"
+        terms, constant = self.terms(condition.form, at)
+        place = self.access.sum_terms(terms, constant - condition.low)
+        width = condition.high - condition.low
+        return self.ops.binary("icmp ult", index_type(0, False), place, str(width))
+
+    def _lanes_inside(self, condition: Condition, at: At) -> str:
+        """The lanes in which a condition holds; both bounds are one comparison."""
+        form, lanes = condition.form, self.lanes
+        stride = None if form is None else self.form_stride(form)
+        if form is None or stride is None:
+            masks = [self.wide(n, lanes, at) for n in condition.nodes]
+            return and_masks(self.ops, lanes, *masks) or "true"
+        low, high = condition.low, condition.high
+        small = max(abs(low or 0), abs(high or 0)) < 1 << 30
+        t = index_type(lanes, small and self.facts.narrow_form(form))
+        terms, constant = self.terms(form, at)
+        places = self.index_lanes(
+            self.access.sum_terms(terms, constant - (low or 0)), stride, t
+        )
+        if high is None:
+            return self.ops.binary("icmp sge", t, places, t.zero)
+        word = "icmp slt" if low is None else "icmp ult"
+        return self.ops.binary(word, t, places, t.constant(high - (low or 0)))
+
+    # Loads.
+
+    def load(self, node: Node, at: At) -> str:
+        buffer, index = node.src[:2]
+        number = buffer.arg
+        assert isinstance(number, int)
+        fixed = number in self.fixed
+        base = self.buffer(number)
+        size = buffer.dtype.itemsize
+        access = self.access
+        uniform, mask = self._validity(node.src[2] if len(node.src) > 2 else None, at)
+        if not self.varies(node):
+            terms, constant = self.terms(self.facts.affine[index], at)
+            p = access.pointer(base, terms, constant, size)
+            p = access.or_zeros(p, uniform)
+            return access.load(Type.of(node.dtype, 0), p, fixed)
+        t = Type.of(node.dtype, self.lanes)
+        stride = self.stride(index)
+        if stride in (1, -1):
+            terms, constant = self.terms(self.facts.affine[index], at)
+            if stride < 0:
+                constant -= t.lanes - 1
+                if mask is not None:
+                    mask = self.ops.reverse(mask_type(t.lanes), mask)
+            p = access.or_zeros(access.pointer(base, terms, constant, size), uniform)
+            if mask is None or number in self.padded:
+                found = access.load(t, p, fixed)
+            else:
+                found = access.load_masked(t, p, mask, fixed)
+            return self.ops.reverse(t, found) if stride < 0 else found
+        if (
+            stride is not None
+            and 2 <= stride <= longest(self.ops.target)
+            and len(node.src) == 2
+        ):
+            found = self._window(node, t, stride, at)
+            if found is not None:
+                return found
+        wide = t.bits >= 32 and self.ops.target.vector_bytes >= 32
+        few = stride is not None and 2 <= stride <= _MASKED_WINDOW
+        if stride is not None and few and mask is not None and wide:
+            return self._masked_window(node, t, stride, at, uniform, mask)
+        p, offsets, offset_type = self._scattered(index, base, size, number, at)
+        if uniform is not None:
+            mask = and_masks(
+                self.ops, t.lanes, self.ops.splat(uniform, mask_type(t.lanes)), mask
+            )
+        if stride is None and not fixed and self._is_held(number, t):
+            table = self.sizes[number]
+            found = look_up(self.ops, access, t, p, table, offsets, offset_type)
+            return found if mask is None else self.ops.select(mask, t, found, t.zero)
+        return access.gather(t, p, offsets, offset_type, mask, fixed)
+
+    def _is_held(self, number: int, t: Type) -> bool:
+        """Is a table small enough for registers, and read often enough?"""
+        size, target = self.sizes[number], self.ops.target
+        if not isinstance(size, int) or not target.scale or not fits(size, t):
+            return False
+        largest = max(s for s in self.sizes if isinstance(s, int))
+        return largest >= _OFTEN and target.decides("held_tables")
+
+    def _window(self, node: Node, t: Type, stride: int, at: At) -> str | None:
+        """Every `stride`-th element of vectors side by side.
+
+        Between those of a buffer's ends nothing else may be read.
+        """
+        buffer, index = node.src
+        form = self.facts.affine[index]
+        bounds = self.facts.interval[index]
+        number, v = buffer.arg, self.vector
+        assert isinstance(number, int)
+        assert v is not None
+        lanes = count = t.lanes
+        if self.mask(at) is not None:
+            if not v.existing:
+                return None
+            count = v.existing
+        phase = form.constant % stride
+        last, size = stride - 1 - phase, self.sizes[number]
+        whole = bounds is not None and bounds[0] >= phase
+        if whole and bounds is not None and surely_less(bounds[1] + last, size):
+            read = stride * count
+        elif t.bits >= 32 and self.ops.target.vector_bytes >= 32:
+            phase, read = 0, stride * (count - 1) + 1  # not a place beyond
+        else:
+            return None
+        terms, constant = self.terms(form.shifted(-phase), at)
+        parts: list[str] = []
+        for n in range(stride):
+            p = self.access.pointer(
+                self.buffer(number), terms, constant + n * lanes, t.bytes
+            )
+            existing = read - n * lanes
+            if existing >= lanes:
+                parts.append(self.access.load(t, p, number in self.fixed))
+            elif existing > 0:
+                mask = first_lanes(lanes, existing)
+                parts.append(self.access.load_masked(t, p, mask, number in self.fixed))
+            else:
+                parts.append(t.zero)
+        return self.ops.pick(t, parts, stride, phase)
+
+    def _masked_window(
+        self,
+        node: Node,
+        t: Type,
+        stride: int,
+        at: At,
+        uniform: str | None,
+        mask: str,
+    ) -> str:
+        """Every `stride`-th element, of which only those are read that the mask has."""
+        number, lanes = node.src[0].arg, t.lanes
+        assert isinstance(number, int)
+        terms, constant = self.terms(self.facts.affine[index_of(node)], at)
+        kind, parts = mask_type(lanes), list[str]()
+        for n in range(stride):
+            spread = [divmod(n * lanes + lane, stride) for lane in range(lanes)]
+            places = [lanes if rest else lane for lane, rest in spread]
+            on = self.ops.shuffle(kind, mask, kind.zero, places)
+            place = constant + n * lanes
+            p = self.access.pointer(self.buffer(number), terms, place, t.bytes)
+            p = self.access.or_zeros(p, uniform)
+            parts.append(self.access.load_masked(t, p, on, number in self.fixed))
+        return self.ops.pick(t, parts, stride, 0)
+
+    def _scattered(
+        self, index: Node, base: str, size: int, number: int, at: At
+    ) -> tuple[str, str, Type]:
+        """An address that is not contiguous: a pointer, and an index per lane."""
+        form = self.facts.affine[index]
+        stride = self.stride(index)
+        small = upper_bound(self.sizes[number]) < 1 << 31
+        t = index_type(self.lanes, small)
+        if stride is not None:
+            terms, constant = self.terms(form, at)
+            p = self.access.pointer(base, terms, constant, size)
+            return p, t.lanewise([stride * lane for lane in range(t.lanes)]), t
+        # The sum is an element's number where the access is valid: 32 bits hold it
+        # even if they do not hold a part of it.
+        total = ""
+        uniform = Affine(
+            form.constant, {a: c for a, c in form.terms.items() if not self.varies(a)}
+        )
+        for atom, coefficient in form.terms.items():
+            if self.varies(atom):
+                part = self.index_as(atom, t, at)
+                if coefficient != 1:
+                    part = self.ops.binary("mul", t, part, t.constant(coefficient))
+                total = self.ops.binary("add", t, total, part) if total else part
+        terms, constant = self.terms(uniform, at)
+        if not terms:
+            return base, self._shift(total, t, constant), t
+        start = self.access.sum_terms(terms, constant)
+        if t.bits == 32:
+            start = self.writer.pure(f"trunc i64 {start} to i32", start)
+        total = self.ops.binary("add", t, total, self.ops.splat(start, t))
+        return base, total, t
+
+    def _shift(self, index: str, t: Type, by: int) -> str:
+        return self.ops.binary("add", t, index, t.constant(by)) if by else index
+
+    # Stores.
+
+    def store(self, store: Store, at: At) -> None:
+        """One copy of a store."""
+        v = self.vector
+        base = self.buffer(store.buffer)
+        size = store.value.dtype.itemsize
+        form = self.facts.affine[store.index]
+        if v is None or not any(self.varies(e) for e in store.expressions):
+            terms, constant = self.terms(form, at)
+            p = self.access.pointer(base, terms, constant, size)
+            p = self.access.or_sink(p, self._validity(store.valid, at)[0])
+            t = Type.of(store.value.dtype, 0)
+            self._store_value(store, t, self.plain(store.value, 0, at), p, at, None)
+            return
+        t = Type.of(store.value.dtype, v.lanes)
+        value = self.plain(store.value, v.lanes, at)
+        uniform, mask = self._validity(store.valid, at)
+        if store.buffer in self.padded:
+            mask = None
+        stride = self.stride(store.index)
+        if stride in (1, -1):
+            terms, constant = self.terms(form, at)
+            if stride < 0:
+                constant -= v.lanes - 1
+                value = self.ops.reverse(t, value)
+                if mask is not None:
+                    mask = self.ops.reverse(mask_type(v.lanes), mask)
+            p = self.access.pointer(base, terms, constant, size)
+            p = self.access.or_sink(p, uniform)
+            self._store_value(store, t, value, p, at, mask)
+            return
+        few = stride is not None and 2 <= stride <= _MASKED_WINDOW
+        cheap = self.ops.target.masked and t.bits >= 32 and not store.combine
+        if stride is not None and few and cheap:
+            self._store_apart(store, t, value, stride, at, uniform, mask)
+            return
+        if uniform is not None:
+            everywhere = self.ops.splat(uniform, mask_type(v.lanes))
+            mask = and_masks(self.ops, v.lanes, everywhere, mask)
+        p, index, kind = self._scattered_store(store, base, size, at)
+        if store.combine:
+            old = self.access.gather(t, p, index, kind, mask, True)
+            value = self.ops.apply(store.combine, t, old, value)
+        self.access.scatter(t, value, p, index, kind, mask)
+
+    def _store_apart(
+        self,
+        store: Store,
+        t: Type,
+        value: str,
+        stride: int,
+        at: At,
+        uniform: str | None,
+        mask: str | None,
+    ) -> None:
+        """Every `stride`-th element of vectors side by side, and none between."""
+        lanes, kind = t.lanes, mask_type(t.lanes)
+        terms, constant = self.terms(self.facts.affine[store.index], at)
+        base = self.buffer(store.buffer)
+        for n in range(stride):
+            spread = [divmod(n * lanes + lane, stride) for lane in range(lanes)]
+            places = [0 if rest else lane for lane, rest in spread]
+            part = self.ops.shuffle(t, value, "poison", places)
+            if mask is None:
+                on = kind.lanewise([not rest for _, rest in spread])
+            else:
+                apart = [lanes if rest else lane for lane, rest in spread]
+                on = self.ops.shuffle(kind, mask, kind.zero, apart)
+            place = constant + n * lanes
+            p = self.access.pointer(base, terms, place, t.bytes)
+            self.access.store_masked(t, part, self.access.or_sink(p, uniform), on)
+
+    def may_join(self, group: Sequence[Store], store: Store) -> bool:
+        """Does a store fill the places beside those of a group?"""
+        first, v = group[0], self.vector
+        if first.buffer != store.buffer or first.combine or store.combine:
+            return False
+        if first.valid is not None or store.valid is not None or v is None:
+            return False
+        a, b = self.facts.affine[first.index], self.facts.affine[store.index]
+        if b.constant != a.constant + len(group) or a.terms != b.terms:
+            return False
+        stride = self.stride(first.index)
+        if stride is None or not len(group) < stride <= longest(self.ops.target):
+            return False
+        return v.existing > 0 or all(mask is None for mask in v.masks)
+
+    def is_whole(self, group: Sequence[Store]) -> bool:
+        """Do stores that `may_join` fill all places between those of the first?"""
+        return len(group) > 1 and self.stride(group[0].index) == len(group)
+
+    def store_group(self, group: Sequence[Store], at: At) -> None:
+        """One copy of a whole group of stores: their values in turn."""
+        v, first, count = self.vector, group[0], len(group)
+        assert v is not None
+        t = Type.of(first.value.dtype, v.lanes)
+        values = [self.plain(store.value, v.lanes, at) for store in group]
+        form = self.facts.affine[first.index]
+        terms, constant = self.terms(form, at)
+        base, masked = self.buffer(first.buffer), self.mask(at) is not None
+        past = first.buffer in self.streamed and self.rows_are_aligned(form, t, v.node)
+        for n, value in enumerate(self.ops.interleave(t, values)):
+            p = self.access.pointer(base, terms, constant + n * v.lanes, t.bytes)
+            existing = count * v.existing - n * v.lanes
+            if (not masked or existing >= v.lanes) and past:
+                self.access.stream(t, value, p)
+            elif not masked or existing >= v.lanes:
+                self.access.store(t, value, p)
+            elif existing > 0:
+                mask = first_lanes(v.lanes, existing)
+                self.access.store_masked(t, value, p, mask)
+
+    def _scattered_store(
+        self, store: Store, base: str, size: int, at: At
+    ) -> tuple[str, str, Type]:
+        if self.varies(store.index):
+            return self._scattered(store.index, base, size, store.buffer, at)
+        terms, constant = self.terms(self.facts.affine[store.index], at)
+        t = index_type(self.lanes, True)
+        return self.access.pointer(base, terms, constant, size), t.zero, t
+
+    def _store_value(
+        self, store: Store, t: Type, value: str, p: str, at: At, mask: str | None
+    ) -> None:
+        if store.combine:
+            if mask is None:
+                old = self.access.load(t, p, True)
+            else:
+                old = self.access.load_masked(t, p, mask, True)
+            value = self.ops.apply(store.combine, t, old, value)
+        if mask is not None:
+            self.access.store_masked(t, value, p, mask)
+        elif store.buffer in self.streamed and self._is_aligned(store, t, at):
+            self.access.stream(t, value, p)
+        else:
+            self.access.store(t, value, p)
+
+    def _is_aligned(self, store: Store, t: Type, at: At) -> bool:
+        """Does every vector of a store begin at a multiple of its size?"""
+        v = self.vector
+        if v is None or not t.lanes or self.stride(store.index) != 1:
+            return False
+        return self.rows_are_aligned(self.facts.affine[store.index], t, v.node)
+
+    def rows_are_aligned(self, form: Affine, t: Type, along: Node) -> bool:
+        """Is what an index has beside one range a multiple of a vector's lanes?"""
+        if t.kind == "b" or t.lanes * t.bytes < 16:
+            return False
+        others = {a: c for a, c in form.terms.items() if a is not along}
+        return Affine(form.constant, others).divisor() % t.lanes == 0

@@ -1,0 +1,275 @@
+"""Fourier transforms as LLVM IR: the kernels of `lower/library/fft_kernels.py`.
+
+A unit is a row, a strip of columns, or as many rows as a vector has lanes: these are
+transposed on their way to the stack, and are columns there. Strips, and numbers of a
+row, that fill no vector begin earlier, and are computed twice.
+
+    waves    vectors of complex numbers
+    sides    where numbers come from and go to, and by what they are multiplied
+    steps    the transform itself
+    tables   roots of unity
+"""
+
+from __future__ import annotations
+
+from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.library.fft.complex_vectors import ACROSS, Pair, Waves
+from ftrace.devices.llvm.library.fft.load_store import (
+    Buffer,
+    Chirped,
+    Convolved,
+    Exchanged,
+    Numbers,
+    Place,
+    Scaled,
+    Side,
+    Twisted,
+    turn,
+)
+from ftrace.devices.llvm.library.fft.stockham import transform
+from ftrace.devices.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.library.fft_kernels import Transform
+from ftrace.lower.library.fft_radices import stages_of
+
+
+def _through(
+    f: Waves, source: Side, target: Side, buffers: list[Buffer], numbers: Numbers
+) -> None:
+    """The transform, or the convolution; `source` may be the second buffer."""
+    form = f.form
+    if not form.convolved:
+        transform(f, source, target, buffers)
+        return
+    last = (len(stages_of(form.size)) - 1) % 2
+    transform(f, source, buffers[last], buffers)
+    rows = 1 if form.padded else form.inner
+    sizes = form.length, rows, form.size
+    back = Convolved(f, buffers[last], sizes, numbers)
+    transform(f, back, target, [buffers[1 - last], buffers[last]])
+
+
+def _ends(f: Waves, source: Side, target: Side, numbers: Numbers) -> tuple[Side, Side]:
+    """The sides with what happens to numbers when they are read and written."""
+    form = f.form
+    if form.swaps[0]:
+        source = Exchanged(source)
+    if form.swaps[1]:
+        target = Exchanged(target)
+    if form.scale != 1:
+        target = Scaled(f, target, form.scale)
+    if form.padded:
+        source = Chirped(f, source, numbers)
+    if form.cut:
+        target = Chirped(f, target, numbers)
+    return source, target
+
+
+# Rows.
+
+
+def _rows(f: Waves) -> int:
+    form = f.form
+    buffers = [Buffer(f), Buffer(f)]
+    with f.repeat("%end", "%begin") as unit:
+        to, of = _row_bases(f, unit)
+        row = f.let(f"urem i64 {unit}, {form.inner}")
+        start = f.let(f"mul i64 {row}, {0 if form.padded else form.size}")
+        numbers = Numbers(f, lambda at: f.let(f"add i64 {at}, {start}"), alike=False)
+        source, target = _ends(f, Place(f, of), Place(f, to), numbers)
+        if form.twisted:
+            sizes = form.inner, form.size
+            target = Twisted(
+                f, target, sizes, lambda at: (row, f.let(f"udiv i64 {at}, {f.lanes}"))
+            )
+        _through(f, source, target, buffers, numbers)
+    return form.outer * form.inner
+
+
+def _row_bases(f: Waves, row: str) -> list[str]:
+    """Where a row of the result and of the operand begins."""
+    rows = f.form.outer * f.form.inner
+    bases: list[str] = []
+    for number, nbytes in enumerate(f.nbytes):
+        offset = f.let(f"mul i64 {row}, {nbytes // rows}")
+        bases.append(f.beyond(f.slot("%buffers", number), offset))
+    return bases
+
+
+def _real_rows(f: Waves) -> int:
+    """Rows of real numbers, from first to last."""
+    form = f.form
+    half = f.roots("half", form.size)
+    buffers = [Buffer(f), Buffer(f)]
+    with f.repeat("%end", "%begin") as unit:
+        to, of = _row_bases(f, unit)
+        if form.kind == "irfft":
+            pairs_from(f, of, buffers[1], half)
+            target = Scaled(f, Exchanged(Place(f, to)), form.scale)
+            transform(f, Exchanged(buffers[1]), target, buffers)
+        else:
+            last = buffers[(len(stages_of(form.size)) - 1) % 2]
+            transform(f, Place(f, of), last, buffers)
+            real_from(f, last, to, half)
+    return form.outer
+
+
+def _half_rows(f: Waves) -> int:
+    """Rows of the transforms of real rows from those of their pairs, or back."""
+    half = f.roots("half", f.form.size)
+    with f.repeat("%end", "%begin") as unit:
+        to, of = _row_bases(f, unit)
+        if f.form.kind == "half":
+            real_from(f, Place(f, of), to, half)
+        else:
+            pairs_from(f, of, Place(f, to), half)
+    return f.form.outer
+
+
+# Columns, and rows abreast.
+
+
+def _strips(f: Waves) -> int:
+    """Columns of a matrix, or rows abreast."""
+    form = f.form
+    write = _columns if form.kind == "columns" else _abreast
+    count = -(-form.inner // f.lanes)
+    buffers = [Buffer(f), Buffer(f)]
+    with f.repeat("%end", "%begin") as unit:
+        matrix = f.let(f"udiv i64 {unit}, {count}")
+        strip = f.let(f"urem i64 {unit}, {count}")
+        first = f.least(f.let(f"mul i64 {strip}, {f.lanes}"), form.inner - f.lanes)
+        bases = [
+            f.beyond(f.slot("%buffers", number), f.let(f"mul i64 {matrix}, {nbytes}"))
+            for number, nbytes in enumerate([n // form.outer for n in f.nbytes])
+        ]
+        write(f, buffers, bases, Strip(strip, first))
+    return form.outer * count
+
+
+class Strip(NamedTuple):
+    """Some columns or rows of a matrix: which strip it is, and where it begins."""
+
+    number: str
+    first: str
+
+
+def _columns(f: Waves, buffers: list[Buffer], bases: list[str], strip: Strip) -> None:
+    form = f.form
+    starts = [f.at(base, f.let(f"shl i64 {strip.first}, 1")) for base in bases]
+    to, of = (Place(f, start, form.inner) for start in starts)
+
+    def row(at: str) -> str:
+        return f.let(f"udiv i64 {at}, {f.lanes}")
+
+    def number(at: str) -> str:
+        start = f.let(f"mul i64 {row(at)}, {form.inner}")
+        return f.let(f"add i64 {start}, {strip.first}")
+
+    # The numbers of a long row are all those of a matrix.
+    numbers = Numbers(f, row if form.convolved else number, alike=form.convolved)
+    source, target = _ends(f, of, to, numbers)
+    if form.twisted:
+        sizes = form.size, form.inner
+        target = Twisted(f, target, sizes, lambda at: (row(at), strip.number))
+    _through(f, source, target, buffers, numbers)
+
+
+def _abreast(f: Waves, buffers: list[Buffer], bases: list[str], strip: Strip) -> None:
+    """Rows side by side, in the lanes of vectors."""
+    form = f.form
+    given = form.length if form.padded else form.size
+    wanted = form.length if form.cut else form.size
+    to, of = bases
+    numbers = Numbers(f, lambda at: f.let(f"udiv i64 {at}, {f.lanes}"), alike=True)
+    turn(f, _row_of(f, of, strip, given), buffers[1], given, into=True)
+    if form.kind == "turned":
+        start = f.at(to, f.let(f"shl i64 {strip.first}, 1"))
+        place = Place(f, start, form.inner)
+        _through(f, *_ends(f, buffers[1], place, numbers), buffers, numbers)
+        return
+    steps = len(stages_of(form.size)) * (1 + form.convolved)
+    last = buffers[(steps - 1) % 2]
+    _through(f, *_ends(f, buffers[1], last, numbers), buffers, numbers)
+    turn(f, _row_of(f, to, strip, wanted), last, wanted, into=False)
+
+
+def _row_of(f: Waves, base: str, strip: Strip, size: int) -> str:
+    """Where the first row of a strip begins."""
+    return f.at(base, f.let(f"mul i64 {strip.first}, {2 * size}"))
+
+
+_WRITERS = {
+    "rows": _rows,
+    "rfft": _real_rows,
+    "irfft": _real_rows,
+    "half": _half_rows,
+    "pairs": _half_rows,
+}
+
+
+def render_transform(kernel: Transform, target: Target, name: str) -> Rendered:
+    """The code of a Fourier transform, as function `name`."""
+    f = Waves(kernel, target, name)
+    units = _WRITERS.get(kernel.form.kind, _strips)(f)
+    together = f.lanes if kernel.form.kind in ACROSS else 1
+    return f.rendered(units, kernel.form.work * together // 2)
+
+
+def _mirrored(f: Waves, side: Side, k: str) -> Pair:
+    """The numbers k, k - 1, … before the end."""
+    last = f.let(f"sub i64 {f.form.size - f.lanes + 1}, {k}")
+    back = list(range(f.lanes))[::-1]
+    a, b = (f.shuffle(v, "poison", f.lanes, back) for v in side.take(last))
+    return a, b
+
+
+def _halves(f: Waves, side: Side, k: str) -> tuple[Pair, Pair]:
+    """Halves of the sum and difference of numbers and conjugates of their mirrors."""
+    (a, b), (c, d) = side.take(k), _mirrored(f, side, k)
+    even = f.arithmetic("fadd", a, c), f.arithmetic("fsub", b, d)
+    odd = f.arithmetic("fsub", a, c), f.arithmetic("fadd", b, d)
+    return f.scaled(even, 0.5), f.scaled(odd, 0.5)
+
+
+def _half_roots(f: Waves, half: str, k: str) -> Pair:
+    behind = f.let(f"add i64 {k}, {f.form.size}")
+    return f.take(half, k, f.lanes), f.take(half, behind, f.lanes)
+
+
+def real_from(f: Waves, side: Place | Buffer, target: str, half: str) -> None:
+    """The transform of a real row from that of its pairs."""
+    n, lanes = f.form.size, f.lanes
+    place = Place(f, target)
+    with f.repeat(-(-(n - 1) // lanes)) as i:
+        wanted = f.let(f"add i64 {f.let(f'mul i64 {i}, {lanes}')}, 1")
+        k = f.least(wanted, n - lanes)
+        even, odd = _halves(f, side, k)
+        re, im = f.times(odd, _half_roots(f, half, k))
+        x = f.arithmetic("fadd", even[0], im), f.arithmetic("fsub", even[1], re)
+        place.put(x, k)
+    re, im = side.first()
+    for at, verb in ((0, "fadd"), (2 * n, "fsub")):
+        f.store(f.t.text, f.let(f"{verb} {f.t} {re}, {im}"), f.at(target, at))
+        f.store(f.t.text, f.t.constant(0), f.at(target, at + 1))
+
+
+def pairs_from(f: Waves, source: str, side: Place | Buffer, half: str) -> None:
+    """What the pairs of a real row are transformed to."""
+    n, lanes = f.form.size, f.lanes
+    place = Place(f, source)
+    with f.repeat(-(-n // lanes)) as i:
+        k = f.least(f.let(f"mul i64 {i}, {lanes}"), n - lanes)
+        even, odd = _halves(f, place, k)
+        re, im = f.times(odd, _half_roots(f, half, k), conjugate=True)
+        x = f.arithmetic("fsub", even[0], im), f.arithmetic("fadd", even[1], re)
+        side.put(x, k)
+    # The imaginary parts of the first and the last number do not count.
+    first, last = (f.load(f.t.text, f.at(source, at)) for at in (0, 2 * n))
+    parts = [
+        f.let(
+            f"fmul {f.t} {f.let(f'{verb} {f.t} {first}, {last}')}, {f.t.constant(0.5)}"
+        )
+        for verb in ("fadd", "fsub")
+    ]
+    side.set_first((parts[0], parts[1]))

@@ -1,0 +1,296 @@
+"""Factorisations of small matrices as LLVM IR: loops over scalars, row-major.
+
+They divide where LAPACK multiplies by a reciprocal, and never give up: where a matrix
+has no factor, its results are NaN as LAPACK's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ftrace.devices.llvm.ir.function_builder import Function
+from ftrace.devices.llvm.library.lapack.function import Routines
+from ftrace.ground.fast_dataclasses import NamedTuple
+
+#: Matrices of no more rows are unrolled: their elements are in registers.
+_UNROLLED = 6
+
+
+def exchange(f: Function, order: str, i: str, chosen: str) -> None:
+    """Exchanges two of the row numbers."""
+    one = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
+    other = f.let(f"getelementptr i32, ptr {order}, i32 {chosen}")
+    a, b = f.load("i32", one), f.load("i32", other)
+    f.store("i32", b, one)
+    f.store("i32", a, other)
+
+
+def move_rows(
+    f: Routines,
+    target: str,
+    source: str,
+    order: str,
+    sizes: tuple[int, int, int],
+    *,
+    gather: bool,
+) -> None:
+    """target[i] = source[order[i]], or target[order[i]] = source[i].
+
+    Args:
+      sizes: how many rows, elements of each, and from one to the next.
+    """
+    rows, count, step = sizes
+    with f.repeat(rows) as i:
+        at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
+        other = f.let(f"sext i32 {f.load('i32', at)} to i64")
+        to, of = (i, other) if gather else (other, i)
+        places = f.address(target, (to, step)), f.address(source, (of, step))
+        f.copy(*places, count * f.size)
+
+
+class Scalars:
+    """Arithmetic on real numbers of a function's dtype."""
+
+    def __init__(self, f: Routines) -> None:
+        self.f = f
+        self.t = f.real
+
+    def load(self, at: str) -> str:
+        return self.f.load(self.t.text, at)
+
+    def store(self, value: str, at: str) -> None:
+        self.f.store(self.t.text, value, at)
+
+    def apply(self, word: str, a: str, b: str) -> str:
+        return self.f.let(f"{word} {self.t} {a}, {b}")
+
+    def less_product(self, total: str, a: str, b: str) -> str:
+        """total - a·b."""
+        return self.apply("fsub", total, self.apply("fmul", a, b))
+
+    def call(self, name: str, a: str) -> str:
+        full = f"@llvm.{name}.{self.t.suffix}"
+        self.f.declare(f"declare {self.t} {full}({self.t})")
+        return self.f.let(f"call {self.t} {full}({self.t} {a})")
+
+    def is_no_pivot(self, a: str) -> str:
+        """Has a matrix with this under a root of its diagonal no factor?
+
+        NaN tells nothing of that: it spreads to what is computed from it.
+        """
+        return self.f.let(f"fcmp ole {self.t} {a}, {self.t.constant(0)}")
+
+
+def _cholesky(f: Routines, unit: str) -> None:
+    """Row by row; where a number without a root stands under one, all of it is NaN."""
+    (n,) = f.kernel.sizes
+    result, a = f.buffer(0, unit), f.buffer(1, unit)
+    if n <= _UNROLLED:
+        _unrolled_cholesky(f, n, result, a)
+    else:
+        _looped_cholesky(f, n, result, a)
+
+
+def _unrolled_cholesky(f: Routines, n: int, result: str, a: str) -> None:
+    o = Scalars(f)
+    rows: list[list[str]] = []
+    bad = "false"
+    for i in range(n):
+        row: list[str] = []
+        for j in range(i + 1):
+            total = o.load(f.address(a, (i * n + j, 1)))
+            other = row if j == i else rows[j]
+            for left, right in zip(row, other, strict=False):
+                total = o.less_product(total, left, right)
+            if j < i:
+                row.append(o.apply("fdiv", total, rows[j][j]))
+                continue
+            row.append(o.call("sqrt", total))
+            bad = f.let(f"or i1 {bad}, {o.is_no_pivot(total)}")
+        rows.append(row)
+    for i, row in enumerate(rows):
+        for j in range(n):
+            at = f.address(result, (i * n + j, 1))
+            if j > i:
+                o.store(o.t.constant(0), at)
+                continue
+            nan = o.t.constant(np.nan)
+            value = f.let(f"select i1 {bad}, {o.t} {nan}, {o.t} {row[j]}")
+            o.store(value, at)
+
+
+def _looped_cholesky(f: Routines, n: int, result: str, a: str) -> None:
+    o = Scalars(f)
+    f.clear(result, n * n * f.size)
+    total = f.variable(o.t.text, o.t.constant(0))
+    bad = f.variable("i1", "false")
+    with f.repeat(n) as i:
+        row = f.address(result, (i, n))
+        with f.repeat(f.let(f"add i64 {i}, 1")) as j:
+            other = f.address(result, (j, n))
+            o.store(o.load(f.address(a, (i, n), (j, 1))), total)
+            with f.repeat(j) as k:
+                left, right = (o.load(f.address(x, (k, 1))) for x in (row, other))
+                o.store(o.less_product(o.load(total), left, right), total)
+            at = f.address(row, (j, 1))
+            on_diagonal = f.let(f"icmp eq i64 {i}, {j}")
+            with f.when(on_diagonal):
+                under = o.load(total)
+                o.store(o.call("sqrt", under), at)
+                worse = f.let(f"or i1 {f.load('i1', bad)}, {o.is_no_pivot(under)}")
+                f.store("i1", worse, bad)
+            with f.when(f.let(f"xor i1 {on_diagonal}, true")):
+                pivot = o.load(f.address(other, (j, 1)))
+                o.store(o.apply("fdiv", o.load(total), pivot), at)
+    with f.when(f.load("i1", bad)), f.repeat(n) as i:
+        f.fill_nan(f.address(result, (i, n)), f.let(f"add i64 {i}, 1"))
+
+
+def _triangular(f: Routines, unit: str) -> None:
+    """By substitution, row after row; X is (n, k), or (k, n) on the left side."""
+    n, k = f.kernel.sizes
+    left, lower, transpose, _, ones = f.kernel.flags
+    result, a, b = (f.buffer(number, unit) for number in range(3))
+    f.copy(result, b, n * k * f.size)
+    # X op(a) = b is op(a)ᵀ Xᵀ = bᵀ.
+    steps = (k, 1) if left else (1, n)
+    of = Triangle(lower, transpose if left else not transpose, ones)
+    substitute(f, of, a, result, (n, k), steps)
+
+
+class Triangle(NamedTuple):
+    """What of a square matrix `a` is op(a).
+
+    Attributes:
+      lower: which triangle of `a` is read.
+      transposed: op is the transpose.
+      ones: the diagonal is 1, whatever it holds.
+    """
+
+    lower: bool
+    transposed: bool
+    ones: bool
+
+
+def substitute(
+    f: Routines,
+    of: Triangle,
+    a: str,
+    x: str,
+    sizes: tuple[int, int],
+    steps: tuple[int, int],
+) -> None:
+    """X of op(a) X = x, in place.
+
+    Args:
+      sizes: the rows of X, and its columns.
+      steps: from one row of X to the next, and from one column to the next.
+    """
+    o = Scalars(f)
+    (n, k), (down, across) = sizes, steps
+    of_row, of_column = (1, n) if of.transposed else (n, 1)
+    forwards = of.lower != of.transposed
+    with f.repeat(n) as step:
+        row = step if forwards else f.let(f"sub i64 {n - 1}, {step}")
+        with f.repeat(step) as known:
+            other = known if forwards else f.let(f"sub i64 {n - 1}, {known}")
+            factor = o.load(f.address(a, (row, of_row), (other, of_column)))
+            with f.repeat(k) as c:
+                at = f.address(x, (row, down), (c, across))
+                value = o.load(f.address(x, (other, down), (c, across)))
+                o.store(o.less_product(o.load(at), factor, value), at)
+        if not of.ones:
+            pivot = o.load(f.address(a, (row, n + 1)))
+            with f.repeat(k) as c:
+                at = f.address(x, (row, down), (c, across))
+                o.store(o.apply("fdiv", o.load(at), pivot), at)
+
+
+def _lu(f: Routines, unit: str) -> None:
+    m, n = f.kernel.sizes
+    x, pivots, order, a = (f.buffer(number, unit) for number in range(4))
+    f.copy(x, a, m * n * f.size)
+    with f.repeat(m) as i:
+        at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
+        f.store("i32", f.let(f"trunc i64 {i} to i32"), at)
+    with eliminated(f, x, m, n, (n, 1)) as (j, place):
+        narrow = f.let(f"trunc i64 {place} to i32")
+        f.store("i32", narrow, f.let(f"getelementptr i32, ptr {pivots}, i64 {j}"))
+        exchange(f, order, j, narrow)
+
+
+@contextmanager
+def eliminated(
+    f: Routines, x: str, m: int, n: int, steps: tuple[int, int]
+) -> Generator[tuple[str, str]]:
+    """Gauss's elimination in place: column by column, as `lapack.eliminate` does it.
+
+    A pivot is the first of the largest, NaN the last choice. The block is run for each
+    column, with its number and that of the row which is exchanged with it.
+
+    Args:
+      steps: from one row of `x` to the next, and from one column to the next.
+    """
+    o, t = Scalars(f), f.real
+    down, across = steps
+    best, chosen = f.variable(t.text, t.constant(0)), f.variable("i64", 0)
+    with f.repeat(min(m, n)) as j:
+        o.store(t.constant(-1), best)
+        f.store("i64", j, chosen)
+        with f.repeat(m, j) as i:
+            size = o.call("fabs", o.load(f.address(x, (i, down), (j, across))))
+            with f.when(f.let(f"fcmp ogt {t} {size}, {o.load(best)}")):
+                o.store(size, best)
+                f.store("i64", i, chosen)
+        place = f.load("i64", chosen)
+        yield j, place
+        row, other = f.address(x, (j, down)), f.address(x, (place, down))
+        with f.repeat(n) as c:
+            one, two = f.address(row, (c, across)), f.address(other, (c, across))
+            left, right = o.load(one), o.load(two)
+            o.store(right, one)
+            o.store(left, two)
+        pivot = o.load(f.address(row, (j, across)))
+        # A column of zeros stays, as in LAPACK: dividing it would make it NaN.
+        zero = f.let(f"fcmp oeq {t} {pivot}, {t.constant(0)}")
+        divisor = f.let(f"select i1 {zero}, {t} {t.constant(1)}, {t} {pivot}")
+        after = f.let(f"add i64 {j}, 1")
+        with f.repeat(m, after) as i:
+            lower = f.address(x, (i, down))
+            at = f.address(lower, (j, across))
+            factor = o.apply("fdiv", o.load(at), divisor)
+            o.store(factor, at)
+            with f.repeat(n, after) as c:
+                to = f.address(lower, (c, across))
+                value = o.load(f.address(row, (c, across)))
+                o.store(o.less_product(o.load(to), factor, value), to)
+
+
+def _solve(f: Routines, unit: str) -> None:
+    n, k = f.kernel.sizes
+    (transpose,) = f.kernel.flags
+    result, scratch, factors, order, b = (f.buffer(number, unit) for number in range(5))
+
+    def solve(x: str, lower: bool) -> None:
+        substitute(f, Triangle(lower, transpose, lower), factors, x, (n, k), (k, 1))
+
+    if not transpose:
+        move_rows(f, result, b, order, (n, k, k), gather=True)
+        solve(result, True)
+        solve(result, False)
+        return
+    f.copy(scratch, b, n * k * f.size)
+    solve(scratch, False)
+    solve(scratch, True)
+    move_rows(f, result, scratch, order, (n, k, k), gather=False)
+
+
+SMALL_ROUTINES: dict[str, Callable[[Routines, str], None]] = {
+    "small_cholesky": _cholesky,
+    "small_triangular": _triangular,
+    "small_lu": _lu,
+    "small_solve": _solve,
+}

@@ -1,0 +1,308 @@
+"""Sorting as LLVM IR: the kernels of `lower/library/sort_kernels.py`.
+
+Each unit is a row, a run of one, or a piece of what two runs are merged to. What they
+call is in `library/sort/sort_keys.py` and `library/sort/ir_text.py`; the sorts of plain
+integers are NumPy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ftrace import dtypes
+from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.ir.symbols import GIVE, STOP, TAKE
+from ftrace.devices.llvm.library.sort.ir_text import counting_sort, merge, top, zeros
+from ftrace.devices.llvm.library.sort.nonzero import PLACES
+from ftrace.devices.llvm.library.sort.sort_keys import (
+    LANES,
+    Code,
+    Keys,
+    Sorting,
+    enter,
+    leave,
+    pack,
+    sort_symbol,
+    unpack,
+)
+from ftrace.devices.llvm.library.sort.sorting_networks import NETWORKS, lanes_of
+from ftrace.devices.llvm.target import Target
+from ftrace.lower.library.sort_kernels import Ordering, key_dtype
+
+#: Elements of the result of a merge that a unit writes.
+PIECE = 1 << 15
+#: Positions and keys of rows up to this length stand on the stack.
+ON_STACK = 1 << 13
+#: What `top` collects beyond three times the wanted elements before it drops some.
+_ROOM = 128
+
+
+def _enter(f: Sorting, to: str, of: str, count: str | int) -> None:
+    """Sorted keys of numbers."""
+    integer = key_dtype(f.operand.dtype)
+    symbol = sort_symbol(integer)
+    if f.keys.is_float:
+        f.do(f"call void @enter(ptr {to}, ptr {of}, i64 {count})")
+    else:
+        size = integer.itemsize
+        nbytes = count * size if isinstance(count, int) else None
+        f.copy(to, of, f.let(f"mul i64 {count}, {size}") if nbytes is None else nbytes)
+    f.sort(symbol, to, count)
+
+
+def _use_entering(f: Sorting) -> None:
+    integer = key_dtype(f.operand.dtype)
+    if f.keys.is_float:
+        f.use(enter(f.keys))
+    if integer.itemsize == 1:
+        f.use(counting_sort(integer))
+    else:
+        f.use_sort(sort_symbol(integer))
+
+
+def _sort(f: Sorting) -> int:
+    _use_sort_of_a_row(f)
+    with f.repeat("%end", "%begin") as row:
+        _sort_row(f, f.row(0, row), f.row(1, row))
+    return f.kernel.rows
+
+
+def _use_sort_of_a_row(f: Sorting) -> None:
+    _use_entering(f)
+    if f.keys.is_float:
+        f.use(leave(f.keys) + zeros(f.keys.bits))
+
+
+def _sort_row(f: Sorting, to: str, of: str) -> None:
+    n = f.kernel.size
+    _enter(f, to, of, n)
+    if not f.keys.is_float:
+        return
+    first, last, needed = _signed_zeros(f, [(to, str(n))])
+    f.do(f"call void @leave(ptr {to}, i64 {n})")
+    with f.when(needed):
+        f.do(f"call void @zeros(ptr {of}, ptr {to}, i64 {first}, i64 0, i64 {last})")
+
+
+def _short(f: Sorting) -> int:
+    """Units are as many rows as a vector has lanes."""
+    kernel, values = f.kernel, f.kernel.routine == "short"
+    itemsize = f.operand.dtype.itemsize if values else 8
+    lanes = lanes_of(f.target.vector_bytes, itemsize)
+    again = values and f.keys.is_float  # rows with zeros of both signs
+    if again:
+        _use_sort_of_a_row(f)
+    f.use(NETWORKS[kernel.routine](f.keys, kernel.size, lanes))
+    with f.repeat("%end", "%begin") as unit:
+        first = f.let(f"mul i64 {unit}, {lanes}")
+        count = f.least(f.let(f"sub i64 {kernel.rows}, {first}"), str(lanes))
+        to, of = f.row(0, first), f.row(1, first)
+        call = f"call i1 @network(ptr {to}, ptr {of}, i64 {count})"
+        mixed = f.let(call)
+        if again:
+            with f.when(mixed), f.repeat(count) as row:
+                number = f.sum(first, row)
+                _sort_row(f, f.row(0, number), f.row(1, number))
+    return -(-kernel.rows // lanes)
+
+
+def _signed_zeros(f: Sorting, runs: Sequence[tuple[str, str]]) -> tuple[str, str, str]:
+    """Of sorted keys of a row: where its zeros begin and end, and if both signs occur.
+
+    Their keys are -1 and 0.
+    """
+    t = f"i{8 * f.operand.dtype.itemsize}"
+    places: list[str] = []
+    for key in (-1, 0, 1):
+        found = [
+            f.let(f"call i64 @below(ptr {at}, i64 {count}, {t} {key})")
+            for at, count in runs
+        ]
+        places.append(found[0] if len(found) == 1 else f.sum(*found))
+    first, plus, last = places
+    minus = f.let(f"icmp ult i64 {first}, {plus}")
+    return (
+        first,
+        last,
+        f.let(f"and i1 {minus}, {f.let(f'icmp ult i64 {plus}, {last}')}"),
+    )
+
+
+def _run(f: Sorting, unit: str) -> tuple[str, str, str, str]:
+    """Row, position and length of a run, and where it lies among the padded runs."""
+    kernel = f.kernel
+    row, number = f.divided(unit, kernel.runs)
+    begin = f.let(f"mul i64 {number}, {kernel.run}")
+    left = f.let(f"sub i64 {kernel.size}, {begin}")
+    to = f.base(0, f.let(f"mul i64 {unit}, {kernel.run + 1}"))
+    return row, begin, f.least(left, str(kernel.run)), to
+
+
+def _pad(f: Sorting, to: str, count: str) -> None:
+    """The greatest key after a run."""
+    integer = f.kernel.buffers[0].dtype
+    bits = 8 * integer.itemsize
+    greatest = (1 << (bits - 1)) - 1 if integer.kind == "i" else -1
+    f.store(f"i{bits}", greatest, f.beyond(to, f.let(f"mul i64 {count}, {bits // 8}")))
+
+
+def _runs(f: Sorting) -> int:
+    _use_entering(f)
+    with f.repeat("%end", "%begin") as unit:
+        row, begin, count, to = _run(f, unit)
+        offset = f.let(f"mul i64 {row}, {f.kernel.size}")
+        of = f.base(f.first_operand, f.let(f"add i64 {offset}, {begin}"))
+        _enter(f, to, of, count)
+        _pad(f, to, count)
+    return f.kernel.rows * f.kernel.runs
+
+
+def _positions(f: Sorting) -> int:
+    n, symbol = f.kernel.size, sort_symbol(dtypes.int64)
+    f.use_sort(symbol)
+    f.use(pack(f.keys, f.through) + unpack(f.through))
+    packed = _room(f, 8 * n)
+    with f.repeat("%end", "%begin") as row:
+        source = f.row(f.first_operand, row)
+        places = f.row(f.first_operand + 1, row) if f.through else "null"
+        f.do(
+            f"call void @pack(ptr {packed}, ptr {source}, ptr {places}, i64 0, i64 {n})"
+        )
+        f.sort(symbol, packed, n)
+        to = f.row(0, row)
+        f.do(f"call void @unpack(ptr {to}, ptr {packed}, ptr {places}, i64 {n})")
+    if n > ON_STACK:
+        f.do(f"call void @{GIVE}(ptr {packed})")
+    return f.kernel.rows
+
+
+def _room(f: Sorting, nbytes: int) -> str:
+    """Memory for a row of positions and keys; without it the call is stopped."""
+    if nbytes <= 8 * ON_STACK:
+        return f.place("i64", nbytes // 8)
+    f.declare(f"declare ptr @{TAKE}(i64)")
+    f.declare(f"declare void @{GIVE}(ptr)")
+    f.declare(f"declare void @{STOP}(ptr)")
+    taken = f.let(f"call ptr @{TAKE}(i64 {nbytes})")
+    with f.when(f.let(f"icmp eq ptr {taken}, null")):
+        f.do(f"call void @{STOP}(ptr %buffers)")
+        f.give()
+    return taken
+
+
+def _position_runs(f: Sorting) -> int:
+    symbol = sort_symbol(dtypes.int64)
+    f.use_sort(symbol)
+    f.use(pack(f.keys, f.through))
+    with f.repeat("%end", "%begin") as unit:
+        row, begin, count, to = _run(f, unit)
+        source = f.row(f.first_operand, row)
+        places = f.row(f.first_operand + 1, row) if f.through else "null"
+        f.do(
+            f"call void @pack(ptr {to}, ptr {source}, ptr {places}, i64 {begin}, "
+            f"i64 {count})"
+        )
+        f.sort(symbol, to, count)
+        _pad(f, to, count)
+    return f.kernel.rows * f.kernel.runs
+
+
+def _merge(f: Sorting) -> int:
+    """Pairs of runs as one, or as the row; -> how many pieces there are."""
+    kernel, keys = f.kernel, f.operand.dtype
+    positions = kernel.routine == "merged_positions"
+    numbers = kernel.routine == "merged"
+    f.use(merge(keys, _leaving(f, positions)))
+    is_float = numbers and dtypes.kind(kernel.buffers[0].dtype) == "f"
+    if is_float:
+        f.use(leave(Keys(kernel.buffers[0].dtype)) + zeros(8 * keys.itemsize))
+    run, pairs = kernel.run, kernel.runs // 2
+    pieces = -(-min(2 * run, kernel.size) // PIECE)
+    with f.repeat("%end", "%begin") as unit:
+        pair, piece = f.divided(unit, pieces)
+        row, number = f.divided(pair, pairs)
+        base = f.let(f"mul i64 {number}, {2 * run}")
+        left = f.let(f"sub i64 {kernel.size}, {base}")
+        total = f.least(left, str(2 * run))
+        begin = f.let(f"mul i64 {piece}, {PIECE}")
+        with f.when(f.let(f"icmp ult i64 {begin}, {total}")):
+            end = f.least(f.let(f"add i64 {begin}, {PIECE}"), total)
+            n = f.least(total, str(run))
+            m = f.let(f"sub i64 {total}, {n}")
+            a = f.base(f.first_operand, f.let(f"mul i64 {pair}, {2 * (run + 1)}"))
+            b = f.beyond(a, (run + 1) * keys.itemsize)
+            if positions or numbers:
+                to = f.row(0, row)
+            else:
+                to = f.base(0, f.let(f"mul i64 {pair}, {2 * run + 1}"))
+            places = f.row(f.first_operand + 1, row) if f.through else "null"
+            f.do(
+                f"call void @merge(ptr {a}, i64 {n}, ptr {b}, i64 {m}, ptr {to}, "
+                f"ptr {places}, i64 {begin}, i64 {end})"
+            )
+            if is_float:
+                size = f.let(f"sub i64 {end}, {begin}")
+                offset = f.let(f"mul i64 {begin}, {keys.itemsize}")
+                f.do(f"call void @leave(ptr {f.beyond(to, offset)}, i64 {size})")
+                first, last, needed = _signed_zeros(f, [(a, n), (b, m)])
+                stop = f.least(last, end)
+                here = f.let(f"icmp ult i64 {f.most(first, begin)}, {stop}")
+                with f.when(f.let(f"and i1 {needed}, {here}")):
+                    f.do(
+                        f"call void @zeros(ptr {places}, ptr {to}, i64 {first}, "
+                        f"i64 {begin}, i64 {stop})"
+                    )
+            if not (positions or numbers):
+                with f.when(f.let(f"icmp eq i64 {end}, {total}")):
+                    _pad(f, to, total)
+    return kernel.rows * pairs * pieces
+
+
+def _leaving(f: Sorting, positions: bool) -> Callable[[Code, str, str], None]:
+    bits = 8 * f.operand.dtype.itemsize
+
+    def leaves(code: Code, key: str, at: str) -> None:
+        if not positions:
+            code.store(key, "%to", at, bits)
+            return
+        place = code.let(f"trunc i64 {key} to i32")
+        if f.through:
+            place = code.load("%places", code.let(f"sext i32 {place} to i64"), 32)
+        code.store(place, "%to", at, 32)
+
+    return leaves
+
+
+def _top(f: Sorting) -> int:
+    n, k = f.kernel.size, f.kernel.k
+    full = 3 * k + _ROOM
+    f.use_sort(sort_symbol(dtypes.int64))
+    f.use(top(f.keys) + unpack(False))
+    buffer = f.place("i64", full + 2 * LANES)
+    with f.repeat("%end", "%begin") as row:
+        of, to = f.row(1, row), f.row(0, row, k)
+        f.do(f"call void @top(ptr {of}, ptr {buffer}, i64 {k}, i64 {full}, i64 {n})")
+        f.do(f"call void @unpack(ptr {to}, ptr {buffer}, ptr null, i64 {k})")
+    return f.kernel.rows
+
+
+_ROUTINES: dict[str, Callable[[Sorting], int]] = {
+    **PLACES,
+    "sort": _sort,
+    "short": _short,
+    "short_positions": _short,
+    "runs": _runs,
+    "merge": _merge,
+    "merged": _merge,
+    "positions": _positions,
+    "position_runs": _position_runs,
+    "merged_positions": _merge,
+    "top": _top,
+}
+
+
+def render_ordering(kernel: Ordering, target: Target, name: str) -> Rendered:
+    """The code of a kernel that sorts, as function `name`."""
+    f = Sorting(kernel, target, name)
+    units = _ROUTINES[kernel.routine](f)
+    return f.rendered(units, kernel.work // units)

@@ -1,0 +1,450 @@
+"""A kernel as LLVM IR for a processor: `render`.
+
+    kernel -> place() -> Tiling -> Nest -> text
+
+The text is a module with one function, `void name(ptr buffers, i64 begin, i64 end)`,
+that runs a part of the kernel's parallel domain. What it computes does not depend on
+how the domain is split.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+from ftrace.devices.llvm.contraction.blocked import in_blocks
+from ftrace.devices.llvm.contraction.dot_product_instructions import (
+    chosen_groups,
+    in_groups,
+)
+from ftrace.devices.llvm.contraction.emitter import ProductEmitter
+from ftrace.devices.llvm.contraction.few_columns import find_dots
+from ftrace.devices.llvm.contraction.find import (
+    Contraction,
+    find_contraction,
+    is_worthwhile,
+    reads_in_place,
+    reduce_loop,
+)
+from ftrace.devices.llvm.contraction.matmul import (
+    FEW_ROWS,
+    LONG_ROWS,
+    as_matrices,
+    as_panels,
+    without_panels,
+)
+from ftrace.devices.llvm.convolution.depthwise_filter_gradient import (
+    SlidingDotsProduct,
+    find_sliding_dots,
+)
+from ftrace.devices.llvm.convolution.depthwise_nchw import (
+    AcrossProduct,
+    find_across,
+    find_channels,
+)
+from ftrace.devices.llvm.convolution.filter_gradient import (
+    SlidingSumProduct,
+    find_grouped_sum,
+    find_sliding_sum,
+)
+from ftrace.devices.llvm.convolution.grouped import find_groups
+from ftrace.devices.llvm.convolution.nchw import SlidingProduct
+from ftrace.devices.llvm.convolution.nchw_plan import find_sliding
+from ftrace.devices.llvm.convolution.nhwc import SlidingRowsProduct
+from ftrace.devices.llvm.convolution.nhwc_plan import (
+    find_grouped_rows,
+    find_sliding_rows,
+)
+from ftrace.devices.llvm.convolution.split_strides import phases
+from ftrace.devices.llvm.emit.accumulators import fused_products
+from ftrace.devices.llvm.emit.column_reduction import Columns
+from ftrace.devices.llvm.emit.emit_values import Values
+from ftrace.devices.llvm.emit.interrupt_polls import writer_for
+from ftrace.devices.llvm.emit.nontemporal_stores import (
+    function,
+    in_turn,
+    joined,
+    module,
+    streamed_buffers,
+)
+from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.reversed_access import find_turned_backwards
+from ftrace.devices.llvm.emit.staged_kernel import Stage
+from ftrace.devices.llvm.emit.transposed_access import (
+    find_turned,
+    render_turned,
+    turns_result,
+)
+from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
+from ftrace.devices.llvm.schedule.cache_row_values import keep_values
+from ftrace.devices.llvm.schedule.choose_tiling import Chooser
+from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.prefetch import fetches
+from ftrace.devices.llvm.schedule.split_at_boundaries import boxes, facts_of, segments
+from ftrace.devices.llvm.schedule.tiling_ir import size_of
+from ftrace.devices.llvm.schedule.unroll_short_axes import without_short_axes
+from ftrace.devices.llvm.schedule.unroll_short_reduces import without_short_reduces
+from ftrace.devices.llvm.target import Target
+from ftrace.ground.fork_safe import cached_property
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.kernel.loop_tree import place
+from ftrace.trace.symbolic.bounds import sample
+
+#: How many times as many operations are done at the same time in a tile of registers.
+_DENSE = 16
+#: How many times as many are done in the same time, even where memory is slow.
+_BRISK = 4
+
+#: Emits a kernel into a stage, and returns how many units it has.
+Emit = Callable[[Stage], int]
+Emitter = Callable[[Any, Stage], Any]
+
+
+class Case:
+    """A kernel that code is wanted for, and what several strategies ask of it."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        self.block, self.facts = place(kernel), facts_of(kernel)
+
+    @cached_property
+    def plan(self) -> Contraction | None:
+        return find_contraction(self.kernel, self.block, self.facts)
+
+    @cached_property
+    def groups(self) -> Contraction | None:
+        return find_groups(self.kernel, self.block, self.facts, self.target)
+
+    @cached_property
+    def channels(self) -> Contraction | None:
+        return find_channels(self.kernel, self.block, self.facts, self.target)
+
+    @cached_property
+    def operations(self) -> Any:
+        """Of a sum of products."""
+        loop = reduce_loop(self.kernel, self.block)
+        ranges = () if loop is None else loop.ranges
+        return 2 * prod(size_of(r) for r in (*self.kernel.axes, *ranges))
+
+    def decides(self, *names: str) -> bool:
+        return all(map(self.target.decides, names))
+
+
+Strategy = Callable[[Case], Emit | None]
+
+
+def _of_kernel(kind: Emitter, find: Callable[[Case], Any]) -> Strategy:
+    """What `kind` emits of what is found in a kernel."""
+
+    def strategy(case: Case) -> Emit | None:
+        found = find(case)
+        return None if found is None else lambda stage: kind(found, stage).emit()
+
+    return strategy
+
+
+def _of_plan(kind: Emitter, find: Callable[..., Any]) -> Strategy:
+    """What `kind` emits of what is found in a contraction."""
+    return _of_kernel(
+        kind, lambda c: c.plan and find(c.kernel, c.plan, c.facts, c.target)
+    )
+
+
+def _in_place(case: Case) -> Emit | None:
+    plan = case.plan
+    if plan is None or is_worthwhile(plan, case.facts, case.target):
+        return None
+    shape = without_panels(plan, case.kernel, case.facts)
+    if shape is None:
+        return None
+    found = as_panels(plan, shape, case.facts, case.target, False)
+    return lambda stage: ProductEmitter(found, stage).emit()
+
+
+def _blocks(case: Case) -> Emit | None:
+    plan = case.plan
+    if plan is None or not is_worthwhile(plan, case.facts, case.target):
+        return None
+    groups = chosen_groups(plan, case.target)
+    few = case.decides("few_rows") and reads_in_place(plan, case.facts) and not groups
+
+    def emit(stage: Stage) -> int:
+        own = in_groups(plan, groups, stage) if groups else plan
+        panels = case.decides("in_panels")
+        long = FEW_ROWS if few else LONG_ROWS
+        shape = as_matrices(own, stage.kernel, long) if panels else None
+        known = stage.facts, stage.target
+        found = as_panels(own, shape, *known) if shape else in_blocks(own, *known)
+        return ProductEmitter(found, stage).emit()
+
+    return emit
+
+
+#: How sums of products are computed: what decides it, and the strategy; the first that
+#: has an answer is taken.
+PRODUCTS: tuple[tuple[tuple[str, ...], Strategy], ...] = (
+    (("groups_abreast",), _of_kernel(
+        SlidingRowsProduct,
+        lambda c: c.groups and find_grouped_rows(c.groups, c.facts, c.target))),
+    (("groups_abreast",), _of_kernel(
+        SlidingSumProduct, lambda c: c.groups and find_grouped_sum(c.groups, c.facts))),
+    (("channels_across",), _of_kernel(
+        AcrossProduct,
+        lambda c: c.channels and find_across(c.channels, c.facts, c.target))),
+    (("in_blocks", "sliding"), _of_plan(SlidingProduct, find_sliding)),
+    (("in_blocks", "sliding_sums"), _of_plan(SlidingSumProduct, find_sliding_sum)),
+    (("in_blocks", "sliding_rows"), _of_plan(SlidingRowsProduct, find_sliding_rows)),
+    (("in_blocks", "few_columns"), _of_plan(ProductEmitter, find_dots)),
+    (("in_blocks", "without_panels"), _in_place),
+    (("in_blocks",), _blocks),
+    (("sliding_dots",), _of_kernel(
+        SlidingDotsProduct,
+        lambda c: find_sliding_dots(c.kernel, c.block, c.facts, c.target))),
+)  # fmt: skip
+
+
+def product_of(case: Case) -> Emit | None:
+    """What emits a kernel that is a sum of products."""
+    for decisions, strategy in PRODUCTS:
+        found = strategy(case) if case.decides(*decisions) else None
+        if found is not None:
+            return found
+    return None
+
+
+# The ways to render a kernel.
+
+
+def _phases(case: Case, name: str) -> Rendered | None:
+    """Each remainder of a position apart, one after the other, in one function."""
+    kernel, target = case.kernel, case.target
+    parts = phases(kernel, case.facts) if case.decides("in_phases") else []
+    if len(parts) < 2:
+        return None
+    found = _in_turn(kernel, case.facts, target)
+    if found is not None:
+        return _nests(Case(found, target), name)
+    written: list[_Code] = []
+    for part in (Case(one, target) for one in parts):
+        product = product_of(part)
+        code = _Nest(part) if product is None else _Product(part, product)
+        written.append(code)
+    return _one_by_one(target, name, [(code, frozenset()) for code in written])
+
+
+def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
+    """The kernel with its phases written out as stores side by side, if they are.
+
+    A few taps need no kernel for each phase then, of which each would store some
+    elements of every line.
+    """
+    if not target.decides("short_axes"):
+        return None
+    taps = without_short_reduces(kernel, facts, target)
+    found = taps if taps is kernel else without_short_axes(taps, facts_of(taps), target)
+    if found is taps:
+        return None
+    free, lanes = facts_of(found).free, found.axes[-1]
+    asks = any(n.op.name == "rem" and lanes in free[n] for n in found.nodes)
+    return None if asks else found
+
+
+def _sum_of_products(case: Case, name: str) -> Rendered | None:
+    """A sum of products, in a stage."""
+    product = product_of(case)
+    return None if product is None else _Product(case, product).rendered(name)
+
+
+def _squares(case: Case, name: str) -> Rendered | None:
+    """An elementwise kernel with turned operands, block by block."""
+    if case.kernel.is_dynamic or not case.decides("in_squares"):
+        return None  # blocks are of sizes that are known
+    plan = find_turned(case.kernel, case.facts)
+    if plan is None:
+        backwards = find_turned_backwards(case.kernel, case.facts)
+        if backwards is None:
+            return None
+        other, plan = backwards
+        case = Case(other, case.target)
+    emit = partial(render_turned, plan)
+    scattered = turns_result(plan, case.kernel, case.facts, case.target)
+    return _InStage(case, emit).rendered(name, scattered)
+
+
+def _written_out(case: Case, name: str) -> Rendered | None:
+    """Short axes and sums by steps, if there are any."""
+    kernel, target = case.kernel, case.target
+    if kernel.is_dynamic or not case.decides("short_axes"):
+        return None
+    found = without_short_reduces(kernel, case.facts, target)
+    known = case.facts if found is kernel else facts_of(found)
+    found = without_short_axes(found, known, target)
+    return None if found is kernel else _nests(Case(found, target), name)
+
+
+def _nests(case: Case, name: str) -> Rendered:
+    """A kernel as nests of loops: mostly one."""
+    target, parts = case.target, [case]
+    if case.decides("cut_at_borders"):
+        found = boxes(case.kernel, target)
+        parts = [case] if len(found) == 1 else [Case(one, target) for one in found]
+    if len(parts) == 1:
+        return _Nest(case).rendered(name)
+    codes = [(_Nest(part), streamed_buffers(part.kernel, target)) for part in parts]
+    return _one_by_one(target, name, codes)
+
+
+def _one_by_one(
+    target: Target, name: str, parts: Sequence[tuple[_Code, frozenset[int]]]
+) -> Rendered:
+    """Parts of a kernel in one function, with what each may store past the caches."""
+    names = [f"{name}.{n}" for n in range(len(parts))]
+    codes = [
+        function(target, own, streamed, part.write, True)
+        for own, (part, streamed) in zip(names, parts, strict=True)
+    ]
+    units = [part.units for part, _ in parts]
+    codes.append(in_turn(name, list(zip(names, units, strict=True))))
+    cost = sum(part.operations // part.dense for part, _ in parts)
+    return Rendered.of(joined(target, *codes), sum(units), cost)
+
+
+#: The first that has an answer is taken.
+STRATEGIES: tuple[Callable[[Case, str], Rendered | None], ...] = (
+    _phases,
+    _sum_of_products,
+    _squares,
+    _written_out,
+    _nests,
+)
+
+
+def render(kernel: Kernel, target: Target, name: str) -> Rendered:
+    """The code of a legal kernel (see `lower/legalize/`), as function `name`."""
+    case = Case(kernel, target)
+    ways = (strategy(case, name) for strategy in STRATEGIES)
+    return next(rendered for rendered in ways if rendered is not None)
+
+
+class _Code(ABC):
+    """The code of a kernel, and what is known when it has been written.
+
+    Attributes:
+      operations: of the whole kernel.
+      dense: as many are done in the time of one, about.
+      brisk: the same where memory is slow.
+      worth: operations that pay for waking another thread.
+      units: how many it has.
+      dims: sizes that are known at calls only.
+    """
+
+    operations: Any
+    dense = brisk = 1
+    worth = WORTH_A_THREAD
+    units: Any = 1
+    dims: tuple[Any, ...] = ()
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.target = case.target
+
+    def write(self, streamed: frozenset[int]) -> Writer:
+        """The function; it is written again, with polls, where a unit takes long."""
+        writer = Writer()
+        self.emit(writer, streamed)
+        each = sample(self.operations) // max(sample(self.units), 1) // self.brisk
+        if each > LASTING:
+            writer = writer_for(each)
+            self.emit(writer, streamed)
+        return writer
+
+    @abstractmethod
+    def emit(self, writer: Writer, streamed: frozenset[int]) -> None:
+        """Writes the function; from then on its units and dims are known."""
+
+    def rendered(self, name: str, scattered: bool = False) -> Rendered:
+        """The code as the function `name`."""
+        streamed = streamed_buffers(self.case.kernel, self.target, scattered)
+        text = module(self.target, name, streamed, self.write)
+        return Rendered.of(text, self.units, self.operations, self.worth, self.dims)
+
+
+class _InStage(_Code):
+    """A kernel in parts that share a block in the cache."""
+
+    def __init__(self, case: Case, run: Emit) -> None:
+        super().__init__(case)
+        self.run = run
+        self.operations = len(case.kernel.nodes) * prod(case.kernel.shape)
+
+    def emit(self, writer: Writer, streamed: frozenset[int]) -> None:
+        kernel, facts = self.case.kernel, self.case.facts
+        values = Values(writer, facts, self.target, kernel.buffers, streamed)
+        self.units = self.run(Stage(kernel, self.target, facts, values))
+        self.dims = tuple(values.dims)
+
+
+class _Product(_InStage):
+    """A sum of products."""
+
+    dense, brisk = _DENSE // 2, _BRISK
+    worth = WORTH_A_THREAD * _DENSE // 2
+
+    def __init__(self, case: Case, run: Emit) -> None:
+        super().__init__(case, run)
+        self.operations = case.operations
+
+
+class _Nest(_Code):
+    """One nest of loops.
+
+    Attributes:
+      private: numbers of buffers that are memory of each thread.
+    """
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        kernel, target = case.kernel, case.target
+        block, facts = case.block, case.facts
+        cuts = target.decides("cut_at_borders")
+        cut = segments(kernel, facts, target) if cuts else None
+        if cut is not None:
+            kernel, block, facts = cut.kernel, cut.block, cut.facts
+        self.private = range(0)
+        keeps = cut is None and target.decides("keep_rows")
+        kept = keep_values(kernel, facts, target) if keeps else None
+        if kept is not None:
+            kernel = kept.kernel
+            block, facts = place(kernel), facts_of(kernel)
+            self.private = range(kept.first, len(kernel.buffers))
+        self.kernel, self.block, self.facts = kernel, block, facts
+        own = cut.axes if cut is not None else ()
+        chooser = Chooser(kernel, block, facts, target, own, kept is not None)
+        self.tiling = chooser.choose()
+        fetched = target.decides("fetch_ahead")
+        self.ahead = fetches(kernel, facts, self.tiling, target) if fetched else {}
+        self.fused = fused_products(kernel, target)
+        self.operations = self.tiling.operations
+        self.worth = max(WORTH_A_THREAD, 8 * self.tiling.setup_operations)
+        if self.tiling.in_tiles:
+            self.worth *= _DENSE
+
+    def emit(self, writer: Writer, streamed: frozenset[int]) -> None:
+        tiling, buffers = self.tiling, self.kernel.buffers
+        values = Values(writer, self.facts, self.target, buffers, streamed)
+        for number in self.private:
+            size = buffers[number].size
+            kind = f"[{size * buffers[number].dtype.itemsize} x i8]"
+            values.add_buffer(number, writer.memory(kind, f"%kept{number}"), size)
+        nest = Columns(values, tiling, self.fused, ahead=self.ahead)
+        if tiling.parallel:
+            self.units = nest.parallel()
+        elif tiling.strips is not None:
+            self.units = nest.strips(tiling.strips, self.block)
+        else:
+            nest.block(self.block)
+        self.dims = tuple(values.dims)

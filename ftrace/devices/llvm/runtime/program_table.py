@@ -1,0 +1,364 @@
+"""Programs as the native runner reads them: records in memory.
+
+Nested programs stand in the same block. Their slots are references into the frame of
+the program around them, or into the scratch memory that it gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from ftrace.devices.llvm.runtime.host_calls import HostCall
+from ftrace.devices.llvm.runtime.vm.records import (
+    SCRATCH,
+    Block,
+    BranchStep,
+    CarryRow,
+    Entry,
+    Headers,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    MoveRow,
+    Place,
+    ProgramRecord,
+    Reference,
+    StackRow,
+)
+from ftrace.devices.llvm.runtime.vm.stacks import cell_bytes, first_log
+from ftrace.devices.llvm.runtime.work_estimate import (
+    LASTING,
+    WORTH_A_THREAD,
+    own_work_of,
+    work_of,
+)
+from ftrace.lower.program.arena_plan import ALIGNMENT
+from ftrace.lower.program.ir import (
+    CopySlot,
+    Program,
+    RunBranch,
+    RunKernel,
+    RunLoop,
+    Slot,
+    Step,
+)
+
+#: Copies of less are not worth a second thread.
+COPY_GRAIN = 1 << 18
+
+
+class NativeKernel(Protocol):
+    """The part of a compiled kernel that a table needs."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def units(self) -> int: ...
+    @property
+    def grain(self) -> int: ...
+    @property
+    def sizes(self) -> int:
+        """The object that holds its dynamic sizes, its last buffer; -1: it has none."""
+        ...
+
+    @property
+    def numbers(self) -> int:
+        """The address of its numbers, its last buffer; 0: it has none."""
+        ...
+
+
+class Table:
+    """A program and all that it runs, in memory.
+
+    Args:
+      program: its kernels are `kernels`, in the order of `program.kernels`.
+      objects: for each slot which object of a call it is in, and how many bytes after
+        the object's beginning.
+      handlers: the addresses of the runner's functions.
+
+    Attributes:
+      work: what one run does.
+      entry: what `run` takes.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        kernels: Sequence[NativeKernel],
+        objects: Sequence[tuple[int, int]],
+        handlers: Mapping[str, int],
+    ) -> None:
+        self.work = work_of(program)
+        pairs = list(objects)
+        last: dict[int, int] = {}
+        for number, kernel in enumerate(kernels):
+            if kernel.sizes >= 0 or kernel.numbers:
+                last[number] = len(pairs)
+                # A call has no scratch memory: an offset into it is an address.
+                fixed = SCRATCH, kernel.numbers
+                pairs.append(fixed if kernel.numbers else (kernel.sizes, 0))
+        references = [Reference(*pair) for pair in pairs]
+        self._objects = max((number for number, _ in pairs), default=-1) + 1
+        self._writer = writer = _Writer(kernels, handlers, last)
+        steps, record = writer.write(program, references)
+        block = writer.block
+        released = 0 if self.work.brief else 1
+        entry = block.add(*Entry(block.add(*record), self._objects, released))
+        block.freeze()
+        self.entry = block.settle(entry)
+        self._steps = [block.settle(step) for step in steps]
+        self._program = ProgramRecord(*map(block.settle, record))
+
+    def observed(self, tell: Callable[[int], object]) -> tuple[int, Block]:
+        """The same program; it calls `tell` on its frame's address after each step.
+
+        Returns:
+          What `run` takes, and the memory in which it is.
+        """
+        block = Block()
+        teller = block.add(*HostStep(self._writer.handlers["run_host"], id(tell)))
+        steps = [word for step in self._steps for word in (step, teller)]
+        program = self._program._replace(steps=len(steps), first=block.add(*steps))
+        entry = block.add(*Entry(block.add(*program), self._objects, 1))
+        block.freeze()
+        return block.settle(entry), block
+
+
+class _Writer:
+    """Writes programs into a block; it keeps alive what the block refers to.
+
+    Args:
+      sizes: for kernels, by number, the place of their sizes or numbers in the frame.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[NativeKernel],
+        handlers: Mapping[str, int],
+        sizes: Mapping[int, int],
+    ) -> None:
+        self.block = Block()
+        self.handlers = handlers
+        self._kernels = kernels
+        self._next = 0  # kernel
+        self._sizes = sizes
+        self._host_calls: list[HostCall] = []
+
+    def write(
+        self,
+        program: Program,
+        references: Sequence[Reference],
+        results: Sequence[tuple[int, int]] = (),
+    ) -> tuple[list[Place], ProgramRecord]:
+        """The steps of a program and its record.
+
+        Args:
+          references: one per slot; more of them are places of the program around it.
+          results: copies that are made at the end, between such slots.
+        """
+        steps = [self._step(program, step) for step in program.steps]
+        for source, target in results:
+            steps.append(self._copy(source, target, program.slots[source].nbytes))
+        stacks = [
+            Headers(number, slot.stacks, *_cells(slot))
+            for number, slot in enumerate(program.slots)
+            if slot.stacks and slot.place == "arena"
+        ]
+        return steps, ProgramRecord(
+            len(steps),
+            self.block.add(*steps),
+            *self.block.rows(references),
+            *self.block.rows(stacks),
+        )
+
+    def _nested(
+        self,
+        program: Program,
+        references: Sequence[Reference],
+        results: Sequence[tuple[int, int]] = (),
+    ) -> ProgramRecord:
+        """A program in a step; the sizes of its kernels follow what it refers to."""
+        outer = self._sizes
+        every = [*references]
+        inner: dict[int, int] = {}
+        for number in range(self._next, self._next + len(program.kernels)):
+            if number in outer:
+                inner[number] = len(every)
+                every.append(Reference(outer[number], 0))
+        self._sizes = inner
+        _, record = self.write(program, every, results)
+        self._sizes = outer
+        return record
+
+    def _step(self, program: Program, step: Step) -> Place:
+        if isinstance(step, RunKernel):
+            number, slots = self._next, step.slots
+            self._next += 1
+            kernel = self._kernels[number]
+            if number in self._sizes:
+                slots = (*slots, self._sizes[number])
+            each = max(step.info.operations // max(kernel.units, 1), 1)
+            return self._kernel(
+                kernel.address, slots, kernel.units, kernel.grain, LASTING // each
+            )
+        if isinstance(step, CopySlot):
+            nbytes = program.slots[step.target].nbytes
+            return self._copy(step.source, step.target, nbytes)
+        if isinstance(step, RunBranch):
+            return self._branch(step)
+        if isinstance(step, RunLoop):
+            return self._loop(program, step)
+        call = HostCall(step)
+        self._host_calls.append(call)
+        return self.block.add(*HostStep(self.handlers["run_host"], id(call)))
+
+    def _kernel(
+        self, address: int, slots: Sequence[int], units: int, grain: int, breath: int
+    ) -> Place:
+        count, listed = len(slots), self.block.add(*slots)
+        handler = self.handlers["run_kernel"]
+        breath = max(breath, grain)
+        record = KernelStep(handler, address, count, listed, units, grain, breath)
+        return self.block.add(*record)
+
+    def _copy(self, source: int, target: int, nbytes: int) -> Place:
+        slots = (source, target)
+        copy = self.handlers["copy"]
+        return self._kernel(copy, slots, nbytes, COPY_GRAIN, LASTING)
+
+    # Branches.
+
+    def _branch(self, step: RunBranch) -> Place:
+        places = [self._chosen(step, branch) for branch in step.branches]
+        count, programs = len(places), self.block.add(*places)
+        handler = self.handlers["run_branch"]
+        return self.block.add(
+            *BranchStep(handler, step.index, count, programs, max(step.scratch, 0))
+        )
+
+    def _chosen(self, step: RunBranch, branch: Program) -> Place:
+        """A branch; what it hands through, or gives twice, it copies at its end."""
+        known = {
+            slot: Reference(operand, 0)
+            for slot, operand in zip(branch.inputs, step.operands, strict=True)
+        }
+        more: list[Reference] = []
+        copies: list[tuple[int, int]] = []
+        for slot, result in zip(branch.outputs, step.results, strict=True):
+            if slot in known:
+                copies.append((slot, len(branch.slots) + len(more)))
+                more.append(Reference(result, 0))
+            else:
+                known[slot] = Reference(result, 0)
+        references = [*_references(branch, known), *more]
+        record = self._nested(branch, references, copies)
+        return self.block.add(*record)
+
+    # Loops.
+
+    def _loop(self, program: Program, step: RunLoop) -> Place:
+        elements = _Elements(program, step)
+        body, carry = step.body, step.carry
+        known = dict(elements.references)
+        after_consts = body.inputs[len(step.consts) :]
+        for slot, const in zip(body.inputs, step.consts, strict=False):
+            known[slot] = Reference(const, 0)
+        rows: list[CarryRow] = []
+        for read, written, kept in zip(after_consts, body.outputs, carry, strict=False):
+            known[read] = Reference(kept.initial, 0)
+            known[written] = Reference(kept.result, 0)
+            nbytes = body.slots[read].nbytes
+            rows.append(
+                CarryRow(read, written, kept.initial, kept.result, kept.spare, nbytes)
+            )
+        again = -1
+        if step.predicate >= 0:
+            again = body.outputs[-1]
+            known[again] = Reference(step.predicate, 0)
+        record = self._nested(body, _references(body, known))
+        own_work = own_work_of(body)
+        return self.block.add(
+            *LoopStep(
+                self.handlers["run_loop"],
+                self.block.add(*record),
+                max(step.scratch, 0),
+                -(-body.arena // ALIGNMENT) * ALIGNMENT,
+                _lanes(step),
+                -1 if step.length is None else step.length,
+                step.predicate,
+                again,
+                int(step.reverse),
+                own_work.cost + 1,
+                *self.block.rows(row for row in rows if row.spare != -1),
+                *self.block.rows(row for row in rows if row.spare == -1),
+                *self.block.rows(elements.moves),
+                *self.block.rows(elements.reads),
+                *self.block.rows(elements.pushes),
+            )
+        )
+
+
+class _Elements:
+    """Where a loop's body finds the elements of `xs` and puts those of `ys`.
+
+    Attributes:
+      references: of the body's slots, at the first iteration.
+      moves: the slots that go on by a step.
+      reads, pushes: the slots that are cells of stacks.
+    """
+
+    def __init__(self, program: Program, step: RunLoop) -> None:
+        self.references: dict[int, Reference] = {}
+        self.moves: list[MoveRow] = []
+        self.reads: list[StackRow] = []
+        self.pushes: list[StackRow] = []
+        self._slots = program.slots
+        self._step = step
+        body, carried = step.body, len(step.carry)
+        read = body.inputs[len(step.consts) + carried :]
+        written = body.outputs[carried : carried + len(step.ys)]
+        for inner, outer in zip(read, step.xs, strict=True):
+            self._add(inner, outer, self.reads)
+        for inner, outer in zip(written, step.ys, strict=True):
+            self._add(inner, outer, self.pushes)
+
+    def _add(self, inner: int, outer: int, cells: list[StackRow]) -> None:
+        element, step = self._step.body.slots[inner], self._step
+        if self._slots[outer].stacks == 1 and not element.stacks:
+            cells.append(StackRow(inner, outer, *_cells(self._slots[outer])))
+            self.references[inner] = Reference(outer, 0)
+        elif step.reverse:
+            assert step.length is not None, "where is the last of so many elements?"
+            last = max(step.length - 1, 0) * element.nbytes
+            self.references[inner] = Reference(outer, last)
+            self.moves.append(MoveRow(inner, -element.nbytes))
+        else:
+            self.references[inner] = Reference(outer, 0)
+            self.moves.append(MoveRow(inner, element.nbytes))
+
+
+def _references(program: Program, known: Mapping[int, Reference]) -> list[Reference]:
+    """Where each slot of a nested program is."""
+
+    def reference(number: int, slot: Slot) -> Reference:
+        if slot.place == "arena":
+            return Reference(SCRATCH, slot.position)
+        return known[number]
+
+    return [reference(number, slot) for number, slot in enumerate(program.slots)]
+
+
+def _cells(stack: Slot) -> tuple[int, int]:
+    """The bytes of a cell, and how many the first chunk has, as a power of two."""
+    size = cell_bytes(stack.size * stack.dtype.itemsize)
+    return size, first_log(size)
+
+
+def _lanes(step: RunLoop) -> int:
+    """Into how many lanes a loop is split: each is worth a thread's while."""
+    work = work_of(step.body)
+    if not step.parallel or step.length is None or work.on_host:
+        return 1
+    cost = (work.likely_cost + 1) * step.length
+    return max(min(step.lanes, step.length, cost // WORTH_A_THREAD), 1)

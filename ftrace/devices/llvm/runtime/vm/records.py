@@ -1,0 +1,259 @@
+"""What the runner walks over, word by word: written by Python, read by native code.
+
+Each class is a record in memory: its fields are 64-bit words in this order, numbers
+or addresses. A `Block` holds the records of one executable, which refer to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from ftrace.ground.fast_dataclasses import NamedTuple
+
+WORD = 8
+
+#: Statuses of a handler.
+GO_ON, RAISED, NO_MEMORY = range(3)
+
+#: The source of a reference to the scratch memory that a nested program was given.
+SCRATCH = -1
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record begins: after so many words of a block that is not frozen yet."""
+
+    position: int
+
+
+Word: TypeAlias = int | Place
+
+
+class Entry(NamedTuple):
+    """What `run` takes: a program and how its frame is made of a call's objects.
+
+    Attributes:
+      objects: how many objects a call passes.
+      released: 1 to run it without the GIL.
+    """
+
+    program: Word
+    objects: Word
+    released: Word
+
+
+class ProgramRecord(NamedTuple):
+    """A program.
+
+    Attributes:
+      steps, first: how many steps, and the array of their addresses.
+      slots, references: how many slots, and the array of where they are.
+      stacks, headers: how many slots of the arena hold stacks, and these.
+    """
+
+    steps: Word
+    first: Word
+    slots: Word
+    references: Word
+    stacks: Word
+    headers: Word
+
+
+class Reference(NamedTuple):
+    """Where a slot is: in a slot of the frame around it, or in the scratch memory."""
+
+    source: Word
+    offset: Word
+
+
+class Headers(NamedTuple):
+    """A slot of the arena that holds so many stacks; see `StackRow`."""
+
+    slot: Word
+    stacks: Word
+    size: Word
+    log: Word
+
+
+class KernelStep(NamedTuple):
+    """Calls `kernel(buffers, begin, end)` on pieces of [0, units).
+
+    Attributes:
+      buffers, slots: how many, and the array of their slots.
+      grain: the least number of units that are worth a thread's while.
+      breath: the most of them between two looks for signals.
+    """
+
+    handler: Word
+    kernel: Word
+    buffers: Word
+    slots: Word
+    units: Word
+    grain: Word
+    breath: Word
+
+
+class HostStep(NamedTuple):
+    """Calls a Python object on the address of the frame."""
+
+    handler: Word
+    callable: Word
+
+
+class BranchStep(NamedTuple):
+    """Runs one of several programs.
+
+    Attributes:
+      chosen: the slot of an int32; below 0 it is the first program, too high the last.
+      branches, programs: how many, and the array of their addresses.
+      scratch: the slot of their arena.
+    """
+
+    handler: Word
+    chosen: Word
+    branches: Word
+    programs: Word
+    scratch: Word
+
+
+class LoopStep(NamedTuple):
+    """Runs a body again and again.
+
+    Attributes:
+      scratch, stride: the slot of the body's arena, and the bytes of one lane.
+      lanes: into how many parts that may run at the same time it is split.
+      length: the number of iterations; -1 if stacks or the predicate tell.
+      predicate, again: the slot of the first predicate, or -1, and the body's slot of
+        the next one.
+      last_first: 1 if elements of stacks are read from the last to the first.
+      cost: about how many operations one iteration is.
+      in_turn, turns: how many carries have two places, and their `CarryRow`s.
+      in_place, places: how many have one, and theirs.
+      moving, moves: how many elements of arrays, and their `MoveRow`s.
+      reading, reads: how many stacks are read, and their `StackRow`s.
+      pushing, pushes: how many are pushed on, and theirs.
+    """
+
+    handler: Word
+    body: Word
+    scratch: Word
+    stride: Word
+    lanes: Word
+    length: Word
+    predicate: Word
+    again: Word
+    last_first: Word
+    cost: Word
+    in_turn: Word
+    turns: Word
+    in_place: Word
+    places: Word
+    moving: Word
+    moves: Word
+    reading: Word
+    reads: Word
+    pushing: Word
+    pushes: Word
+
+
+class CarryRow(NamedTuple):
+    """A carry: slots of the body, then slots around it, and its size."""
+
+    input: Word
+    output: Word
+    initial: Word
+    result: Word
+    spare: Word
+    nbytes: Word
+
+
+class MoveRow(NamedTuple):
+    """A slot of the body that moves by `step` bytes from iteration to iteration."""
+
+    slot: Word
+    step: Word
+
+
+class StackRow(NamedTuple):
+    """A slot of the body that is a cell of a stack.
+
+    Attributes:
+      stack: the slot around the body that holds the stack's header.
+      size: bytes of a cell.
+      log: the first chunk has 2 to the power of `log` cells.
+    """
+
+    slot: Word
+    stack: Word
+    size: Word
+    log: Word
+
+
+class Context(NamedTuple):
+    """What a call's handlers share; on the native stack. See `signals`.
+
+    Attributes:
+      call: the context of the whole call: this one, or for a lane that around it,
+        which alone has what follows the budget.
+      threads: how many a kernel may use.
+      budget: operations until the clock is read again.
+      state: Python's state of the thread that called, if it released the GIL.
+      thread: that thread, as the system names it.
+      checked: when signals were last looked for, in nanoseconds.
+      stopped: a status: once it is not `GO_ON` all who work for this call stop.
+    """
+
+    call: Word
+    threads: Word
+    budget: Word
+    state: Word
+    thread: Word
+    checked: Word
+    stopped: Word
+
+
+class Block:
+    """Records in memory that refer to each other.
+
+    Add all of them, then `freeze`; the memory lives as long as the block.
+    """
+
+    def __init__(self) -> None:
+        self._words: list[Word] = []
+        self._base = 0
+
+    def add(self, *words: Word) -> Place:
+        """A record of these words."""
+        place = Place(len(self._words))
+        self._words.extend(words)
+        return place
+
+    def rows(self, rows: Iterable[Iterable[Word]]) -> tuple[int, Place]:
+        """How many rows there are, and the place of the array of them."""
+        listed = list(rows)
+        return len(listed), self.add(*[word for row in listed for word in row])
+
+    def freeze(self) -> None:
+        """Lays the records down."""
+        self._memory = np.zeros(len(self._words), np.int64)
+        self._base = int(self._memory.ctypes.data)
+        self._memory[:] = [self.settle(word) for word in self._words]
+        self._words.clear()
+
+    def write(self, address: int, index: int, value: int) -> None:
+        """Changes a word of a record that lies there."""
+        self._memory[(address - self._base) // WORD + index] = value
+
+    def read(self, address: int, index: int) -> int:
+        """A word of a record that lies there."""
+        return int(self._memory[(address - self._base) // WORD + index])
+
+    def settle(self, word: Word) -> int:
+        """A word as it stands in memory: a place is an address."""
+        if isinstance(word, Place):
+            return self._base + word.position * WORD
+        return word

@@ -1,0 +1,112 @@
+"""How much a program does, as far as it is known before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.program.ir import (
+    CallHost,
+    Program,
+    RunBranch,
+    RunKernel,
+    RunLoop,
+    Step,
+)
+
+#: A program of less work than this holds the GIL: it is done in about a microsecond.
+BRIEF_BYTES = 16 << 10
+BRIEF_OPERATIONS = 8 << 10
+#: Operations of elements that pay for waking another thread.
+WORTH_A_THREAD = 40_000
+#: Pieces per thread: more balance better on a busy machine, fewer cost less.
+PIECES_PER_THREAD = 4
+#: Operations that a unit of a kernel may take without a poll: some tenths of a second.
+LASTING = 1 << 30
+#: How many iterations a loop may have of which it is not known.
+LIKELY_LENGTH = 64
+#: What a step costs by itself, in such operations.
+STEP_OPERATIONS = 32
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one run of a program does.
+
+    Attributes:
+      kernels, operations, bytes: see `Counters`. A loop of unknown length counts as
+        one iteration, and a branch as the one with the most operations.
+      steps: how many steps it runs, so counted.
+      bounded: it does no more than that.
+      on_host: some of it is done by Python.
+    """
+
+    kernels: int = 0
+    operations: int = 0
+    bytes: int = 0
+    steps: int = 0
+    bounded: bool = True
+    on_host: bool = False
+
+    @property
+    def brief(self) -> bool:
+        """Is it done sooner than the GIL is given away and taken back?"""
+        few = self.operations + self.steps * STEP_OPERATIONS < BRIEF_OPERATIONS
+        known = self.bounded and not self.on_host
+        return known and few and self.bytes < BRIEF_BYTES
+
+    @property
+    def cost(self) -> int:
+        """About how many operations of elements it is worth."""
+        return self.operations + self.bytes // 8 + self.steps * STEP_OPERATIONS
+
+    @property
+    def likely_cost(self) -> int:
+        """The same, if loops of unknown length have not just one iteration."""
+        return self.cost * (1 if self.bounded else LIKELY_LENGTH)
+
+    def times(self, count: int) -> Work:
+        return Work(
+            self.kernels * count, self.operations * count, self.bytes * count,
+            self.steps * count, self.bounded, self.on_host,
+        )  # fmt: skip
+
+
+def work_of(program: Program) -> Work:
+    """What one run of a program does."""
+    return total(map(_work_of_step, program.steps))
+
+
+def own_work_of(program: Program) -> Work:
+    """The same without its loops, which look after themselves."""
+    steps = [step for step in program.steps if not isinstance(step, RunLoop)]
+    return total(map(_work_of_step, steps))
+
+
+def total(parts: Iterable[Work]) -> Work:
+    listed = list(parts)
+    return Work(
+        sum(work.kernels for work in listed),
+        sum(work.operations for work in listed),
+        sum(work.bytes for work in listed),
+        sum(work.steps for work in listed),
+        all(work.bounded for work in listed),
+        any(work.on_host for work in listed),
+    )
+
+
+def _work_of_step(step: Step) -> Work:
+    if isinstance(step, RunKernel):
+        return Work(1, step.info.operations, step.info.bytes, 1, step.bounded)
+    if isinstance(step, RunLoop):
+        body = work_of(step.body)
+        if step.length is None:
+            return total((body, Work(steps=1, bounded=False)))
+        return total((body.times(step.length), Work(steps=1 + step.length)))
+    if isinstance(step, RunBranch):
+        branches = [work_of(branch) for branch in step.branches]
+        each = total(branches)
+        most = max(branches, key=lambda work: work.operations, default=Work())
+        choice = Work(steps=1, bounded=each.bounded, on_host=each.on_host)
+        return total((most, choice))
+    return Work(steps=1, on_host=isinstance(step, CallHost))

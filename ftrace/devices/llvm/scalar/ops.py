@@ -1,0 +1,514 @@
+"""The scalar operations in LLVM IR: a row each; the same rows serve vectors.
+
+No operation may trap or be undefined: integer division by zero gives -1 and its
+remainder the dividend, shifts by the width or more give 0 or the sign, and floats
+outside of an integer's range saturate. There are no fast-math flags.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+
+from ftrace import dtypes
+from ftrace.devices.llvm.ir.symbols import PREFIX
+from ftrace.devices.llvm.ir.types import Type, mask_type
+from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.scalar import avx512
+from ftrace.devices.llvm.scalar.casts import cast
+from ftrace.devices.llvm.scalar.fmod import float_remainder
+from ftrace.devices.llvm.target import Target
+from ftrace.lower.legalize.math.table_functions import TABLES, TABLES_OF_32
+from ftrace.trace.primitives.elementwise import COMPARISONS
+from ftrace.trace.primitives.primitive import PRIMITIVES
+
+#: Operations that are one instruction, by name and kind of dtype.
+_INSTRUCTIONS: dict[tuple[str, str], str] = {}
+
+
+def _row(name: str, **words: str) -> None:
+    for kinds, word in words.items():
+        for kind in kinds:
+            _INSTRUCTIONS[name, kind] = word
+
+
+_row("add", f="fadd", iu="add", b="or")
+_row("sub", f="fsub", iu="sub")
+_row("mul", f="fmul", iu="mul", b="and")
+_row("div", f="fdiv")
+_row("max", b="or")
+_row("min", b="and")
+_row("and", biu="and")
+_row("or", biu="or")
+_row("xor", biu="xor")
+_row("eq", f="fcmp oeq", biu="icmp eq")
+_row("ne", f="fcmp une", biu="icmp ne")
+_row("lt", f="fcmp olt", i="icmp slt", bu="icmp ult")
+_row("le", f="fcmp ole", i="icmp sle", bu="icmp ule")
+_row("gt", f="fcmp ogt", i="icmp sgt", bu="icmp ugt")
+_row("ge", f="fcmp oge", i="icmp sge", bu="icmp uge")
+
+#: Operations that code may call a function for, and how many operands they have.
+CALLED = {
+    p.name: 2 if p.family == "binary" else 1 for p in PRIMITIVES.values() if p.called
+}
+
+#: Operations that change the sign bit alone, of 16-bit floats.
+_SIGN_BITS = {"neg": ("xor", 0x8000), "abs": ("and", 0x7FFF)}
+
+#: Operations that are an intrinsic of one operand, on floats.
+_INTRINSICS = {
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "rint",
+    "sqrt": "sqrt",
+}
+
+
+def operations_of(target: Target) -> frozenset[str]:
+    """Names of the elementwise operations that the code for a target can have."""
+    names = {name for name, _ in _INSTRUCTIONS} | {*_ROWS, *_INTRINSICS}
+    names |= {"select", "cast", "bitcast"}
+    lacking = {"fma"} if not target.fma else set[str]()
+    if not target.scale:
+        lacking |= _WIDE.keys()
+    if not target.decides("powers_by_tables"):
+        lacking |= TABLES.keys()
+    if not target.decides("functions_in_pieces"):
+        lacking |= TABLES_OF_32.keys()
+    return frozenset(names - lacking)
+
+
+class Operations:
+    """Emits the rows into a writer, for a target."""
+
+    def __init__(self, writer: Writer, target: Target) -> None:
+        self.writer = writer
+        self.target = target
+        self.pure = writer.pure
+
+    def apply(self, name: str, t: Type, *x: str) -> str:
+        """Operation `name` on operands of type `t` (of a select: its last two)."""
+        if t.format:
+            return self._apply_wide(name, t, *x)
+        if name == "rem" and t.kind == "f":
+            return float_remainder(self, t, *x)
+        word = _INSTRUCTIONS.get((name, t.kind))
+        if word is not None:
+            a, b = x
+            return self.pure(f"{word} {t} {a}, {b}", a, b)
+        if name in _INTRINSICS:
+            return self.call(_INTRINSICS[name], t, *x)
+        if name in CALLED:
+            return self.part(name, 0, t, (t,), *x)
+        return _ROWS[name](self, t, *x)
+
+    def _apply_wide(self, name: str, t: Type, *x: str) -> str:
+        """The same for floats of 16 bits: in float32, and rounded."""
+        if name in _SIGN_BITS:  # which need not be rounded
+            word, bits = _SIGN_BITS[name]
+            return self.binary(word, t, x[0], t.integer().constant(bits))
+        single = Type.of(dtypes.float32, t.lanes)
+        found = self.apply(name, single, *[cast(self, a, t, single) for a in x])
+        return found if name in COMPARISONS else cast(self, found, single, t)
+
+    # Building blocks.
+
+    def call(self, name: str, t: Type, *x: str, extra: str = "") -> str:
+        """An intrinsic of operands of one type; `extra` is a last constant operand."""
+        types = ", ".join([t.text] * len(x) + (["i1"] if extra else []))
+        full = f"@llvm.{name}.{t.suffix}"
+        self.writer.declare(f"declare {t} {full}({types})")
+        operands = ", ".join(f"{t} {a}" for a in x)
+        if extra:
+            operands = f"{operands}, i1 {extra}"
+        return self.pure(f"call {t} {full}({operands})", *x)
+
+    def part(
+        self, function: str, number: int, t: Type, results: Sequence[Type], *x: str
+    ) -> str:
+        """Result `number` of a function of `kernels/function_library.py`."""
+        name = f"@{PREFIX}{function}_{t.suffix}"
+        whole = f"{{ {', '.join(map(str, results))} }}"
+        self.writer.declare(f"declare {whole} {name}({', '.join([str(t)] * len(x))})")
+        width = t.lanes * t.bits // 8
+        self.writer.alignment = max(self.writer.alignment, width)
+        operands = ", ".join(f"{t} {a}" for a in x)
+        call = self.pure(f"call {whole} {name}({operands})", *x)
+        return self.pure(f"extractvalue {whole} {call}, {number}", call)
+
+    def binary(self, word: str, t: Type, a: str, b: str) -> str:
+        return self.pure(f"{word} {t} {a}, {b}", a, b)
+
+    def select(self, condition: str, t: Type, a: str, b: str) -> str:
+        if a == b:
+            return a
+        c = t.mask()
+        return self.pure(f"select {c} {condition}, {t} {a}, {t} {b}", condition, a, b)
+
+    def convert(self, word: str, source: Type, target: Type, a: str) -> str:
+        return self.pure(f"{word} {source} {a} to {target}", a)
+
+    def splat(self, a: str, t: Type) -> str:
+        """The scalar `a` in every lane of `t`."""
+        if not a.startswith("%"):
+            return f"splat ({t.element} {a})"
+        one = self.pure(f"insertelement {t} poison, {t.element} {a}, i32 0", a)
+        places = f"<{t.lanes} x i32> zeroinitializer"
+        return self.pure(f"shufflevector {t} {one}, {t} poison, {places}", one)
+
+    def shuffle(self, t: Type, a: str, b: str, places: Sequence[int]) -> str:
+        """The lanes `places` of `a` and `b` put together."""
+        lanes = ", ".join(f"i32 {p}" for p in places)
+        return self.pure(
+            f"shufflevector {t} {a}, {t} {b}, <{len(places)} x i32> <{lanes}>", a, b
+        )
+
+    def reverse(self, t: Type, a: str) -> str:
+        return self.shuffle(t, a, "poison", list(range(t.lanes))[::-1])
+
+    def pick(self, t: Type, parts: Sequence[str], step: int, first: int) -> str:
+        """Every `step`-th element of `step` vectors side by side, from `first` on."""
+        lanes = t.lanes
+        if step % 2 == 0 and step > 2:  # every second one, which others need as well
+            places = [first % 2 + 2 * lane for lane in range(lanes)]
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.shuffle(t, a, b, places) for a, b in pairs]
+            return self.pick(t, parts, step // 2, first // 2)
+        found = parts[0]
+        for n, part in enumerate(parts):
+            places: list[int] = []
+            for lane in range(lanes):
+                where = first + step * lane
+                if where // lanes == n:
+                    places.append((lanes if n else 0) + where % lanes)
+                else:
+                    places.append(lane)
+            found = self.shuffle(t, found, part if n else "poison", places)
+        return found
+
+    def interleave(self, t: Type, parts: Sequence[str]) -> list[str]:
+        """a0 b0 … a1 b1 …, as so many vectors side by side."""
+        lanes, count = t.lanes, len(parts)
+        if count % 2 == 0:
+            evens = self.interleave(t, parts[::2]) if count > 2 else parts[:1]
+            odds = self.interleave(t, parts[1::2]) if count > 2 else parts[1:]
+            places = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
+            return [
+                self.shuffle(t, a, b, half)
+                for a, b in zip(evens, odds, strict=True)
+                for half in (places[:lanes], places[lanes:])
+            ]
+        found: list[str] = []
+        for n in range(count):
+            spread = [divmod(n * lanes + lane, count) for lane in range(lanes)]
+            whole = "poison"
+            for number, part in enumerate(parts):
+                places = [
+                    lanes + place if source == number else lane
+                    for lane, (place, source) in enumerate(spread)
+                ]
+                whole = self.shuffle(t, whole, part, places)
+            found.append(whole)
+        return found
+
+    def cast(self, a: str, source: Type, target: Type) -> str:
+        """Converts values as the primitive `cast` does."""
+        return cast(self, a, source, target)
+
+    def bitcast(self, a: str, source: Type, target: Type) -> str:
+        if source.kind == "b" or target.kind == "b":  # one byte, 0 or 1, in memory
+            return cast(self, a, source, target)
+        if source.element == target.element:
+            return a
+        return self.convert("bitcast", source, target, a)
+
+    def combine_lanes(self, name: str, t: Type, a: str) -> str:
+        """All lanes of `a` combined by `name`, halves first: a scalar."""
+        lanes = t.lanes
+        while lanes > 1:
+            lanes //= 2
+            wide, t = t, t.with_lanes(lanes)
+            low = self.shuffle(wide, a, "poison", list(range(lanes)))
+            high = self.shuffle(wide, a, "poison", list(range(lanes, 2 * lanes)))
+            a = self.apply(name, t, low, high)
+        return self.pure(f"extractelement {t} {a}, i32 0", a)
+
+
+Row = Callable[..., str]
+_ROWS: dict[str, Row] = {}
+
+
+def _define(name: str) -> Callable[[Row], Row]:
+    def add(row: Row) -> Row:
+        _ROWS[name] = row
+        return row
+
+    return add
+
+
+def _constant_of(text: str) -> int | None:
+    """The integer that a constant operand has in every lane."""
+    if text.startswith("splat ("):
+        text = text[:-1].rsplit(" ", 1)[1]
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def _float_of(text: str) -> float | None:
+    """The number that a constant operand has in every lane."""
+    if text == "zeroinitializer":
+        return 0.0
+    if text.startswith("splat ("):
+        text = text[:-1].rsplit(" ", 1)[1]
+    if not text.startswith("0x"):
+        return None
+    return struct.unpack("<d", struct.pack("<Q", int(text, 16)))[0]
+
+
+# Arithmetic.
+
+
+@_define("neg")
+def _negate(o: Operations, t: Type, a: str) -> str:
+    if t.kind == "f":
+        return o.pure(f"fneg {t} {a}", a)
+    return o.binary("sub", t, t.zero, a)
+
+
+@_define("abs")
+def _absolute(o: Operations, t: Type, a: str) -> str:
+    if t.kind == "f":
+        return o.call("fabs", t, a)
+    return o.call("abs", t, a, extra="false") if t.kind == "i" else a
+
+
+@_define("sign")
+def _sign(o: Operations, t: Type, a: str) -> str:
+    if t.kind == "f":
+        one = o.call("copysign", t, t.constant(1), a)
+        known = o.binary("fcmp one", t, a, t.zero)  # neither zero nor NaN
+        return o.select(known, t, one, a)
+    above = o.select(o.binary("icmp ne", t, a, t.zero), t, t.constant(1), t.zero)
+    if t.kind == "u":
+        return above
+    return o.select(o.binary("icmp slt", t, a, t.zero), t, t.constant(-1), above)
+
+
+@_define("max")
+def _maximum(o: Operations, t: Type, a: str, b: str) -> str:
+    return _extremum(o, t, a, b, "max", "fcmp ogt", "maximum")
+
+
+@_define("min")
+def _minimum(o: Operations, t: Type, a: str, b: str) -> str:
+    return _extremum(o, t, a, b, "min", "fcmp olt", "minimum")
+
+
+def _extremum(
+    o: Operations, t: Type, a: str, b: str, word: str, compare: str, native: str
+) -> str:
+    """-0 is less than +0; NaN wins."""
+    if t.kind != "f":
+        return o.call(("s" if t.kind == "i" else "u") + word, t, a, b)
+    if o.target.native_maximum:
+        return o.call(native, t, a, b)
+    for known, other in ((a, b), (b, a)):
+        number = _float_of(known)
+        if number is None or math.isnan(number):
+            continue
+        # One instruction of x86, which gives its last operand, `other`, where both are
+        # equal, or either is NaN: wrong only where that is a zero of the lesser sign.
+        either = o.select(o.binary(compare, t, known, other), t, known, other)
+        if number != 0 or (math.copysign(1, number) < 0) == (word == "max"):
+            return either
+        if word == "max":
+            return o.binary("fadd", t, either, t.zero)
+    if o.target.scale and 128 <= t.lanes * t.bits <= 512:
+        either = avx512.range_of(o, t, a, b, 5 if word == "max" else 4)
+    else:
+        # The same, in both orders: of two zeros one has the sign that counts.
+        bits = t.integer()
+        parts = [
+            o.bitcast(o.select(o.binary(compare, t, x, y), t, x, y), t, bits)
+            for x, y in ((a, b), (b, a))
+        ]
+        joined = o.binary("and" if word == "max" else "or", bits, *parts)
+        either = o.bitcast(joined, bits, t)
+        if word == "min":  # NaN or any number is NaN
+            return either
+    return o.select(o.binary("fcmp uno", t, a, b), t, t.constant(math.nan), either)
+
+
+def _safe_divisor(o: Operations, t: Type, a: str, b: str) -> tuple[str, str]:
+    """Is `b` zero; and `b` with 1 where the division would trap."""
+    zero = o.binary("icmp eq", t, b, t.zero)
+    unsafe = zero
+    if t.kind == "i":
+        lowest = o.binary("icmp eq", t, a, t.constant(1 << (t.bits - 1)))
+        minus = o.binary("icmp eq", t, b, t.constant(-1))
+        overflow = o.binary("and", t.mask(), lowest, minus)
+        unsafe = o.binary("or", t.mask(), zero, overflow)
+    return zero, o.select(unsafe, t, t.constant(1), b)
+
+
+def _quotient(o: Operations, t: Type, a: str, b: str) -> str:
+    """a / b where it cannot trap. Vectors divide as floats with enough digits.
+
+    The true quotient, unless an integer, differs from the integers by 1/a at least,
+    relatively: more than the rounding error.
+    """
+    signed = t.kind == "i"
+    if not t.lanes or t.bits > 32 or _constant_of(b) is not None:
+        return o.binary("sdiv" if signed else "udiv", t, a, b)
+    dtype, bits = (dtypes.float32, 32) if t.bits <= 16 else (dtypes.float64, 64)
+    real = Type.of(dtype, t.lanes)
+    word = "sitofp" if signed else "uitofp"
+    x, y = o.convert(word, t, real, a), o.convert(word, t, real, b)
+    ratio = o.binary("fdiv", real, x, y)
+    wide = real.integer() if bits == 32 else t
+    back = o.convert("fptosi" if signed else "fptoui", real, wide, ratio)
+    return back if wide.bits == t.bits else o.convert("trunc", wide, t, back)
+
+
+@_define("div")
+def _divide(o: Operations, t: Type, a: str, b: str) -> str:
+    constant = _constant_of(b)
+    if constant not in (None, 0, -1):
+        return _quotient(o, t, a, b)
+    zero, safe = _safe_divisor(o, t, a, b)
+    return o.select(zero, t, t.constant(-1), _quotient(o, t, a, safe))
+
+
+@_define("rem")
+def _remainder(o: Operations, t: Type, a: str, b: str) -> str:
+    constant = _constant_of(b)
+    if constant not in (None, 0, -1):
+        return o.binary("srem" if t.kind == "i" else "urem", t, a, b)
+    zero, safe = _safe_divisor(o, t, a, b)
+    product = o.binary("mul", t, _quotient(o, t, a, safe), safe)
+    return o.select(zero, t, a, o.binary("sub", t, a, product))
+
+
+@_define("fma")
+def _multiply_add(o: Operations, t: Type, a: str, b: str, c: str) -> str:
+    return o.call("fma", t, a, b, c)
+
+
+def _far_part(number: int) -> Row:
+    """A part of the argument reduction of sin, cos and tan for large arguments."""
+
+    def part(o: Operations, t: Type, a: str) -> str:
+        return o.part("far_angle", number, t, (t.integer(), t, t), a)
+
+    return part
+
+
+#: Operations that only AVX-512 has.
+_WIDE: dict[str, Row] = {
+    "ldexp": avx512.scale, "mantissa": avx512.mantissa, "exponent": avx512.exponent,
+    **{name: avx512.table(numbers) for name, numbers in TABLES.items()},
+    **{name: avx512.table_of_32(numbers) for name, numbers in TABLES_OF_32.items()},
+}  # fmt: skip
+_ROWS.update(_WIDE)
+
+for _number, _name in enumerate(("far_quadrant", "far_remainder", "far_rest")):
+    _ROWS[_name] = _far_part(_number)
+
+
+@_define("mul_zero")
+def _multiply_zero(o: Operations, t: Type, a: str, b: str) -> str:
+    differs = "fcmp une" if t.kind == "f" else "icmp ne"
+    x, y = (o.binary(differs, t, factor, t.zero) for factor in (a, b))
+    neither = o.binary("and", t.mask(), x, y)
+    return o.select(neither, t, o.apply("mul", t, a, b), t.zero)
+
+
+@_define("is_finite")
+def _is_finite(o: Operations, t: Type, a: str) -> str:
+    size = o.call("fabs", t, a)
+    return o.binary("fcmp olt", t, size, t.constant(float("inf")))
+
+
+@_define("nextafter")
+def _next_after(o: Operations, t: Type, a: str, b: str) -> str:
+    """One step in the order of the bits, toward `b`."""
+    i = t.integer()
+    bits = o.convert("bitcast", t, i, a)
+    upward = o.binary("fcmp ogt", t, b, a)
+    below = o.binary("fcmp olt", t, a, t.zero)
+    grows = o.binary("xor", t.mask(), upward, below)
+    step = o.select(grows, i, i.constant(1), i.constant(-1))
+    moved = o.convert("bitcast", i, t, o.binary("add", i, bits, step))
+    other = o.convert("bitcast", t, i, b)
+    sign = o.binary("and", i, other, i.constant(1 << (i.bits - 1)))
+    least = o.convert("bitcast", i, t, o.binary("or", i, sign, i.constant(1)))
+    moved = o.select(o.binary("fcmp oeq", t, a, t.zero), t, least, moved)
+    moved = o.select(o.binary("fcmp oeq", t, a, b), t, b, moved)
+    unordered = o.binary("fcmp uno", t, a, b)
+    return o.select(unordered, t, o.binary("fadd", t, a, b), moved)
+
+
+# Bits.
+
+
+@_define("not")
+def _not(o: Operations, t: Type, a: str) -> str:
+    return o.binary("xor", t, a, t.constant(-1 if t.kind != "b" else True))
+
+
+@_define("popcount")
+def _popcount(o: Operations, t: Type, a: str) -> str:
+    return o.call("ctpop", t, a)
+
+
+@_define("shl")
+def _shift_left(o: Operations, t: Type, a: str, n: str) -> str:
+    return _shift(o, t, a, n, "shl")
+
+
+@_define("shr")
+def _shift_right_logical(o: Operations, t: Type, a: str, n: str) -> str:
+    return _shift(o, t, a, n, "lshr")
+
+
+@_define("sar")
+def _shift_right_arithmetic(o: Operations, t: Type, a: str, n: str) -> str:
+    if t.kind == "u":
+        return _shift(o, t, a, n, "lshr")
+    last = t.constant(t.bits - 1)
+    count = _constant_of(n)
+    if count is None or not 0 <= count < t.bits:
+        n = o.call("umin", t, n, last)
+    return o.binary("ashr", t, a, n)
+
+
+def _shift(o: Operations, t: Type, a: str, n: str, word: str) -> str:
+    count = _constant_of(n)
+    if count is not None and 0 <= count < t.bits:
+        return o.binary(word, t, a, n)
+    inside = o.binary("icmp ult", t, n, t.constant(t.bits))
+    safe = o.select(inside, t, n, t.zero)
+    return o.select(inside, t, o.binary(word, t, a, safe), t.zero)
+
+
+# Identities.
+
+
+@_define("copy")
+def _copy(o: Operations, t: Type, a: str) -> str:
+    return a
+
+
+_ROWS["stop_gradient"] = _copy
+
+
+def and_masks(o: Operations, lanes: int, *masks: str | None) -> str | None:
+    """The lanes that are on in all masks; None is all lanes."""
+    found: str | None = None
+    for mask in masks:
+        if mask is not None:
+            t = mask_type(lanes)
+            found = mask if found is None else o.binary("and", t, found, mask)
+    return found

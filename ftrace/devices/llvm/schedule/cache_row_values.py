@@ -1,0 +1,134 @@
+"""Values of a row that are kept from a reduce for the work after it.
+
+    total = the sum of exp(x[j])          total = the sum of (kept[j] = exp(x[j]))
+    out[j] = exp(x[j]) / total      ->    out[j] = kept[j] / total
+
+What a reduce has computed for each element of a row, and what comes after computes
+again, stays in the first caches: loading it costs less than a few operations do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
+from ftrace.devices.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    Store,
+    axis_of,
+    load,
+    load_p,
+    param,
+    param_p,
+    range_p,
+    reduce_p,
+)
+from ftrace.trace.graph import Node, make_node, substitute
+from ftrace.trace.symbolic.dim import same_size
+
+#: Operations that cost more than a store and a load.
+_DEAR = 6
+#: Elements of a row that are worth it.
+_LONG = 64
+
+
+class Kept(NamedTuple):
+    """A kernel that keeps values: their buffers are those after `first`.
+
+    They are no arguments of the kernel, but memory that each thread has.
+    """
+
+    kernel: Kernel
+    first: int
+
+
+def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kept | None:
+    """The kernel with values of its rows kept; None if there are none to keep."""
+    if kernel.is_dynamic or not kernel.axes or (kernel.ordered and kernel.scatters):
+        return None
+    axis = kernel.axes[-1]
+    if axis_of(axis).number in kernel.ordered:
+        return None
+    if not any(n.op is reduce_p for n in kernel.nodes) or axis_of(axis).size < _LONG:
+        return None
+    found: dict[Node, Store] = {}  # by what is computed again
+    replaced: dict[Node, Node] = {}
+    for r in _rows_alike(kernel, axis):
+        again = _computed_again(kernel, r, axis, facts)
+        for own, other in again.items():
+            size = axis_of(axis).size
+            if other in found or size * own.dtype.itemsize > target.l2 // 8:
+                continue
+            number = len(kernel.buffers) + len(found)
+            memory = param(number, own.dtype, size)
+            found[other] = Store(number, r, own)
+            replaced[other] = load(memory, axis)
+    if not found:
+        return None
+    specs = [BufferSpec(n.dtype, axis_of(axis).size, True) for n in found]
+    stores = [_replaced(store, replaced) for store in kernel.stores]
+    whole = replace(
+        kernel,
+        stores=(*stores, *found.values()),
+        buffers=(*kernel.buffers, *specs),
+    )
+    return Kept(whole, len(kernel.buffers))
+
+
+def _rows_alike(kernel: Kernel, axis: Node) -> list[Node]:
+    """Ranges over which reduces run alone, of the size of the kernel's last axis."""
+    size = axis_of(axis).size
+    # In the order of the program: a set's order changes from process to process.
+    ranges = dict.fromkeys(n.src[1:] for n in kernel.nodes if n.op is reduce_p)
+    return [r[0] for r in ranges if len(r) == 1 and same_size(axis_of(r[0]).size, size)]
+
+
+def _computed_again(
+    kernel: Kernel, r: Node, axis: Node, facts: Facts
+) -> dict[Node, Node]:
+    """What is computed along `r` in a reduce and again along `axis`, if it is dear."""
+    free = facts.free
+    inside = frozenset((r, *[a for a in kernel.axes if a is not axis]))
+    present = set(kernel.nodes)
+    other: dict[Node, Node] = {r: axis}
+    cost: dict[Node, int] = {}
+    users: dict[Node, list[Node]] = {}
+    for node in kernel.nodes:
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+        if r not in free[node] or node.op is range_p:
+            continue
+        if node.op is reduce_p or not free[node] <= inside:
+            return {}  # an index array, a reduce in a reduce
+        if node.op is load_p and facts.affine[index_of(node)].terms.get(r) != 1:
+            return {}
+        src = tuple([other.get(s, s) for s in node.src])
+        if any(r in free[s] and s not in other for s in node.src):
+            continue
+        new = make_node(node.op, node.aval, src, node.arg)
+        if new in present or node.dtype is INDEX:
+            other[node] = new
+            cost[node] = sum(cost.get(s, 0) for s in set(node.src)) + _weight(node)
+    return {
+        node: new
+        for node, new in other.items()
+        if cost.get(node, 0) >= _DEAR
+        and new in present
+        and not all(u in other and other[u] in present for u in users.get(node, ()))
+    }
+
+
+def _weight(node: Node) -> int:
+    plain = node.dtype is INDEX or node.op in (load_p, param_p)
+    return 0 if plain else 1
+
+
+def _replaced(store: Store, new: Mapping[Node, Node]) -> Store:
+    """A store with expressions replaced in its value."""
+    (value,) = substitute([store.value], new)
+    return replace(store, value=value)

@@ -1,0 +1,399 @@
+"""How each loop of a kernel runs: one by one, unrolled, or in the lanes of a vector.
+
+What each choice of a vector costs is estimated in `vector_cost.py`. What the `Chooser`
+chooses is in `tiling_ir.py`; how many sums of a product the registers hold, in
+`register_tiles.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ftrace.devices.llvm.scalar.ops import CALLED
+from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
+from ftrace.devices.llvm.schedule.interleave_vectors import vectors_abreast
+from ftrace.devices.llvm.schedule.register_tiles import register_tile, rows_together
+from ftrace.devices.llvm.schedule.tiling_ir import (
+    Steps,
+    Tiling,
+    cut,
+    equal_tiles,
+    size_of,
+    units_of,
+)
+from ftrace.devices.llvm.schedule.vector_cost import Vector, VectorCosts, Vectors
+from ftrace.devices.llvm.target import Target
+from ftrace.lower.kernel.ir import INDEX, Kernel, Store, axis_of, load_p, reduce_p
+from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
+from ftrace.trace.graph import Node
+
+#: Operations worth a unit of the parallel domain, and units beyond which more are idle.
+_UNIT = 16_000
+_UNITS = 256
+#: Operations in a body that is not worth compiling twice, for its last vector; and in
+#: one of few elements.
+_LONG_BODY = 64
+_LONG_BODY_OF_FEW = 16
+#: Operations in a reduce whose copies a processor overlaps by itself.
+_LIGHT_BODY = 8
+_FEW = 1 << 12
+#: Operations in a function that is called: about so many.
+_CALLED_BODY = 32
+#: Operations that each value in the code of a tile is worth, and values that any is.
+_OPERATIONS_OF_A_VALUE = 512
+_FEW_VALUES = 64
+_MOST_COPIES = 64
+#: Columns are reduced row by row where a row has so many vectors, and all rows so many
+#: elements; so many bytes of a row are read at a time, in so many rows.
+_LONG_ROW = 8
+_MANY_ELEMENTS = 1 << 14
+_STRETCH = 8 << 10
+_ROWS_AT_ONCE = 8
+#: Rows that are read at once where they share the other factor, of so many at least.
+_ABREAST = 4
+_MANY_ROWS = 64
+#: The work in a call is so many times what each call has to repeat.
+_REPEATED = 16
+
+
+class Chooser:
+    """Decides the tiling of one kernel.
+
+    Args:
+      segments: axes that stand side by side, as pieces of one.
+      along_rows: rows keep values: lanes must not be rows.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        block: list[Statement],
+        facts: Facts,
+        target: Target,
+        segments: Sequence[Node] = (),
+        along_rows: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.along_rows = along_rows
+        self.segments = segments
+        self.top = block
+        self.facts = facts
+        self.target = target
+        self.costs = VectorCosts(kernel, facts, target)
+
+    def choose(self) -> Tiling:
+        tiling = Tiling()
+        axes = self.kernel.axes[-1:] if self.along_rows else self.kernel.axes
+        axes = [a for a in axes if self._may_be_vector(a)]
+        together = [a for a in axes if a in self.segments]
+        groups = [[a] for a in axes if a not in self.segments] + [together]
+        candidates: list[Vectors] = []
+        for group in groups:
+            lanes = {a: self.costs.lanes_of(a) for a in group}
+            candidates.append({a: n for a, n in lanes.items() if n > 1})
+        candidates = [c for c in candidates if c] + [{}]
+        best = min(candidates, key=lambda c: self.costs.of_block(self.top, c, None))
+        tiling.steps.update({a: Steps(n) for a, n in best.items()})
+        self._unroll(self.top, best, None, tiling)
+        tiling.operations = int(self.costs.operations(self.top, 1))
+        self._share(tiling)
+        return tiling
+
+    def _may_move(self, axis: Node) -> bool:
+        a = axis_of(axis)
+        return size_of(axis) > 1 and a.number not in self.kernel.ordered
+
+    def _may_be_vector(self, axis: Node) -> bool:
+        """Around axes that run in order the lanes would be far apart in memory."""
+        inside = self.kernel.axes[self.kernel.axes.index(axis) :]
+        ordered = {axis_of(a).number for a in inside} & self.kernel.ordered
+        return self._may_move(axis) and not ordered
+
+    # Unrolling.
+
+    def _unroll(
+        self,
+        block: Sequence[Statement],
+        chosen: Vectors,
+        active: Vector | None,
+        tiling: Tiling,
+    ) -> None:
+        for statement in block:
+            if isinstance(statement, Loop):
+                inner = active
+                if statement.axis in chosen:
+                    inner = statement.axis, chosen[statement.axis]
+                    if self._runs_by_rows(statement, inner):
+                        tiling.columns, tiling.rows = statement, _ROWS_AT_ONCE
+                        tiling.steps[statement.axis] = Steps(inner[1])
+                    elif has_reduce(statement.body):
+                        self._unroll_tile(statement, inner, tiling)
+                    else:
+                        self._unroll_vector(statement, inner, tiling)
+                self._unroll(statement.body, chosen, inner, tiling)
+            elif isinstance(statement, ReduceLoop):
+                if active is None:
+                    self._unroll_reduce(statement, tiling)
+                else:
+                    self._unroll(statement.body, chosen, active, tiling)
+
+    def _unroll_vector(self, loop: Loop, vector: Vector, tiling: Tiling) -> None:
+        """A light body runs on several vectors at once."""
+        weight = count_values(loop.body)
+        copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
+        if not self.target.decides("several_vectors"):
+            copies = 1
+        whole = max(size_of(loop.axis) // vector[1], 1)
+        few = size_of(loop.axis) <= _FEW
+        masked = self.target.masked and weight > (
+            _LONG_BODY_OF_FEW if few else _LONG_BODY
+        )
+        stores = [s for s in loop.body if isinstance(s, Store)]
+        strides = [self.facts.stride(s.index, *vector) for s in stores]
+        masked = masked and all(stride in (0, 1, -1) for stride in strides)
+        abreast = 1
+        if copies == 1:
+            lanes = vector[1]
+            abreast = vectors_abreast(self.kernel, loop, lanes, self.facts, self.target)
+            while abreast > 1 and _wasted(whole, abreast, masked):
+                abreast //= 2
+        copies = min(max(copies, abreast), whole)
+        tiling.steps[loop.axis] = Steps(vector[1], copies, True, masked, abreast > 1)
+
+    def _unroll_tile(self, loop: Loop, vector: Vector, tiling: Tiling) -> None:
+        """Reduces inside a vector axis: accumulators for several rows and vectors."""
+        node, lanes = vector
+        rows = self._row_axis(node)
+        height = size_of(rows) if rows is not None else 1
+        vectors = -(-size_of(node) // lanes)
+        widest = max(r.dtype.itemsize for r in self._reduces())
+        registers = max(widest * lanes // self.target.vector_bytes, 1)
+        most = rows_together(self._reduces(), rows, self.facts)
+        room = self.target.registers // registers
+        if not self.target.decides("tiles"):
+            height = vectors = 1
+        copies = self._copies_worth(loop)
+        vectors = min(vectors, copies)
+        tile = register_tile(height, vectors, room, min(most, copies // vectors))
+        tiling.steps[node] = Steps(lanes, tile.vectors)
+        if rows is not None:
+            tiling.steps[rows] = Steps(0, tile.rows)
+
+    def _copies_worth(self, loop: Loop) -> int:
+        """Copies of a body that are worth compiling.
+
+        To compile a value takes a hundred thousand times as long as to compute it, so
+        that what is long and runs seldom stands there a few times only.
+        """
+        if not self.target.decides("short_code"):
+            return _MOST_COPIES
+        values = max(
+            self.costs.operations(self.top, 1) / _OPERATIONS_OF_A_VALUE, _FEW_VALUES
+        )
+        return max(int(values) // max(count_values(loop.body), 1), 2)
+
+    def _runs_by_rows(self, loop: Loop, vector: Vector) -> bool:
+        """Do the reduces in a loop over columns read long rows, each element once?"""
+        if not self.target.decides("columns_by_rows"):
+            return False
+        reduces = [s for s in loop.body if isinstance(s, ReduceLoop)]
+        simple = len(reduces) + sum(isinstance(s, Let | Store) for s in loop.body)
+        if not reduces or simple != len(loop.body) or self.kernel.is_dynamic:
+            return False
+        if self.kernel.ordered or size_of(loop.axis) < _LONG_ROW * vector[1]:
+            return False
+        free = self.facts.free
+        for reduce in reduces:
+            if any(loop.axis not in free[n] for n in reduce.reduces):
+                return False
+            if not all(isinstance(s, Let) for s in reduce.body):
+                return False
+            size = prod(size_of(r) for r in reduce.ranges) * size_of(loop.axis)
+            if size < _MANY_ELEMENTS or size_of(reduce.ranges[-1]) < 2:
+                return False
+        inside = [n for n in self._inner_loads() if loop.axis in free[n]]
+        if any(self.facts.stride(index_of(n), *vector) != 1 for n in inside):
+            return False
+        return bool(inside) and self._row_axis(loop.axis) is None
+
+    def _inner_loads(self) -> list[Node]:
+        """Loads inside reduces."""
+        return [
+            n
+            for n in self.facts.free
+            if n.op is load_p and any(axis_of(r).reduced for r in self.facts.free[n])
+        ]
+
+    def _reduces(self) -> list[Node]:
+        return [n for n in self.facts.free if n.op is reduce_p]
+
+    def _row_axis(self, vector: Node) -> Node | None:
+        """The axis whose iterations can share most of what a reduce loads."""
+        free = self.facts.free
+        reduces = self._reduces()
+        inside = self._inner_loads()
+        best, most = None, 0
+        for axis in self.kernel.axes:
+            if axis is vector or not self._may_move(axis):
+                continue
+            if not all(axis in free[r] for r in reduces):
+                continue
+            shared = [n for n in inside if axis not in free[n]]
+            gain = sum(2 if vector in free[n] else 1 for n in shared)
+            if gain > most:
+                best, most = axis, gain
+        return best
+
+    def _unroll_reduce(self, loop: ReduceLoop, tiling: Tiling) -> None:
+        _, vector = self.costs.best_vector(loop)
+        if vector is None:
+            self._unroll(loop.body, {}, None, tiling)
+            return
+        node, lanes = vector
+        weight = count_values(loop.body)
+        copies = 8 if weight <= 4 else 4 if weight <= 24 else 2
+        copies = max(copies // len(loop.reduces), 2)
+        whole = max(size_of(node) // lanes, 1)
+        rows = self._rows_abreast(loop, node)
+        if rows is not None and copies == 2 * _ABREAST and whole >= copies:
+            tiling.steps[rows] = Steps(0, _ABREAST)
+            copies //= _ABREAST
+        abreast = self.target.decides("vectors_abreast") and weight > _LIGHT_BODY
+        tiling.steps[node] = Steps(lanes, min(copies, whole), abreast=abreast)
+
+    def _rows_abreast(self, loop: ReduceLoop, vector: Node) -> Node | None:
+        """The axis of which several rows are read at once, by one look at the other.
+
+        A processor has then several streams to ask ahead for.
+        """
+        if not self.target.decides("tiles") or self.kernel.is_dynamic:
+            return None
+        rows = self._row_axis(vector)
+        if rows is None or size_of(rows) < _MANY_ROWS:
+            return None
+        sizes = [spec.size * spec.dtype.itemsize for spec in self.kernel.buffers]
+        if sum(sizes) <= self.target.l3 // 2:  # a cache is as quick with one
+            return None
+        if self._reduces() != list(loop.reduces):
+            return None
+        most = rows_together(self._reduces(), rows, self.facts)
+        return rows if most >= _ABREAST else None
+
+    # Units of work.
+
+    def _after_setup(self, tiling: Tiling) -> Sequence[Statement]:
+        """The outermost block without reduces that every thread may repeat.
+
+        They depend on no axis, and are brief beside the rest.
+        """
+        first = [s for s in self.top if isinstance(s, ReduceLoop)]
+        cost = int(self.costs.operations(first, 1))
+        if not first or _REPEATED * cost > tiling.operations:
+            return self.top
+        tiling.setup = first
+        tiling.setup_operations = cost
+        return [s for s in self.top if not isinstance(s, ReduceLoop)]
+
+    def _share(self, tiling: Tiling) -> None:
+        """Which loops the threads share, and how much of them makes a unit."""
+        block = self._after_setup(tiling)
+        outer = 1
+        while True:
+            inner = [s for s in block if not isinstance(s, Let)]
+            if len(inner) != 1 or not isinstance(inner[0], Loop):
+                break
+            loop = inner[0]
+            if axis_of(loop.axis).number in self.kernel.ordered:
+                break
+            if tiling.parallel:
+                outer *= units_of(tiling.parallel[-1].axis, tiling)
+            tiling.parallel.append(loop)
+            block = loop.body
+            if tiling.columns is None and (
+                equal_tiles(loop.axis, tiling) is None
+                or outer * units_of(loop.axis, tiling) >= _UNITS
+            ):
+                break
+            if loop is tiling.columns:
+                break
+        if tiling.columns is not None:
+            self._share_columns(tiling, outer)
+            return
+        if not tiling.parallel:
+            self._share_inside(tiling)
+            return
+        last = tiling.parallel[-1].axis
+        tiles = sum(p.count for p in cut(size_of(last), tiling.of(last)))
+        each = max(tiling.operations // (outer * tiles), 1)
+        worth = -(-_UNIT // each)
+        few = -(-outer * tiles // _UNITS)
+        tiling.chunk = min(max(worth, few), tiles)
+
+    def _share_columns(self, tiling: Tiling, outer: int) -> None:
+        """Stretches of columns whose sums stay in the first cache.
+
+        Long ones, for each row of one is a jump: one for each core, if there is room.
+        """
+        loop = tiling.columns
+        assert loop is not None
+        lanes = tiling.of(loop.axis).lanes
+        if not tiling.parallel or loop is not tiling.parallel[-1]:
+            tiling.columns = None
+            self._unroll_tile(loop, (loop.axis, lanes), tiling)
+            return
+        tiles = -(-size_of(loop.axis) // lanes)
+        most = _STRETCH // self.target.vector_bytes
+        parts = -(-self.target.cores // outer)
+        tiling.chunk = max(min(-(-tiles // parts), most), 1)
+
+    def _share_inside(self, tiling: Tiling) -> None:
+        """Under axes that run in order, each thread may take a strip of the others."""
+        block: Sequence[Statement] = self.top
+        while True:
+            inner = [s for s in block if not isinstance(s, Let)]
+            if len(inner) != 1 or not isinstance(inner[0], Loop):
+                return
+            loop = inner[0]
+            if axis_of(loop.axis).number not in self.kernel.ordered:
+                break
+            block = loop.body
+        steps = tiling.of(loop.axis)
+        tiles = sum(p.count for p in cut(size_of(loop.axis), steps))
+        if loop not in self.top and steps.lanes:
+            tiling.strips = loop
+            tiling.chunk = -(-tiles // min(tiles, 2 * self.target.cores))
+
+
+def _wasted(vectors: int, copies: int, masked: bool) -> bool:
+    """Are more vectors computed than there are, by an eighth?"""
+    return vectors < copies or (
+        masked and vectors * 9 < -(-vectors // copies) * copies * 8
+    )
+
+
+def has_reduce(block: Sequence[Statement]) -> bool:
+    """Is there a reduce in a block, or in the loops of its axes?"""
+    pending = list(block)
+    while pending:
+        statement = pending.pop()
+        if isinstance(statement, ReduceLoop):
+            return True
+        if isinstance(statement, Loop):
+            pending += statement.body
+    return False
+
+
+def count_values(block: Sequence[Statement]) -> int:
+    """How many operations on values there are in a block and its loops."""
+    total = 0
+    pending = list(block)
+    while pending:
+        statement = pending.pop()
+        if isinstance(statement, Let):
+            node = statement.node
+            if node.dtype is not INDEX and node.src:
+                total += _CALLED_BODY if node.op.name in CALLED else 1
+        elif not isinstance(statement, Store):
+            pending += statement.body
+    return total

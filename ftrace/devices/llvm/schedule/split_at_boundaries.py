@@ -1,0 +1,316 @@
+"""Kernels in pieces: within each the answers to questions of position are known.
+
+    out[i] = a[i] if i < 100 else b[i - 100]     ->  i < 100:  out[i] = a[i]
+                                                     else:     out[i] = b[i - 100]
+
+Concatenations, pads, rolls and stencils ask at each element on which side of a border
+it is. Only few borders are there, so that the loops are cut at them, and a border that
+is not at the edge of a vector gets a vector of its own, which asks as before.
+
+    boxes      pieces along the outer axes, which threads share
+    segments   pieces along the last axis, one after the other in each row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+
+from ftrace import dtypes
+from ftrace.devices.affine_forms import Interval
+from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    Kernel,
+    Store,
+    axis_of,
+    load_p,
+    make_range,
+    range_p,
+    reduce_p,
+)
+from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
+from ftrace.lower.register_loops.scalar_elements import scalar
+from ftrace.trace.graph import Node, constant_value, make_node
+from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.sources import const, const_p
+from ftrace.trace.symbolic.dim import same_size
+
+#: Fewer elements are not worth more code.
+_LEAST = 1 << 13
+#: Pieces of one axis, and expressions of all pieces, at most.
+_PIECES = 40
+_EXPRESSIONS = 1500
+#: Numbers of the ranges of segments: beyond those of any other range.
+_NUMBERS = 1 << 20
+
+_COMPARISONS = ("lt", "le", "gt", "ge")
+
+
+class _Linear(NamedTuple):
+    """coefficient · axis + constant."""
+
+    axis: Node
+    coefficient: int
+    constant: int
+
+
+class Segments(NamedTuple):
+    """A kernel whose rows are in pieces: `axes` take the place of its last one."""
+
+    kernel: Kernel
+    block: list[Statement]
+    facts: Facts
+    axes: list[Node]
+
+
+def boxes(kernel: Kernel, target: Target) -> list[Kernel]:
+    """The kernel in pieces along the axes that rows stand in; mostly it is one."""
+    if not _may_cut(kernel):
+        return [kernel]
+    outer = kernel.axes[:-1] or kernel.axes
+    found = [kernel]
+    for number in [axis_of(axis).number for axis in outer]:
+        found = [piece for box in found for piece in _cut_box(box, number, target)]
+    if len(found) > _PIECES or sum(len(k.nodes) for k in found) > _EXPRESSIONS:
+        return [kernel]
+    return found
+
+
+def _cut_box(box: Kernel, number: int, target: Target) -> list[Kernel]:
+    axis = next((a for a in box.axes if axis_of(a).number == number), None)
+    if axis is None:
+        return [box]
+    facts = facts_of(box)
+    points = _borders(box, axis, facts)
+    if len(box.axes) == 1:
+        points = _rounded(points, axis, _lanes(box, target))
+    if not points:
+        return [box]
+    pieces = [_piece(box, axis, a, b, number, facts) for a, b in _between(points, axis)]
+    return [piece for piece in pieces if piece.stores]
+
+
+def segments(kernel: Kernel, facts: Facts, target: Target) -> Segments | None:
+    """The kernel with its rows in pieces; None where they have no borders."""
+    if len(kernel.axes) < 2 or not _may_cut(kernel):
+        return None
+    axis = kernel.axes[-1]
+    points = _rounded(_borders(kernel, axis, facts), axis, _lanes(kernel, target))
+    if not points or len(points) >= _PIECES:
+        return None
+    pieces = [
+        _piece(kernel, axis, a, b, _NUMBERS + n, facts)
+        for n, (a, b) in enumerate(_between(points, axis))
+    ]
+    pieces = [piece for piece in pieces if piece.stores]
+    if sum(len(piece.nodes) for piece in pieces) > _EXPRESSIONS:
+        return None
+    own = [piece.axes[-1] for piece in pieces]
+    stores = tuple(store for piece in pieces for store in piece.stores)
+    whole = replace(kernel, axes=(*kernel.axes[:-1], *own), stores=stores)
+    return Segments(
+        whole, _merged([place(piece) for piece in pieces]), facts_of(whole), own
+    )
+
+
+def _lanes(kernel: Kernel, target: Target) -> int:
+    widest = max(store.value.dtype.itemsize for store in kernel.stores)
+    return max(target.vector_bytes // widest, 1)
+
+
+def _rounded(points: Sequence[int], axis: Node, lanes: int) -> list[int]:
+    """Borders at whole vectors, before and behind those that are not."""
+    found: set[int] = set()
+    for point in points:
+        found |= {point // lanes * lanes, -(-point // lanes) * lanes}
+    return sorted(p for p in found if 0 < p < _size(axis))
+
+
+def _may_cut(kernel: Kernel) -> bool:
+    if kernel.is_dynamic or kernel.ordered or not kernel.axes:
+        return False
+    if any(store.combine for store in kernel.stores):
+        return False
+    small = prod(kernel.shape) < _LEAST
+    return not small and not any(n.op is reduce_p for n in kernel.nodes)
+
+
+def facts_of(kernel: Kernel) -> Facts:
+    """Facts about the expressions of a kernel."""
+    roots = [e for store in kernel.stores for e in store.expressions]
+    return Facts([*roots, *kernel.axes])
+
+
+def _size(axis: Node) -> int:
+    return axis_of(axis).size
+
+
+def _merged(blocks: Sequence[list[Statement]]) -> list[Statement]:
+    """Blocks that have their outer loops in common as one: inside, one by one."""
+    result: list[Statement] = []
+    for block in blocks:
+        last = result[-1] if result else None
+        for statement in block:
+            if isinstance(statement, Let):
+                result.insert(0, statement)
+            elif (
+                isinstance(statement, Loop)
+                and isinstance(last, Loop)
+                and last.axis is statement.axis
+            ):
+                last.body[:] = _merged([last.body, statement.body])
+            else:
+                result.append(statement)
+    return result
+
+
+# Borders.
+
+
+def _borders(kernel: Kernel, axis: Node, facts: Facts) -> list[int]:
+    """Where on an axis the answer to a question changes, in order.
+
+    None are told where the axis is divided: pieces would begin inside of its tiles.
+    """
+    found: set[int] = set()
+    for node in kernel.nodes:
+        if axis not in facts.free[node]:
+            continue
+        if node.op.name in ("div", "rem") and node.dtype is INDEX:
+            return []
+        if node.op.name in _COMPARISONS:
+            border = _border(node, facts)
+            if border is not None and border[0].axis is axis:
+                found.add(border[1])
+    return sorted(p for p in found if 0 < p < _size(axis))
+
+
+def _border(node: Node, facts: Facts) -> tuple[_Linear, int] | None:
+    """An axis, and from where on it a comparison has another answer than before."""
+    left, right = (_linear(s, facts) for s in node.src)
+    limit = _constant(node.src[1], facts)
+    linear, name = left, node.op.name
+    if linear is None or limit is None:
+        linear, limit = right, _constant(node.src[0], facts)
+        name = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[name]
+    if linear is None or limit is None:
+        return None
+    step, rest = linear.coefficient, limit - linear.constant
+    if step < 0:  # -x < n where x > -n
+        step, rest = -step, -rest
+        name = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[name]
+    # From `rest` on, or from the number behind it, x < rest has another answer.
+    rest += name in ("le", "gt")
+    return linear, -(-rest // step)
+
+
+def _linear(node: Node, facts: Facts) -> _Linear | None:
+    """An index of one axis, also as a number of another integer dtype that holds it."""
+    node = _uncast(node, facts)
+    form = facts.affine.get(node)
+    if form is None or len(form.terms) != 1:
+        return None
+    ((axis, coefficient),) = form.terms.items()
+    if axis.op is not range_p or axis_of(axis).reduced:
+        return None
+    return _Linear(axis, coefficient, form.constant)
+
+
+def _uncast(node: Node, facts: Facts) -> Node:
+    while node.op.name == "cast" and dtypes.kind(node.src[0].dtype) in "iu":
+        inside = facts.interval.get(node.src[0])
+        if inside is None or dtypes.kind(node.dtype) not in "iu":
+            break
+        low, high = dtypes.limits(node.dtype)
+        if inside[0] < low or inside[1] > high:
+            break
+        node = node.src[0]
+    return node
+
+
+def _constant(node: Node, facts: Facts) -> int | None:
+    if node.op is const_p and dtypes.kind(node.dtype) in "iu":
+        return int(constant_value(node))
+    return facts.constant(node)
+
+
+def _between(points: Sequence[int], axis: Node) -> list[tuple[int, int]]:
+    ends = [0, *points, _size(axis)]
+    return list(pairwise(ends))
+
+
+# One piece.
+
+
+def _piece(
+    kernel: Kernel, axis: Node, start: int, stop: int, number: int, facts: Facts
+) -> Kernel:
+    """The part of a kernel where `start` <= axis < `stop`."""
+    if same_size((start, stop), (0, _size(axis))) and number == axis_of(axis).number:
+        return kernel
+    own = make_range(number, stop - start, False)
+    single = stop - start == 1 and number < _NUMBERS
+    place_of = const(start, INDEX) if single else own
+    if start and not single:
+        place_of = ew.add(own, const(start, INDEX))
+    new: dict[Node, Node] = {axis: place_of}
+    for node in kernel.nodes:
+        if node not in new:
+            new[node] = _known(node, facts, axis, (start, stop - 1)) or _rebuilt(
+                node, new
+            )
+    placed = [_placed(store, new) for store in kernel.stores]
+    axes = [own if a is axis else a for a in kernel.axes if a is not axis or not single]
+    stores = tuple(store for store in placed if store is not None)
+    return replace(kernel, axes=tuple(axes), stores=stores)
+
+
+def _known(node: Node, facts: Facts, axis: Node, inside: Interval) -> Node | None:
+    """The answer to a comparison that has only one on a part of an axis."""
+    if node.op.name not in _COMPARISONS or axis not in facts.free[node]:
+        return None
+    border = _border(node, facts)
+    if border is None or border[0].axis is not axis:
+        return None
+    if inside[0] < border[1] <= inside[1]:
+        return None
+    x = border[0].coefficient * inside[0] + border[0].constant
+    limit = _constant(node.src[1], facts)
+    if limit is not None:
+        answer = _answer(node.op.name, x, limit)
+    else:
+        first = _constant(node.src[0], facts)
+        assert first is not None
+        answer = _answer(node.op.name, first, x)
+    return const(answer, dtypes.bool_)
+
+
+def _answer(name: str, x: int, y: int) -> bool:
+    return {"lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y}[name]
+
+
+def _rebuilt(node: Node, new: Mapping[Node, Node]) -> Node:
+    src = tuple([new[s] for s in node.src])
+    if node.op is load_p and len(src) == 3 and src[2].op is const_p:
+        if not constant_value(src[2]):
+            return const(0, node.dtype)
+        src = src[:2]
+    if src == node.src:
+        return node
+    if node.op is load_p or node.dtype is INDEX:
+        return make_node(node.op, node.aval, src, node.arg)
+    return scalar(node, src)
+
+
+def _placed(store: Store, new: Mapping[Node, Node]) -> Store | None:
+    valid = None if store.valid is None else new[store.valid]
+    if valid is not None and valid.op is const_p:
+        if not constant_value(valid):
+            return None
+        valid = None
+    return replace(store, index=new[store.index], value=new[store.value], valid=valid)

@@ -1,0 +1,190 @@
+"""What was chosen for the loops of a kernel, and the tiles that follow from it.
+
+A range of 100 in vectors of 16 lanes, unrolled up to 4 times (`Steps`), is cut into a
+tile of 4 vectors and one of 3, of whose last 4 lanes exist (`Tiles`). `Tiling`
+holds the steps of every range of one kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import axis_of
+from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop
+from ftrace.trace.graph import Node
+from ftrace.trace.symbolic.bounds import sample
+from ftrace.trace.symbolic.dim import is_dynamic
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How one range runs.
+
+    Attributes:
+      lanes: of the vector; 0 for one number at a time.
+      copies: how often it is unrolled.
+      even: numbers are cut in tiles as equal as can be, not in whole ones and a rest.
+      masked: every vector is masked, so that the last one needs no code of its own.
+      abreast: the copies are computed together, instruction by instruction.
+    """
+
+    lanes: int = 0
+    copies: int = 1
+    even: bool = True
+    masked: bool = False
+    abreast: bool = False
+
+    @property
+    def width(self) -> int:
+        """How far one step goes."""
+        return self.copies * max(self.lanes, 1)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A part of a range that is cut into equal tiles.
+
+    Attributes:
+      start: where the first begins.
+      count: how many there are.
+      copies: vectors (or numbers) in each.
+      width: from one to the next.
+      tail: lanes of the last vector that exist; 0 is all.
+      end: where the range ends, if the vectors are masked to end there.
+
+      inner: steps inside a tile, which are a loop up to `stop`; 0: it is one step.
+      stop: where they end.
+
+    Of a dynamic range `start`, `count`, `end` and `stop` may be dynamic.
+    """
+
+    start: int
+    count: int
+    copies: int
+    width: int
+    tail: int = 0
+    end: int = 0
+    inner: int = 0
+    stop: int = 0
+
+    @property
+    def step(self) -> int:
+        """How far one step goes."""
+        return self.inner or self.width
+
+
+_ONE_BY_ONE = Steps()
+
+
+@dataclass(eq=False)
+class Tiling:
+    """The decisions for one kernel.
+
+    Attributes:
+      steps: how each range runs; one by one where it is not named.
+      parallel: the loops, outermost first, whose iterations are the units.
+      chunk: tiles of the last parallel loop that make a unit.
+      strips: where no loop is parallel, one inside them all that is cut in strips:
+        a unit runs all the loops over a strip.
+      operations: of the whole kernel, element by element.
+      setup: reduces that come before the parallel loops, in every thread.
+      setup_operations: what they cost.
+      columns: a loop of vectors over columns whose reduces run row by row.
+      rows: of which so many are read at once.
+    """
+
+    steps: dict[Node, Steps] = field(default_factory=dict[Node, Steps])
+    parallel: list[Loop] = field(default_factory=list[Loop])
+    chunk: int = 1
+    strips: Loop | None = None
+    operations: int = 1
+    setup: list[ReduceLoop] = field(default_factory=list[ReduceLoop])
+    setup_operations: int = 0
+    columns: Loop | None = None
+    rows: int = 1
+
+    @property
+    def in_tiles(self) -> bool:
+        """Do registers hold several rows of sums?"""
+        steps = self.steps.items()
+        rows = [s for r, s in steps if not s.lanes and not axis_of(r).reduced]
+        return any(s.copies > 1 for s in rows)
+
+    def of(self, node: Node) -> Steps:
+        return self.steps.get(node, _ONE_BY_ONE)
+
+
+def cut(size: int, steps: Steps) -> list[Tiles]:
+    """A range in tiles: many whole ones, and what is left."""
+    if is_dynamic(size):
+        return _cut_dynamic(size, steps)
+    if not steps.lanes and steps.even:
+        return cut_evenly(size, steps.copies)
+    if steps.masked and size % steps.width:
+        return [Tiles(0, -(-size // steps.width), steps.copies, steps.width, 0, size)]
+    whole = size // steps.width
+    parts: list[Tiles] = []
+    if whole:
+        parts.append(Tiles(0, whole, steps.copies, steps.width))
+    rest = size - whole * steps.width
+    if rest:
+        lanes = max(steps.lanes, 1)
+        vectors = -(-rest // lanes)
+        parts.append(Tiles(size - rest, 1, vectors, vectors * lanes, rest % lanes))
+    return parts
+
+
+def _cut_dynamic(size: Any, steps: Steps) -> list[Tiles]:
+    """The same where the size is known at calls only: each part may be empty.
+
+    The last vectors of a dynamic range are masked.
+    """
+    lanes, width = steps.lanes, steps.width
+    if width == 1:
+        return [Tiles(0, size, 1, 1)]
+    if lanes and steps.masked:
+        return [Tiles(0, -(-size // lanes), 1, lanes, 0, size)]
+    whole = size // width
+    start = whole * width
+    rest = size - start
+    last = -(-rest // width)  # as many tiles as a range of known size has
+    end = size if lanes else 0
+    tail = Tiles(start, last, 1, width, 0, end, max(lanes, 1), size)
+    return [Tiles(0, whole, steps.copies, width), tail]
+
+
+def cut_evenly(size: int, copies: int) -> list[Tiles]:
+    """As few tiles as `copies` allows, as equal as can be."""
+    count = -(-size // copies)
+    small, larger = divmod(size, count)
+    parts: list[Tiles] = []
+    if larger:
+        parts.append(Tiles(0, larger, small + 1, small + 1))
+    if count > larger:
+        start = larger * (small + 1)
+        parts.append(Tiles(start, count - larger, small, small))
+    return parts
+
+
+def size_of(axis: Node) -> int:
+    """The size of a range, or one that it may have, for estimates of cost."""
+    return sample(axis_of(axis).size)
+
+
+def equal_tiles(axis: Node, tiling: Tiling) -> Tiles | None:
+    """The tiles of an axis that runs around others, if all of them are alike."""
+    steps = tiling.of(axis)
+    if steps.width == 1:
+        return Tiles(0, axis_of(axis).size, 1, 1)
+    if steps.lanes or is_dynamic(axis_of(axis).size):
+        return None
+    parts = cut(axis_of(axis).size, steps)
+    return parts[0] if len(parts) == 1 else None
+
+
+def units_of(axis: Node, tiling: Tiling) -> int:
+    """How many tiles, alike or not, an axis that runs around others has."""
+    found = equal_tiles(axis, tiling)
+    return size_of(axis) if found is None else sample(found.count)

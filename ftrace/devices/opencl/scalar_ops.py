@@ -1,0 +1,296 @@
+"""OpenCL C for scalars: one row per operation.
+
+A 16-bit float is computed in float, so that no device needs cl_khr_fp16. Signed
+integers wrap around: they are added and multiplied as unsigned ones. Functions are
+those of `helpers.py`; the names of those that are called are collected.
+
+In memory bool is a uchar of 0 or 1. A 16-bit float is its bits, a ushort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import GraphError
+from ftrace.lower.kernel.ir import fma_p
+from ftrace.lower.legalize.math.term import RELAXED
+from ftrace.trace.graph import Node, constant_value, is_constant
+
+Dtype = np.dtype[Any]
+
+C_TYPES: dict[Dtype, str] = {
+    dtypes.bool_: "uchar",
+    dtypes.int8: "char", dtypes.int16: "short",
+    dtypes.int32: "int", dtypes.int64: "long",
+    dtypes.uint8: "uchar", dtypes.uint16: "ushort",
+    dtypes.uint32: "uint", dtypes.uint64: "ulong",
+    dtypes.float16: "ushort", dtypes.bfloat16: "ushort",
+    dtypes.float32: "float", dtypes.float64: "double",
+}  # fmt: skip
+
+
+def value_type(dtype: Dtype) -> str:
+    """The type of a variable; bools are uchar in memory only."""
+    return "bool" if dtype == dtypes.bool_ else C_TYPES[dtype]
+
+
+def wrapping(dtype: Dtype) -> str:
+    """The unsigned type in which an integer type is added and multiplied."""
+    return "ulong" if dtype.itemsize == 8 else "uint"
+
+
+def literal(value: Any, dtype: Dtype) -> str:
+    """A constant of a dtype, to the bit."""
+    scalar: Any = np.asarray(value).astype(dtype)
+    category = dtypes.kind(dtype)
+    if dtypes.is_half(dtype):
+        return f"(ushort){int(scalar.view(np.uint16)):#x}"
+    if category == "f":
+        return _float_literal(scalar, dtype)
+    number = int(scalar)
+    if category == "b" or dtype.itemsize < 4:
+        return f"({C_TYPES[dtype]}){number}"
+    suffix = {"int": "", "long": "L", "uint": "u", "ulong": "UL"}[C_TYPES[dtype]]
+    if category == "i" and number == np.iinfo(dtype).min:
+        return f"({number + 1}{suffix} - 1)"
+    return f"{number}{suffix}" if number >= 0 else f"({number}{suffix})"
+
+
+def _float_literal(scalar: Any, dtype: Dtype) -> str:
+    single = dtype == dtypes.float32
+    if not np.isfinite(scalar):
+        bits = int(scalar.view(np.uint32 if single else np.uint64))
+        return f"as_float({bits:#x}u)" if single else f"as_double({bits:#x}UL)"
+    text = float(scalar).hex() + ("f" if single else "")
+    return f"({text})" if text.startswith("-") else text
+
+
+Row = Callable[[Dtype, list[str], set[str]], str]
+
+
+def _infix(symbol: str) -> Row:
+    def row(dtype: Dtype, x: list[str], used: set[str]) -> str:
+        if dtypes.kind(dtype) in "iu":
+            wide = wrapping(dtype)
+            return f"({C_TYPES[dtype]})(({wide}){x[0]} {symbol} ({wide}){x[1]})"
+        return f"{x[0]} {symbol} {x[1]}"
+
+    return row
+
+
+def _row_add(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    return f"{x[0]} | {x[1]}" if dtype == dtypes.bool_ else _infix("+")(dtype, x, used)
+
+
+def _row_mul(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    return f"{x[0]} & {x[1]}" if dtype == dtypes.bool_ else _infix("*")(dtype, x, used)
+
+
+def _row_mul_zero(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    zero = literal(0, dtype)
+    product = _row_mul(dtype, x, used)
+    return f"({x[0]} == 0 || {x[1]} == 0) ? {zero} : {product}"
+
+
+def _row_neg(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    if dtypes.kind(dtype) == "f":
+        return f"-{x[0]}"
+    return f"({C_TYPES[dtype]})(0 - ({wrapping(dtype)}){x[0]})"
+
+
+def _row_abs(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    category = dtypes.kind(dtype)
+    if category == "f":
+        return _helper("fabs")(dtype, x, used)
+    if category == "u":
+        return x[0]
+    return f"({C_TYPES[dtype]})({x[0]} < 0 ? 0 - ({wrapping(dtype)}){x[0]} : {x[0]})"
+
+
+def _row_div(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    if dtypes.kind(dtype) == "f":
+        return f"{x[0]} / {x[1]}"
+    return _helper("quotient")(dtype, x, used)
+
+
+def _row_rem(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    if dtypes.kind(dtype) == "f":
+        return f"fmod({x[0]}, {x[1]})"
+    return _helper("remainder")(dtype, x, used)
+
+
+def _extremum(symbol: str) -> Row:
+    def row(dtype: Dtype, x: list[str], used: set[str]) -> str:
+        first = f"{x[0]} {symbol} {x[1]}"
+        if dtypes.kind(dtype) == "f":  # NaN wins, and of zeros one by its sign
+            lesser = x[1] if symbol == ">" else x[0]
+            first += f" || {x[0]} != {x[0]} || ({x[0]} == {x[1]} && signbit({lesser}))"
+        return f"({first}) ? {x[0]} : {x[1]}"
+
+    return row
+
+
+def _row_sign(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    one, c_type = literal(1, dtype), C_TYPES[dtype]
+    if dtypes.kind(dtype) == "u":
+        return f"{x[0]} == 0 ? {x[0]} : {one}"
+    return f"{x[0]} > 0 ? {one} : {x[0]} < 0 ? ({c_type})-1 : {x[0]}"
+
+
+def _helper(function: str) -> Row:
+    """A call of a function of `helpers.py`, made for the type."""
+
+    def row(dtype: Dtype, x: list[str], used: set[str]) -> str:
+        used.add(name := f"{function}_{C_TYPES[dtype]}")
+        return f"{name}({', '.join(x)})"
+
+    return row
+
+
+def _row_is_finite(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    return f"{_row_abs(dtype, x, used)} < {literal(np.inf, dtype)}"
+
+
+def _compare(symbol: str) -> Row:
+    return lambda dtype, x, used: f"{x[0]} {symbol} {x[1]}"
+
+
+def _bitwise(symbol: str) -> Row:
+    return lambda dtype, x, used: f"{x[0]} {symbol} {x[1]}"
+
+
+def _row_not(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    return f"!{x[0]}" if dtype == dtypes.bool_ else f"({C_TYPES[dtype]})~{x[0]}"
+
+
+def _row_shl(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    wide, bits = wrapping(dtype), 8 * dtype.itemsize
+    shifted = f"({C_TYPES[dtype]})(({wide}){x[0]} << {x[1]})"
+    return f"({wide}){x[1]} < {bits} ? {shifted} : ({C_TYPES[dtype]})0"
+
+
+def _row_shr(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    wide, bits = wrapping(dtype), 8 * dtype.itemsize
+    unsigned = C_TYPES[np.dtype(f"u{dtype.itemsize}")]
+    shifted = f"({C_TYPES[dtype]})(({unsigned}){x[0]} >> {x[1]})"
+    return f"({wide}){x[1]} < {bits} ? {shifted} : ({C_TYPES[dtype]})0"
+
+
+def _row_sar(dtype: Dtype, x: list[str], used: set[str]) -> str:
+    wide, last = wrapping(dtype), 8 * dtype.itemsize - 1
+    if dtypes.kind(dtype) == "u":
+        return _row_shr(dtype, x, used)
+    return f"({C_TYPES[dtype]})({x[0]} >> (({wide}){x[1]} > {last} ? {last} : {x[1]}))"
+
+
+_ROWS: dict[str, Row] = {
+    "add": _row_add, "sub": _infix("-"), "mul": _row_mul, "mul_zero": _row_mul_zero,
+    "div": _row_div, "rem": _row_rem, "neg": _row_neg, "abs": _row_abs,
+    "max": _extremum(">"), "min": _extremum("<"), "sign": _row_sign,
+    "floor": _helper("floor"), "ceil": _helper("ceil"), "trunc": _helper("trunc"),
+    "round": _helper("rint"), "sqrt": _helper("sqrt"), "is_finite": _row_is_finite,
+    "fma": _helper("fma"),
+    "eq": _compare("=="), "ne": _compare("!="), "lt": _compare("<"),
+    "le": _compare("<="), "gt": _compare(">"), "ge": _compare(">="),
+    "and": _bitwise("&"), "or": _bitwise("|"), "xor": _bitwise("^"), "not": _row_not,
+    "shl": _row_shl, "shr": _row_shr, "sar": _row_sar,
+    "copy": lambda dtype, x, used: x[0],
+    "stop_gradient": lambda dtype, x, used: x[0],
+}  # fmt: skip
+
+#: The operations that can be written; `legalize` decomposes every other one.
+SUPPORTED = frozenset(("const", "select", "cast", "bitcast", *_ROWS))
+
+
+def combine(op: str, dtype: Dtype, x: str, y: str, used: set[str]) -> str:
+    """The expression of a reduce's or a store's operation."""
+    if dtypes.is_half(dtype):
+        wide = [widen(v, dtype, used) for v in (x, y)]
+        return narrow(
+            _ROWS[op](dtypes.float32, [f"({w})" for w in wide], used), dtype, used
+        )
+    return _ROWS[op](dtype, [x, y], used)
+
+
+def expression(node: Node, operands: Sequence[str], used: set[str]) -> str:
+    """The C expression of an elementwise node; helpers that it calls join `used`.
+
+    Operands are names or literals: they may be written more than once.
+    """
+    x = list(operands)
+    source = node.src[0].dtype
+    name = node.op.name
+    if name == "select":
+        return f"{x[0]} ? {x[1]} : {x[2]}"
+    if name == "cast":
+        return convert(x[0], source, node.dtype, used)
+    if name == "bitcast":
+        return _bitcast(x[0], source, node.dtype)
+    if name in ("copy", "stop_gradient"):
+        return x[0]
+    if dtypes.is_half(source):
+        wide = [f"({widen(operand, source, used)})" for operand in x]
+        text = _arithmetic(node, dtypes.float32, wide, used)
+        return narrow(text, node.dtype, used) if node.dtype == source else text
+    if _divides_plainly(node):
+        symbol = "/" if name == "div" else "%"
+        return f"({C_TYPES[node.dtype]})({x[0]} {symbol} {x[1]})"
+    return _arithmetic(node, source, x, used)
+
+
+def _arithmetic(node: Node, dtype: Dtype, x: list[str], used: set[str]) -> str:
+    if node.op is fma_p and node.arg == RELAXED:
+        return _helper("multiply_add")(dtype, x, used)
+    row = _ROWS.get(node.op.name)
+    if row is None:
+        raise GraphError(f"OpenCL has no row for {node!r}", node.origin)
+    return row(dtype, x, used)
+
+
+def _divides_plainly(node: Node) -> bool:
+    """An integer division by a constant that needs no care."""
+    if node.op.name not in ("div", "rem") or dtypes.kind(node.dtype) not in "iu":
+        return False
+    divisor = node.src[1]
+    return is_constant(divisor) and int(constant_value(divisor)) not in (0, -1)
+
+
+def widen(x: str, dtype: Dtype, used: set[str]) -> str:
+    """A 16-bit float as a float."""
+    name = "float_of_half" if dtype == dtypes.float16 else "float_of_bfloat"
+    used.add(name)
+    return f"{name}({x})"
+
+
+def narrow(x: str, dtype: Dtype, used: set[str]) -> str:
+    """A float as a 16-bit float."""
+    name = "half_of_float" if dtype == dtypes.float16 else "bfloat_of_float"
+    used.add(name)
+    return f"{name}({x})"
+
+
+def convert(x: str, source: Dtype, target: Dtype, used: set[str]) -> str:
+    """A cast as `ftrace.trace.primitives.cast_numpy.convert` defines it."""
+    if source == target:
+        return x
+    if dtypes.is_half(source):
+        x, source = widen(x, source, used), dtypes.float32
+    if target == dtypes.bool_:
+        return f"({x}) != 0"
+    if dtypes.is_half(target):
+        return narrow(f"(float)({x})", target, used)
+    kinds = dtypes.kind(source) + dtypes.kind(target)
+    if kinds in ("fi", "fu"):
+        used.add(name := f"saturate_{C_TYPES[source]}_{C_TYPES[target]}")
+        return f"{name}({x})"
+    return f"({C_TYPES[target]})({x})"
+
+
+def _bitcast(x: str, source: Dtype, target: Dtype) -> str:
+    if C_TYPES[source] == C_TYPES[target]:
+        return x
+    return f"as_{C_TYPES[target]}({x})"

@@ -1,0 +1,18 @@
+"""What everything stands on: settings, records, locks, and tables of what is kept.
+
+From the ground up:
+
+    errstate          Floating-point errors pass without a word:
+                      `np.errstate(all="ignore")`, but quicker
+    fast_dataclasses  `dataclass` and `NamedTuple`, as those of the standard library,
+                      made in less time
+    limits            What a device can do, as far as lowering asks
+    settings          One frozen configuration, read from the environment once
+    version           The version of the package, as in pyproject.toml
+    weak_tables       What is known while anyone has it, without Python's code where it
+                      dies
+    fork_safe         Locks that a forked child finds free, and what a process makes
+                      once
+    tables            What is kept so that it need not be made again, all of it within
+                      one limit of bytes
+"""

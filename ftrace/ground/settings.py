@@ -1,0 +1,372 @@
+"""One frozen configuration, read from the environment once.
+
+It is changed for a block, or for good:
+
+    with ft.config(debug=1, disabled_rules={"merge_reshapes"}):
+        step(params, batch)
+
+    ft.config.update("jax_enable_x64", True)
+    ft.set_threads(2)
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.ground.fast_dataclasses import dataclass
+
+#: Bytes that the disk cache may hold, if nothing else is set.
+CACHE_SIZE = 256 << 20
+#: Bytes of memory that what was traced and compiled may take, if nothing else is set.
+CACHE_MEMORY = 40 << 20
+#: The pool's ticket has room for no more.
+MAX_THREADS = 4095
+#: More threads than the machine has processors are refused.
+MACHINE_THREADS = min(os.cpu_count() or 1, MAX_THREADS)
+#: Kinds of processors that code can be generated for, besides the machine's own.
+CPUS = ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+#: Where buffers have a fence.
+FENCES = ("", "end", "front")
+#: What only the environment sets.
+OF_PROCESS = frozenset(("cpu", "fence"))
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of one thread at one time.
+
+    Attributes:
+      enable_x64: None honours the dtype of every input and creates 32-bit arrays;
+        True and False give JAX's behaviour with that switch.
+      device: name of the default device.
+      debug: 0 silent, 1 a line per kernel compiled, 2 a line per kernel run,
+        3 the source of every kernel.
+      disabled_rules: names of rewrite rules that are not applied.
+      disable_jit: run jitted functions operation by operation.
+      check_specs: check the graph against its specification between passes.
+      threads: number of threads of the CPU device, no more than the machine has;
+        None takes all cores that the process may use.
+      native_calls: jitted functions are called in native code, where this interpreter
+        allows it.
+      cache_dir: folder of the disk cache; empty for the platform's own.
+      cache_size: bytes that the disk cache may hold; 0 is no disk cache.
+      cache_memory: bytes of memory, roughly, that graphs and programs may take which
+        are kept for calls to come: see `tables.py`.
+      tune: try several schedules of each kernel on this machine and keep the fastest.
+      cpu: the kind of processor that code is generated for; empty for this machine.
+      fence: buffers lie beside memory that nobody may touch, so that an access outside
+        of one ends the process: "end", "front", or empty for none.
+
+    `cpu` and `fence` are those of the process: only the environment sets them.
+    """
+
+    enable_x64: bool | None = None
+    device: str = "cpu"
+    debug: int = 0
+    disabled_rules: frozenset[str] = frozenset()
+    disable_jit: bool = False
+    check_specs: bool = False
+    threads: int | None = None
+    native_calls: bool = True
+    cache_dir: str = ""
+    cache_size: int = CACHE_SIZE
+    cache_memory: int = CACHE_MEMORY
+    tune: bool = False
+    cpu: str = ""
+    fence: str = ""
+
+    @property
+    def compilation(self) -> tuple[Any, ...]:
+        """The settings on which compiled code depends, beside the function itself."""
+        return self.disabled_rules, self.tune
+
+    def __post_init__(self) -> None:
+        for name, check in _CHECKS.items():
+            object.__setattr__(self, name, check(getattr(self, name), name))
+
+
+def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:
+    kind = type(value).__name__
+    return ArgumentError(f"{name} must be {wanted}, got {kind}: {value!r}")
+
+
+_FLAGS: tuple[type, ...] = (bool, int, np.bool_)
+
+
+def _flag(value: Any, name: str, wanted: str = "True or False") -> bool:
+    if isinstance(value, _FLAGS) and value in (0, 1):
+        return bool(value)
+    raise _wrong(name, wanted, value)
+
+
+def _flag_or_none(value: Any, name: str) -> bool | None:
+    return None if value is None else _flag(value, name, "None, True or False")
+
+
+def _level(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise _wrong(name, "a whole number", value) from None
+
+
+#: What raises for a name that nobody has: those who know the names add it.
+name_checks: dict[str, Callable[[Any], object]] = {}
+
+
+def _device(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(name, "the name of a device", value)
+    name_checks.get(name, str)(value)
+    return value
+
+
+def _rules(value: Any, name: str) -> frozenset[str]:
+    names: Any = [None] if isinstance(value, str) else value
+    try:
+        given = frozenset[Any](names)
+    except TypeError:
+        given = frozenset[Any]([None])
+    if not all(isinstance(each, str) for each in given):
+        raise _wrong(name, "names of rules, as {'merge_reshapes'}", value)
+    if given:
+        name_checks.get(name, frozenset)(given)
+    return given
+
+
+def _one_of(*known: str) -> Callable[[Any, str], str]:
+    def check(value: Any, name: str) -> str:
+        if value and value not in known:
+            names = ", ".join(known)
+            raise ValueRangeError(f"{name} must be one of {names}; got {value!r}")
+        return value
+
+    return check
+
+
+def _threads(
+    value: Any, name: str = "threads", otherwise: str = "None takes all cores"
+) -> int | None:
+    """A number of threads; None is all cores."""
+    if value is None:
+        return None
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = None
+    if count is None or isinstance(value, bool):
+        kind = type(value).__name__
+        raise ArgumentError(
+            f"{name} must be a whole number or None, got {kind}: {value!r}"
+        )
+    if not 1 <= count <= MACHINE_THREADS:
+        raise ValueRangeError(
+            f"{name} must be from 1 to {MACHINE_THREADS}, which is what this machine "
+            f"has; got {count}; {otherwise}"
+        )
+    return count
+
+
+def _bytes(value: Any, name: str = "cache_size", none: str = "is no disk cache") -> int:
+    try:
+        size = operator.index(value)
+    except TypeError:
+        kind = type(value).__name__
+        raise ArgumentError(
+            f"{name} must be a whole number of bytes, got {kind}: {value!r}"
+        ) from None
+    if size < 0:
+        raise ValueRangeError(f"{name} must be 0 or more, got {size}; 0 {none}")
+    return size
+
+
+def _folder(value: Any, name: str) -> str:
+    try:
+        return os.path.expanduser(os.fsdecode(value))
+    except TypeError:
+        raise _wrong(name, "the path of a folder", value) from None
+
+
+#: What a setting is, given what the user writes; or it raises.
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "enable_x64": _flag_or_none,
+    "device": _device,
+    "debug": _level,
+    "disabled_rules": _rules,
+    "disable_jit": _flag,
+    "check_specs": _flag,
+    "threads": _threads,
+    "native_calls": _flag,
+    "cache_dir": _folder,
+    "cache_size": _bytes,
+    "cache_memory": partial(_bytes, none="keeps the latest alone"),
+    "tune": _flag,
+    "cpu": _one_of(*CPUS),
+    "fence": _one_of(*FENCES[1:]),
+}
+
+
+def _from_environment() -> Config:
+    def flag(name: str) -> bool | None:
+        text = os.environ.get(name)
+        return None if text is None else text.lower() not in ("", "0", "false", "no")
+
+    def number(name: str, default: int = 0) -> int:
+        text = os.environ.get(name) or str(default)
+        if not (text.isascii() and text.removeprefix("-").isdecimal()):
+            raise ArgumentError(
+                f"the environment variable {name} must be a whole number, written in "
+                f"digits, got {text!r}"
+            )
+        return int(text)
+
+    threads = number("FTRACE_THREADS") if os.environ.get("FTRACE_THREADS") else None
+    variable = "the environment variable"
+    _threads(threads, f"{variable} FTRACE_THREADS", "not set it is all cores")
+    cache_size = number("FTRACE_CACHE_SIZE", CACHE_SIZE)
+    _bytes(cache_size, f"{variable} FTRACE_CACHE_SIZE")
+    cache_memory = number("FTRACE_CACHE_MEMORY", CACHE_MEMORY)
+    _bytes(cache_memory, f"{variable} FTRACE_CACHE_MEMORY", "keeps the latest alone")
+    if (cpu := os.environ.get("FTRACE_CPU", "")) not in ("", *CPUS):
+        raise ValueRangeError(
+            f"the environment variable FTRACE_CPU must be one of {', '.join(CPUS)}, "
+            f"or not be set for the machine's own processor; got {cpu!r}"
+        )
+    fence = os.environ.get("FTRACE_FENCE", "").lower()
+    fence = {"1": "end", "0": ""}.get(fence, fence)
+    if fence not in FENCES:
+        raise ValueRangeError(
+            "the environment variable FTRACE_FENCE must be 1 (or end) or front, or not "
+            f"be set for none; got {fence!r}"
+        )
+    return Config(
+        enable_x64=flag("FTRACE_ENABLE_X64"),
+        device=os.environ.get("FTRACE_DEVICE", "cpu"),
+        debug=number("FTRACE_DEBUG"),
+        disable_jit=bool(flag("FTRACE_DISABLE_JIT")),
+        check_specs=bool(flag("FTRACE_CHECK_SPECS")),
+        threads=threads,
+        native_calls=flag("FTRACE_NATIVE_CALLS") is not False,
+        cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
+        cache_size=cache_size,
+        cache_memory=cache_memory,
+        tune=bool(flag("FTRACE_TUNE")),
+        cpu=cpu,
+        fence=fence,
+    )
+
+
+_default = _from_environment()
+_local: ContextVar[Config | None] = ContextVar("ftrace_config", default=None)
+_names = {field.name for field in fields(Config)}
+
+
+def current() -> Config:
+    """The configuration in force for this thread."""
+    return _local.get() or _default
+
+
+def sources() -> tuple[ContextVar[Config | None], dict[str, Any]]:
+    """Where native code reads the configuration.
+
+    A context's own stands in the variable; where that is None it is `_default` of the
+    dict of this module.
+    """
+    return _local, globals()
+
+
+def _canonical(name: str) -> str:
+    short = name.removeprefix("jax_")
+    if short not in _names:
+        known = ", ".join(sorted(_names))
+        raise ArgumentError(f"unknown setting {name!r}; the settings are {known}")
+    return short
+
+
+def _changes(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings by their own names; those that may change while a process runs."""
+    changes = {_canonical(name): value for name, value in settings.items()}
+    for name in changes.keys() & OF_PROCESS:
+        raise ArgumentError(
+            f"{name} is one for the whole process and cannot be changed in it; set the "
+            f"environment variable FTRACE_{name.upper()} before Python starts"
+        )
+    return changes
+
+
+class ConfigHandle:
+    """`ft.config`: call it for a `with` block, or `update` the default for good."""
+
+    @contextmanager
+    def __call__(self, **changes: Any) -> Generator[Config, None, None]:
+        changed = replace(current(), **_changes(changes))
+        token = _local.set(changed)
+        try:
+            yield changed
+        finally:
+            _local.reset(token)
+
+    def update(self, name: str, value: Any) -> None:
+        """Sets the default for all threads; JAX's names (`jax_enable_x64`) work."""
+        global _default
+        changes = _changes({name: value})
+        _default = replace(_default, **changes)
+        if (local := _local.get()) is not None:
+            _local.set(replace(local, **changes))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(current(), _canonical(name))
+
+
+config = ConfigHandle()
+
+
+class set_threads:  # read as a function: `ft.set_threads(2)`
+    """Sets how many threads the CPU device uses, for good or for a block.
+
+        ft.set_threads(2)           # from now on, in all threads of Python
+        with ft.set_threads(1):     # in the block, in this thread of Python
+            step(params, batch)
+
+    No result depends on it. Where the process may use fewer cores than it asks for, it
+    is their number. Until a block begins the number is that of all threads of Python,
+    for a moment; where that matters write `with ft.config(threads=1)`.
+
+    Args:
+      count: 1 or more; None takes all cores that the process may use.
+
+    Raises:
+      ArgumentError: it is no whole number.
+      ValueRangeError: it is below 1, or more than the machine has.
+    """
+
+    def __init__(self, count: int | None) -> None:
+        self._count = _threads(count, "set_threads: count")
+        self._before = _default, _local.get()
+        self._block: Any = None
+        config.update("threads", self._count)
+
+    def __enter__(self) -> None:
+        global _default
+        # The block's own, not the process's: that is as it was.
+        default, local = self._before
+        _default = replace(_default, threads=default.threads)
+        _local.set(local)
+        self._block = config(threads=self._count)
+        self._block.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._block.__exit__(*error)

@@ -1,0 +1,206 @@
+"""Which axes of an operation and of its operands run in step, and the same on slices.
+
+    y = x + z          axis a of y is axis a of x and of z
+    y = permute(x)     …is the axis of x that stands there
+    y = sum[k](x)      the axes of x but k
+
+An operation is *in step* along an axis if a slice of its result needs, of each operand
+that has the axis, the same slice only. `sliced` makes the operation over slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftrace import dtypes
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node, has_any, make_node, substitute, toposort
+from ftrace.trace.primitives import movement
+from ftrace.trace.primitives.broadcast import expand, expand_p
+from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.sources import const, const_p, iota, iota_p
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
+
+#: For each axis of an operand the axis of the result that runs in step; None is none.
+Steps = tuple[int | None, ...]
+
+ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
+
+
+def is_followed(node: Node) -> bool:
+    """Does this file know the operation?"""
+    family = node.op.family
+    return family in (*ELEMENTWISE, "reduction", "movement") or node.op is gather_p
+
+
+def axes_in_step(node: Node) -> list[Steps]:
+    """Per operand, the axes of the result with which its axes run in step."""
+    family = node.op.family
+    if family in ELEMENTWISE:
+        return [tuple(range(s.ndim)) for s in node.src]
+    if family == "reduction":
+        return [tuple(None if a in node.arg else a for a in range(node.ndim))]
+    if node.op is gather_p:
+        return _gathered(node)
+    return [_moved(node)] if family == "movement" else [()] * len(node.src)
+
+
+def _moved(node: Node) -> Steps:
+    (x,), arg = node.src, node.arg
+    if node.op is movement.permute_p:
+        return tuple(arg.index(a) for a in range(x.ndim))
+    if node.op is movement.reshape_p:
+        return _reshaped(x.shape, node.shape)
+    if node.op is expand_p:
+        return tuple(
+            a if same_size(n, m) else None for a, n, m in _pairs(x.shape, node.shape)
+        )
+    if node.op is movement.pad_p:
+        return tuple(None if any(p) else a for a, p in enumerate(arg))
+    if node.op is movement.shrink_p:
+        sizes = enumerate(zip(arg, x.shape, strict=True))
+        return tuple(
+            a if same_size(bounds, (0, n)) else None for a, (bounds, n) in sizes
+        )
+    if node.op is movement.stride_p:
+        return tuple(a if step == 1 else None for a, step in enumerate(arg))
+    if node.op in (movement.shear_p, movement.unshear_p):
+        # Where an element goes depends on its place in the window, too.
+        return tuple(None if a in (arg.axis, arg.window) else a for a in range(x.ndim))
+    return (None,) * x.ndim
+
+
+def _pairs(old: Shape, new: Shape) -> list[tuple[int, int, int]]:
+    return [(a, n, m) for a, (n, m) in enumerate(zip(old, new, strict=True))]
+
+
+def _reshaped(old: Shape, new: Shape) -> Steps:
+    """Axes that a reshape leaves as they are: no element passes from one to another."""
+    ends: dict[int, int] = {1: -1}  # product of the sizes up to and with an axis
+    product = 1
+    for a, n in enumerate(new):
+        if not same_size(n, 1):
+            product *= n
+            ends[product] = a
+    steps: list[int | None] = []
+    product = 1
+    for n in old:
+        before, product = product, product * n
+        at = ends.get(product) if before in ends and not same_size(n, 1) else None
+        steps.append(at if at is not None and same_size(new[at], n) else None)
+    return tuple(steps)
+
+
+def _gathered(node: Node) -> list[Steps]:
+    """The rest follows the axes of the indices; an axis counted through stays."""
+    axes: tuple[int, ...] = node.arg
+    x, *arrays = node.src
+    depth = arrays[0].ndim
+    steps: list[int | None] = []
+    rest = depth
+    for a in range(x.ndim):
+        if a in axes:
+            steps.append(counted_axis(arrays[axes.index(a)], x.shape[a]))
+        else:
+            steps.append(rest)
+            rest += 1
+    return [tuple(steps), *(tuple(range(depth)) for _ in arrays)]
+
+
+def counted_axis(index: Node, size: int) -> int | None:
+    """The axis along which an index array counts 0, 1, … size - 1; None is none."""
+    chain: list[Node] = []
+    while index.op.family == "cast" or index.op in (
+        movement.reshape_p,
+        expand_p,
+        movement.permute_p,
+    ):
+        chain.append(index)
+        (index,) = index.src
+    if index.op is not iota_p:
+        return None
+    axis: int | None = index.arg
+    if not same_size(index.shape[axis or 0], size):
+        return None
+    for node in reversed(chain):
+        if axis is not None and node.op.family != "cast":
+            axis = _moved(node)[axis]
+    return axis
+
+
+def positions_by_axes(outputs: Sequence[Node], least: int) -> Sequence[Node]:
+    """The outputs with positions in arrays of `least` bytes (for noise) by axes."""
+    if not has_any(outputs, (iota_p,)):
+        return outputs
+    found: dict[Node, Node] = {}
+    for node in toposort(outputs):
+        if node.op is movement.reshape_p and not is_dynamic(node.aval.size):
+            large = node.size * node.dtype.itemsize >= least
+            new = counted_by_axes(node) if large else None
+            if new is not None:
+                found[node] = new
+    return substitute(outputs, found) if found else outputs
+
+
+def counted_by_axes(node: Node) -> Node | None:
+    """Positions in all of an array as a sum of those along its axes; None if not so.
+
+    reshape[n, m](iota[n·m]) -> iota[n, m; axis 0]·m + iota[n, m; axis 1], of integers
+    """
+    if node.op is not movement.reshape_p or dtypes.kind(node.dtype) not in "iu":
+        return None
+    (source,) = node.src
+    if source.op is not iota_p or source.ndim != 1 or source.size < 2:
+        return None
+    total: Node | None = None
+    stride = node.size
+    for axis, size in enumerate(node.shape):
+        stride //= size
+        if same_size(size, 1):
+            continue
+        along = iota(node.dtype, node.shape, axis)
+        if stride > 1:
+            along = mul(along, const(stride, node.dtype, node.shape))
+        total = along if total is None else add(total, along)
+    return total
+
+
+# The same on slices.
+
+
+def sliced(node: Node, src: Sequence[Node], shape: Shape) -> Node:
+    """The operation over slices of its operands; its result has `shape`.
+
+    Along axes that are cut all operands must be in step, or of size 1.
+    """
+    op, arg = node.op, node.arg
+    if op is movement.reshape_p:
+        return movement.reshape(src[0], shape)
+    if op is expand_p:
+        return expand(src[0], shape)
+    if op is const_p:
+        return make_node(const_p, node.aval.with_shape(shape), (), arg)
+    if op is iota_p:
+        return iota(node.dtype, shape, arg)
+    if op is gather_p:
+        return op(src[0], *_counting_anew(node, src), arg=arg)
+    if op is movement.shrink_p:
+        given = zip(arg, src[0].shape, shape, strict=True)
+        arg = tuple((0, n) if same_size(n, m) else bounds for bounds, n, m in given)
+    if isinstance(arg, movement.Shear):
+        arg = arg._replace(size=shape[arg.axis])
+    return op(*src, arg=arg)
+
+
+def _counting_anew(node: Node, src: Sequence[Node]) -> list[Node]:
+    """Index arrays over slices: what counts along an axis counts from the slice on."""
+    axes: tuple[int, ...] = node.arg
+    found: list[Node] = []
+    for axis, whole, index in zip(axes, node.src[1:], src[1:], strict=True):
+        along = counted_axis(whole, node.src[0].shape[axis])
+        if along is not None and not same_size(index.shape[along], whole.shape[along]):
+            ones = tuple(n if a == along else 1 for a, n in enumerate(index.shape))
+            index = expand(iota(index.dtype, ones, along), index.shape)
+        found.append(index)
+    return found

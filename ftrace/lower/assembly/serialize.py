@@ -1,0 +1,439 @@
+"""Programs, kernels and graphs as text: the same in every process.
+
+    program  = JSON: [kernels, infos, program], where a step says the number of its
+               kernel, and of what people are told of it
+    kernel   = [text, buffers, is its length bounded?]; text = JSON: [nodes, kernel]
+    identity = JSON: [bodies, nodes, kernel or graph]; body = [its number, nodes, body]
+    node     = [op, type, argument, sources], in the order of their numbers
+    type     = [dtype, shape, is it weak?]
+    part     = number, text, null | [its kind, its parts …]
+
+No address, no serial number and no order of a set goes into a text. That of a program
+is read back, so that another process need not lower it again. A kernel stays text
+until somebody looks at it: to run a program takes its code and its buffers alone. What
+people are told of a kernel but its lines is in it. Of what the host computes it has the
+operation, its argument and the types of its operands.
+
+An identity is what a cache on disk is keyed by: equal kernels have equal ones, others
+have not. It need not be read back, so that more has one. `str(kernel)` is for people:
+it leaves out dtypes, for example.
+
+What calls a function of the user has no text: another process may have another function
+of that name. Nor have dynamic dimensions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, cast
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import GraphError
+from ftrace.ground.fork_safe import cached_property
+from ftrace.lower.kernel.ir import (
+    BufferSpec,
+    Kernel,
+    KernelInfo,
+    fma_p,
+    load_p,
+    param_p,
+    range_p,
+    reduce_p,
+)
+from ftrace.lower.kernel.user_ops import OF_USERS
+from ftrace.lower.program.ir import CallHost, Program, RunKernel
+from ftrace.trace.avals import Bundle, ShapedArray
+from ftrace.trace.calls.inline import inline_calls
+from ftrace.trace.calls.subgraphs import HOLDERS, bodies_of
+from ftrace.trace.graph import (
+    Body,
+    Graph,
+    Node,
+    Op,
+    make_node,
+    nodes_of,
+    operations_of,
+    toposort,
+)
+from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES
+from ftrace.trace.primitives.sources import variable
+
+#: Kinds of parts by the names that they have in a text, and where they are: those of
+#: kernels are loaded when a text has one.
+_HOMES = {
+    "ftrace.lower.library.lapack_kernels": "Factor",
+    "ftrace.lower.library.fft_kernels": "Form Transform",
+    "ftrace.lower.kernel.ir": "Axis BufferSpec Kernel KernelInfo Store",
+    "ftrace.lower.program.arena_plan": "Lifetime",
+    "ftrace.lower.library.sort_kernels": "Ordering",
+    "ftrace.lower.program.ir": "Carry CopySlot Program RunBranch RunLoop Slot",
+    "ftrace.lower.register_loops.register_loop": "Assign Recurrence Repeat",
+    "ftrace.lower.library.scan_kernels": "Running",
+}
+_HOST_HOMES = {
+    "ftrace.trace.primitives.library.scan.cumulative": "Along Running Share",
+    "ftrace.trace.primitives.library.fft": "Fourier",
+    "ftrace.trace.primitives.library.linalg.lu": "Op",
+    "ftrace.trace.primitives.library.sorting.sort": "TopK",
+    "ftrace.trace.primitives.library.linalg.triangular": "Triangular",
+}
+_KINDS = {
+    f"{mark}{name}": (home, name)
+    for mark, homes in (("", _HOMES), ("host ", _HOST_HOMES))
+    for home, names in homes.items()
+    for name in names.split()
+}
+_NAMES = {place: name for name, place in _KINDS.items()}
+_OPS: dict[str, Op] = {
+    op.name: op for op in (param_p, range_p, load_p, reduce_p, fma_p)
+}
+#: What `isinstance` is asked for, so that the parts stay untyped.
+_LIST: tuple[type[Any], ...] = (list,)
+_PLAIN = frozenset((type(None), bool, int, float, str))
+
+
+class _NoTextError(Exception):
+    """A part of a program has no text."""
+
+
+#: What reading a text of another form raises.
+_OTHER_FORM = (ValueError, TypeError, KeyError, IndexError, AttributeError)
+
+
+class _KeptKernel:
+    """A kernel as text."""
+
+    def __init__(
+        self, text: str, buffers: tuple[BufferSpec, ...], bounded: bool
+    ) -> None:
+        self._text = text
+        self.buffers = buffers
+        self.bounded = bounded
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        try:
+            nodes, whole = json.loads(self._text)
+            found = _Reader(nodes=nodes).part(whole)
+        except _OTHER_FORM as error:
+            raise GraphError(
+                "the text of a kernel in the disk cache is none"
+            ) from error
+        assert isinstance(found, Kernel)
+        return found
+
+
+class RunStored(RunKernel):
+    """Run a kernel whose code is there; what it computes is read when asked for."""
+
+    def __init__(
+        self, kept: _KeptKernel, slots: tuple[int, ...], info: KernelInfo
+    ) -> None:
+        vars(self).update(kept=kept, slots=slots, info=info)
+
+    @property
+    def kernel(self) -> Kernel:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return vars(self)["kept"].kernel
+
+    @property
+    def buffers(self) -> tuple[BufferSpec, ...]:
+        return vars(self)["kept"].buffers
+
+    @property
+    def bounded(self) -> bool:
+        return vars(self)["kept"].bounded
+
+
+def program_text(program: Program) -> str | None:
+    """The text of a program; None if it has none."""
+    writer = _Writer(readable=True)
+    try:
+        whole = writer.part(program)
+    except _NoTextError:
+        return None
+    return _dumped([writer.kernels, writer.infos, whole])
+
+
+def program_of(text: str) -> Program | None:
+    """The program that `program_text` wrote; None for any other text."""
+    try:
+        kernels, infos, whole = json.loads(text)
+        found = _Reader(kernels, infos).part(whole)
+    except _OTHER_FORM:
+        return None
+    return found if isinstance(found, Program) else None
+
+
+def kernel_identity(kernel: Kernel) -> str | None:
+    """The identity of a kernel; None if it has none."""
+    return _identity(kernel)
+
+
+def graph_identity(graph: Graph, *settings: Any) -> str | None:
+    """The identity of a graph, and of what else decides how it is lowered.
+
+    None if it has effects or dynamic dimensions, or holds functions.
+    """
+    if graph.effects:
+        return None
+    outputs = tuple(inline_calls(graph.outputs))
+    return _identity((graph.inputs, outputs, settings), toposort(outputs))
+
+
+def _identity(value: Any, nodes: Iterable[Node] = ()) -> str | None:
+    writer = _Writer(readable=False)
+    try:
+        writer.write(nodes)
+        whole = writer.part(value)
+    except _NoTextError:
+        return None
+    return _dumped([list(writer.bodies.values()), writer.nodes, whole])
+
+
+def size_of_graph(graph: Graph) -> int:
+    """How many nodes it has, those of bodies included."""
+    count, pending, seen = 0, [graph.outputs], set[Body]()
+    while pending:
+        outputs = pending.pop()
+        ops = operations_of(outputs)
+        count += sum(ops.values())
+        holds = any(op.family in HOLDERS for op in ops)
+        for node in nodes_of(outputs) if holds else ():
+            for body in bodies_of(node.arg):
+                if body not in seen:
+                    seen.add(body)
+                    pending.append(body.outputs)
+    return count
+
+
+def _dumped(whole: Any) -> str:
+    return json.dumps(whole, separators=(",", ":"), check_circular=False)
+
+
+def _op_of(name: str) -> Op | None:
+    return _OPS[name] if name in _OPS else PRIMITIVES.get(name)
+
+
+@cache
+def _kind(name: str) -> type[Any]:
+    """The class of that name.
+
+    Raises:
+      KeyError: there is none.
+    """
+    home, own = _KINDS[name]
+    return getattr(import_module(home), own)
+
+
+@cache
+def _form(
+    kind: type[Any], readable: bool
+) -> tuple[str, Callable[[Any], tuple[Any, ...]]] | None:
+    """The name of a kind of parts, and what gives the parts of one."""
+    name = _NAMES.get((kind.__module__, kind.__qualname__))
+    if name is None and not readable and kind.__module__.startswith("ftrace."):
+        name = kind.__name__
+    if name is None:
+        return None
+    if issubclass(kind, tuple):
+        return name, tuple
+    if not is_dataclass(kind):
+        return None
+    names = [field.name for field in fields(kind)]
+    if len(names) > 1:
+        return name, attrgetter(*names)
+    return name, lambda value: tuple([getattr(value, own) for own in names])
+
+
+class _Writer:
+    """Writes one program, or one kernel or graph: what these are made of are nodes.
+
+    Args:
+      readable: only what a `_Reader` reads.
+    """
+
+    def __init__(self, readable: bool, bodies: dict[Body, Any] | None = None) -> None:
+        self.nodes: list[Any] = []
+        self.kernels: list[Any] = []
+        self.infos: list[Any] = []
+        self.bodies: dict[Body, Any] = {} if bodies is None else bodies
+        self._readable = readable
+        self._numbers: dict[Node, int] = {}
+        self._types: dict[ShapedArray, Any] = {}
+        self._kernel_numbers: dict[Kernel, int] = {}
+        self._info_numbers: dict[KernelInfo, int] = {}
+
+    def part(self, value: Any) -> Any:
+        kind = cast("type[Any]", type(value))
+        if kind in _PLAIN:
+            return value
+        if kind is tuple:
+            return ["(", *self._parts(value)]
+        if kind is Node:
+            return ["%", self._number(value)]
+        if kind is Body and not self._readable:
+            return ["body", self._body(value)]
+        form = _form(kind, self._readable)
+        if form is not None:
+            name, parts_of = form
+            return [name, *self._parts(parts_of(value))]
+        if kind is frozenset:
+            return ["{", *sorted(self._parts(value), key=_dumped)]
+        if kind is bytes:
+            return ["b", value.hex()]
+        if isinstance(value, np.dtype):
+            return ["d", dtypes.name_of(cast("np.dtype[Any]", value))]
+        if kind is CallHost:
+            return self._call(value)
+        if isinstance(value, RunKernel):
+            number = self._kernel(value.kernel), self._info(value.info)
+            return ["run", *number, self.part(value.slots)]
+        raise _NoTextError
+
+    def _parts(self, values: Iterable[Any]) -> list[Any]:
+        return [v if v.__class__ in _PLAIN else self.part(v) for v in values]
+
+    def _info(self, info: KernelInfo) -> int:
+        """The number of what people are told of a kernel, but for its lines."""
+        told = KernelInfo(info.name, (), info.operations, info.bytes, info.nodes)
+        number = self._info_numbers.get(told)
+        if number is None:
+            number = self._info_numbers[told] = len(self.infos)
+            self.infos.append(self.part(told))
+        return number
+
+    def _kernel(self, kernel: Kernel) -> int:
+        """The number of a kernel; equal ones have one."""
+        number = self._kernel_numbers.get(kernel)
+        if number is None:
+            number = self._kernel_numbers[kernel] = len(self.kernels)
+            writer = _Writer(readable=True)
+            whole = writer.part(kernel)
+            text = _dumped([writer.nodes, whole])
+            self.kernels.append([text, self.part(kernel.buffers), kernel.bounded])
+        return number
+
+    def _call(self, step: CallHost) -> list[Any]:
+        """An operation and the types of its operands; the slots say where they are."""
+        node = step.node
+        if COMPOUNDS.get(node.op.name) is not node.op:
+            raise _NoTextError
+        types = [self._type(operand.aval) for operand in node.src]
+        slots = self.part(step.operands), self.part(step.results)
+        return ["host", node.op.name, self.part(node.arg), types, *slots]
+
+    def _body(self, body: Body) -> int:
+        """The number of a body; it has nodes of its own."""
+        if body not in self.bodies:
+            inner = _Writer(False, self.bodies)
+            inner.write(toposort(body.outputs))
+            whole = inner.part((body.inputs, body.outputs))
+            self.bodies[body] = [len(self.bodies), inner.nodes, whole]
+        return self.bodies[body][0]
+
+    def _number(self, node: Node) -> int:
+        if node not in self._numbers:
+            self.write(toposort((node,), self._numbers))
+        return self._numbers[node]
+
+    def write(self, nodes: Iterable[Node]) -> None:
+        """Writes nodes, sources first, none of which is written."""
+        for node in nodes:
+            self.nodes.append(self._row(node))
+            self._numbers[node] = len(self._numbers)
+
+    def _row(self, node: Node) -> Any:
+        op = node.op
+        if (self._readable and _op_of(op.name) is not op) or op.name in OF_USERS:
+            raise _NoTextError
+        sources = [self._numbers[s] for s in node.src]
+        return [op.name, self._type(node.aval), self.part(node.arg), sources]
+
+    def _type(self, aval: ShapedArray) -> Any:
+        if aval not in self._types:
+            self._types[aval] = self._new_type(aval)
+        return self._types[aval]
+
+    def _new_type(self, aval: ShapedArray) -> Any:
+        if type(aval) is ShapedArray:
+            dtype, shape = dtypes.name_of(aval.dtype), self.part(aval.shape)
+            return [dtype, shape, int(aval.weak_type)]
+        if self._readable:
+            raise _NoTextError
+        if type(aval) is Bundle:
+            return [self._type(item) for item in aval.items]
+        return [type(aval).__name__, repr(aval)]  # of what people do not see: a token
+
+
+class _Reader:
+    """Reads what a `_Writer` has written."""
+
+    def __init__(
+        self,
+        kernels: Sequence[Any] = (),
+        infos: Sequence[Any] = (),
+        nodes: Sequence[Any] = (),
+    ) -> None:
+        self._nodes: list[Node] = []
+        for row in nodes:
+            self._nodes.append(self._node(*row))
+        self._kernels = [
+            _KeptKernel(text, self.part(specs), bounded)
+            for text, specs, bounded in kernels
+        ]
+        self._infos: list[KernelInfo] = [self.part(info) for info in infos]
+
+    def _node(self, name: str, kind: Any, argument: Any, sources: list[int]) -> Node:
+        op, src = _op_of(name), tuple([self._nodes[s] for s in sources])
+        if op is None:
+            raise KeyError(name)
+        return make_node(op, self._type(kind), src, self.part(argument))
+
+    def _type(self, kind: Any) -> ShapedArray:
+        dtype, shape, weak = kind
+        return ShapedArray.of(self.part(shape), _dtype(dtype), bool(weak))
+
+    def part(self, value: Any) -> Any:
+        if not isinstance(value, _LIST):
+            return value
+        kind: str = value[0]
+        parts: list[Any] = value[1:]
+        if kind == "%":
+            number: int = parts[0]
+            return self._nodes[number]
+        if kind == "run":
+            kernel: int = parts[0]
+            info: int = parts[1]
+            slots = self.part(parts[2])
+            return RunStored(self._kernels[kernel], slots, self._infos[info])
+        if kind == "host":
+            return self._call(*parts)
+        if kind == "b":
+            return bytes.fromhex(parts[0])
+        if kind == "d":
+            return _dtype(parts[0])
+        found: list[Any] = [self.part(p) for p in parts]
+        if kind == "(":
+            return tuple(found)
+        if kind == "{":
+            return frozenset(found)
+        return _kind(kind)(*found)
+
+    def _call(
+        self, name: str, argument: Any, types: list[Any], operands: Any, results: Any
+    ) -> CallHost:
+        values = [variable(self._type(t), 0, n) for n, t in enumerate(types)]
+        node = COMPOUNDS[name](*values, arg=self.part(argument))
+        return CallHost(node, self.part(operands), self.part(results))
+
+
+@cache
+def _dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(name)

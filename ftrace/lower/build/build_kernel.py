@@ -1,0 +1,446 @@
+"""From a schedule's draft to a kernel: an expression for each node and place.
+
+The ranges are chosen first (`index_view.py`). Then each store gets its expression, from
+the operands up; what other kernels stored is loaded, and what movement is left becomes
+arithmetic on indices, with a mask where a place has no element.
+
+The layers of a network, and the steps of an unrolled loop, make the same kernel again
+and again, of other values. Two drafts are *isomorphic* where their values in the order
+of the graph pair off: the same operation over the partners of the same operands,
+computed or loaded alike. What is built of the one is then the kernel of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.ground import settings
+from ftrace.lower.control.canonical_loop import Loop
+from ftrace.lower.schedule.drafts import Context, Draft, Schedule, reduce_key
+from ftrace.lower.build.relax_mul_zero import relax_products
+from ftrace.lower.kernel.affine_index import (
+    ALWAYS,
+    Condition,
+    Index,
+    Valid,
+    flatten_index,
+    range_node,
+    render_index,
+    render_valid,
+    value_numbers,
+)
+from ftrace.lower.build.index_view import View, chosen_view
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    KernelInfo,
+    Store,
+    is_masked,
+    load,
+    load_p,
+    param,
+    reduce,
+)
+from ftrace.lower.kernel.iota_indices import Reading, targets_of, values_of
+from ftrace.lower.program.ir import Program
+from ftrace.lower.analysis.cost import reduced_axes, root_of, weight
+from ftrace.errors.user_line import Origin
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node, inherited_origin, make_node
+from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt, select
+from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
+from ftrace.trace.primitives.primitive import items
+from ftrace.trace.primitives.reduction import COMBINES
+from ftrace.trace.primitives.sources import const, const_p, dim_p, iota_p, zeros_like
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltStep:
+    """An operation that is a step by itself.
+
+    Attributes:
+      node: the operation.
+      programs: of its bodies.
+    """
+
+    node: Node
+    programs: tuple[Program, ...]
+
+    @property
+    def operands(self) -> list[Node]:
+        return [root_of(s) for s in self.node.src]
+
+    def updates_in_place(self, k: int) -> bool:
+        """Does each iteration write the carry number k where it reads it?"""
+        arg = self.node.arg
+        if not isinstance(arg, Loop):
+            return False
+        (body,) = self.programs
+        return body.outputs[k] == body.inputs[arg.consts + k]
+
+    def carried_in_place(self) -> list[tuple[Node, Node]]:
+        """The (first value, result) of each carry that is updated in place."""
+        arg = self.node.arg
+        if not isinstance(arg, Loop):
+            return []
+        initial = self.operands[arg.predicate + arg.consts :]
+        results = items(self.node)
+        return [
+            (initial[k], results[k])
+            for k in range(arg.carry)
+            if self.updates_in_place(k)
+        ]
+
+
+_IDENTITIES = ("copy", "stop_gradient")
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltKernel:
+    """A kernel, and the value that each of its buffers holds.
+
+    Attributes:
+      stores: values that it stores, by the number of the kernel's buffer.
+      loads: values that it reads, likewise.
+    """
+
+    kernel: Kernel
+    info: KernelInfo
+    stores: dict[int, Node]
+    loads: dict[int, Node]
+
+    @property
+    def buffers(self) -> list[Node]:
+        """The value in each buffer of the kernel, in order."""
+        both = self.stores | self.loads
+        return [both[i] for i in range(len(both))]
+
+
+def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
+    """The kernel of a draft, over the ranges that leave the least arithmetic."""
+    built = _Builder(chosen_view(draft, plan)).build()
+    if "relax_products" in settings.current().disabled_rules:
+        return built
+    return replace(built, kernel=relax_products(built.kernel))
+
+
+class _Builder:
+    """Builds the expressions of one view."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.values: dict[int, Node] = {}
+        self.expressions: dict[tuple[Node, Context], Node] = {}
+        self.buffers: dict[Node, int] = {}
+        self.origins: dict[Origin, None] = {}
+        self.valid_nodes: dict[Valid, Node | None] = {}
+
+    def build(self) -> BuiltKernel:
+        view = self.view
+        stored = view.stored()
+        stores = {self._buffer(node): node for node, _ in stored}
+        with inherited_origin() as take:
+            self._express_all(take)
+            made = [s for node, context in stored for s in self._stores(node, context)]
+        loads = {i: n for n, i in self.buffers.items() if i not in stores}
+        values = stores | loads
+        specs = tuple(
+            BufferSpec(values[i].dtype, values[i].size, i in stores)
+            for i in range(len(values))
+        )
+        axes = tuple(range_node(a) for a in view.axes.atoms)
+        kernel = Kernel(axes, tuple(made), specs, self.view.meeting())
+        return BuiltKernel(kernel, self._info(specs), stores, loads)
+
+    def _buffer(self, node: Node) -> int:
+        return self.buffers.setdefault(node, len(self.buffers))
+
+    def _express_all(self, take: Callable[[Node], None]) -> None:
+        """Expressions from the roots on demand: operands and index arrays first."""
+        expressions, readings = self.expressions, self.view.plan.readings
+        pending: list[tuple[Node, Context, list[tuple[Node, Context]] | None]]
+        pending = [(*root, None) for root in self.view.root_contexts()]
+        while pending:
+            node, context, needs = pending[-1]
+            if (node, context) in expressions:
+                pending.pop()
+                continue
+            if needs is None:
+                needs = self._needs(node, context)
+                missing = [need for need in needs if need not in expressions]
+                if missing:
+                    pending[-1] = (node, context, needs)
+                    pending += [(*need, None) for need in reversed(missing)]
+                    continue
+            pending.pop()
+            take(node)
+            expressions[node, context] = made = self._expression(node, context)
+            if readings:
+                reading = Reading(node, context.indices, context.valid)
+                number = readings.get(reading)
+                if number is not None:
+                    self.values[number] = cast(made, INDEX)
+
+    def _needs(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
+        """What must be expressed before `node` is."""
+        if node.op in (const_p, dim_p):
+            return []
+        needs: list[tuple[Node, Context]] = []
+        if node not in self.view.loaded:
+            inner = self.view.operands(node, context)
+            needs = [(s, c) for s, c in inner if c.valid is not None]
+        assert context.valid is not None
+        if not self.view.arrays:
+            return needs
+        used = [*context.indices, *(c.position for c in context.valid)]
+        return needs + [self.view.arrays[n] for n in value_numbers(used)]
+
+    def _expression(self, node: Node, context: Context) -> Node:
+        scalar = ShapedArray.of((), node.dtype)
+        if node.op is const_p:
+            return make_node(const_p, scalar, (), node.arg)
+        if node.op is dim_p:
+            return cast(const(node.arg, INDEX), node.dtype)
+        if node in self.view.loaded:
+            return self._load(node, context)
+        if node.op is iota_p:
+            axis: int = node.arg
+            return cast(self._index(context.indices[axis]), node.dtype)
+        inner = self.view.operands(node, context)
+        if node.op.family == "movement":
+            return self._moved(node, context, inner[0][1])
+        sources = [self._operand(*need) for need in inner]
+        if node.op.family == "reduction":
+            sizes = [node.src[0].shape[a] for a in reduced_axes(node)]
+            key = reduce_key(node, context, self.view.plan.levels[node])
+            group = self.view.ranges_for(key, sizes)
+            if not group.atoms:
+                return sources[0]
+            ranges = tuple(range_node(a) for a in group.atoms)
+            return reduce(COMBINES[node.op].name, sources[0], ranges)
+        if node.op is gather_p or node.op.name in _IDENTITIES:
+            return sources[0]
+        return make_node(node.op, scalar, tuple(sources), node.arg)
+
+    def _operand(self, node: Node, context: Context) -> Node:
+        """What an operation takes: other kernels load the same number."""
+        value = self.expressions[node, context]
+        if value.op is load_p or not rounds_operand(node, self.view.plan):
+            return value
+        return cast(cast(value, dtypes.float32), node.dtype)
+
+    def _load(self, node: Node, context: Context) -> Node:
+        index = self._index(flatten_index(context.indices, node.shape))
+        assert context.valid is not None
+        buffer = param(self._buffer(node), node.dtype, node.size)
+        return load(buffer, index, self._valid(context.valid))
+
+    def _moved(self, node: Node, context: Context, inner: Context) -> Node:
+        """The operand's value, and zero where the movement has no operand."""
+        if inner.valid is None:
+            return const(0, node.dtype)
+        value = self._operand(node.src[0], inner)
+        if inner.valid == context.valid or is_masked(value):
+            return value
+        valid = self._valid(inner.valid)
+        assert valid is not None
+        return select(valid, value, zeros_like(value))
+
+    def _index(self, index: Index) -> Node:
+        return render_index(index, self.values)
+
+    def _valid(self, valid: Valid) -> Node | None:
+        if valid not in self.valid_nodes:
+            self.valid_nodes[valid] = render_valid(valid, self.values)
+        return self.valid_nodes[valid]
+
+    def _store(self, node: Node, context: Context) -> Store:
+        draft = self.view.draft
+        buffer = self.buffers[node]
+        if draft.scattered is not None:
+            return self._scatter(node, buffer, context)
+        index = self._index(flatten_index(context.indices, node.shape))
+        value = node.src[0] if draft.kind == "scatter" else node
+        return Store(buffer, index, self.expressions[value, context])
+
+    def _stores(self, node: Node, context: Context) -> list[Store]:
+        if node not in self.view.draft.sums:
+            return [self._store(node, context)]
+        index = self._index(flatten_index(context.indices, node.shape))
+        first = self._valid(ALWAYS | {Condition(self.view.row_of_sum(node), 0, 1)})
+        whole = dict(self.view.root_contexts())
+        element = self.expressions[node.src[0], whole[node.src[0]]]
+        buffer, zero = self.buffers[node], const(0, node.dtype)
+        return [
+            Store(buffer, index, zero, first),
+            Store(buffer, index, element, combine="add"),
+        ]
+
+    def _scatter(self, node: Node, buffer: int, context: Context) -> Store:
+        """Drops updates that are out of bounds."""
+        axes, kind = axes_and_kind(node)
+        updates, at = self.view.root_contexts()[0]
+        assert context.valid is not None
+        valid = self._valid(context.valid)
+        for axis, target in zip(axes, targets_of(node, at.indices), strict=True):
+            if target.ranges.terms:
+                continue  # see `_scattered_at`
+            index = self._index(context.indices[axis])
+            ((read, _),) = target.readings
+            for part in _in_bounds(index, read.array, node.shape[axis]):
+                valid = part if valid is None else bit_and(valid, part)
+        index = self._index(flatten_index(context.indices, node.shape))
+        combine = "" if kind == "set" else kind
+        return Store(buffer, index, self.expressions[updates, at], valid, combine)
+
+    def _info(self, specs: tuple[BufferSpec, ...]) -> KernelInfo:
+        names: list[str] = []
+        operations = 0
+        computed = [n for n in self.view.members if n not in self.view.loaded]
+        for node in computed:
+            if node.op.family not in ("movement", "source"):
+                names.append(node.op.name)
+                size = node.src[0].size if node.op.family == "reduction" else node.size
+                operations += size * max(1, min(weight(node), 10))
+        size = sum(spec.size * spec.dtype.itemsize for spec in specs)
+        dims = "x".join(map(str, self.view.shape)) or "1"
+        last_first = dict.fromkeys(reversed(names))
+        main = [n for n in last_first if n not in ("cast", "select")]
+        title = "_".join(main[:3]) or "copy"
+        return KernelInfo(
+            f"{title}_{dims}", origins_of(computed), operations, size, tuple(names)
+        )
+
+
+def rounds_operand(node: Node, plan: Schedule) -> bool:
+    """Is it rounded to 16 bits also where it is computed, as it is where it is loaded?
+
+    Else an element would not be equal to the maximum that another kernel took of it.
+    """
+    return dtypes.is_half(node.dtype) and node in plan.stored
+
+
+def origins_of(nodes: Iterable[Node]) -> tuple[Origin, ...]:
+    """The user's lines that made the nodes, each once."""
+    places: dict[tuple[int, int], Origin] = {}  # to hash code takes long
+    for origin in dict.fromkeys([node.origin for node in nodes]):
+        if origin is not None:
+            places.setdefault((id(origin.code), origin.offset), origin)
+    origins: dict[str, Origin] = {}
+    for origin in places.values():
+        origins.setdefault(str(origin), origin)
+    return tuple(origins.values())
+
+
+def _in_bounds(index: Node, array: Node, size: int) -> list[Node]:
+    """The comparisons that it takes to see that an element of `array` is in bounds."""
+    low, high = values_of(array)
+    parts: list[Node] = []
+    if low < 0 or high > dtypes.limits(INDEX)[1]:  # the upper half of uint64, too
+        parts.append(ge(index, const(0, INDEX)))
+    if high >= size:
+        parts.append(lt(index, const(size, INDEX)))
+    return parts
+
+
+class _Pattern(NamedTuple):
+    """A kernel, and of each of its buffers the number of the value in it."""
+
+    built: BuiltKernel
+    stores: dict[int, int]
+    loads: dict[int, int]
+
+
+def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
+    """The kernels of those drafts that are no steps, by the draft's number."""
+    known: dict[Any, _Pattern] = {}
+    for draft, computed in _computed_by(plan):
+        if draft.step is not None:
+            continue
+        found = _structure_of(draft, computed, plan)
+        if found is None:
+            yield draft.number, build_kernel(draft, plan)
+            continue
+        structure, values = found
+        pattern = known.get(structure)
+        if pattern is None:
+            built = build_kernel(draft, plan)
+            known[structure] = _pattern_of(built, values)
+        else:
+            built = _applied(pattern, values, computed)
+        yield draft.number, built
+
+
+def _computed_by(plan: Schedule) -> list[tuple[Draft, list[Node]]]:
+    """What each draft computes, in the order in which it was decided on."""
+    found: list[list[Node]] = [[] for _ in plan.drafts]
+    for node, numbers in plan.inlined.items():
+        for number in numbers:
+            found[number].append(node)
+    for draft in plan.drafts:
+        found[draft.number] += sorted(draft.sums, key=plan.places.__getitem__)
+    return list(zip(plan.drafts, found, strict=True))
+
+
+def _structure_of(
+    draft: Draft, computed: list[Node], plan: Schedule
+) -> tuple[Any, list[Node]] | None:
+    """What is equal for isomorphic drafts, and the values that pair off.
+
+    None where index arrays are read, whose numbers are those of the plan.
+    """
+    if draft.kind == "scatter":
+        return None
+    number_of = {node: i for i, node in enumerate(computed)}
+    values = list(computed)
+    loaded: list[Any] = []
+    parts: list[Any] = []
+    places: dict[int, int] = {}  # of levels: reduces of one level may share ranges
+    for node in computed:
+        if node.op is gather_p:
+            return None
+        sources: list[int] = []
+        for source in node.src:
+            number = number_of.get(source)
+            if number is None:
+                number = number_of[source] = len(values)
+                values.append(source)
+                loaded.append(source.aval)
+            sources.append(number)
+        level = 0
+        if node.op.family == "reduction":
+            level = places.setdefault(plan.levels[node], len(places))
+        rounds = rounds_operand(node, plan)
+        parts.append((node.op, node.aval, node.arg, tuple(sources), level, rounds))
+    roots = tuple([number_of[n] for n in draft.roots])
+    sums = frozenset([number_of[n] for n in draft.sums])
+    structure = (draft.shape, draft.kind, roots, sums, tuple(parts), tuple(loaded))
+    return structure, values
+
+
+def _pattern_of(built: BuiltKernel, values: list[Node]) -> _Pattern:
+    number_of = {node: i for i, node in enumerate(values)}
+    return _Pattern(
+        built,
+        {i: number_of[n] for i, n in built.stores.items()},
+        {i: number_of[n] for i, n in built.loads.items()},
+    )
+
+
+def _applied(
+    pattern: _Pattern, values: list[Node], computed: list[Node]
+) -> BuiltKernel:
+    """The kernel of a pattern, about the values of an isomorphic draft."""
+    built = pattern.built
+    lines = origins_of(reversed(computed))
+    return BuiltKernel(
+        built.kernel,
+        replace(built.info, origins=lines),
+        {i: values[n] for i, n in pattern.stores.items()},
+        {i: values[n] for i, n in pattern.loads.items()},
+    )

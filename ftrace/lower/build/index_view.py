@@ -1,0 +1,390 @@
+"""What a kernel computes of each node, and where, before anything is built.
+
+A draft says what is stored. Under a layout, the sizes of its loops, each node that the
+kernel needs is asked for in *contexts*: at an index, and where that is valid.
+
+The layout is the one that leaves the least arithmetic. The loops of a draft run over
+the shape of what it stores. Other factors of the same row-major space may serve better,
+and are tried on paper before anything is built:
+
+    i < 64 with i // 8 and i % 8   ->  i1 < 8, i2 < 8      (split_ranges)
+    i < 64, j < 32, all contiguous ->  i < 2048            (merge_ranges)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from heapq import heappop, heappush
+from math import prod
+from typing import Any
+
+from ftrace.ground import settings
+from ftrace.lower.schedule.drafts import (
+    Context,
+    Draft,
+    ReduceRanges,
+    Schedule,
+    operand_contexts,
+    root_indices,
+)
+from ftrace.lower.kernel.affine_index import (
+    ALWAYS,
+    ZERO,
+    Atom,
+    Condition,
+    Index,
+    flatten_index,
+    is_within,
+    range_index,
+    ranges_of,
+    ranges_of_all,
+    unflatten_index,
+)
+from ftrace.lower.kernel.iota_indices import Reading, never_meeting, targets_of
+from ftrace.lower.analysis.cost import reduced_axes
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.avals import Shape
+from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
+from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
+from ftrace.trace.symbolic.bounds import sample, surely_less
+
+#: The sizes of the loops of a group of ranges: of the kernel (None) or of a reduce.
+Layout = dict[Any, Shape]
+
+
+@dataclass(eq=False)
+class Group(ReduceRanges):
+    """Ranges in the layout's sizes; `node` is the first reduce that asked for them."""
+
+    node: Node | None = None
+    sizes: Shape = ()
+
+
+@dataclass(eq=False)
+class View:
+    """The contexts of one draft under one layout of its ranges."""
+
+    draft: Draft
+    plan: Schedule
+    layout: Layout
+    groups: list[Group] = field(default_factory=list[Group])
+    contexts: dict[Node, dict[Context, None]] = field(
+        default_factory=dict[Node, dict[Context, None]]
+    )
+    next_range: int = 0
+
+    def __post_init__(self) -> None:
+        # Of a node in a context; building asks again for what was needed here.
+        self._operands: dict[tuple[Node, Context], list[tuple[Node, Context]]] = {}
+        self._facts: list[Index] | None = None
+        self.by_key: dict[Any, Group] = {}
+        self.arrays: dict[int, tuple[Node, Context]] = {}
+        self.members: list[Node] = []
+        self.loaded: set[Node] = set()  # members that another kernel computes
+        self.axes = self._new_group(None, self.draft.shape, False)
+        self.shape = self.draft.shape
+        self._derive()
+
+    # What `operand_contexts` asks of a draft.
+    def ranges_for(self, key: Any, sizes: Sequence[int]) -> ReduceRanges:
+        found = self.by_key.get(key)
+        if found is None:
+            found = self._new_group(self._asking, tuple(sizes), True)
+            self.by_key[key] = found
+        return found
+
+    def _new_group(self, node: Node | None, sizes: Shape, reduced: bool) -> Group:
+        chosen = self.layout.get(node, sizes)
+        ranges: list[Index] = []
+        for size in chosen:
+            ranges.append(range_index(self.next_range, size, reduced))
+            self.next_range += 1
+        atoms = [a for r in ranges for a, _ in r.terms]
+        indices = (
+            ranges
+            if same_size(chosen, sizes)
+            else list(unflatten_index(flatten_index(ranges, chosen), sizes))
+        )
+        group = Group(atoms, indices, node, chosen)
+        self.groups.append(group)
+        return group
+
+    def root_contexts(self) -> list[tuple[Node, Context]]:
+        at, indices = self.draft.at, self.axes.indices
+        scattered = self.draft.scattered
+        if scattered is not None:
+            updates = scattered.src[1]
+            where = root_indices(indices, self.shape, updates.shape)
+            read = [r for t in targets_of(scattered, where) for r, _ in t.readings]
+            return [(updates, at(where))] + [
+                (r.array, at(r.indices, r.valid)) for r in read
+            ]
+        sums = self.draft.sums
+        roots = [
+            n.src[0] if self.draft.kind == "scatter" or n in sums else n
+            for n in self.draft.roots
+        ]
+        return [(n, at(root_indices(indices, self.shape, n.shape))) for n in roots]
+
+    def _derive(self) -> None:
+        """Contexts of all nodes of the kernel, from its roots down."""
+        pending: list[tuple[int, Node]] = []
+        places, inlined = self.plan.places, self.plan.inlined
+
+        def need(node: Node, context: Context) -> None:
+            if node not in self.contexts:
+                heappush(pending, (-places[node], node))
+            self.contexts.setdefault(node, {})[context] = None
+
+        for node, context in self.root_contexts():
+            need(node, context)
+        while pending:  # a node after all that need it
+            _, node = heappop(pending)
+            self.members.append(node)
+            if self.draft.number not in inlined.get(node, ()):
+                self.loaded.add(node)
+                continue
+            for context in self.contexts[node]:
+                for source, inner in self.operands(node, context):
+                    if inner.valid is not None:
+                        need(source, inner)
+        self.members.reverse()
+
+    def operands(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
+        """What a node needs in a context, and where: see `operand_contexts`."""
+        found = self._operands.get((node, context))
+        if found is not None:
+            return found
+        self._asking = node
+        plan = self.plan
+        found = operand_contexts(
+            node, context, self.draft.at, self.ranges_for, plan.number_of,
+            plan.levels[node],
+        )  # fmt: skip
+        if node.op is gather_p:
+            self._note_readings(found[1:])
+        self._operands[node, context] = found
+        return found
+
+    def _note_readings(self, found: Sequence[tuple[Node, Context]]) -> None:
+        for array, here in found:
+            reading = Reading(array, here.indices, here.valid)
+            self.arrays[self.plan.number_of(reading)] = (array, here)
+
+    def facts(self) -> list[Index]:
+        """Every index that the kernel will compute."""
+        if self._facts is None:
+            self._facts = self._find_facts()
+        return self._facts
+
+    def _find_facts(self) -> list[Index]:
+        found: dict[Index, None] = {}
+        for node, contexts in self.contexts.items():
+            for context in contexts:
+                if context.valid is None:
+                    continue
+                found.update(dict.fromkeys(c.position for c in context.valid))
+                if node in self.loaded and node.op not in (const_p, dim_p):
+                    found[flatten_index(context.indices, node.shape)] = None
+                elif node.op is iota_p:
+                    axis: int = node.arg
+                    found[context.indices[axis]] = None
+        for node, context in self.stored():
+            found[flatten_index(context.indices, node.shape)] = None
+            assert context.valid is not None
+            found.update(dict.fromkeys(c.position for c in context.valid))
+        return list(found)
+
+    def stored(self) -> list[tuple[Node, Context]]:
+        """What is stored, and at which index of its buffer."""
+        if self.draft.scattered is not None:
+            return [(self.draft.scattered, self._scattered_at())]
+        contexts = [context for _, context in self.root_contexts()]
+        pairs = zip(self.draft.roots, contexts, strict=True)
+        found = [(n, self._of_sum(n, c)) for n, c in pairs]
+        return sorted(found, key=lambda pair: pair[0] not in self.draft.sums)
+
+    def _of_sum(self, node: Node, context: Context) -> Context:
+        """Where a sum is, of one of whose elements the context is given."""
+        if node not in self.draft.sums:
+            return context
+        axes = reduced_axes(node)
+        where = [ZERO if a in axes else i for a, i in enumerate(context.indices)]
+        return self.draft.at(tuple(where), context.valid)
+
+    def row_of_sum(self, node: Node) -> Index:
+        """Which of the elements that a sum is made of is added now."""
+        at = root_indices(self.axes.indices, self.shape, node.src[0].shape)
+        (axis,) = reduced_axes(node)
+        return at[axis]
+
+    def _scattered_at(self) -> Context:
+        """Where updates go, and where those are in bounds whose index counts."""
+        node = self.draft.scattered
+        assert node is not None
+        axes, _ = axes_and_kind(node)
+        at = root_indices(self.axes.indices, self.shape, node.src[1].shape)
+        found: dict[int, Index] = {}
+        valid = ALWAYS
+        for axis, target in zip(axes, targets_of(node, at), strict=True):
+            size = node.shape[axis]
+            found[axis] = target.as_index(self.plan.number_of, size)
+            if target.ranges.terms and not is_within(found[axis], 0, size):
+                valid |= {Condition(found[axis], 0, size)}
+        rest = iter(at[node.src[2].ndim :])
+        where = tuple(found[a] if a in found else next(rest) for a in range(node.ndim))
+        return self.draft.at(where, valid)
+
+    def meeting(self) -> frozenset[int]:
+        """Ranges along which several updates may hit the same element."""
+        node = self.draft.scattered
+        if node is None:
+            rows = map(self.row_of_sum, self.draft.sums)
+            return frozenset(a.number for row in rows for a in ranges_of(row))
+        batch = root_indices(self.axes.indices, self.shape, node.src[1].shape)
+        ranges = ranges_of_all(batch[: node.src[2].ndim])
+        ((_, context),) = self.stored()
+        where = context.indices
+        positions = [where[a] for a in axes_and_kind(node)[0]]
+        whole = flatten_index(where, node.shape)
+        apart = never_meeting([*positions, whole], ranges)
+        return frozenset(a.number for a in ranges - apart)
+
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "split_ranges": "a range that is divided by a constant becomes two",
+    "merge_ranges": "neighbouring ranges that run on contiguously become one",
+}
+
+#: A range is split so often at most.
+_SPLITS = 8
+
+
+def chosen_view(draft: Draft, plan: Schedule) -> View:
+    """The view of a draft under the layout that is chosen for it."""
+    disabled = settings.current().disabled_rules
+    layout: Layout = {None: draft.shape}
+    view = View(draft, plan, layout)
+    for _ in range(0 if "split_ranges" in disabled else _SPLITS):
+        split = split_ranges(view)
+        if split is None:
+            break
+        layout = layout | split
+        view = View(draft, plan, layout)
+    merged = {} if "merge_ranges" in disabled else merge_ranges(view)
+    return View(draft, plan, layout | merged) if merged else view
+
+
+def split_ranges(view: View) -> Layout | None:
+    """A layout in which a range that is divided by a constant is two ranges."""
+    for index in view.facts():
+        for atom, inside in _ranges_divided(index):
+            for group in view.groups:
+                if atom in group.atoms:
+                    sizes: list[int] = []
+                    for number, size in enumerate(group.sizes):
+                        ours = _atom_at(group, number) == atom
+                        sizes += [size // inside, inside] if ours else [size]
+                    return {group.node: tuple(sizes)}
+    return None
+
+
+def _ranges_divided(index: Index) -> list[tuple[Atom, int]]:
+    """(range, n): splitting the range by n would remove a division."""
+    found: list[tuple[Atom, int]] = []
+    pending = [a for a, _ in index.terms]
+    while pending:
+        atom = pending.pop()
+        if atom.inner is None:
+            continue
+        pending.extend(a for a, _ in atom.inner.terms)
+        for inner, coefficient in atom.inner.terms:
+            if inner.kind != "range" or not surely_less(0, coefficient):
+                continue
+            inside, left = divmod(atom.divisor, coefficient)
+            between = surely_less(1, inside) and surely_less(inside, inner.size)
+            if between and same_size((left, inner.size % inside), (0, 0)):
+                found.append((inner, inside))
+    return found
+
+
+def _atom_at(group: Group, number: int) -> Atom | None:
+    """The atom of the group's range of that number; None for a size of 1."""
+    if same_size(group.sizes[number], 1):
+        return None
+    return group.atoms[sum(not same_size(n, 1) for n in group.sizes[:number])]
+
+
+def merge_ranges(view: View) -> Layout:
+    """Layouts in which neighbouring ranges that run on contiguously are one."""
+    facts = view.facts()
+    opaque = {a for index in facts for t, _ in index.terms for a in _hidden_ranges(t)}
+    result: Layout = {}
+    for group in view.groups:
+        sizes = [n for n in group.sizes if not same_size(n, 1)]
+        merged = [sizes[0]] if sizes else []
+        for position in range(1, len(sizes)):
+            outer, inner = group.atoms[position - 1], group.atoms[position]
+            if outer in opaque or inner in opaque:
+                joined = False
+            else:
+                joined = all(_runs_on(index, outer, inner) for index in facts)
+                joined = joined and _stored_together(view, group, position)
+            if joined:
+                merged[-1] *= sizes[position]
+            else:
+                merged.append(sizes[position])
+        if not same_size(tuple(merged), group.sizes):
+            result[group.node] = tuple(merged)
+    return result
+
+
+def _stored_together(view: View, group: Group, position: int) -> bool:
+    """Does no stored value, and no reduce, belong to the outer of two ranges only?"""
+    if group.node is not None:
+        return True
+    sizes = [sample(n) for n in group.sizes if not same_size(n, 1)]
+    inside = prod(sizes[position:])
+    if view.draft.scattered is not None:
+        stored = [view.draft.scattered.src[1]]
+    else:
+        stored = view.draft.roots
+    around = prod(sizes[: position - 1])
+    if any(
+        sample(n.size) * inside <= prod(sizes) and sample(n.size) > around
+        for n in stored
+    ):
+        return False
+    outer, inner = group.atoms[position - 1 : position + 1]
+    for inner_group in view.groups[1:]:
+        node = inner_group.node
+        assert node is not None
+        for context in view.contexts.get(node, ()):
+            used = {a for i in context.indices for a, _ in i.terms}
+            if outer in used and inner not in used:
+                return False
+    return True
+
+
+def _hidden_ranges(atom: Atom) -> list[Atom]:
+    """Ranges inside a division. What an index array is read at is a fact by itself."""
+    found: list[Atom] = []
+    pending = [atom.inner] if atom.inner is not None else []
+    while pending:
+        for inner, _ in pending.pop().terms:
+            if inner.kind == "range":
+                found.append(inner)
+            if inner.inner is not None:
+                pending.append(inner.inner)
+    return found
+
+
+def _runs_on(index: Index, outer: Atom, inner: Atom) -> bool:
+    coefficients = dict(index.terms)
+    return same_size(
+        coefficients.get(outer, 0), inner.size * coefficients.get(inner, 0)
+    )

@@ -1,0 +1,397 @@
+"""Stage 0: rewrites of loops and branches as a whole, before their bodies are lowered.
+
+    merge     operations that run the same loop or branch become one with all results
+    fuse      a loop over what another one makes joins it, iteration by iteration
+    prune     results, carries and operands that nobody needs vanish
+    hoist     what is the same in each iteration is computed before the loop
+    split     products that need no iteration are done for all at once
+              (`hoist_matmul_from_scan.py`)
+
+Forward and reverse mode rely on these: a derivative makes a second loop beside the
+first, which also returns what must be remembered (merge); the tangent loop over that
+becomes part of it again, so that nothing is remembered in forward mode (fuse, prune).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ftrace.ground import settings
+from ftrace.ground.limits import Limits
+from ftrace.lower.analysis.cost import weight
+from ftrace.lower.control.hoist_matmul_from_scan import split_scan
+from ftrace.trace.avals import Stack
+from ftrace.trace.body import apply_body, close, depends_on
+from ftrace.trace.control.cond import Branches, cond_p
+from ftrace.trace.control.merge_branches import merge_control
+from ftrace.trace.control.scan import scan_p
+from ftrace.trace.control.scan_types import Scan
+from ftrace.trace.control.while_loop import While, while_p
+from ftrace.trace.graph import Body, Node, nodes_of, substitute, toposort
+from ftrace.trace.graph_map import exchange
+from ftrace.trace.primitives.primitive import compound_of, item_p, items
+from ftrace.trace.primitives.sources import const, const_p, is_variable, variable
+from ftrace.trace.symbolic.dim import same_size
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "merge_loops": "operations that run the same loop or branch become one",
+    "fuse_loops": "a loop over what another one makes joins it",
+    "prune_loops": "results and carries of a loop that nobody needs vanish",
+    "hoist_invariants": "what is the same in each iteration is computed before it",
+    "split_products": "products that need no iteration are done for all at once",
+}
+
+CONTROL = (scan_p, while_p, cond_p)
+_FIRST_DEPTH = -9
+_SECOND_DEPTH = -10
+
+#: An invariant of more elements per element that it is made of is computed again.
+_GROWTH = 4
+
+
+def simplify_loops(outputs: Sequence[Node], limits: Limits) -> list[Node]:
+    """The outputs after all rewrites of loops and branches."""
+    nodes = list(outputs)
+    disabled = settings.current().disabled_rules
+    passes: tuple[tuple[str, Callable[[list[Node]], list[Node]]], ...] = (
+        ("merge_loops", merge_control),
+        ("fuse_loops", _fuse),
+        ("prune_loops", _prune),
+        ("hoist_invariants", _hoist),
+        ("split_products", _split_products),
+    )
+    for name, function in passes:
+        if name not in disabled:
+            nodes = function(nodes)
+    return nodes
+
+
+#: A compound, rebuilt on new operands: a node for each of its results.
+Rebuilt = Callable[[Node, tuple[Node, ...]], Sequence[Node]]
+
+
+def _rebuild(outputs: Sequence[Node], compound: Rebuilt) -> list[Node]:
+    """The outputs with each control operation as `compound` gives it."""
+
+    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
+        return compound(node, src) if node.op in CONTROL else None
+
+    return exchange(outputs, change)
+
+
+# Fuse.
+
+
+def _fuse(outputs: list[Node]) -> list[Node]:
+    nodes = list(outputs)
+    for _ in range(len(nodes_of(outputs))):
+        pair = _fusible(nodes)
+        if pair is None:
+            return nodes
+        nodes = _fuse_pair(nodes, *pair)
+    return nodes
+
+
+def _fusible(outputs: Sequence[Node]) -> tuple[Node, Node] | None:
+    """A loop, and a scan over some of what it makes and nothing that needs its end."""
+    ordered = toposort(outputs)
+    for second in ordered:
+        if second.op is not scan_p:
+            continue
+        arg: Scan = second.arg
+        elements = second.src[arg.consts + arg.carry :]
+        makers = dict.fromkeys(x.src[0] for x in elements if x.op is item_p)
+        for first in makers:
+            if not _in_step(first, arg):
+                continue
+            others = [x for x in second.src if not _made_by(x, first)]
+            if first not in depends_on([*others, first], [first]).difference(
+                [first]
+            ) and (first not in nodes_of(others)):
+                return first, second
+    return None
+
+
+def _in_step(first: Node, arg: Scan) -> bool:
+    """Does the loop take as many steps as a scan, in the same order?"""
+    other = first.arg
+    if isinstance(other, While):
+        return arg.length is None and not arg.reverse
+    if not isinstance(other, Scan) or (other.carry == 0 and arg.carry > 0):
+        return False
+    return same_size(other.length, arg.length) and other.reverse == arg.reverse
+
+
+def _made_by(node: Node, loop: Node) -> bool:
+    """Is it one of the elements that a loop makes, not its last carry?"""
+    carry: int = loop.arg.carry if not isinstance(loop.arg, Branches) else 0
+    if node.op is not item_p or node.src[0] is not loop:
+        return False
+    number: int = node.arg
+    return number >= carry
+
+
+def _fuse_pair(outputs: Sequence[Node], first: Node, second: Node) -> list[Node]:
+    a, b = first.arg, second.arg
+    assert isinstance(b, Scan)
+    own = [variable(n.aval, _FIRST_DEPTH, i) for i, n in enumerate(a.body.inputs)]
+    more = [variable(n.aval, _SECOND_DEPTH, i) for i, n in enumerate(b.body.inputs)]
+    made = apply_body(a.body, own)
+    border = b.consts + b.carry
+    given: list[Node] = []
+    extra: list[int] = []  # elements of the second that the first does not make
+    for i, source in enumerate(second.src):
+        if i >= border and _made_by(source, first):
+            number: int = source.arg
+            given.append(made[number])
+        else:
+            given.append(more[i])
+            if i >= border:
+                extra.append(i)
+    found = apply_body(b.body, given)
+    edge = a.consts + a.carry
+
+    def joined(mine: Sequence[Node], others: Sequence[Node]) -> list[Node]:
+        return [
+            *mine[: a.consts], *others[: b.consts], *mine[a.consts : edge],
+            *others[b.consts : border], *mine[edge:], *(others[i] for i in extra),
+        ]  # fmt: skip
+
+    body = close(
+        joined(own, more),
+        [*made[: a.carry], *found[: b.carry], *made[a.carry :], *found[b.carry :]],
+    )
+    arg: Any
+    if isinstance(a, While):
+        test = apply_body(a.cond, own)
+        arg = While(close(joined(own, more), test), body, a.consts + b.consts)
+    else:
+        arg = Scan(body, a.length, a.reverse, a.consts + b.consts, a.carry + b.carry)
+    whole = first.op(*joined(first.src, second.src), arg=arg)
+    results = items(whole)
+    count = len(made)
+    start = a.carry + b.carry
+    of_first = [*results[: a.carry], *results[start : start + count - a.carry]]
+    of_second = [*results[a.carry : start], *results[start + count - a.carry :]]
+    replaced = dict(zip(items(first), of_first, strict=True))
+    replaced |= dict(zip(items(second), of_second, strict=True))
+    return substitute(outputs, replaced)
+
+
+# Prune.
+
+
+def _prune(outputs: list[Node]) -> list[Node]:
+    live = set(outputs)
+    kept: dict[Node, list[int]] = {}  # of a control operation: results that are used
+    inputs: dict[Node, list[int]] = {}  # and operands
+    for node in reversed(toposort(outputs)):
+        if node.op in CONTROL:
+            used = [i for i, r in enumerate(items(node)) if r in live]
+            kept[node], inputs[node] = _needed(node, used)
+            live.update(node.src[i] for i in inputs[node])
+        elif node in live and not (node.op is item_p and node.src[0].op in CONTROL):
+            live.update(node.src)
+
+    def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
+        if not kept[node]:  # nobody looks at them
+            return _fillers(node)
+        if isinstance(node.arg, Scan) and same_size(node.arg.length, 0):
+            carry = src[node.arg.consts : node.arg.consts + node.arg.carry]
+            empty = node.aval.items[len(carry) :]
+            return [*carry, *(const(0, a.dtype, a.shape) for a in empty)]
+        if node.op is cond_p:
+            return _pruned_branches(node, src, kept[node], inputs[node])
+        return _pruned_loop(node, src, kept[node], inputs[node])
+
+    return _rebuild(outputs, compound)
+
+
+def _needed(node: Node, used: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Which results, and which operands, an operation needs for some results."""
+    arg = node.arg
+    if isinstance(arg, Branches):
+        read: set[Node] = set()
+        for body in arg.bodies:
+            read.update(nodes_of([body.outputs[k] for k in used]))
+        names = arg.bodies[0].inputs
+        return list(used), [0, *(i + 1 for i, n in enumerate(names) if n in read)]
+    if not used:
+        return [], []
+    body: Body = arg.body
+    needed = set(used)
+    roots = list(arg.cond.outputs) if isinstance(arg, While) else []
+    while True:
+        read = nodes_of([*roots, *(body.outputs[k] for k in needed)])
+        before = len(needed)
+        needed |= {k for k in range(arg.carry) if body.inputs[arg.consts + k] in read}
+        if len(needed) == before:
+            break
+    wanted = [
+        i
+        for i, n in enumerate(body.inputs)
+        if n in read or i - arg.consts in needed.intersection(range(arg.carry))
+    ]
+    if getattr(arg, "length", 0) is None:
+        stacks = [i for i, s in enumerate(node.src) if isinstance(s.aval, Stack)]
+        if not any(i in wanted for i in stacks):
+            wanted = sorted([*wanted, stacks[0]])
+    return sorted(needed), wanted
+
+
+def _pruned_branches(
+    node: Node, src: tuple[Node, ...], kept: Sequence[int], inputs: Sequence[int]
+) -> Sequence[Node]:
+    bodies: tuple[Body, ...] = node.arg.bodies
+    if src[0].op is const_p:
+        chosen = int.from_bytes(src[0].arg, "little", signed=True)
+        return apply_body(bodies[chosen], src[1:])
+    places = [i - 1 for i in inputs[1:]]
+    filled = [_with_constants(body, src[1:], places) for body in bodies]
+    pruned = tuple(
+        close([inner[i] for i in variable_places], [outputs[k] for k in kept])
+        for inner, outputs, variable_places in filled
+    )
+    rest = filled[0][2]
+    results = cond_p.results(src[0], *(src[i + 1] for i in rest), arg=Branches(pruned))
+    return _spread(results, kept, node)
+
+
+def _with_constants(
+    body: Body, operands: Sequence[Node], places: Sequence[int]
+) -> tuple[tuple[Node, ...], list[Node], list[int]]:
+    """A body in which inputs that are constants are known: (inputs, outputs, rest)."""
+    given = [
+        operands[i] if operands[i].op is const_p else n
+        for i, n in enumerate(body.inputs)
+    ]
+    outputs = apply_body(body, given)
+    return body.inputs, outputs, [i for i in places if is_variable(given[i])]
+
+
+def _spread(results: Sequence[Node], places: Sequence[int], node: Node) -> list[Node]:
+    found = _fillers(node)  # in the places of what nobody looks at
+    for place, result in zip(places, results, strict=True):
+        found[place] = result
+    return found
+
+
+def _pruned_loop(
+    node: Node, src: tuple[Node, ...], kept: Sequence[int], inputs: Sequence[int]
+) -> Sequence[Node]:
+    """A loop without what is not needed; carries that do not change are constants."""
+    arg = node.arg
+    body: Body = arg.body
+    border = arg.consts + arg.carry
+    fixed = [
+        k
+        for k in kept
+        if k < arg.carry and body.outputs[k] is body.inputs[arg.consts + k]
+    ]
+    known = {
+        body.inputs[i]: src[i]
+        for i in inputs
+        if src[i].op is const_p and (i < arg.consts or i - arg.consts in fixed)
+    }
+    consts = [i for i in inputs if i < arg.consts or i - arg.consts in fixed]
+    consts = [i for i in consts if body.inputs[i] not in known]
+    carry = [
+        i for i in inputs if arg.consts <= i < border and i - arg.consts not in fixed
+    ]
+    xs = [i for i in inputs if i >= border]
+    order = [*consts, *carry, *xs]
+    results = [k for k in kept if k not in fixed]
+    given = [known.get(n, n) for n in body.inputs]
+    outputs = apply_body(body, given)
+    names = [body.inputs[i] for i in order]
+    new_body = close(names, [outputs[k] for k in results])
+    new: Any
+    if isinstance(arg, While):
+        test = apply_body(arg.cond, given)
+        new = While(close(names, test), new_body, len(consts))
+    else:
+        new = replace(arg, body=new_body, consts=len(consts), carry=len(carry))
+    found = items(node.op(*(src[i] for i in order), arg=new))
+    answer = _spread(found, results, node)
+    for k in fixed:
+        answer[k] = src[arg.consts + k]
+    return answer
+
+
+def _fillers(node: Node) -> list[Node]:
+    """For results that nobody needs; what is made of them must still fit."""
+    return [const(0, a.dtype, a.shape) for a in node.aval.items]
+
+
+# Split.
+
+
+def _split_products(outputs: list[Node]) -> list[Node]:
+    def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
+        found = split_scan(node, src) if node.op is scan_p else None
+        return items(node.op(*src, arg=node.arg)) if found is None else found
+
+    return _rebuild(outputs, compound)
+
+
+# Hoist.
+
+
+def _hoist(outputs: list[Node]) -> list[Node]:
+    def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
+        arg = node.arg
+        if isinstance(arg, Branches):
+            return items(node.op(*src, arg=arg))
+        body: Body = arg.body
+        found = _invariants(body, arg.consts)
+        if not found:
+            return items(node.op(*src, arg=arg))
+        names = [variable(n.aval, _FIRST_DEPTH, i) for i, n in enumerate(found)]
+        mapping = dict(zip(found, names, strict=True))
+        inputs = [*names, *body.inputs]
+        consts = body.inputs[: arg.consts]
+        values = apply_body(Body(consts, tuple(found)), src[: arg.consts])
+        new: Any = replace(
+            arg,
+            body=close(inputs, substitute(body.outputs, mapping)),
+            consts=arg.consts + len(found),
+        )
+        if isinstance(arg, While):
+            new = replace(new, cond=close(inputs, arg.cond.outputs))
+        return items(node.op(*values, *src, arg=new))
+
+    return _rebuild(outputs, compound)
+
+
+def _invariants(body: Body, consts: int) -> list[Node]:
+    """Values of a body that cost something and are the same in each iteration."""
+    ordered = toposort(body.outputs)
+    moving = depends_on(body.outputs, body.inputs[consts:])
+    work: dict[Node, int] = {}
+    size: dict[Node, int] = {}
+    for node in ordered:
+        if node in moving:
+            continue
+        own = 0 if node.op is item_p else weight(node)
+        if compound_of(node) is not None:
+            own = 1
+        work[node] = own + sum(work[s] for s in node.src)
+        size[node] = node.size if not node.src else sum({size[s] for s in node.src})
+    found: dict[Node, None] = {}
+    for node in ordered:
+        if node not in moving:
+            continue
+        for source in node.src:
+            if source in moving or not work[source]:
+                continue
+            small = source.size <= _GROWTH * max(size[source], 64)
+            value = compound_of(source) is None and not isinstance(source.aval, Stack)
+            if small and value:
+                found[source] = None
+    for node in body.outputs:
+        if node not in moving and work[node]:
+            found[node] = None
+    return list(found)

@@ -1,0 +1,13 @@
+"""Kernels as data: expressions over loops, and indices into buffers.
+
+From the ground up:
+
+    codegen_options  What devices decide about the code of a kernel: names for
+                     `config.disabled_rules`
+    ir               The kernel: scalar expressions over ranges, and what they store
+    affine_index     Index arithmetic: where an element of a value comes from
+    iota_indices     Where index arrays point: those that count are ranges, the others
+                     are read
+    loop_tree        Where each expression of a kernel is computed: a tree of loops
+    user_ops         Operations whose formula a user has given: `extend.elementwise`
+"""

@@ -1,0 +1,275 @@
+"""The kernel: scalar expressions over ranges, and what they store.
+
+The grammar (every expression is an interned `Node` with a scalar aval):
+
+    kernel = axes, stores, buffers
+    store  = buffer[index] (combine)= value   where valid
+    value  = const
+           | elementwise(value, …)            the primitives of trace/primitives
+           | load(param, index[, valid])      zero where valid is false, no access
+           | reduce[op](value, range, …)      over all values of its ranges
+           | index                            int64 arithmetic on ranges
+    index  = const | dim | range | add | sub | mul | div | rem | select | load | …
+
+An axis of the kernel is a range that its loops run over, outermost first; a range of
+a reduce is closed by that reduce. Where an expression uses no range of a loop it does
+not change in that loop: `loops.place` computes it outside. Two reduces that share
+their ranges share their loops.
+
+Index arithmetic is on numbers that are not negative where the access is valid, so
+that `div` and `rem` are the floor division and its remainder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors.user_line import Origin
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.fork_safe import cached_property
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import (
+    Node,
+    Op,
+    constant_value,
+    make_node,
+    toposort,
+)
+from ftrace.trace.primitives.sources import dim_p
+from ftrace.trace.symbolic.dim import any_dynamic
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelOp(Op):
+    """An operation that exists in kernels only."""
+
+    family: str = "kernel"
+
+    def __call__(self, *src: Node, arg: Any = None) -> Node:
+        return make_node(self, src[0].aval, src, arg)
+
+
+class Axis(NamedTuple):
+    """The argument of a range node.
+
+    Attributes:
+      number: tells ranges of one kernel apart; canonical, so that equal kernels are
+        equal objects.
+      size: the range runs over 0 … size - 1.
+      reduced: closed by a reduce; else an axis of the kernel.
+    """
+
+    number: int
+    size: int
+    reduced: bool
+
+
+param_p = KernelOp("param")
+range_p = KernelOp("range")
+load_p = KernelOp("load")
+reduce_p = KernelOp("reduce")
+#: a·b + c, rounded once; made by `lower/legalize/math/term.py` for devices that have
+#: it.
+fma_p = KernelOp("fma")
+#: Two products of bfloat16, whose factors are the halves of two float32; in a sum only.
+pairs_p = KernelOp("pairs")
+#: The same of two int16 in the halves of an int32, and of four numbers of 8 bits, of
+#: which those of the first factor have no sign; the sum wraps.
+word_pairs_p = KernelOp("word_pairs")
+byte_quads_p = KernelOp("byte_quads")
+
+INDEX = dtypes.int64
+INDEX_AVAL = ShapedArray.of((), INDEX)
+
+
+def param(number: int, dtype: np.dtype[Any], size: int) -> Node:
+    """Buffer `number` of the kernel: `size` elements of `dtype`."""
+    return make_node(param_p, ShapedArray.of((size,), dtype), (), number)
+
+
+def make_range(number: int, size: int, reduced: bool) -> Node:
+    return make_node(range_p, INDEX_AVAL, (), Axis(number, size, reduced))
+
+
+def load(buffer: Node, index: Node, valid: Node | None = None) -> Node:
+    """The element of a buffer at an index; zero where `valid` is false."""
+    src = (buffer, index) if valid is None else (buffer, index, valid)
+    return make_node(load_p, ShapedArray.of((), buffer.dtype), src)
+
+
+def is_masked(value: Node) -> bool:
+    """Is it zero already where the access is not valid?"""
+    while value.op.name == "cast":
+        value = value.src[0]
+    return value.op is load_p and len(value.src) == 3
+
+
+def reduce(op: str, value: Node, ranges: tuple[Node, ...]) -> Node:
+    """`value` combined over the ranges by "add", "mul", "max" or "min"."""
+    aval = ShapedArray.of((), value.dtype)
+    return make_node(reduce_p, aval, (value, *ranges), op)
+
+
+def axis_of(node: Node) -> Axis:
+    """The axis of a range node."""
+    axis = node.arg
+    assert isinstance(axis, Axis)
+    return axis
+
+
+@dataclass(frozen=True)
+class Store:
+    """`buffer[index] = value` at every position of the ranges that they use.
+
+    Attributes:
+      buffer: the number of the kernel's buffer.
+      index, value: scalar expressions.
+      valid: where it is false nothing is stored; None is everywhere.
+      combine: "" to set; "add", "mul", "max", "min" to combine with what is there.
+        Such stores may hit one element many times: the kernel's loops over
+        `ordered` axes run one after the other, in order.
+    """
+
+    buffer: int
+    index: Node
+    value: Node
+    valid: Node | None = None
+    combine: str = ""
+
+    @property
+    def expressions(self) -> tuple[Node, ...]:
+        parts = (self.index, self.value)
+        return parts if self.valid is None else (*parts, self.valid)
+
+    def over(self, new: Mapping[Node, Node]) -> Store:
+        """The store with other expressions in the place of its own."""
+        valid = None if self.valid is None else new[self.valid]
+        return Store(self.buffer, new[self.index], new[self.value], valid, self.combine)
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """A buffer that a kernel takes: `size` elements of `dtype`."""
+
+    dtype: np.dtype[Any]
+    size: int
+    written: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One pass of loops over memory. Equal kernels are compiled once.
+
+    Attributes:
+      axes: the ranges of its loops, outermost first.
+      stores: what is written.
+      buffers: what it reads and writes, in the order of its parameters.
+      ordered: numbers of the axes whose iterations must run in order, on one
+        thread; every other axis may run in any order and in parallel.
+    """
+
+    axes: tuple[Node, ...]
+    stores: tuple[Store, ...]
+    buffers: tuple[BufferSpec, ...]
+    ordered: frozenset[int] = frozenset()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.axes, self.stores, self.buffers, self.ordered))
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """All expressions, sources first."""
+        return toposort([e for store in self.stores for e in store.expressions])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(axis_of(axis).size for axis in self.axes)
+
+    @cached_property
+    def is_dynamic(self) -> bool:
+        """Does it run over sizes that only a call knows, or read one?"""
+        sizes = [*self.shape, *[spec.size for spec in self.buffers]]
+        sizes += [axis_of(n).size for n in self.nodes if n.op is range_p]
+        return any_dynamic(sizes) or any(n.op is dim_p for n in self.nodes)
+
+    @property
+    def bounded(self) -> bool:
+        """Is it known how long it runs at the most?"""
+        return True
+
+    @cached_property
+    def scatters(self) -> bool:
+        """Is anything stored where an array says?"""
+        return any(n.op is load_p for n in toposort([s.index for s in self.stores]))
+
+    def __str__(self) -> str:
+        return render_kernel(self)
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What people are told of a kernel; not part of its identity.
+
+    Attributes:
+      name: made of its outstanding operations and shape: `softmax_512x1000`.
+      origins: the user's lines that it computes, each once.
+      operations: arithmetic operations in one run.
+      bytes: bytes read and written in one run, each buffer once.
+      nodes: names of the graph's operations that were fused.
+    """
+
+    name: str
+    origins: tuple[Origin, ...]
+    operations: int
+    bytes: int
+    nodes: tuple[str, ...] = ()
+
+
+def free_ranges(roots: list[Node]) -> dict[Node, frozenset[Node]]:
+    """For each node below the roots, the ranges on which its value depends."""
+    free: dict[Node, frozenset[Node]] = {}
+    empty: frozenset[Node] = frozenset()
+    for node in toposort(roots):
+        if node.op is range_p:
+            free[node] = frozenset((node,))
+        elif node.op is reduce_p:
+            free[node] = free[node.src[0]].difference(node.src[1:])
+        else:
+            parts = {free[s] for s in node.src}
+            free[node] = next(iter(parts)) if len(parts) == 1 else empty.union(*parts)
+    return free
+
+
+def render_kernel(kernel: Kernel) -> str:
+    """The kernel as text, a line per expression."""
+    names: dict[Node, str] = {}
+    lines: list[str] = []
+    for node in kernel.nodes:
+        if node.op is range_p:
+            axis = axis_of(node)
+            names[node] = f"{'r' if axis.reduced else 'i'}{axis.number}"
+        elif node.op is param_p:
+            names[node] = f"buffer{node.arg}"
+        elif node.op.name == "const":
+            names[node] = str(constant_value(node))
+        elif node.op is dim_p:
+            names[node] = f"[{node.arg}]"
+        else:
+            names[node] = f"v{len(lines)}"
+            operands = " ".join(names[s] for s in node.src)
+            lines.append(f"  {names[node]} = {node.op.render(node)} {operands}")
+    for store in kernel.stores:
+        where = f" where {names[store.valid]}" if store.valid is not None else ""
+        target = f"buffer{store.buffer}[{names[store.index]}]"
+        lines.append(f"  {target} {store.combine}= {names[store.value]}{where}")
+    axes = [(names.get(a, f"i{axis_of(a).number}"), axis_of(a)) for a in kernel.axes]
+    loops = ", ".join(f"{name}<{axis.size}" for name, axis in axes)
+    return "\n".join([f"kernel ({loops}):", *lines])

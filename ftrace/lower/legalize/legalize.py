@@ -1,0 +1,339 @@
+"""Kernels in the terms that machines have: reals of 32 or 64 bits, plain arithmetic.
+
+    split_complex         complex values become pairs of reals, interleaved in memory
+    widen_half            16-bit floats are computed in float32 and rounded when stored
+    decompose_functions   exp, sin, … become the arithmetic of `lower/math`
+
+Each pass is a pure function from kernel to kernel, linear in its expressions. Nodes are
+interned, so that what two expressions share is computed once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import GraphError
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    Store,
+    load,
+    load_p,
+    param,
+    param_p,
+    range_p,
+    reduce,
+)
+from ftrace.lower.legalize.math.basic import nextafter
+from ftrace.lower.legalize.math.complex import COMPLEX, Complex, absolute, choose
+from ftrace.lower.legalize.math.decompose import decompose
+from ftrace.lower.legalize.math.floats import format_of
+from ftrace.lower.legalize.math.term import (
+    Term,
+    apply,
+    bitcast,
+    eq,
+    ne,
+    number,
+    round_even,
+    select,
+)
+from ftrace.lower.legalize.math.term import cast as convert
+from ftrace.lower.legalize.math.trigonometry import sin_cos_pi
+from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
+from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.sources import const, const_p
+
+Dtype = np.dtype[Any]
+
+#: What processors have instructions for.
+PLAIN: frozenset[str] = frozenset((
+    "add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "floor", "ceil",
+    "trunc", "round", "sqrt", "fma", "eq", "ne", "lt", "le", "gt", "ge", "and", "or",
+    "xor", "not", "shl", "shr", "sar", "popcount", "select", "cast", "bitcast",
+    "mul_zero", "is_finite", "copy", "stop_gradient",
+))  # fmt: skip
+
+
+def legalize(kernel: Kernel, supported: Collection[str] | None = None) -> Kernel:
+    """The kernel without complex numbers, 16-bit arithmetic and foreign functions.
+
+    Args:
+      kernel: as lowering made it.
+      supported: names of the operations that the device has, `PLAIN` by default;
+        others are decomposed where `DECOMPOSITIONS` has them.
+
+    Raises:
+      GraphError: a complex value is combined in a way that pairs cannot express.
+    """
+    kernel = widen_half(split_complex(kernel))
+    return decompose_functions(kernel, PLAIN if supported is None else supported)
+
+
+def decompose_functions(kernel: Kernel, supported: Collection[str]) -> Kernel:
+    """Before: exp(v). After: the polynomial, where exp is not supported."""
+    roots = [e for store in kernel.stores for e in store.expressions]
+    found = dict(zip(roots, decompose(roots, supported), strict=True))
+    return replace(kernel, stores=tuple(store.over(found) for store in kernel.stores))
+
+
+# Complex numbers.
+
+
+def split_complex(kernel: Kernel) -> Kernel:
+    """Complex expressions as pairs; a complex buffer as a real one of twice the size.
+
+    Before: buffer0:c64[i] = mul(load(buffer1:c64, i), z)
+    After:  buffer0:f32[2i] = …; buffer0:f32[2i + 1] = …
+    """
+    nodes = kernel.nodes
+    types = {n.dtype for n in nodes} | {spec.dtype for spec in kernel.buffers}
+    if not any(map(dtypes.is_complex, types)):
+        return kernel
+    values: dict[Node, Node | Complex] = {}
+    with inherited_origin() as take:
+        for node in nodes:
+            take(node)
+            values[node] = _split(node, values)
+        stores = [s for store in kernel.stores for s in _split_store(store, values)]
+    buffers = tuple(map(_real_spec, kernel.buffers))
+    return replace(kernel, stores=tuple(stores), buffers=buffers)
+
+
+def _real_spec(spec: BufferSpec) -> BufferSpec:
+    if not dtypes.is_complex(spec.dtype):
+        return spec
+    return replace(spec, dtype=dtypes.real_dtype(spec.dtype), size=2 * spec.size)
+
+
+def _split(node: Node, values: Mapping[Node, Node | Complex]) -> Node | Complex:
+    src = [values[s] for s in node.src]
+    is_complex = dtypes.is_complex(node.dtype)
+    if not is_complex and not any(isinstance(s, Complex) for s in src):
+        plain = cast("tuple[Node, ...]", tuple(src))
+        return _rebuilt(node, plain)
+    rule = _STRUCTURAL.get(node.op.name)
+    if rule is not None:
+        return rule(node, src)
+    function = COMPLEX.get(node.op.name)
+    if function is None:
+        raise GraphError(f"{node!r} has no meaning on complex numbers", node.origin)
+    result = function(*src)
+    return result if isinstance(result, Complex) else result.node
+
+
+def _rebuilt(node: Node, src: tuple[Node, ...]) -> Node:
+    """The node over new sources; the aval stays, as a kernel operation's does."""
+    return node if src == node.src else make_node(node.op, node.aval, src, node.arg)
+
+
+def _split_const(node: Node, src: list[Any]) -> Complex:
+    value = constant_value(node)
+    real = dtypes.real_dtype(node.dtype)
+    re, im = (const(part, real, node.shape) for part in (value.real, value.imag))
+    return Complex(Term(re), Term(im))
+
+
+def _split_param(node: Node, src: list[Any]) -> Node:
+    return param(cast(int, node.arg), dtypes.real_dtype(node.dtype), 2 * node.size)
+
+
+def _split_load(node: Node, src: list[Any]) -> Complex:
+    buffer, index, *valid = src
+    parts = (load(buffer, _part_index(index, part), *valid) for part in (0, 1))
+    return Complex(*map(Term, parts))
+
+
+def _part_index(index: Node, part: int) -> Node:
+    """2·index + part."""
+    if index.op is const_p:
+        return const(2 * int(constant_value(index)) + part, INDEX)
+    doubled = Term(index) * 2
+    return (doubled + part).node if part else doubled.node
+
+
+def _split_reduce(node: Node, src: list[Any]) -> Complex:
+    value, ranges = src[0], tuple(src[1:])
+    if node.arg == "mul":
+        return _reduce_product(value, ranges)
+    if node.arg != "add":
+        raise GraphError(f"complex numbers have no {node.arg}: {node!r}", node.origin)
+    parts = (reduce("add", part.node, ranges) for part in value)
+    return Complex(*map(Term, parts))
+
+
+def _reduce_product(value: Complex, ranges: tuple[Node, ...]) -> Complex:
+    """The product of the lengths, turned by the sum of the angles.
+
+    An angle is an integer of the float's width: a whole turn is its whole range, so
+    that the sum wraps around exactly, and half a turn (-1) is exact. An angle is
+    rounded to 2^-fraction half turns, which is what a product's rounding costs too.
+    """
+    length = absolute(value)
+    layout = format_of(length)
+    half_turn = 2.0**layout.fraction
+    shift = 8 * layout.bits.itemsize - 1 - layout.fraction
+    angle = apply(ew.atan2, value.im, value.re) * (half_turn / math.pi)
+    units = convert(round_even(angle), layout.bits) << shift
+    turned = Term(reduce("add", units.node, ranges))
+    product = Term(reduce("mul", length.node, ranges))
+    half_turns = convert(turned >> shift, length.dtype) * (1 / half_turn)
+    sine, cosine = sin_cos_pi(half_turns)
+    signed = select(eq(round_even(half_turns), 0.0), product, -product)
+    return Complex(signed * cosine, signed * sine)
+
+
+def _split_select(node: Node, src: list[Any]) -> Complex:
+    return choose(Term(src[0]), src[1], src[2])
+
+
+def _split_cast(node: Node, src: list[Any]) -> Node | Complex:
+    (x,), target = src, node.dtype
+    if dtypes.is_complex(target):
+        real = dtypes.real_dtype(target)
+        if isinstance(x, Complex):
+            return Complex(convert(x.re, real), convert(x.im, real))
+        re = convert(Term(x), real)
+        return Complex(re, number(0.0, re))
+    if target == dtypes.bool_:
+        return (ne(x.re, 0.0) | ne(x.im, 0.0)).node
+    return convert(x.re, target).node
+
+
+def _make_pair(node: Node, src: list[Any]) -> Complex:
+    real = dtypes.real_dtype(node.dtype)
+    return Complex(*(convert(Term(x), real) for x in src))
+
+
+def _split_bitcast(node: Node, src: list[Any]) -> Node | Complex:
+    """complex64 and 64 bits: the real part is the lower half."""
+    (x,) = src
+    if node.dtype == node.src[0].dtype:
+        return x
+    if isinstance(x, Complex):
+        low, high = (convert(bitcast(p, dtypes.uint32), dtypes.uint64) for p in x)
+        return bitcast((high << 32) | low, node.dtype).node
+    bits = bitcast(Term(x), dtypes.uint64)
+    halves = (bits, bits >> 32)
+    parts = (convert(half & 0xFFFFFFFF, dtypes.uint32) for half in halves)
+    return Complex(*(bitcast(part, dtypes.float32) for part in parts))
+
+
+_STRUCTURAL: dict[str, Callable[[Node, list[Any]], Node | Complex]] = {
+    "const": _split_const, "param": _split_param, "load": _split_load,
+    "reduce": _split_reduce, "select": _split_select, "cast": _split_cast,
+    "complex": _make_pair, "bitcast": _split_bitcast,
+    "copy": lambda node, src: src[0], "stop_gradient": lambda node, src: src[0],
+}  # fmt: skip
+
+
+def _split_store(store: Store, values: Mapping[Node, Node | Complex]) -> list[Store]:
+    index, value = values[store.index], values[store.value]
+    valid = None if store.valid is None else values[store.valid]
+    assert isinstance(index, Node)
+    assert valid is None or isinstance(valid, Node)
+    if isinstance(value, Node):
+        return [replace(store, index=index, value=value, valid=valid)]
+    if store.combine not in ("", "add"):
+        raise GraphError(
+            f"complex numbers are combined in memory with {store.combine!r}; only "
+            "a sum can be: reduce first, or scatter the logarithm",
+            store.value.origin,
+        )
+    return [
+        replace(store, index=_part_index(index, i), value=part.node, valid=valid)
+        for i, part in enumerate(value)
+    ]
+
+
+# 16-bit floats.
+
+
+def widen_half(kernel: Kernel) -> Kernel:
+    """16-bit floats as float32: rounded by a cast in the user's program, and at stores.
+
+    Before: buffer0:bf16[i] = exp(add(load(buffer1:bf16, i), x:bf16))
+    After:  buffer0:bf16[i] = cast[bf16](exp(add(cast[f32](load …), x:f32)))
+
+    Between two casts of the program a chain of operations is not rounded to 16 bits: it
+    is more accurate than operation by operation, and as fast. But what decides is the
+    number that would be stored: a maximum is one of the elements that it was taken of.
+    What other kernels load is rounded where it is made, too: `build.rounds_operand`.
+    """
+    nodes = kernel.nodes
+    if not any(dtypes.is_half(node.dtype) for node in nodes):
+        return kernel
+    values: dict[Node, Node] = {}
+    with inherited_origin() as take:
+        for node in nodes:
+            take(node)
+            values[node] = _widen(node, tuple(values[s] for s in node.src))
+        stores: list[Store] = []
+        for store in kernel.stores:
+            widened = store.over(values)
+            dtype = store.value.dtype
+            if dtypes.is_half(dtype):
+                widened = replace(widened, value=_narrow(widened.value, dtype))
+            stores.append(widened)
+    return replace(kernel, stores=tuple(stores))
+
+
+def _wide(node: Node) -> Node:
+    return ew.cast(node, dtypes.float32)
+
+
+def _narrow(node: Node, dtype: Dtype) -> Node:
+    """A float32 in 16 bits; what was 16 bits wide before is itself."""
+    if node.op is ew.cast_p and node.src[0].dtype == dtype:
+        return node.src[0]
+    return ew.cast(node, dtype)
+
+
+def _widen(node: Node, src: tuple[Node, ...]) -> Node:
+    """The node with float32 in place of 16 bits; `src` is widened."""
+    dtype = node.dtype
+    if node.op is param_p or node.op is range_p:
+        return node
+    if node.op is load_p:
+        new = _rebuilt(node, src)
+        return _wide(new) if dtypes.is_half(dtype) else new
+    if node.op is const_p:
+        return _wide(node) if dtypes.is_half(dtype) else node
+    if node.op is ew.cast_p:
+        return _widen_cast(node, src[0])
+    if node.op is ew.bitcast:
+        source = node.src[0].dtype
+        x = _narrow(src[0], source) if dtypes.is_half(source) else src[0]
+        new = ew.bitcast(x, arg=dtype)
+        return _wide(new) if dtypes.is_half(dtype) else new
+    if node.op is ew.nextafter and dtypes.is_half(dtype):
+        x, y = (Term(_narrow(s, dtype)) for s in src)
+        return _wide(nextafter(x, y).node)
+    if src == node.src:
+        return node
+    if dtypes.is_half(dtype):
+        return make_node(node.op, node.aval.with_dtype(dtypes.float32), src, node.arg)
+    if dtype == dtypes.bool_:
+        src = tuple(map(_rounded, src, node.src))
+    return make_node(node.op, node.aval, src, node.arg)
+
+
+def _rounded(x: Node, before: Node) -> Node:
+    """The float32 that `x` is after 16 bits, if that is what it was before."""
+    return _wide(_narrow(x, before.dtype)) if dtypes.is_half(before.dtype) else x
+
+
+def _widen_cast(node: Node, x: Node) -> Node:
+    """A cast to 16 bits goes through float32, as everywhere, and rounds."""
+    if not dtypes.is_half(node.dtype):
+        return ew.cast(x, node.dtype)
+    if node.src[0].dtype == node.dtype:
+        return x
+    return _wide(_narrow(_wide(x), node.dtype))

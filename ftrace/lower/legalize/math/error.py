@@ -1,0 +1,184 @@
+"""The error function, its complement and its inverse.
+
+The polynomials are fitted as in `exponential.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ftrace.lower.legalize.math.exponential import exp_normal, expm1_parts
+from ftrace.lower.legalize.math.floats import (
+    INFINITY,
+    NAN,
+    clamp,
+    copy_sign,
+    two_product,
+    two_sum,
+)
+from ftrace.lower.legalize.math.logarithm import log_of_parts
+from ftrace.lower.legalize.math.term import (
+    Term,
+    eq,
+    exponent,
+    fma,
+    ldexp,
+    mantissa,
+    mul_add,
+    number,
+    polynomial,
+    select,
+    sqrt,
+)
+
+# erf(x)/x - 1 in x² for |x| ≤ 1: 2^-29.4 and 2^-56.0 of erf(x).
+_ERF_SINGLE: Final = (
+    7.80690316e-05, -0.00079978531, 0.0051871622, -0.0268533472, 0.112835787,
+    -0.37612626, 0.128379166,
+)  # fmt: skip
+_ERF_DOUBLE: Final = (
+    -7.596171061023791e-10, 1.3611305962174541e-08, -1.6182930905800952e-07,
+    1.644403523561465e-06, -1.4924458051341012e-05, 0.0001205528018670506,
+    -0.0008548325477257746, 0.005223977596624107, -0.02686617064195093,
+    0.11283791670936928, -0.37612638903183343, 0.12837916709551256,
+)  # fmt: skip
+# log(erfc(x)): for x in [1, 4], 2^-29.8, for x in [1, 6], 2^-59.5 of erf(x).
+_ERF_TAIL_SINGLE: Final = (
+    0.000186379577, -0.0029476604, 0.0218380485, -0.103106655, -0.63814503, -1.12708902,
+    -0.000341575011,
+)  # fmt: skip
+_ERF_TAIL_DOUBLE: Final = (
+    1.0496137086868823e-12, -4.795999499914662e-11, 1.02569187051321e-09,
+    -1.3626574905475069e-08, 1.2570372177918298e-07, -8.505661171477815e-07,
+    4.3270044804537085e-06, -1.6513816274201345e-05, 4.503709019494464e-05,
+    -7.036614682086406e-05, -4.48230939296801e-05, 0.0006411732983145362,
+    -0.0017690009811119976, 0.0002804885359714824, 0.01907815605728271,
+    -0.10274725276541, -0.6366284886698199, -1.1283773293219117,
+    -1.7961402523834723e-07,
+)  # fmt: skip
+# ((1 + 2x)·exp(x²)·erfc(x) - c)/q in q = (x - m)/(x + m), with the middle m and c in
+# two numbers; for 0 ≤ x ≤ 10.3, 2^-28.7, for 0 ≤ x ≤ 27.6, 2^-59.4 of the product.
+_ERFC_SINGLE: Final = (
+    -0.000268688949, -0.000776317494, 0.00200624764, 0.00256920746, -0.0237995703,
+    0.0682946369, -0.119270667, 0.129646584, -0.0475624166, -0.135621145,
+)  # fmt: skip
+_ERFC_DOUBLE: Final = (
+    1.1945074967898635e-09, 1.660246509854379e-09, -1.4090595765318868e-08,
+    -1.7446360172759644e-08, 1.1039688889750856e-07, 7.411516926791737e-08,
+    -8.260368146405673e-07, 2.9412165830506757e-07, 5.710234961576439e-06,
+    -1.1222147649097459e-05, -2.4399452404765432e-05, 0.00015062170731709753,
+    -0.00019925662492749886, -0.0007577732949004324, 0.0050319699652650205,
+    -0.016197734056906738, 0.03716751553886998, -0.06633036581229539,
+    0.09373283499826822, -0.1010390660363008, 0.06809705425469474, 0.015379652102619679,
+    -0.13962111684056253,
+)  # fmt: skip
+_ERFC_MIDDLE_SINGLE: Final = 3.0
+_ERFC_MIDDLE_DOUBLE: Final = 4.0
+_ERFC_CONSTANT_SINGLE: Final = (1.25300801, 5.13085521e-08)
+_ERFC_CONSTANT_DOUBLE: Final = (1.2329951186255526, -4.5224593329577977e-17)
+# erf_inv(x)/x with w = -log(1 - x²), in w - middle up to a limit of w, in
+# sqrt(w) - middle beyond it: 2^-24.6, 2^-26.3; 2^-55.5, 2^-52.9, 2^-53.7.
+_CENTRE_SINGLE: Final = (
+    -8.23665491e-09, 2.8213389e-08, 4.59955146e-07, -3.52394159e-06, -4.9435339e-06,
+    0.000218578178, -0.00125275552, -0.00417766906, 0.24664028, 1.50140941,
+)  # fmt: skip
+_TAIL_SINGLE: Final = (
+    0.000113399823, -0.000305234338, -5.57506319e-05, 0.00147937657, -0.00359640038,
+    0.00568959443, -0.00763784628, 0.00944481697, 1.00167501, 2.83297682,
+)  # fmt: skip
+_CENTRE_DOUBLE: Final = (
+    3.3793826571409963e-21, -9.786644716304118e-22, -3.5775208573967706e-19,
+    1.142710743758685e-18, 1.5764676617089882e-17, -1.2999775073289113e-16,
+    -4.293337215466267e-17, 6.59412836847339e-15, -3.9989187344973736e-14,
+    -8.116512834119841e-14, 2.630351182531894e-12, -1.2976986273650756e-11,
+    -5.4142377016688416e-11, 1.0512185016749987e-09, -4.112662010587749e-09,
+    -2.907038301827337e-08, 4.234788191317518e-07, -1.365469184087672e-06,
+    -1.3882523395847945e-05, 0.000186734208023987, -0.0007407025341539206,
+    -0.006033670871427663, 0.24015818242558826, 1.6536545626831027,
+)  # fmt: skip
+_TAIL_DOUBLE: Final = (
+    3.485927528828837e-09, 9.214794337804398e-08, -2.784289491941968e-07,
+    1.4790524919611445e-08, 1.506236346171076e-06, -4.010325626984144e-06,
+    2.9213951469521418e-06, 1.2473359691862313e-05, -4.7317514254541255e-05,
+    6.828546563059472e-05, 2.4030958925658763e-05, -0.00035503763177582105,
+    0.0009532893988337329, -0.0016882755451435197, 0.002491442094778957,
+    -0.0037512085080519345, 0.0053709145536317265, 1.0052589676941652,
+    3.0838856104922203,
+)  # fmt: skip
+_FAR_DOUBLE: Final = (
+    3.196011247206999e-11, -2.524545223960381e-11, -3.916059361367878e-10,
+    1.5003445274198807e-09, -3.5505292730510623e-09, 7.627603622678096e-09,
+    -1.5183303088161368e-08, 2.9137528202560555e-08, -6.7592746993827e-08,
+    2.2901013251976418e-07, -9.930190316557835e-07, 4.526061022619047e-06,
+    -1.9681772206146215e-05, 7.599527728392753e-05, -0.00021503011973532328,
+    -0.00013871931835482816, 1.010300464864544, 4.849906401408584,
+)  # fmt: skip
+
+
+def erf(x: Term) -> Term:
+    """x + x·P(x²) up to 1, 1 - exp(log(erfc(|x|))) beyond."""
+    a = abs(x)
+    end = 4.0 if x.single else 6.0
+    tail = _ERF_TAIL_SINGLE if x.single else _ERF_TAIL_DOUBLE
+    beyond = 1.0 - exp_normal(polynomial(clamp(a, None, end), tail))
+    return copy_sign(select(a < 1.0, _small_erf(a), beyond), x)
+
+
+def _small_erf(x: Term) -> Term:
+    """erf(x) up to 1."""
+    return fma(x, polynomial(x * x, _ERF_SINGLE if x.single else _ERF_DOUBLE), x)
+
+
+def erfc(x: Term) -> Term:
+    """1 - erf(x) up to 3/4, beyond it exp(-a²)·P(q)/(1 + 2a) with a = |x|.
+
+    There q = (a - m)/(a + m); a negative x takes 2 less that. The rounding errors of
+    a², 1 + 2a and the quotient are carried along.
+    """
+    a = clamp(abs(x), None, 10.2 if x.single else 27.5)
+    middle = _ERFC_MIDDLE_SINGLE if x.single else _ERFC_MIDDLE_DOUBLE
+    constant, rest = _ERFC_CONSTANT_SINGLE if x.single else _ERFC_CONSTANT_DOUBLE
+    q = (a - middle) / (a + middle)
+    slope = polynomial(q, _ERFC_SINGLE if x.single else _ERFC_DOUBLE)
+    series = fma(slope, q, constant)
+    series_low = fma(slope, q, constant - series) + rest
+    below, below_low = two_sum(a + a, number(1.0, x))
+    t = 1.0 / below
+    t_low = mul_add(-t, below_low, fma(-t, below, 1.0)) * t
+    product, product_low = two_product(series, t)
+    product_low = mul_add(series, t_low, mul_add(series_low, t, product_low))
+    square, square_low = two_product(a, a)
+    part, n = expm1_parts(-square)
+    product_low = mul_add(-square_low, product, product_low)  # times e^-square_low
+    value = product + fma(product, part, mul_add(product_low, part, product_low))
+    value = ldexp(value, n)
+    value = select(x < 0.0, 2.0 - value, value)
+    return select(abs(x) < 0.75, 1.0 - _small_erf(x), value)
+
+
+def erf_inv(x: Term) -> Term:
+    """x·P(w) with w = -log(1 - x²).
+
+    The variable is that of M. Giles, Approximating the erfinv function (GPU Computing
+    Gems, Jade edition, 2011).
+    """
+    a = abs(x)
+    below = fma(-a, a, 1.0)
+    w = -log_of_parts(mantissa(below) - 1.0, exponent(below))
+    if x.single:
+        value = select(
+            w < 5.0,
+            polynomial(w - 2.5, _CENTRE_SINGLE),
+            polynomial(sqrt(w) - 3.0, _TAIL_SINGLE),
+        )
+    else:
+        root = sqrt(w)
+        tail = polynomial(root - 3.25, _TAIL_DOUBLE)
+        far = polynomial(root - 5.0, _FAR_DOUBLE)
+        value = select(
+            w < 6.25,
+            polynomial(w - 3.125, _CENTRE_DOUBLE),
+            select(w < 16.0, tail, far),
+        )
+    end = select(eq(a, 1.0), copy_sign(number(INFINITY, x), x), NAN)
+    return select(a < 1.0, x * value, end)

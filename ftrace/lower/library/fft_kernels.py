@@ -1,0 +1,367 @@
+"""Fourier transforms as kernels, of any length.
+
+    fft(x)        ->  transform(… transform(x))        one for each axis
+    fft(long x)   ->  turned(columns(x, twisted))
+    fft(x, prime) ->  chirp · convolve(chirp · x)
+
+Along the last axis each row is transformed by itself, or as many as a vector has
+lanes; along another one a strip of columns; nothing is transposed. A row that is longer
+than the first caches is a matrix: its columns are transformed, each element turned by
+the root of unity that belongs to its place, then its rows, and the result is read by
+columns (Gentleman and Sande 1966).
+
+A length with a large prime factor goes by a convolution with a chirp (Bluestein 1970),
+as jk = (j² + k² - (k - j)²)/2: as soon as its numbers, padded to twice as many, are
+transformed, they are multiplied by the chirp's spectrum and transformed back. Of long
+rows again as a matrix, where the spectrum need not be in order: columns, rows there
+and back, and columns are three passes over memory.
+
+A real row of even length is one of half as many complex numbers; its transform is told
+from theirs.
+
+Numbers stand in memory in one of four forms:
+
+    rows       (outer, inner, size): a vector is a part of a row; powers of two only
+    columns    (outer, size, inner): a vector has a number of each of as many columns
+    abreast    (outer, inner, size): a vector has a number of each of as many rows
+    turned     (outer, inner, size) -> (outer, size, inner): rows abreast become columns
+
+The kernels of real rows have names of their own: "rfft" and "irfft" do everything, of
+powers of two; "half" makes the transform of real rows from those of their pairs of
+numbers, and "pairs" is the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from math import prod
+
+from ftrace import dtypes
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.library.fft_radices import (
+    is_power,
+    is_smooth,
+    matrix_of,
+    power_from,
+    smooth_from,
+)
+from ftrace.lower.register_loops.register_loop import buffers_of, kernel_step
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.elementwise import add, conj, imag, make_complex, real
+from ftrace.trace.primitives.library.fft import Fourier
+from ftrace.trace.primitives.movement import (
+    flip,
+    move_axis,
+    pad,
+    permute,
+    permute_p,
+    reshape,
+    shrink_axis,
+)
+from ftrace.trace.primitives.sources import zeros_like
+from ftrace.trace.symbolic.dim import any_dynamic, same_size
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a kernel does with its numbers.
+
+    Attributes:
+      kind: see the module.
+      outer, size, inner: the shape, of complex numbers.
+      scale: what the result is multiplied by.
+      swaps: are the parts of numbers exchanged when they are read, and when written?
+      twisted: column k of the result is multiplied by the powers of the root of unity
+        of order size · inner to the power of k; of rows, row k by those of order
+        inner · size.
+      length: of the transform that a convolution of more numbers makes; 0 is none.
+      padded: only `length` numbers are there; they are multiplied by a chirp.
+      convolved: what is transformed is multiplied by the spectrum of a chirp, and
+        transformed back.
+      cut: only `length` numbers are wanted; they are multiplied by a chirp.
+    """
+
+    kind: str = "rows"
+    outer: int = 1
+    size: int = 1
+    inner: int = 1
+    scale: float = 1.0
+    swaps: tuple[bool, bool] = (False, False)
+    twisted: bool = False
+    length: int = 0
+    padded: bool = False
+    convolved: bool = False
+    cut: bool = False
+
+    def __str__(self) -> str:
+        way = "inverse " if all(self.swaps) or self.kind == "irfft" else ""
+        words = [f"{way}{self.kind} {self.outer}x[{self.size}]x{self.inner}"]
+        words += [word for word in ("twisted", "padded", "convolved", "cut")
+                  if getattr(self, word)]  # fmt: skip
+        return ", ".join(words) + f" for {self.length}" * bool(self.length)
+
+    @property
+    def work(self) -> int:
+        """Operations for one row or column, about."""
+        once = 5 * self.size * self.size.bit_length()
+        return once * (1 + self.convolved)
+
+
+@dataclass(frozen=True)
+class Transform(Kernel):
+    """A kernel that transforms along an axis: of a result and an operand.
+
+    Units overlap, so that some of the operand is read after results are written: the
+    result has memory of its own.
+
+    Attributes:
+      axes, stores: none.
+      form: what it does.
+    """
+
+    form: Form = Form()
+
+    def __str__(self) -> str:
+        return str(self.form)
+
+
+def transform_step(origin: Node, x: Node, result: ShapedArray, form: Form) -> Node:
+    """A kernel in the graph, for a transform there.
+
+    Only the order of the numbers of the operand and the result counts, not their
+    shapes; they may be pairs of real ones.
+    """
+    kernel = Transform((), (), buffers_of([result], [x]), form=form)
+    work = form.outer * form.inner * form.work
+    return kernel_step(form.kind, x.shape, kernel, work, [x], [result], origin)[0]
+
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "transform_natively": "a Fourier transform is a kernel, without Python",
+}
+
+#: The longest rows that are transformed one by one, and the longest columns and rows
+#: of which a vector has many: their numbers fit the second cache.
+ROW = 1 << 12
+COLUMN = 1 << 12
+#: The longest convolutions of one kernel, by columns and rows abreast.
+CONVOLUTION = 1 << 11
+#: So many numbers of as many rows as a vector has lanes are in the first cache.
+NEAR = 256
+#: The longest transform by a chirp: parts of rows must fit a thread's stack.
+LONGEST_CHIRP = 1 << 28
+#: Longer rows of a power of two have enough numbers for vectors of their own.
+LONG = 64
+#: Fewer columns or rows fill no vector of any processor.
+FEW = 16
+#: Of fewer columns it is quicker to make rows.
+_FEWEST = 4
+
+
+def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
+    """The result of a Fourier transform by kernels; None where the host is asked."""
+    off = "transform_natively" in settings.current().disabled_rules
+    if off or not _has_kernels(node.src[0].shape, node.arg):
+        return None
+    return [_Kernels(node).of(node.src[0])]
+
+
+def _has_kernels(shape: Shape, arg: Fourier) -> bool:
+    """Are the sizes known, is there anything to do, and is no chirp too long?"""
+    if any_dynamic((*shape, *arg.lengths)) or not prod(shape):
+        return False
+    return all(is_smooth(n) or n <= LONGEST_CHIRP for n in arg.lengths)
+
+
+def permuted_twice(node: Node, read: Collection[int]) -> Node | None:
+    """A permutation of what `by_kernels` has permuted."""
+    inner = node.src[0]
+    if inner.op is not permute_p:
+        return None
+    return permute(inner.src[0], tuple(inner.arg[a] for a in node.arg))
+
+
+class _Kernels:
+    """The kernels of one transform of the graph."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        arg: Fourier = node.arg
+        self._kind, self._lengths = arg
+        self._inverse = arg.kind in ("ifft", "irfft")
+        self._real = dtypes.real_dtype(node.src[0].dtype)
+        self._complex = dtypes.complex_dtype(self._real)
+
+    def of(self, x: Node) -> Node:
+        """The result, of the operand."""
+        axes = [*range(x.ndim - len(self._lengths), x.ndim)]
+        if self._kind in ("fft", "ifft"):
+            return self._where_they_are(x, axes)
+        if self._kind == "rfft":
+            x = self._from_real(x)
+        for axis in axes[:-1]:
+            x = self._along(x, axis)
+        return self._to_real(x) if self._kind == "irfft" else x
+
+    def _where_they_are(self, x: Node, axes: Sequence[int]) -> Node:
+        """Along the axes of what was permuted, before it was."""
+        order: Shape = tuple(range(x.ndim))
+        if x.op is permute_p:
+            order = x.arg
+            x = x.src[0]
+        for axis in sorted([order[a] for a in axes], reverse=True):
+            x = self._along(x, axis)
+        return permute(x, order)
+
+    def _wide(self, *shape: int) -> ShapedArray:
+        return ShapedArray.of(shape, self._complex)
+
+    def _step(self, x: Node, result: ShapedArray, form: Form) -> Node:
+        return transform_step(self._node, x, result, form)
+
+    def _whole(self, kind: str, outer: int, size: int, inner: int) -> Form:
+        """A transform of one kernel."""
+        swaps = (self._inverse, self._inverse)
+        scale = 1 / size if self._inverse else 1.0
+        if is_smooth(size):
+            return Form(kind, outer, size, inner, scale, swaps)
+        count = power_from(2 * size - 1)
+        if kind != "rows":
+            count = smooth_from(2 * size - 1)
+        swaps = (self._inverse, not self._inverse)
+        return Form(
+            kind, outer, count, inner, scale, swaps,
+            length=size, padded=True, convolved=True, cut=True,
+        )  # fmt: skip
+
+    def _along(self, x: Node, axis: int) -> Node:
+        """The transform along one axis."""
+        size, last = x.shape[axis], x.ndim - 1
+        outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
+        if same_size(size, 1):
+            return x
+        if same_size(inner, 1):
+            return self._rows(x, outer, size, x.aval)
+        form = self._whole("columns", outer, size, inner)
+        if form.size <= _most(size) and inner >= _FEWEST:
+            return self._step(x, x.aval, form)
+        moved = self._along(move_axis(x, axis, last), last)
+        return move_axis(moved, last, axis)
+
+    def _rows(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
+        """The transform of rows of so many numbers."""
+        alone = self._whole("rows", outer, size, 1)
+        if _are_alone(alone, outer):
+            return self._step(x, result, alone)
+        kind = "abreast" if outer > 1 else "columns"
+        form = self._whole(kind, 1, size, outer)
+        if form.size <= (LONG if outer < FEW else _most(size)):
+            return self._step(x, result, form)
+        if is_smooth(size):
+            return self._matrix(x, outer, size, result)
+        return self._long_chirp(x, outer, size, result)
+
+    def _matrix(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
+        """Rows as matrices: first their columns, then their rows."""
+        rows, columns = matrix_of(size, COLUMN)
+        matrices = self._wide(outer, rows, columns)
+        first = self._whole("columns", outer, rows, columns)
+        x = self._step(x, matrices, replace(first, twisted=True))
+        if columns <= COLUMN:
+            return self._step(x, result, self._whole("turned", outer, columns, rows))
+        x = permute(self._rows(x, outer * rows, columns, matrices), (0, 2, 1))
+        if result.dtype == self._real:
+            x = _in_pairs(x)
+        return reshape(x, result.shape)
+
+    def _long_chirp(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
+        """Long rows by a convolution of matrices."""
+        columns = LONG
+        while columns * min(columns, COLUMN) < 2 * size:
+            columns *= 2
+        rows = smooth_from(-(-(2 * size - 1) // columns))
+        matrices = self._wide(outer, rows, columns)
+        form = Form("columns", outer, rows, columns, length=size)
+        first = replace(form, swaps=(self._inverse, False), twisted=True, padded=True)
+        middle = replace(
+            form, kind="rows", size=columns, inner=rows, twisted=True, convolved=True
+        )
+        scale = 1 / size if self._inverse else 1.0
+        last = replace(form, scale=scale, swaps=(False, not self._inverse), cut=True)
+        x = self._step(x, matrices, first)
+        return self._step(self._step(x, matrices, middle), result, last)
+
+    # Real rows.
+
+    def _from_real(self, x: Node) -> Node:
+        """rfft along the last axis."""
+        size, lead = self._lengths[-1], x.shape[:-1]
+        half = size // 2
+        result = self._wide(*lead, half + 1)
+        if size % 2 or size < 4:
+            whole = self._along(make_complex(x, zeros_like(x)), x.ndim - 1)
+            return shrink_axis(whole, x.ndim - 1, 0, half + 1)
+        outer = prod(lead)
+        if _is_in_one(size):
+            return self._step(x, result, Form("rfft", outer, half))
+        x = self._rows(x, outer, half, self._wide(outer, half))
+        return self._step(x, result, Form("half", outer, half))
+
+    def _to_real(self, x: Node) -> Node:
+        """irfft along the last axis."""
+        size, lead = self._lengths[-1], x.shape[:-1]
+        half, last = size // 2, x.ndim - 1
+        if size % 2 or size < 4:
+            return real(self._along(_mirrored(x, size), last))
+        outer, result = prod(lead), ShapedArray.of((*lead, size), self._real)
+        if _is_in_one(size):
+            form = Form("irfft", outer, half, scale=1 / half, swaps=(True, True))
+            return self._step(x, result, form)
+        x = self._step(x, self._wide(outer, half), Form("pairs", outer, half))
+        return self._rows(x, outer, half, result)
+
+
+def _in_pairs(x: Node) -> Node:
+    """Real and imaginary parts by turns, along an axis of their own."""
+    parts = reshape(real(x), (*x.shape, 1)), reshape(imag(x), (*x.shape, 1))
+    behind = [(0, 0, 0)] * x.ndim
+    return add(pad(parts[0], (*behind, (0, 1, 0))), pad(parts[1], (*behind, (1, 0, 0))))
+
+
+def _are_alone(form: Form, rows: int) -> bool:
+    """Are rows transformed one by one, rather than one in each lane of vectors?
+
+    A convolution of rows abreast has fewer numbers, but needs more memory.
+    """
+    if not is_power(form.size) or form.size > ROW:
+        return False
+    if rows < FEW or not form.length:
+        return rows < FEW or form.size >= LONG
+    abreast = smooth_from(2 * form.length - 1)
+    return abreast > NEAR and 5 * form.size <= 8 * abreast
+
+
+def _most(size: int) -> int:
+    """How many numbers one kernel transforms, of columns and of rows abreast."""
+    return COLUMN if is_smooth(size) else CONVOLUTION
+
+
+def _is_in_one(size: int) -> bool:
+    """Is a real row of this length transformed by one kernel?"""
+    return is_power(size) and size <= 2 * ROW
+
+
+def _mirrored(x: Node, size: int) -> Node:
+    """The whole of a spectrum of which the last axis has one half."""
+    last, half = x.ndim - 1, x.shape[-1]
+    behind = [(0, 0, 0)] * last
+    first = pad(x, (*behind, (0, size - half, 0)))
+    if same_size(size, half):
+        return first
+    other = conj(flip(shrink_axis(x, last, 1, 1 + size - half), (last,)))
+    return add(first, pad(other, (*behind, (half, 0, 0))))

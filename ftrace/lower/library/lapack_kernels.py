@@ -1,0 +1,460 @@
+"""Factorisations as kernels: LAPACK without Python, and loops for small matrices.
+
+    cholesky(a)                  ->  factor[potrf](a)
+    triangular_solve(a, b)       ->  factor[trsm](a, b)
+    lu(a)                        ->  permute(factor[getrf](permute(a))), pivots, order
+    lu_solve(a, lu, order, b)    ->  factor[getrs](permute(lu), order, b)
+    tridiagonal_solve(…, b)      ->  permute(factor[gtsv](…, permute(b)))
+    slogdet(a)                   ->  signs and logarithms of the diagonal of lu(a)
+
+A row-major matrix is the transpose of a column-major one. Where a routine can be told
+so, it gets our matrices as they are; where it cannot, the transposes stand in the
+graph, where they vanish between two routines and fuse with their neighbours. Small
+matrices of real numbers are computed by loops in the kernel: the calls of LAPACK take
+longer than their arithmetic.
+
+    qr(a)        ->  permute(factor[geqrf, orgqr](permute(a))), …; geqp3 with pivots
+    eigh(a)      ->  permute(factor[syevd](permute(a))), values; these alone if no
+                     vector is needed, which takes a third of the time
+    svd(a)       ->  permute(factor[gesdd](permute(a))), values, …
+    eig(a)       ->  values and vectors of factor[geev](permute(a)), which are pairs of
+                     real columns if the matrix is real; without vectors likewise
+
+What LAPACK needs for its work are further results of the kernel, which nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.register_loops.register_loop import buffers_of, kernel_step
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives.broadcast import reduce_sum
+from ftrace.trace.primitives.library.linalg import lapack_numpy, triangular
+from ftrace.trace.primitives.library.linalg.eig import eig_p, eigh_p, eigvals_p
+from ftrace.trace.primitives.library.linalg.lu import (
+    Op,
+    det_p,
+    lu_p,
+    lu_solve_p,
+    slogdet_p,
+)
+from ftrace.trace.primitives.library.linalg.matrix_nodes import (
+    along_rows,
+    block,
+    diagonal,
+    transposed,
+)
+from ftrace.trace.primitives.library.linalg.qr import qr_p, qr_pivoted_p
+from ftrace.trace.primitives.library.linalg.svd import svd_p
+from ftrace.trace.primitives.library.linalg.tridiagonal import tridiagonal_solve_p
+from ftrace.trace.primitives.movement import pad, permute_p, reshape
+from ftrace.trace.primitives.primitive import items
+from ftrace.trace.primitives.sources import const_like, iota, zeros_like
+from ftrace.trace.symbolic.dim import any_dynamic
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "call_lapack": "a factorisation is a kernel that calls LAPACK, without Python",
+    "factor_small": "a factorisation of small matrices is a kernel of loops",
+}
+
+#: Rows and columns at the most of what loops of a kernel do.
+SMALL = 16
+#: What a part of a right side has at least: BLAS prepares the matrix for each of them.
+_PART_COLUMNS = 64
+_PART_WORK = 1 << 21
+_MOST_PARTS = 16
+
+
+@dataclass(frozen=True)
+class Factor(Kernel):
+    """A kernel that treats the matrices of a batch, each by itself.
+
+    Attributes:
+      axes, stores: none.
+      routine: what it does; `devices/llvm/library/lapack/render.py` has a function for
+        each.
+      batch: how many matrices there are.
+      sizes, flags: of each, as the routine wants them.
+      work: operations for each of them, about.
+    """
+
+    routine: str = ""
+    batch: int = 1
+    sizes: tuple[int, ...] = ()
+    flags: tuple[bool, ...] = ()
+    work: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Into how many each matrix is cut, for several threads."""
+        return self.sizes[2] if self.routine in ("triangular", "solve") else 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.buffers[-1].dtype  # of the matrices; results may be real
+
+    def __str__(self) -> str:
+        words = " ".join(map(str, (*self.sizes, *self.flags)))
+        return f"{self.routine} of {self.batch} matrices of {self.dtype}: {words}"
+
+
+def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
+    """The results of a factorisation by a kernel; None where the host is asked."""
+    shapes = [s.shape for s in (*node.src, *items(node))]
+    if any(any_dynamic(shape) or not prod(shape) for shape in shapes):
+        return None
+    if node.op in _RULES:
+        return _RULES[node.op](node)
+    return _BY_LAPACK[node.op](node, read) if _has_lapack() else None
+
+
+def _is_small(node: Node, *sizes: int) -> bool:
+    """Do loops take less time than the calls of a library?"""
+    if "factor_small" in settings.current().disabled_rules:
+        return False
+    return max(sizes) <= SMALL and not dtypes.is_complex(node.src[0].dtype)
+
+
+def _has_lapack() -> bool:
+    off = "call_lapack" in settings.current().disabled_rules
+    return not off and lapack_numpy.has_scipy()
+
+
+def _factor(
+    node: Node,
+    routine: str,
+    operands: Sequence[Node],
+    results: Sequence[ShapedArray],
+    sizes: Sequence[int],
+    flags: Sequence[bool],
+    work: int,
+) -> list[Node]:
+    """The results of a kernel."""
+    batch = prod(node.src[-1].shape[:-2])
+    kernel = Factor(
+        (), (), buffers_of(results, operands), routine=routine, batch=batch,
+        sizes=tuple(sizes), flags=tuple(flags), work=work,
+    )  # fmt: skip
+    name, shape = node.op.name, node.src[0].shape
+    return kernel_step(name, shape, kernel, batch * work, operands, results, node)
+
+
+def _cholesky(node: Node) -> Sequence[Node] | None:
+    (a,) = node.src
+    n, work = a.shape[-1], a.shape[-1] ** 3 // 3 + 1
+    if _is_small(node, n):
+        return _factor(node, "small_cholesky", [a], [a.aval], [n], [], work)
+    if not _has_lapack():
+        return None
+    return _factor(node, "cholesky", [a], [a.aval], [n], [], work)
+
+
+def _triangular(node: Node) -> Sequence[Node] | None:
+    a, b = node.src
+    arg: triangular.Triangular = node.arg
+    n = a.shape[-1]
+    k = b.shape[-1] if arg.left_side else b.shape[-2]
+    is_complex = dtypes.is_complex(a.dtype)
+    conjugate = arg.conjugate_a and is_complex
+    flags = (
+        arg.left_side, arg.lower, arg.transpose_a, conjugate, arg.unit_diagonal,
+    )  # fmt: skip
+    work = n * n * k
+    types = [items(node)[0].aval]
+    if _is_small(node, n, k):
+        return _factor(node, "small_triangular", [a, b], types, [n, k], flags, work)
+    # BLAS sees the transposes: it can conjugate them only if it transposes them back.
+    if (conjugate and not arg.transpose_a) or not _has_lapack():
+        return None
+    sizes = [n, k, _parts(k, work)]
+    return _factor(node, "triangular", [a, b], types, sizes, flags, work)
+
+
+def _lu(node: Node) -> Sequence[Node] | None:
+    (a,) = node.src
+    m, n = a.shape[-2:]
+    types = [item.aval for item in items(node)]
+    work = max(m, n) * min(m, n) ** 2 + 1
+    if _is_small(node, m, n):
+        return _factor(node, "small_lu", [a], types, [m, n], [], work)
+    if not _has_lapack():
+        return None
+    column_major = turned(a)
+    types[0] = column_major.aval
+    factors, pivots, order = _factor(
+        node, "lu", [column_major], types, [m, n], [], work
+    )
+    return transposed(factors), pivots, order
+
+
+def _parts(columns: int, work: int) -> int:
+    """Into how many equal parts the columns of a right side are cut."""
+    most = min(columns // _PART_COLUMNS, work // _PART_WORK, _MOST_PARTS)
+    return max((p for p in range(1, most + 1) if columns % p == 0), default=1)
+
+
+def _solve(node: Node) -> Sequence[Node] | None:
+    _, factors, order, b = node.src
+    arg: Op = node.arg
+    n, k = b.shape[-2:]
+    aval = items(node)[0].aval
+    is_complex = dtypes.is_complex(factors.dtype)
+    work = 2 * n * n * k
+    if _is_small(node, n, k):
+        found = _factor(
+            node, "small_solve", [factors, order, b], [aval, aval], [n, k],
+            [arg.transpose], work,
+        )  # fmt: skip
+        return found[:1]
+    if (arg.conjugate and is_complex) or not _has_lapack():
+        return None
+    operands = [turned(factors), order, b]
+    # The second result is memory for the rows in their other order.
+    sizes = [n, k, _parts(k, work)]
+    found = _factor(node, "solve", operands, [aval, aval], sizes, [arg.transpose], work)
+    return found[:1]
+
+
+def _tridiagonal(node: Node) -> Sequence[Node] | None:
+    dl, d, du, b = node.src
+    n, k = b.shape[-2:]
+    if n < 2 or not _has_lapack():
+        return None
+    columns = turned(b)
+    # LAPACK overwrites the diagonals: the results after the first are copies of them.
+    types = [columns.aval, dl.aval, d.aval, du.aval]
+    operands = [dl, d, du, columns]
+    found = _factor(node, "tridiagonal", operands, types, [n, k], [], 10 * n * k)
+    return (transposed(found[0]),)
+
+
+# By LAPACK.
+
+#: Columns that LAPACK treats together, where it has the memory.
+_BLOCK = 64
+
+
+def turned(x: Node) -> Node:
+    """The transposed matrices; of transposed ones those that they are of."""
+    last = x.ndim - 1
+    if x.op is permute_p and x.arg == (*range(last - 1), last, last - 1):
+        return x.src[0]
+    return transposed(x)
+
+
+def _turned_type(aval: ShapedArray) -> ShapedArray:
+    *lead, m, n = aval.shape
+    return aval.with_shape((*lead, n, m))
+
+
+def _memory(a: Node, dtype: np.dtype[Any], size: int) -> ShapedArray:
+    """Memory for each matrix of a batch."""
+    return ShapedArray.of((*a.shape[:-2], size), dtype)
+
+
+def _qr(node: Node, read: Collection[int]) -> Sequence[Node]:
+    """With pivots the third result is the order of the columns."""
+    (a,) = node.src
+    m, n = a.shape[-2:]
+    first, second, *order = (item.aval for item in items(node))
+    q, r = _turned_type(first), _turned_type(second)
+    columns = q.shape[-2]
+    length = _BLOCK * (max(n, columns) + 1) + 2 * n
+    results = [q, r, _memory(a, a.dtype, min(m, n)), _memory(a, a.dtype, length)]
+    results += order
+    if order and dtypes.is_complex(a.dtype):
+        results.append(_memory(a, dtypes.real_dtype(a.dtype), 2 * n))
+    sizes, work = [m, n, columns, length], 4 * m * n * min(m, n)
+    found = _factor(node, "qr", [turned(a)], results, sizes, [bool(order)], work)
+    factors = transposed(found[0]), transposed(found[1])
+    if not order:
+        return factors
+    return *factors, ops.sub(found[4], const_like(found[4], 1))
+
+
+def _eigh(node: Node, read: Collection[int]) -> Sequence[Node]:
+    """Without vectors the first result is memory that LAPACK has used."""
+    with_vectors = 0 in read
+    (a,) = node.src
+    n = a.shape[-1]
+    vectors, values = (item.aval for item in items(node))
+    is_complex = dtypes.is_complex(a.dtype)
+    length = 2 * n + n * n if is_complex else 1 + 6 * n + 2 * n * n
+    length += _BLOCK * n
+    real_length, integers = 1 + 5 * n + 2 * n * n, 3 + 5 * n
+    results = [vectors, values, _memory(a, a.dtype, length)]
+    if is_complex:
+        results.append(_memory(a, dtypes.real_dtype(a.dtype), real_length))
+    results.append(_memory(a, dtypes.int32, integers))
+    sizes = [n, length, real_length, integers]
+    flags, work = [node.arg, with_vectors], (9 if with_vectors else 2) * n**3
+    found = _factor(node, "eigh", [turned(a)], results, sizes, flags, work)
+    return transposed(found[0]), found[1]
+
+
+def _svd(node: Node, read: Collection[int]) -> Sequence[Node]:
+    (a,) = node.src
+    m, n = a.shape[-2:]
+    least, most = min(m, n), max(m, n)
+    types = [item.aval for item in items(node)]
+    vectors = len(types) == 3
+    rows = columns = 0
+    results = types
+    if vectors:
+        rows, columns = types[0].shape[-1], types[2].shape[-2]
+        results = [_turned_type(types[0]), types[1], _turned_type(types[2])]
+    is_complex = dtypes.is_complex(a.dtype)
+    length = 4 * least * least + 7 * least + most + _BLOCK * (m + n)
+    results = [*results, _memory(a, a.dtype, m * n), _memory(a, a.dtype, length)]
+    if is_complex:
+        reals = max(5 * least * least + 7 * least, 2 * most * least)
+        reals += 2 * least * least + least
+        results.append(_memory(a, dtypes.real_dtype(a.dtype), reals))
+    results.append(_memory(a, dtypes.int32, 8 * least))
+    sizes, work = [m, n, rows, columns, length], 20 * m * n * least
+    found = _factor(node, "svd", [turned(a)], results, sizes, [vectors], work)
+    if not vectors:
+        return found[:1]
+    return transposed(found[0]), found[1], transposed(found[2])
+
+
+# General matrices.
+
+
+def _eigvals(node: Node, read: Collection[int]) -> Sequence[Node]:
+    (values, _) = _general(node, (False, False))
+    return (values,)
+
+
+def _eig(node: Node, read: Collection[int]) -> Sequence[Node]:
+    """Vectors of the sides that are asked for; the others are zeros."""
+    sides = 1 in read, 2 in read
+    values, packed = _general(node, sides)
+    vectors: list[Node] = []
+    for asked, item in zip(sides, items(node)[1:], strict=True):
+        if not asked:
+            vectors.append(zeros_like(item))
+            continue
+        rows = packed.pop(0)
+        if not dtypes.is_complex(rows.dtype):
+            rows = _unpacked(rows, values)
+        vectors.append(transposed(rows))
+    return values, *vectors
+
+
+def _general(node: Node, sides: tuple[bool, bool]) -> tuple[Node, list[Node]]:
+    """The values, complex, and LAPACK's columns as the rows of matrices."""
+    (a,) = node.src
+    n = a.shape[-1]
+    is_complex = dtypes.is_complex(a.dtype)
+    values = _memory(a, a.dtype, n)
+    results = [values] * (1 if is_complex else 2)
+    results += [a.aval.strong()] * (sum(sides) + 1)
+    length = (2 * _BLOCK + 4) * n
+    results.append(_memory(a, a.dtype, length))
+    if is_complex:
+        results.append(_memory(a, dtypes.real_dtype(a.dtype), 2 * n))
+    work = (10 + 10 * any(sides)) * n**3
+    found = _factor(node, "eig", [turned(a)], results, [n, length], sides, work)
+    if is_complex:
+        return found[0], found[1:]
+    return ops.make_complex(found[0], found[1]), found[2:]
+
+
+def _unpacked(rows: Node, values: Node) -> Node:
+    """LAPACK's pairs of real vectors (real, imaginary part) as conjugate ones."""
+    zero = zeros_like(rows)
+    turn = along_rows(ops.imag(values), rows)
+    first, second = ops.lt(zero, turn), ops.lt(turn, zero)
+    before, after = (_moved(rows, by) for by in (1, -1))
+    other = ops.select(first, after, ops.select(second, ops.neg(rows), zero))
+    return ops.make_complex(ops.select(second, before, rows), other)
+
+
+def _moved(rows: Node, by: int) -> Node:
+    """The rows one further down, or up; zeros come in."""
+    *lead, n, width = rows.shape
+    kept = block(rows, (max(-by, 0), n - max(by, 0)), (0, width))
+    return pad(
+        kept, (*[(0, 0, 0)] * len(lead), (max(by, 0), max(-by, 0), 0), (0, 0, 0))
+    )
+
+
+# Determinants, of real matrices.
+
+
+def _slogdet(node: Node) -> Sequence[Node] | None:
+    """The sign, and the logarithm of the size."""
+    found = _sign_and_log(node)
+    return found and [ops.cast(x, node.src[0].dtype) for x in found]
+
+
+def _det(node: Node) -> Sequence[Node] | None:
+    found = _sign_and_log(node)
+    return found and [ops.cast(ops.mul(found[0], ops.exp(found[1])), node.src[0].dtype)]
+
+
+def _sign_and_log(node: Node) -> tuple[Node, Node] | None:
+    """In 64 bits; NaN does not change a sign, and a zero is one whatever else is."""
+    (a,) = node.src
+    found = None if dtypes.is_complex(a.dtype) else _lu(lu_p(a))
+    if found is None:
+        return None
+    factors, pivots, _ = found
+    numbers = ops.cast(diagonal(factors), dtypes.float64)
+    zero = const_like(numbers, 0)
+    place = iota(dtypes.int32, pivots.shape, pivots.ndim - 1)
+    turns = ops.add(_count(ops.lt(numbers, zero)), _count(ops.ne(pivots, place)))
+    odd = ops.bit_and(turns, const_like(turns, 1))
+    zeros = _count(ops.eq(numbers, zero))
+    logarithm = _total(ops.log(ops.absolute(numbers)))
+    singular = ops.ne(zeros, const_like(zeros, 0))
+    one = const_like(logarithm, 1)
+    sign = ops.select(ops.eq(odd, const_like(odd, 0)), one, const_like(logarithm, -1))
+    return (
+        ops.select(singular, const_like(logarithm, 0), sign),
+        ops.select(singular, const_like(logarithm, -np.inf), logarithm),
+    )
+
+
+def _count(x: Node) -> Node:
+    return _total(ops.cast(x, dtypes.int32))
+
+
+def _total(x: Node) -> Node:
+    """The sum along the last axis, which goes."""
+    return reshape(reduce_sum(x, (x.ndim - 1,)), x.shape[:-1])
+
+
+_Rule = Callable[[Node], "Sequence[Node] | None"]
+_RULES: dict[Any, _Rule] = {
+    triangular.cholesky_p: _cholesky,
+    triangular.triangular_solve_p: _triangular,
+    lu_p: _lu,
+    lu_solve_p: _solve,
+    tridiagonal_solve_p: _tridiagonal,
+    slogdet_p: _slogdet,
+    det_p: _det,
+}
+#: What needs LAPACK, and does less where not all of its results are read.
+_BY_LAPACK: dict[Any, Callable[[Node, Collection[int]], Sequence[Node]]] = {
+    qr_p: _qr,
+    qr_pivoted_p: _qr,
+    eigh_p: _eigh,
+    svd_p: _svd,
+    eig_p: _eig,
+    eigvals_p: _eigvals,
+}
+FACTORS = (*_RULES, *_BY_LAPACK)

@@ -1,0 +1,468 @@
+"""Running reductions as kernels: each element combined with all before it.
+
+    cumulate, recurrence  ->  register_loop(kernel)      `by_kernels`
+
+    kernel = enter    right registers = f(elements)      one position of the operands
+           , combine  left registers = left ∘ right
+           , leave    elements = g(left registers)       that position of the results
+           over (outer, size, inner), along the middle axis
+
+The three parts are stores like those of a `Recurrence`: registers are buffers of one
+scalar, numbered from `FIRST_REGISTER` on, first those of the right operand, then those
+of the left one. All elements stand at index 0. The operator is associative: a device
+combines neighbours before it combines the groups, in an order that the shape fixes.
+
+The derivative of a running maximum or minimum is made of kernels where no elements tie:
+
+    y = cummax(x); ȳ -> x̄        an element that is the maximum for a while gets the
+                                 cotangents of that while, and the others get zero
+
+    y     = running maximum of x
+    tied  = x[i] == y[i-1] somewhere, or NaN
+    x̄     = select(x == y, sums of ȳ up to the next element with x == y, 0)     not tied
+            the host's walk over pairs, which divides shares as JAX does            tied
+
+The sums run backwards over (does a new maximum come next?, cotangent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from math import log2, prod
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    Store,
+    load,
+    param,
+)
+from ftrace.lower.register_loops.register_loop import (
+    FIRST_REGISTER,
+    Assign,
+    RegisterKernel,
+    assigns,
+    cost,
+    kernel_step,
+)
+from ftrace.trace.avals import Shape
+from ftrace.trace.body import close
+from ftrace.trace.control.cond import Branches, cond_p
+from ftrace.trace.graph import Node, toposort
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.elementwise import (
+    absolute,
+    add,
+    bit_and,
+    bit_or,
+    cast,
+    eq,
+    exp,
+    gt,
+    log1p,
+    lt,
+    maximum,
+    minimum,
+    mul,
+    ne,
+    select,
+    sub,
+)
+from ftrace.trace.primitives.library.scan.cumulative import (
+    EXTREMA,
+    Share,
+    cumulate_p,
+    extremum_tangent_p,
+    recurrence_p,
+    shifted,
+)
+from ftrace.trace.primitives.library.scan.cumulative import Running as Cumulation
+from ftrace.trace.primitives.library.scan.cumulative_numpy import wide_dtype
+from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.primitive import items
+from ftrace.trace.primitives.reduction import (
+    reduce,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_prod_p,
+)
+from ftrace.trace.primitives.sources import (
+    const,
+    const_like,
+    iota,
+    variable,
+    zeros_like,
+)
+from ftrace.trace.symbolic.dim import any_dynamic, same_size
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "running_in_registers": "a running reduction becomes a kernel, not a host call",
+    "running_in_blocks": "long rows are cut in blocks, of which threads run several",
+    "extremum_tangent_in_kernels": "a running extremum without ties has its derivative "
+    "from kernels, not from the host",
+}
+
+
+class Operator(NamedTuple):
+    """An associative function of two tuples of scalars.
+
+    Attributes:
+      combine: of the left and the right operand.
+      wide: the dtype in which it is computed, for operands of a dtype.
+      finish: of a combination, what is stored.
+    """
+
+    combine: Callable[[Sequence[Node], Sequence[Node]], Sequence[Node]]
+    wide: Callable[[np.dtype[Any]], np.dtype[Any]] = wide_dtype
+    finish: Callable[[Node], Node] = lambda x: x
+
+
+@dataclass(frozen=True)
+class Running(RegisterKernel):
+    """A kernel that combines elements along an axis.
+
+    Attributes:
+      block: three assignments: enter, combine and leave; see the module.
+      outer, size, inner: the shape of every buffer; it runs along `size`.
+      reverse: from the last element to the first.
+      started: the last buffers hold, for each row, the left operand of its first
+        element: one of the type of each left register.
+    """
+
+    outer: int = 1
+    size: int = 1
+    inner: int = 1
+    reverse: bool = False
+    started: bool = False
+
+    @property
+    def parts(self) -> list[tuple[Store, ...]]:
+        """What is stored to enter, to combine, and to leave."""
+        return [part.stores for part in assigns(self.block)]
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations in one run."""
+        return self.outer * self.size * self.inner * self.operations_each
+
+    @property
+    def operations_each(self) -> int:
+        """Of one element: it is combined with its neighbours, step by step."""
+        steps = 1 if self.inner > 1 else log2(_LIKELY_LANES)
+        enter, combine, leave = self.parts
+        apart = _operations((*enter, *leave))
+        return max(1, round(apart + (1 + steps / 2) * _operations(combine)))
+
+    @property
+    def operations_of_operator(self) -> int:
+        """Of combining two elements."""
+        return _operations(self.parts[1])
+
+    def __str__(self) -> str:
+        way = "backwards" if self.reverse else "forwards"
+        head = f"running {way} along {self.outer}x[{self.size}]x{self.inner}:"
+        lines = [head]
+        names = ("enter", "combine", "leave")
+        for name, stores in zip(names, self.parts, strict=True):
+            lines.append(f"  {name}:")
+            part = Kernel((), stores, ())
+            lines += ["  " + line for line in str(part).splitlines()[1:]]
+        return "\n".join(lines)
+
+
+#: Lanes of a vector, where only the amount of work is asked for.
+_LIKELY_LANES = 8
+
+
+def _operations(stores: Sequence[Store]) -> int:
+    return sum(map(cost, toposort([store.value for store in stores])))
+
+
+def make_running(
+    operands: Sequence[Node],
+    results: Sequence[int],
+    operator: Operator,
+    axis: int,
+    reverse: bool,
+    shape: Shape = (),
+    starts: Sequence[Node] = (),
+) -> Running:
+    """The kernel of an associative operator on arrays of one shape.
+
+    Args:
+      operands: the arrays.
+      results: which of the running combinations are wanted, by number.
+      operator: what combines their elements.
+      axis: along which.
+      reverse: from the last to the first.
+      shape: the one that they are taken to have, if it is another.
+      starts: for each array what comes before each row, wide; none for nothing.
+    """
+    shape = shape or operands[0].shape
+    wide = [operator.wide(x.dtype) for x in operands]
+    count, zero = len(operands), const(0, INDEX, ())
+    whole = prod(shape)
+    buffers = [BufferSpec(operands[k].dtype, whole, True) for k in results]
+    buffers += [BufferSpec(x.dtype, whole, False) for x in operands]
+    buffers += [BufferSpec(x.dtype, x.size, False) for x in starts]
+    numbers = [FIRST_REGISTER + n for n in range(2 * count)]
+    held = [
+        load(param(number, dtype, 1), zero)
+        for number, dtype in zip(numbers, wide * 2, strict=True)
+    ]
+    right, left = held[:count], held[count:]
+    enter: list[Store] = []
+    for k, x in enumerate(operands):
+        element = load(param(len(results) + k, x.dtype, whole), zero)
+        enter.append(Store(numbers[k], zero, cast(element, wide[k])))
+    combined = [
+        Store(number, zero, value)
+        for number, value in zip(
+            numbers[count:], operator.combine(left, right), strict=True
+        )
+    ]
+    leave = [
+        Store(n, zero, cast(operator.finish(left[k]), operands[k].dtype))
+        for n, k in enumerate(results)
+    ]
+    return Running(
+        (), (), tuple(buffers),
+        outer=prod(shape[:axis]), size=shape[axis], inner=prod(shape[axis + 1 :]),
+        reverse=reverse,
+        block=tuple(Assign(tuple(part)) for part in (enter, combined, leave)),
+        registers=tuple(BufferSpec(d, 1, True) for d in wide * 2),
+        started=bool(starts),
+    )  # fmt: skip
+
+
+# The rule.
+
+
+def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
+    """The kernel of a running reduction; None where the host is asked."""
+    if "running_in_registers" in settings.current().disabled_rules:
+        return None
+    shape = node.src[0].shape
+    if any_dynamic(shape) or not prod(shape):
+        return None
+    operator = OPERATORS[node.op](node)
+    if operator is None:
+        return None
+    arg, last = node.arg, len(node.src) - 1
+    blocks = _blocks_of(node)
+    if blocks:
+        return _in_blocks(node, operator, blocks)
+    kernel = make_running(node.src, (last,), operator, arg.axis, arg.reverse)
+    return _step(node, node.src, kernel)
+
+
+def _step(
+    node: Node, operands: Sequence[Node], kernel: Running, name: str = ""
+) -> list[Node]:
+    """The results of an operation, by a kernel that does it or the last part of it."""
+    types = [item.aval for item in items(node)]
+    name = name or node.op.name
+    work = kernel.operations
+    return kernel_step(name, types[0].shape, kernel, work, operands, types, node)
+
+
+# Long rows: what each block comes to, what comes before each, and then the blocks.
+
+_WHOLE = {
+    "sum": reduce_sum_p, "prod": reduce_prod_p, "max": reduce_max_p, "min": reduce_min_p
+}  # fmt: skip
+
+#: So few rows leave threads idle; rows of so many elements are worth two passes; into
+#: so many blocks they are cut, about; of which each has whole vectors, if it can.
+_FEW_ROWS = 16
+_LONG = 1 << 17
+_BLOCKS = (16, 64, 256)
+_WIDTH = 64
+
+
+def _blocks_of(node: Node) -> int:
+    """Into how many blocks each row is cut; 0 if it stays as it is."""
+    if node.op is not cumulate_p or node.arg.kind not in _WHOLE:
+        return 0
+    if "running_in_blocks" in settings.current().disabled_rules:
+        return 0
+    x = node.src[0]
+    axis: int = node.arg.axis
+    size = x.shape[axis]
+    if size < _LONG or prod(x.shape[:axis]) >= _FEW_ROWS or x.size // size >= _FEW_ROWS:
+        return 0
+    if dtypes.kind(x.dtype) not in "fiu" or prod(x.shape[axis + 1 :]) > 1:
+        return 0
+    low, best, high = _BLOCKS
+    counts = [n for n in range(low, high + 1) if same_size(size % n, 0)]
+    counts = [n for n in counts if same_size(size // n % _WIDTH, 0)] or counts
+    return min(counts, key=lambda n: max(n / best, best / n), default=0)
+
+
+def _in_blocks(node: Node, operator: Operator, blocks: int) -> list[Node]:
+    (x,), arg = node.src, node.arg
+    kind: str = arg.kind
+    axis: int = arg.axis
+    reverse: bool = arg.reverse
+    rows, size = prod(x.shape[:axis]), x.shape[axis] // blocks
+    wide = cast(reshape(x, (rows, blocks, size)), operator.wide(x.dtype))
+    totals = reshape(reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
+    own = Operator(operator.combine, as_it_is)
+    (sums,) = cumulate_p.results(totals, arg=node.arg._replace(axis=1))
+    kernel = make_running([totals], (0,), own, 1, reverse)
+    (sums,) = _step(sums.src[0], [totals], kernel)
+    first = blocks - 1 if reverse else 0
+    place = iota(dtypes.int32, totals.shape, 1)
+    nothing = const_like(totals, _neutral(kind, totals.dtype))
+    before = select(
+        eq(place, const_like(place, first)), nothing, shifted(sums, 1, reverse)
+    )
+    shape = (rows * blocks, size)
+    begun = Operator(operator.combine, operator.wide)  # with +0, or sums that did
+    kernel = make_running([x], (0,), begun, 1, reverse, shape, [before])
+    return _step(node, [x, before], kernel)
+
+
+def _neutral(kind: str, dtype: np.dtype[Any]) -> Any:
+    """What leaves every number as it is, but for the sign of a zero."""
+    low, high = dtypes.limits(dtype)
+    return {"sum": 0, "prod": 1, "max": low, "min": high}[kind]
+
+
+def _cumulated(node: Node) -> Operator | None:
+    kind: str = node.arg.kind
+    if dtypes.is_complex(node.src[0].dtype) and kind not in ("sum", "prod"):
+        return None  # complex numbers are compared by the host
+    apply = _KINDS[kind]
+
+    def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
+        return [apply(left[0], right[0])]
+
+    if kind in EXTREMA:
+        return Operator(combine, as_it_is)
+    inexact = dtypes.is_inexact(node.src[0].dtype)
+    if kind == "sum" and inexact:
+        return Operator(combine, finish=_from_zero)
+    return Operator(combine)
+
+
+def _from_zero(total: Node) -> Node:
+    """A sum begins with +0: that of nothing but -0 is +0."""
+    return add(total, const_like(total, 0))
+
+
+def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """For operators that need no wider numbers."""
+    return dtype
+
+
+def _log_sum(a: Node, b: Node) -> Node:
+    """log(eᵃ + eᵇ): the greater one, and what the other adds to it."""
+    high, low = maximum(a, b), minimum(a, b)
+    infinite = eq(absolute(high), const_like(high, np.inf))  # of two -inf, say
+    gap = select(infinite, const_like(high, 0), sub(low, high))
+    return select(infinite, high, add(high, log1p(exp(gap))))
+
+
+_KINDS: dict[str, Callable[[Node, Node], Node]] = {
+    "sum": add, "prod": mul, "max": maximum, "min": minimum, "logsumexp": _log_sum,
+}  # fmt: skip
+
+
+def _two_steps(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
+    """y -> a·y + b, followed by another such step, is one such step."""
+    (a, b), (c, d) = left, right
+    return [mul(a, c), add(mul(c, b), d)]
+
+
+def _recurrence(node: Node) -> Operator | None:
+    return Operator(_two_steps)
+
+
+OPERATORS: dict[Any, Callable[[Node], Operator | None]] = {
+    cumulate_p: _cumulated,
+    recurrence_p: _recurrence,
+}
+
+
+# The derivative of a running maximum or minimum.
+
+#: Fewer elements are not worth several kernels.
+_LEAST_ELEMENTS = 1 << 12
+_DEPTH = -41
+
+
+def tangent_by_kernels(node: Node, read: Collection[int]) -> Node | None:
+    """A choice between kernels and the host; None: it is the host's."""
+    (x, t), arg = node.src, node.arg
+    if arg.ties or any_dynamic(x.shape) or x.size < _LEAST_ELEMENTS:
+        return None
+    off = ("extremum_tangent_in_kernels", "running_in_registers")
+    if not settings.current().disabled_rules.isdisjoint(off):
+        return None
+    if not (dtypes.is_float(x.dtype) and dtypes.is_float(t.dtype)):
+        return None
+    run = Cumulation(arg.kind, arg.axis, arg.reverse)
+    cumulated = cumulate_p(x, arg=run)
+    y = (by_kernels(cumulated, ()) or items(cumulated))[0]
+    operands = [x, y, t]
+    names = [variable(n.aval, _DEPTH, i) for i, n in enumerate(operands)]
+    kernels = (_collected if arg.transposed else _handed_on)(node, names)
+    by_host = extremum_tangent_p.results(
+        names[0], names[2], arg=arg._replace(ties=True)
+    )
+    bodies = (close(names, kernels), close(names, by_host))
+    return cond_p(_is_tied(x, y, arg), *operands, arg=Branches(bodies))
+
+
+def _is_tied(x: Node, y: Node, arg: Share) -> Node:
+    """1 if an element equals the extremum of those before it, or is NaN; else 0."""
+    place = iota(dtypes.int32, x.shape, arg.axis)
+    first = x.shape[arg.axis] - 1 if arg.reverse else 0
+    later = ne(place, const_like(place, first))
+    same = bit_and(eq(x, shifted(y, arg.axis, arg.reverse)), later)
+    tied = cast(bit_or(same, ne(x, x)), np.dtype(np.int32))
+    return reshape(reduce(reduce_max_p, tied, tuple(range(x.ndim))), ())
+
+
+def _handed_on(node: Node, names: Sequence[Node]) -> list[Node]:
+    """The tangents of the elements that are the extrema."""
+    x, _, t = names
+    arg: Share = node.arg
+    before = gt if arg.kind == "max" else lt
+
+    def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
+        (p, s), (q, u) = left, right
+        first = before(p, q)
+        return [select(first, p, q), select(first, s, u)]
+
+    kernel = make_running(
+        [x, t], (1,), Operator(combine, as_it_is), arg.axis, arg.reverse
+    )
+    return _step(node, [x, t], kernel)
+
+
+def _collected(node: Node, names: Sequence[Node]) -> list[Node]:
+    """The cotangents added up at the elements from which the extrema came."""
+    x, y, t = names
+    arg: Share = node.arg
+    here = eq(x, y)
+    new = cast(here, np.dtype(np.uint8))
+    ends = shifted(new, arg.axis, not arg.reverse)
+
+    def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
+        (behind, s), (end, u) = left, right
+        ended = ne(end, const_like(end, 0))
+        return [maximum(behind, end), select(ended, u, add(s, u))]
+
+    kernel = make_running([ends, t], (1,), Operator(combine), arg.axis, not arg.reverse)
+    (sums,) = _step(node, [ends, t], kernel, "extremum_cotangent")
+    return [select(here, sums, zeros_like(sums))]

@@ -1,0 +1,440 @@
+"""Rules that move movements through the work between them, and into one order.
+
+Toward the loads, where one use makes sure that no work is done twice: shrink, stride,
+permute, reshape, and pad where zeros give zero. Toward the end: expand, so that work
+is done before elements are repeated, and copy, so that one store is enough.
+
+From the loads upward: shrink, stride, permute, reshape, pad, expand. A movement that
+stands above one that comes later in this list moves below it where it can: what is
+left out is left out first, and what repeats elements or adds zeros comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from ftrace.ground.tables import memo
+from ftrace.lower.movement.merge import pair
+from ftrace.lower.simplify.fold_constants import (
+    ELEMENTWISE,
+    arg_of,
+    move_constant,
+    of_any_arity,
+)
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import expand, expand_p
+from ftrace.trace.primitives.elementwise import copy, select
+from ftrace.trace.primitives.movement import (
+    pad,
+    pad_p,
+    permute,
+    permute_p,
+    reshape,
+    reshape_p,
+    shrink,
+    shrink_p,
+    stride,
+    stride_p,
+)
+from ftrace.trace.primitives.primitive import Primitive, primitive_of
+from ftrace.trace.primitives.reduction import REDUCTIONS
+from ftrace.trace.primitives.sources import const_p, zeros_like
+from ftrace.trace.rewrite import Pat, Rule
+from ftrace.trace.symbolic.dim import same_size
+
+
+def axis_groups(source: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:
+    """Which axes of a reshape belong together: the fewest of equal size, without 1s."""
+    left = [a for a, n in enumerate(source) if not same_size(n, 1)]
+    right = [a for a, n in enumerate(target) if not same_size(n, 1)]
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(left):
+        n, m = source[left[i]], target[right[j]]
+        start_i, start_j, i, j = i, j, i + 1, j + 1
+        while not same_size(n, m):
+            if n < m:
+                n, i = n * source[left[i]], i + 1
+            else:
+                m, j = m * target[right[j]], j + 1
+        groups.append((left[start_i:i], right[start_j:j]))
+    return groups
+
+
+def _permute_before_reshape(x: Node, y: Node) -> Node | None:
+    source = y.src[0]
+    group_of = {a: g for g in _groups(y) for a in g[1]}
+    waiting = [a for a in arg_of(x) if not same_size(y.shape[a], 1)]
+    order: list[int] = []
+    while waiting:
+        from_axes, to_axes = group_of[waiting[0]]
+        if waiting[: len(to_axes)] != to_axes:
+            return None
+        order += from_axes
+        waiting = waiting[len(to_axes) :]
+    if order == sorted(order):
+        return reshape(source, x.shape)
+    order += [a for a in range(source.ndim) if a not in order]
+    return reshape(permute(source, tuple(order)), x.shape)
+
+
+def _groups(reshaped: Node) -> list[tuple[tuple[int, ...], list[int]]]:
+    pairs = axis_groups(reshaped.src[0].shape, reshaped.shape)
+    return [(tuple(a), b) for a, b in pairs]
+
+
+def _alone(reshaped: Node) -> dict[int, int]:
+    """axis of the result -> axis of the operand, where the reshape leaves it alone."""
+    groups = axis_groups(reshaped.src[0].shape, reshaped.shape)
+    return {b[0]: a[0] for a, b in groups if len(a) == len(b) == 1}
+
+
+def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
+    source = y.src[0]
+    bounds = [(0, n) for n in source.shape]
+    cut = {
+        a
+        for a, (lo, hi) in enumerate(arg_of(x))
+        if not same_size((lo, hi), (0, y.shape[a]))
+    }
+    for from_axes, to_axes in axis_groups(source.shape, y.shape):
+        here = cut.intersection(to_axes)
+        if not here:
+            continue
+        if len(from_axes) > 1 or here != {to_axes[0]}:
+            return None
+        lo, hi = arg_of(x)[to_axes[0]]
+        inside = prod(y.shape[a] for a in to_axes[1:])
+        bounds[from_axes[0]] = (lo * inside, hi * inside)
+        cut -= here
+    return None if cut else reshape(shrink(source, tuple(bounds)), x.shape)
+
+
+def _stride_before_reshape(x: Node, y: Node) -> Node | None:
+    alone = _alone(y)
+    steps = [1] * y.src[0].ndim
+    for axis, step in enumerate(arg_of(x)):
+        if step == 1 or same_size(y.shape[axis], 1):
+            continue
+        if axis not in alone:
+            return None
+        steps[alone[axis]] = step
+    return reshape(stride(y.src[0], tuple(steps)), x.shape)
+
+
+def _shrink_before_stride(x: Node, y: Node) -> Node:
+    bounds: list[tuple[int, int]] = []
+    for size, step, (lo, hi) in zip(y.src[0].shape, arg_of(y), arg_of(x), strict=True):
+        first, stop = lo * abs(step), (hi - 1) * abs(step) + 1
+        bounds.append((first, stop) if step > 0 else (size - stop, size - first))
+    return stride(shrink(y.src[0], tuple(bounds)), arg_of(y))
+
+
+def _shrink_before_permute(x: Node, y: Node) -> Node:
+    bounds: Any = _unpermuted(arg_of(x), arg_of(y))
+    return permute(shrink(y.src[0], bounds), arg_of(y))
+
+
+def _stride_before_permute(x: Node, y: Node) -> Node:
+    steps: Any = _unpermuted(arg_of(x), arg_of(y))
+    return permute(stride(y.src[0], steps), arg_of(y))
+
+
+def _unpermuted(values: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:
+    """For each axis of the operand the value of the axis that it became."""
+    found = dict(zip(axes, values, strict=True))
+    return tuple(found[a] for a in range(len(axes)))
+
+
+def _shrink_before_expand(x: Node, y: Node) -> Node:
+    sizes = zip(y.src[0].shape, y.shape, arg_of(x), strict=True)
+    bounds = tuple((0, 1) if not same_size(n, m) else bound for n, m, bound in sizes)
+    return expand(shrink(y.src[0], bounds), x.shape)
+
+
+def _stride_before_expand(x: Node, y: Node) -> Node:
+    return expand(stride(y.src[0], arg_of(x)), x.shape)
+
+
+def _stride_of_pad(x: Node, y: Node) -> Node | None:
+    """Axis by axis: flip, or take every n-th where it hits elements or zeros only."""
+    cuts: list[tuple[int, int]] = []
+    steps: list[int] = []
+    pads: list[tuple[int, int, int]] = []
+    sizes = zip(y.src[0].shape, y.shape, x.shape, arg_of(y), arg_of(x), strict=True)
+    for size, padded, left, (before, after, gap), step in sizes:
+        if step < 0:
+            before, after = after, before
+        sign, step = (1, step) if step > 0 else (-1, -step)
+        start, every = 0, 1
+        if step == 1:
+            pass
+        elif gap + 1 == step or (gap + 1) % step == 0:
+            if before % step:
+                return None
+            before, gap = before // step, (gap + 1) // step - 1
+        elif gap == 0:
+            start, every = -before % step, step
+            before = (before + start) // step
+        else:
+            return None
+        kept = len(range(start, size, every))
+        if kept == 0:
+            return zeros_like(x)
+        after = left - before - kept - (kept - 1) * gap
+        cuts.append((start, size) if sign > 0 else (0, size - start))
+        steps.append(sign * every)
+        pads.append((before, after, gap if kept > 1 else 0))
+        assert padded >= left
+        if after < 0:
+            return None
+    inner = stride(shrink(y.src[0], tuple(cuts)), tuple(steps))
+    return pad(inner, tuple(pads))
+
+
+def _permute_before_pad(x: Node, y: Node) -> Node:
+    return pad(permute(y.src[0], arg_of(x)), tuple(arg_of(y)[a] for a in arg_of(x)))
+
+
+def _permute_before_expand(x: Node, y: Node) -> Node:
+    return expand(permute(y.src[0], arg_of(x)), x.shape)
+
+
+def _reshape_before_pad(x: Node, y: Node) -> Node | None:
+    alone = _alone(x)
+    where = {a: b for b, a in alone.items()}
+    shape = list(x.shape)
+    pads = [(0, 0, 0)] * x.ndim
+    for axis, added in enumerate(arg_of(y)):
+        if not any(added):
+            continue
+        if axis not in where:
+            return None
+        shape[where[axis]] = y.src[0].shape[axis]
+        pads[where[axis]] = added
+    return pad(reshape(y.src[0], tuple(shape)), tuple(pads))
+
+
+def _reshape_before_expand(x: Node, y: Node) -> Node | None:
+    source = y.src[0].shape
+    shape = list(x.shape)
+    for from_axes, to_axes in axis_groups(y.shape, x.shape):
+        grown = [a for a in from_axes if same_size(source[a], 1)]
+        if grown and len(grown) < len(from_axes):
+            return None
+        if grown:
+            for axis in to_axes:
+                shape[axis] = 1
+    return expand(reshape(y.src[0], tuple(shape)), x.shape)
+
+
+def _pad_before_expand(x: Node, y: Node) -> Node | None:
+    source = y.src[0].shape
+    grown = [a for a, n in enumerate(source) if not same_size(n, y.shape[a])]
+    if any(any(arg_of(x)[a]) for a in grown):
+        return None
+    return expand(pad(y.src[0], arg_of(x)), x.shape)
+
+
+EXCHANGES: Final = (
+    # shrink(y(…)) -> y(shrink(…))
+    pair("shrink_before_stride", shrink_p, stride_p, _shrink_before_stride),
+    pair("shrink_before_permute", shrink_p, permute_p, _shrink_before_permute),
+    pair("shrink_before_reshape", shrink_p, reshape_p, _shrink_before_reshape),
+    pair("shrink_before_expand", shrink_p, expand_p, _shrink_before_expand),
+    # stride(y(…)) -> y(stride(…))
+    pair("stride_before_permute", stride_p, permute_p, _stride_before_permute),
+    pair("stride_before_reshape", stride_p, reshape_p, _stride_before_reshape),
+    pair("stride_before_pad", stride_p, pad_p, _stride_of_pad),
+    pair("stride_before_expand", stride_p, expand_p, _stride_before_expand),
+    # permute(y(…)) -> y(permute(…))
+    pair("permute_before_reshape", permute_p, reshape_p, _permute_before_reshape),
+    pair("permute_before_pad", permute_p, pad_p, _permute_before_pad),
+    pair("permute_before_expand", permute_p, expand_p, _permute_before_expand),
+    # reshape(y(…)) -> y(reshape(…))
+    pair("reshape_before_pad", reshape_p, pad_p, _reshape_before_pad),
+    pair("reshape_before_expand", reshape_p, expand_p, _reshape_before_expand),
+    # pad(expand(…)) -> expand(pad(…))
+    pair("pad_before_expand", pad_p, expand_p, _pad_before_expand),
+)
+
+
+def _over(y: Node, move: Callable[[Node], Node]) -> Node:
+    """The operation of `y` over its moved operands."""
+    return y.op(*[move(source) for source in y.src], arg=y.arg)
+
+
+def _push(x: Node, y: Node) -> Node:
+    def move(source: Node) -> Node:
+        if source.op is const_p:
+            return move_constant(source, x.shape)
+        return x.op(source, arg=x.arg)
+
+    return _over(y, move)
+
+
+def _push_rule(name: str, op: Primitive) -> Rule:
+    pattern = Pat(op, Pat(ELEMENTWISE, name="y"), name="x")
+    return Rule(name, pattern, _push, single_use="y", passes="y")
+
+
+def _push_pad(x: Node, y: Node) -> Node | None:
+    op = primitive_of(y)
+    if not (op.zero_at_zero or op is select):
+        return None
+    constants = tuple(
+        (s.dtype, s.arg if s.op is const_p else bytes(s.dtype.itemsize)) for s in y.src
+    )
+    scalar = y.aval.with_shape((1,))
+    return _push(x, y) if _is_zero_there(op, y.arg, scalar, constants) else None
+
+
+@memo(1 << 12)
+def _is_zero_there(
+    op: Primitive, arg: Any, aval: ShapedArray, operands: tuple[Any, ...]
+) -> bool:
+    """Do zeros beside these constants give +0, as the padding has?"""
+    values = [np.frombuffer(bits, dtype) for dtype, bits in operands]
+    with np.errstate(all="ignore"):
+        result = np.asarray(op.numpy(aval, arg, *values)).astype(aval.dtype)
+    return not any(result.tobytes())
+
+
+def _grown_axes(source: Node, shape: Shape) -> set[int]:
+    before = source.src[0].shape
+    return {a for a, n in enumerate(shape) if not same_size(n, before[a])}
+
+
+def _pull_expand(y: Node) -> Node | None:
+    views = [s for s in y.src if s.op is expand_p]
+    if not views:
+        return None
+    grown = set[int].intersection(*[_grown_axes(v, y.shape) for v in views])
+    if not grown:
+        return None
+    shape = tuple(1 if a in grown else n for a, n in enumerate(y.shape))
+
+    def shrunk(source: Node) -> Node:
+        if source.op is const_p:
+            return move_constant(source, shape)
+        return expand(source.src[0], shape)
+
+    return expand(_over(y, shrunk), y.shape)
+
+
+def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
+    axes = arg_of(x)
+    grown = _grown_axes(view, view.shape).difference(axes)
+    if not grown:
+        return None
+    shape = tuple(1 if a in grown else n for a, n in enumerate(view.shape))
+    return expand(x.op(expand(view.src[0], shape), arg=axes), x.shape)
+
+
+def _permute_before_reduce(x: Node, y: Node) -> Node:
+    axes: tuple[int, ...] = arg_of(x)
+    reduced = tuple(sorted(axes.index(a) for a in arg_of(y)))
+    return y.op(permute(y.src[0], axes), arg=reduced)
+
+
+def _shrink_before_reduce(x: Node, y: Node) -> Node:
+    sizes = y.src[0].shape
+    bounds = tuple(
+        (0, sizes[a]) if a in arg_of(y) else bound for a, bound in enumerate(arg_of(x))
+    )
+    return y.op(shrink(y.src[0], bounds), arg=y.arg)
+
+
+def _stride_before_reduce(x: Node, y: Node) -> Node:
+    steps = tuple(1 if a in arg_of(y) else step for a, step in enumerate(arg_of(x)))
+    return y.op(stride(y.src[0], steps), arg=y.arg)
+
+
+def _push_copy(x: Node, inner: Node) -> Node:
+    def without(source: Node) -> Node:
+        return source.src[0] if source is inner else source
+
+    return copy(_over(x, without))
+
+
+_REPEATED = Pat((expand_p, const_p))
+
+PUSHES: Final = (
+    # shrink(f(x, …)) -> f(shrink(x), …)
+    _push_rule("push_shrink_through_elementwise", shrink_p),
+    # stride(f(x, …)) -> f(stride(x), …)
+    _push_rule("push_stride_through_elementwise", stride_p),
+    # permute(f(x, …)) -> f(permute(x), …)
+    _push_rule("push_permute_through_elementwise", permute_p),
+    # reshape(f(x, …)) -> f(reshape(x), …)
+    _push_rule("push_reshape_through_elementwise", reshape_p),
+    Rule(  # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
+        "push_pad_through_elementwise",
+        Pat(pad_p, Pat(ELEMENTWISE, name="y"), name="x"),
+        _push_pad,
+        single_use="y",
+        passes="y",
+    ),
+    Rule(  # permute(reduce(x)) -> reduce(permute(x))
+        "permute_before_reduce",
+        Pat(permute_p, Pat(REDUCTIONS, name="y"), name="x"),
+        _permute_before_reduce,
+        single_use="y",
+        passes="y",
+    ),
+    Rule(  # shrink(reduce(x)) -> reduce(shrink(x))
+        "shrink_before_reduce",
+        Pat(shrink_p, Pat(REDUCTIONS, name="y"), name="x", aval=lambda n: n.size > 0),
+        _shrink_before_reduce,
+        single_use="y",
+        passes="y",
+    ),
+    Rule(  # stride(reduce(x)) -> reduce(stride(x))
+        "stride_before_reduce",
+        Pat(stride_p, Pat(REDUCTIONS, name="y"), name="x"),
+        _stride_before_reduce,
+        single_use="y",
+        passes="y",
+    ),
+    Rule(  # f(expand(x), expand(y), …) -> expand(f(x, y, …))
+        "pull_expand_through_elementwise",
+        of_any_arity(lambda n: Pat(ELEMENTWISE, *[_REPEATED] * n, name="y")),
+        _pull_expand,
+    ),
+    Rule(  # reduce[a](expand[b](x)) -> expand[b](reduce[a](x))
+        "pull_expand_through_reduce",
+        Pat(REDUCTIONS, Pat(expand_p, name="view"), name="x"),
+        _pull_expand_through_reduce,
+    ),
+    Rule(  # f(copy(x), …) -> copy(f(x, …))
+        "push_copy_through_elementwise",
+        tuple(
+            Pat(
+                ELEMENTWISE,
+                *[Pat()] * i,
+                Pat(copy, name="inner"),
+                *[Pat()] * j,
+                name="x",
+            )
+            for i in range(3)
+            for j in range(3 - i)
+        ),
+        _push_copy,
+        single_use="inner",
+    ),
+    Rule(  # movement(copy(x)) -> copy(movement(x)), where that is not larger
+        "push_copy_through_movement",
+        Pat(
+            (shrink_p, stride_p, permute_p, reshape_p),
+            Pat(copy, name="inner"),
+            name="x",
+        ),
+        _push_copy,
+        single_use="inner",
+    ),
+)

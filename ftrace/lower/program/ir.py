@@ -1,0 +1,419 @@
+"""The program: buffers, and the steps that fill them, in order.
+
+    program = slots, steps, inputs, outputs
+    slot    = an array in memory: an input, an output, or a part of the arena
+    step    = RunKernel(kernel, slots) | CopySlot(source, target)
+            | CallHost(operation, operands, results)
+            | RunBranch(index, branches, operands, results)
+            | RunLoop(body, consts, carry, xs, ys)
+
+Branches and bodies are programs themselves. Their inputs and outputs are slots of the
+program around them, or parts of these; their arenas are parts of its arena. A device
+compiles a program into an `Executable`, once per shape signature. Where shapes are
+dynamic (`trace/symbolic/dim.py`) it is compiled once, and `at` gives the arrays and the
+arena for the sizes of a call.
+
+A device that compiles nothing, as the interpreter, takes kernels whose sizes are
+numbers: `program_at` replaces every dynamic dimension by its number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    KernelInfo,
+    axis_of,
+    make_range,
+    param,
+    param_p,
+    range_p,
+)
+from ftrace.lower.program.arena_plan import ALIGNMENT, Lifetime, plan_memory
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node, make_node, toposort, with_origin
+from ftrace.trace.primitives.sources import const, dim_p, variable
+from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
+from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
+
+#: What `isinstance` is asked for, so that the parts stay untyped.
+_TUPLE: tuple[type[Any], ...] = (tuple,)
+
+#: Bytes of a stack's header, where a device keeps it in a slot.
+STACK_HEADER = 512
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An array of a program.
+
+    Attributes:
+      dtype, shape: of the array; it is stored contiguously, row-major.
+      place: "input", "output" or "arena".
+      position: which input or output; for the arena the offset in bytes.
+      value: the name of what it holds, for people.
+      stacks: 0 for an array; else the slot holds so many stacks, one after the other,
+        and `dtype` and `shape` are those of what is pushed.
+    """
+
+    dtype: np.dtype[Any]
+    shape: Shape
+    place: str
+    position: int
+    value: str = ""
+    stacks: int = 0
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory: of a stack its header only; it grows elsewhere."""
+        return self.stacks * STACK_HEADER or self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True, eq=False)
+class RunKernel:
+    """Run a kernel on slots, in the order of the kernel's buffers."""
+
+    kernel: Kernel
+    slots: tuple[int, ...]
+    info: KernelInfo
+
+    @property
+    def buffers(self) -> tuple[BufferSpec, ...]:
+        """What the kernel reads and writes."""
+        return self.kernel.buffers
+
+    @property
+    def bounded(self) -> bool:
+        """Is it known how long the kernel runs at the most?"""
+        return self.kernel.bounded
+
+
+@dataclass(frozen=True)
+class CopySlot:
+    """Copy one slot to another of the same size in bytes."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, eq=False)
+class CallHost:
+    """Compute something on the host: `operation.numpy(avals, arg, *operands)`.
+
+    Attributes:
+      node: the operation, its argument, the types of operands and results, and the
+        user's line.
+      operands, results: slots; one per operand and result.
+    """
+
+    node: Node
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RunBranch:
+    """Run one of several programs.
+
+    Attributes:
+      index: the slot of an int32: which one.
+      branches: programs with one input per operand and one output per result.
+      operands, results: slots.
+      scratch: the slot, of bytes, in which the chosen branch has its arena.
+    """
+
+    index: int
+    branches: tuple[Program, ...]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    scratch: int
+
+
+@dataclass(frozen=True)
+class Carry:
+    """Where a value that goes around a loop is kept.
+
+    Attributes:
+      initial: the slot of its first value, which is not written.
+      result: the slot in which its last value must be at the end.
+      spare: a slot of the same size: the iterations write `result` and `spare` in
+        turn. -1 where one is enough: an iteration may write where it reads.
+    """
+
+    initial: int
+    result: int
+    spare: int
+
+
+@dataclass(frozen=True, eq=False)
+class RunLoop:
+    """Run a program again and again.
+
+    The inputs of the body are those of `consts`, `carry` and one element of each of
+    `xs`; its outputs the next carry, one element of each of `ys`, and with
+    `predicate` whether there is another iteration.
+
+    Attributes:
+      body: no output of it is an input handed through, none stands there twice.
+      consts, xs, ys: slots. Where a slot of `xs` or `ys` holds one stack and `length`
+        is None, elements are popped from its bottom (its top if `reverse`) or pushed;
+        else element number t lies at t times the size of an element, and an array of
+        stacks has one stack per iteration.
+      carry: see `Carry`.
+      length: how many iterations; None where stacks or the predicate tell.
+      reverse: elements from the last to the first.
+      predicate: the slot of a bool: is there a first iteration? -1 if the length tells.
+      parallel: iterations may run at the same time, on several threads: there is no
+        carry, and nothing of it runs on the host.
+      scratch: the slot, of bytes, in which the body has its arena: `lanes` arenas one
+        after the other, each a multiple of the alignment.
+      lanes: how many iterations may run at the same time.
+    """
+
+    body: Program
+    consts: tuple[int, ...]
+    carry: tuple[Carry, ...]
+    xs: tuple[int, ...]
+    ys: tuple[int, ...]
+    length: int | None
+    reverse: bool
+    predicate: int
+    scratch: int
+    parallel: bool = False
+    lanes: int = 1
+
+
+Step = RunKernel | CopySlot | CallHost | RunBranch | RunLoop
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one jitted function runs for one shape signature.
+
+    Attributes:
+      slots: all arrays.
+      steps: in the order in which they run.
+      inputs: for each argument its slot.
+      outputs: for each result its slot: an output, or an input handed through.
+      arena: bytes of temporary memory that the steps share.
+      lifetimes: of the slots in the arena, in their order.
+
+    A stack in the arena is empty when the program begins, and what it has grown is
+    given back when the program ends, however it ends.
+    """
+
+    slots: tuple[Slot, ...]
+    steps: tuple[Step, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    arena: int
+    lifetimes: tuple[Lifetime, ...] = ()
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Are there sizes that only a call knows?"""
+        if any(any_dynamic(slot.shape) for slot in self.slots):
+            return True
+        return any(map(_is_dynamic, self.steps))
+
+    def at(self, sizes: Sizes) -> Program:
+        """The program for these sizes of the dynamic dimensions; kernels stay."""
+        steps = tuple([_step_at(step, sizes) for step in self.steps])
+        needed = {step.scratch: _scratch_bytes(step) for step in steps
+                  if isinstance(step, (RunBranch, RunLoop))}  # fmt: skip
+        placed = [n for n, slot in enumerate(self.slots) if slot.place == "arena"]
+        plan = plan_memory(
+            [
+                replace(life, nbytes=needed.get(n, evaluate(life.nbytes, sizes)))
+                for n, life in zip(placed, self.lifetimes, strict=True)
+            ]
+        )
+        offsets = dict(zip(placed, plan.offsets, strict=True))
+        slots = tuple(
+            replace(
+                slot,
+                shape=(needed[n],)
+                if n in needed
+                else evaluate_shape(slot.shape, sizes),
+                position=offsets.get(n, slot.position),
+            )
+            for n, slot in enumerate(self.slots)
+        )
+        return replace(self, slots=slots, steps=steps, arena=plan.size)
+
+    @property
+    def kernels(self) -> list[RunKernel]:
+        """The kernels of its steps, those of branches and bodies included."""
+        found: list[RunKernel] = []
+        for step in self.steps:
+            if isinstance(step, RunKernel):
+                found.append(step)
+            for inner in programs_of(step):
+                found.extend(inner.kernels)
+        return found
+
+    @property
+    def written(self) -> set[int]:
+        """The slots that its steps write."""
+        found: set[int] = set()
+        for step in self.steps:
+            if isinstance(step, RunKernel):
+                pairs = zip(step.slots, step.buffers, strict=True)
+                found.update(slot for slot, spec in pairs if spec.written)
+            elif isinstance(step, CopySlot):
+                found.add(step.target)
+            elif isinstance(step, RunLoop):
+                found.update((*step.ys, *(c.result for c in step.carry)))
+            else:
+                found.update(step.results)
+        return found
+
+    def __str__(self) -> str:
+        lines = [f"program: {len(self.steps)} steps, arena of {self.arena} bytes"]
+        for step in self.steps:
+            lines.append("  " + describe(step))
+            for inner in programs_of(step):
+                lines += ["  " + line for line in str(inner).splitlines()]
+        return "\n".join(lines)
+
+
+def programs_of(step: Step) -> tuple[Program, ...]:
+    """The programs that a step runs: branches, or a body."""
+    if isinstance(step, RunLoop):
+        return (step.body,)
+    return step.branches if isinstance(step, RunBranch) else ()
+
+
+def describe(step: Step) -> str:
+    """One line about a step."""
+    if isinstance(step, CopySlot):
+        return f"copy {step.source} -> {step.target}"
+    if isinstance(step, RunKernel):
+        return f"{step.info.name} {' '.join(map(str, step.slots))}"
+    if isinstance(step, CallHost):
+        return f"host {step.node.op.name} {step.operands} -> {step.results}"
+    if isinstance(step, RunBranch):
+        return f"branch on {step.index}: {step.operands} -> {step.results}"
+    carry = ", ".join(f"{c.initial} -> {c.result}" for c in step.carry)
+    length = "while" if step.length is None else str(step.length)
+    return (
+        f"loop {length}: consts {step.consts}, carry {carry}, xs {step.xs}, "
+        f"ys {step.ys}"
+    )
+
+
+def _is_dynamic(step: Step) -> bool:
+    if isinstance(step, RunKernel):
+        return step.kernel.is_dynamic
+    if isinstance(step, RunLoop) and is_dynamic(step.length):
+        return True
+    return any(inner.is_dynamic for inner in programs_of(step))
+
+
+def _scratch_bytes(step: RunBranch | RunLoop) -> int:
+    """What the arenas of a step's programs take."""
+    if isinstance(step, RunBranch):
+        return max(branch.arena for branch in step.branches)
+    return -(-step.body.arena // ALIGNMENT) * ALIGNMENT * step.lanes
+
+
+def _step_at(step: Step, sizes: Sizes) -> Step:
+    """A step for these sizes."""
+    if isinstance(step, RunKernel):
+        return replace(step, info=_info_at(step.info, sizes))
+    if isinstance(step, RunBranch):
+        return replace(step, branches=tuple(b.at(sizes) for b in step.branches))
+    if isinstance(step, RunLoop):
+        length = None if step.length is None else evaluate(step.length, sizes)
+        lanes = step.lanes if length is None else max(min(step.lanes, length), 1)
+        return replace(step, body=step.body.at(sizes), length=length, lanes=lanes)
+    if isinstance(step, CallHost):
+        types = [
+            s.aval.with_shape(evaluate_shape(s.shape, sizes)) for s in step.node.src
+        ]
+        operands = [variable(aval, 0, i) for i, aval in enumerate(types)]
+        arg = _argument_at(step.node.arg, sizes)
+        node = with_origin(step.node, lambda: step.node.op(*operands, arg=arg))
+        return replace(step, node=node)
+    return step
+
+
+def _argument_at(arg: Any, sizes: Sizes) -> Any:
+    """An operation's argument, which may hold sizes at any depth."""
+    if is_dynamic(arg):
+        return evaluate(arg, sizes)
+    if isinstance(arg, _TUPLE):
+        parts = [_argument_at(part, sizes) for part in arg]
+        return arg.__class__(*parts) if hasattr(arg, "_fields") else tuple(parts)
+    if is_dataclass(arg) and not isinstance(arg, type):
+        values = {f.name: getattr(arg, f.name) for f in fields(arg)}
+        new = {k: _argument_at(v, sizes) for k, v in values.items()}
+        return replace(arg, **new) if new != values else arg
+    if isinstance(arg, ShapedArray):
+        return arg.with_shape(evaluate_shape(arg.shape, sizes))
+    return arg
+
+
+def _info_at(info: KernelInfo, sizes: Sizes) -> KernelInfo:
+    return replace(
+        info,
+        operations=evaluate(info.operations, sizes),
+        bytes=evaluate(info.bytes, sizes),
+    )
+
+
+def program_at(program: Program, sizes: Sizes) -> Program:
+    """A program for these sizes, its kernels included."""
+    return _with_kernels(program.at(sizes), sizes)
+
+
+def _with_kernels(program: Program, sizes: Sizes) -> Program:
+    def changed(step: Step) -> Step:
+        if isinstance(step, RunKernel):
+            return replace(step, kernel=kernel_at(step.kernel, sizes))
+        if isinstance(step, RunLoop):
+            return replace(step, body=_with_kernels(step.body, sizes))
+        if isinstance(step, RunBranch):
+            branches = [_with_kernels(b, sizes) for b in step.branches]
+            return replace(step, branches=tuple(branches))
+        return step
+
+    return replace(program, steps=tuple(map(changed, program.steps)))
+
+
+def kernel_at(kernel: Kernel, sizes: Sizes) -> Kernel:
+    """A kernel for these sizes of its dynamic dimensions."""
+    roots = [e for store in kernel.stores for e in store.expressions]
+    new: dict[Node, Node] = {}
+    for node in toposort([*roots, *kernel.axes]):
+        new[node] = _node_at(node, sizes, new)
+    stores = tuple(store.over(new) for store in kernel.stores)
+    buffers = tuple(
+        replace(spec, size=evaluate(spec.size, sizes)) for spec in kernel.buffers
+    )
+    axes = tuple(new[axis] for axis in kernel.axes)
+    return Kernel(axes, stores, buffers, kernel.ordered)
+
+
+def _node_at(node: Node, sizes: Sizes, new: dict[Node, Node]) -> Node:
+    if node.op is range_p:
+        axis = axis_of(node)
+        return make_range(axis.number, evaluate(axis.size, sizes), axis.reduced)
+    if node.op is param_p:
+        number: int = node.arg
+        return param(number, node.dtype, evaluate(node.size, sizes))
+    if node.op is dim_p:
+        return const(evaluate(node.arg, sizes), INDEX)
+    return make_node(node.op, node.aval, tuple([new[s] for s in node.src]), node.arg)

@@ -1,0 +1,555 @@
+"""Stage 2b: loops with small bodies become recurrences, which run in registers.
+
+    loop  ->  recurrence      where the carry of a lane and the work on it are small
+
+Lanes are, in this order of preference: the iterations of a loop without a carry; an
+axis that all of the carry has and in which the body is elementwise; none.
+
+`Scalarizer` makes the statements: what a loop carries becomes registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from math import prod
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors.user_line import Origin
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.analysis.cost import weight
+from ftrace.lower.control.canonical_loop import Loop, lanes_of, loop_of_while, loop_p
+from ftrace.lower.kernel.affine_index import (
+    ALWAYS,
+    ZERO,
+    Index,
+    Valid,
+    constant_index,
+    flatten_index,
+)
+from ftrace.lower.kernel.ir import INDEX, KernelInfo, Store
+from ftrace.lower.register_loops.register_loop import (
+    Assign,
+    Recurrence,
+    Repeat,
+    Statement,
+    Step,
+    buffers_of,
+    cost,
+    register_loop_p,
+)
+from ftrace.lower.register_loops.scalar_elements import (
+    Expressions,
+    Indices,
+    Key,
+    Operand,
+    Registers,
+    Unsuited,
+    Work,
+    folded,
+    is_elementwise,
+    places,
+)
+from ftrace.trace.avals import TOKEN, Shape, Stack
+from ftrace.trace.body import apply_body
+from ftrace.trace.control.cond import Branches, cond_p
+from ftrace.trace.graph import Body, Node, toposort
+from ftrace.trace.primitives.elementwise import eq, select
+from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.primitive import compound_of, item_p, items
+from ftrace.trace.primitives.sources import const, dim_p
+from ftrace.trace.symbolic.dim import any_dynamic, same_size
+
+#: Operations of the first predicate that need no kernel of their own.
+MOST_INLINED = 32
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A range that all of a recurrence runs over.
+
+    Attributes:
+      index: the number of a lane.
+      size: how many there are.
+      axis: the axis of carry and elements that is over the lanes: 0 or -1.
+    """
+
+    index: Index
+    size: int
+    axis: int = 0
+
+    def of(self, shape: Shape) -> int | None:
+        """The axis of an array over the lanes; None if it has none."""
+        if not shape or not same_size(shape[self.axis], self.size):
+            return None
+        return self.axis % len(shape)
+
+
+class Scalarizer(Expressions):
+    """Makes the statements of a loop.
+
+    Args:
+      prepare: rewrites the outputs of a body as lowering does.
+      first_operand, most_registers, most_elements: as of `Elements`.
+
+    Attributes:
+      lanes: what one recurrence runs over, where axes of its values are lanes.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[Body], Sequence[Node]],
+        first_operand: int,
+        most_registers: int,
+        most_elements: int,
+    ) -> None:
+        super().__init__(first_operand, most_registers, most_elements)
+        self.prepare = prepare
+        self.lanes: Lanes | None = None
+        self._entered: dict[tuple[int, Node, Index], int] = {}
+        self._branches: dict[tuple[int, Node, int], list[Node]] = {}
+
+    def control(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+        """A result of a loop or a branch, or what a loop's results are."""
+        if node.op is item_p:
+            return self._item(scope, node, indices, valid)
+        if node.op is loop_p:
+            return self.loop(scope, node)
+        raise Unsuited(f"{node.op.name} has no elements")
+
+    def _item(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+        (compound,) = node.src
+        number: int = node.arg
+        if compound.op.family == "barrier":
+            if any(s.aval is TOKEN for s in compound.src):
+                raise Unsuited("an effect inside")
+            return (yield scope, compound.src[number], indices, valid)
+        if compound.op is cond_p:
+            return (yield from self._branch(scope, compound, number, indices, valid))
+        if compound.op is loop_p and _is_map(compound.arg):
+            if valid != ALWAYS:
+                raise Unsuited("iterations that there may not be")
+            inner = self.enter(scope, compound, indices[0])
+            output = self.prepare(compound.arg.body)[number]
+            return (yield inner, output, indices[1:], valid)
+        if compound.op is loop_p:
+            results = yield scope, compound, (), ALWAYS
+            bound = results[number]
+            if bound is None:
+                raise Unsuited("an inner loop that stacks its results")
+            return self.in_register(bound, flatten_index(indices, bound.shape))
+        raise Unsuited(f"{compound.op.name} inside")
+
+    def _branch(
+        self, scope: int, cond: Node, number: int, indices: Indices, valid: Valid
+    ) -> Work:
+        """All branches, and the one that is chosen."""
+        index = yield scope, cond.src[0], (), valid
+        arg: Branches = cond.arg
+        total: Node | None = None
+        for k in reversed(range(len(arg.bodies))):
+            outputs = self._branch_outputs(scope, cond, k)
+            value = yield scope, outputs[number], indices, valid
+            if total is None:
+                total = value
+            else:
+                chosen = folded(eq, dtypes.bool_, (index, const(k, index.dtype)))
+                total = folded(select, value.dtype, (chosen, value, total))
+        return total
+
+    def _branch_outputs(self, scope: int, cond: Node, k: int) -> list[Node]:
+        key = scope, cond, k
+        found = self._branches.get(key)
+        if found is None:
+            body: Body = cond.arg.bodies[k]
+            for node in toposort(body.outputs):
+                if compound_of(node) not in (None, cond_p):
+                    raise Unsuited("a branch that is no expression")
+            found = self._branches[key] = apply_body(body, cond.src[1:])
+        return found
+
+    def loop(self, scope: int, node: Node) -> Work:
+        """Adds the statements of a loop to the block of its graph.
+
+        Returns:
+          For each result its registers; None for what it stacks, which only the
+          outermost loop may.
+        """
+        arg: Loop = node.arg
+        if arg.length is None and not arg.predicate:
+            raise Unsuited("the length is that of a stack")
+        times, t = None, ZERO
+        if arg.length is not None:
+            times, t = self.new_range(arg.length)
+            if arg.reverse:
+                t = constant_index(arg.length - 1) - t
+        starts: list[Store] = []
+        bound = yield from self._bind(scope, node, t, starts)
+        predicate: Node | None = None
+        if arg.predicate:
+            predicate = self.new_register(dtypes.bool_)
+            if scope == 0:
+                self.inlined = _computed_here(node)
+            starts.append(_set(predicate, (yield scope, node.src[0], (), ALWAYS)))
+        inner = self.new_scope(bound)
+        outputs = self.prepare(arg.body)
+        stores: list[Store] = []
+        first = arg.consts + arg.carry
+        carried = [bound[n] for n in arg.body.inputs[arg.consts : first]]
+        for output, registers in zip(outputs, carried, strict=False):
+            assert isinstance(registers, Registers)
+            for at, position in self.positions(registers.shape):
+                value = yield inner.number, output, at, ALWAYS
+                stores.append(_set(registers.places[position], value))
+        if predicate is not None:
+            value = yield inner.number, outputs[-1], (), ALWAYS
+            stores.append(_set(predicate, value))
+        stacked = outputs[arg.carry : len(outputs) - arg.predicate]
+        if scope == 0:
+            if stacked and arg.length is None:
+                raise Unsuited("results on a stack")
+            for k, output in enumerate(stacked, arg.carry):
+                stores += yield from self.pushed(inner.number, output, k, t)
+        block = self.scopes[scope].block
+        if starts:
+            block.append(Assign(tuple(starts)))
+        if not same_size(arg.length, 0):
+            number = -1 if predicate is None else _number(predicate)
+            block.append(Repeat(times, number, (*inner.block, Assign(tuple(stores)))))
+        return [*carried, *[None] * len(stacked)]
+
+    def enter(self, scope: int, node: Node, t: Index) -> int:
+        """The scope of iteration t of a loop without a carry; the block is shared."""
+        key = scope, node, t
+        if key not in self._entered:
+            arg: Loop = node.arg
+            bound: dict[Node, Registers | Operand] = {
+                name: Operand(scope, operand, None if k < arg.consts else t)
+                for k, (name, operand) in enumerate(
+                    zip(arg.body.inputs, node.src, strict=True)
+                )
+            }
+            block = self.scopes[scope].block
+            self._entered[key] = self.new_scope(bound, block).number
+        return self._entered[key]
+
+    def _bind(
+        self, scope: int, node: Node, t: Index, starts: list[Store]
+    ) -> Generator[Key, Any, dict[Node, Registers | Operand]]:
+        """What the variables of a loop's body are; the carry gets its first values."""
+        arg: Loop = node.arg
+        operands = node.src[arg.predicate :]
+        bound: dict[Node, Registers | Operand] = {}
+        for k, (name, operand) in enumerate(
+            zip(arg.body.inputs, operands, strict=True)
+        ):
+            if k < arg.consts:
+                bound[name] = Operand(scope, operand)
+            elif k >= arg.consts + arg.carry:
+                bound[name] = Operand(scope, operand, t)
+            else:
+                places: dict[Index, Node] = {}
+                for at, position in self.positions(name.shape):
+                    register = places[position] = self.new_register(name.dtype)
+                    starts.append(_set(register, (yield scope, operand, at, ALWAYS)))
+                bound[name] = Registers(name.shape, places)
+        return bound
+
+    def pushed(
+        self, scope: int, output: Node, buffer: int, t: Index
+    ) -> Generator[Key, Any, list[Store]]:
+        """The stores of one element of what a loop stacks."""
+        stores: list[Store] = []
+        for at, position in self.positions(output.shape):
+            value = yield scope, output, at, ALWAYS
+            place = self.rendered(t * output.size + position)
+            stores.append(Store(buffer, place, value))
+        return stores
+
+    def positions(self, shape: Shape) -> Iterator[tuple[Indices, Index]]:
+        """The indices of all elements, of those in one lane, and where these lie."""
+        lanes = self.lanes
+        axis = None if lanes is None else lanes.of(shape)
+        sizes = [1 if a == axis else n for a, n in enumerate(shape)]
+        for position in places(sizes):
+            at = [constant_index(p) for p in position]
+            if axis is not None and lanes is not None:
+                at[axis] = lanes.index
+            yield tuple(at), flatten_index(at, shape)
+
+
+def _set(register: Node, value: Node) -> Store:
+    return Store(_number(register), const(0, INDEX), value)
+
+
+def _number(register: Node) -> int:
+    number: int = register.src[0].arg
+    return number
+
+
+def _is_map(arg: Loop) -> bool:
+    """Do its iterations have nothing to do with each other?"""
+    return not arg.carry and not arg.predicate and arg.length is not None
+
+
+def _computed_here(node: Node) -> frozenset[Node]:
+    """Operations of which the first predicate is made, if there are few.
+
+    They end at what the loop loads anyway, and at what is not for this kernel.
+    """
+    first, *operands = node.src
+    given = set(operands)
+    found: set[Node] = set()
+    pending = [first]
+    while pending:
+        one = pending.pop()
+        if one in found or one in given or one.op.family in ("source", "movement"):
+            pending += one.src if one.op.family == "movement" else ()
+            continue
+        if not is_elementwise(one) or one.size > 1 or len(found) >= MOST_INLINED:
+            return frozenset()
+        found.add(one)
+        pending += one.src
+    return frozenset(found)
+
+
+Prepare = Callable[[Body], Sequence[Node]]
+
+#: What `config.disabled_rules` can switch off here.
+DECISIONS = {
+    "loops_in_registers": "a loop with a small body and carry becomes one kernel",
+    "loops_by_lanes": "elements that are done leave a loop that runs for others",
+}
+
+#: Registers of one lane.
+MOST_REGISTERS = 64
+#: Instructions of one iteration of a lane: beyond them the code generator takes longer
+#: (0.2 ms per instruction) than the other way does.
+MOST_OPERATIONS = 1200
+#: The same without lanes, where vectors of the other way are soon faster than scalars:
+#: measured, both take 100 ns per iteration for about so many.
+MOST_OPERATIONS_ALONE = 400
+#: Terms of sums in one iteration, of a lane and where there are none: of larger
+#: contractions a kernel of their own is as fast, and much faster to make.
+MOST_TERMS = 48
+MOST_TERMS_ALONE = 256
+#: Elements that are looked at on the way: movement costs nothing in the end.
+_ELEMENTS = 4 * MOST_OPERATIONS
+#: How much smaller rewrites may make a body.
+_SHRINKING = 4
+#: Fewer lanes than these are rather registers beside each other.
+_FEW_LANES = 4
+
+
+def by_recurrence(
+    prepare: Prepare, loop: Node, read: Collection[int]
+) -> Node | Sequence[Node] | None:
+    """The recurrence that does what a loop does; None if it is too large or unfit.
+
+    Args:
+      prepare: applies to a body the rewrites that the loop's graph has seen.
+      loop: the loop.
+      read: which parts of the carry are needed.
+    """
+    if "loops_in_registers" in settings.current().disabled_rules:
+        return None
+    return _lanes_by_themselves(loop, sorted(read), prepare) or find_recurrence(
+        loop, prepare
+    )
+
+
+def _lanes_by_themselves(
+    node: Node, wanted: Sequence[int], prepare: Prepare
+) -> Sequence[Node] | None:
+    """The carry after a loop whose elements need not wait for each other.
+
+    Args:
+      wanted: which parts of the carry are needed.
+    """
+    each = node.arg.each
+    if each is None or "loops_by_lanes" in settings.current().disabled_rules:
+        return None
+    carry = node.src[1:]
+    size = carry[0].size
+    body, scalars, elements = lanes_of(each, carry, wanted, loop_of_while)
+    outer = Loop(body, size, False, len(scalars), 0, False)
+    operands = [*scalars, *(reshape(x, (size,)) for x in elements)]
+    found = find_recurrence(loop_p(*operands, arg=outer), prepare)
+    if found is None:
+        return None
+    after = list(carry)
+    for k, item in zip(wanted, items(found), strict=True):
+        after[k] = reshape(item, carry[k].shape)
+    return after
+
+
+def find_recurrence(node: Node, prepare: Prepare) -> Node | None:
+    """The recurrence that does what a loop does; None if it is too large or unfit."""
+    arg: Loop = node.arg
+    if _is_dynamic(node):
+        return None
+    types = [n.aval for n in (*arg.body.inputs, *arg.body.outputs)]
+    if any(aval is TOKEN or isinstance(aval, Stack) for aval in types):
+        return None
+    if arg.length is None and len(arg.body.outputs) != arg.carry + arg.predicate:
+        return None
+    for size, axis in _possible_lanes(arg):
+        if not _may_be_small(arg, size, prepare):
+            continue
+        try:
+            return _Maker(node, prepare, size, axis).make()
+        except Unsuited:
+            continue
+    return None
+
+
+def _is_dynamic(node: Node) -> bool:
+    """Does a loop have to do with sizes that only calls know?"""
+    arg: Loop = node.arg
+    inside = toposort([*arg.body.inputs, *arg.body.outputs])
+    sizes = [n.aval.size for n in (*node.src, *inside)]
+    return any_dynamic((arg.length, *sizes)) or any(n.op is dim_p for n in inside)
+
+
+def _possible_lanes(arg: Loop) -> Iterator[tuple[int, int]]:
+    """(how many lanes, their axis of the carry), the best first; 1 is none."""
+    if not arg.carry:
+        yield arg.length or 0, 0
+        return
+    shapes = [n.shape for n in arg.body.outputs[: arg.carry]]
+    arrays = [s for s in shapes if s]
+    scalars_first = True
+    found: list[tuple[int, int]] = []
+    for axis in (0, -1):
+        sizes = {s[axis] for s in arrays}
+        if len(sizes) == 1 and max(sizes) > 1 and (axis == 0 or _differ(arrays)):
+            found.append((max(sizes), axis))
+            scalars_first = scalars_first and max(sizes) < _FEW_LANES
+    yield from [(1, 0), *found] if scalars_first else [*found, (1, 0)]
+
+
+def _differ(shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Is the last axis another one than the first?"""
+    return any(len(s) > 1 for s in shapes)
+
+
+def _may_be_small(arg: Loop, lanes: int, prepare: Prepare) -> bool:
+    """Looks at sizes only."""
+    if lanes < 1:
+        return False
+    carry = sum(n.size for n in arg.body.outputs[: arg.carry])
+    pushed = sum(n.size for n in arg.body.outputs[arg.carry :])
+    each = lanes if arg.carry else 1  # without a carry the body is that of one lane
+    if carry > each * MOST_REGISTERS or pushed > each * MOST_REGISTERS:
+        return False
+    most, most_terms = each * MOST_OPERATIONS, each * MOST_TERMS
+    if lanes == 1:
+        most, most_terms = MOST_OPERATIONS_ALONE, MOST_TERMS_ALONE
+    operations, terms = _work(arg.body.outputs)
+    if operations > _SHRINKING * most or terms > _SHRINKING * most_terms:
+        return False
+    operations, terms = _work(prepare(arg.body))
+    return operations <= most and terms <= most_terms
+
+
+def _work(outputs: Sequence[Node]) -> tuple[int, int]:
+    """Elements that are computed, and terms of sums among them."""
+    operations = terms = 0
+    for node in toposort(outputs):
+        if node.op.family == "reduction":
+            terms += node.src[0].size
+        elif node.op.family not in ("movement", "source", "item", "indexing"):
+            operations += node.size * _price(node)
+    return operations, terms
+
+
+def _price(node: Node) -> int:
+    """Instructions of one element: a function is some dozens."""
+    operations = max(weight(node), 1)
+    return operations if operations < 10 else 3 * operations
+
+
+class _Maker:
+    """Makes one recurrence of a loop."""
+
+    def __init__(self, node: Node, prepare: Prepare, size: int, axis: int) -> None:
+        self.node = node
+        self.prepare = prepare
+        self.arg: Loop = node.arg
+        self.results = node.aval.items
+        count = len(self.results)
+        self.work = Scalarizer(prepare, count, MOST_REGISTERS, _ELEMENTS)
+        self.axes: tuple[Node, ...] = ()
+        self.lanes: Lanes | None = None
+        if size > 1:
+            lane, index = self.work.new_range(size)
+            self.axes = (lane,)
+            self.lanes = Lanes(index, size, axis)
+
+    def make(self) -> Node:
+        work, lanes = self.work, self.lanes
+        if self.arg.carry or lanes is None:
+            work.lanes = lanes
+            registers = work.run(work.loop(0, self.node))
+            stores = self._last_stores(registers)
+            block = [*work.scopes[0].block]
+        else:
+            stores = self._each_lane(lanes)
+            block = [*work.scopes[0].block]
+        if stores:
+            block.append(Assign(tuple(stores)))
+        return self._step(block)
+
+    def _last_stores(self, results: Sequence[Registers | None]) -> list[Store]:
+        """What the carry is in the end."""
+        stores: list[Store] = []
+        for k, registers in enumerate(results):
+            if registers is None:
+                continue
+            for _, position in self.work.positions(registers.shape):
+                place = self.work.rendered(position)
+                stores.append(Store(k, place, registers.places[position]))
+        return stores
+
+    def _each_lane(self, lanes: Lanes) -> list[Store]:
+        """A loop without a carry: its iterations are lanes."""
+        work, arg = self.work, self.arg
+        scope = work.enter(0, self.node, lanes.index)
+        stores: list[Store] = []
+        for k, output in enumerate(self.prepare(arg.body)):
+            stores += work.run(work.pushed(scope, output, k, lanes.index))
+        return stores
+
+    def _step(self, block: Sequence[Statement]) -> Node:
+        work = self.work
+        operands = list(work.operands)
+        recurrence = Recurrence(
+            self.axes, (), buffers_of(self.results, operands), block=tuple(block),
+            registers=tuple(work.registers),
+        )  # fmt: skip
+        nodes = recurrence.nodes
+        most = MOST_OPERATIONS if self.axes else MOST_OPERATIONS_ALONE
+        if sum(_price(n) for n in nodes if cost(n)) > most:
+            raise Unsuited("too many operations")
+        info = self._info(recurrence, nodes)
+        return register_loop_p(*operands, arg=Step(recurrence, info, self.results))
+
+    def _info(self, recurrence: Recurrence, nodes: Sequence[Node]) -> KernelInfo:
+        names = [n.op.name for n in nodes if cost(n)]
+        origins: dict[str, Origin] = {}
+        for node in (self.node, *toposort(self.prepare(self.arg.body))):
+            if node.origin is not None:
+                origins.setdefault(str(node.origin), node.origin)
+        lanes = prod(recurrence.shape)
+        length = self.arg.length if self.arg.carry else None
+        size = f"{'while' if length is None else length}" if self.arg.carry else ""
+        parts = [p for p in (size, f"{lanes}" if lanes > 1 else "") if p]
+        nbytes = sum(s.size * s.dtype.itemsize for s in recurrence.buffers)
+        return KernelInfo(
+            f"loop_{'x'.join(parts)}",
+            tuple(origins.values()),
+            recurrence.operations,
+            nbytes,
+            tuple(dict.fromkeys(names)),
+        )

@@ -1,0 +1,281 @@
+"""Recurrences: loops of small bodies as one kernel that keeps the carry in registers.
+
+    block  = statement, …
+    statement = Assign(stores)                    all values are read, then all stored
+              | Repeat(times, predicate, block)   again and again
+
+A recurrence is a kernel whose stores stand in blocks. Its *registers* are buffers of
+one scalar, numbered from `FIRST_REGISTER` on: what goes around a loop is loaded from
+and stored to them, which costs nothing. Everything else is as in any kernel, and
+so is what makes it legal for a machine.
+
+With an axis the block runs for each *lane* by itself, and registers belong to a lane:
+the iterations of a loop without a carry, or the rows of a carry that never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fork_safe import cached_property
+from ftrace.lower.analysis.cost import weight
+from ftrace.lower.build.build_kernel import BuiltKernel
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    BufferSpec,
+    Kernel,
+    KernelInfo,
+    Store,
+    axis_of,
+    fma_p,
+    render_kernel,
+)
+from ftrace.lower.legalize.legalize import legalize
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node, toposort
+from ftrace.trace.primitives.primitive import Compound, items
+
+#: The number of the first register: larger than that of any buffer.
+FIRST_REGISTER = 1 << 20
+#: How often a loop is taken to run whose length nobody knows: often enough that others
+#: may run meanwhile.
+GUESSED_LENGTH = 10_000
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Stores to registers and buffers: every value is that from before all of them."""
+
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A block, again and again.
+
+    Attributes:
+      times: the range that counts the iterations; None where the predicate tells.
+      predicate: the register of a bool: is there another iteration, the first one
+        included? -1 where the range tells.
+      block: what one iteration does.
+    """
+
+    times: Node | None
+    predicate: int
+    block: tuple[Statement, ...]
+
+
+Statement = Assign | Repeat
+
+
+@dataclass(frozen=True)
+class RegisterKernel(Kernel):
+    """A kernel that keeps something in registers. Equal ones are compiled once.
+
+    Attributes:
+      stores: none: they stand in the block.
+      block: what it does.
+      registers: their types, from number `FIRST_REGISTER` on.
+    """
+
+    block: tuple[Statement, ...] = ()
+    registers: tuple[BufferSpec, ...] = ()
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """All expressions, sources first."""
+        parts = [s for a in assigns(self.block) for s in a.stores]
+        return toposort([e for store in parts for e in store.expressions])
+
+
+_Kernel = TypeVar("_Kernel", bound=RegisterKernel)
+
+
+@dataclass(frozen=True)
+class Recurrence(RegisterKernel):
+    """A kernel of loops that carry registers.
+
+    Attributes:
+      axes: none, or the range of the lanes: the block is what is done for each.
+    """
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations in one run, of all lanes; a guess for a while."""
+        return prod(self.shape) * _operations(self.block)
+
+    @property
+    def bounded(self) -> bool:
+        blocks = [self.block]
+        while blocks:
+            for statement in blocks.pop():
+                if isinstance(statement, Repeat):
+                    if statement.times is None:
+                        return False
+                    blocks.append(statement.block)
+        return True
+
+    def __str__(self) -> str:
+        head = f"recurrence of {len(self.registers)} registers, {self.shape} lanes:"
+        return "\n".join([head, *_render(self.block, "  ", self.axes)])
+
+
+def assigns(block: Sequence[Statement]) -> Iterator[Assign]:
+    """All assignments of a block, in order, those of the loops in it included."""
+    for statement in block:
+        if isinstance(statement, Assign):
+            yield statement
+        else:
+            yield from assigns(statement.block)
+
+
+def cost(node: Node) -> int:
+    """Operations of one expression: index arithmetic and leaves are free."""
+    free = node.op.family in ("source", "kernel") and node.op is not fma_p
+    return 0 if free or node.dtype is INDEX else max(1, weight(node))
+
+
+def _operations(block: Sequence[Statement]) -> int:
+    total = 0
+    for statement in block:
+        if isinstance(statement, Repeat):
+            times = statement.times
+            length = GUESSED_LENGTH if times is None else axis_of(times).size
+            total += length * _operations(statement.block)
+        else:
+            total += sum(map(cost, toposort([s.value for s in statement.stores])))
+    return total
+
+
+def _render(
+    block: Sequence[Statement], indent: str, axes: tuple[Node, ...]
+) -> Iterator[str]:
+    for statement in block:
+        if isinstance(statement, Assign):
+            text = render_kernel(Kernel(axes, statement.stores, ()))
+            yield from (indent + line for line in text.splitlines()[1:])
+        else:
+            while_ = f"while buffer{statement.predicate}"
+            times = statement.times
+            yield indent + (
+                while_ if times is None else f"for r{axis_of(times).number}"
+                f"<{axis_of(times).size}"
+            )  # fmt: skip
+            yield from _render(statement.block, indent + "  ", axes)
+
+
+def legalize_registers(kernel: _Kernel, supported: Collection[str]) -> _Kernel:
+    """As `legalize`, assignment by assignment.
+
+    Raises:
+      GraphError: a complex value is combined in a way that pairs cannot express.
+    """
+    specs = (*kernel.buffers, *kernel.registers)
+    legal = specs
+
+    def block_of(block: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        nonlocal legal
+        found: list[Statement] = []
+        for statement in block:
+            if isinstance(statement, Repeat):
+                found.append(replace(statement, block=block_of(statement.block)))
+                continue
+            part = legalize(Kernel((), statement.stores, specs), supported)
+            legal = part.buffers
+            found.append(Assign(part.stores))
+        return tuple(found)
+
+    block = block_of(kernel.block)
+    count = len(kernel.buffers)
+    return replace(kernel, block=block, buffers=legal[:count], registers=legal[count:])
+
+
+# As an operation of the graph.
+
+
+@dataclass(frozen=True)
+class Step:
+    """The argument of a kernel in a graph; its operands are what it loads.
+
+    Attributes:
+      kernel: its buffers are the results, then the operands.
+      info: for people.
+      results: their types.
+    """
+
+    kernel: Kernel
+    info: KernelInfo
+    results: tuple[ShapedArray, ...]
+
+    def __str__(self) -> str:
+        return self.info.name
+
+
+def _infer(arg: Step, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    return arg.results
+
+
+def _not_evaluated(*_: Any) -> Any:
+    raise AssertionError("a recurrence exists in lowered programs only")
+
+
+register_loop_p = Compound(
+    "register_loop", "loop", _infer, _not_evaluated, _not_evaluated,
+    no_derivative="it exists in lowered programs only", show=str,
+    doc="a loop that keeps its carry in registers",
+)  # fmt: skip
+
+
+def buffers_of(
+    results: Sequence[ShapedArray], operands: Sequence[Node]
+) -> tuple[BufferSpec, ...]:
+    """The buffers of a kernel in a graph."""
+    written = [BufferSpec(x.dtype, x.size, True) for x in results]
+    return (*written, *[BufferSpec(x.dtype, x.size, False) for x in operands])
+
+
+def kernel_step(
+    name: str,
+    shape: Shape,
+    kernel: Kernel,
+    operations: int,
+    operands: Sequence[Node],
+    results: Sequence[ShapedArray],
+    of: Node,
+) -> list[Node]:
+    """The results of a kernel that does what an operation of a graph does, or a part.
+
+    Args:
+      name, shape: for people.
+      operations: in one run.
+      operands: what the kernel loads.
+      results: the types of what it stores.
+      of: the operation.
+    """
+    info = KernelInfo(
+        f"{name}_{'x'.join(map(str, shape))}",
+        () if of.origin is None else (of.origin,),
+        operations,
+        sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers),
+        (of.op.name,),
+    )
+    return items(register_loop_p(*operands, arg=Step(kernel, info, tuple(results))))
+
+
+def built_recurrence(node: Node, root_of: Callable[[Node], Node]) -> BuiltKernel:
+    """The kernel of a recurrence in a graph, and the values in its buffers."""
+    step: Step = node.arg
+    results = items(node)
+    loads = {i: root_of(s) for i, s in enumerate(node.src, len(results))}
+    return BuiltKernel(step.kernel, step.info, dict(enumerate(results)), loads)
+
+
+def register_spec(dtype: np.dtype[Any]) -> BufferSpec:
+    """The type of a register."""
+    return BufferSpec(dtype, 1, True)

@@ -1,0 +1,530 @@
+"""Arrays as scalars: the elements of a graph's values as expressions of a kernel.
+
+An element of a value is asked for by its indices, which are numbers, ranges, or what
+an index array holds:
+
+    element(add(x, y), (2,))          -> add(element(x, (2,)), element(y, (2,)))
+    element(reshape(x), (i, 0))       -> element(x, …)    as in `index.source_index`
+    element(reduce_sum(x), (0,))      -> element(x, (0,)) + element(x, (1,)) + …
+    element(gather(x, i), (0,))       -> element(x, (element(i, (0,)),))
+    element(carry, (1,))              -> load(register)
+    element(carry, (data,))           -> select(data = 1, …), over all registers
+
+A rule is a generator: it yields the elements that it needs and is sent their
+expressions, so that nothing recurses over the graph.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import GraphError
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.affine_index import (
+    ALWAYS,
+    Index,
+    Valid,
+    constant_index,
+    flatten_index,
+    range_index,
+    ranges_of_all,
+    render_index,
+    render_valid,
+    source_index,
+    value_index,
+)
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    BufferSpec,
+    axis_of,
+    fma_p,
+    is_masked,
+    load,
+    make_range,
+    param,
+    range_p,
+)
+from ftrace.lower.legalize.legalize import PLAIN
+from ftrace.lower.legalize.math.term import RELAXED
+from ftrace.lower.register_loops.register_loop import (
+    FIRST_REGISTER,
+    Statement,
+    register_spec,
+)
+from ftrace.lower.simplify.fold_constants import evaluate_scalar
+from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
+from ftrace.trace.graph import Node, constant_value, make_node
+from ftrace.trace.primitives.elementwise import (
+    add,
+    bit_and,
+    bit_or,
+    cast,
+    cast_p,
+    eq,
+    mul,
+    select,
+)
+from ftrace.trace.primitives.indexing import axes_and_kind, gather_p, scatter_p
+from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.primitives.reduction import COMBINES, COMBINES_BY_NAME, identity
+from ftrace.trace.primitives.sources import const, const_p, iota_p, is_variable
+
+#: The operations whose result every machine rounds alike: of constants a constant.
+_FOLDED = PLAIN | {"sign", "popcount", "nextafter", "real", "imag", "conj"}
+
+
+def scalar(node: Node, src: Sequence[Node]) -> Node:
+    """An elementwise operation of a graph on scalars."""
+    aval = ShapedArray.of((), node.dtype)
+    return _simplified(make_node(node.op, aval, tuple(src), node.arg))
+
+
+def folded(op: Any, dtype: np.dtype[Any], src: tuple[Node, ...]) -> Node:
+    """An operation on scalars; of constants it is a constant."""
+    return _simplified(make_node(op, ShapedArray.of((), dtype), src))
+
+
+def _simplified(node: Node) -> Node:
+    src = node.src
+    known_op = isinstance(node.op, Primitive)  # not what legal kernels have, as fma
+    if known_op and node.op.name in _FOLDED and all(s.op is const_p for s in src):
+        return const(evaluate_scalar(node), node.dtype)
+    if node.op is select:
+        if src[0].op is const_p:
+            return src[1] if constant_value(src[0]) else src[2]
+        if src[1] is src[2]:
+            return src[1]
+    if node.op is bit_and and node.dtype == dtypes.bool_:
+        for known, other in (src, src[::-1]):
+            if known.op is const_p:
+                return other if constant_value(known) else known
+    if node.op is bit_or and node.dtype == dtypes.bool_:
+        for known, other in (src, src[::-1]):
+            if known.op is const_p:
+                return known if constant_value(known) else other
+    if node.op.name == "mul_zero":
+        for known in src:
+            if known.op is const_p and not constant_value(known):
+                return const(0, node.dtype)
+    return node
+
+
+_IDENTITIES = ("copy", "stop_gradient")
+ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
+
+Indices = tuple[Index, ...]
+Key = tuple[int, Node, Indices, Valid]
+Work = Generator[Key, Any, Any]
+
+
+class Unsuited(GraphError):
+    """The loop is run step by step instead; this never leaves lowering."""
+
+
+@dataclass(frozen=True)
+class Registers:
+    """A value whose elements are registers: by their row-major position."""
+
+    shape: Shape
+    places: Mapping[Index, Node]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A value of the graph around a loop, or its element number `at`."""
+
+    scope: int
+    node: Node
+    at: Index | None = None
+
+
+@dataclass(eq=False)
+class Scope:
+    """A graph: the outermost one, or the body of a loop.
+
+    Attributes:
+      number: tells scopes apart.
+      bound: what its variables are.
+      block: the statements of its loops.
+    """
+
+    number: int
+    bound: dict[Node, Registers | Operand]
+    block: list[Statement]
+
+
+class Elements(ABC):
+    """Expresses elements.
+
+    Args:
+      first_operand: the number of the buffer of the first operand.
+      most_registers, most_elements: more are `Unsuited`.
+
+    Attributes:
+      scopes: graphs; the first is the outermost one.
+      registers: their types.
+      operands: values in memory, by the order of their buffers.
+      inlined: operations of the outermost graph that are computed, not loaded.
+    """
+
+    def __init__(
+        self, first_operand: int, most_registers: int, most_elements: int
+    ) -> None:
+        self.first_operand = first_operand
+        self.most_registers = most_registers
+        self.most_elements = most_elements
+        self.scopes: list[Scope] = []
+        self.registers: list[BufferSpec] = []
+        self.operands: dict[Node, int] = {}
+        self.inlined: frozenset[Node] = frozenset()
+        self._known: dict[Key, Any] = {}
+        self._ranges = itertools.count()
+        self.values: dict[int, Node] = {}  # of index arrays, by their number
+        self.value_of: dict[Node, int] = {}
+        self.new_scope({})
+
+    @abstractmethod
+    def rule_of(self, node: Node) -> Callable[[int, Node, Indices, Valid], Work]:
+        """What expresses elements of an operation: (scope, node, indices, valid)."""
+
+    def new_scope(
+        self,
+        bound: dict[Node, Registers | Operand],
+        block: list[Statement] | None = None,
+    ) -> Scope:
+        """A graph within another, with a block of its own or that of another."""
+        scope = Scope(len(self.scopes), bound, [] if block is None else block)
+        self.scopes.append(scope)
+        return scope
+
+    def new_register(self, dtype: np.dtype[Any]) -> Node:
+        """The expression that loads a new register."""
+        number = FIRST_REGISTER + len(self.registers)
+        if len(self.registers) >= self.most_registers:
+            raise Unsuited("too many registers")
+        self.registers.append(register_spec(dtype))
+        return load(param(number, dtype, 1), const(0, INDEX))
+
+    def new_range(self, size: int) -> tuple[Node, Index]:
+        number = next(self._ranges)
+        return make_range(number, size, True), range_index(number, size, True)
+
+    # Elements.
+
+    def run(self, work: Generator[Key, Any, Any]) -> Any:
+        """The answer of a generator that asks for elements."""
+        answer: Any = None
+        while True:
+            try:
+                wanted = work.send(answer)
+            except StopIteration as done:
+                return done.value
+            answer = self._ask(wanted)
+
+    def _ask(self, wanted: Key) -> Any:
+        """Runs the generators that express elements: no recursion over the graph."""
+        answer = self._known_or_simple(wanted)
+        pending: list[tuple[Key, Work]] = []
+        if answer is None:
+            pending.append((wanted, self._express(*wanted)))
+        while pending:
+            key, work = pending[-1]
+            try:
+                needed = work.send(answer)
+            except StopIteration as done:
+                pending.pop()
+                self._known[key] = answer = done.value
+                continue
+            answer = self._known_or_simple(needed)
+            if answer is None:
+                if len(self._known) > self.most_elements:
+                    raise Unsuited("too many elements")
+                pending.append((needed, self._express(*needed)))
+        return answer
+
+    def _known_or_simple(self, key: Key) -> Any:
+        """What is known already, and constants, positions and values in memory."""
+        found = self._known.get(key)
+        if found is None:
+            found = self._leaf(*key)
+            if found is not None:
+                self._known[key] = found
+        return found
+
+    def _leaf(
+        self, scope: int, node: Node, indices: Indices, valid: Valid
+    ) -> Node | None:
+        op = node.op
+        if op is const_p:
+            return make_node(const_p, ShapedArray.of((), node.dtype), (), node.arg)
+        if op is iota_p:
+            axis: int = node.arg
+            return cast(self.rendered(indices[axis]), node.dtype)
+        if is_variable(node):
+            bound = self.scopes[scope].bound.get(node)
+            if isinstance(bound, Registers):
+                return self.in_register(bound, flatten_index(indices, bound.shape))
+            if bound is not None:
+                return None
+            if scope:
+                raise Unsuited("a variable of another graph")
+            return self._stored(node, indices, valid)
+        if scope or op.family == "movement" or node in self.inlined:
+            return None
+        if not _is_leafless(node):
+            return self._stored(node, indices, valid)
+        return None
+
+    def _express(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+        if is_variable(node):
+            bound = self.scopes[scope].bound[node]
+            assert isinstance(bound, Operand)
+            at = indices if bound.at is None else (bound.at, *indices)
+            return _through((bound.scope, bound.node, at, valid))
+        if node.op.name in _IDENTITIES:
+            return _through((scope, node.src[0], indices, valid))
+        return self.rule_of(node)(scope, node, indices, valid)
+
+    # Leaves.
+
+    def rendered(self, index: Index) -> Node:
+        return render_index(index, self.values)
+
+    def valid_node(self, valid: Valid) -> Node | None:
+        return render_valid(valid, self.values)
+
+    def in_register(self, bound: Registers, position: Index) -> Node:
+        found = bound.places.get(position)
+        if found is not None:
+            return found
+        # Positions differ in what an index array holds, but not in the lane.
+        lanes = {r: c for r, c in position.terms if r.kind == "range"}
+        if any(dict(other.terms) != lanes for other in bound.places):
+            raise Unsuited("an element of another lane")
+        moving = [(r, c) for r, c in position.terms if r.kind != "range"]
+        constants = [other.constant for other in bound.places]
+        ends = [c * (r.size - 1) for r, c in moving]
+        least = position.constant + sum(min(end, 0) for end in ends)
+        most = position.constant + sum(max(end, 0) for end in ends)
+        # Where the last axis is over the lanes the registers have places between them:
+        # those of other lanes.
+        first, last = min(constants), max(constants)
+        step = gcd(*[c - first for c in constants]) or 1
+        if (last - first) // step + 1 != len(constants):
+            raise Unsuited("registers that have no order")
+        if (
+            least < first
+            or most > last
+            or (position.constant - first) % step
+            or any(c % step for _, c in moving)
+        ):
+            raise Unsuited("an element of another lane")
+        place = self.rendered(Index(tuple(moving), position.constant))
+        rest = [(p.constant, register) for p, register in bound.places.items()]
+        total = rest[-1][1]
+        for constant, value in reversed(rest[:-1]):
+            same = folded(eq, dtypes.bool_, (place, const(constant, INDEX)))
+            total = folded(select, value.dtype, (same, value, total))
+        return total
+
+    def _stored(self, node: Node, indices: Indices, valid: Valid) -> Node:
+        """A load from memory."""
+        if node.aval is TOKEN or isinstance(node.aval, Stack):
+            raise Unsuited("no array")
+        number = self.operands.setdefault(node, len(self.operands))
+        buffer = param(self.first_operand + number, node.dtype, node.size)
+        index = self.rendered(flatten_index(indices, node.shape))
+        return load(buffer, index, self.valid_node(valid))
+
+
+def places(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All positions in an array, row-major."""
+    return itertools.product(*map(range, sizes))
+
+
+def _through(key: Key) -> Work:
+    return (yield key)
+
+
+def _is_leafless(node: Node) -> bool:
+    """Is it made of constants and positions alone, so that it needs no memory?"""
+    return is_elementwise(node) and is_counted(node)
+
+
+def is_counted(node: Node) -> bool:
+    """Is it made of constants and positions alone?"""
+    seen = {node}
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if one.op in (const_p, iota_p):
+            continue
+        if one.op.family not in (*ELEMENTWISE, "movement"):
+            return False
+        pending += [s for s in one.src if s not in seen]
+        seen.update(one.src)
+    return True
+
+
+def is_elementwise(node: Node) -> bool:
+    """Does an element of it depend on the same element of its operands alone?"""
+    return node.op.family in ELEMENTWISE
+
+
+class Expressions(Elements):
+    """Expresses elements of all operations on arrays; control flow is left open."""
+
+    def __init__(
+        self, first_operand: int, most_registers: int, most_elements: int
+    ) -> None:
+        super().__init__(first_operand, most_registers, most_elements)
+        self._rules: dict[Any, Callable[[int, Node, Indices, Valid], Work]] = {
+            gather_p: self._gather,
+            scatter_p: self._scatter,
+            "movement": self._movement,
+            "reduction": self._reduction,
+            **dict.fromkeys(ELEMENTWISE, self._elementwise),
+        }
+
+    @abstractmethod
+    def control(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+        """A result of a loop or a branch, or what a loop's results are."""
+
+    def rule_of(self, node: Node) -> Callable[[int, Node, Indices, Valid], Work]:
+        rules = self._rules
+        return rules.get(node.op) or rules.get(node.op.family, self.control)
+
+    def _elementwise(
+        self, scope: int, node: Node, indices: Indices, valid: Valid
+    ) -> Work:
+        src: list[Node] = []
+        if node.op is select:  # a branch that is not taken is not asked for
+            chosen = yield scope, node.src[0], indices, valid
+            if chosen.op is const_p:
+                taken = node.src[1 if constant_value(chosen) else 2]
+                return (yield scope, taken, indices, valid)
+            src.append(chosen)
+        for source in node.src[len(src) :]:
+            src.append((yield scope, source, indices, valid))
+        return scalar(node, src)
+
+    def _movement(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+        at, inside = source_index(node, indices, valid)
+        if inside is None:
+            return const(0, node.dtype)
+        value = yield scope, node.src[0], at, inside
+        if inside == valid or is_masked(value):
+            return value
+        where = self.valid_node(inside)
+        assert where is not None
+        return select(where, value, const(0, node.dtype))
+
+    def _reduction(
+        self, scope: int, node: Node, indices: Indices, valid: Valid
+    ) -> Work:
+        """One after the other; a sum of products rounds once per term."""
+        axes: tuple[int, ...] = node.arg
+        (source,) = node.src
+        combine = COMBINES[node.op]
+        total: Node | None = None
+        for position in places([source.shape[a] for a in axes]):
+            at = list(indices)
+            for axis, place in zip(axes, position, strict=True):
+                at[axis] = constant_index(place)
+            term = yield scope, source, tuple(at), valid
+            if total is None:
+                total = term
+            elif combine is add and term.op is mul and dtypes.kind(node.dtype) == "f":
+                total = fma_p(*term.src, total, arg=RELAXED)
+            else:
+                total = folded(combine, node.dtype, (total, term))
+        if total is None:
+            return const(identity(node.op, node.dtype), node.dtype)
+        return total
+
+    def _gather(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+        axes: tuple[int, ...] = node.arg
+        source, *arrays = node.src
+        depth = arrays[0].ndim
+        at, rest = indices[:depth], iter(indices[depth:])
+        found: dict[int, Index] = {}
+        for axis, array in zip(axes, arrays, strict=True):
+            value = yield scope, array, at, valid
+            found[axis] = self._as_index(value, source.shape[axis], at)
+        where = [found[a] if a in found else next(rest) for a in range(source.ndim)]
+        return (yield scope, source, tuple(where), valid)
+
+    def _as_index(self, value: Node, size: int, at: Indices) -> Index:
+        counter = _counter(value)
+        if counter is not None:
+            return range_index(*axis_of(counter))
+        value = cast(value, INDEX)
+        if value.op is const_p:
+            return constant_index(int(constant_value(value)))
+        number = self.value_of.setdefault(value, len(self.value_of))
+        self.values[number] = value
+        return value_index(number, size, ranges_of_all(at))
+
+    def _scatter(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+        """The operand's element, and over it each update that may hit it, in order."""
+        axes, kind = axes_and_kind(node)
+        x, updates, *arrays = node.src
+        total = yield scope, x, indices, valid
+        rest = [i for a, i in enumerate(indices) if a not in axes]
+        found = yield from self._own_updates(scope, node, indices)
+        sizes = [1 if b in found else n for b, n in enumerate(arrays[0].shape)]
+        for position in places(sizes):
+            at = tuple(found.get(b, constant_index(p)) for b, p in enumerate(position))
+            hit: Node | None = None
+            for axis, array in zip(axes, arrays, strict=True):
+                place = yield scope, array, at, valid
+                here = (cast(place, INDEX), self.rendered(indices[axis]))
+                same = folded(eq, dtypes.bool_, here)
+                hit = same if hit is None else folded(bit_and, same.dtype, (hit, same))
+            assert hit is not None
+            if hit.op is const_p and not constant_value(hit):
+                continue
+            value = yield scope, updates, (*at, *rest), valid
+            if kind != "set":
+                value = folded(COMBINES_BY_NAME[kind], node.dtype, (total, value))
+            total = folded(select, node.dtype, (hit, value, total))
+        return total
+
+    def _own_updates(
+        self, scope: int, node: Node, indices: Indices
+    ) -> Generator[Key, Any, dict[int, Index]]:
+        """Axes of the updates along which only one may hit an element, and which.
+
+        That is where an index array counts along it, as vmap makes it.
+        """
+        axes, _ = axes_and_kind(node)
+        arrays = node.src[2:]
+        ranges = [self.new_range(n) for n in arrays[0].shape]
+        at = tuple(index for _, index in ranges)
+        found: dict[int, Index] = {}
+        for axis, array in zip(axes, arrays, strict=True):
+            if not is_counted(array):
+                continue
+            value = yield scope, array, at, ALWAYS
+            for b, (counter, _) in enumerate(ranges):
+                if _counter(value) is counter and array.shape[b] > 1:
+                    found[b] = indices[axis]
+        return found
+
+
+def _counter(value: Node) -> Node | None:
+    """The range that a value is, in an integer that holds all of it."""
+    least = value.dtype
+    while value.op is cast_p and dtypes.is_integer(value.dtype):
+        value = value.src[0]
+        least = min(least, value.dtype, key=lambda d: dtypes.limits(d)[1])
+    if value.op is not range_p or axis_of(value).size - 1 > dtypes.limits(least)[1]:
+        return None
+    return value

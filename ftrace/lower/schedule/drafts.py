@@ -1,0 +1,556 @@
+"""Kernels while they are put together, and the places where they need values.
+
+A *draft* is a kernel of which it is known which loops it has and what it stores. Every
+use of a value is a *context*: the draft, and the index at which it needs the value. For
+a value that is computed in a context, `operand_contexts` says what that needs in turn:
+
+    y = x.T             in kernel 0 at (i, j):   x at (j, i)
+    y = sum(x, axis=1)  in kernel 0 at (i,):     x at (i, r), r a range of the reduce
+    y = x[n]            in kernel 0 at (i,):     n at (i,), x at (what n is there,)
+
+A `Schedule` is a list of drafts, and for each value the draft that stores it.
+
+A `Plan` is a schedule while it is made: facts about the graph, and what was decided.
+The facts are there before the first decision: the order in which values are decided on,
+what must be stored, what each value costs down to what is loaded, of which contractions
+it is made. The rest grows while `schedule.py` walks: the kernels, which of them run
+before which others, and the contexts in which values are needed.
+
+A kernel's *rank* is the length of the longest way from it to one that nobody reads.
+It falls along every way, so that a search need not follow what lies too low, or too
+high; and one from both ends is over when either comes to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from math import prod
+from typing import Any
+
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.tables import memo
+from ftrace.lower.analysis.cost import (
+    elements_of_sum,
+    is_contraction,
+    is_step,
+    reduced_axes,
+    root_of,
+    shared_dear,
+    squeeze,
+    weight,
+)
+from ftrace.lower.kernel.affine_index import (
+    ALWAYS,
+    RECENT,
+    ZERO,
+    Atom,
+    Index,
+    Valid,
+    flatten_index,
+    range_index,
+    ranges_of,
+    ranges_of_all,
+    source_index,
+    unflatten_index,
+)
+from ftrace.lower.kernel.iota_indices import NumberOf, Reading, position_of
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node, operations_of, toposort
+from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.primitives.primitive import Compound, compound_of
+from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.symbolic.bounds import sample
+from ftrace.trace.symbolic.dim import same_size
+
+
+class Context:
+    """A use of a value: the kernel, the index, and where the index is one.
+
+    Of a kernel's equal ones are one object, which `Draft.at` gives: indices are deep,
+    and what computes element by element needs its operands in the context that it has.
+
+    Attributes:
+      ranges: those on which the indices depend.
+      places: how many places a window that slides is at; 0 where none slides.
+    """
+
+    __slots__ = ("indices", "kernel", "places", "ranges", "valid")
+
+    def __init__(
+        self, kernel: int, indices: tuple[Index, ...], valid: Valid | None
+    ) -> None:
+        self.kernel = kernel
+        self.indices = indices
+        self.valid = valid
+        self.ranges = ranges_of_all(indices)
+        self.places = _places(indices)
+
+
+@memo(RECENT)
+def _places(indices: tuple[Index, ...]) -> int:
+    # A sum of one atom, if that is no quotient, has one range; of none, none.
+    sums = [i for i in indices if len(i.terms) > 1 or _is_divided(i)]
+    if not sums or all(len(ranges_of(index)) < 2 for index in sums):
+        return 0
+    return prod([sample(a.size) for a in ranges_of_all(indices)])
+
+
+def _is_divided(index: Index) -> bool:
+    return any(atom.kind != "range" for atom, _ in index.terms)
+
+
+@dataclass(eq=False)
+class ReduceRanges:
+    """The ranges of one or more reduces that run in one loop.
+
+    Attributes:
+      atoms: the ranges, outermost first.
+      indices: for each reduced axis its index in terms of the ranges.
+    """
+
+    atoms: list[Atom]
+    indices: list[Index]
+
+
+@dataclass(eq=False)
+class Draft:
+    """A kernel while it is put together.
+
+    Attributes:
+      shape: sizes of the loops that it was made for, none of them 1.
+      atoms: the ranges of its loops, outermost first.
+      indices: for each size of `shape` its index in terms of the ranges.
+      roots: the values that it stores.
+      kind: "map", or "contract" with one contraction and its epilogue, or "scatter",
+        or "step" for an operation that is a step of the program by itself.
+      scattered: the scatter whose updates it applies.
+      step: the compound that is this step.
+      sums: those of `roots` to which each row of the loops adds: see
+        `blocking/split_reductions.py`.
+      feeds: kernels that read what it stores.
+      weight: operations per iteration, roughly.
+    """
+
+    number: int
+    shape: Shape
+    atoms: list[Atom] = field(default_factory=list[Atom])
+    indices: list[Index] = field(default_factory=list[Index])
+    roots: list[Node] = field(default_factory=list[Node])
+    kind: str = "map"
+    scattered: Node | None = None
+    step: Node | None = None
+    sums: set[Node] = field(default_factory=set[Node])
+    feeds: set[int] = field(default_factory=set[int])
+    weight: int = 0
+    reduces: int = 0
+    next_range: int = 0
+    reduce_ranges: dict[Any, ReduceRanges] = field(
+        default_factory=dict[Any, ReduceRanges]
+    )
+
+    def __post_init__(self) -> None:
+        self._contexts: dict[tuple[tuple[Index, ...], Valid | None], Context] = {}
+        for size in self.shape:
+            self.indices.append(self.new_range(size))
+        self.atoms = [index.terms[0][0] for index in self.indices]
+
+    def widen(self, shape: Shape) -> None:
+        """Adds the loops that `shape` has inside of the kernel's own."""
+        for size in shape[len(self.shape) :]:
+            index = self.new_range(size)
+            self.indices.append(index)
+            self.atoms.append(index.terms[0][0])
+            self.shape = (*self.shape, size)
+
+    def new_range(self, size: int, reduced: bool = False) -> Index:
+        index = range_index(self.next_range, size, reduced)
+        self.next_range += 1
+        return index
+
+    def root_indices(self, shape: Shape) -> tuple[Index, ...]:
+        """The index of a value of that shape which this kernel stores.
+
+        The value has an element per iteration of all loops, or of the outer ones.
+        """
+        return root_indices(self.indices, self.shape, shape)
+
+    def at(self, indices: tuple[Index, ...], valid: Valid | None = ALWAYS) -> Context:
+        """The context of the kernel at an index."""
+        found = self._contexts.get((indices, valid))
+        if found is None:
+            found = Context(self.number, indices, valid)
+            self._contexts[indices, valid] = found
+        return found
+
+    def ranges_for(self, key: Any, sizes: Sequence[int]) -> ReduceRanges:
+        """The ranges of the reduces with that key: the same ones for the same key."""
+        found = self.reduce_ranges.get(key)
+        if found is None:
+            indices = [self.new_range(n, True) for n in sizes]
+            atoms = [a for index in indices for a, _ in index.terms]
+            found = self.reduce_ranges[key] = ReduceRanges(atoms, indices)
+        return found
+
+
+@dataclass(eq=False)
+class Schedule:
+    """What `schedule` decided.
+
+    Attributes:
+      drafts: the kernels; those that are read come after those that read.
+      stored: for each stored value the kernel that stores it.
+      inlined: for each value the kernels that compute it.
+      levels: for each value how many reduces are below it.
+      places: of the values in the order in which the graph was read.
+      readings: numbers for the values of index arrays at an index.
+    """
+
+    outputs: list[Node]
+    drafts: list[Draft] = field(default_factory=list[Draft])
+    stored: dict[Node, int] = field(default_factory=dict[Node, int])
+    inlined: dict[Node, set[int]] = field(default_factory=dict[Node, set[int]])
+    levels: dict[Node, int] = field(default_factory=dict[Node, int])
+    places: dict[Node, int] = field(default_factory=dict[Node, int])
+    readings: dict[Reading, int] = field(default_factory=dict[Reading, int])
+
+    def number_of(self, reading: Reading) -> int:
+        """The number of a reading: the same one for the same reading."""
+        return self.readings.setdefault(reading, len(self.readings))
+
+
+def root_indices(
+    indices: Sequence[Index], loops: Shape, shape: Shape
+) -> tuple[Index, ...]:
+    """The index of a value of `shape` that has an element per iteration of loops."""
+    depth = 0
+    while not same_size(prod(loops[:depth]), prod(shape)):
+        depth += 1
+    if same_size(squeeze(shape), loops[:depth]):
+        positions = iter(indices)
+        return tuple(ZERO if same_size(n, 1) else next(positions) for n in shape)
+    return unflatten_index(flatten_index(indices[:depth], loops[:depth]), shape)
+
+
+#: Gives the ranges of the reduces with a key, for the sizes of their axes.
+RangesFor = Callable[[Any, Sequence[int]], ReduceRanges]
+#: `Draft.at`.
+At = Callable[[tuple[Index, ...], Valid | None], Context]
+
+
+def operand_contexts(
+    node: Node,
+    context: Context,
+    at: At,
+    ranges_for: RangesFor,
+    number_of: NumberOf,
+    level: int,
+) -> list[tuple[Node, Context]]:
+    """What a node, computed in a context, needs, and where.
+
+    Those are its operands; of a gather the array, and then what its index arrays read.
+    """
+    if keeps_index(node):
+        return [(source, context) for source in node.src]
+    indices, valid = context.indices, context.valid
+    family = node.op.family
+    if family == "movement":
+        where, inside = source_index(node, indices, valid)
+        return [(node.src[0], at(where, inside))]
+    if family == "reduction":
+        axes = reduced_axes(node)
+        key = reduce_key(node, context, level)
+        ranges = ranges_for(key, [node.src[0].shape[a] for a in axes])
+        inner = list(indices)
+        for axis, index in zip(axes, ranges.indices, strict=True):
+            inner[axis] = index
+        return [(node.src[0], at(tuple(inner), valid))]
+    return _gather_contexts(node, context, at, number_of)
+
+
+def keeps_index(node: Node) -> bool:
+    """Is an element computed from the operands' elements at its own index?"""
+    return node.op.family not in ("movement", "reduction") and node.op is not gather_p
+
+
+def reduce_key(node: Node, context: Context, level: int) -> Any:
+    """Reduces with one key share their ranges."""
+    sizes = tuple(node.src[0].shape[a] for a in reduced_axes(node))
+    rows = context.ranges
+    alone = node if is_contraction(node) else None
+    return sizes, rows, level, context.valid, alone
+
+
+def _gather_contexts(
+    node: Node, context: Context, at: At, number_of: NumberOf
+) -> list[tuple[Node, Context]]:
+    indices, valid = context.indices, context.valid
+    axes: tuple[int, ...] = node.arg
+    source, *arrays = node.src
+    depth = arrays[0].ndim
+    positions = [position_of(array, indices[:depth], valid) for array in arrays]
+    found = {
+        axis: position.as_index(number_of, source.shape[axis])
+        for axis, position in zip(axes, positions, strict=True)
+    }
+    rest = iter(indices[depth:])
+    where = tuple(found[a] if a in found else next(rest) for a in range(source.ndim))
+    read = [r for position in positions for r, _ in position.readings]
+    return [
+        (source, at(where, valid)),
+        *((r.array, at(r.indices, r.valid)) for r in read),
+    ]
+
+
+#: Kernels of which it is known at once that they run after others.
+NEAR = 64
+
+
+class Precedence:
+    """Edges between kernels, by their numbers: one stores what the other reads."""
+
+    def __init__(self) -> None:
+        self._after: dict[int, set[int]] = {}
+        self._before: dict[int, set[int]] = {}
+        self._rank: dict[int, int] = {}
+        self._soon: dict[frozenset[int], set[int]] = {}  # until the next `add`
+
+    def add(self, kernel: int, readers: Iterable[int] = ()) -> None:
+        """Notes that `readers` read what a kernel stores; no way leads back to it."""
+        self._soon.clear()
+        after = self._after.setdefault(kernel, set())
+        self._before.setdefault(kernel, set())
+        for reader in readers:
+            after.add(reader)
+            self._before.setdefault(reader, set()).add(kernel)
+        pending = [kernel]
+        while pending:
+            raised = pending.pop()
+            readers_of = self._after.get(raised, ())
+            rank = 1 + max((self._rank.get(r, 0) for r in readers_of), default=-1)
+            if rank > self._rank.get(raised, -1):
+                self._rank[raised] = rank
+                pending.extend(self._before[raised])
+
+    def soon_after(self, kernels: Iterable[int]) -> set[int]:
+        """These kernels, and the next ones of those before which one of them runs."""
+        own = frozenset(kernels)
+        known = self._soon.get(own)
+        if known is not None:
+            return known
+        found = self._soon[own] = set(own)
+        pending = list(found)
+        for kernel in pending:  # grows
+            if len(found) >= NEAR:
+                break
+            for after in self._after[kernel]:
+                if after not in found:
+                    found.add(after)
+                    pending.append(after)
+        return found
+
+    def is_before(self, kernels: Iterable[int], target: int) -> bool:
+        """Does a kernel of these run before `target`, or is it one of them?"""
+        ranks, low = self._rank, self._rank[target]
+        ahead = {k for k in kernels if ranks[k] > low or k == target}
+        if target in ahead:
+            return True
+        behind = {target}
+        forward, backward = list(ahead), [target]
+        high = max((ranks[k] for k in ahead), default=0)
+        while forward and backward:
+            for after in self._after[forward.pop()]:
+                if after in behind:
+                    return True
+                if ranks[after] > low and after not in ahead:
+                    ahead.add(after)
+                    forward.append(after)
+            for before in self._before[backward.pop()]:
+                if before in ahead:
+                    return True
+                if ranks[before] < high and before not in behind:
+                    behind.add(before)
+                    backward.append(before)
+        return False
+
+
+KERNEL_LIMIT = 600  # operations in one kernel
+ENOUGH = 450  # from which on it ends where a step begins like the one it began with
+NESTED = 1 << 14  # elements of a reduce that may run inside another one
+CONTRACTIONS = 8  # that are told apart of those from which a value is made
+
+ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
+SOURCES = ("const", "dim", "iota", "variable")
+
+#: May a kernel over loops of these sizes add up the elements of a sum?
+AddsUp = Callable[[Node, Shape], bool]
+
+
+class Plan:
+    """What `schedule` knows, and what it has decided.
+
+    Attributes:
+      adds_up: see `schedule`.
+      result: the kernels so far, and what each stores and computes.
+      disabled: names of decisions that are switched off.
+      forced: see `schedule`.
+      order: the nodes; they are decided on from the last to the first.
+      has_steps: some nodes are steps of the program by themselves.
+      must_store: values that are stored, whatever they cost.
+      shared: values that are dear and have several users, where sums wait for them.
+      precedence: which kernels run before which.
+      readers: kernels that read what a step computes.
+      contexts: for each value its contexts, with how often each computes it too much
+        and the ranges of the loops around it, outermost first.
+      costs: for each value the operations down to what is loaded.
+      epilogue: what is computed from a contraction, element by element: better with it,
+        and stored where several kernels need it, than that the bare sums are stored.
+        Of each such value the contractions.
+      users: of a contraction, how many use it.
+    """
+
+    def __init__(
+        self,
+        outputs: Sequence[Node],
+        forced: frozenset[Node],
+        adds_up: AddsUp | None,
+    ) -> None:
+        self.adds_up = adds_up
+        self.result = Schedule(list(outputs))
+        self.disabled = settings.current().disabled_rules
+        self.forced = forced
+        self.order = toposort(outputs)
+        self.must_store = forced | {n for n in outputs if not is_variable(n)}
+        self.has_steps = any(isinstance(op, Compound) for op in operations_of(outputs))
+        for node in self.order if self.has_steps else ():
+            if compound_of(node) is not None:
+                roots = map(root_of, node.src)
+                self.must_store |= {r for r in roots if r.size and not is_variable(r)}
+        self.shared: set[Node] = set()
+        self.precedence = Precedence()
+        self.readers: dict[Node, set[int]] = {}
+        self.contexts: dict[Node, dict[Context, tuple[int, tuple[Atom, ...]]]] = {}
+        self.costs: dict[Node, int] = {}
+        self.epilogue: dict[Node, frozenset[Node]] = {}
+        self.users: dict[Node, int] = {}
+        if adds_up is not None:
+            self.order = self._sums_last()
+        self._measure()
+
+    def _measure(self) -> None:
+        """Per node: operations below it down to what is loaded; reduces below it."""
+        levels, places, costs = self.result.levels, self.result.places, self.costs
+        for place, node in enumerate(self.order):
+            places[node] = place
+            family, level, total = node.op.family, 0, 0
+            for source in node.src:
+                total += costs[source]
+                if levels[source] > level:
+                    level = levels[source]
+            levels[node] = level + (family == "reduction")
+            if self.users and node.op is not reshape_p:
+                for root in {root_of(s) for s in node.src}:
+                    if root in self.users:
+                        self.users[root] += 1
+            if self.has_steps and is_step(node):
+                levels[node] = costs[node] = 0
+                continue
+            if node in self.must_store or node.op.name in SOURCES:
+                costs[node] = 0
+                continue
+            if family == "reduction":
+                # A reduce is stored, or done once per row, whoever uses it.
+                costs[node] = 0
+                if is_contraction(node):
+                    self.epilogue[node] = frozenset((node,))
+                    self.users[node] = 0
+                continue
+            contractions = self.contractions_of(node) if self.epilogue else None
+            if contractions:
+                self.epilogue[node] = contractions
+            costs[node] = min(total + weight(node), 10_000)
+
+    def _sums_last(self) -> list[Node]:
+        """The nodes in an order in which sums wait for kernels that may add them up."""
+        halves = [n for n in self.order if n.op is reduce_sum_p and self._is_half(n)]
+        if not halves:
+            return self.order
+        self.shared = shared_dear(self.order)
+        late = {n: 1 if self.will_be_stored(elements_of_sum(n)) else 2 for n in halves}
+        for node in reversed(self.order):
+            if node in late:
+                for source in node.src:
+                    late[source] = max(late[node], late.get(source, 0))
+        return sorted(self.order, key=lambda n: -late.get(n, 0))
+
+    def will_be_stored(self, node: Node) -> bool:
+        return node in self.must_store or node in self.shared
+
+    def _is_half(self, node: Node) -> bool:
+        assert self.adds_up is not None
+        return self.adds_up(node, squeeze(elements_of_sum(node).shape))
+
+    def costs_below(self, node: Node) -> int:
+        """The cost of a stored value, were it not stored."""
+        return min(sum([self.costs[s] for s in node.src]) + weight(node), 10_000)
+
+    def contractions_of(self, node: Node) -> frozenset[Node]:
+        """Those from which a value is computed element by element: the latest.
+
+        A sum over all layers of a network is made of a contraction of each of them.
+        """
+        found = {self.epilogue[s] for s in node.src if s in self.epilogue}
+        if len(found) < 2:
+            return found.pop() if found else frozenset()
+        joined = frozenset[Node]().union(*found)
+        if len(joined) > CONTRACTIONS:
+            latest = sorted(joined, key=self.result.places.__getitem__)[-CONTRACTIONS:]
+            joined = frozenset(latest)
+        return joined
+
+    def use(self, node: Node, context: Context, path: tuple[Atom, ...]) -> None:
+        """Notes that a kernel needs `node`; only as far in as its ranges reach."""
+        ranges = context.ranges
+        depth = max((k + 1 for k, a in enumerate(path) if a in ranges), default=0)
+        around = path[:depth]
+        factor = prod(sample(a.size) for a in around if a not in ranges)
+        self.use_alike(node, context, factor, around)
+
+    def use_alike(
+        self, node: Node, context: Context, factor: int, around: tuple[Atom, ...]
+    ) -> None:
+        """Notes that a kernel needs `node` where it needs what is made of it."""
+        known = self.contexts.setdefault(node, {})
+        before = known.get(context)
+        if before is None or before[0] < factor:
+            known[context] = (factor, around)
+
+    def new_draft(self, shape: Shape) -> Draft:
+        draft = Draft(len(self.result.drafts), shape)
+        self.result.drafts.append(draft)
+        self.precedence.add(draft.number)
+        return draft
+
+    def feed(self, draft: Draft, readers: set[int]) -> None:
+        """Notes that these kernels read what one stores."""
+        draft.feeds |= readers
+        self.precedence.add(draft.number, readers)
+
+
+def ends_before(draft: Draft, node: Node) -> bool:
+    """Does a kernel of more than `ENOUGH` operations leave this one to another?
+
+    Of an unrolled loop it ends between two steps if it can: it stores little there,
+    and the kernels of all steps are the same one.
+    """
+    if draft.weight + weight(node) > KERNEL_LIMIT:
+        return True
+    root = draft.roots[0] if draft.roots else node
+    return (
+        root is not node
+        and (root.op, root.aval) == (node.op, node.aval)
+        and [s.op for s in root.src] == [s.op for s in node.src]
+    )

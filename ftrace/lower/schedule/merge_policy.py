@@ -1,0 +1,484 @@
+"""Is a value computed by the kernels that need it, or stored, and then by which kernel?
+
+It is computed where that is cheap: a sum of two loaded values anywhere, a costly chain
+in one kernel and once per element, a reduce where its rows are the kernel's own. What
+is long, or under an `expand`, or a reduce within the sums of a product, is stored.
+
+A reduce beside the work on its rows may walk down columns of memory, which is asked
+before it is decided:
+
+    softmax(x, axis=1)     its rows are rows of memory: maximum, sum and quotient of a
+                           row are computed while it is in the cache
+    softmax(x.T, axis=1)   its rows are columns: each element is on a line of its own,
+                           and three walks down a column take longer than three kernels
+                           of which each reads whole lines
+
+The answer depends on what the reduce adds up alone: on how it reads the values that
+surely lie in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from math import prod
+from typing import Any
+
+from ftrace.lower.analysis.cost import (
+    CHEAP,
+    RECOMPUTE,
+    elements_of_sum,
+    is_contraction,
+    is_step,
+    reduced_axes,
+    root_of,
+    squeeze,
+)
+from ftrace.lower.kernel.affine_index import (
+    ALWAYS,
+    Atom,
+    Index,
+    complexity,
+    flatten_index,
+    range_index,
+    ranges_of_all,
+    source_index,
+)
+from ftrace.lower.schedule.drafts import (
+    ELEMENTWISE,
+    ENOUGH,
+    KERNEL_LIMIT,
+    NESTED,
+    Context,
+    Draft,
+    Plan,
+    ends_before,
+)
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
+from ftrace.trace.primitives.elementwise import copy
+from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.symbolic.bounds import sample
+from ftrace.trace.symbolic.dim import same_size
+
+_FAR = 1 << 20  # numbers of ranges that no kernel has
+
+
+def reduces_columns(node: Node, context: Context, stored: frozenset[Node]) -> bool:
+    """Does a reduce in a kernel add up columns of memory?
+
+    Args:
+      node: the reduce.
+      context: where a kernel needs it: its rows are the ranges of the indices.
+      stored: values that are stored, whatever is decided.
+    """
+    inner = list(context.indices)
+    for number, axis in enumerate(reduced_axes(node)):
+        inner[axis] = range_index(_FAR + number, node.src[0].shape[axis], True)
+    within = Context(context.kernel, tuple(inner), context.valid)
+    return are_columns(node.src[0], within, context.ranges, stored)
+
+
+def are_columns(
+    node: Node, context: Context, rows: Set[Atom], stored: frozenset[Node]
+) -> bool:
+    """Are the rows of a value columns of all the arrays that it is made of?
+
+    Args:
+      rows: of the ranges of the context those that go from row to row.
+    """
+    size = sample(node.size)
+    found = False
+    for array, indices in _arrays(node, context, stored):
+        if 2 * sample(array.size) < size:
+            continue  # a value per row or per column
+        position = flatten_index(indices, array.shape)
+        if not any(same_size(abs(c), 1) and atom in rows for atom, c in position.terms):
+            return False
+        found = True
+    return found
+
+
+def _arrays(
+    node: Node, context: Context, stored: frozenset[Node]
+) -> Iterator[tuple[Node, tuple[Index, ...]]]:
+    """What a value is made of in memory, and where that is read."""
+    pending = [(node, context.indices, 0)]
+    numbers = {context.indices: 0}  # indices are deep
+    seen = {(node, 0)}
+    while pending:
+        node, indices, number = pending.pop()
+        if node in stored or is_variable(node) or is_contraction(node):
+            yield node, indices
+            continue
+        family = node.op.family
+        if is_step(node) or family in ("indexing", "reduction", "source"):
+            continue
+        if family == "movement":
+            indices, valid = source_index(node, indices, context.valid)
+            if valid is None:
+                continue
+            number = numbers.setdefault(indices, len(numbers))
+        for source in node.src:
+            if len(seen) < _NEAR and (source, number) not in seen:
+                seen.add((source, number))
+                pending.append((source, indices, number))
+
+
+INDEX_LIMIT = 100  # atoms in the indices of one use
+WINDOWED = 16  # operations that are rather done for all windows that see an element
+
+
+def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
+    if node.op.family == "reduction":
+        return reduce_is_inlined(plan, node, uses)
+    cost = plan.costs[node]
+    if node.op.family == "movement":
+        return all(_is_plain(context) for context in uses)
+    if cost == 0:
+        return True
+    drafts = plan.result.drafts
+    kernels: set[int] = set()
+    again = slides = False
+    for context, (factor, _) in uses.items():
+        draft = drafts[context.kernel]
+        if draft.weight > ENOUGH and ends_before(draft, node):
+            return False
+        kernels.add(context.kernel)
+        again = again or factor > 1
+        slides = slides or context.places > 0
+    if plan.disabled and not may_fuse(plan, uses):
+        return False
+    if again and (cost > CHEAP or any(_in_product(plan, c) for c in uses)):
+        return False
+    if slides and cost > 1 and any(_overlap(node, c) * cost > WINDOWED for c in uses):
+        return False
+    if len(kernels) > 1 and not _is_done_again(plan, node, cost, len(kernels)):
+        return False
+    return cost * (len(uses) - len(kernels)) <= RECOMPUTE
+
+
+def reduce_is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
+    if len(uses) != 1:
+        return False
+    ((context, (factor, _)),) = uses.items()
+    draft = plan.result.drafts[context.kernel]
+    rows = context.ranges
+    if factor != 1 or context.valid != ALWAYS or draft.kind == "scatter":
+        return False
+    if not same_size(prod(a.size for a in rows), node.size):
+        return False
+    whole = rows == set(draft.atoms)
+    if ("fuse_after_reduce" if whole else "fuse_rows") in plan.disabled:
+        return False
+    if is_contraction(node):
+        return whole and draft.reduces == 0
+    if draft.kind == "contract":
+        return False
+    if not whole and _adds_up_columns(plan, node, context):
+        return False
+    nested = any(a.reduced for a in rows)
+    return not nested or sample(node.src[0].size) <= NESTED
+
+
+def _adds_up_columns(plan: Plan, node: Node, context: Context) -> bool:
+    if "split_columns" in plan.disabled:
+        return False
+    return reduces_columns(node, context, plan.must_store)
+
+
+def may_fuse(plan: Plan, uses: dict[Context, Any]) -> bool:
+    """Are the decisions by which its users would compute it switched on?"""
+    if not plan.disabled:
+        return True
+    inside = [any(a.reduced for a in c.ranges) for c in uses]
+    return not (
+        ("fuse_into_reduce" in plan.disabled and any(inside))
+        or ("fuse_elementwise" in plan.disabled and not all(inside))
+    )
+
+
+def _is_done_again(plan: Plan, node: Node, cost: int, kernels: int) -> bool:
+    """Is a value that several kernels need computed in each of them?"""
+    if "recompute_cheap" in plan.disabled:
+        return False
+    if node not in plan.epilogue:
+        return cost <= CHEAP and kernels <= 4
+    # What all of it is made of is stored: the contraction, or the first step after.
+    first = any(plan.users.get(root_of(s)) == 1 for s in node.src)
+    return not first and cost <= RECOMPUTE and kernels == 2
+
+
+def _is_plain(context: Context) -> bool:
+    """Is the index short? Reshapes of transposes of reshapes make it grow fast."""
+    return sum(complexity(index) for index in context.indices) <= INDEX_LIMIT
+
+
+def _overlap(node: Node, context: Context) -> int:
+    """How many windows see each element; 0 where none slide over it."""
+    found = context.places // max(sample(node.size), 1)
+    return found if found > 1 else 0  # each place is asked for by one
+
+
+def _in_product(plan: Plan, context: Context) -> bool:
+    """Is it an operand of a contraction?"""
+    draft = plan.result.drafts[context.kernel]
+    return draft.kind == "contract" and any(a.reduced for a in context.ranges)
+
+
+ROOTS = 8  # values that one kernel stores
+MANY = 16  # rows that are work for all threads
+_NEAR = 64  # nodes that are looked at for what two kernels have in common
+
+
+def kernel_that_has_it(
+    plan: Plan, node: Node, uses: dict[Context, Any]
+) -> Draft | None:
+    """A kernel that computes the value anyway, and can store it as well."""
+    kernels = {context.kernel for context in uses}
+    for number in sorted(kernels):
+        draft = plan.result.drafts[number]
+        if draft.kind in ("scatter", "step") or len(draft.roots) >= ROOTS:
+            continue
+        here = [c for c in uses if c.kernel == number]
+        aligned = [c for c in here if is_aligned(node, c, draft)]
+        if len(aligned) != 1 or node.op is copy:
+            continue
+        if node.op.family == "reduction":
+            here_only = {aligned[0]: uses[aligned[0]]}
+            if len(here) > 1 or not reduce_is_inlined(plan, node, here_only):
+                continue
+        elif plan.costs_below(node) * (len(here) - 1) > RECOMPUTE or (
+            draft.weight > ENOUGH and ends_before(draft, node)
+        ):
+            continue
+        if not plan.precedence.is_before(kernels - {number}, number):
+            return draft
+    return None
+
+
+def kernel_that_reduces_it(
+    plan: Plan, node: Node, uses: dict[Context, Any]
+) -> Draft | None:
+    """A kernel of rows that reduces each row of a value: it can store it as well.
+
+    Its loops grow. Each row is computed twice, from what is then in the cache.
+    """
+    shape = squeeze(node.shape)
+    if node.op.family not in ELEMENTWISE or node in plan.epilogue:
+        return None
+    kernels = {context.kernel for context in uses}
+    for number in sorted(kernels):
+        draft = plan.result.drafts[number]
+        here = [c for c in uses if c.kernel == number]
+        if len(here) != 1 or draft.kind != "map" or draft.sums:
+            continue
+        if not draft.shape or not _are_rows(draft.shape, shape):
+            continue
+        if len(draft.roots) >= ROOTS or not _is_row(node, here[0], draft):
+            continue
+        if _lies_across(plan, node, here[0], draft.atoms):
+            continue
+        cost = plan.costs_below(node)
+        if cost > RECOMPUTE or draft.weight + cost > KERNEL_LIMIT:
+            continue
+        if not plan.precedence.is_before(kernels - {number}, number):
+            draft.widen(shape)
+            return draft
+    return None
+
+
+def kernel_alike(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft | None:
+    """A kernel over the same loops that may store this value too.
+
+    Of several, one that reads what a large reduce adds up; and the second half of
+    a reduce as late as may be, for where it runs its first half has to run before.
+    """
+    if is_contraction(node) or node.op is copy:
+        return None
+    shape = squeeze(node.shape)
+    readers = _readers_of_elements(plan, node)
+    found: Draft | None = None
+    kernels = {context.kernel for context in uses}
+    alike = [d for d in _open(plan) if same_size(d.shape, shape)]
+    soon = plan.precedence.soon_after(kernels) if alike else ()
+    for draft in reversed(alike) if _is_second_half(node) else alike:
+        if draft.number in soon:
+            continue
+        if _has_another_contraction(plan, node, draft):
+            continue
+        if found is not None and draft.number not in readers:
+            continue
+        if not plan.precedence.is_before(kernels, draft.number):
+            if not readers or draft.number in readers:
+                return draft
+            found = draft
+    return found
+
+
+def kernel_over_rows(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft | None:
+    """A kernel over rows of which one of both stores a value for each.
+
+    The other one's values are the rows' elements, and both need the same ones:
+    they are read once. The kernel's loops grow where it had only rows so far.
+    """
+    shape = squeeze(node.shape)
+    if not shape or node.op is copy or is_contraction(node):
+        return None
+    kernels = {context.kernel for context in uses}
+    for draft in _open(plan):
+        if not draft.shape:
+            continue
+        rows, whole = sorted((shape, draft.shape), key=len)
+        if not _are_rows(rows, whole):
+            continue
+        if draft.number in plan.precedence.soon_after(kernels):
+            continue
+        short = (node,) if shape is rows else draft.roots
+        if not all(plan.result.levels[n] for n in short):
+            continue
+        if draft.sums and len(shape) > len(draft.shape):
+            continue
+        if _both_need(plan, node, draft, whole, len(rows)) and not (
+            plan.precedence.is_before(kernels, draft.number)
+        ):
+            draft.widen(shape)
+            return draft
+    return None
+
+
+def kernel_that_adds_up(
+    plan: Plan, node: Node, uses: dict[Context, Any]
+) -> Draft | None:
+    """A kernel over the elements of a sum that needs what they are made of."""
+    assert plan.adds_up is not None
+    if node.op is not reduce_sum_p or plan.contractions_of(node):
+        return None
+    kernels = {context.kernel for context in uses}
+    for draft in _open(plan):
+        if draft.number in kernels or not plan.adds_up(node, draft.shape):
+            continue
+        if _both_need(plan, node, draft, draft.shape, len(draft.shape) - 1) and not (
+            plan.precedence.is_before(kernels, draft.number)
+        ):
+            return draft
+    elements = elements_of_sum(node)
+    shape = squeeze(elements.shape)
+    if plan.will_be_stored(elements) and elements.op.family in ELEMENTWISE:
+        return plan.new_draft(shape) if plan.adds_up(node, shape) else None
+    return None
+
+
+def _open(plan: Plan) -> list[Draft]:
+    """The latest kernels that may store one more value, the last one first."""
+    return [
+        d
+        for d in plan.result.drafts[:-33:-1]
+        if d.kind == "map" and len(d.roots) < ROOTS and d.weight + 64 <= KERNEL_LIMIT
+    ]
+
+
+def is_aligned(node: Node, context: Context, draft: Draft) -> bool:
+    """Does the kernel compute each element of `node` once, at its loops' pace?"""
+    if context.valid != ALWAYS or node.shape == ():
+        return context.valid == ALWAYS and not context.ranges
+    position = flatten_index(context.indices, node.shape)
+    depth = len(context.ranges)
+    outer = draft.indices[:depth]
+    return same_size(position, flatten_index(outer, draft.shape[:depth])) and (
+        same_size(prod(draft.shape[:depth]), node.size)
+    )
+
+
+def _readers_of_elements(plan: Plan, node: Node) -> set[int]:
+    """Of a large reduce, the kernels that need what its elements are made of."""
+    found: set[int] = set()
+    if node.op.family != "reduction" or sample(node.src[0].size) < NESTED:
+        return found
+    size, seen = node.src[0].size, {node}
+    pending = [node]
+    while pending and len(seen) < _NEAR:
+        for source in pending.pop().src:
+            if source not in seen and same_size(source.size, size):
+                seen.add(source)
+                pending.append(source)
+                found |= {c.kernel for c in plan.contexts.get(source, ())}
+    return found
+
+
+def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -> bool:
+    """Do a kernel and a value need an array of that shape, row by row?
+
+    The first `depth` of its axes, of those of more than 1, are the rows.
+    """
+    rows = set(draft.atoms[:depth])
+    seen: set[Node] = {node}
+    pending = [node]
+    while pending and len(seen) < _NEAR:
+        above = pending.pop()
+        if above.op.family == "movement" and above.op not in (expand_p, reshape_p):
+            continue
+        for source in above.src:
+            if source in seen:
+                continue
+            seen.add(source)
+            pending.append(source)
+            if not same_size(squeeze(source.shape), whole):
+                continue
+            long = [a for a, n in enumerate(source.shape) if not same_size(n, 1)]
+            first = long[depth]
+            for context in plan.contexts.get(source, ()):
+                outer = ranges_of_all(context.indices[:first])
+                if context.kernel == draft.number and outer == rows:
+                    return not _lies_across(plan, source, context, rows)
+    return False
+
+
+def _lies_across(
+    plan: Plan, node: Node, context: Context, rows: Iterable[Atom]
+) -> bool:
+    """Would a kernel of rows that computes a value go down columns of memory?"""
+    if "split_columns" in plan.disabled:
+        return False
+    return are_columns(node, context, set(rows), plan.must_store - {node})
+
+
+def _has_another_contraction(plan: Plan, node: Node, draft: Draft) -> bool:
+    """Would one of two contractions have to leave the kernel of its epilogue?"""
+    mine = plan.contractions_of(node)
+    if not mine:
+        return False
+    others = map(plan.contractions_of, draft.roots)
+    return any(other and mine != other for other in others)
+
+
+def _are_rows(rows: Shape, whole: Shape) -> bool:
+    """Are the loops of one shape the outer ones of another, of enough rows?"""
+    inside = len(whole) - len(rows)
+    return same_size(whole[: len(rows)], rows) and (
+        inside == 1 or (inside > 1 and sample(prod(rows)) >= MANY)
+    )
+
+
+def _is_second_half(node: Node) -> bool:
+    """Is it a reduce of what another one of its kind gives?"""
+    return node.op.family == "reduction" and root_of(node.src[0]).op is node.op
+
+
+def _is_row(node: Node, context: Context, draft: Draft) -> bool:
+    """Are the indices of a use those of the loops, and then ranges of a reduce?"""
+    sizes = zip(context.indices, node.shape, strict=True)
+    pairs = [(i, n) for i, n in sizes if not same_size(n, 1)]
+    depth = len(draft.shape)
+    outer = [i for i, _ in pairs[:depth]]
+    if context.valid != ALWAYS or not same_size(outer, draft.indices):
+        return False
+    inner = [(tuple(c for _, c in i.terms), i, n) for i, n in pairs[depth:]]
+    return all(
+        same_size(c, (1,))
+        and same_size(i.constant, 0)
+        and i.terms[0][0].reduced
+        and same_size(i.terms[0][0].size, n)
+        for c, i, n in inner
+    )

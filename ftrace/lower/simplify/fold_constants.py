@@ -1,0 +1,233 @@
+"""Rules on constants and on values without elements.
+
+A constant is one scalar at every position, so that an elementwise operation on
+constants, and most movements of one, are again a constant: the record's own meaning
+says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DynamicDimensionError
+from ftrace.ground.tables import memo
+from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
+from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
+from ftrace.trace.primitives.elementwise import copy, stop_gradient
+from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.movement import (
+    pad_p,
+    permute_p,
+    reshape_p,
+    shear_p,
+    shrink_p,
+    stride_p,
+    unshear_p,
+)
+from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive, primitive_of
+from ftrace.trace.primitives.reduction import (
+    REDUCTIONS,
+    identity_like,
+    reduce_prod_p,
+)
+from ftrace.trace.primitives.sources import const_like, const_p, dim_p, zeros_like
+from ftrace.trace.rewrite import Pat, Rule
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
+
+#: Primitives whose result at a position depends on that position alone.
+ELEMENTWISE: Final[tuple[Primitive, ...]] = tuple(
+    p
+    for p in PRIMITIVES.values()
+    if p.family in ("unary", "binary", "compare", "select", "cast")
+)
+
+# What patterns of all files are made of.
+
+
+def of_any_arity(pattern: Callable[[int], Pat]) -> tuple[Pat, ...]:
+    """A pattern for each number of operands that an elementwise primitive has."""
+    return tuple(pattern(n) for n in (1, 2, 3))
+
+
+def arg_of(node: Node) -> Any:
+    """What the operation needs besides operands: shape, axes, pads and so on."""
+    return node.arg
+
+
+def has_kind(kinds: str) -> Callable[[Node], bool]:
+    """Is the node's dtype of one of these kinds?"""
+    return lambda node: dtypes.kind(node.dtype) in kinds
+
+
+def is_exact(node: Node) -> bool:
+    """Bool or integer: the dtypes without NaN, rounding and signed zeros."""
+    return dtypes.kind(node.dtype) in "biu"
+
+
+@memo(4096, typed=True)
+def _bits(value: complex, dtype: np.dtype[Any]) -> bytes:
+    return constant_bits(value, dtype)
+
+
+def is_bits(node: Node, value: complex) -> bool:
+    """Is it the constant `value`, bit for bit? For -0.0 see `is_negative_zero`."""
+    return node.op is const_p and node.arg == _bits(value, node.dtype)
+
+
+def is_negative_zero(node: Node) -> bool:
+    """Is it the constant -0.0 of a float dtype?"""
+    if node.op is not const_p or not dtypes.is_float(node.dtype):
+        return False
+    return node.arg == _bits(0, node.dtype)[:-1] + b"\x80"
+
+
+def constant(value: int) -> Pat:
+    """The constant of that value, bit for bit."""
+    return Pat(const_p, where=lambda node: is_bits(node, value))
+
+
+X: Final = Pat(name="x")
+Y: Final = Pat(name="y")
+Z: Final = Pat(name="z")
+#: The constant 0 or False; not -0.0.
+ZERO: Final = constant(0)
+
+
+def zero_like(x: Node) -> Node:
+    return zeros_like(x)
+
+
+def move_constant(node: Node, shape: tuple[int, ...]) -> Node:
+    """The same constant in another shape."""
+    return make_node(const_p, node.aval.with_shape(shape), (), node.arg)
+
+
+def evaluate_scalar(node: Node) -> Any:
+    """The value of an elementwise node over constants.
+
+    Raises:
+      DynamicDimensionError: one is a dynamic dimension.
+    """
+    if any(s.op is dim_p for s in node.src):
+        raise DynamicDimensionError(f"{node!r} has no value while it is compiled")
+    operands = [np.frombuffer(s.arg, s.dtype) for s in node.src]
+    aval = node.aval.with_shape((1,))
+    with np.errstate(all="ignore"):
+        value = primitive_of(node).numpy(aval, node.arg, *operands)
+    return np.asarray(value)[0]
+
+
+def last_position(positions: Node) -> int | None:
+    """The greatest value of an iota; None where its dtype cannot hold it exactly."""
+    axis: int = arg_of(positions)
+    size = positions.shape[axis]
+    if not dtypes.is_integer(positions.dtype):
+        return None
+    return size - 1 if size - 1 <= dtypes.limits(positions.dtype)[1] else None
+
+
+# Reductions of constants.
+
+
+def _reduce_constant(x: Node, c: Node) -> Node | None:
+    value = constant_value(c)
+    count = c.size // x.size
+    if is_dynamic(count) and x.op in (reduce_sum_p, reduce_prod_p):
+        return None
+    if x.op is reduce_sum_p:
+        return const_like(x, _repeated_sum(value, count, x.dtype))
+    if x.op is reduce_prod_p:
+        if dtypes.is_complex(x.dtype):
+            return None
+        return const_like(x, _repeated_product(value, count, x.dtype))
+    return const_like(x, value)
+
+
+def _wrapped(value: int, dtype: np.dtype[Any]) -> Any:
+    """A Python integer in an integer dtype, modulo its range."""
+    return np.uint64(value % (1 << 64)).astype(dtype)
+
+
+def _repeated_sum(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
+    if dtypes.is_integer(dtype):
+        return _wrapped(int(value) * count, dtype)
+    if dtypes.is_complex(dtype):
+        # Part by part: ∞·(n + 0i) would be NaN.
+        return complex(float(value.real) * count, float(value.imag) * count)
+    return float(value) * count
+
+
+def _repeated_product(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
+    if dtypes.is_integer(dtype):
+        return _wrapped(pow(int(value), count, 1 << 64), dtype)
+    with np.errstate(all="ignore"):
+        return np.power(np.float64(value), np.float64(count))
+
+
+_EVERYWHERE = (reshape_p, permute_p, shrink_p, stride_p, expand_p)
+
+CONSTANTS: Final = (
+    Rule(  # any value without elements -> constant
+        "fold_empty",
+        Pat(
+            name="x",
+            aval=lambda n: same_size(n.aval.size, 0),
+            where=lambda n: n.op is not const_p,
+        ),
+        zero_like,
+    ),
+    Rule(  # reduce(value without elements) -> the reduction's identity
+        "fold_reduce_of_nothing",
+        Pat(REDUCTIONS, Pat(where=lambda n: same_size(n.aval.size, 0)), name="x"),
+        lambda x: identity_like(x.op, x) if x.size else None,
+    ),
+    Rule(  # scatter(x, no updates) -> x
+        "fold_scatter_of_nothing",
+        Pat(scatter_p, name="x", where=lambda n: same_size(n.src[1].size, 0)),
+        lambda x: x.src[0],
+    ),
+    Rule(  # op(constants) -> constant
+        "fold_constants",
+        of_any_arity(lambda n: Pat(ELEMENTWISE, *[Pat(const_p)] * n, name="x")),
+        lambda x: const_like(x, evaluate_scalar(x)),
+    ),
+    Rule(  # movement(c) -> c
+        "fold_movement_of_constant",
+        Pat(_EVERYWHERE, Pat(const_p, name="c"), name="x"),
+        lambda x, c: move_constant(c, x.shape),
+    ),
+    Rule(  # gather(c, …) -> c
+        "fold_gather_of_constant",
+        Pat(gather_p, name="x", where=lambda n: n.src[0].op is const_p),
+        lambda x: move_constant(x.src[0], x.shape),
+    ),
+    Rule(  # pad(0) -> 0; shear(0) -> 0
+        "fold_padding_of_zero",
+        Pat((pad_p, shear_p, unshear_p), ZERO, name="x"),
+        zero_like,
+    ),
+    Rule(  # sum(c) -> n·c; prod(c) -> cⁿ; max(c), min(c) -> c
+        "reduce_of_constant_collapses",
+        Pat(REDUCTIONS, Pat(const_p, name="c", where=lambda n: n.size > 0), name="x"),
+        _reduce_constant,
+    ),
+    Rule(  # copy(c) -> c
+        "remove_copy_of_constant",
+        Pat(copy, Pat(const_p, name="c")),
+        lambda c: c,
+    ),
+    Rule(  # copy(copy(x)) -> copy(x)
+        "merge_copies",
+        Pat(copy, Pat(copy, name="x")),
+        lambda x: x,
+    ),
+    Rule(  # stop_gradient(x) -> x
+        "remove_stop_gradient",
+        Pat(stop_gradient, X),
+        lambda x: x,
+    ),
+)

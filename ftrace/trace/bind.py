@@ -1,0 +1,516 @@
+"""Operations on values: recorded where one of them is traced, else done at once.
+
+bind           a primitive, on operands of the right shapes and dtypes
+bind_compound  an operation with several results, likewise
+elementwise    a primitive after promotion and broadcasting
+"""
+
+# The eager path reads the slots of an Array: its properties would cost as much again.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.arrays.array import Array, is_array, surface
+from ftrace.errors import DynamicDimensionError, ShapeError
+from ftrace.ground import settings
+from ftrace.ground.errstate import hush, unhush
+from ftrace.ground.tables import memo
+from ftrace.trace.avals import Shape, ShapedArray, narrowed, pairs_of
+from ftrace.trace.backend import LACKING, backend, count_operation, kernel_of
+from ftrace.trace.eager.call_recorder import is_of_host, recording
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.evaluate import settle
+from ftrace.trace.graph import Node, origin_now, provenance
+from ftrace.trace.memory_check import (
+    FEW,
+    nbytes_of,
+    no_memory,
+    require_room,
+    require_room_for,
+)
+from ftrace.trace.primitives.cast_numpy import convert
+from ftrace.trace.primitives.primitive import Compound, Primitive
+from ftrace.trace.symbolic.dim import any_dynamic, bounds, is_dynamic, same_size
+from ftrace.trace.tracing.scopes import (
+    asarray,
+    current_scope,
+    innermost_scope,
+    scope_of,
+)
+from ftrace.trace.tracing.tracer import (
+    NUMPY,
+    Tracer,
+    Value,
+    aval_of,
+    check_fits,
+    check_unmasked,
+    stack,
+)
+
+
+def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
+    """Applies a primitive to values: records it if one is traced, else does it.
+
+    The operands already have the shapes and dtypes that the primitive requires.
+    """
+    scope = innermost_scope(operands)
+    if scope is not None:
+        node = op(*[x.node for x in operands], arg=arg)
+        return Tracer(node, scope, origin_now(node))
+    for x in operands:
+        if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
+            break
+    else:
+        return _bind_now(op, operands, arg)
+    scope = scope_of(operands)
+    if scope is not None:
+        node = op(*[scope.lift(x) for x in operands], arg=arg)
+        return Tracer(node, scope, origin_now(node))
+    arrays = [asarray(x) for x in operands]
+    aval = op.infer(arg, *[aval_of(x) for x in arrays])
+    if is_dynamic(aval.size):
+        return _recorded(op, operands, arg)
+    if any(not x.memory.host for x in arrays):
+        return run_fused(lambda *xs: bind(op, *xs, arg=arg), arrays)
+    with np.errstate(all="ignore"):
+        try:
+            values = [x.numpy() for x in arrays]
+            require_room_for(op, aval, values)
+            result = op.numpy(aval, arg, *values)
+        except MemoryError:
+            raise no_memory(op.name, aval) from None
+    return Array.of(settle(result, aval.dtype), aval.weak_type)
+
+
+def _recorded(op: Primitive, operands: Sequence[Value], arg: Any) -> Any:
+    """`bind` of arrays to a shape that is known at calls only."""
+    scope = current_scope()
+    assert scope is not None  # a dynamic dimension exists in a trace only
+    return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
+
+
+@memo(4096)
+def _infer(op: Primitive, arg: Any, types: tuple[Any, ...]) -> ShapedArray:
+    """The type of a result, for (shape, dtype, weak_type) of each operand."""
+    return op.infer(arg, *[ShapedArray.of(*t) for t in types])
+
+
+def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
+    """`bind` of arrays of the host: NumPy does it, in a few µs."""
+    types = tuple([(x._shape, x._dtype, x.weak_type) for x in operands])
+    aval = _infer(op, arg, types)
+    if is_dynamic(aval.size):
+        return _recorded(op, operands, arg)
+    values = [x._host if x._host is not None else x.numpy() for x in operands]
+    if aval.size >= FEW:
+        require_room_for(op, aval, values)
+    token = hush()
+    try:
+        kernel = kernel_of(op, aval.dtype) if op in LACKING else None
+        if kernel is not None:
+            result = kernel(*values)
+        else:
+            result = op.numpy(aval, arg, *values)
+    except MemoryError:
+        raise no_memory(op.name, aval) from None
+    finally:
+        unhush(token)
+    if type(result) is not np.ndarray or result.dtype != aval.dtype:
+        result = settle(result, aval.dtype)
+    made = Array(aval.shape, aval.dtype, aval.weak_type, None, result)
+    count_operation()
+    if recording.tape is not None:
+        recording.tape.note_primitive(op, aval, arg, operands, made)
+    return made
+
+
+def do_now(
+    function: Callable[..., Any],
+    *operands: Any,
+    dtype: np.dtype[Any],
+    weak: bool,
+    more: tuple[Any, ...] = (),
+) -> Array | None:
+    """`function(*operands, *more)` in NumPy, for a composition that it has as well.
+
+    None where an operand is no array of the host or is large, or where NumPy refuses:
+    the composition has the messages.
+    """
+    result = _found_now(function, operands, more)
+    if result is None:
+        return None
+    made = Array.of(settle(result, dtype), weak)
+    if recording.tape is not None:
+        recording.tape.note(function, [*operands, *more], made)
+    return made
+
+
+def _found_now(
+    function: Callable[..., Any], operands: Sequence[Any], more: tuple[Any, ...]
+) -> Any:
+    values: list[Any] = []
+    for x in operands:
+        if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
+            return None
+        value = x._host if x._host is not None else x.numpy()
+        if value.size >= FEW:
+            return None
+        values.append(value)
+    token = hush()
+    try:
+        return function(*values, *more)
+    except (ValueError, MemoryError):
+        return None
+    finally:
+        unhush(token)
+
+
+def do_several_now(
+    function: Callable[..., Any],
+    *operands: Any,
+    results: Sequence[tuple[np.dtype[Any], bool]],
+    more: tuple[Any, ...] = (),
+) -> list[Array] | None:
+    """`do_now` of a function that returns a tuple.
+
+    Args:
+      results: dtype and weakness of each.
+    """
+    found = _found_now(function, operands, more)
+    if found is None:
+        return None
+    made = [
+        Array.of(settle(value, dtype), weak)
+        for value, (dtype, weak) in zip(found, results, strict=True)
+    ]
+    if recording.tape is not None:
+        recording.tape.note_several(function, [*operands, *more], made)
+    return made
+
+
+def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
+    """`bind` of an operation with several results, which are returned as a list.
+
+    Concrete operands are taken to the host, and the results to where these were.
+
+    Raises:
+      OutOfMemoryError: the host has no memory for a result.
+    """
+    scope = scope_of(operands)
+    if scope is not None:
+        nodes = op.results(*[scope.lift(x) for x in operands], arg=arg)
+        return [Tracer(node, scope) for node in nodes]
+    arrays = [asarray(x) for x in operands]
+    avals = op.infer(arg, *[aval_of(x) for x in arrays])
+    for aval in avals:
+        require_room(op.name, aval)
+    compiled = backend.run_operation(op, arg, arrays)
+    if compiled is not None:
+        return compiled
+    with np.errstate(all="ignore"):
+        try:
+            values = op.numpy(avals, arg, *[x.numpy() for x in arrays])
+        except MemoryError:
+            raise no_memory(op.name, max(avals, key=nbytes_of)) from None
+    results = [
+        Array.of(settle(value, aval.dtype), aval.weak_type)
+        for value, aval in zip(values, avals, strict=True)
+    ]
+    for x in arrays:
+        if not x.memory.host:
+            return [surface["device_put"](result, x.device) for result in results]
+    if recording.tape is not None and is_of_host(op):
+        recording.tape.note_results(op, arg, arrays, results)
+    return results
+
+
+def elementwise(
+    op: Primitive,
+    *operands: Value,
+    dtype: np.dtype[Any] | None = None,
+    inexact: bool = False,
+) -> Any:
+    """An elementwise primitive after promotion and broadcasting, as NumPy does it.
+
+    Args:
+      op: the primitive.
+      operands: values of any shapes that broadcast together.
+      dtype: compute in this dtype instead of the promoted one.
+      inexact: integers and bools are promoted to the default float.
+
+    Raises:
+      ShapeError: the shapes do not broadcast.
+      DtypeError: the primitive is not defined for the promoted dtype.
+    """
+    # Common cases first: traced values of one type and numbers; arrays of the host.
+    if dtype is None and len(stack.scopes) > stack.floor:
+        traced = _elementwise_traced(op, operands, inexact)
+        if traced is not None:
+            return traced
+    types: list[Any] = []
+    weak_scalars: list[int] = []
+    concrete_array = has_axes = False
+    for x in operands:
+        cls = x.__class__
+        if cls is Array and (x._buffer is None or x._buffer.device.host):
+            if x._shape:
+                has_axes = True
+            elif x.weak_type:
+                weak_scalars.append(len(types))
+            types.append((x._dtype, x.weak_type))
+            concrete_array = True
+        elif cls is float or (cls is int and -(2**31) <= x < 2**31):
+            types.append(cls)
+        elif isinstance(x, NUMPY):
+            if cls is not np.ndarray:
+                check_unmasked(x)
+            found = dtypes.numpy_type(x)
+            if found[1]:
+                weak_scalars.append(len(types))
+            elif x.shape:
+                has_axes = True
+            types.append(found)
+        elif cls is bool or (cls is complex and dtype is None):
+            aval = aval_of(x)
+            types.append((aval.dtype, aval.weak_type))
+        else:
+            break
+    else:
+        if concrete_array:
+            if has_axes:
+                for i in weak_scalars:
+                    types[i] = narrowed(types[i][0])
+            return _elementwise_now(op, operands, types, dtype, inexact)
+    scope = scope_of(operands)
+    if scope is None and not any(hasattr(x, "dtype") for x in operands):
+        scope = current_scope()  # numbers alone: a constant of the function
+    avals = [aval_of(x) for x in operands]
+    dtype, weak = _compute_type(pairs_of(avals), dtype, inexact)
+    shape = broadcast_shapes(op.name, [a.shape for a in avals])
+    if scope is not None:
+        nodes = [scope.lift_to(x, dtype, shape, weak) for x in operands]
+        node = op(*nodes)
+        return Tracer(node, scope, origin_now(node))
+    if any(is_array(x) and not x.memory.host for x in operands):
+        return run_fused(
+            lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands
+        )
+    for x in operands:
+        check_fits(x, dtype)
+    full = ShapedArray.of(shape, dtype, weak)
+    aval = op.infer(None, *[full] * len(operands))
+    require_room(op.name, aval)
+    with np.errstate(all="ignore"):
+        try:
+            arrays = [convert(np.asarray(x), dtype) for x in operands]
+            result = op.numpy(aval, None, *arrays)
+        except MemoryError:
+            raise no_memory(op.name, aval) from None
+    made = Array.of(settle(result, aval.dtype), aval.weak_type)
+    if recording.tape is not None and all(type(x) in _NOTED for x in operands):
+        recording.tape.note_elementwise(op, aval, operands, dtype, made)
+    return made
+
+
+def _elementwise_traced(
+    op: Primitive, operands: Sequence[Value], inexact: bool
+) -> Tracer | None:
+    """`elementwise` of values of the innermost scope, which need no cast, and numbers.
+
+    None for all others.
+    """
+    scope = stack.scopes[-1]
+    kinds: list[Any] = []
+    for x in operands:
+        kind = x.__class__
+        if kind is Tracer:
+            if x.scope is not scope:
+                return None
+            kinds.append(x.node.aval)
+        elif kind is float or (kind is int and -(2**31) <= x < 2**31):
+            kinds.append(kind)
+        else:
+            return None
+    x64 = settings.current().enable_x64
+    aval = _common_aval(tuple(kinds), inexact, x64)
+    if aval is None:
+        return None
+    nodes: list[Node] = []
+    for x in operands:
+        if x.__class__ is Tracer:
+            nodes.append(x.node)
+        else:
+            check_fits(x, aval.dtype)
+            nodes.append(scope.number(x, aval.dtype, aval.shape, aval.weak_type))
+    node = op(*nodes)
+    return Tracer(node, scope, provenance.caller or origin_now(node))
+
+
+@memo(4096)
+def _common_aval(
+    kinds: tuple[Any, ...],
+    inexact: bool,
+    x64: bool | None,  # part of the key: promotion depends on it
+) -> ShapedArray | None:
+    """The type in which operands are computed with, if all that are traced have it."""
+    avals = [kind for kind in kinds if isinstance(kind, ShapedArray)]
+    if not avals or any(aval is not avals[0] for aval in avals):
+        return None
+    first = avals[0]
+    scalars = {float: dtypes.default_dtype("f"), int: dtypes.default_dtype("i")}
+    pairs = tuple(
+        [
+            (scalars[kind], True) if kind in scalars else (first.dtype, first.weak_type)
+            for kind in kinds
+        ]
+    )
+    found = _compute_type(pairs, None, inexact)
+    return first if found == (first.dtype, first.weak_type) else None
+
+
+#: Operands of which a tape can say how they are used.
+_NOTED = frozenset((Array, int, float))
+
+
+def _compute_type(
+    pairs: tuple[tuple[np.dtype[Any], bool], ...],
+    dtype: np.dtype[Any] | None,
+    inexact: bool,
+) -> tuple[np.dtype[Any], bool]:
+    """In which (dtype, weak_type) an elementwise primitive computes."""
+    if dtype is not None:
+        return dtype, False
+    dtype, weak = dtypes.promote(*pairs)
+    return (dtypes.to_inexact(dtype), weak) if inexact else (dtype, weak)
+
+
+@memo(4096)
+def _plan(
+    op: Primitive,
+    types: tuple[Any, ...],
+    dtype: np.dtype[Any] | None,
+    inexact: bool,
+    x64: bool | None,  # part of the key: promotion depends on it
+) -> tuple[np.dtype[Any], ShapedArray, bool]:
+    """The dtype to compute in, the type of an element of the result, is it integer?"""
+    scalars = {float: dtypes.default_dtype("f"), int: dtypes.default_dtype("i")}
+    pairs = tuple((scalars[t], True) if t in scalars else t for t in types)
+    compute, weak = _compute_type(pairs, dtype, inexact)
+    operand = ShapedArray.of((), compute, weak)
+    result = op.infer(None, *[operand] * len(types))
+    return compute, result, dtypes.is_integer(compute)
+
+
+def _elementwise_now(
+    op: Primitive,
+    operands: Sequence[Value],
+    types: Sequence[Any],
+    dtype: np.dtype[Any] | None,
+    inexact: bool,
+) -> Array:
+    """`elementwise` of arrays of the host and numbers; NumPy broadcasts them."""
+    x64 = settings.current().enable_x64
+    compute, aval, integer = _plan(op, tuple(types), dtype, inexact, x64)
+    arrays: list[Any] = []
+    token = hush()
+    try:
+        for x in operands:
+            if type(x) is Array:
+                array = x._host if x._host is not None else x.numpy()
+            elif type(x) is float or type(x) is int:
+                if integer:
+                    check_fits(x, compute)
+                arrays.append(compute.type(x))
+                continue
+            elif type(x) is bool or type(x) is complex:
+                arrays.append(compute.type(x))
+                continue
+            else:
+                if integer:
+                    check_fits(x, compute)
+                if dtypes.is_number_in(x, compute):
+                    arrays.append(compute.type(x))
+                    continue
+                array = x
+            # Most arrays of one dtype share the object, and its comparison is slow.
+            same = array.dtype is compute or array.dtype == compute
+            arrays.append(array if same else convert(array, compute))
+        try:
+            most = 1
+            for array in arrays:
+                most *= array.size
+            if most >= FEW:
+                _require_room_for_all(op, aval, arrays)
+            kernel = kernel_of(op, compute) if op in LACKING else None
+            if kernel is not None:
+                result = kernel(*arrays)
+            else:
+                result = op.numpy(aval, None, *arrays)
+        except ValueError:
+            broadcast_shapes(op.name, [array.shape for array in arrays])
+            raise
+        except MemoryError:
+            shape = broadcast_shapes(op.name, [array.shape for array in arrays])
+            raise no_memory(op.name, aval.with_shape(shape)) from None
+    finally:
+        unhush(token)
+    if type(result) is not np.ndarray or result.dtype != aval.dtype:
+        result = settle(result, aval.dtype)
+    made = Array(result.shape, aval.dtype, aval.weak_type, None, result)
+    count_operation()
+    if recording.tape is not None:
+        recording.tape.note_elementwise(op, aval, operands, compute, made)
+    return made
+
+
+def _require_room_for_all(op: Primitive, aval: ShapedArray, arrays: Any) -> None:
+    shape = broadcast_shapes(op.name, [array.shape for array in arrays])
+    require_room(op.name, aval.with_shape(shape))
+
+
+def check_decided(name: str, sizes: Collection[Any]) -> None:
+    """Raises where sizes that must be equal may be, and are not known to be."""
+    if not any_dynamic(sizes):
+        return
+    low = max(bounds(n)[0] for n in sizes)
+    high = min(bounds(n)[1] for n in sizes)
+    if low <= high:
+        listed = " and ".join(sorted(map(str, sizes)))
+        raise DynamicDimensionError(
+            f"{name}: sizes {listed} meet in one axis, which is right only where they "
+            "are equal, and the function is compiled once for all sizes of a dynamic "
+            "dimension. Where they are always equal give the axes one name in "
+            "`dynamic`; a size that is fixed is left out of it"
+        )
+
+
+def broadcast_shapes(name: str, shapes: Sequence[Shape]) -> Shape:
+    """The shape to which all of them broadcast, by NumPy's rules.
+
+    Raises:
+      ShapeError: two sizes of an axis differ and neither is 1.
+    """
+    first = shapes[0]
+    if all(same_size(shape, first) for shape in shapes):
+        return first
+    ndim = max(map(len, shapes))
+    padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
+    result: list[int] = []
+    for sizes in zip(*padded, strict=True):
+        distinct = {n for n in sizes if not same_size(n, 1)}
+        if len(distinct) > 1:
+            check_decided(name, distinct)
+            listed = " and ".join(map(str, shapes))
+            raise ShapeError(
+                f"{name}: shapes {listed} do not broadcast: sizes "
+                f"{' and '.join(map(str, sorted(distinct)))} meet in one axis; "
+                "reshape or transpose one of them"
+            )
+        result.append(distinct.pop() if distinct else 1)
+    return tuple(result)

@@ -1,0 +1,123 @@
+"""while: a body as long as a predicate of its carry holds.
+
+    while_p(*consts, *init, arg=While(cond, body, consts))
+        -> *carry, *stacks
+
+`cond` and `body` both take the constants and the carry; what the body returns after
+the next carry is pushed on stacks. These are what reverse mode remembers of a loop
+whose length nobody knows: its derivative is a scan over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import GraphError
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.avals import ShapedArray, Stack
+from ftrace.trace.batching import batch_nodes
+from ftrace.trace.body import close, plan_of, varying_carry
+from ftrace.trace.control import scan
+from ftrace.trace.graph import Body, Node
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.primitive import Compound, Results
+from ftrace.trace.primitives.sources import const
+from ftrace.trace.symbolic.dim import same_size
+
+
+@dataclass(frozen=True)
+class While:
+    """The argument of a while.
+
+    Attributes:
+      cond: (consts, carry) -> a scalar bool.
+      body: (consts, carry) -> (carry, pushed).
+      consts: how many constants there are; the other operands are the carry.
+    """
+
+    cond: Body
+    body: Body
+    consts: int
+
+    @property
+    def carry(self) -> int:
+        return len(self.body.inputs) - self.consts
+
+    def __str__(self) -> str:
+        return f"consts={self.consts}, carry={self.carry}"
+
+
+def _infer(arg: While, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+    wanted = [(n.shape, n.dtype) for n in arg.body.inputs]
+    if not same_size([(a.shape, a.dtype) for a in avals], wanted):
+        raise GraphError(f"while: the body takes {arg.body.inputs}, got {avals}")
+    after = arg.body.outputs[: arg.carry]
+    if not same_size([(n.shape, n.dtype) for n in after], wanted[arg.consts :]):
+        raise GraphError(f"while: the carry {wanted[arg.consts :]} became {after}")
+    (predicate,) = arg.cond.outputs
+    if predicate.shape != () or predicate.dtype != dtypes.bool_:
+        raise GraphError(f"while: the predicate is {predicate.aval!r}")
+    pushed = arg.body.outputs[arg.carry :]
+    return (*(n.aval for n in after), *(Stack.of_element(n.aval) for n in pushed))
+
+
+def _value(avals: Sequence[ShapedArray], arg: While, *operands: Any) -> list[Any]:
+    holds, step = plan_of(arg.cond), plan_of(arg.body)
+    consts, carry = operands[: arg.consts], list(operands[arg.consts :])
+    stacks: list[list[Any]] = [[] for _ in avals[arg.carry :]]
+    while holds([*consts, *carry])[0]:
+        found = step([*consts, *carry])
+        carry = found[: arg.carry]
+        for stack, value in zip(stacks, found[arg.carry :], strict=True):
+            stack.append(value)
+    return [*carry, *stacks]
+
+
+def _jvp(node: Node, tangents: Results) -> Results:
+    arg: While = node.arg
+    first = len(node.src)
+    flags, found = varying_carry(
+        arg.body, [t is not None for t in tangents], range(arg.consts, first)
+    )
+    kept = scan.remember(found, arg.body, arg.consts, first)
+    if not kept.stacked:  # the height of a stack is the length of the loop
+        kept.stacked.append(const(0, dtypes.uint8))
+    longer = Body(arg.body.inputs, (*arg.body.outputs, *kept.stacked))
+    results = while_p.results(*node.src, arg=replace(arg, body=longer))
+    stacks = results[len(arg.body.outputs) :]
+    return scan.tangent_scan(node, tangents, flags, found, kept, stacks, False)
+
+
+def _batch(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
+) -> tuple[list[Node], list[bool]]:
+    arg: While = node.arg
+    first = len(node.src)
+    flags, outputs = scan.batch_carry(arg.body, batched, range(arg.consts, first), size)
+    inputs = scan.batched_inputs(arg.body, flags, size)
+    of_cond = scan.batched_inputs(arg.cond, flags, size)
+    leaves = {
+        n: b for n, b, f in zip(arg.cond.inputs, of_cond, flags, strict=True) if f
+    }
+    ((predicate, differs),) = batch_nodes(arg.cond.outputs, leaves, size)
+    if differs:  # each lane has a length of its own
+        return scan.map_lanes(node, src, batched, size)
+    operands = [
+        broadcast_leading(s, (size, *s.shape)) if flag and not has else s
+        for s, has, flag in zip(src, batched, flags, strict=True)
+    ]
+    wide = While(
+        close(of_cond, [predicate]),
+        close(inputs, [n for n, _ in outputs]),
+        arg.consts,
+    )
+    return while_p.results(*operands, arg=wide), [has for _, has in outputs]
+
+
+while_p = Compound(
+    "while", "control", _infer, _value, _batch, jvp=_jvp,
+    doc="a body as long as a predicate of its carry holds", show=str,
+)  # fmt: skip

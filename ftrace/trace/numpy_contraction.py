@@ -1,0 +1,366 @@
+"""Sums of products in NumPy: as matrix products, so that the product is never stored.
+
+    out[…] = sum over `axes` of x[…]·y[…]
+
+Along some axes an operand only repeats its elements (size 1, or stride 0). Where each
+operand repeats what the other does not, this is a matrix product, and BLAS does it;
+where one of them never repeats, it is multiply and add. Along an axis that is summed,
+an operand of stride 0 counts as one that does not repeat: a matrix of ones is a matrix.
+Where there is one product only to be added up, it is the result: −0 stays −0, to which
+BLAS adds 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.tables import memo
+from ftrace.trace.primitives.blocked_sums import sum_of
+
+Array = Any  # numpy.ndarray
+
+#: Integers up to this size, and sums of them, are exact in float64.
+_EXACT = 1 << 53
+#: So few products of integers NumPy adds up itself.
+_FEW = 1 << 12
+#: A window that slides over an operand is copied in parts of about so many bytes.
+_PART = 1 << 23
+#: From so many terms on sums of products are long, if there are so few of them: parts
+#: of so many terms are added up each by itself.
+_LONG, _FEW_SUMS, _TERMS = 1 << 12, 1 << 8, 1 << 10
+#: Strides of operands for which one product is prepared.
+_WAYS_KEPT = 16
+
+
+class _Layout(NamedTuple):
+    """How an operand becomes a stack of matrices: take, permute, reshape."""
+
+    take: tuple[Any, ...]
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+class _Recipe(NamedTuple):
+    left: _Layout
+    right: _Layout
+    permuted: tuple[int, ...]  # the shape of the product, an axis per kept axis
+    order: tuple[int, ...]  # of the kept axes
+    kept: tuple[int, ...]  # the shape of the result, with the axes that were summed
+    rows: int
+
+
+def _sum_of_product(recipe: _Recipe, out: Any, x: Array, y: Array) -> Array:
+    """The sum of x·y over some axes, which stay with size 1, as the recipe says."""
+    dtype = out.dtype
+    left = _arranged(x, recipe.left)
+    right = _arranged(y, recipe.right)
+    if dtype.itemsize == 2 and dtypes.is_float(dtype):
+        left, right = left.astype(np.float32), right.astype(np.float32)
+    if dtypes.is_integer(dtype):
+        product = _integer_product(left, right, recipe)
+    else:
+        product = _product(left, right, recipe)
+    product = product.reshape(recipe.permuted).transpose(recipe.order)
+    product = product.reshape(recipe.kept)
+    # Axes along which both operands repeat come back by broadcasting.
+    return (
+        product if product.shape == out.shape else np.broadcast_to(product, out.shape)
+    )
+
+
+_Way = Callable[[Array, Array], Array]
+
+
+class PreparedProduct:
+    """The sum of x·y over some axes, all decided once for the strides of the operands.
+
+    Args:
+      shape: of the product; operands are of one dtype, of sizes 1 or these.
+      axes: the axes to sum over; they stay with size 1.
+      out: shape and dtype of the result.
+      stored: gives what is done for such operands where the product must be stored.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        axes: tuple[int, ...],
+        out: Any,
+        stored: Callable[[Array, Array], _Way],
+    ) -> None:
+        self._given = shape, axes, out
+        self._stored = stored
+        self._ways: dict[Any, _Way] = {}
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        key = x.shape, x.strides, y.shape, y.strides
+        way = self._ways.get(key)
+        if way is None:
+            if len(self._ways) >= _WAYS_KEPT:
+                self._ways.clear()
+            way = self._ways[key] = self._way(x, y)
+        return way(x, y)
+
+    def _way(self, x: Array, y: Array) -> _Way:
+        """What a call does for operands of these shapes and strides."""
+        found = self._views(x, y)
+        if found is None:
+            shape, axes, out = self._given
+            x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
+            recipe = _recipe(shape, x_repeats, y_repeats, axes)
+            if recipe is None:
+                return self._stored(x, y)
+            return partial(_sum_of_product, recipe, out)
+        left, right, last = found
+        multiply = product_of(left(x), right(y))
+        if left.are_none and right.are_none:
+            return multiply if last.are_none else lambda x, y: last(multiply(x, y))
+        return lambda x, y: last(multiply(left(x), right(y)))
+
+    def _views(self, x: Array, y: Array) -> tuple[Views, Views, Views] | None:
+        """How the operands of a matrix product are seen, and then the product.
+
+        None where it is no such product, or not one alone.
+        """
+        shape, axes, out = self._given
+        x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
+        recipe = _recipe(shape, x_repeats, y_repeats, axes)
+        half = out.dtype.itemsize == 2
+        if recipe is None or half or x.nbytes > _PART or recipe.kept != out.shape:
+            return None
+        left, right = Views.of(x, recipe.left), Views.of(y, recipe.right)
+        rows, columns = left(x).shape[-2], right(y).shape[-1]
+        if dtypes.is_integer(out.dtype) and x.size * columns > _FEW:
+            return None
+        made = (*left(x).shape[:-2], rows, columns)
+        in_order = recipe.order == tuple(range(len(recipe.order)))
+        last = Views(
+            None,
+            None if in_order else recipe.permuted,
+            None if in_order else recipe.order,
+            None if in_order and made == recipe.kept else recipe.kept,
+            False,
+        )
+        return left, right, last
+
+
+class Views(NamedTuple):
+    """How an array is looked at, step by step; None for a step that changes nothing."""
+
+    take: tuple[Any, ...] | None
+    split: tuple[int, ...] | None
+    order: tuple[int, ...] | None
+    shape: tuple[int, ...] | None
+    copies: bool
+
+    @staticmethod
+    def of(x: Array, layout: _Layout) -> Views:
+        arranged = _arranged(x, layout)
+        taken = any(part != slice(None) for part in layout.take)
+        ordered = layout.order == tuple(range(len(layout.order)))
+        shaped = arranged.reshape(layout.shape)
+        return Views(
+            layout.take if taken else None,
+            None,
+            None if ordered else layout.order,
+            None if arranged.shape == layout.shape else layout.shape,
+            blas_ready(shaped) is not shaped,
+        )
+
+    @property
+    def are_none(self) -> bool:
+        """Is an array looked at as it is?"""
+        return self == _NO_VIEWS
+
+    def __call__(self, x: Array) -> Array:
+        take, split, order, shape, copies = self
+        if take is not None:
+            x = x[take]
+        if split is not None:
+            x = x.reshape(split)
+        if order is not None:
+            x = x.transpose(order)
+        if shape is not None:
+            x = x.reshape(shape)
+        return np.ascontiguousarray(x) if copies else x
+
+
+_NO_VIEWS = Views(None, None, None, None, False)
+
+
+def _repeats(
+    x: Array, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> tuple[bool, ...]:
+    sizes = enumerate(zip(x.strides, x.shape, shape, strict=True))
+    return tuple(
+        [
+            n != 1 and (m == 1 or (step == 0 and a not in axes))
+            for a, (step, m, n) in sizes
+        ]
+    )
+
+
+@memo(1024)
+def _recipe(
+    shape: tuple[int, ...],
+    x_repeats: tuple[bool, ...],
+    y_repeats: tuple[bool, ...],
+    axes: tuple[int, ...],
+) -> _Recipe | None:
+    ndim = range(len(shape))
+    in_x = {a for a in ndim if not x_repeats[a]}
+    in_y = {a for a in ndim if not y_repeats[a]}
+    both = in_x & in_y
+    inner = [a for a in axes if shape[a] != 1]
+    rows = [a for a in ndim if a in in_x and a not in in_y]
+    columns = [a for a in ndim if a in in_y and a not in in_x]
+    neither = [a for a in ndim if shape[a] != 1 and a not in in_x and a not in in_y]
+    repeats = rows or columns or neither
+    if 0 in shape or not (repeats and inner) or not both.issuperset(inner):
+        # Nothing repeats or is added up, or a sum over the axis of one operand alone.
+        return None
+    batch = [a for a in ndim if a in both and a not in axes]
+
+    def layout(groups: list[list[int]]) -> _Layout:
+        used = [a for group in groups for a in group]
+        take = tuple(slice(None) if a in used else 0 for a in ndim)
+        position = {a: i for i, a in enumerate(sorted(used))}
+        order = tuple(position[a] for a in used)
+        sizes = tuple(prod(shape[a] for a in group) for group in groups)
+        return _Layout(take, order, sizes if batch else sizes[1:])
+
+    kept = [*batch, *rows, *columns]
+    return _Recipe(
+        layout([batch, rows, inner]),
+        layout([batch, inner, columns]),
+        tuple(shape[a] for a in kept),
+        tuple(sorted(range(len(kept)), key=kept.__getitem__)),
+        tuple(shape[a] if a in kept else 1 for a in ndim),
+        len(rows),
+    )
+
+
+def _arranged(x: Array, layout: _Layout) -> Array:
+    """The operand with its axes in the order of the layout, still one by one."""
+    return x[layout.take].transpose(layout.order)
+
+
+def _product(left: Array, right: Array, recipe: _Recipe) -> Array:
+    right = blas_ready(right.reshape(recipe.right.shape))
+    rows = recipe.rows
+    if left.nbytes > _PART and rows and len(recipe.left.shape) == 2:
+        whole = _merges(left.shape[:rows], left.strides[:rows])
+        if not (whole and _merges(left.shape[rows:], left.strides[rows:])):
+            return _product_in_parts(left, right, recipe)
+    left = blas_ready(left.reshape(recipe.left.shape))
+    return product_of(left, right)(left, right)
+
+
+def product_of(left: Array, right: Array) -> Callable[[Array, Array], Array]:
+    """What multiplies matrices of such shapes, strides and dtypes.
+
+    BLAS adds few sums up one term after the other, but those of a vector and rows that
+    lie along it. Long ones are added up in parts here.
+    """
+    terms, columns = right.shape[-2:]
+    rows = prod(left.shape[:-1])
+    if terms < _LONG or rows * columns > _FEW_SUMS or left.dtype.kind not in "fc":
+        return np.matmul
+    along = left if columns == 1 else right.swapaxes(-1, -2) if rows == 1 else None
+    if along is not None and along.strides[-1] == along.itemsize:
+        return np.matmul
+    return _product_of_parts(left.shape, right.shape, left.dtype)
+
+
+def _product_of_parts(
+    left: tuple[int, ...], right: tuple[int, ...], dtype: np.dtype[Any]
+) -> Callable[[Array, Array], Array]:
+    """The product for these shapes; parts divide all terms if they can."""
+    *rows, terms = left
+    *batch, _, columns = right
+    sizes = range(_TERMS, 2 * _TERMS)
+    part = next((n for n in sizes if terms % n == 0), _TERMS)
+    parts = terms // part
+    used = parts * part
+    cuts = (*rows, parts, part), (*batch, parts, part, columns)
+    lead = np.broadcast_shapes(tuple(rows[:-1]), tuple(batch))
+    add, more = sum_of((*lead, parts, rows[-1], columns), (len(lead),), dtype)
+    shape = *lead, rows[-1], columns
+
+    def of_parts(x: Array, y: Array) -> Array:
+        sums = np.matmul(x.reshape(cuts[0]).swapaxes(-2, -3), y.reshape(cuts[1]))
+        return add(sums, *more).reshape(shape)
+
+    if used == terms:
+        return of_parts
+
+    def of_parts_and_rest(x: Array, y: Array) -> Array:
+        total = of_parts(x[..., :used], y[..., :used, :])
+        total += np.matmul(x[..., used:], y[..., used:, :])
+        return total
+
+    return of_parts_and_rest
+
+
+def _product_in_parts(left: Array, right: Array, recipe: _Recipe) -> Array:
+    """By slices of the first row axis: a sliding window is never copied whole."""
+    count = left.shape[0]
+    rows, inner = recipe.left.shape
+    step = max(1, count * _PART // left.nbytes)
+    result = np.empty((rows, right.shape[1]), left.dtype)
+    for start in range(0, count, step):
+        part = left[start : start + step].reshape(-1, inner)
+        first = start * (rows // count)
+        np.matmul(part, right, out=result[first : first + part.shape[0]])
+    return result
+
+
+def _merges(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Can these axes become one without a copy?"""
+    following = zip(shape[1:], strides[1:], strict=True)
+    return all(
+        step == n * inner
+        for step, (n, inner) in zip(strides[:-1], following, strict=True)
+    )
+
+
+def blas_ready(x: Array) -> Array:
+    """NumPy hands a matrix to BLAS only if its rows or its columns are contiguous."""
+    row, column = x.strides[-2:]
+    height, width = x.shape[-2:]
+    item = x.itemsize
+    if (column == item and row >= width * item) or (
+        row == item and column >= height * item
+    ):
+        return x
+    return np.ascontiguousarray(x)
+
+
+def _integer_product(left: Array, right: Array, recipe: _Recipe) -> Array:
+    """Through BLAS in float64 wherever that is exact: NumPy's own loop is slow."""
+    dtype = left.dtype
+    a, b = left.reshape(recipe.left.shape), right.reshape(recipe.right.shape)
+    exact = exact_product(a, b) if a.size * b.shape[-1] > _FEW else None
+    return np.matmul(a, b) if exact is None else exact.astype(dtype)
+
+
+def exact_product(a: Array, b: Array) -> Array | None:
+    """The product of integers by BLAS, as int64; None where float64 may round it."""
+    if (
+        not a.size
+        or not b.size
+        or _magnitude(a) * _magnitude(b) * a.shape[-1] >= _EXACT
+    ):
+        return None
+    return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
+
+
+def _magnitude(x: Array) -> int:
+    return max(abs(int(x.max())), abs(int(x.min())))

@@ -1,0 +1,128 @@
+"""The family of what the host computes: types that are checked, and batching.
+
+Every operation works on the last axes of its operands; the axes before them are the
+same for all. A batched operand has one more of them, in front, and so does an operand
+that is not batched once it is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ShapeError
+from ftrace.ground.errstate import hush, unhush
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.primitive import Compound, Results
+from ftrace.trace.symbolic.dim import same_size
+
+Batched = tuple[list[Node], list[bool]]
+
+#: The dtypes that LAPACK computes in.
+SUPPORTED = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+
+
+def batch_leading(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
+) -> Batched:
+    """The operation on operands that all have the lanes as their first axis."""
+    op = node.op
+    assert isinstance(op, Compound)
+    full = [
+        s if has else broadcast_leading(s, (size, *s.shape))
+        for s, has in zip(src, batched, strict=True)
+    ]
+    results = op.results(*full, arg=node.arg)
+    return results, [True] * len(results)
+
+
+def host(
+    name: str,
+    infer: Callable[..., tuple[ShapedArray, ...]],
+    numpy: Callable[..., Sequence[Any]],
+    jvp: Callable[[Node, Results], Results] | None = None,
+    *,
+    transpose: Callable[[Node, Results, tuple[bool, ...]], Results] | None = None,
+    batch: Callable[..., Batched] = batch_leading,
+    no_derivative: str = "",
+    kinds: str = "fc",
+    doc: str = "",
+) -> Compound:
+    """The record of an operation of the host.
+
+    Args:
+      name, infer, numpy, jvp, transpose, batch, no_derivative, doc: as of `Compound`.
+        `numpy` returns new arrays, and raises nothing for values it cannot factorise.
+      kinds: the kinds of dtype that it takes.
+    """
+
+    def quiet(avals: Any, arg: Any, *arrays: Any) -> Sequence[Any]:
+        """In a program, too, NaN and infinity are values and no warnings."""
+        token = hush()
+        try:
+            return numpy(avals, arg, *arrays)
+        finally:
+            unhush(token)
+
+    return Compound(
+        name, "host", infer, quiet, batch, jvp=jvp, transpose=transpose,
+        no_derivative=no_derivative, dtypes=kinds, doc=doc, told=numpy,
+    )  # fmt: skip
+
+
+# Types.
+
+
+def need_lapack(name: str, *avals: ShapedArray) -> None:
+    """Raises unless all have one dtype, in which LAPACK computes."""
+    for x in avals:
+        if x.dtype not in SUPPORTED:
+            raise DtypeError(
+                f"{name}: the dtype must be float32, float64, complex64 or complex128, "
+                f"got {x!r}; convert with .astype('float32')"
+            )
+        if x.dtype != avals[0].dtype:
+            raise DtypeError(
+                f"{name}: the operands differ in dtype: {avals[0]!r} and {x!r}; "
+                "convert one of them with .astype"
+            )
+
+
+def need_matrices(name: str, *avals: ShapedArray) -> None:
+    """`need_lapack`, of operands of two axes or more, the same but for the last two."""
+    need_lapack(name, *avals)
+    for x in avals:
+        if x.ndim < 2:
+            raise ShapeError(f"{name}: matrices (…, m, n) are required, got {x!r}")
+        if not same_size(x.shape[:-2], avals[0].shape[:-2]):
+            raise ShapeError(
+                f"{name}: the axes before the last two must be the same, got "
+                f"{avals[0]!r} and {x!r}; broadcast one of them"
+            )
+
+
+def need_square(name: str, x: ShapedArray) -> None:
+    need_matrices(name, x)
+    if not same_size(x.shape[-1], x.shape[-2]):
+        raise ShapeError(f"{name}: square matrices (…, n, n) are required, got {x!r}")
+
+
+def real_of(x: ShapedArray, shape: Shape) -> ShapedArray:
+    """The type of real results of an operand."""
+    return ShapedArray.of(shape, dtypes.real_dtype(x.dtype), x.weak_type)
+
+
+def complex_of(x: ShapedArray, shape: Shape) -> ShapedArray:
+    """The type of complex results of an operand."""
+    if dtypes.is_complex(x.dtype):
+        return x.with_shape(shape)
+    return ShapedArray.of(shape, dtypes.complex_dtype(x.dtype), x.weak_type)
+
+
+def integers(shape: Shape) -> ShapedArray:
+    return ShapedArray.of(shape, np.dtype(np.int32))

@@ -1,0 +1,288 @@
+"""The calls of NumPy and SciPy, on arrays with any leading axes.
+
+SciPy is an extra; what only it has (LU, triangular systems) is written in NumPy too, a
+step per row for all matrices of a batch at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import find_spec
+from math import prod
+from typing import Any
+
+import numpy
+
+from ftrace.errors import MissingExtraError
+from ftrace.trace.primitives.library.linalg import lapack_gufuncs
+from ftrace.trace.primitives.library.linalg.lapack_gufuncs import stacked
+
+np: Any = numpy  # whose stubs leave too much unknown
+
+Array = Any  # of NumPy, whose stubs leave too much unknown
+
+
+@cache
+def has_scipy() -> bool:
+    """Is SciPy installed? To know takes no import of it."""
+    return find_spec("scipy") is not None
+
+
+@cache
+def scipy_linalg() -> Any | None:
+    """`scipy.linalg`, or None where SciPy is not installed."""
+    try:
+        import scipy.linalg
+    except ImportError:
+        return None
+    return scipy.linalg
+
+
+def need_scipy(what: str) -> Any:
+    """`scipy.linalg`.
+
+    Raises:
+      MissingExtraError: SciPy is not installed.
+    """
+    found = scipy_linalg()
+    if found is None:
+        raise MissingExtraError(
+            f"{what} needs SciPy: install it with pip install 'ftrace[scipy]'"
+        )
+    return found
+
+
+@cache
+def _routine(family: str, name: str, dtype: Any) -> Any:
+    """A routine of BLAS or LAPACK for a dtype."""
+    linalg = need_scipy(name)
+    find = linalg.get_blas_funcs if family == "blas" else linalg.get_lapack_funcs
+    return find(name, dtype=dtype)
+
+
+# Cholesky.
+
+#: Rows from which SciPy's routine is worth its import: it is several times faster.
+_WORTH_SCIPY = 128
+
+
+def cholesky(a: Array) -> Array:
+    """L of a = L·Lᴴ; NaN where there is none."""
+    n = a.shape[-1]
+    if n < _WORTH_SCIPY or a.size == 0 or scipy_linalg() is None:
+        (found,) = lapack_gufuncs.cholesky(a)
+        # NumPy leaves zeros above the diagonal, but where it fails.
+        if found.ndim == 2 and n > 1:
+            corner = found.item(n - 1)
+        else:
+            corner = found[..., :1, -1:].any()
+        return np.tril(found) if corner else found
+    potrf = _routine("lapack", "potrf", a.dtype)
+    result = np.empty(a.shape, a.dtype)
+    for factor, matrix in zip(stacked(result), stacked(a), strict=True):
+        # LAPACK is column-major: our lower triangle is its upper one, without a copy.
+        found, failed = potrf(matrix.T, lower=0, clean=0)
+        factor[...] = np.nan if failed else found.T
+    return np.tril(result)
+
+
+# Triangular systems.
+
+
+def solve_triangular(
+    a: Array, b: Array, lower: bool, trans: bool, conj: bool, unit: bool
+) -> Array:
+    """X of op(a) X = b, for triangular a; the other triangle is not read.
+
+    A zero on the diagonal gives infinities and NaN.
+    """
+    if conj and np.iscomplexobj(a):
+        a = a.conj()
+    lead, (n, k) = b.shape[:-2], b.shape[-2:]
+    if b.size == 0:
+        return np.zeros(b.shape, b.dtype)
+    many = prod(lead)
+    if scipy_linalg() is None or many > 4 * n:
+        return substitute(a, b, lower, trans, unit)
+    if not lead:
+        return _substituted(a, b, lower, trans, unit)
+    result = np.empty((many, n, k), b.dtype)
+    for i, (left, right) in enumerate(zip(stacked(a), stacked(b), strict=True)):
+        result[i] = _substituted(left, right, lower, trans, unit)
+    return result.reshape(*lead, n, k)
+
+
+def _substituted(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
+    """Of one system."""
+    trsm = _routine("blas", "trsm", b.dtype)
+    # BLAS is column-major: it sees the transposes, Xᵀ op(a)ᵀ = bᵀ, without a copy.
+    # The operands are alpha, a, b, side, lower, trans_a, diag.
+    found = trsm(1, a.T, b.T, 1, not lower, trans, unit).T
+    # What is infinite or NaN stays so until the row that is computed last.
+    if not are_finite(found[-1 if lower != trans else 0]):
+        # BLAS works in blocks, in which NaN spreads to rows that come before it.
+        return substitute(a, b, lower, trans, unit)
+    return found
+
+
+def are_finite(x: Array) -> bool:
+    """Is nothing infinite or NaN? Where the sum of squares is a number, surely."""
+    flat = x.reshape(-1)
+    squares = flat.dot(flat) if x.dtype.kind == "f" else np.vdot(flat, flat).real
+    return squares < math.inf or bool(np.isfinite(x).all())
+
+
+def has_nan(x: Array) -> bool:
+    """Is an element NaN? The sum of squares is then, and hardly ever else."""
+    flat = x.reshape(-1)
+    squares = flat.dot(flat)
+    return bool(squares != squares) and bool(np.isnan(x).any())
+
+
+def substitute(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
+    """Substitution row by row, for all matrices of a batch at once."""
+    if trans:
+        a, lower = a.swapaxes(-1, -2), not lower
+    n = a.shape[-1]
+    x = np.array(b)
+    for row in range(n) if lower else reversed(range(n)):
+        known = slice(0, row) if lower else slice(row + 1, n)
+        x[..., row, :] -= (a[..., row, None, known] @ x[..., known, :])[..., 0, :]
+        if not unit:
+            x[..., row, :] /= a[..., row, row, None]
+    return x
+
+
+# LU.
+
+
+def lu(a: Array) -> tuple[Array, Array]:
+    """(L and U in one matrix, the row exchanged with each row): partial pivoting."""
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    least = min(m, n)
+    if scipy_linalg() is None or prod(lead) > 4 * least:
+        return eliminate(a)
+    if not lead and a.size:
+        return _factorised(a)
+    factors = np.empty((prod(lead), m, n), a.dtype)
+    pivots = np.empty((prod(lead), least), np.int32)
+    for i, matrix in enumerate(stacked(a)):
+        factors[i], pivots[i] = _factorised(matrix)
+    return factors.reshape(a.shape), pivots.reshape(*lead, least)
+
+
+def _factorised(a: Array) -> tuple[Array, Array]:
+    """Of one matrix."""
+    found, pivots, _ = _routine("lapack", "getrf", a.dtype)(a)
+    factors = np.ascontiguousarray(found)
+    if factors.dtype.kind == "c":
+        _spread_nan(factors)
+    elif not are_finite(factors):
+        # Which of several NaN is a pivot depends on BLAS's code for a processor.
+        return eliminate(a)
+    return factors, pivots
+
+
+def _spread_nan(factors: Array) -> None:
+    """What is computed from a pivot that is NaN is NaN, also where BLAS left it out."""
+    (found,) = np.nonzero(np.isnan(np.diagonal(factors)))
+    if found.size:
+        factors[found[0] + 1 :, found[0] :] = np.nan
+
+
+def eliminate(a: Array) -> tuple[Array, Array]:
+    """Gauss's elimination column by column, for all matrices of a batch at once."""
+    lead, (m, n) = a.shape[:-2], a.shape[-2:]
+    x = np.array(stacked(a))
+    least, lanes = min(m, n), np.arange(len(x))
+    pivots = np.empty((len(x), least), np.int32)
+    for j in range(least):
+        size = _magnitude(x[:, j:, j])
+        chosen = j + np.argmax(np.where(np.isnan(size), -1, size), axis=-1)
+        pivots[:, j] = chosen
+        row = x[lanes, chosen]
+        x[lanes, chosen] = x[:, j]
+        x[:, j] = row
+        pivot = x[:, j, j, None]
+        # A column of zeros stays, as in LAPACK: dividing it would make it NaN.
+        x[:, j + 1 :, j] /= np.where(pivot == 0, np.ones((), x.dtype), pivot)
+        x[:, j + 1 :, j + 1 :] -= x[:, j + 1 :, j, None] * x[:, j, None, j + 1 :]
+    return x.reshape(a.shape), pivots.reshape(*lead, least)
+
+
+def _magnitude(x: Array) -> Array:
+    """What LAPACK compares: |Re| + |Im|."""
+    return np.abs(x.real) + np.abs(x.imag) if np.iscomplexobj(x) else np.abs(x)
+
+
+def permutation(pivots: Array, size: int) -> Array:
+    """The order of the rows after exchanging row i with row pivots[i], one by one."""
+    flat = stacked(pivots, 1)
+    if len(flat) == 1:
+        rows = list(range(size))
+        for i, chosen in enumerate(flat[0].tolist()):
+            rows[i], rows[chosen] = rows[chosen], rows[i]
+        return np.array(rows, np.int32).reshape(*pivots.shape[:-1], size)
+    lanes = np.arange(len(flat))
+    order = np.tile(np.arange(size, dtype=np.int32), (len(flat), 1))
+    for i in range(flat.shape[-1]):
+        chosen = flat[:, i]
+        moved = order[lanes, chosen]
+        order[lanes, chosen] = order[:, i]
+        order[:, i] = moved
+    return order.reshape(*pivots.shape[:-1], size)
+
+
+def solve_lu(factors: Array, order: Array, b: Array, trans: bool, conj: bool) -> Array:
+    """X of op(A) X = b, where A[order] = L U."""
+    if b.size == 0:
+        return np.zeros(b.shape, b.dtype)
+    if trans:
+        y = solve_triangular(factors, b, False, True, conj, False)
+        y = solve_triangular(factors, y, True, True, conj, True)
+        x = np.empty_like(y)
+        np.put_along_axis(x, order[..., None].astype(np.intp), y, -2)
+        return x
+    if b.ndim == 2:
+        y = b[order]
+    else:
+        y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
+    y = solve_triangular(factors, y, True, False, conj, True)
+    return solve_triangular(factors, y, False, False, conj, False)
+
+
+#: Right sides of so many elements are exchanged row by row in LAPACK.
+_FEW = 1 << 10
+
+
+def solve(a: Array, b: Array) -> Array:
+    """X of a·X = b for one matrix: the bits of `lu`, `permutation` and `solve_lu`."""
+    factors, pivots = lu(a)
+    if scipy_linalg() is not None and 0 < b.size <= _FEW:
+        moved = _routine("lapack", "laswp", b.dtype)(b, pivots)
+        trsm, seen = _routine("blas", "trsm", b.dtype), factors.T
+        # As `_substituted`: what is not finite after one substitution is not after two.
+        y = trsm(1, seen, moved.T, 1, False, False, True)
+        found = trsm(1, seen, y, 1, True).T
+        if are_finite(found[0]):
+            return found
+    order = permutation(pivots, a.shape[-1])
+    return solve_lu(factors, order, b, False, False)
+
+
+def each(
+    function: Callable[..., Sequence[Array]],
+    avals: Sequence[Any],
+    *arrays: Array,
+    core: int = 2,
+) -> list[Array]:
+    """The results of a function of single matrices, for each of a batch."""
+    lead = arrays[0].shape[: arrays[0].ndim - core]
+    results = [np.empty(a.shape, a.dtype) for a in avals]
+    for index in np.ndindex(*lead):
+        values = function(*[x[index] for x in arrays])
+        for result, value in zip(results, values, strict=True):
+            result[index] = value
+    return results

@@ -1,0 +1,189 @@
+"""Matrices of nodes: what the derivatives of factorisations are written in.
+
+All take (…, m, n) nodes; two operands have the same leading axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftrace import dtypes
+from ftrace.errors import DerivativeError
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import expand, reduce_sum
+from ftrace.trace.primitives.indexing import gather
+from ftrace.trace.primitives.movement import permute, reshape, shrink
+from ftrace.trace.primitives.sources import const, const_like, iota, zeros_like
+
+
+def conj(x: Node) -> Node:
+    return p.conj(x) if dtypes.is_complex(x.dtype) else x
+
+
+def real(x: Node) -> Node:
+    return p.real(x) if dtypes.is_complex(x.dtype) else x
+
+
+def imaginary_part(x: Node) -> Node:
+    """i·Im x, of a complex x."""
+    part = p.imag(x)
+    return p.make_complex(zeros_like(part), part)
+
+
+def transposed(x: Node) -> Node:
+    last = x.ndim - 1
+    return permute(x, (*range(last - 1), last, last - 1))
+
+
+def adjoint(x: Node) -> Node:
+    return conj(transposed(x))
+
+
+def product(x: Node, y: Node) -> Node:
+    """The matrix product, in the form that devices recognise."""
+    *batch, m, k = x.shape
+    n = y.shape[-1]
+    full = (*batch, m, n, k)
+    left = expand(reshape(x, (*batch, m, 1, k)), full)
+    right = expand(reshape(transposed(y), (*batch, 1, n, k)), full)
+    total = reduce_sum(p.mul(left, right), (len(full) - 1,))
+    return reshape(total, (*batch, m, n))
+
+
+def total(*terms: Node | None) -> Node | None:
+    """The sum of the terms that are there; None if none is."""
+    found: Node | None = None
+    for term in terms:
+        if term is not None:
+            found = term if found is None else p.add(found, term)
+    return found
+
+
+def minus(x: Node | None, y: Node | None) -> Node | None:
+    """x - y, where None is zero."""
+    if y is None:
+        return x
+    return p.neg(y) if x is None else p.sub(x, y)
+
+
+# Patterns.
+
+
+def diagonal_mask(shape: Shape) -> Node:
+    """Which elements are on the diagonal."""
+    return p.eq(_row(shape), _column(shape))
+
+
+def below(shape: Shape, strict: bool = False) -> Node:
+    """Which elements are on (unless strict) or below the diagonal."""
+    return (p.gt if strict else p.ge)(_row(shape), _column(shape))
+
+
+def above(shape: Shape, strict: bool = False) -> Node:
+    """Which elements are on (unless strict) or above the diagonal."""
+    return (p.gt if strict else p.ge)(_column(shape), _row(shape))
+
+
+def _row(shape: Shape) -> Node:
+    return iota(dtypes.int32, shape, len(shape) - 2)
+
+
+def _column(shape: Shape) -> Node:
+    return iota(dtypes.int32, shape, len(shape) - 1)
+
+
+def keep(mask: Node, x: Node) -> Node:
+    """`x` where the mask holds, zero elsewhere."""
+    return p.select(mask, x, zeros_like(x))
+
+
+def lower(x: Node, strict: bool = False) -> Node:
+    return keep(below(x.shape, strict), x)
+
+
+def upper(x: Node, strict: bool = False) -> Node:
+    return keep(above(x.shape, strict), x)
+
+
+def identity(like: Node, size: int) -> Node:
+    """Identity matrices with the leading axes and the dtype of another node."""
+    shape = (*like.shape[:-2], size, size)
+    zero, one = const(0, like.dtype, shape), const(1, like.dtype, shape)
+    return p.select(diagonal_mask(shape), one, zero)
+
+
+# Diagonals, rows, columns.
+
+
+def diagonal(x: Node) -> Node:
+    """The diagonal of square matrices: (…, n, n) -> (…, n)."""
+    return sum_axis(keep(diagonal_mask(x.shape), x), -2)
+
+
+def diagonal_only(x: Node) -> Node:
+    return keep(diagonal_mask(x.shape), x)
+
+
+def trace(x: Node) -> Node:
+    return sum_axis(diagonal(x), -1)
+
+
+def sum_axis(x: Node, axis: int) -> Node:
+    """The sum along an axis, which goes."""
+    place = axis % x.ndim
+    shape = (*x.shape[:place], *x.shape[place + 1 :])
+    return reshape(reduce_sum(x, (place,)), shape)
+
+
+def along_rows(d: Node, like: Node) -> Node:
+    """(…, m) -> (…, m, n): one number per row."""
+    column = reshape(d, (*d.shape, 1))
+    return expand(column, (*d.shape, like.shape[-1]))
+
+
+def along_columns(d: Node, like: Node) -> Node:
+    """(…, n) -> (…, m, n): one number per column."""
+    row = reshape(d, (*d.shape[:-1], 1, d.shape[-1]))
+    return expand(row, (*d.shape[:-1], like.shape[-2], d.shape[-1]))
+
+
+def everywhere(d: Node, like: Node) -> Node:
+    """(…) -> (…, m, n): one number per matrix."""
+    return expand(reshape(d, (*d.shape, 1, 1)), like.shape)
+
+
+def block(x: Node, rows: tuple[int, int], columns: tuple[int, int]) -> Node:
+    """The rows and columns from … to …."""
+    leading = tuple((0, n) for n in x.shape[:-2])
+    return shrink(x, (*leading, rows, columns))
+
+
+def take_rows(x: Node, rows: Node) -> Node:
+    """The rows of (…, m, n) in the order (…, k) of row numbers."""
+    depth = x.ndim - 2
+    lanes = [iota(rows.dtype, rows.shape, a) for a in range(depth)]
+    return gather(x, [*lanes, rows], tuple(range(depth + 1)))
+
+
+def as_dtype_of(x: Node, like: Node) -> Node:
+    """A real factor in the dtype, perhaps complex, of what it multiplies."""
+    return p.cast(x, like.dtype)
+
+
+def safe_inverse(x: Node) -> Node:
+    """1/x, and zero where x is zero."""
+    zero, one = zeros_like(x), const_like(x, 1)
+    is_zero = p.eq(x, zero)
+    return p.select(is_zero, zero, p.div(one, p.select(is_zero, one, x)))
+
+
+def need_not_linear(name: str, node: Node, linear: Sequence[bool]) -> None:
+    """Raises if any of the operands in question, in which it is not linear, varies."""
+    if any(linear):
+        raise DerivativeError(
+            f"linear_transpose: the function is not linear in its argument: it uses "
+            f"{name} of it",
+            node.origin,
+        )

@@ -1,0 +1,234 @@
+"""Running reductions in NumPy: sums, products, extrema, log-sums, linear recurrences.
+
+Sums, products and recurrences of 32-bit numbers are computed in 64 bits. A step from
+each element to the next is a ufunc's `accumulate` where there is one. Where there is
+none, pairs of neighbours are combined first, then the pairs: O(n) in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.trace.primitives import minmax
+
+Array = Any  # numpy.ndarray
+
+_where: Any = np.where  # the stubs know nothing of Any
+
+#: The ufunc that repeats.
+_UFUNC: dict[str, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": minmax.maximum,
+    "min": minmax.minimum,
+    "logsumexp": np.logaddexp,
+}
+_WIDE = {
+    dtypes.float16: dtypes.float32,
+    dtypes.bfloat16: dtypes.float32,
+    dtypes.float32: dtypes.float64,
+    dtypes.complex64: dtypes.complex128,
+}
+KINDS = tuple(_UFUNC)
+
+
+def wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which elements of another one are added up."""
+    return _WIDE.get(dtype, dtype)
+
+
+#: So many elements are computed at a time, where a whole array would leave the cache.
+BLOCK = 1 << 15
+
+
+def accumulate(kind: str, x: Array, axis: int, reverse: bool) -> Array:
+    """Each element combined with all before it (behind it) along `axis`."""
+    if reverse:
+        return np.flip(accumulate(kind, np.flip(x, axis), axis, False), axis)
+    ordered = kind in ("max", "min")
+    if ordered and x.dtype != dtypes.bfloat16:
+        return _UFUNC[kind].accumulate(x, axis, dtype=x.dtype)
+    wide: np.dtype[Any] = dtypes.float32 if ordered else wide_dtype(x.dtype)
+    if kind == "logsumexp" and dtypes.is_complex(x.dtype):
+        moved = np.moveaxis(x.astype(wide), axis, 0)
+        (result,) = combine_along([moved], _complex_log_sum)
+        return np.moveaxis(result, 0, axis).astype(x.dtype)
+    whole = x.astype(wide, copy=False)
+    result = _UFUNC[kind].accumulate(whole, axis).astype(x.dtype, copy=False)
+    if kind == "sum" and dtypes.is_inexact(x.dtype) and x.shape[axis] > 1:
+        result += result.dtype.type(0)  # a sum begins with +0: of -0 alone it is +0
+    return result
+
+
+def _complex_log_sum(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+    return [_log_sum(*left, *right)]
+
+
+def _log_sum(a: Array, b: Array) -> Array:
+    swap = a.real < b.real
+    high, low = _where(swap, b, a), _where(swap, a, b)
+    return _where(np.isneginf(high.real), high, high + np.log1p(np.exp(low - high)))
+
+
+Combine = Callable[[Sequence[Array], Sequence[Array]], Sequence[Array]]
+
+
+def combine_along(elements: Sequence[Array], combine: Combine) -> list[Array]:
+    """The running combination of arrays along their leading axis.
+
+    Pairs (0, 1), (2, 3), … are combined and scanned; the result is every second one,
+    and one more combination gives those between.
+    """
+    size = elements[0].shape[0]
+    if size < 2:
+        return list(elements)
+    pairs = combine([x[:-1:2] for x in elements], [x[1::2] for x in elements])
+    odd = combine_along(pairs, combine)
+    before = odd if size % 2 else [x[:-1] for x in odd]
+    even = combine(before, [x[2::2] for x in elements])
+    return [_interleaved(*parts) for parts in zip(elements, even, odd, strict=True)]
+
+
+def _interleaved(first: Array, even: Array, odd: Array) -> Array:
+    """The element 0 of `first`, then those at odd and at even positions in turns."""
+    size = 1 + even.shape[0] + odd.shape[0]
+    result = np.empty((size, *odd.shape[1:]), odd.dtype)
+    result[0] = first[0]
+    result[1::2] = odd
+    result[2::2] = even
+    return result
+
+
+# Linear recurrences.
+
+
+def recur(a: Array, b: Array, axis: int, reverse: bool) -> Array:
+    """y[i] = a[i]·y[i-1] + b[i] along `axis`; backwards if `reverse`; y[-1] = 0."""
+    dtype = b.dtype
+    wide = wide_dtype(dtype)
+    a, b = (np.moveaxis(x, axis, 0) for x in (a, b))
+    if reverse:
+        a, b = a[::-1], b[::-1]
+    size, y = b.shape[0], np.empty(b.shape, dtype)
+    step = max(1, BLOCK * size // max(b.size, 1))
+    last: Array = None
+    for start in range(0, size, step):
+        factors, terms = (x[start : start + step].astype(wide) for x in (a, b))
+        if last is not None:
+            terms[0] += factors[0] * last
+        _, part = combine_along([factors, terms], _two_steps)
+        y[start : start + step] = part
+        last = part[-1]
+    if reverse:
+        y = y[::-1]
+    return np.moveaxis(y, 0, axis)
+
+
+def _two_steps(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+    """y -> a·y + b, followed by another such step, is one such step."""
+    (a, b), (c, d) = left, right
+    return [a * c, c * b + d]
+
+
+# The derivative of running extrema. Of two equal elements each has half a share. Which
+# elements meet is that of `combine_along`, as in JAX: by that ties are divided.
+
+
+def _shares(kind: str, left: Array, right: Array) -> tuple[Array, Array]:
+    """How much of left and right is in their maximum (minimum): nothing in a NaN."""
+    beyond = np.greater if kind == "max" else np.less
+    tied = 0.5 * (left == right)
+    return beyond(left, right) + tied, beyond(right, left) + tied
+
+
+def extremum_tangent(
+    kind: str, x: Array, t: Array, axis: int, reverse: bool, transposed: bool
+) -> Array:
+    """The derivative of the running maximum (minimum) of `x`, times a tangent.
+
+    Args:
+      kind: "max" or "min".
+      x: where.
+      t: the tangent, or the cotangent if `transposed`.
+      axis: along which it runs, backwards if `reverse`.
+      transposed: multiply by the transposed derivative.
+    """
+    wide = wide_dtype(t.dtype)
+    x = _as_rows(x.astype(np.float32) if x.dtype.itemsize == 2 else x, axis, reverse)
+    t = _as_rows(t.astype(wide, copy=False), axis, reverse)
+    y = _UFUNC[kind].accumulate(x, -1)
+    begins = _records(x, y)
+    if begins is not None:
+        result = (_collected if transposed else _handed_on)(t, begins)
+    else:
+        x, y, t = (np.moveaxis(v, -1, 0) for v in (x, y, t))
+        result = _pull(kind, x, y, t) if transposed else _push(kind, x, t)
+        result = np.moveaxis(result, 0, -1)
+    if reverse:
+        result = result[..., ::-1]
+    return np.moveaxis(result, -1, axis)
+
+
+def _as_rows(x: Array, axis: int, reverse: bool) -> Array:
+    """`x` with the axis as its last one, in order and contiguous."""
+    moved = np.moveaxis(x, axis, -1)
+    return np.ascontiguousarray(moved[..., ::-1] if reverse else moved)
+
+
+def _records(x: Array, y: Array) -> Array | None:
+    """Where the running extremum `y` of `x` changes, in the flat array, row after row.
+
+    None if an element ties with an earlier one, or is NaN.
+    """
+    if x.size == 0 or (x[..., 1:] == y[..., :-1]).any() or np.isnan(y[..., -1]).any():
+        return None
+    new = x == y
+    new[..., 0] = True
+    return np.flatnonzero(new)
+
+
+def _handed_on(t: Array, begins: Array) -> Array:
+    """The tangents of the elements that are the extrema."""
+    lengths = np.diff(begins, append=t.size)
+    repeated: Array = np.repeat(t.reshape(-1)[begins], lengths)
+    return repeated.reshape(t.shape)
+
+
+def _collected(ct: Array, begins: Array) -> Array:
+    """The cotangents added up at the elements from which the extrema came."""
+    result: Array = np.zeros_like(ct)
+    result.reshape(-1)[begins] = np.add.reduceat(ct.reshape(-1), begins)
+    return result
+
+
+def _push(kind: str, x: Array, t: Array) -> Array:
+    def combine(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+        (p, s), (q, u) = left, right
+        of_left, of_right = _shares(kind, p, q)
+        return [_UFUNC[kind](p, q), of_left * s + of_right * u]
+
+    return combine_along([x, t], combine)[1]
+
+
+def _pull(kind: str, x: Array, y: Array, ct: Array) -> Array:
+    """The transpose of the walk of `combine_along`, whose result for `x` is `y`."""
+    size = x.shape[0]
+    if size < 2:
+        return ct
+    result = np.zeros_like(ct)
+    of_odd = ct[1::2].copy()
+    count = (size - 1) // 2
+    before, own = _shares(kind, y[1::2][:count], x[2::2])
+    of_odd[:count] += before * ct[2::2]
+    result[2::2] += own * ct[2::2]
+    result[0] += ct[0]
+    left, right = x[:-1:2], x[1::2]
+    of_pairs = _pull(kind, _UFUNC[kind](left, right), y[1::2], of_odd)
+    of_left, of_right = _shares(kind, left, right)
+    result[:-1:2] += of_left * of_pairs
+    result[1::2] += of_right * of_pairs
+    return result

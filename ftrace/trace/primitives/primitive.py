@@ -1,0 +1,256 @@
+"""One record per primitive: everything the system knows about an operation.
+
+    name       what the graph prints
+    family     unary, binary, select, cast, reduction, movement, source, indexing
+    infer      (arg, *avals) -> aval               shape and dtype rule; raises
+    numpy      (aval, arg, *arrays) -> array       the meaning
+    jvp        (node, tangents) -> tangent | None  derivative; None is zero
+    transpose  (node, cotangent, i) -> cotangent of operand i, for a linear one
+    batch      (node, src, batched) -> node        one more leading axis
+    direct     (aval, arg) -> (function, more)     the meaning as one call of NumPy,
+                                                   function(*arrays, *more), if it is
+
+A record that lacks a rule is refused when it is made. Rules build nodes by calling
+primitives on nodes. Operations with several results, and those that are steps of a
+program by themselves, have a record of their own kind: `Compound`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from importlib import import_module
+from typing import Any, TypedDict
+
+from ftrace.errors import PrimitiveError
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.avals import Bundle, ShapedArray
+from ftrace.trace.graph import Node, Op, make_node
+
+Array = Any  # of NumPy, whose stubs leave too much unknown
+Infer = Callable[..., ShapedArray]
+Meaning = Callable[..., Any]
+Direct = Callable[[ShapedArray, Any], tuple[Callable[..., Any], tuple[Any, ...]] | None]
+Jvp = Callable[[Node, Sequence[Node | None]], Node | None]
+Transpose = Callable[[Node, Node, int], Node | None]
+Batch = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Node]
+
+#: All primitives by name, in the order in which they were made.
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Primitive(Op):
+    """The record. Call it on nodes: `add(x, y)`, `reshape(x, arg=(2, 3))`.
+
+    Attributes:
+      zero_at_zero: f(0) = 0, so that padding with zeros may move through it.
+      linear: the operands in which it is linear, each on its own or all together.
+      no_derivative: why it has neither jvp nor transpose.
+      dtypes: kinds of dtype it takes ("biufc"), for the table in the docs.
+      show: renders `arg` for people.
+      cost: operations for one element, where it is elementwise.
+      called: the code of a kernel may call a function for it, with scalar operands.
+      slow: how many times as long as an addition of float32 it takes NumPy, twice.
+      exact: all devices compute the same bits, of floats too; of integers they do of
+        all that is elementwise.
+      keeps_nan: NaN wherever an operand is.
+      range: where it is, a little more than that; it is then NaN for NaN alone.
+      zero_for: operands for which alone it is zero: "zero", or "finite" ones; "" if
+        that is not known.
+    """
+
+    infer: Infer
+    numpy: Meaning
+    batch: Batch
+    jvp: Jvp | None = None
+    transpose: Transpose | None = None
+    linear: bool = False
+    zero_at_zero: bool = False
+    no_derivative: str = ""
+    dtypes: str = "biufc"
+    doc: str = ""
+    direct: Direct | None = None
+    show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
+    cost: int = 1
+    called: bool = False
+    slow: int = 2
+    exact: bool = False
+    keeps_nan: bool = False
+    range: tuple[float, float] | None = None
+    zero_for: str = ""
+
+    def __post_init__(self) -> None:
+        missing = [
+            rule for rule in ("infer", "numpy", "batch") if getattr(self, rule) is None
+        ]
+        if self.linear and self.transpose is None:
+            missing.append("transpose (it is linear)")
+        if not self.linear and self.jvp is None and not self.no_derivative:
+            missing.append("jvp (or no_derivative, saying why)")
+        if missing:
+            raise PrimitiveError(
+                f"the record of primitive {self.name!r} lacks {', '.join(missing)}"
+            )
+        if self.name in PRIMITIVES:
+            raise PrimitiveError(f"there is a primitive named {self.name!r} already")
+        PRIMITIVES[self.name] = self
+
+    def __call__(self, *src: Node, arg: Any = None) -> Node:
+        """The node of this primitive over `src`; raises where shapes do not fit."""
+        aval = self.infer(arg, *[node.aval for node in src])
+        return make_node(self, aval, src, arg)
+
+    def render(self, node: Node) -> str:
+        if node.arg is None:
+            return self.name
+        return f"{self.name}[{self.show(node.arg)}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_name, (self.name,)
+
+
+Results = Sequence[Node | None]
+
+#: All compound primitives by name, in the order in which they were made.
+COMPOUNDS: dict[str, Compound] = {}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Compound(Op):
+    """The record of an operation that is a step of a program by itself.
+
+    Loops, branches, calls, and what the host computes. Its operands and results are
+    stored; it may have several results, which `results` gives one by one. The node
+    itself has a `Bundle` of their types.
+
+        infer      (arg, *avals) -> (aval, …)            one per result
+        numpy      (avals, arg, *arrays) -> (array, …)   the meaning
+        jvp        (node, tangents) -> (tangent | None, …)   one per result
+        transpose  (node, cotangents, linear) -> (cotangent | None, …)
+                   cotangents: one per result, None is zero; linear: which operands are
+                   asked for; returned: one per operand, None is zero
+        batch      (node, src, batched, size) -> ([node, …], [batched, …])
+
+    Attributes:
+      no_derivative: why it has no jvp.
+      pure: equal calls may be done once, and unused ones not at all.
+      dtypes: kinds of dtype it takes, for the table in the docs.
+      into: (arg, results, *arrays): the meaning, written to arrays that are there; for
+        what needs no other memory.
+      told: `numpy`, where that keeps floating-point errors quiet, with these told as
+        NumPy is set to tell them.
+      direct: (arg, *operands) -> (function, what it takes after the operands): a
+        function of NumPy's that gives the only result of operands of these shapes and
+        dtypes, but for its dtype; or None.
+    """
+
+    infer: Callable[..., tuple[ShapedArray, ...]]
+    numpy: Callable[..., Sequence[Any]]
+    batch: Callable[
+        [Node, tuple[Node, ...], tuple[bool, ...], int], tuple[list[Node], list[bool]]
+    ]
+    jvp: Callable[[Node, Results], Results] | None = None
+    transpose: Callable[[Node, Results, tuple[bool, ...]], Results] | None = None
+    no_derivative: str = ""
+    pure: bool = True
+    dtypes: str = "biufc"
+    doc: str = ""
+    show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
+    into: Callable[..., None] | None = None
+    told: Callable[..., Sequence[Any]] | None = None
+    direct: Callable[..., tuple[Any, tuple[Any, ...]] | None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.jvp is None and self.transpose is None and not self.no_derivative:
+            raise PrimitiveError(
+                f"the record of primitive {self.name!r} lacks jvp (or no_derivative, "
+                "saying why)"
+            )
+        if self.name in COMPOUNDS or self.name in PRIMITIVES:
+            raise PrimitiveError(f"there is a primitive named {self.name!r} already")
+        COMPOUNDS[self.name] = self
+
+    def __call__(self, *src: Node, arg: Any = None) -> Node:
+        """The node with all results; `results` takes it apart."""
+        avals = self.infer(arg, *[node.aval for node in src])
+        return make_node(self, Bundle.of_items(tuple(avals)), src, arg)
+
+    def results(self, *src: Node, arg: Any = None) -> list[Node]:
+        """The results of this primitive over `src`."""
+        return items(self(*src, arg=arg))
+
+    def render(self, node: Node) -> str:
+        if node.arg is None:
+            return self.name
+        return f"{self.name}[{self.show(node.arg)}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_name, (self.name,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Item(Op):
+    """One result of a compound; `arg` is its number."""
+
+    def __call__(self, *src: Node, arg: Any = None) -> Node:
+        (bundle,) = src
+        number: int = arg
+        return make_node(self, bundle.aval.items[number], src, number)
+
+
+item_p = _Item("item", "item")
+
+
+def items(bundle: Node) -> list[Node]:
+    """The results of a compound's node."""
+    return [item_p(bundle, arg=i) for i in range(len(bundle.aval.items))]
+
+
+def _of_name(name: str) -> Op:
+    """The record of a name, for pickle: its file may not be loaded yet."""
+    for load in (lambda: None, _load_all):
+        load()
+        found = PRIMITIVES.get(name) or COMPOUNDS.get(name)
+        if found is not None:
+            return found
+    raise PrimitiveError(
+        f"there is no primitive named {name!r}; import the module that makes it"
+    )
+
+
+def _load_all() -> None:
+    package = __name__.split(".primitives")[0]
+    walk: Any = import_module("pkgutil").walk_packages
+    for module in walk(import_module(package).__path__, f"{package}."):
+        import_module(module.name)
+
+
+def compound_of(node: Node) -> Compound | None:
+    """The compound whose results the node bundles; None for any other node."""
+    return node.op if isinstance(node.op, Compound) else None
+
+
+def primitive_of(node: Node) -> Primitive:
+    """The primitive of a node of a graph; kernels have operations that are none."""
+    assert isinstance(node.op, Primitive)
+    return node.op
+
+
+class Facts(TypedDict, total=False):
+    """What the constructors of families pass on to the record as it is."""
+
+    jvp: Jvp
+    transpose: Transpose
+    linear: bool
+    zero_at_zero: bool
+    no_derivative: str
+    direct: Direct
+    doc: str
+    cost: int
+    called: bool
+    slow: int
+    exact: bool
+    keeps_nan: bool
+    range: tuple[float, float]
+    zero_for: str

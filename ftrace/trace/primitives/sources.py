@@ -1,0 +1,111 @@
+"""Primitives without operands: constants, iota, and the variables of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace.errors import GraphError
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node, constant_bits, make_node
+from ftrace.trace.primitives.primitive import Array, Primitive
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
+
+
+def _stored_aval(arg: Any, *avals: ShapedArray) -> ShapedArray:
+    raise GraphError("a source is made with const(), iota() or variable()")
+
+
+def _unbatched(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
+    return node
+
+
+def _no_tangent(node: Node, tangents: Sequence[Node | None]) -> None:
+    return None
+
+
+def _const_value(aval: ShapedArray, bits: bytes) -> Array:
+    return np.broadcast_to(np.frombuffer(bits, aval.dtype)[0], aval.shape)
+
+
+def _iota_value(aval: ShapedArray, axis: int) -> Array:
+    shape = [1] * aval.ndim
+    shape[axis] = aval.shape[axis]
+    values: Array = np.arange(aval.shape[axis]).astype(aval.dtype)
+    return np.broadcast_to(values.reshape(shape), aval.shape)
+
+
+def _unbound(aval: ShapedArray, arg: Any) -> Any:
+    raise GraphError(f"the variable {arg} of type {aval!r} has no value here")
+
+
+const_p = Primitive(
+    "const", "source", _stored_aval, _const_value, _unbatched, jvp=_no_tangent,
+    exact=True, doc="one scalar at every position; keyed by dtype and bits",
+    show=lambda arg: "",
+)  # fmt: skip
+
+iota_p = Primitive(
+    "iota", "source", _stored_aval, _iota_value, _unbatched, jvp=_no_tangent,
+    exact=True, doc="0, 1, 2, … along one axis", show=lambda axis: f"axis={axis}",
+)  # fmt: skip
+
+
+def _unknown(aval: ShapedArray, size: Any) -> Any:
+    raise GraphError(f"the dynamic dimension {size} has no value here")
+
+
+dim_p = Primitive(
+    "dim", "source", _stored_aval, _unknown, _unbatched, jvp=_no_tangent,
+    doc="the size of a dynamic dimension, at every position",
+)  # fmt: skip
+
+variable_p = Primitive(
+    "variable", "source", _stored_aval, _unbound, _unbatched, jvp=_no_tangent,
+    doc="an input of a graph; arg is (depth of its scope, position)",
+)  # fmt: skip
+
+
+def const(
+    value: Any, dtype: np.dtype[Any], shape: Shape = (), weak: bool = False
+) -> Node:
+    """The scalar `value`, converted to `dtype`, at every position of `shape`.
+
+    A dynamic dimension becomes the node that reads it when the program runs.
+    """
+    if is_dynamic(value):
+        return make_node(dim_p, ShapedArray.of(shape, dtype, weak), (), value)
+    bits = constant_bits(value, dtype)
+    return make_node(const_p, ShapedArray.of(shape, dtype, weak), (), bits)
+
+
+def const_like(node: Node, value: Any) -> Node:
+    """The scalar `value` in the shape and dtype of `node`."""
+    return const(value, node.dtype, node.shape)
+
+
+def zeros_like(node: Node) -> Node:
+    return const(0, node.dtype, node.shape)
+
+
+def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Node:
+    """The position along `axis`, at every position of `shape`."""
+    if same_size(shape[axis], 1):
+        return const(0, dtype, shape)
+    return make_node(iota_p, ShapedArray.of(shape, dtype), (), axis)
+
+
+def variable(aval: ShapedArray, depth: int, index: int) -> Node:
+    """Input number `index` of the scope at `depth`."""
+    return make_node(variable_p, aval, (), (depth, index))
+
+
+def is_variable(node: Node) -> bool:
+    return node.op is variable_p
+
+
+def scope_and_position(node: Node) -> tuple[int, int]:
+    """Of a variable: the depth of its scope, and its number among the inputs."""
+    return node.arg

@@ -1,0 +1,468 @@
+"""Pytrees: nested containers of leaves, on optree.
+
+None is an empty container, as in JAX. Dictionaries are flattened by sorted key.
+Dataclasses and other classes take part once they are registered.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import functools
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from threading import get_ident
+from typing import Any, TypeVar
+
+import optree
+
+from ftrace.arrays.array import Array
+from ftrace.errors import ArgumentError, NestingError, TreeError
+from ftrace.trace.pytree.keypath import GetAttrKey, KeyPath, NamedEntry, key_of, keystr
+
+T = TypeVar("T")
+TreeDef = optree.PyTreeSpec
+IsLeaf = Callable[[Any], bool]
+#: Of `map`: takes a leaf of each tree.
+Leafwise = (
+    Callable[[Any], Any] | Callable[[Any, Any], Any] | Callable[[Any, Any, Any], Any]
+)
+
+NAMESPACE = "ftrace"
+#: What calls it is in `_CALLERS`. Of its functions the stubs do not say enough.
+_optree: Any = optree
+
+
+# Structures. The keys of dictionaries must have an order, else two equal dictionaries
+# could be flattened differently; each structure is looked at once. Of those that were
+# there is only a number, which keeps no class alive.
+
+_checked: set[tuple[int, int]] = set()
+_CHECKED_LIMIT = 4096
+
+
+def _parts(treedef: TreeDef) -> Iterator[TreeDef]:
+    pending = [treedef]
+    while pending:
+        yield (node := pending.pop())
+        pending.extend(node.children())
+
+
+def classes_of(treedef: TreeDef) -> set[Any]:
+    """The classes of containers that are kept alive by a structure."""
+    found: set[Any] = {node.type for node in _parts(treedef)}
+    return found - {None, tuple, list, dict}
+
+
+def _check_order(treedef: TreeDef) -> None:
+    try:
+        number = hash(treedef), treedef.num_nodes
+        if number in _checked:
+            return
+        if len(_checked) >= _CHECKED_LIMIT:
+            _checked.clear()
+    except TypeError:  # static data of a user's container cannot be hashed
+        number = None
+    for node in _parts(treedef):
+        if isinstance(node.type, type) and issubclass(node.type, dict):
+            _check_sortable(node)
+    if number is not None:
+        _checked.add(number)
+
+
+def _check_sortable(node: TreeDef) -> None:
+    if node.type is OrderedDict:
+        return
+    keys = node.entries()
+    try:
+        sorted(keys)
+    except TypeError:
+        raise TreeError(
+            "the keys of a dictionary in a pytree must be sortable, got "
+            f"{keys!r}; use keys of one type, or an OrderedDict"
+        ) from None
+
+
+def check_callable(function: Any, what: str) -> None:
+    if not callable(function):
+        raise ArgumentError(
+            f"{what} takes a function, got {type(function).__name__}: {function!r}"
+        )
+
+
+def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
+    """The leaves of a tree, and its structure.
+
+    Raises:
+      TreeError: the keys of a dictionary cannot be sorted.
+    """
+    if tree.__class__ is Array and is_leaf is None:
+        return [tree], _LEAF
+    try:
+        found, treedef = _optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise NestingError(
+            "the containers of a pytree are nested deeper than 1,000; make it flatter: "
+            "a list of what is nested now"
+        ) from error
+    _check_order(treedef)
+    return found, treedef
+
+
+#: The structure of an array.
+_LEAF: TreeDef = _optree.tree_structure(0, namespace=NAMESPACE)
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree of that structure with these leaves.
+
+    Raises:
+      TreeError: their number is not that of the structure.
+    """
+    leaves = list(leaves)
+    if len(leaves) != treedef.num_leaves:
+        raise TreeError(
+            f"tree.unflatten: the structure {readable(treedef)} takes "
+            f"{treedef.num_leaves} leaves, got {len(leaves)}"
+        )
+    return _optree.tree_unflatten(treedef, leaves)
+
+
+def structure(tree: Any, is_leaf: IsLeaf | None = None) -> TreeDef:
+    """The structure of a tree: compares, hashes, and unflattens leaves."""
+    return flatten(tree, is_leaf)[1]
+
+
+def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
+    """The leaves of a tree, in order."""
+    return flatten(tree, is_leaf)[0]
+
+
+def flatten_up_to(treedef: TreeDef, tree: Any, what: str) -> list[Any]:
+    """The subtrees of `tree` at the places of the leaves of `treedef`.
+
+    Raises:
+      TreeError: `tree` does not begin with that structure.
+    """
+    try:
+        return treedef.flatten_up_to(tree)
+    except (ValueError, TypeError):
+        raise TreeError(
+            f"{what}: the trees differ in structure: {readable(treedef)} and "
+            f"{readable(structure(tree))}"
+        ) from None
+
+
+def readable(treedef: TreeDef) -> str:
+    """A structure as in `(*, {'a': *})`."""
+    text = str(treedef).removeprefix("PyTreeSpec(").removesuffix(")")
+    return text.removesuffix(f", namespace={NAMESPACE!r}").removesuffix(", NoneIsLeaf")
+
+
+def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
+    """`f` of each leaf, and of what stands at the same place in `rest`.
+
+    Raises:
+      TreeError: a tree of `rest` does not have the structure of `tree`.
+    """
+    if tree.__class__ is Array and is_leaf is None:
+        return f(tree, *rest)
+    return _mapped(f, *flatten(tree, is_leaf), rest, "tree.map")
+
+
+def map_with_none(what: str, f: Leafwise, tree: Any, *rest: Any) -> Any:
+    """`map`, where None is a leaf of the first tree; `what` names it in messages."""
+    found, treedef = _optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
+    _check_order(treedef)
+    return _mapped(f, found, treedef, rest, what)
+
+
+def _mapped(
+    f: Leafwise, first: Any, treedef: TreeDef, rest: Sequence[Any], what: str
+) -> Any:
+    check_callable(f, what)
+    columns = [first, *[flatten_up_to(treedef, x, what) for x in rest]]
+    made = [f(*column) for column in zip(*columns, strict=True)]
+    return _unflatten(treedef, made)
+
+
+def _unflatten(treedef: TreeDef, leaves: list[Any]) -> Any:
+    return _optree.tree_unflatten(treedef, leaves)
+
+
+def _is_none(x: object) -> bool:
+    return x is None
+
+
+def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
+    """One leaf of `prefix` per leaf of `tree`; None in the prefix is a leaf.
+
+    Raises:
+      TreeError: `prefix` is not the beginning of the structure of `tree`.
+    """
+    found: list[Any] = []
+    try:
+        prefix_leaves, prefix_def = _optree.tree_flatten(
+            prefix, _is_none, none_is_leaf=True, namespace=NAMESPACE
+        )
+        subtrees = prefix_def.flatten_up_to(tree)
+    except (ValueError, TypeError) as error:
+        raise TreeError(
+            f"{what}: {prefix!r} is not a prefix of the structure "
+            f"{structure(tree)}; {error}"
+        ) from None
+    for leaf, subtree in zip(prefix_leaves, subtrees, strict=True):
+        found.extend([leaf] * len(leaves(subtree)))
+    return found
+
+
+# Paths.
+
+
+def flatten_with_path(tree: Any) -> list[tuple[KeyPath, Any]]:
+    """(path, leaf) for every leaf."""
+    return flatten_paths(tree)[0]
+
+
+def flatten_paths(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, takes_path: bool = False
+) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
+    """(path, leaf) for every leaf, and the structure.
+
+    Args:
+      tree: any tree.
+      is_leaf: stops at what it holds for.
+      takes_path: `is_leaf` is called with the path and the subtree.
+    """
+    if takes_path and is_leaf is not None:
+        verdicts = iter(_verdicts(tree, is_leaf))
+        is_leaf = functools.partial(_next, verdicts)
+    accessors, found, treedef = _optree.tree_flatten_with_accessor(
+        tree, is_leaf, namespace=NAMESPACE
+    )
+    _check_order(treedef)
+    paths = [tuple([key_of(entry) for entry in accessor]) for accessor in accessors]
+    return list(zip(paths, found, strict=True)), treedef
+
+
+def _next(verdicts: Iterator[bool], _: Any) -> bool:
+    return next(verdicts)
+
+
+def _verdicts(tree: Any, is_leaf: Callable[[KeyPath, Any], bool]) -> list[bool]:
+    """What `is_leaf` says of each subtree that is reached, in optree's order."""
+    verdicts: list[bool] = []
+    pending: list[tuple[KeyPath, Any]] = [((), tree)]
+    while pending:
+        path, node = pending.pop()
+        verdicts.append(bool(is_leaf(path, node)))
+        if verdicts[-1] or not is_node(node):
+            continue
+        children, _ = flatten_one_level(node)
+        pending.extend([((*path, key), child) for key, child in children][::-1])
+    return verdicts
+
+
+def is_node(tree: Any) -> bool:
+    """Is it a container (also an empty one), and no leaf?"""
+    return not _optree.tree_is_leaf(tree, namespace=NAMESPACE)
+
+
+def is_registered(cls: type) -> bool:
+    """Are the instances of this class containers?"""
+    return _optree.register_pytree_node.get(cls, namespace=NAMESPACE) is not None
+
+
+def is_namedtuple(cls: type) -> bool:
+    """Are the instances of this class taken apart as namedtuples?"""
+    if not _optree.is_namedtuple_class(cls):
+        return False
+    entry = _optree.register_pytree_node.get(cls, namespace=NAMESPACE)
+    return entry is None or entry.type is not cls  # else the user has made it another
+
+
+def flatten_one_level(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """(key, child) for every child of a container, and its static data.
+
+    Raises:
+      TreeError: it is a leaf.
+    """
+    if not is_node(tree):
+        raise TreeError(
+            f"{type(tree).__name__} is no container of a pytree: {tree!r:.60}"
+        )
+    children, data, _, _ = _optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
+    is_child: IsLeaf = lambda x: x is not tree  # noqa: E731
+    accessors = _optree.tree_accessors(
+        tree, is_child, none_is_leaf=True, namespace=NAMESPACE
+    )
+    keys = [key_of(accessor[0]) for accessor in accessors if len(accessor)]
+    return list(zip(keys, children, strict=True)), data
+
+
+def path_string(path: KeyPath) -> str:
+    """A path in a tree as a person would write it: `['w'][0]`."""
+    return keystr(path)
+
+
+# Containers of the user.
+
+Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
+
+
+def register_node(
+    cls: type[T],
+    flatten_func: Flatten,
+    unflatten_func: Callable[[Any, Any], T],
+    flatten_with_keys_func: Flatten | None = None,
+) -> type[T]:
+    """Makes a class a container.
+
+    Args:
+      cls: the class; subclasses are not included.
+      flatten_func: `flatten_func(x) -> (children, aux)`.
+      unflatten_func: `unflatten_func(aux, children) -> x`.
+      flatten_with_keys_func: `(x) -> ([(key, child), …], aux)`, to name the children.
+
+    Raises:
+      TreeError: the class is a container already.
+    """
+
+    def flatten_named(x: T) -> tuple[list[Any], Any, tuple[Any, ...]]:
+        assert flatten_with_keys_func is not None
+        pairs, data = flatten_with_keys_func(x)
+        pairs = list(pairs)
+        return [child for _, child in pairs], data, tuple([key for key, _ in pairs])
+
+    named = flatten_with_keys_func is not None
+    try:
+        _optree.register_pytree_node(
+            cls,
+            flatten_named if named else flatten_func,
+            unflatten_func,
+            path_entry_type=NamedEntry if named else optree.FlattenedEntry,
+            namespace=NAMESPACE,
+        )
+    except ValueError as error:
+        raise TreeError(f"{cls!r} cannot be made a container: {error}") from None
+    except TypeError as error:
+        raise ArgumentError(f"{cls!r} cannot be made a container: {error}") from None
+    return cls
+
+
+def register_dataclass(
+    cls: type[T],
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> type[T]:
+    """Makes a dataclass a container of its fields, as a decorator or a call.
+
+    Args:
+      cls: the dataclass.
+      data_fields: names of fields that hold arrays or trees; by default all fields
+        that are not in `meta_fields` and not marked `metadata={"static": True}`.
+      meta_fields: names of static fields; hashable, part of the structure.
+      drop_fields: names of fields that are left out, and take their default.
+
+    Raises:
+      ArgumentError: it is no dataclass, or a field is not named once.
+    """
+    if not dataclasses.is_dataclass(cls):
+        raise ArgumentError(f"register_dataclass: {cls} is not a dataclass")
+    fields = [
+        f for f in dataclasses.fields(cls) if f.init and f.name not in drop_fields
+    ]
+    names = [f.name for f in fields]
+    if meta_fields is None:
+        meta_fields = [f.name for f in fields if f.metadata.get("static")]
+    if data_fields is None:
+        data_fields = [name for name in names if name not in meta_fields]
+    data, meta = tuple(data_fields), tuple(meta_fields)
+    if sorted(data + meta) != sorted(names):
+        raise ArgumentError(
+            f"register_dataclass: {cls.__name__} has the fields {names}; data_fields "
+            f"{data} and meta_fields {meta} must name each of them once"
+        )
+    keys = tuple([GetAttrKey(name) for name in data])
+
+    def static(x: Any) -> tuple[Hashable, ...]:
+        return tuple([getattr(x, name) for name in meta])
+
+    def flatten_fields(x: Any) -> tuple[list[Any], Any]:
+        return [getattr(x, name) for name in data], static(x)
+
+    def flatten_with_keys(x: Any) -> tuple[list[Any], Any]:
+        return [(key, getattr(x, key.name)) for key in keys], static(x)
+
+    def build(aux: Any, children: Iterable[Any]) -> Any:
+        made = object.__new__(cls)
+        for name in drop_fields:
+            object.__setattr__(made, name, _default(cls, name))
+        for name, value in zip(data, children, strict=True):
+            object.__setattr__(made, name, value)
+        for name, value in zip(meta, aux, strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    return register_node(cls, flatten_fields, build, flatten_with_keys)
+
+
+def _default(cls: Any, name: str) -> Any:
+    field = next(f for f in dataclasses.fields(cls) if f.name == name)
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return None if field.default is dataclasses.MISSING else field.default
+
+
+# The end of the process. A daemon thread that runs when Python ends is ended where it
+# next waits for the interpreter. Within optree, which is C++, that aborts the process.
+
+
+class _Ending:
+    """optree for the thread that ends the process; any other one ends at a call."""
+
+    def __init__(self) -> None:
+        self._thread = get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        if get_ident() != self._thread:
+            raise SystemExit  # it lets go of its locks, and nobody is told
+        return getattr(optree, name)
+
+
+#: The functions here that call optree.
+_CALLERS = frozenset(
+    f.__code__
+    for f in (
+        flatten, unflatten, map_with_none, _unflatten, broadcast_prefix, flatten_paths,
+        flatten_up_to, is_node, is_registered, is_namedtuple, flatten_one_level,
+    )
+)  # fmt: skip
+#: Seconds that a thread has to come back from optree.
+_PATIENCE = 1.0
+
+
+def _end() -> None:
+    """Keeps other threads out of optree from now on; waits for those within."""
+    global _optree
+    _optree = _Ending()
+    last = time.monotonic() + _PATIENCE
+    while _is_called_elsewhere() and time.monotonic() < last:
+        time.sleep(0.001)
+
+
+def _is_called_elsewhere() -> bool:
+    """Is another thread within a call of optree?"""
+    for thread, innermost in getattr(sys, "_current_frames", dict[int, Any])().items():
+        frame = None if thread == get_ident() else innermost
+        while frame is not None:
+            if frame.f_code in _CALLERS:
+                return True
+            frame = frame.f_back
+    return False
+
+
+atexit.register(_end)

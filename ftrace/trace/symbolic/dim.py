@@ -1,0 +1,497 @@
+"""Dynamic dimensions: sizes that a function is compiled without knowing.
+
+    Dim      = a polynomial with integer coefficients of named sizes and of quotients
+    named    = `Dim("batch", min=2, max=4096)`: any size of that range
+    quotient = floor(Dim / Dim), where it does not divide exactly
+
+A shape stays a tuple: a `Dim` stands in it where a number would, and arithmetic on it
+gives Dims again (numbers, where nothing unknown is left). It is no `int`, although type
+checkers are told so: Python reads the number out of a subclass of int without asking
+(`range`, list indices), and a made-up number would be computed with. What asks for the
+number raises `DynamicDimensionError` and names the user's line.
+
+A comparison is decided where it has one answer for all sizes of the ranges, and raises
+otherwise. What must go on asks `same_size`: False is "not known to be equal" there, on
+which every pass may rely: an axis that is not known to be 1 gets a loop. Sizes are at
+least 1, so that no loop of a kernel is known to be empty; `avals` refuses shapes that
+might be.
+
+`sample` is one possible value, for decisions on cost and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ftrace.arrays.array import surface
+from ftrace.errors import ArgumentError, DynamicDimensionError, ValueRangeError
+from ftrace.ground.fast_dataclasses import Immutable
+from ftrace.ground.tables import memo
+from ftrace.trace.symbolic.polynomial import (
+    Monomial,
+    Quotient,
+    Symbol,
+    Terms,
+    added,
+    divided,
+    multiplied,
+    term_order,
+)
+
+#: The greatest size of a dimension unless it is given.
+LARGEST = (1 << 31) - 1
+
+Interval = tuple[int, int]
+
+
+class _Hooks:
+    """Set once by `tracer`: a Dim as a traced scalar."""
+
+    traced: Callable[[Dim], Any] | None = None
+
+
+hooks = _Hooks()
+
+if TYPE_CHECKING:
+    _Base = int
+else:
+    _Base = object
+
+
+class Dim(Immutable, _Base):
+    """A dimension whose size is not known while a function is compiled.
+
+    Args:
+      name: equal names are equal sizes.
+      min, max: the sizes that calls may have. Sizes 0 and 1 are compiled apart, if the
+        range holds them.
+
+    Raises:
+      ArgumentError: the name is no identifier.
+      ValueRangeError: the range holds no size of 2 or more.
+    """
+
+    __slots__ = ("hashed", "interval", "terms")
+    __array_ufunc__ = None  # an array of NumPy leaves its operators to us
+
+    terms: tuple[tuple[Monomial, int], ...]
+    interval: Interval | None
+    hashed: int
+
+    def __new__(cls, name: str, min: int = 0, max: int = LARGEST) -> Dim:
+        given: Any = name
+        if not isinstance(given, str) or not given.isidentifier():
+            raise ArgumentError(
+                f"Dim: the name of a dimension must be an identifier, got {given!r}"
+            )
+        if not 0 <= min <= max or max < 2:
+            raise ValueRangeError(
+                f"Dim({name!r}): a range with 0 <= min <= max and 2 <= max is "
+                f"required, got min={min}, max={max}"
+            )
+        return _made({((Symbol(name, min, max), 1),): 1})
+
+    # Arithmetic.
+
+    def __add__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__add__", self, other)
+        return _simplest(added(_terms(self), _terms(other)))
+
+    def __sub__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__sub__", self, other)
+        return _simplest(added(_terms(self), _terms(other), -1))
+
+    def __rsub__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__rsub__", self, other)
+        return _simplest(added(_terms(other), _terms(self), -1))
+
+    def __mul__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__mul__", self, other)
+        return _simplest(multiplied(_terms(self), _terms(other)))
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self if self >= 0 else -self
+
+    def __floordiv__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__floordiv__", self, other)
+        return floor_quotient(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__rfloordiv__", self, other)
+        return floor_quotient(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__mod__", self, other)
+        return self - floor_quotient(self, other) * other
+
+    def __rmod__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__rmod__", self, other)
+        return other - floor_quotient(other, self) * self
+
+    def __divmod__(self, other: Any) -> Any:
+        quotient = self // other
+        return quotient, self - quotient * other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        quotient = other // self
+        return quotient, other - quotient * self
+
+    def __pow__(self, power: Any, modulo: Any = None) -> Any:
+        if type(power) is not int or power < 0 or modulo is not None:
+            return _mixed("__pow__", self, power)
+        result: Any = 1
+        for _ in range(power):
+            result = result * self
+        return result
+
+    def __rpow__(self, base: Any, modulo: Any = None) -> Any:
+        return _mixed("__rpow__", self, base)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _mixed("__truediv__", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _mixed("__rtruediv__", self, other)
+
+    # Comparisons.
+
+    def __eq__(self, other: object) -> Any:
+        if not _is_size(other):
+            return _mixed("__eq__", self, other)
+        difference = self - other
+        if type(difference) is not Dim:
+            return difference == 0
+        low, high = bounds(difference)
+        if low > 0 or high < 0:
+            return False
+        undecided(self, "==", other)
+
+    def __ne__(self, other: object) -> Any:
+        if not _is_size(other):
+            return _mixed("__ne__", self, other)
+        difference = self - other
+        if type(difference) is not Dim:
+            return difference != 0
+        low, high = bounds(difference)
+        if low > 0 or high < 0:
+            return True
+        undecided(self, "!=", other)
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+    def __lt__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__lt__", self, other)
+        return _ordered(other, self, "<", 1)
+
+    def __le__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__le__", self, other)
+        return _ordered(other, self, "<=", 0)
+
+    def __gt__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__gt__", self, other)
+        return _ordered(self, other, ">", 1)
+
+    def __ge__(self, other: Any) -> Any:
+        if not _is_size(other):
+            return _mixed("__ge__", self, other)
+        return _ordered(self, other, ">=", 0)
+
+    def __bool__(self) -> bool:
+        low, high = bounds(self)
+        if low > 0 or high < 0:
+            return True
+        undecided(self, "!=", 0)
+
+    # What needs the number.
+
+    def __index__(self) -> int:
+        self._no_number("an integer")
+
+    def __int__(self) -> int:
+        self._no_number("an integer")
+
+    def __float__(self) -> float:
+        self._no_number("a float")
+
+    def __complex__(self) -> complex:
+        self._no_number("a complex number")
+
+    def __round__(self, ndigits: Any = None) -> Any:
+        return self
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._no_number("a NumPy array")
+
+    def _no_number(self, what: str) -> NoReturn:
+        names = ", ".join(map(repr, sorted(s.name for s in symbols_of((self,)))))
+        raise DynamicDimensionError(
+            f"the dynamic dimension {self} was used as {what}, but the function is "
+            f"compiled once for all sizes of {names}. Compute with it through "
+            "ftrace.numpy (arange, zeros, where, sums along an axis, vmap), use -1 in "
+            f"reshape, or take {names} out of `dynamic` to compile for each size"
+        )
+
+    # Texts.
+
+    def __repr__(self) -> str:
+        parts: list[str] = []
+        for monomial, coefficient in self.terms:
+            factors = [
+                _atom_text(atom) if power == 1 else f"{_atom_text(atom)}**{power}"
+                for atom, power in monomial
+            ]
+            if abs(coefficient) != 1 or not factors:
+                factors.insert(0, str(abs(coefficient)))
+            sign = "-" if coefficient < 0 else "+"
+            parts.append(f"{sign} {'*'.join(factors)}")
+        text = " ".join(parts)
+        return "-" + text[2:] if text.startswith("- ") else text[2:]
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __reduce__(self) -> Any:
+        return _made, (dict(self.terms),)
+
+
+def _atom_text(atom: Symbol | Quotient) -> str:
+    if isinstance(atom, Symbol):
+        return atom.name
+    return f"(({atom.numerator})//{atom.divisor})"
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is Dim or isinstance(value, int)
+
+
+def _mixed(method: str, dim: Dim, other: Any) -> Any:
+    """Arithmetic that leaves the integers: of arrays, or of a traced scalar."""
+    if hasattr(other, "dtype"):
+        name = _FUNCTIONS[method.strip("_").removeprefix("r")]
+        pair = (other, dim) if method.startswith("__r") else (dim, other)
+        return surface[name](*pair)
+    number = isinstance(other, (int, float, complex)) or type(other) is Dim
+    if hooks.traced is None or not number:
+        return NotImplemented
+    return getattr(hooks.traced(dim), method)(other)
+
+
+#: The functions of the surface behind the operators.
+_FUNCTIONS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "lt": "less",
+    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal",
+    "ne": "not_equal",
+}  # fmt: skip
+
+
+# Polynomials.
+
+
+def _made(terms: Terms) -> Dim:
+    dim = object.__new__(Dim)
+    dim.terms = tuple(sorted(terms.items(), key=term_order))
+    # -1 and -2 have one hash, but n - 1 and n - 2 must not: who looks one up in a table
+    # would compare them.
+    signed = [(m, c if c >= 0 else c - 1) for m, c in dim.terms]
+    dim.hashed = hash(("Dim", *signed))
+    dim.interval = None
+    return dim
+
+
+def _simplest(terms: Terms) -> Any:
+    """A number where nothing unknown is left."""
+    terms = {m: c for m, c in terms.items() if c}
+    if not terms:
+        return 0
+    if len(terms) == 1 and () in terms:
+        return terms[()]
+    return _made(terms)
+
+
+def _terms(value: Any) -> Terms:
+    return dict(value.terms) if type(value) is Dim else {(): int(value)}
+
+
+@memo(1 << 12)
+def floor_quotient(a: Any, b: Any) -> Any:
+    """floor(a / b): exactly, by bounds, or as an atom."""
+    if type(a) is not Dim and type(b) is not Dim:
+        return a // b
+    if bounds(b)[1] < 0:
+        return floor_quotient(-a, -b)
+    if bounds(b)[0] <= 0:
+        undecided(b, ">", 0)
+    whole, rest = divided(_terms(a), _terms(b))
+    quotient, left = _simplest(whole), _simplest(rest)
+    low, high = bounds(left)
+    if low >= 0 and bounds(b - left)[0] > 0:
+        return quotient
+    if high < 0 and bounds(b + left)[0] >= 0:
+        return quotient - 1
+    return quotient + _made({((Quotient(left, b), 1),): 1})
+
+
+# Bounds.
+
+
+def bounds(size: Any) -> Interval:
+    """The least and the greatest value that a size may have."""
+    if type(size) is not Dim:
+        return int(size), int(size)
+    if size.interval is None:
+        size.interval = _bounds_of(size)
+    return size.interval
+
+
+def _bounds_of(dim: Dim) -> Interval:
+    low = high = 0
+    for monomial, coefficient in dim.terms:
+        least = greatest = coefficient
+        for atom, power in monomial:
+            for _ in range(power):
+                ends = [x * y for x in (least, greatest) for y in _atom_bounds(atom)]
+                least, greatest = min(ends), max(ends)
+        low, high = low + least, high + greatest
+    # From the least sizes upward: n·m - n never falls where m >= 1.
+    shifted = _shifted(dim)
+    constant = shifted.pop((), 0)
+    if all(c >= 0 for c in shifted.values()):
+        low = max(low, constant)
+    if all(c <= 0 for c in shifted.values()):
+        high = min(high, constant)
+    for ((atom, power), *others), coefficient in [t for t in dim.terms if t[0]]:
+        alone = isinstance(atom, Quotient) and power == 1 and not others
+        if alone and type(atom.divisor) is int:
+            least, greatest = _bounds_without(dim, atom, coefficient)
+            return max(low, least), min(high, greatest)
+    return low, high
+
+
+def _bounds_without(dim: Dim, atom: Quotient, coefficient: int) -> Interval:
+    """(p - d + 1) / d <= floor(p / d) <= p / d in the place of a quotient."""
+    top, divisor = atom.numerator, atom.divisor
+    rest = dim - coefficient * _made({((atom, 1),): 1})
+    ends = [
+        bounds(rest * divisor + coefficient * end) for end in (top, top - divisor + 1)
+    ]
+    if coefficient > 0:
+        ends.reverse()
+    (low, _), (_, high) = ends
+    return -(-low // divisor), high // divisor
+
+
+def _atom_bounds(atom: Symbol | Quotient) -> Interval:
+    if isinstance(atom, Symbol):
+        return atom.min, atom.max
+    low, high = bounds(atom.numerator)
+    least, greatest = bounds(atom.divisor)
+    ends = [x // y for x in (low, high) for y in (least, greatest)]
+    return min(ends), max(ends)
+
+
+def _shifted(dim: Dim) -> Terms:
+    """The polynomial of how far each atom is above its least value."""
+    total: Terms = {}
+    for monomial, coefficient in dim.terms:
+        part: Terms = {(): coefficient}
+        for atom, power in monomial:
+            least = _atom_bounds(atom)[0]
+            for _ in range(power):
+                part = multiplied(part, {((atom, 1),): 1, (): least})
+        total = added(total, part)
+    return total
+
+
+def _ordered(a: Any, b: Any, sign: str, least: int) -> bool:
+    """a >= b + least, where that is known."""
+    low, high = bounds(a - b)
+    if low >= least:
+        return True
+    if high < least:
+        return False
+    if sign in ("<", "<="):
+        a, b = b, a
+    undecided(a, sign, b)
+
+
+def undecided(a: Any, sign: str, b: Any) -> NoReturn:
+    symbols = sorted(symbols_of((a, b)))
+    ranges = ", ".join(f"{s.name} in {s.min}..{s.max}" for s in symbols)
+    names = ", ".join(repr(s.name) for s in symbols)
+    raise DynamicDimensionError(
+        f"whether {a} {sign} {b} holds depends on the sizes of dynamic dimensions "
+        f"({ranges}), but the function is compiled once for all of them. Choose at run "
+        f"time with ftrace.numpy.where(ftrace.numpy.asarray({a}) {sign} {b}, ...), "
+        "give an ftrace.Dim with a range in which it is decided, or take "
+        f"{names} out of `dynamic` to compile for each size"
+    )
+
+
+def same_size(a: Any, b: Any) -> bool:
+    """Are sizes, or shapes, indices and the like made of them, known to be equal?
+
+    False where that depends on the sizes of a call.
+    """
+    try:
+        return a == b
+    except DynamicDimensionError:
+        return False
+
+
+# What a size is made of.
+
+
+def is_dynamic(value: Any) -> bool:
+    return type(value) is Dim
+
+
+def any_dynamic(values: Iterable[Any]) -> bool:
+    return any(type(v) is Dim for v in values)
+
+
+def symbols_of(values: Iterable[Any]) -> set[Symbol]:
+    """The named dimensions that some sizes are made of."""
+    found: set[Symbol] = set()
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        if type(value) is not Dim:
+            continue
+        for monomial, _ in value.terms:
+            for atom, _ in monomial:
+                if isinstance(atom, Symbol):
+                    found.add(atom)
+                else:
+                    pending += [atom.numerator, atom.divisor]
+    return found
+
+
+def symbol_of(dim: Dim) -> Symbol:
+    """Of a named dimension: its name and range."""
+    ((((symbol, _),), _),) = dim.terms
+    return symbol

@@ -1,0 +1,442 @@
+"""Scopes: runs of a user's function whose operations are recorded.
+
+A transform opens a `Scope`, makes a tracer per argument, calls the user's function
+with them, and closes the scope. An operation belongs to the innermost scope of its
+operands, so that tracers of outer transforms are simply free variables of the inner
+ones. Variables are named by the depth of their scope and their position: tracing a
+function twice gives the same nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.arrays.array import Array, is_array
+from ftrace.errors import UnexpectedTracerError
+from ftrace.errors.user_line import Origin, user_origin
+from ftrace.ground import settings
+from ftrace.trace import recursion_limit
+from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.graph import Node, constant_value, making_nodes_of, provenance
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.cast_numpy import convert
+from ftrace.trace.primitives.elementwise import cast, cast_p, stop_gradient
+from ftrace.trace.primitives.sources import const, scope_and_position, variable
+from ftrace.trace.symbolic.dim import Dim, hooks, is_dynamic, same_size
+from ftrace.trace.tracing.tracer import (
+    NUMPY,
+    Tracer,
+    Value,
+    adopted,
+    aval_of,
+    check_fits,
+    open_in_all_threads,
+    stack,
+)
+from ftrace.trace.tracing.weak_constants import (
+    WIDE,
+    counts_bits,
+    is_narrow,
+    widened,
+    with_all_bits,
+)
+
+Binding = Any  # Array | Tracer | None
+_ONE_MORE = (None,)
+#: Transforms that trace a function once, and not at each of its calls.
+_ONCE = ("jit", "eager")
+#: Transforms whose results are called after the trace has ended.
+_OUTLIVING = ("jit", "vjp", "linearize")
+
+
+class Scope:
+    """One run of a user's function under a transform.
+
+    Attributes:
+      transform: what opened it, for messages: "jit", "grad", "vmap".
+      depth: how many scopes are around it.
+      inputs: its variables: the arguments, then one per captured array.
+      bindings: for each input its value, or None where it has none.
+      captured: the concrete arrays that the function used without being given them.
+      known_bits: of weak scalars, what `all_bits` has found.
+      copies: of what outlives its trace, by their ids, the arrays of NumPy's that it
+        took a copy of, and the copies.
+      isolated: what the function uses of scopes around it becomes an input as well:
+        of the bodies of loops and branches, which run at times of their own.
+      imported: of an isolated scope, the values of the inputs after the arguments.
+      tokens: the token before the effects of the function, and the one after those so
+        far; empty if it has had none.
+      bound: its arguments have values: what happens in it may happen at once.
+      closed: the function has returned.
+      arguments: how many of the inputs are arguments.
+      along: how many of these, the last ones, are tangents of the others.
+      level: until the function has returned: what is known of rules of the user's that
+        ran with values, see `transforms/custom/rules_on_values.py`.
+      recalls: the function is traced at each of its calls: operations recorded before
+        are looked up (`trace/eager/call_cache.py`).
+      adopted: of a rule that runs after the function around it has returned: for
+        traced values of that function, by (scope, node), the inputs that stand for
+        them.
+      given: of inputs that are weak scalars, what they stand for: a number, or a
+        traced value around the scope.
+      exact: what arguments stand for comes with all its bits, where that is wanted.
+      wide: of arguments that are weak scalars, by their position, the same argument
+        with all its bits, where these were wanted.
+    """
+
+    def __init__(self, transform: str, isolated: bool = False) -> None:
+        self.transform = transform
+        self.isolated = isolated
+        self.imported: list[Value] = []
+        self.tokens: tuple[Node, ...] = ()
+        self.adopted: dict[tuple[Scope, Node], Node] = {}
+        self.given: dict[Node, Value] = {}
+        self.exact = False
+        self.wide: dict[int, Node] = {}
+        self.known_bits: dict[Node, Node | None] = {}
+        self.depth = 0
+        self.inputs: list[Node] = []
+        self.bindings: list[Binding] = []
+        self.captured: list[Array] = []
+        self.bound = False
+        self.closed = False
+        self.arguments = self.along = 0
+        self.level: Any = None
+        self.recalls = False
+        self.origin: Origin | None = None
+        self.copies: dict[int, tuple[Any, Array]] = {}
+        self._captured_nodes: dict[Any, tuple[Node, Any]] = {}
+        self.values: dict[Node, Any] = {}
+
+    def __enter__(self) -> Scope:
+        scopes, opened = stack.scopes, open_in_all_threads
+        self.depth = len(scopes)
+        if self.depth and self.depth % recursion_limit.STEP == 0:
+            recursion_limit.make_room(self.depth, sum([s.isolated for s in scopes]))
+        self.origin = user_origin()
+        outermost = scopes[stack.floor] if self.depth > stack.floor else self
+        self.recalls = outermost.transform not in _ONCE
+        # No calls: Ctrl-C comes after both, or before.
+        scopes += (self,)
+        opened += _ONE_MORE
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+        self.values.clear()
+        if self.depth == recursion_limit.STEP:
+            recursion_limit.give_room_back()
+        del stack.scopes[-1:], open_in_all_threads[-1:]
+
+    def input(
+        self, aval: ShapedArray, binding: Binding = None, given: Value = None
+    ) -> Tracer:
+        """A new argument of the function.
+
+        Args:
+          binding: its value, where Python may ask for it.
+          given: what it stands for, where Python may not.
+        """
+        origin = self.origin
+        with making_nodes_of(origin):
+            node = variable(aval, self.depth, len(self.inputs))
+        node.origin = origin
+        self.inputs.append(node)
+        self.bindings.append(binding)
+        if is_narrow(aval) and not aval.shape:
+            self.given[node] = binding if given is None else given
+        return Tracer(node, self, origin)
+
+    def capture(self, value: Array | np.ndarray[Any, Any]) -> Node:
+        """The variable of a concrete array: the same one for the same array."""
+        known = self._captured_nodes.get(id(value))
+        if known is None and self.isolated:
+            node = self.input(aval_of(value)).node
+            self.imported.append(value)
+            known = self._captured_nodes[id(value)] = (node, value)
+        if known is None:
+            array = asarray(value)
+            node = self.input(aval_of(array), array).node
+            self.captured.append(array)
+            # Holding the value keeps its id from being given to another one.
+            known = self._captured_nodes[id(value)] = (node, value)
+        return known[0]
+
+    def import_tracer(self, value: Tracer) -> Node:
+        """Of an isolated scope: the input that stands for a value around it."""
+        known = self._captured_nodes.get(value.node)
+        if known is None:
+            node = self.input(value.node.aval, given=value).node
+            self.imported.append(value)
+            known = self._captured_nodes[value.node] = (node, value)
+        return known[0]
+
+    def adopt(self, value: Value, node: Node) -> None:
+        """Of an isolated scope: `node`, an input, stands for a value around it.
+
+        That also holds when the scope of a traced value has been closed.
+        """
+        if isinstance(value, Tracer) and value.scope.closed:
+            self.adopted[value.scope, value.node] = node
+        else:
+            key = value.node if isinstance(value, Tracer) else id(value)
+            self._captured_nodes[key] = (node, value)
+
+    def lift(self, value: Value) -> Node:
+        """The node of any value inside this scope."""
+        if isinstance(value, Tracer) and value.scope.closed:
+            value = adopted(value)
+        if isinstance(value, Tracer):
+            barrier = isolation(self.depth)
+            if barrier is not None and value.scope.depth < barrier.depth:
+                return barrier.import_tracer(value)
+            return value.node
+        if is_array(value):
+            return self.capture(value)
+        if isinstance(value, np.generic):
+            array = asarray(value)
+            return const(array.numpy(), array.dtype, (), array.weak_type)
+        if isinstance(value, NUMPY):
+            return self.capture(value)
+        aval = aval_of(value)
+        return self.number(value, aval.dtype, (), aval.weak_type)
+
+    def number(
+        self, value: complex, dtype: np.dtype[Any], shape: Shape, weak: bool
+    ) -> Node:
+        """A number of Python's as a constant; a weak one keeps all its bits."""
+        node = const(value, dtype, shape, weak)
+        if not weak or type(value) not in (float, complex):
+            return node
+        if has_more_bits(node.aval):
+            exact = const(value, WIDE[dtype], shape, True)
+            if constant_value(exact) != constant_value(node):
+                return cast_p(exact, arg=(dtype, True))
+        return node
+
+    def lift_to(
+        self, value: Value, dtype: np.dtype[Any], shape: Shape, weak: bool = False
+    ) -> Node:
+        """The node of a value, converted to a dtype and broadcast to a shape."""
+        check_fits(value, dtype)
+        if type(value) in (int, float, bool, complex, Dim):
+            return self.number(value, dtype, shape, weak)
+        if dtypes.is_number_in(value, dtype):
+            return const(value, dtype, shape, weak)
+        node = as_type(self.lift(value), dtype, weak)
+        if not same_size(node.shape, shape):
+            node = broadcast_leading(node, shape)
+        return node
+
+    def all_bits(self, node: Node) -> Node | None:
+        """An input that is a weak scalar, with all its bits; None if it has no more."""
+        if node.shape:
+            return None
+        wide = node.aval.with_dtype(WIDE[node.dtype], True)
+        if dtypes.is_integer(node.dtype):
+            return cast(node, wide.dtype, True)
+        given = self.given.get(node)
+        if type(given) is Tracer:
+            found = all_bits(given.node)
+            if found is None:
+                return None
+            return widened(node, self.lift(Tracer(stop_gradient(found), given.scope)))
+        if type(given) in (float, complex):
+            exact = Array.of(np.asarray(given, wide.dtype), True)
+            return widened(node, self.capture(exact))
+        depth, position = scope_and_position(node)
+        if not self.exact or position >= self.arguments:
+            return None
+        found = self.wide[position] = variable(wide, depth, position)
+        return found
+
+    def wrap(self, node: Node) -> Tracer:
+        return Tracer(node, self)
+
+
+def all_bits(node: Node) -> Node | None:
+    """A weak scalar of an open scope, with the bits of what it was computed from.
+
+    None where no more of them are known than it has.
+    """
+
+    def of_variable(leaf: Node) -> Node | None:
+        depth, position = scope_and_position(leaf)
+        if not 0 <= depth < len(stack.scopes):
+            return None
+        scope = stack.scopes[depth]
+        known = position < len(scope.inputs) and scope.inputs[position] is leaf
+        return scope.all_bits(leaf) if known else None
+
+    if not stack.scopes:
+        return None
+    stack.asked += 1  # what has further inputs is good for this trace only
+    return with_all_bits(node, of_variable, stack.scopes[-1].known_bits)
+
+
+def as_type(node: Node, dtype: np.dtype[Any], weak: bool) -> Node:
+    """`node` in another dtype; a number of Python's with all the bits it has."""
+    if counts_bits(node.aval, dtype):
+        node = all_bits(node) or node
+    return cast(node, dtype, weak)
+
+
+def has_more_bits(aval: ShapedArray) -> bool:
+    """Is it the type of a number of Python's that has more bits?"""
+    return is_narrow(aval) and settings.current().enable_x64 is None
+
+
+def current_scope() -> Scope | None:
+    """The innermost open scope of this thread."""
+    return stack.scopes[-1] if len(stack.scopes) > stack.floor else None
+
+
+def open_scopes() -> Sequence[Scope]:
+    """The open scopes of this thread, outermost first."""
+    return stack.scopes[stack.floor :]
+
+
+def isolation(depth: int) -> Scope | None:
+    """The innermost isolated scope of this thread that is not deeper than `depth`."""
+    for scope in reversed(stack.scopes[stack.floor : depth + 1]):
+        if scope.isolated:
+            return scope
+    return None
+
+
+def standing() -> tuple[Any, ...]:
+    """Where this thread stands, for `restore`."""
+    return len(stack.scopes), stack.floor, provenance.origin, provenance.caller
+
+
+def restore(state: tuple[Any, ...]) -> None:
+    """Brings this thread back to where it stood: an exception has come.
+
+    One of a signal may come where a block begins or ends, which then does not end.
+    """
+    depth, stack.floor, provenance.origin, provenance.caller = state
+    for scope in stack.scopes[depth:][::-1]:
+        scope.__exit__()
+
+
+class outside_scopes:  # reads as a statement: `with outside_scopes()`
+    """A block in which no scope is open: of callbacks, which compute for themselves."""
+
+    __slots__ = ("outer",)
+
+    def __enter__(self) -> None:
+        self.outer = stack.floor
+        stack.floor = len(stack.scopes)
+
+    def __exit__(self, *_: object) -> None:
+        stack.floor = self.outer
+
+
+def _traced(dim: Dim) -> Any:
+    """A dynamic dimension as a value: of the innermost scope."""
+    scope = current_scope()
+    if scope is None:
+        return float(dim)  # which is refused by name
+    return Tracer(scope.lift(dim), scope)
+
+
+hooks.traced = _traced
+
+
+def innermost_scope(values: Sequence[Value]) -> Scope | None:
+    """The innermost open scope, if all of the values are traced in it; else None."""
+    scopes = stack.scopes
+    if len(scopes) <= stack.floor:
+        return None
+    scope = scopes[-1]
+    for value in values:
+        if type(value) is not Tracer or value.scope is not scope:
+            return None
+    return scope if values else None
+
+
+def scope_of(values: Sequence[Value]) -> Scope | None:
+    """The innermost scope of the tracers among the values; None if there is none."""
+    found: Scope | None = None
+    for value in values:
+        if isinstance(value, Tracer) or is_dynamic(value):
+            scope = value.scope if isinstance(value, Tracer) else stack.scopes[-1]
+            if scope.closed:
+                settled = adopted(value)
+                if not isinstance(settled, Tracer):
+                    continue
+                scope = settled.scope
+            if found is None or scope.depth > found.depth:
+                found = scope
+            elif scope.depth == found.depth and scope is not found:
+                raise UnexpectedTracerError(
+                    "traced values of two threads meet in one operation; a traced "
+                    "value belongs to the thread that runs its function"
+                )
+    if found is not None and len(stack.scopes) - 1 > found.depth:
+        barrier = isolation(len(stack.scopes))
+        if barrier is not None and barrier.depth > found.depth:
+            return barrier
+    return found
+
+
+def asarray(value: Value) -> Array:
+    """An Array that shares memory with a concrete value where it can.
+
+    Where a trace is open whose results outlive it, it is a copy of an array of NumPy's.
+    """
+    if is_array(value):
+        return value
+    if isinstance(value, Tracer) and value.scope.closed:
+        return asarray(adopted(value))
+    return _as_array(value)
+
+
+def as_input(value: Value, aval: ShapedArray) -> Array:
+    """An Array for an input of a program; a number of Python's with all its bits."""
+    if type(value) in (float, complex):
+        return Array.of(np.asarray(value, aval.dtype), aval.weak_type)
+    array = asarray(value)
+    if array.dtype == aval.dtype:
+        return array
+    return Array.of(convert(array.numpy(), aval.dtype), aval.weak_type)
+
+
+def _as_array(value: Value) -> Array:
+    aval = aval_of(value)
+    if isinstance(value, NUMPY):
+        array: Any = np.asarray(value)
+        if array.dtype != aval.dtype:
+            array = convert(array, aval.dtype)
+        made = Array.of(array, aval.weak_type)
+        is_foreign = stack.scopes and array is value
+        return _lasting(value, made) if is_foreign else made
+    if hasattr(value, "__ftrace_array__"):
+        return asarray(value.__ftrace_array__())
+    return Array.of(np.asarray(value, aval.dtype), aval.weak_type)
+
+
+def _lasting(value: np.ndarray[Any, Any], array: Array) -> Array:
+    """`array`, in the memory of `value`; a copy in what outlives its trace."""
+    scope = next((s for s in stack.scopes if s.transform in _OUTLIVING), None)
+    if scope is None:
+        return array
+    known = scope.copies.get(id(value))
+    if known is None:
+        # Holding the value keeps its id from being given to another one.
+        known = scope.copies[id(value)] = (value, array.__deepcopy__({}))
+    return known[1]
+
+
+def owned(value: Value) -> Any:
+    """`value`; where NumPy may change it, an Array that holds a copy."""
+    given: Any = value
+    if not isinstance(value, np.ndarray):
+        return given
+    array = asarray(given)
+    shared = np.may_share_memory(array.numpy(), given)
+    return array.__deepcopy__({}) if shared else array

@@ -1,0 +1,160 @@
+"""From a function to its graph, and from a graph back to traced values.
+
+trace    runs a function on tracers: what it did is the graph
+inline   a graph, once more, as operations of a scope
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.graph import Graph, Node, nodes_of, substitute
+from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.primitives.sources import (
+    const,
+    is_variable,
+    scope_and_position,
+    variable,
+)
+from ftrace.trace.tracing.scopes import (
+    Binding,
+    Scope,
+    as_type,
+    current_scope,
+    restore,
+    scope_of,
+    standing,
+)
+from ftrace.trace.tracing.tracer import Tracer, Value, stack
+
+
+def trace(
+    transform: str,
+    function: Callable[..., Sequence[Value]],
+    avals: Sequence[ShapedArray],
+    bindings: Sequence[Binding] | None = None,
+    along: int = 0,
+    given: Sequence[Value] | None = None,
+    exact: bool = False,
+) -> Graph:
+    """Runs `function` on tracers, one per aval; its results become a graph.
+
+    Args:
+      transform: for messages.
+      function: returns a flat list of values.
+      avals: the types of the arguments.
+      bindings: their values, where Python may ask for them.
+      along: so many of the last arguments are tangents of the others of inexact dtype.
+      given: what the arguments stand for, or None, where Python may not ask.
+      exact: an argument that is a weak scalar may have 64 bits in the graph.
+
+    Returns:
+      The graph. It may use variables of scopes around this one.
+    """
+    state = standing()
+    try:
+        with Scope(transform) as scope:
+            scope.bound, scope.exact = bindings is not None, exact
+            scope.arguments, scope.along = len(avals), along
+            values = bindings or [None] * len(avals)
+            stood = given or [None] * len(avals)
+            rows = zip(avals, values, stood, strict=True)
+            tracers = [scope.input(*row) for row in rows]
+            outputs = tuple(scope.lift(x) for x in function(*tracers))
+            captured = tuple(scope.captured)
+            # The scope lives as long as a tracer does; residuals need not.
+            level, scope.level = scope.level, None
+            graph = Graph(tuple(scope.inputs), outputs, captured, scope.tokens, level)
+            return _with_wide(graph, scope.wide) if scope.wide else graph
+    except BaseException:
+        restore(state)
+        raise
+
+
+def _with_wide(graph: Graph, wide: dict[int, Node]) -> Graph:
+    """The graph with some arguments at 64 bits."""
+    inputs = list(graph.inputs)
+    mapping: dict[Node, Node] = {}
+    for position, node in wide.items():
+        narrow = inputs[position].aval
+        mapping[inputs[position]] = cast(node, narrow.dtype, narrow.weak_type)
+        inputs[position] = node
+    count = len(graph.outputs)
+    found = substitute((*graph.outputs, *graph.effects[1:]), mapping)
+    effects = (*graph.effects[:1], *found[count:])
+    outputs = tuple(found[:count])
+    return Graph(tuple(inputs), outputs, graph.captured, effects, graph.level)
+
+
+def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
+    """The scope in which a graph is applied: of its operands and free variables."""
+    if graph.effects and current_scope() is not None:
+        return current_scope()
+    scope = scope_of(operands)
+    own = {*graph.inputs, *graph.effects}
+    for node in graph.nodes:
+        if is_variable(node) and node not in own:
+            depth, _ = scope_and_position(node)
+            if scope is None or depth > scope.depth:
+                scope = stack.scopes[depth]
+    return scope
+
+
+def effects_as_output(graph: Graph) -> Graph:
+    """The graph with the token after its effects as last output, before them zero."""
+    if not graph.effects:
+        return graph
+    before, after = graph.effects
+    start = const(0, TOKEN.dtype)
+    outputs = substitute((*graph.outputs, after), {before: start})
+    return Graph(graph.inputs, tuple(outputs), graph.captured)
+
+
+def has_free_variables(graph: Graph) -> bool:
+    """Does it use tracers of a transform around it?"""
+    own = {*graph.inputs, *graph.effects}
+    for node in nodes_of((*graph.outputs, *graph.effects)):
+        if is_variable(node) and node not in own:
+            return True
+    return False
+
+
+def inline(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:
+    """The outputs of a graph for these arguments, as tracers of `scope`."""
+    values = [*operands, *graph.captured]
+    mapping = {
+        node: lift_as(scope, value, node.aval)
+        for node, value in zip(graph.inputs, values, strict=True)
+    }
+    if graph.effects:
+        before, after = graph.effects
+        mapping[before] = current_token(scope)
+        *nodes, token = substitute((*graph.outputs, after), mapping)
+        scope.tokens = (scope.tokens[0], token)
+    else:
+        nodes = substitute(graph.outputs, mapping)
+    return [Tracer(node, scope) for node in nodes]
+
+
+def current_token(scope: Scope) -> Node:
+    """The token after the last effect of the scope."""
+    if not scope.tokens:
+        # Its position is no argument's: whoever runs the graph gives it any value.
+        first = variable(TOKEN, scope.depth, -1)
+        scope.tokens = (first, first)
+    return scope.tokens[-1]
+
+
+def match_aval(node: Node, aval: ShapedArray) -> Node:
+    """`node`, cast if only dtype or weakness differ from `aval`."""
+    if node.aval is aval:
+        return node
+    return as_type(node, aval.dtype, aval.weak_type)
+
+
+def lift_as(scope: Scope, value: Value, aval: ShapedArray) -> Node:
+    """The node of a value of this shape; a number of Python's with all its bits."""
+    if type(value) in (float, complex):
+        return const(value, aval.dtype, (), aval.weak_type)
+    return match_aval(scope.lift(value), aval)

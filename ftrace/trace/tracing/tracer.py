@@ -1,0 +1,401 @@
+"""Tracers: values whose operations are recorded instead of done.
+
+A tracer is a node and the scope that it belongs to: see `scopes`. Un-jitted transforms
+bind the variables of a scope to values: what Python asks of a tracer (`if`, `float`,
+`print`) is then evaluated, and nothing more.
+"""
+
+# The eager path reads the slots of an Array: its properties would cost as much again.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import reprlib
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from ftrace import dtypes, errors
+from ftrace.arrays.array import ArrayLike, surface
+from ftrace.errors import ConcretizationTypeError
+from ftrace.errors.user_line import Origin, called_function, user_origin
+from ftrace.ground.fast_dataclasses import Immutable
+from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
+from ftrace.trace.evaluate import evaluate
+from ftrace.trace.graph import Node, provenance, toposort
+from ftrace.trace.primitives.sources import is_variable, scope_and_position
+from ftrace.trace.symbolic.bounds import upper_bound
+from ftrace.trace.symbolic.dim import Dim, is_dynamic, same_size
+
+if TYPE_CHECKING:
+    from ftrace.trace.tracing.scopes import Scope
+
+Value = Any  # Array | Tracer | numpy.ndarray | Python scalar
+#: What NumPy's values are instances of.
+NUMPY: tuple[type[Any], ...] = (np.ndarray, np.generic)
+
+
+class _Stack(threading.local):
+    """The open scopes of a thread, outermost first.
+
+    Attributes:
+      scopes: all of them.
+      floor: those below are out of sight: a callback runs while they are open.
+      asked: how often the value of a tracer was asked for.
+      running: where rules of the user's run after the function around them has returned
+        (`transforms/custom/rules_on_values.py`).
+    """
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+        self.floor = 0
+        self.asked = 0
+        self.running: list[Any] = []
+
+
+stack = _Stack()
+
+#: As many entries as scopes are open in all threads: native code looks at its length.
+open_in_all_threads: list[None] = []
+
+
+class Tracer(Immutable, ArrayLike):
+    """Stands for an array while a function is traced."""
+
+    __slots__ = ("__weakref__", "node", "origin", "scope")
+
+    def __init__(self, node: Node, scope: Scope, origin: Origin | None = None) -> None:
+        self.node = node
+        self.scope = scope
+        # The node is shared by all who compute the same: its origin may be another
+        # line. A variable was made by the caller of the function.
+        self.origin = origin or (
+            scope.origin if is_variable(node) else provenance.caller or user_origin()
+        )
+
+    @property
+    def aval(self) -> ShapedArray:
+        return self.node.aval
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.node.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.node.aval.weak_type
+
+    def __repr__(self) -> str:
+        return f"Tracer<{self.node.aval!r}, {self.scope.transform}>"
+
+    def __str__(self) -> str:
+        if not self.scope.closed and unbound_variable(self.node) is None:
+            return str(concrete(self))
+        return repr(self)
+
+    def __bool__(self) -> bool:
+        value = self._python("bool", errors.TracerBoolConversionError)
+        return bool(value)
+
+    def __int__(self) -> int:
+        return int(self._python("int", errors.TracerIntegerConversionError))
+
+    def __index__(self) -> int:
+        value = self._python("index", errors.TracerIntegerConversionError)
+        if not dtypes.is_integer(self.dtype):
+            raise errors.ArgumentError(
+                f"an index must be an integer, got {self.aval!r}"
+            )
+        return int(value)
+
+    def __float__(self) -> float:
+        return float(self._python("float", ConcretizationTypeError))
+
+    def __complex__(self) -> complex:
+        return complex(self._python("complex", ConcretizationTypeError))
+
+    def __format__(self, spec: str) -> str:
+        if spec and self.shape == () and unbound_variable(self.node) is None:
+            return format(concrete(self).item(), spec)
+        return format(str(self), spec)
+
+    def item(self) -> Any:
+        """The element as a Python scalar, where the value is known."""
+        return self._python("item", ConcretizationTypeError).item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python scalars, where the value is known."""
+        _require_concrete(self, "tolist", ConcretizationTypeError)
+        return concrete(self).tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        found = adopted(self) if self.scope.closed else self
+        if isinstance(found, Tracer):
+            _require_concrete(found, "numpy.asarray", errors.TracerArrayConversionError)
+            found = concrete(found)
+        value = np.array(found)
+        return value if dtype is None else value.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kw: Any) -> Any:
+        function = surface.get(ufunc.__name__)
+        if method != "__call__" or function is None or kw.get("out") is not None:
+            self._no_numpy("numpy", ufunc.__name__, method)
+        return function(*args, **kw)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        function = surface.get(func.__name__)
+        if function is None or func.__module__ != "numpy":
+            if not self.scope.closed and unbound_variable(self.node) is None:
+                return NotImplemented
+            self._no_numpy(func.__module__, func.__name__)
+        return function(*args, **kwargs)
+
+    def _no_numpy(self, module: str, name: str, method: str = "__call__") -> NoReturn:
+        ours = hasattr(sys.modules.get(f"ftrace.{module}"), name)
+        advice = (
+            f"call ftrace.{module}.{name} instead"
+            if ours and method == "__call__"
+            else "compose it of functions of ftrace.numpy, or compute it outside of "
+            f"the function under {self.scope.transform}"
+        )
+        called = f"{module}.{name}" + ("" if method == "__call__" else f".{method}")
+        raise errors.TracerArrayConversionError(
+            f"{called} was called on a traced value of type {self.aval!r}, which has "
+            f"no elements yet; {advice}"
+        )
+
+    def _python(self, what: str, error: type[ConcretizationTypeError]) -> Any:
+        if not same_size(self.node.size, 1):
+            raise errors.ArgumentError(
+                f"{what}() takes an array of one element, got {self.aval!r}; use "
+                "any() or all()"
+            )
+        _require_concrete(self, what, error)
+        return concrete(self).reshape(())[()]
+
+    def block_until_ready(self) -> Tracer:
+        return self
+
+
+def check_open(tracer: Tracer) -> None:
+    """Raises if the function that made the tracer has returned."""
+    if tracer.scope.closed:
+        made = tracer.origin
+        where = f"\n  it was made at {made.describe()}" if made else ""
+        raise errors.UnexpectedTracerError(
+            f"a traced value of type {tracer.aval!r} escaped from its function under "
+            f"{tracer.scope.transform} and was used after the function had returned; "
+            f"return it from the function instead of storing it{where}"
+        )
+
+
+def adopted(tracer: Tracer) -> Value:
+    """What stands for a traced value of a function that has returned.
+
+    That is its value while a rule runs that belongs to that function.
+
+    Raises:
+      UnexpectedTracerError: no open scope has adopted it.
+    """
+    found = _adopted(tracer)
+    if found is None:
+        check_open(tracer)
+        return tracer
+    return found
+
+
+def _adopted(tracer: Tracer) -> Value | None:
+    for scope in reversed(stack.scopes):
+        node = scope.adopted.get((tracer.scope, tracer.node))
+        if node is not None:
+            return scope.wrap(node)
+    for level in reversed(stack.running):
+        if level.scope is tracer.scope:
+            return level.around([tracer])[0]
+    return None
+
+
+def has_ended(value: Any) -> bool:
+    """Is it traced, by a function that has returned, and nothing stands for it?"""
+    return isinstance(value, Tracer) and value.scope.closed and _adopted(value) is None
+
+
+# Concrete values of tracers.
+
+
+def unbound_variable(node: Node) -> tuple[Scope, Node] | None:
+    """A variable that `node` needs and that has no value, with its scope."""
+    stack.asked += 1
+    for leaf in toposort([node]):
+        if is_variable(leaf) and leaf.aval is not TOKEN:
+            depth, index = scope_and_position(leaf)
+            scope = stack.scopes[depth]
+            binding = scope.bindings[index]
+            if binding is None:
+                return scope, leaf
+            if isinstance(binding, Tracer):
+                outer = unbound_variable(binding.node)
+                if outer is not None:
+                    return outer
+    return None
+
+
+_STATIC = "Use static_argnums or static_argnames of jit if it is a Python value"
+
+
+def _in_call() -> str:
+    """What messages begin with: the function of ours that the user has called."""
+    name = called_function()
+    return f"{name}: " if name else ""
+
+
+def _require_concrete(
+    tracer: Tracer, what: str, error: type[ConcretizationTypeError]
+) -> None:
+    check_open(tracer)
+    found = unbound_variable(tracer.node)
+    if found is None:
+        return
+    scope, leaf = found
+    advice = {
+        "bool": "Use ftrace.numpy.where, or mark the argument in static_argnums if it "
+        "is a Python value",
+        "int": _STATIC,
+        "index": _STATIC,
+        "numpy.asarray": "Call the function of ftrace.numpy instead of NumPy's",
+    }.get(what, "Compute with it through ftrace.numpy, or return it")
+    made = tracer.origin
+    chain = f"\n  the value was computed at {made.describe()}" if made else ""
+    why = "is batched" if scope.transform == "vmap" else "is not known while tracing"
+    raise error(
+        f"{_in_call()}{what}() needs the value of an array of type {tracer.aval!r}, "
+        f"which {why}: it depends on an argument of type {leaf.aval!r} of a function "
+        f"under {scope.transform}. {advice}.{chain}"
+    )
+
+
+def concrete(tracer: Tracer) -> Any:
+    """The value of a tracer all of whose variables are bound: a NumPy array."""
+    stack.asked += 1
+    check_open(tracer)
+    values = tracer.scope.values
+    node = tracer.node
+    if node not in values:
+        known = dict(values)
+        for leaf in toposort([node]):
+            if leaf.aval is TOKEN and is_variable(leaf):
+                # Effects happen when the function has returned, and not now.
+                known[leaf] = np.uint8(REHEARSAL)
+            elif is_variable(leaf) and leaf not in known:
+                depth, index = scope_and_position(leaf)
+                binding = stack.scopes[depth].bindings[index]
+                known[leaf] = (
+                    concrete(binding)
+                    if isinstance(binding, Tracer)
+                    else np.asarray(binding)
+                )
+        values[node] = evaluate([node], known)[0]
+    return values[node]
+
+
+# Values and their types.
+
+
+def aval_of(value: Value) -> ShapedArray:
+    """Shape, dtype and weakness of anything that can be an operand.
+
+    Raises:
+      ArgumentError: it is no array and no scalar, or a masked array.
+      DtypeError: its dtype is not one of ours.
+    """
+    if isinstance(value, Tracer):
+        return value.node.aval
+    if isinstance(value, ArrayLike):
+        array: Any = value
+        try:
+            return array._aval
+        except AttributeError:
+            found = ShapedArray.of(array._shape, array._dtype, array.weak_type)
+            array._aval = found
+            return found
+    if isinstance(value, NUMPY):
+        if type(value) is not np.ndarray:
+            check_unmasked(value)
+        dtype, weak = dtypes.numpy_type(value)
+        dtypes.kind(dtype)
+        if weak and dtype is dtypes.int64 and not _LEAST <= value <= _MOST:
+            return LargeInteger.of_dtype(dtype)
+        return ShapedArray.of(value.shape, dtype, weak)
+    if isinstance(value, (bool, int, float, complex)):
+        dtype, weak = dtypes.scalar_type(value)
+        if type(value) is int and not _LEAST <= value <= _MOST:
+            return LargeInteger.of_dtype(dtype)
+        return ShapedArray.of((), dtype, weak)
+    if is_dynamic(value):
+        if upper_bound(value) > dtypes.limits(dtypes.int32)[1]:
+            return ShapedArray.of((), dtypes.int64, True)
+        return ShapedArray.of((), *dtypes.scalar_type(0))
+    if hasattr(value, "__ftrace_array__"):
+        return aval_of(value.__ftrace_array__())
+    advice = (
+        "convert it with ftrace.numpy.asarray"
+        if type(value) in (list, tuple)
+        else "pass an array of numbers"
+    )
+    raise errors.ArgumentError(
+        f"{_in_call()}an array or a number is required, got {type(value).__name__}: "
+        f"{reprlib.repr(value)}; {advice}"
+    )
+
+
+def check_unmasked(value: Any) -> None:
+    """Raises for a masked array of NumPy's: an Array cannot hold its mask."""
+    masked: type[Any] = np.ma.MaskedArray
+    if isinstance(value, masked):
+        raise errors.ArgumentError(
+            f"an array without a mask is required, got a masked array of shape "
+            f"{value.shape}: its mask would be lost. Write x.filled(0), with what is "
+            "to stand in the masked places; or pass x.data, and the mask to where="
+        )
+
+
+def is_value(value: Any) -> bool:
+    """Can `aval_of` say what it is?"""
+    return isinstance(
+        value,
+        (ArrayLike, np.ndarray, np.generic, bool, int, float, complex, Dim),
+    ) or hasattr(value, "__ftrace_array__")
+
+
+#: What an integer that decides nothing about its dtype is between.
+_LEAST, _MOST = dtypes.limits(dtypes.int32)
+#: Integers that take the dtype of what is beside them.
+_INTEGERS: dict[type[Any], str] = {int: "Python int", np.int64: "numpy.int64"}
+
+
+def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
+    """Raises if an int, of Python's or a weak one of NumPy's, does not fit a dtype.
+
+    Of traced ones those are known that int32 does not hold.
+    """
+    if type(value) is Tracer:
+        is_large = type(value.node.aval) is LargeInteger
+        if is_large and dtypes.is_integer(dtype) and dtype.itemsize < 8:
+            raise errors.DtypeOverflowError(
+                f"an integer argument below {_LEAST} or above {_MOST} does not fit "
+                f"{dtype}; take a wider dtype, or pass a float",
+                value.origin,
+            )
+    elif type(value) in _INTEGERS and dtypes.is_integer(dtype):
+        low, high = dtypes.limits(dtype)
+        if not low <= value <= high:
+            raise errors.DtypeOverflowError(
+                f"{_INTEGERS[type(value)]} {value} does not fit {dtype}, which holds "
+                f"{low} to {high}; take a wider dtype, or write it as a float"
+            )

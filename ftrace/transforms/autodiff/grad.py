@@ -1,0 +1,583 @@
+"""grad, jvp, vjp and the like: JAX's names, arguments and meanings.
+
+Un-jitted, each of them traces the function with its arguments bound to their values,
+builds the graph of the derivative, and runs that as one program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes, errors
+from ftrace.arrays.array import is_array
+from ftrace.ground.tables import Table
+from ftrace.trace import autodiff
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.bind import bind
+from ftrace.trace.calls.custom_jvp_residuals import follow_rules
+from ftrace.trace.effects import check_repeatable, rehearsal
+from ftrace.trace.graph import Graph, Node, substitute
+from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.primitives.elementwise import stop_gradient as stop_gradient_p
+from ftrace.trace.primitives.sources import const_like, variable
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.scopes import owned
+from ftrace.trace.tracing.trace import trace
+from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.transforms import flatten_arguments
+from ftrace.transforms.flatten_arguments import Output, type_of
+from ftrace.transforms.jit.compiled_graph import weight_of
+from ftrace.transforms.jit.eager_programs import (
+    apply_again,
+    apply_derived,
+    derived,
+    is_plain,
+)
+from ftrace.transforms.tangents import (
+    Linear,
+    Program,
+    are_weak,
+    holds_numbers,
+    strong,
+    tangent_type,
+    tangents_of,
+    with_float0,
+)
+
+Function = Callable[..., Any]
+
+
+def value_and_grad(
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:
+    """A function that returns the value of `fun` and its gradient.
+
+    Args:
+      fun: returns a scalar of float dtype, or a pair (scalar, aux) with `has_aux`.
+      argnums: which positional arguments to differentiate; pytrees of arrays.
+      has_aux: `fun` returns something beside the scalar that is passed through.
+      holomorphic: arguments and result are complex, and `fun` is holomorphic.
+      allow_int: integer arguments are allowed; their gradient has dtype float0.
+
+    Returns:
+      f(*args, **kwargs) -> (value, gradient), or ((value, aux), gradient). The
+      gradient has the structure of the argument, or is a tuple for several argnums.
+
+    Raises:
+      DerivativeError: an argument or the result is not of an inexact dtype.
+      ShapeError: the result is not a scalar.
+    """
+    return _value_and_grad(
+        "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int
+    )
+
+
+def _value_and_grad(
+    name: str, fun: Function, argnums: int | Sequence[int], has_aux: bool,
+    holomorphic: bool, allow_int: bool,
+) -> Function:  # fmt: skip
+    """`value_and_grad`, under the name of what the user has called."""
+    tree.check_callable(fun, name)
+    chosen = flatten_arguments.Argnums(name, argnums)
+
+    @wraps(fun)
+    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        values, treedef, call = flatten_arguments.of_arguments(
+            fun, chosen, args, kwargs
+        )
+        avals = [aval_of(x) for x in values]
+        check_inputs(name, avals, holomorphic, allow_int)
+        output = Output(call, name, has_aux)
+        graph = trace("grad", output, avals, values)
+        head = _check_scalar(
+            name, graph, output, flatten_arguments.name_of(fun), holomorphic
+        )
+        leaves = graph.inputs[: len(avals)]
+
+        def differentiated() -> Graph:
+            varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
+            one = const_like(head, 1)
+            gradient = autodiff.gradient_nodes([head], varying, [one], _moving(graph))
+            return _followed(graph, (*graph.outputs, *gradient), leaves)
+
+        kind = ("grad", len(leaves))
+        results = _apply(kind, graph, differentiated, values)
+        size = len(graph.outputs)
+        grads = with_float0(results[size:], len(avals), map(tangent_type, avals))
+        answer = tree.unflatten(treedef, grads)
+        if chosen.single:
+            (answer,) = answer
+        value = output.build(results[:1])
+        if has_aux:
+            value = (value, output.build_aux(results[1:size]))
+        return value, answer
+
+    return value_and_grad_f
+
+
+def grad(
+    fun: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Function:
+    """A function that returns the gradient of `fun`; see `value_and_grad`.
+
+    Returns:
+      f(*args, **kwargs) -> gradient, or (gradient, aux) with `has_aux`.
+    """
+    both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int)
+
+    @wraps(fun)
+    def grad_f(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return grad_f
+
+
+def check_inputs(
+    transform: str, avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool,
+    complex_too: bool = True,
+) -> None:  # fmt: skip
+    """Raises for arguments that cannot be differentiated.
+
+    Args:
+      complex_too: complex ones can also where the function is not holomorphic.
+    """
+    for aval in avals:
+        if holomorphic:
+            if not dtypes.is_complex(aval.dtype):
+                raise errors.DerivativeError(
+                    f"{transform} with holomorphic=True needs complex inputs, got "
+                    f"{aval!r}"
+                )
+        elif dtypes.is_complex(aval.dtype):
+            if not complex_too:
+                raise errors.DerivativeError(
+                    f"{transform} needs real inputs, got {aval!r}; pass "
+                    "holomorphic=True if the function is, or use jvp or jacrev"
+                )
+        elif not dtypes.is_float(aval.dtype) and not allow_int:
+            ways = ["convert with .astype", "choose other argnums"]
+            ways += ["pass allow_int=True"] if complex_too else []
+            raise errors.DerivativeError(
+                f"{transform} needs inputs of a float dtype, got {aval!r}; "
+                f"{', '.join(ways[:-1])}, or {ways[-1]}"
+            )
+
+
+_SCALAR = tree.structure(0)
+
+
+def _check_scalar(
+    transform: str, graph: Graph, output: Output, name: str, holomorphic: bool
+) -> Node:
+    if output.treedef != _SCALAR:
+        assert output.treedef is not None
+        raise errors.ArgumentError(
+            f"{transform}: {name} must return one scalar, got {output.count} values in "
+            f"the structure {tree.readable(output.treedef)}; return the scalar itself, "
+            "and the others as aux with has_aux=True"
+        )
+    head = graph.outputs[0]
+    if head.shape != ():
+        raise errors.ShapeError(
+            f"{transform}: {name} must return a scalar, got {head.aval!r}; sum it, or "
+            "use jacrev",
+            head.origin,
+        )
+    fits = dtypes.is_complex if holomorphic else dtypes.is_float
+    if not fits(head.dtype):
+        wanted = "complex" if holomorphic else "real float"
+        raise errors.DerivativeError(
+            f"{transform}: {name} must return a {wanted} scalar, got {head.aval!r}",
+            head.origin,
+        )
+    return head
+
+
+def jvp(
+    fun: Function,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> Any:
+    """The value of `fun` and its directional derivative.
+
+    Args:
+      fun: any function of arrays.
+      primals: tuple of its positional arguments.
+      tangents: tuple of the same structure, shapes and dtypes; float0 for integers.
+      has_aux: `fun` returns a pair (output, aux).
+
+    Returns:
+      (output, tangent of the output), and aux with `has_aux`.
+
+    Raises:
+      TreeError: primals and tangents differ in structure.
+      ShapeError, DtypeError: a tangent does not match its primal.
+    """
+    tree.check_callable(fun, "jvp")
+    values, treedef = _tuple_values("jvp: primals", primals)
+    directions, tangent_def = _tuple_values("jvp: tangents", tangents)
+    if treedef != tangent_def:
+        raise errors.TreeError(
+            f"jvp: primals and tangents differ in structure: "
+            f"{tree.readable(treedef)} and {tree.readable(tangent_def)}"
+        )
+    avals = [aval_of(x) for x in values]
+    moved = [tangent_type(a) for a in avals]
+    found = [aval_of(x) for x in directions]
+    kept = tangents_of("jvp: the tangent", directions, found, moved)
+    varying = [i for i, t in enumerate(moved) if holds_numbers(t)]
+
+    def call(*tracers: Value) -> Any:
+        return fun(*tree.unflatten(treedef, tracers[: len(avals)]))
+
+    output = Output(call, "jvp", has_aux)
+    output.function.__name__ = flatten_arguments.name_of(fun)
+    types = avals + [avals[i].strong() for i in varying]
+    graph = trace("jvp", output, types, [*values, *kept], along=len(kept))
+    moving = graph.inputs[len(avals) :]
+    leaves = {graph.inputs[i]: moving[k] for k, i in enumerate(varying)}
+    primal_out = graph.outputs[: output.count]
+
+    def differentiated() -> Graph:
+        return _followed(graph, _with_tangents(graph, primal_out, leaves), leaves)
+
+    kind = ("jvp", len(avals), tuple(varying), output.count)
+    results = _apply(kind, graph, differentiated, [*values, *kept])
+    size, total = output.count, len(graph.outputs)
+    types = (tangent_type(n.aval) for n in primal_out)
+    tangent = with_float0(results[total:], size, types)
+    answer = (output.build(results[:size]), output.build(tangent))
+    return (*answer, output.build_aux(results[size:total])) if has_aux else answer
+
+
+def _with_tangents(
+    graph: Graph, heads: Sequence[Node], leaves: dict[Node, Node]
+) -> tuple[Node, ...]:
+    """The outputs of a graph, and the tangents of those heads that have any."""
+    heads = [n for n in heads if dtypes.is_inexact(n.dtype)]
+    pairs = zip(
+        autodiff.jvp_nodes(heads, {**leaves, **_moving(graph)}), heads, strict=True
+    )
+    return (*graph.outputs, *[_tangent_or_zero(t, n) for t, n in pairs])
+
+
+def _tuple_values(what: str, args: Sequence[Any]) -> tuple[list[Value], tree.TreeDef]:
+    if not isinstance(args, (tuple, list)):
+        raise errors.ArgumentError(
+            f"{what} must be a tuple of arguments, got {type(args).__name__}"
+        )
+    return flatten_arguments.flatten_values(args, what)
+
+
+def _tangent_or_zero(tangent: Node | None, primal: Node) -> Node:
+    found = const_like(primal, 0) if tangent is None else tangent
+    return cast(found, primal.dtype, primal.aval.weak_type)
+
+
+def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of `fun`, and the function that pulls cotangents back to its arguments.
+
+    Args:
+      fun: any function of arrays.
+      primals: its positional arguments.
+      has_aux: `fun` returns a pair (output, aux).
+
+    Returns:
+      (output, vjp_fun), and aux with `has_aux`. `vjp_fun(ct)` takes a cotangent of the
+      structure of the output and returns a tuple with a cotangent per primal.
+    """
+    return vjp_for("vjp", fun, primals, has_aux)
+
+
+def vjp_for(
+    name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """`vjp`, under the name of what the user has called."""
+    tree.check_callable(fun, name)
+    values, treedef, graph, output = _trace_primals("vjp", fun, primals, has_aux, name)
+    avals = [aval_of(x) for x in values]
+    heads = graph.outputs[: output.count]
+    types = [tangent_type(n.aval) for n in heads]
+    cotangents = [
+        autodiff.tangent_variable(t, 10_000 + i) if holds_numbers(t) else None
+        for i, t in enumerate(types)
+    ]
+    leaves = graph.inputs[: len(avals)]
+    varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
+
+    def differentiated() -> Graph:
+        grads = autodiff.gradient_nodes(heads, varying, cotangents, _moving(graph))
+        return _followed(graph, (*graph.outputs, *grads), leaves)
+
+    unknown = [ct for ct in cotangents if ct is not None]
+    if graph.level is None:
+        whole = derived(("vjp", len(avals), output.count), graph, differentiated)
+        results, run = _forward(whole, len(varying), unknown, values)
+    elif not graph.level.backward:
+        whole, operands = graph.level.completed(differentiated(), values)
+        results, run = _forward(whole, len(varying), unknown, operands)
+    else:
+        results = graph.level.apply(_followed(graph, graph.outputs, leaves), values)
+        run = _Later(graph, differentiated, values, unknown)
+    assert output.treedef is not None
+    pull = Linear(
+        "vjp", run, types, output.treedef,
+        [tangent_type(a) for a in avals], treedef, single=True,
+    )  # fmt: skip
+    answer = (output.build(results[: output.count]), pull)
+    return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
+
+
+def _trace_primals(
+    transform: str, fun: Function, primals: Sequence[Any], has_aux: bool, called: str
+) -> tuple[list[Value], tree.TreeDef, Graph, Output]:
+    values, treedef = flatten_arguments.flatten_values(
+        tuple(primals), f"{called}: the argument "
+    )
+    values = [owned(x) for x in values]
+
+    def call(*tracers: Value) -> Any:
+        return fun(*tree.unflatten(treedef, tracers))
+
+    output = Output(call, called, has_aux)
+    output.function.__name__ = flatten_arguments.name_of(fun)
+    graph = trace(transform, output, [aval_of(x) for x in values], values)
+    return values, treedef, graph, output
+
+
+def _forward(
+    graph: Graph,
+    count: int,
+    unknown: Sequence[Node],
+    values: Sequence[Value],
+) -> tuple[list[Value], Program]:
+    """Runs what does not depend on the unknown variables.
+
+    Args:
+      graph: its last `count` outputs depend on them.
+
+    Returns:
+      The other outputs, and a program of the last ones in terms of the unknown.
+    """
+    size = len(graph.outputs) - count
+    key = (graph.inputs, graph.outputs, count, tuple(unknown))
+    halves = None if graph.effects else _halves.get(key)
+    if halves is None:
+        known, later = _split(graph, count, unknown)
+        if is_plain(graph):
+            _halves.put(key, (known.outputs, later), weight_of(graph))
+    else:
+        known = Graph(graph.inputs, halves[0], graph.captured)
+        later = halves[1]
+    results = apply_again(known, values)
+    return results[:size], Program(later, results[size:])
+
+
+class _Later:
+    """The pullback of a function whose rules run with values, each time it is called.
+
+    What is computed between them, and in which order they run, is the same each time,
+    for their results enter as variables.
+
+    Args:
+      graph: of the function.
+      derive: that, and last its cotangents in terms of the unknown.
+      values: its arguments.
+      unknown: variables of the cotangents of its results.
+    """
+
+    def __init__(
+        self, graph: Graph, derive: Callable[[], Graph], values: Sequence[Value],
+        unknown: Sequence[Node],
+    ) -> None:  # fmt: skip
+        self._graph = graph
+        self._derive = derive
+        self._values = values
+        self._unknown = unknown
+        self._derived: tuple[Sequence[Any], tuple[Node, ...]] | None = None
+
+    def __call__(self, cotangents: Sequence[Value]) -> list[Any]:
+        graph = self._graph
+        given = dict(zip(self._unknown, cotangents, strict=True))
+        with graph.level.called(given) as level:
+            outputs = self._outputs(level)
+            if not are_weak(cotangents):
+                outputs = strong(outputs)
+            whole = Graph(graph.inputs, outputs)
+            return level.apply(whole, [*self._values, *cotangents], self._unknown)
+
+    def _outputs(self, level: Any) -> tuple[Node, ...]:
+        """The cotangents of the arguments; all rules have run."""
+        if self._derived is None:
+            outputs = self._derive().outputs[len(self._graph.outputs) :]
+            self._derived = level.ran, outputs
+            return outputs
+        rules, outputs = self._derived
+        for rule in rules:
+            level.run(*rule)
+        return outputs
+
+
+#: Of graphs that were split: the outputs of the known part, and the other part.
+_halves: Table[Any, tuple[tuple[Node, ...], Graph]] = Table(1024)
+
+
+def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Graph]:
+    """A graph of what is known, and one of the last outputs in terms of the rest."""
+    size = len(graph.outputs) - count
+    first, linear = graph.outputs[:size], graph.outputs[size:]
+    residuals = autodiff.split_known(linear, unknown)
+    # What is run again for its stacks has had its effects.
+    again = {n: rehearsal() for n in residuals if n.aval is TOKEN}
+    nodes = [n for n in residuals if n not in again]
+    outputs = (*first, *nodes)
+    known = Graph(graph.inputs, outputs, graph.captured, graph.effects)
+    leaves = [variable(n.aval, autodiff.RESIDUAL_DEPTH, i) for i, n in enumerate(nodes)]
+    later = substitute(linear, again | dict(zip(nodes, leaves, strict=True)))
+    if again:
+        check_repeatable(later)
+    return known, Graph((*leaves, *unknown), tuple(later))
+
+
+def _followed(graph: Graph, outputs: Sequence[Node], leaves: Iterable[Node]) -> Graph:
+    """The graph with other outputs, all of them computed by the rules of its calls."""
+    count = len(outputs)
+    moved = [*leaves, *_moving(graph)]
+    found = follow_rules((*outputs, *graph.effects[1:]), moved)
+    effects = (*graph.effects[:1], *found[count:])
+    outputs = tuple(found[:count])
+    return Graph(graph.inputs, outputs, graph.captured, effects, graph.level)
+
+
+def _moving(graph: Graph) -> Mapping[Node, Node]:
+    """The tangents of what rules returned while the graph was traced."""
+    return autodiff.NO_NODES if graph.level is None else graph.level.moving
+
+
+def _apply(
+    kind: Hashable, graph: Graph, derive: Callable[[], Graph], values: Sequence[Value]
+) -> list[Any]:
+    """The outputs of a derived graph; rules that ran are run again each time."""
+    if graph.level is None:
+        return apply_derived(kind, graph, derive, values)
+    return graph.level.apply(derive(), values)
+
+
+def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of `fun`, and its derivative at this point as a linear function.
+
+    Returns:
+      (output, f_jvp), and aux with `has_aux`; f_jvp takes tangents like the primals.
+    """
+    return linearize_for("linearize", fun, primals, has_aux)
+
+
+def linearize_for(
+    name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """`linearize`, under the name of what the user has called."""
+    tree.check_callable(fun, name)
+    values, treedef, graph, output = _trace_primals(
+        "linearize", fun, primals, has_aux, name
+    )
+    avals = [aval_of(x) for x in values]
+    leaves = autodiff.tangents_of_leaves(graph.inputs[: len(avals)])
+    heads = graph.outputs[: output.count]
+
+    def differentiated() -> Graph:
+        return _followed(graph, _with_tangents(graph, heads, leaves), leaves)
+
+    unknown = list(leaves.values())
+    kind = ("linearize", len(avals), output.count)
+    types = [tangent_type(n.aval) for n in heads]
+    count = sum(map(holds_numbers, types))
+    if graph.level is None:
+        whole = derived(kind, graph, differentiated)
+    else:
+        whole, values = graph.level.completed(differentiated(), values)
+    results, run = _forward(whole, count, unknown, values)
+    assert output.treedef is not None
+    push = Linear(
+        "linearize", run, [tangent_type(a) for a in avals], treedef,
+        types, output.treedef, single=False,
+    )  # fmt: skip
+    answer = (output.build(results[: output.count]), push)
+    return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
+
+
+def linear_transpose(fun: Function, *primals: Any) -> Function:
+    """The transpose of a linear function.
+
+    Args:
+      fun: linear in its arguments.
+      primals: arrays, or anything with shape and dtype, that tell the types.
+
+    Returns:
+      A function from a cotangent of the output to a tuple with one per primal.
+
+    Raises:
+      DerivativeError: `fun` is not linear.
+    """
+    tree.check_callable(fun, "linear_transpose")
+    leaves, treedef = tree.flatten(tuple(primals))
+    avals = [type_of(x) for x in leaves]
+
+    def call(*tracers: Value) -> Any:
+        return fun(*tree.unflatten(treedef, tracers))
+
+    output = Output(call, "linear_transpose", False)
+    output.function.__name__ = flatten_arguments.name_of(fun)
+    graph = trace("linear_transpose", output, avals)
+    _check_kinds([*avals, *[n.aval for n in graph.outputs]])
+    cts = [autodiff.tangent_variable(n.aval, i) for i, n in enumerate(graph.outputs)]
+    inputs = graph.inputs[: len(avals)]
+    found = autodiff.transpose_nodes(graph.outputs, inputs, cts)
+    results = [
+        _tangent_or_zero(ct, leaf) for ct, leaf in zip(found, inputs, strict=True)
+    ]
+    captured = graph.inputs[len(avals) :]
+    whole = Graph((*captured, *cts), tuple(results))
+    assert output.treedef is not None
+    types = [n.aval for n in graph.outputs]
+    return Linear(
+        "linear_transpose", Program(whole, graph.captured), types, output.treedef,
+        avals, treedef, single=True,
+    )  # fmt: skip
+
+
+def _check_kinds(avals: Sequence[ShapedArray]) -> None:
+    """Raises unless all are inexact, or all integers: others are linear in nothing."""
+    for fits in (dtypes.is_inexact, dtypes.is_integer):
+        if all(fits(a.dtype) for a in avals):
+            return
+    raise errors.DerivativeError(
+        "linear_transpose: the arguments and results of the function must all be of "
+        f"inexact dtypes, or all integers, got {', '.join(map(repr, avals))}"
+    )
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x`, as a constant to derivatives; a tree of arrays."""
+    return tree.map(lambda v: bind(stop_gradient_p, v) if _varies(v) else v, x)
+
+
+def _varies(value: Value) -> bool:
+    return (
+        not is_array(value)
+        and not isinstance(value, np.ndarray)
+        and dtypes.is_inexact(aval_of(value).dtype)
+    )

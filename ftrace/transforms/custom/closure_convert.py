@@ -1,0 +1,232 @@
+"""Closures as arguments, gradients in place of rules, transposes by hand.
+
+closure_convert   what a function closes over becomes arguments
+custom_gradient   a function that returns its value and its pullback
+linear_call       a linear function with a transpose that the user writes
+zero_from_primal  the symbolic zero of a value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, TreeError
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.body import Draft, close
+from ftrace.trace.calls.closures import closed_over
+from ftrace.trace.calls.linear_call import LinearCall, linear_call_p
+from ftrace.trace.calls.rule_graphs import Rule, bind_call, called, trace_call
+from ftrace.trace.graph import Body, Graph
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.transforms.custom import check_rule_output, custom_call
+from ftrace.transforms.custom.custom_call import Invocation
+from ftrace.transforms.custom.custom_derivatives import custom_vjp
+from ftrace.transforms.flatten_arguments import Output, flatten_values, name_of
+from ftrace.transforms.jit.compiled_graph import apply_graph
+
+
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+    """The tangent of `val` that is zero: `SymbolicZero`, or an array of zeros."""
+    aval = aval_of(val)
+    return (
+        check_rule_output.SymbolicZero(aval)
+        if symbolic_zeros
+        else check_rule_output.zeros_of(aval.strong())
+    )
+
+
+def closure_convert(
+    fun: Callable[..., Any], *example_args: Any
+) -> tuple[Callable[..., Any], list[Any]]:
+    """A function that closes over nothing that is differentiated.
+
+    Args:
+      fun: a function of arrays that may use traced values of functions around it.
+      example_args: arguments of the types that it will be called with.
+
+    Returns:
+      (converted, values): converted(*args, *values) is fun(*args); the values are the
+      traced ones of float or complex dtype that `fun` closes over.
+    """
+    tree.check_callable(fun, "closure_convert")
+    what = "closure_convert: the argument "
+    examples, treedef = flatten_values(tuple(example_args), what)
+    output = Output(
+        lambda *xs: fun(*tree.unflatten(treedef, xs)), "closure_convert", False
+    )
+    draft = trace_call("closure_convert", output, examples)
+    _refuse_effects(draft, "closure_convert", fun)
+    moved = [i for i, x in enumerate(draft.values) if _varies(x)]
+    kept = [i for i in range(len(draft.values)) if i not in moved]
+    fixed = [draft.values[i] for i in kept]
+    order = [*draft.arguments, *(draft.free[i] for i in (*moved, *kept))]
+    body = close(order, draft.outputs)
+
+    def converted(*args: Any) -> Any:
+        count = len(args) - len(moved)
+        leaves, got = flatten_values(tuple(args[:count]), what)
+        if got != treedef:
+            raise ArgumentError(
+                f"closure_convert: {name_of(fun)} was converted for arguments of the "
+                f"structure {tree.readable(treedef)}, got {tree.readable(got)}"
+            )
+        return output.build(_apply(body, [*leaves, *args[count:], *fixed]))
+
+    return converted, [draft.values[i] for i in moved]
+
+
+def _varies(value: Value) -> bool:
+    return isinstance(value, Tracer) and dtypes.is_inexact(value.dtype)
+
+
+def _refuse_effects(draft: Draft, kind: str, fun: Any) -> None:
+    if draft.effects:
+        raise ArgumentError(
+            f"{kind}: {name_of(fun)} has effects (debug.print, io_callback), which "
+            "would happen at no definite time; take them out of the function"
+        )
+
+
+def _apply(body: Body, values: Sequence[Value]) -> list[Any]:
+    return apply_graph(Graph(body.inputs, body.outputs), values)
+
+
+@dataclass(frozen=True)
+class _Pullback:
+    """The pullback that a function returned, as a graph."""
+
+    body: Body
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with a gradient of its own.
+
+    Args:
+      fun: (*args) -> (value, pullback). pullback(cotangent of the value) is the
+        cotangent of the argument, or a tuple with one per argument if there are more.
+
+    Returns:
+      The function of the value alone.
+    """
+    tree.check_callable(fun, "custom_gradient")
+
+    @wraps(fun)
+    def value_of(*args: Any) -> Any:
+        return fun(*args)[0]
+
+    def forward(*args: Any) -> Any:
+        value, pullback = fun(*args)
+        leaves, treedef = tree.flatten(value)
+        structure = tree.structure(args)
+
+        def flat(*cotangents: Value) -> list[Value]:
+            found = pullback(tree.unflatten(treedef, cotangents))
+            return flatten_values(found, "custom_gradient: the cotangent ")[0]
+
+        draft = trace_call("custom_gradient", flat, leaves)
+        _refuse_effects(draft, "custom_gradient", pullback)
+        body = close([*draft.free, *draft.arguments], draft.outputs)
+        if len(draft.outputs) != structure.num_leaves:
+            raise TreeError(
+                f"custom_gradient: the pullback of {name_of(fun)} must return a "
+                f"cotangent per argument, in the structure "
+                f"{tree.readable(structure)}, got {len(draft.outputs)} arrays",
+                check_rule_output.place_of(pullback),
+            )
+        return value, (_Pullback(body), structure, list(draft.values))
+
+    def backward(residuals: Any, cotangent: Any) -> Any:
+        pullback, structure, values = residuals
+        found = _apply(pullback.body, [*values, *tree.leaves(cotangent)])
+        return tree.unflatten(structure, found)
+
+    made = custom_vjp(value_of)
+    signature = custom_call.signature_of(fun)
+    made.defvjp(forward, backward)
+
+    @wraps(fun)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return made(
+            *custom_call.resolved(fun, signature, "custom_gradient", args, kwargs)
+        )
+
+    return wrapped
+
+
+def linear_call(
+    fun: Callable[[Any, Any], Any],
+    fun_transpose: Callable[[Any, Any], Any],
+    residual_args: Any,
+    linear_args: Any,
+) -> Any:
+    """fun(residual_args, linear_args), with a transpose that the user writes.
+
+    Args:
+      fun: linear in its second argument.
+      fun_transpose: (residual_args, cotangent of the result) -> the cotangent of
+        `linear_args`.
+      residual_args, linear_args: trees of arrays.
+
+    Raises:
+      TreeError, ShapeError, DtypeError: when transposed, `fun_transpose` returned
+        something else than the type of `linear_args`.
+    """
+    tree.check_callable(fun, "linear_call")
+    tree.check_callable(fun_transpose, "linear_call")
+    call = Invocation(fun, "linear_call", (residual_args, linear_args), ())
+    count = len(tree.leaves(residual_args))
+    found = called(
+        "linear_call", call.output, call.values, closed_over([fun_transpose])
+    )
+    if found is None:
+        return fun(residual_args, linear_args)
+    if found.effects:
+        raise ArgumentError(f"linear_call: {call.name} has effects; it must be linear")
+    rule = Rule(
+        call.name,
+        call.key(fun, fun_transpose),
+        _TransposeRule(call, fun_transpose, count, custom_call.result_types(found)),
+        found.operands[: found.closed],
+    )
+    types = custom_call.result_types(found)
+    arg = LinearCall(
+        call.name, found.body, custom_call.operand_types(found), found.closed + count,
+        tuple(types), rule,
+    )  # fmt: skip
+    return call.output.build(bind_call(linear_call_p, found, arg))
+
+
+class _TransposeRule:
+    """The user's transpose on flat values."""
+
+    def __init__(
+        self, call: Invocation, transpose: Callable[..., Any], count: int,
+        types: Sequence[ShapedArray],
+    ) -> None:  # fmt: skip
+        self.call = call
+        self.transpose = transpose
+        self.count = count
+        self.types = types
+
+    def __call__(self, mask: Sequence[bool], flat: Sequence[Value]) -> list[Value]:
+        call, count = self.call, self.count
+        residuals, linear = call.separated(
+            [*flat[:count], *range(count, len(call.avals))]
+        )
+        given = iter(flat[count:])
+        cotangents = [
+            next(given) if present else check_rule_output.zeros_of(aval)
+            for present, aval in zip(mask, self.types, strict=True)
+        ]
+        answer = self.transpose(residuals, call.output.build(cotangents))
+        promise = check_rule_output.Promise(
+            f"the cotangents of the transpose of {call.name}",
+            "linear_args", self.transpose, linear,
+            [a.strong() for a in call.avals[count:]],
+        )  # fmt: skip
+        return promise.check(promise.structure(answer))

@@ -1,0 +1,283 @@
+"""Calls of functions that have rules: their arguments, and what is fixed of them."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, update_wrapper
+from typing import Any, TypeVar
+
+from ftrace.arrays.array import is_array
+from ftrace.errors import ArgumentError, StaticArgumentError, TreeError
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.callback import Same, Static
+from ftrace.trace.calls.closures import closed_over
+from ftrace.trace.calls.custom_derivative import no_rule
+from ftrace.trace.calls.rule_graphs import Called, called, later_values
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.scopes import Scope, open_scopes, scope_of
+from ftrace.trace.tracing.tracer import Tracer, aval_of
+from ftrace.transforms import flatten_arguments
+from ftrace.transforms.custom.rules_on_values import DIFFERENTIATING, Level, level_of
+from ftrace.transforms.pickling import Travels
+
+Function = Callable[..., Any]
+T = TypeVar("T")
+_SEQUENCE: tuple[type[Any], ...] = (tuple, list)
+
+
+class Invocation:
+    """One call of a function that has rules.
+
+    Attributes:
+      name: of the function.
+      args: all positional arguments, defaults included.
+      fixed: the positions of those that are no part of derivatives.
+      values, treedef: the leaves and the structure of the tuple of the others.
+      output: calls the function on such leaves.
+    """
+
+    def __init__(
+        self, fun: Function, kind: str, args: Sequence[Any], fixed: Sequence[int]
+    ) -> None:
+        self.name = flatten_arguments.name_of(fun)
+        self.args = list(args)
+        self.fixed = self._positions(kind, fixed)
+        chosen = tuple(x for i, x in enumerate(args) if i not in self.fixed)
+        what = f"{kind}: the argument of {self.name} "
+        self.values, self.treedef = flatten_arguments.flatten_values(chosen, what)
+        self.avals = [aval_of(x) for x in self.values]
+        self.output = flatten_arguments.Output(
+            lambda *xs: fun(*self.joined(xs)), kind, False
+        )
+        self.output.function.__name__ = self.name
+        self._fun = fun
+        self._done: tuple[Any, ...] = ()
+
+    def run(self) -> Any:
+        """What the function returns; it runs once."""
+        self._done = self._done or (self._fun(*self.args),)
+        return self._done[0]
+
+    def _positions(self, kind: str, fixed: Sequence[int]) -> list[int]:
+        count = len(self.args)
+        for i in fixed:
+            if not -count <= i < count:
+                raise StaticArgumentError(
+                    f"{kind}: nondiff_argnums names the argument {i} of {self.name}, "
+                    f"which was called with {count}"
+                )
+        return sorted({i % count for i in fixed})
+
+    def forget(self) -> None:
+        """Lets go of the values: rules that are kept remember the call."""
+        self.values = []
+        self._done = ()
+        self.args = [x if i in self.fixed else None for i, x in enumerate(self.args)]
+
+    @property
+    def constants(self) -> list[Any]:
+        """The arguments that are no part of derivatives."""
+        return [self.args[i] for i in self.fixed]
+
+    def key(self, *functions: Any) -> Any:
+        """Tells the rules of this call from others."""
+        try:
+            fixed, structure = tree.flatten(self.constants)
+        except TreeError:  # a dictionary whose keys have no order is no pytree
+            fixed, structure = self.constants, len(self.constants)
+        static = tuple(_static(x) for x in fixed)
+        structures = _hashable((structure, self.treedef))
+        return (*map(Same.of, functions), static, structures)
+
+    def separated(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments that take part in derivatives, with other leaves."""
+        return tree.unflatten(self.treedef, leaves)
+
+    def joined(self, leaves: Sequence[Any]) -> list[Any]:
+        """All arguments, with other leaves."""
+        rest = iter(self.separated(leaves))
+        return [x if i in self.fixed else next(rest) for i, x in enumerate(self.args)]
+
+    def results(self) -> Any:
+        """A tree in the structure of the result."""
+        assert self.output.treedef is not None
+        return tree.unflatten(self.output.treedef, range(self.output.count))
+
+
+def _static(value: Any) -> Static:
+    return Static(value, (id(value),)) if is_array(value) else Static.of(value)
+
+
+def _needs_no_rule(call: Invocation, scopes: Sequence[Scope]) -> bool:
+    """Does nothing take derivatives of a call, as where its values are known?
+
+    Most close over nothing that is traced, and what they do is done once: its results
+    are of the arguments' scope. Around that are vmaps alone, whose graphs run at once.
+    """
+    own = scope_of(call.values) if _tracers(call.values) else None
+    if own is None:
+        runs = all(s.bound and not s.isolated for s in scopes)
+    else:
+        runs = all(s.transform == "vmap" for s in scopes if s.depth <= own.depth)
+    return runs and all(x.scope is own for x in _tracers(closed_over([call.run()])))
+
+
+def _tracers(values: Iterable[Any]) -> list[Tracer]:
+    return [x for x in values if isinstance(x, Tracer)]
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:  # static data of a user's container
+        return object()
+    return value
+
+
+def signature_of(fun: Function) -> inspect.Signature | None:
+    """The signature of a function; None where it has none that can be seen."""
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):
+        return None
+
+
+def resolved(
+    fun: Function,
+    signature: inspect.Signature | None,
+    kind: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> list[Any]:
+    """All arguments by position, defaults included.
+
+    Raises:
+      ArgumentError: an argument has no position.
+    """
+    if signature is None:
+        rest = kwargs
+    else:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(
+                f"{kind}: {flatten_arguments.name_of(fun)}: {error}"
+            ) from None
+        bound.apply_defaults()
+        args, rest = bound.args, bound.kwargs
+    if rest:
+        raise ArgumentError(
+            f"{kind}: the rules of {flatten_arguments.name_of(fun)} take positional "
+            f"arguments, and {', '.join(rest)} can be given by name only; make it "
+            "positional, or bind it with functools.partial"
+        )
+    return list(args)
+
+
+def fixed_positions(
+    fun: Function, kind: str, numbers: Any, names: str | Iterable[str]
+) -> tuple[int, ...]:
+    """Positions of the arguments that take no part in derivatives."""
+    found = [*flatten_arguments.read_argnums(kind, "nondiff_argnums", numbers)]
+    for name in [names] if isinstance(names, str) else names:
+        parameters = list(inspect.signature(fun).parameters)
+        if name not in parameters:
+            raise StaticArgumentError(
+                f"{kind}: nondiff_argnames names {name!r}, but "
+                f"{flatten_arguments.name_of(fun)} takes {', '.join(parameters)}"
+            )
+        found.append(parameters.index(name))
+    return tuple(found)
+
+
+class WithRules(Travels):
+    """A function with rules; `fun` is the function itself."""
+
+    kind = ""
+
+    def __init__(
+        self,
+        fun: Function,
+        nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Iterable[str] = (),
+    ) -> None:
+        tree.check_callable(fun, self.kind)
+        wrapped: Any = self
+        update_wrapper(wrapped, fun)
+        self.fun = fun
+        self._signature = signature_of(fun)
+        self._rules: tuple[weakref.ref[Scope], dict[Any, Any]] | None = None
+        self.nondiff_argnums = fixed_positions(
+            fun, self.kind, nondiff_argnums, nondiff_argnames
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_rules": None}
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Methods: the instance is the first argument."""
+        method: Any = self
+        return self if instance is None else partial(method, instance)
+
+    def invoke(
+        self, rules: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Invocation, Called | None, Level | None]:
+        full = resolved(self.fun, self._signature, self.kind, args, kwargs)
+        call = Invocation(self.fun, self.kind, full, self.nondiff_argnums)
+        scopes = open_scopes()
+        if not scopes:
+            return call, None, None
+        if any(rule is None for rule in rules) and any(
+            s.transform in DIFFERENTIATING for s in scopes
+        ):
+            raise no_rule(call.name, self.kind)
+        level = level_of(call.values)
+        if level is not None:  # the rules run now, and not the function
+            return call, None, level
+        if _needs_no_rule(call, scopes):
+            return call, None, None
+        others = closed_over([*rules, *call.constants])
+        found = called(self.kind, call.output, call.values, others)
+        if found is not None:
+            call.forget()
+        return call, found, None
+
+    def shared(
+        self, key: Any, call: Invocation, found: Called, make: Callable[..., T]
+    ) -> T:
+        """What `make(key, values)` makes for a call, once for equal calls of a trace.
+
+        Calls are equal if they close over nothing, and Python knows no values.
+        """
+        values = later_values(found.operands)
+        if values:  # what Python decides by them is good for this call only
+            return make((key, object()), values)
+        if found.closed:
+            return make(key, values)
+        scope = open_scopes()[0]
+        last = self._rules
+        if last is None or last[0]() is not scope:
+            last = self._rules = (weakref.ref(scope), {})
+        full = (key, tuple(call.avals))
+        made = last[1].get(full)
+        if made is None:
+            made = last[1][full] = make(full, values)
+        return made
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} of {flatten_arguments.name_of(self.fun)}>"
+
+
+def operand_types(found: Called) -> tuple[ShapedArray, ...]:
+    """The types of the operands of a call, without its token."""
+    return tuple(aval_of(x) for x in found.operands if x is not None)
+
+
+def result_types(found: Called | None) -> list[ShapedArray]:
+    """The types of the results of a call; of one whose rules run now they will tell."""
+    if found is None:
+        return []
+    outputs = found.body.outputs
+    return [n.aval for n in (outputs[:-1] if found.effects else outputs)]

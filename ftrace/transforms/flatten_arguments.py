@@ -1,0 +1,246 @@
+"""The border to user functions: arguments and results as flat lists of values."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.pytree import tree
+from ftrace.trace.pytree.tree import TreeDef
+from ftrace.trace.tracing.tracer import Value, aval_of, is_value
+
+_SEQUENCE: tuple[type[Any], ...] = (tuple, list)
+
+
+def name_of(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def flatten_values(value: Any, what: str) -> tuple[list[Value], TreeDef]:
+    """The leaves of a tree all of which are arrays or numbers.
+
+    Raises:
+      ArgumentError: a leaf is something else; the message names its place.
+    """
+    leaves, treedef = tree.flatten(value)
+    for leaf in leaves:
+        if not is_value(leaf):
+            for path, found in tree.flatten_with_path(value):
+                if found is leaf:
+                    place = f"{what}{tree.path_string(path)}".rstrip()
+                    raise ArgumentError(f"{place} {_wrong(leaf)}")
+    return leaves, treedef
+
+
+def _wrong(leaf: Any) -> str:
+    return f"must be an array or a number, got {type(leaf).__name__}: {leaf!r:.60}"
+
+
+def check_arguments(
+    fun: Any, args: Sequence[Any], kwargs: dict[str, Any], static: Collection[Any]
+) -> None:
+    """Raises if an argument of a jitted function holds no array and no number.
+
+    Args:
+      static: positions and names of those that are static.
+
+    Raises:
+      ArgumentError: names the parameter, and says how it can be static.
+    """
+    names = _parameters_at(fun, len(args))
+    given = [*zip(range(len(args)), args, strict=True), *kwargs.items()]
+    for place, value in given:
+        if place in static:
+            continue
+        for path, leaf in tree.flatten_with_path(value):
+            if is_value(leaf):
+                continue
+            name = place if isinstance(place, str) else names[place]
+            argnums = f"static_argnums={place}, or " if isinstance(place, int) else ""
+            argument = f"{name!r}{tree.path_string(path)}" if name else f"{place}"
+            argnames = f"static_argnames={name!r}" if name else ""
+            advice = (argnums + argnames).removesuffix(", or ")
+            raise ArgumentError(
+                f"jit: the argument {argument} of {name_of(fun)} {_wrong(leaf)}; for a "
+                f"Python value write jit(…, {advice})"
+            )
+
+
+def _parameters_at(fun: Any, count: int) -> list[str]:
+    """The names of so many parameters by position; empty where one has none."""
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()
+    names = [
+        p.name
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    return [*names, *[""] * count][:count]
+
+
+def read_argnums(transform: str, name: str, value: Any) -> tuple[int, ...]:
+    """Positions of arguments as users write them: an int, or several.
+
+    Args:
+      transform, name: for messages: "jit", "static_argnums".
+
+    Raises:
+      ArgumentError: there is something else.
+    """
+    try:
+        listed: Any = (value,) if is_int(value) else value
+        return tuple([operator.index(i) for i in listed])
+    except TypeError:
+        raise ArgumentError(
+            f"{transform}: {name} must be an int or a tuple of ints, got {value!r:.60}"
+        ) from None
+
+
+def is_int(value: Any) -> bool:
+    """Does Python take it as an index?"""
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
+
+
+class Argnums:
+    """The arguments that a derivative is taken for.
+
+    Attributes:
+      numbers: their positions; negative ones count from the last argument.
+      single: one was given as an int: the derivative is no tuple.
+
+    Raises:
+      ArgumentError: there are none, or no ints, or one of them twice.
+    """
+
+    def __init__(self, transform: str, argnums: Any) -> None:
+        self.transform = transform
+        self.numbers = read_argnums(transform, "argnums", argnums)
+        self.single = is_int(argnums)
+        if not self.numbers:
+            raise ArgumentError(
+                f"{transform}: argnums must name an argument to differentiate, got "
+                f"{argnums!r:.60}"
+            )
+        self._check_unequal(self.numbers)
+
+    def positions(self, args: Sequence[Any]) -> list[int]:
+        """The same for these arguments, none of them negative.
+
+        Raises:
+          ArgumentError: there are not so many, or one is named twice.
+        """
+        for number in self.numbers:
+            if not -len(args) <= number < len(args):
+                raise ArgumentError(
+                    f"{self.transform}: argnums={self} needs at least "
+                    f"{number + 1 if number >= 0 else -number} positional arguments, "
+                    f"got {len(args)}"
+                )
+        positions = [number % len(args) for number in self.numbers]
+        self._check_unequal(positions)
+        return positions
+
+    def _check_unequal(self, numbers: Sequence[int]) -> None:
+        if len({*numbers}) < len(numbers):
+            raise ArgumentError(
+                f"{self.transform}: argnums={self} names an argument twice; name each "
+                "once, and take its part of the result as often as needed"
+            )
+
+    def __repr__(self) -> str:
+        return repr(self.numbers[0] if self.single else self.numbers)
+
+
+def of_arguments(
+    fun: Callable[..., Any],
+    argnums: Argnums,
+    args: Sequence[Any],
+    kwargs: Any,
+) -> tuple[list[Value], TreeDef, Callable[..., Any]]:
+    """The chosen arguments as flat values, and `fun` as a function of these."""
+    positions = argnums.positions(args)
+    chosen = tuple(args[i] for i in positions)
+    what = f"{argnums.transform}: the argument "
+    values, treedef = flatten_values(chosen, what)
+
+    def call(*flat: Value) -> Any:
+        full = list(args)
+        for i, part in zip(positions, tree.unflatten(treedef, flat), strict=True):
+            full[i] = part
+        return fun(*full, **kwargs)
+
+    call.__name__ = name_of(fun)
+    return values, treedef, call
+
+
+class Output:
+    """Calls a function and remembers the structure of what it returned.
+
+    Attributes:
+      treedef: the structure of the result, known after the call.
+      aux: the second part of the result under `has_aux`: leaves that are not arrays
+        are kept as they are; the others are outputs of the graph.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], transform: str, has_aux: bool
+    ) -> None:
+        self.function = function
+        self.transform = transform
+        self.has_aux = has_aux
+        self.treedef: TreeDef | None = None
+        self.aux_treedef: TreeDef | None = None
+        self.aux_static: list[Any] = []
+        self.count = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[Value]:
+        """The values of the result, then those of aux."""
+        result = self.function(*args, **kwargs)
+        aux_values: list[Value] = []
+        if self.has_aux:
+            if not isinstance(result, _SEQUENCE) or len(result) != 2:
+                raise ArgumentError(
+                    f"{self.transform} with has_aux=True: {name_of(self.function)} "
+                    f"must return a pair (output, aux), got {type(result).__name__}"
+                )
+            result, aux = result
+            leaves, self.aux_treedef = tree.flatten(aux)
+            self.aux_static = [None if is_value(x) else (x,) for x in leaves]
+            aux_values = [x for x in leaves if is_value(x)]
+        return self.accept(result) + aux_values
+
+    def accept(self, result: Any) -> list[Value]:
+        """The values of a result, which is the function's."""
+        what = f"the result of {name_of(self.function)}"
+        values, self.treedef = flatten_values(result, what)
+        self.count = len(values)
+        return values
+
+    def build(self, values: Sequence[Value]) -> Any:
+        assert self.treedef is not None
+        return tree.unflatten(self.treedef, values)
+
+    def build_aux(self, values: Sequence[Value]) -> Any:
+        assert self.aux_treedef is not None
+        rest = iter(values)
+        leaves = [next(rest) if x is None else x[0] for x in self.aux_static]
+        return tree.unflatten(self.aux_treedef, leaves)
+
+
+def type_of(value: Any) -> ShapedArray:
+    """Shape and dtype of an array, or of anything that has these attributes."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        weak = bool(getattr(value, "weak_type", False))
+        return ShapedArray.of(tuple(value.shape), dtypes.as_dtype(value.dtype), weak)
+    return aval_of(value)

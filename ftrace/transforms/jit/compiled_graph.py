@@ -1,0 +1,412 @@
+"""Running graphs: compiled once per device and graph, then called.
+
+A graph's nodes are interned and its variables are canonical, so that the same function
+traced again for the same types is the same graph: the cache of compiled graphs is
+keyed by identity.
+"""
+
+# This is the path of every call: the properties of an Array would cost as much again.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ftrace.arrays.array import HOST, Array
+from ftrace.arrays.buffer import Buffer
+from ftrace.devices import has_lowered, identity_of, lowering, size_of
+from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
+from ftrace.errors import DeviceError, OutOfMemoryError
+from ftrace.ground import settings
+from ftrace.ground.tables import Shared, Table, clear_tables
+from ftrace.trace import tiering
+from ftrace.trace.backend import backend
+from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.control.merge_branches import closed_graph
+from ftrace.trace.eager.aliasing import own_array
+from ftrace.trace.eager.call_cache import forget_calls, inline_again
+from ftrace.trace.evaluate import evaluate_graph
+from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
+from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
+from ftrace.trace.tracing.scopes import as_input, scope_of
+from ftrace.trace.tracing.trace import has_free_variables, outer_scope
+from ftrace.trace.tracing.tracer import Value
+
+if TYPE_CHECKING:
+    from ftrace.ground.limits import Limits
+    from ftrace.lower.program.ir import Program
+
+#: Compiled graphs that are kept when nobody has them: a function that is made anew at
+#: each call finds its program.
+LATEST = 32
+#: Graphs of which it is known what a walk tells.
+WALKS_KEPT = 4096
+#: What a node of a graph takes with all that it becomes, and a kernel, in bytes of
+#: memory besides machine code. Measured: 13 KB for eight nodes in one kernel.
+NODE_BYTES, KERNEL_BYTES = 1500, 6000
+#: Bytes that a node of a graph takes alone, with what keeps it apart from others.
+GRAPH_BYTES = 600
+#: Choices of sizes, of one function with dynamic dimensions, that are kept.
+SIZES_KEPT = 64
+
+
+def _lower(graph: Graph, given: list[Node], limits: Limits) -> tuple[Graph, Program]:
+    """The graph after the rewrites, and its program."""
+    found = lowering()(graph, limits, given)
+    return found.simplified, found.program  # the plan would be half of what is kept
+
+
+class CompiledGraph:
+    """A graph compiled for a device: call it on arrays.
+
+    Attributes:
+      avals: the types of the outputs.
+      executable: what the device made of the program.
+      shares_inputs: an output is the memory of an input.
+      overwritten: positions of the inputs that the program writes: donated ones.
+      nbytes: what it takes in memory, roughly.
+    """
+
+    __slots__ = (
+        "__weakref__", "_at", "_lower", "_lowered", "avals", "device", "executable",
+        "nbytes", "outputs", "overwritten", "shares_inputs",
+    )  # fmt: skip
+
+    def __init__(
+        self, graph: Graph, device: Device, donated: tuple[int, ...] = ()
+    ) -> None:
+        self.device = device
+        given = [graph.inputs[i] for i in donated]
+        with timed(device.counters, "compile_seconds"):
+            closed = closed_graph(graph)
+            limits = device.limits
+            self._lower = partial(_lower, closed, given, limits)
+            self._lowered: tuple[Graph, Program] | None = None
+            identity = self._identity(closed, given, limits)
+            nodes = size_of(closed)
+        found = None if identity is None else device.load(identity)
+        if found is None:
+            device.prepare()
+            with timed(device.counters, "compile_seconds"):
+                program = self.program
+            found = device.compile(program)
+            if identity is not None:
+                device.keep(identity, found)
+        self.executable: Executable = found
+        program = found.program
+        places = [program.slots[i].place for i in program.outputs]
+        kernels = len(program.kernels)
+        self.nbytes = NODE_BYTES * nodes + KERNEL_BYTES * kernels + found.code_bytes
+        self.shares_inputs = "input" in places
+        written = program.written
+        self.overwritten = tuple(
+            i for i, slot in enumerate(program.inputs) if slot in written
+        )
+        self.outputs = [(n.shape, n.dtype, n.aval.weak_type) for n in graph.outputs]
+        self.avals = [n.aval for n in graph.outputs]
+        # For sizes of dynamic dimensions, the latest last.
+        self._at: OrderedDict[Any, tuple[Executable, Any]] = OrderedDict()
+
+    @property
+    def simplified(self) -> Graph:
+        """The graph after the rewrites of lowering."""
+        return self._lower_once()[0]
+
+    @property
+    def program(self) -> Program:
+        """The program; that of `executable` may be from disk, and know no lines."""
+        return self._lower_once()[1]
+
+    def _lower_once(self) -> tuple[Graph, Program]:
+        if self._lowered is None:
+            self._lowered = self._lower()
+        return self._lowered
+
+    def _identity(self, graph: Graph, given: list[Node], limits: Limits) -> str | None:
+        """The name under which the device may keep what becomes of a large graph."""
+        chosen, device = settings.current(), self.device
+        plain = not (chosen.debug or chosen.check_specs)
+        if not plain or not device.keeps_programs:
+            return None
+        if not _first_ones.next() and size_of(graph) < tiering.STORED_NODES:
+            return None
+        places = tuple(map(graph.inputs.index, given))
+        disabled = tuple(sorted(chosen.disabled_rules))
+        return identity_of(graph, places, limits, disabled)
+
+    def __call__(
+        self, arrays: Sequence[Array], sizes: Sizes | None = None
+    ) -> list[Array]:
+        """The outputs for one array per input of the graph, on any device.
+
+        Args:
+          arrays: the inputs.
+          sizes: of the dynamic dimensions, by their names.
+        """
+        if self.overwritten:
+            arrays = list(arrays)
+            for i in self.overwritten:
+                arrays[i] = self._taken_over(arrays[i])
+        device = self.device
+        near = (device, HOST) if device.host else (device,)
+        buffers: list[Buffer] = []
+        for array in arrays:
+            buffer = array._buffer
+            if buffer is None or buffer.device not in near:
+                buffer = self.to_device(array)
+            buffers.append(buffer)
+        executable, outputs = self.executable, self.outputs
+        if sizes is not None:
+            executable, outputs = self.at(sizes)
+        try:
+            results = executable(buffers)
+        except OutOfMemoryError as error:
+            # A program from disk does not know the lines that made its arrays.
+            if sizes is None and error.told_for is not None:
+                raise error.told_for(self.program) from None
+            raise
+        # A token after effects is no result: zip leaves it out.
+        if sizes is None:
+            return list(map(Array.of_type, self.avals, results))
+        return [
+            Array(shape, dtype, weak, buffer)
+            for (shape, dtype, weak), buffer in zip(outputs, results)  # noqa: B905
+        ]
+
+    def _taken_over(self, array: Array) -> Array:
+        """The array's memory to be overwritten: a copy where anyone else sees it."""
+        shape, dtype = array.shape, array.dtype
+        buffer = self.to_device(array)
+        if (
+            buffer.device is not self.device
+            or not self.device.reuses(buffer)
+            or not array.is_held_alone(buffer)
+        ):
+            buffer = self._copied(array)
+        array.delete()
+        return Array(shape, dtype, False, buffer)
+
+    def _copied(self, array: Array) -> Buffer:
+        """The array's values in memory of the device's own allocator."""
+        values: Any = array.numpy()
+        if not self.device.host:
+            return self.device.copy_in(values)
+        buffer = self.device.allocate(values.nbytes)
+        memory: Any = self.device.copy_out(buffer, array.dtype, array.size)
+        memory.reshape(array.shape)[...] = values
+        return buffer
+
+    def at(self, sizes: Sizes) -> tuple[Executable, Any]:
+        """What runs for these sizes, and the types of its outputs: nothing compiles."""
+        key = tuple(sizes.items())
+        found = self._at.get(key)
+        if found is None:
+            outputs = [(evaluate_shape(n, sizes), d, w) for n, d, w in self.outputs]
+            self._at[key] = found = (self.executable.at(sizes), outputs)
+            while len(self._at) > SIZES_KEPT:
+                self._at.popitem(last=False)
+        return found
+
+    def to_device(self, array: Array) -> Buffer:
+        """The array's buffer, copied if it is on another device."""
+        memory = array.memory
+        if memory is self.device or (memory.host and self.device.host):
+            return array.buffer
+        return self.device.copy_in(array.numpy())
+
+
+class _FirstOnes:
+    """Counts the first programs of a process that has not lowered any before them."""
+
+    def __init__(self) -> None:
+        self._left: int | None = None
+
+    def next(self) -> bool:
+        """Is the next program one of them?"""
+        left = self._left
+        if left is None:
+            left = 0 if has_lowered() else tiering.STORED_FIRST
+        self._left = max(left - 1, 0)
+        return left > 0
+
+
+_first_ones = _FirstOnes()
+
+
+_cache: Shared[Any, CompiledGraph] = Shared(LATEST)
+
+
+def compile_graph(
+    graph: Graph, device: Device, donated: tuple[int, ...] = ()
+) -> CompiledGraph:
+    """The graph compiled for the device, or as anybody has it already.
+
+    Args:
+      donated: positions of inputs whose memory may be overwritten.
+    """
+    chosen = settings.current()
+    key = (
+        graph.inputs,
+        graph.outputs,
+        graph.effects,
+        device.name,
+        chosen.compilation,
+        donated,
+    )
+    found = _cache.get(key)
+    if found is None:
+        with one_order():
+            compiled = CompiledGraph(graph, device, donated)
+        found = _cache.put(key, compiled, compiled.nbytes)
+    return found
+
+
+def clear_caches() -> None:
+    """Forgets all compiled graphs."""
+    _cache.clear()
+    clear_tables()
+    forget_calls()
+    bury()
+
+
+def cache_clear() -> None:
+    """Forgets all that was ever compiled: `clear_caches`, and the disk cache as well.
+
+    Jitted functions that hold compiled code keep it; see their `clear_cache`.
+    """
+    clear_caches()
+    for device in {get_device("cpu"), *live_devices()}:
+        device.clear_cache()
+
+
+def weight_of(graph: Graph) -> int:
+    """What its nodes weigh, in bytes, if nobody else has them."""
+    return GRAPH_BYTES * sum(operations_of(graph.outputs).values())
+
+
+def device_for(arrays: Sequence[Array]) -> Device:
+    """Where a program on these arrays runs.
+
+    That is the device of those that are not in the host's memory, or else the default.
+
+    Raises:
+      DeviceError: they are on several devices.
+    """
+    found: Any = None
+    for array in arrays:
+        memory = array.memory
+        if not memory.host:
+            if found is not None and memory is not found:
+                raise DeviceError(
+                    f"the arguments are on two devices, {found.name} and "
+                    f"{memory.name}; move them to one with ftrace.device_put"
+                )
+            found = memory
+    return found if found is not None else get_device()
+
+
+def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of a graph for concrete arguments: `graph.captured` is added."""
+    graph = _ready(graph)
+    arrays = [*arrays, *graph.captured]
+    if settings.current().disable_jit:
+        own = [np.asarray(a) for a in arrays]
+        plain = closed_graph(graph)
+        values = evaluate_graph(Graph(plain.inputs, plain.outputs), *own)
+        return [
+            Array.of(np.asarray(v), n.aval.weak_type)
+            for v, n in zip(values, graph.outputs)  # noqa: B905
+        ]
+    return compile_graph(graph, device_for(arrays))(arrays)
+
+
+def has_compiled() -> bool:
+    """Has this process compiled anything?"""
+    return len(_cache) > 0
+
+
+def make_native() -> None:
+    """Eager calls like earlier ones need no code of Python's from now on."""
+    if settings.current().native_calls:
+        get_device("cpu").make_native()
+    else:
+        backend.calls_left = tiering.CALLS_BEFORE_NATIVE  # perhaps later
+
+
+#: Of graphs, whether they are closed, and whether they are ready: what a walk tells.
+_closed: Table[Any, tuple[bool]] = Table(WALKS_KEPT)
+_ready_as_is: Table[Any, tuple[bool]] = Table(WALKS_KEPT)
+
+
+def _name_of(graph: Graph) -> tuple[Any, ...]:
+    """What tells it from all others, and keeps no node alive."""
+    ends = graph.inputs, graph.outputs, graph.effects
+    return tuple([tuple([node.serial for node in nodes]) for nodes in ends])
+
+
+def _is_closed(graph: Graph) -> bool:
+    """Does it use no tracers of transforms around it, and have no effects?"""
+    key = _name_of(graph)
+    found = _closed.get(key)
+    if found is None:
+        closed = not graph.effects and not has_free_variables(graph)
+        found = _closed.put(key, (closed,))
+    return found[0]
+
+
+def _ready(graph: Graph) -> Graph:
+    """The graph as it is compiled; most are it already."""
+    key = _name_of(graph)
+    if _ready_as_is.get(key) is not None:
+        return graph
+    ready = ready_graph(graph)
+    if ready is graph:
+        _ready_as_is.put(key, (True,))
+    return ready
+
+
+def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
+    """The outputs of a graph: recorded where a tracer is involved, else computed."""
+    if _is_closed(graph):
+        scope = scope_of(operands)
+    else:
+        scope = outer_scope(graph, operands)
+    if scope is not None:
+        return list(inline_again(graph, operands, scope))
+    inputs = zip(operands, graph.inputs)  # noqa: B905
+    arrays = [as_input(x, node.aval) for x, node in inputs]
+    given = [
+        array
+        for value, array in zip(operands, arrays, strict=True)
+        if isinstance(value, np.ndarray)
+    ]
+    return apart(run_graph(graph, arrays), [*given, *graph.captured])
+
+
+def apart(results: Sequence[Array], others: Sequence[Array]) -> list[Array]:
+    """The results, copied where they are memory of NumPy's that one of `others` shares.
+
+    What a function closes over may share it, as `asarray` and `reshape` do; NumPy may
+    change it later.
+    """
+    foreign = [x._host for x in others if x._host is not None]
+    return [own_array(x, foreign) for x in results] if foreign else list(results)
+
+
+def compile_for_host(graph: Graph) -> CompiledGraph | None:
+    """A graph compiled for the default device, if that computes in the host's memory.
+
+    None, too, where more than its inputs decide what it computes: effects, tracers of
+    transforms around it, arrays within it.
+    """
+    if settings.current().disable_jit or not _is_closed(graph):
+        return None
+    device = get_device()
+    if not device.host or _ready(graph) is not graph:
+        return None
+    return compile_graph(graph, device)

@@ -1,0 +1,203 @@
+"""Graphs that differ by numbers alone share a program.
+
+    f(x, 0.5): sum(x * 0.5) + 1,   f(x, 0.25): sum(x * 0.25) + 1
+    ->  a *family*: sum(x * a) + b,   of which a has varied, and b has not
+
+A number of Python's is part of the graph of an un-jitted transform: what it is may
+decide anything. The first graph of a family is compiled as it is. For the next one
+the numbers that differ become inputs of a program, which serves those after it.
+
+Only numbers that are results, operands of arithmetic, or moved to either become inputs:
+for these, code that reads a number makes the bits that code for that number makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.arrays.array import Array
+from ftrace.ground.settings import Config
+from ftrace.ground.tables import Table
+from ftrace.trace.graph import (
+    Graph,
+    Node,
+    constant_value,
+    nodes_of,
+    operations_of,
+    substitute,
+    toposort,
+)
+from ftrace.trace.primitives import elementwise
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.indexing import scatter_p
+from ftrace.trace.primitives.sources import const_p, variable
+from ftrace.transforms.jit.compiled_graph import GRAPH_BYTES
+
+#: Depth of the variables that stand for numbers.
+NUMBER_DEPTH = -51
+#: Numbers of a graph that may vary, at the most: each is an input of a program.
+MOST = 32
+
+#: Their results are rounded once, whether an operand is known or not.
+_ARITHMETIC = frozenset(
+    {
+        elementwise.add, elementwise.sub, elementwise.mul, elementwise.div,
+        elementwise.maximum, elementwise.minimum, elementwise.eq, elementwise.ne,
+        elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge,
+        elementwise.select,
+    }
+)  # fmt: skip
+
+#: What runs a graph: made of it and of the configuration, called with values.
+Program = Any
+Prepare = Callable[[Graph, Config], Program]
+
+
+def numbers_of(
+    outputs: Sequence[Node], order: Sequence[Node] | None = None
+) -> list[Node]:
+    """The constants that may vary, in the order of reading.
+
+    Args:
+      order: `toposort(outputs)`, where it is known.
+    """
+    holds: dict[Node, Node] = {}  # a number: itself, cast or moved
+    refused: set[Node] = set()
+    for node in toposort(outputs) if order is None else order:
+        if node.op is const_p:
+            holds[node] = node
+            continue
+        held = [source for source in node.src if source in holds]
+        if held and (node.op is elementwise.cast_p or node.op.family == "movement"):
+            holds[node] = holds[held[0]]
+            continue
+        refused.update(holds[s] for s in held if not _takes_number(node, s))
+    kept = [x for x, number in holds.items() if x is number and x.dtype != np.bool_]
+    kept = [x for x in kept if x not in refused]
+    return kept if len(kept) <= MOST else []
+
+
+def _takes_number(node: Node, number: Node) -> bool:
+    """Does the code for a number do what code that reads it does?"""
+    if node.op in _ARITHMETIC:
+        return True
+    if node.op is scatter_p:  # what it is scattered into, and where, may be known
+        return number not in (node.src[0], *node.src[2:])
+    if node.op is not elementwise.power or node.src[0] is number:
+        return False
+    # There is code of its own for exponents such as ½.
+    return dtypes.is_float(number.dtype) and float(constant_value(number)) * 2 % 1 != 0
+
+
+class _Family:
+    """All graphs of one pattern, which has variables in the place of numbers.
+
+    Attributes:
+      first: the numbers of the first one.
+      latest: the places of those that have been others since, and the program in which
+        these may vary. Other threads put another pair in its place.
+    """
+
+    def __init__(self, first: Sequence[bytes]) -> None:
+        self.first = first
+        self.latest: tuple[tuple[int, ...], Program] = ((), None)
+
+    def varying(self, numbers: Sequence[Node]) -> tuple[int, ...]:
+        """The places of those that have been others, with those of one more graph."""
+        pairs = enumerate(zip(numbers, self.first, strict=True))
+        differ = {i for i, (node, bits) in pairs if node.arg != bits}
+        return tuple(sorted(differ.union(self.latest[0])))
+
+
+_families: Table[Any, _Family] = Table(256)
+#: The outputs of the first graph with certain inputs and operations, of which no
+#: pattern has been made: most graphs come alone. Empty where there is one.
+_alone: Table[Any, tuple[Node, ...]] = Table(256)
+
+
+class _Pattern:
+    """A graph with variables in the place of its numbers.
+
+    Attributes:
+      numbers: the numbers.
+      places: the variables.
+      standing: what stands for each number.
+      key: the same for graphs of one pattern.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Node], outputs: Sequence[Node], numbers: Sequence[Node]
+    ) -> None:
+        self.numbers = numbers
+        self.places = [
+            variable(x.aval.with_shape(()), NUMBER_DEPTH, i)
+            for i, x in enumerate(numbers)
+        ]
+        self.standing = {
+            x: broadcast_leading(place, x.shape) if x.shape else place
+            for x, place in zip(numbers, self.places, strict=True)
+        }
+        self.key = inputs, tuple(substitute(outputs, self.standing))
+
+    def family(self, config: Config) -> tuple[_Family, bool]:
+        """Its family, and is it the first one of that?"""
+        key = (*self.key, config.compilation)
+        found = _families.get(key)
+        if found is not None:
+            return found, False
+        bits = [x.arg for x in self.numbers]
+        weight = GRAPH_BYTES * len(nodes_of(self.key[1]))
+        return _families.put(key, _Family(bits), weight), True
+
+
+def like_another(
+    graph: Graph, config: Config, prepare: Prepare
+) -> tuple[Program, tuple[Array, ...]] | None:
+    """What runs a graph that differs from earlier ones by numbers, and these numbers.
+
+    None for a first one.
+
+    Args:
+      graph: without effects.
+      config: the configuration under which it runs.
+      prepare: makes a program of a graph and a configuration, or None.
+    """
+    order = toposort(graph.outputs)
+    numbers = numbers_of(graph.outputs, order)
+    if not numbers:
+        return None
+    ops = frozenset(operations_of(graph.outputs).items())
+    rough = graph.inputs, ops, config.compilation
+    first = _alone.get(rough)
+    if first is None:
+        _alone.put(rough, graph.outputs, GRAPH_BYTES * len(order))
+        return None
+    if first:
+        alone = _Pattern(graph.inputs, first, numbers_of(first))
+        alone.family(config)
+        _alone.put(rough, ())
+    pattern = _Pattern(graph.inputs, graph.outputs, numbers)
+    family, is_first = pattern.family(config)
+    if is_first:
+        return None
+    varying, (known, program) = family.varying(numbers), family.latest
+    if varying != known or program is None or not program.is_for(config):
+        free = {numbers[i]: pattern.standing[numbers[i]] for i in varying}
+        inputs = (*graph.inputs, *[pattern.places[i] for i in varying])
+        made = substitute(graph.outputs, free)
+        # A number itself is no result: whoever gets it may give its memory away.
+        made = [elementwise.copy(y) if y in free.values() else y for y in made]
+        program = prepare(Graph(inputs, tuple(made)), config)
+        family.latest = varying, program
+    if program is None:
+        return None
+    return program, tuple([_array(numbers[i]) for i in varying])
+
+
+def _array(number: Node) -> Array:
+    value: Any = np.frombuffer(number.arg, number.dtype)
+    return Array.of(value.reshape(()), number.aval.weak_type)

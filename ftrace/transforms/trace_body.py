@@ -1,0 +1,282 @@
+"""From users' functions to the operands and argument of a control-flow operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import DtypeError, ShapeError, TreeError
+from ftrace.errors.user_line import Origin
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.body import Draft, trace_body
+from ftrace.trace.graph import Node, toposort
+from ftrace.trace.primitives.elementwise import cast_p
+from ftrace.trace.primitives.primitive import Compound
+from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tracing.scopes import current_scope, scope_of
+from ftrace.trace.tracing.trace import current_token, lift_as, match_aval, trace
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.weak_constants import WIDE, is_exact, is_narrow
+from ftrace.transforms.flatten_arguments import Output, name_of
+from ftrace.transforms.jit.compiled_graph import apply_graph
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function traced as a body, with the structure of what it returned."""
+
+    draft: Draft
+    output: Output
+
+    @property
+    def treedef(self) -> tree.TreeDef:
+        assert self.output.treedef is not None
+        return self.output.treedef
+
+
+def trace_function(
+    what: str,
+    fun: Function,
+    treedef: tree.TreeDef,
+    avals: Sequence[ShapedArray],
+    given: Sequence[Value] = (),
+    types: Sequence[ShapedArray] = (),
+) -> Traced:
+    """The body of `fun`, called with arguments of a structure and these types.
+
+    Args:
+      given: what the arguments stand for, if they are the same each time.
+      types: of the results: numbers of Python's are converted with all their bits.
+    """
+
+    def call(*tracers: Value) -> Any:
+        return fun(*tree.unflatten(treedef, tracers))
+
+    output = Output(call, what, False)
+    call.__name__ = name_of(fun)
+
+    def typed(*tracers: Value) -> list[Value]:
+        scope = current_scope()
+        assert scope is not None
+        pairs = zip(output(*tracers), types, strict=True)
+        return [scope.wrap(lift_as(scope, x, aval)) for x, aval in pairs]
+
+    body = typed if types else output
+    return Traced(trace_body(what, body, avals, given), output)
+
+
+# Types that go around a loop.
+
+
+def with_wide(avals: Sequence[ShapedArray], wide: Iterable[int]) -> list[ShapedArray]:
+    """The types, those of some weak scalars with all bits."""
+    found = list(avals)
+    for i in wide:
+        if i < len(found):
+            found[i] = found[i].with_dtype(WIDE[found[i].dtype], True)
+    return found
+
+
+def next_types(
+    what: str,
+    before: Sequence[ShapedArray],
+    after: Sequence[Node],
+    names: Sequence[str],
+) -> list[ShapedArray]:
+    """The types that a carry must have, given what one iteration made of it.
+
+    A weak type gives way to another dtype that it becomes, and is strong then; beside
+    a type of its own dtype it stays, and so does the strong one beside a weak result.
+    As in JAX.
+
+    Raises:
+      ShapeError, DtypeError: a leaf changes its shape or dtype.
+    """
+    found: list[ShapedArray] = []
+    wrong: list[DtypeError] = []
+    for aval, node, name in zip(before, after, names, strict=True):
+        new = node.aval
+        if not same_size(new.shape, aval.shape):
+            raise ShapeError(
+                f"{what}: the carry must keep its shape, but {name} of type {aval!r} "
+                f"became {new!r}; return an array of shape {aval.shape}",
+                node.origin,
+            )
+        exact = is_exact(aval) and is_narrow(new) and WIDE[new.dtype] == aval.dtype
+        if new.dtype == aval.dtype or exact:
+            found.append(aval)
+            continue
+        pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
+        wanted, weak = dtypes.promote(*pair) if aval.weak_type else pair[0]
+        # What has more bits than weak types have is a number of NumPy's alone.
+        weak = weak and wanted != dtypes.default_dtype(dtypes.kind(wanted))
+        found.append(aval.with_dtype(wanted, weak))
+        if wanted != new.dtype:
+            error = DtypeError(
+                f"{what}: the carry must keep its dtype, but {name} of type {aval!r} "
+                f"became {new!r}; convert it with .astype, or begin with {new.dtype}",
+                _line_of_change(node, aval.dtype),
+            )
+            wrong.append(error)
+    # While another leaf gives way, this one may become what it was: two may swap.
+    if wrong and found == list(before):
+        raise wrong[0]
+    return found
+
+
+def _line_of_change(node: Node, before: np.dtype[Any]) -> Origin | None:
+    """The user's line where a value of that dtype got the dtype of the node."""
+    return (_conversion(node, before) or node).origin
+
+
+def _conversion(node: Node, before: np.dtype[Any]) -> Node | None:
+    """The first conversion from a dtype, of those that gave the node its own."""
+    pending, chain = [node], {node}
+    while pending:
+        of_same = [x for x in pending.pop().src if x.dtype == node.dtype]
+        pending += [x for x in of_same if x not in chain]
+        chain.update(of_same)
+    for x in toposort([node]):
+        if x in chain and x.op is cast_p and x.src[0].dtype == before:
+            return x
+    return None
+
+
+def check_structure(what: str, wanted: tree.TreeDef, got: tree.TreeDef) -> None:
+    """Raises TreeError where what a body returned is not built like its carry."""
+    if wanted == got:
+        return
+    before, after = (
+        {
+            "carry" + "".join(f"[{entry!r}]" for entry in path)
+            for path in treedef.paths()
+        }
+        for treedef in (wanted, got)
+    )
+    found = [f"{name} is missing" for name in sorted(before - after)]
+    found += [f"{name} is new" for name in sorted(after - before)]
+    told = "; ".join(found[:4]) or f"{wanted} became {got}"
+    raise TreeError(
+        f"{what}: the carry must keep its structure, but {told}; return a carry built "
+        "like the one that came in"
+    )
+
+
+def leaf_names(what: str, value: Any) -> list[str]:
+    """For messages: the place of each leaf."""
+    return [what + tree.path_string(path) for path, _ in tree.flatten_with_path(value)]
+
+
+def common_types(
+    what: str, branches: Sequence[Sequence[Node]], names: Sequence[str]
+) -> list[ShapedArray]:
+    """The types of the results of several branches; weak types give way.
+
+    Of one dtype it is weak where that of the first branch is, as in JAX.
+
+    Raises:
+      ShapeError, DtypeError: two branches return different types.
+    """
+    found: list[ShapedArray] = []
+    for position, nodes in enumerate(zip(*branches, strict=True)):
+        aval = nodes[0].aval
+        for number, node in enumerate(nodes[1:], 1):
+            new = node.aval
+            text = (
+                f"{what}: all branches must return the same types, but {names[0]} "
+                f"returns {nodes[0].aval!r} and {names[number]} {new!r} as result "
+                f"{position}"
+            )
+            if not same_size(new.shape, aval.shape):
+                raise ShapeError(f"{text}; reshape or broadcast one", node.origin)
+            if new.dtype == aval.dtype:
+                continue
+            pair = (aval.dtype, aval.weak_type), (new.dtype, new.weak_type)
+            dtype, weak = dtypes.promote(*pair)
+            kept = [d for d, is_weak in pair if not is_weak]
+            alike = dtypes.kind(new.dtype) == dtypes.kind(aval.dtype)
+            if any(d != dtype for d in kept) or not (kept or alike):
+                where = _conversion(nodes[0], new.dtype)
+                origin = where.origin if where else _line_of_change(node, aval.dtype)
+                raise DtypeError(f"{text}; convert one with .astype", origin)
+            aval = ShapedArray.of(aval.shape, dtype, weak)
+        found.append(aval)
+    return found
+
+
+def matched(nodes: Sequence[Node], avals: Sequence[ShapedArray]) -> list[Node]:
+    """The nodes in these types, which differ from theirs in dtype and weakness only."""
+    return [match_aval(n, a) for n, a in zip(nodes, avals, strict=True)]
+
+
+def returned(nodes: Sequence[Node], carry: Sequence[ShapedArray]) -> list[Node]:
+    """The last carry, as weak as the body makes it; `matched` where dtypes differ."""
+    pairs = zip(nodes, carry, strict=True)
+    return [n if n.dtype == a.dtype else match_aval(n, a) for n, a in pairs]
+
+
+# Applying an operation to values.
+
+
+def apply_compound(
+    what: str,
+    op: Compound,
+    arg: Any,
+    values: Sequence[Value],
+    operands: Callable[[Sequence[Node]], list[Node]],
+    token: int = -1,
+) -> list[Any]:
+    """The results of an operation: recorded where something is traced, else run.
+
+    Args:
+      what: the name for messages.
+      op, arg: the operation.
+      values: what its operands are made of.
+      operands: from the nodes of `values` to those of the operands.
+      token: at which operand the token of effects stands; -1 if there are none.
+
+    Returns:
+      The results, but for the token.
+    """
+    scope = current_scope() if token >= 0 else scope_of(values) or current_scope()
+    if scope is None:
+        avals = [aval_of(x) for x in values]
+        graph = trace(
+            what,
+            lambda *xs: apply_compound(what, op, arg, xs, operands, token),
+            avals,
+            exact=True,
+        )
+        return apply_graph(graph, values)
+    nodes = operands([scope.lift(x) for x in values])
+    if token >= 0:
+        nodes.insert(token, current_token(scope))
+    results = op.results(*nodes, arg=arg)
+    for node in results:
+        if node.aval is TOKEN:
+            scope.tokens = (scope.tokens[0], node)
+    return [Tracer(node, scope) for node in results if node.aval is not TOKEN]
+
+
+def distinct(groups: Sequence[Sequence[Value]]) -> tuple[list[Value], list[list[int]]]:
+    """The different values of all groups, and for each group their positions."""
+    found: dict[Any, int] = {}
+    values: list[Value] = []
+    places: list[list[int]] = []
+    for group in groups:
+        mine: list[int] = []
+        for value in group:
+            key = value.node if isinstance(value, Tracer) else id(value)
+            if key not in found:
+                found[key] = len(values)
+                values.append(value)
+            mine.append(found[key])
+        places.append(mine)
+    return values, places

@@ -1,0 +1,174 @@
+"""Functions that look at values: one step of NumPy does what a composition does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.arrays.array import Array
+from ftrace.devices.base import get_device
+from ftrace.errors import FtraceError
+from ftrace.trace import tiering
+from ftrace.trace.eager import data_dependent
+
+#: The eighth is learned, and two more are native.
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
+NAN = float("nan")
+FLOATS = [
+    [0.5, -0.0, 0.0, 0.5, NAN, 2.0, NAN, -1.0, float("inf")],
+    [-0.0, 0.0, -0.0],
+    [3.0],
+    [NAN, NAN],
+]
+OTHERS = [[0.0, 2.0, NAN, -1.0, 7.0], [0.0, -0.0], [NAN], [4.0, 4.0]]
+INTEGERS = [[3, 1, 3, 0, 7, 1], [5], [-2, -2, 4, 0], [-3, -1]]
+
+Function = Callable[..., Any]
+
+
+@pytest.fixture(params=["native", "plain"], autouse=True)
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    with ft.config(native_calls=request.param == "native", device="cpu"):
+        get_device("cpu").make_native()
+        yield request.param
+
+
+def leaves(x: Any) -> list[Any]:
+    return list(x) if isinstance(x, tuple) else [x]
+
+
+def same(found: Any, expected: Any) -> None:
+    """Equal bits and types, but for which NaN it is."""
+    assert type(found) is type(expected)
+    for left, right in zip(leaves(found), leaves(expected), strict=True):
+        assert isinstance(left, Array)
+        assert left.dtype == right.dtype
+        assert left.weak_type == right.weak_type
+        a, b = np.asarray(left), np.asarray(right)
+        np.testing.assert_array_equal(a, b)
+        if a.dtype.kind == "f":
+            number = ~np.isnan(a)
+            np.testing.assert_array_equal(np.signbit(a)[number], np.signbit(b)[number])
+
+
+def repeated(
+    function: Function, args: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All calls give what the composition gives."""
+    with monkeypatch.context() as patch, ft.config(native_calls=False):
+        patch.setattr(data_dependent, "hosts", lambda operands: None)
+        expected = function(*args)
+    for _ in range(CALLS):
+        same(function(*args), expected)
+
+
+OF_ONE: dict[str, Function] = {
+    "unique": lambda x: fnp.unique(x),
+    "unique, NaN apart": lambda x: fnp.unique(x, equal_nan=False),
+    "unique_all": lambda x: tuple(fnp.unique_all(x)),
+    "unique with all": lambda x: fnp.unique(x, True, True, True),
+    "unique of a weak type": lambda x: fnp.unique(x.sum() * 0 + 1),
+    "counts": lambda x: fnp.unique(x, return_counts=True),
+    "inverse": lambda x: fnp.unique(x.reshape(1, -1), return_inverse=True),
+    "nonzero": lambda x: fnp.nonzero(x),
+    "nonzero of a matrix": lambda x: fnp.nonzero(fnp.stack([x, x * 0, x])),
+    "flatnonzero": lambda x: fnp.flatnonzero(x),
+    "argwhere": lambda x: fnp.argwhere(fnp.stack([x * 0, x])),
+    "compress": lambda x: fnp.compress(x > 0, x),
+    "compress along": lambda x: fnp.compress(x > 0, fnp.stack([x, x]), axis=1),
+    "extract": lambda x: fnp.extract(x == x, x),
+}
+
+
+@pytest.mark.parametrize("values", [*FLOATS, *INTEGERS], ids=str)
+@pytest.mark.parametrize("name", OF_ONE)
+def test_functions_of_one_array_do_what_is_composed(
+    name: str, values: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for dtype in ("float32", "int32") if type(values[0]) is int else ("float32",):
+        repeated(OF_ONE[name], [fnp.asarray(values, dtype)], monkeypatch)
+
+
+OF_TWO: dict[str, Function] = {
+    "union1d": fnp.union1d,
+    "intersect1d": fnp.intersect1d,
+    "setdiff1d": fnp.setdiff1d,
+    "setxor1d": fnp.setxor1d,
+    "digitize": lambda x, y: fnp.digitize(x, fnp.sort(y)),
+    "digitize, falling": lambda x, y: fnp.digitize(x, fnp.flip(fnp.sort(y)), True),
+}
+
+
+@pytest.mark.parametrize("first", FLOATS, ids=str)
+@pytest.mark.parametrize("second", OTHERS, ids=str)
+@pytest.mark.parametrize("name", OF_TWO)
+def test_functions_of_two_arrays_do_what_is_composed(
+    name: str, first: list[Any], second: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [fnp.asarray(v, "float32") for v in (first, second)]
+    repeated(OF_TWO[name], given, monkeypatch)
+    repeated(OF_TWO[name], [given[0], fnp.asarray([3, 1, 3])], monkeypatch)
+
+
+@pytest.mark.parametrize("values", INTEGERS, ids=str)
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "uint32"])
+def test_counts_are_those_of_the_composition(
+    values: list[int], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = fnp.asarray(np.array(values).astype(dtype) % 100)
+    for function in (fnp.bincount, lambda x: fnp.bincount(x, minlength=5)):
+        repeated(function, [x], monkeypatch)
+
+
+def test_other_values_of_the_same_type_have_results_of_their_own_size() -> None:
+    x, y = fnp.asarray([1, 1, 2, 2]), fnp.asarray([4, 1, 2, 3])
+    for given, count in ((x, 2), (y, 4), (x, 2), (y, 4)):
+        for _ in range(CALLS):
+            assert fnp.unique(given).shape == (count,)
+            assert fnp.nonzero(given - 1)[0].shape == (min(count, 3),)
+            assert fnp.bincount(given).shape == (3 if count == 2 else 5,)
+
+
+def test_what_is_decided_by_values_is_decided_at_each_call() -> None:
+    inside, outside = fnp.asarray([0, 2, 1]), fnp.asarray([0, 3, 1])
+    rising, falling = fnp.asarray([1.0, 2.0]), fnp.asarray([2.0, 1.0])
+    for _ in range(CALLS):
+        assert fnp.ravel_multi_index((inside, inside), (3, 3)).tolist() == [0, 8, 4]
+        assert fnp.choose(inside, [inside, inside + 5, inside]).tolist() == [0, 2, 6]
+        assert fnp.digitize(fnp.asarray([1.5]), rising).tolist() == [1]
+    for _ in range(3):
+        with pytest.raises(FtraceError, match="bounds"):
+            fnp.ravel_multi_index((inside, outside), (3, 3))
+        with pytest.raises(FtraceError, match="not from 0 to 2"):
+            fnp.choose(outside, [inside, inside, inside])
+        assert fnp.digitize(fnp.asarray([1.5]), falling).tolist() == [1]
+        assert fnp.digitize(fnp.asarray([2.5]), falling).tolist() == [0]
+        assert fnp.digitize(fnp.asarray([2.5]), rising).tolist() == [2]
+
+
+def test_what_follows_an_array_of_unknown_size_is_not_repeated() -> None:
+    """Its size decides what else is done: such calls stay with Python."""
+    values = (
+        fnp.asarray([[1.0, 0.0], [0.0, 0.0]]),
+        fnp.asarray([[1.0, 2.0], [0.0, 3.0]]),
+    )
+    for _ in range(CALLS):
+        for x in values:
+            rows = fnp.argwhere(x.reshape(4))
+            assert rows.tolist() == np.argwhere(np.asarray(x).reshape(4)).tolist()
+            trimmed = fnp.trim_zeros(x.reshape(4))
+            assert trimmed.tolist() == np.trim_zeros(np.asarray(x).reshape(4)).tolist()
+
+
+def test_traced_values_need_a_size_as_before() -> None:
+    x = fnp.asarray([1, 1, 2])
+    for _ in range(CALLS):
+        fnp.unique(x)
+    with pytest.raises(FtraceError, match="size"):
+        ft.jit(fnp.unique)(x)
+    assert ft.jit(lambda x: fnp.unique(x, size=2))(x).tolist() == [1, 2]

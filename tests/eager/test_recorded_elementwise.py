@@ -1,0 +1,154 @@
+"""Steps of eager calls that are loops, beside those that NumPy does whole.
+
+What a call gives once it is native has the bits that Python's code gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import lax, nn
+from ftrace.arrays.array import Array
+from ftrace.devices.base import get_device
+from ftrace.trace import tiering
+
+CALLS = tiering.CALLS_BEFORE_RECORD + 3
+SHAPES = [(), (0,), (1,), (3, 5), (8, 1), (2, 3, 4), (67,)]
+
+
+@pytest.fixture(autouse=True)
+def cpu() -> Iterator[None]:
+    with ft.config(device="cpu", enable_x64=True):
+        get_device("cpu").make_native()
+        yield
+
+
+def samples(dtype: Any, shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
+    kind = np.dtype(dtype)
+    draw = np.random.default_rng(seed)
+    if kind.kind == "b":
+        return np.asarray(draw.random(shape) < 0.5)
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        special = [info.min, info.max, 0, 1, 2, 3, 31, 32, 33, 64]
+        special += [-1, -2, -31] if kind.kind == "i" else []
+        return np.asarray(draw.choice(np.array(special, kind), shape))
+    info = np.finfo(kind)
+    edge = [info.max, info.tiny, info.smallest_subnormal, np.nan, np.inf, 2.5e9, 0.5]
+    special = [0.0, -0.0, 1.0, -1.0, -np.inf, *edge, *(-x for x in edge)]
+    found = draw.choice(np.array(special, kind), shape)
+    ordinary = draw.normal(size=shape).astype(kind)
+    return np.asarray(np.where(draw.random(shape) < 0.6, found, ordinary), kind)
+
+
+def bits(found: Any) -> list[Any]:
+    """What a result is, to the bit, but for which NaN."""
+    leaves, _ = ft.tree.flatten(found)
+    parts: list[Any] = []
+    for leaf in leaves:
+        x = np.array(leaf)
+        if x.dtype.kind == "f":
+            x[np.isnan(x)] = np.nan
+        parts.append((x.shape, x.dtype, leaf.weak_type, x.tobytes()))
+    return parts
+
+
+def check(function: Callable[..., Any], *operands: Any) -> None:
+    with ft.config(native_calls=False):
+        expected = bits(function(*operands))
+    for _ in range(CALLS):
+        assert bits(function(*operands)) == expected
+
+
+def of_floats() -> dict[str, Callable[..., Any]]:
+    x = fnp
+    return {
+        "hypot": x.hypot, "fmax": x.fmax, "fmin": x.fmin, "logaddexp": x.logaddexp,
+        "copysign": x.copysign, "sums": lambda a, b: x.where(a < b, a + b, a * b - 1.5),
+        "heaviside": x.heaviside, "isclose": x.isclose,
+        "nan_to_num": lambda a, b: x.nan_to_num(a), "sinc": lambda a, b: x.sinc(b),
+        "modf": lambda a, b: x.modf(a), "frexp": lambda a, b: x.frexp(a),
+        "sign": lambda a, b: x.sign(a), "spacing": lambda a, b: x.spacing(a),
+        "clip": lambda a, b: x.clip(a, -0.5, 0.5),
+        "clamp": lambda a, b: lax.clamp(-0.5, a, 0.5),
+        "isinf": lambda a, b: x.isinf(a), "signbit": lambda a, b: x.signbit(b),
+        "relu": lambda a, b: nn.relu(a), "relu6": lambda a, b: nn.relu6(b),
+        "nanmax": lambda a, b: x.nanmax(a, initial=-3.0), "maximum": x.maximum,
+        "minimum": x.minimum, "i0": lambda a, b: x.i0(a),
+        "cast": lambda a, b: a.astype("int32"),
+        "count": lambda a, b: x.count_nonzero(a), "ldexp": lambda a, b: x.ldexp(a, 3),
+    }  # fmt: skip
+
+
+def of_integers() -> dict[str, Callable[..., Any]]:
+    x = fnp
+    return {
+        "lcm": x.lcm, "shifts": lambda a, b: (a << b) ^ (a >> b), "left": x.left_shift,
+        "right": x.right_shift, "logical": lax.shift_right_logical, "whole": lax.div,
+        "rest": lax.rem, "sign": lambda a, b: x.sign(a), "abs": lambda a, b: abs(a) + 1,
+        "bits": lambda a, b: ~a & b | 3, "as_float": lambda a, b: a * 0.5 + b,
+        "clip": lambda a, b: x.clip(a, 1, 5), "some": lambda a, b: x.any(a * b),
+        "floor": x.floor_divide, "mod": x.remainder,
+        "where": lambda a, b: x.where(a > b, a, -b),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", of_floats())
+def test_compositions_of_floats_have_the_bits_of_python(name: str, dtype: str) -> None:
+    for shape in SHAPES:
+        a, b = (fnp.asarray(samples(dtype, shape, seed)) for seed in (1, 2))
+        check(of_floats()[name], a, b)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint8"])
+@pytest.mark.parametrize("name", of_integers())
+def test_compositions_of_integers_have_the_bits_of_python(
+    name: str, dtype: str
+) -> None:
+    for shape in SHAPES:
+        a, b = (fnp.asarray(samples(dtype, shape, seed)) for seed in (1, 2))
+        if name == "logical" or dtype[0] == "i" or name != "where":
+            check(of_integers()[name], a, b)
+
+
+@pytest.mark.parametrize("name", ["&", "|", "^", "~", "where", "==", "cast"])
+def test_compositions_of_truth_values_have_the_bits_of_python(name: str) -> None:
+    functions: dict[str, Callable[..., Any]] = {
+        "&": lambda p, q: (p & q) & ~p, "|": lambda p, q: (p | q) & p,
+        "^": lambda p, q: (p ^ q) | q, "~": lambda p, q: ~(p & q),
+        "where": lambda p, q: fnp.where(p & q, p, ~q),
+        "==": lambda p, q: (p == q) & (p != q), "cast": lambda p, q: p * 2.5 + q,
+    }  # fmt: skip
+    p, q = (fnp.asarray(samples(bool, (5, 7), seed)) for seed in (1, 2))
+    check(functions[name], p, q)
+
+
+def test_one_element_stands_beside_many() -> None:
+    x = fnp.asarray(samples("float32", (5, 7), 1))
+    one, row = x[:1, :1], x[0]
+    check(lambda a, s: fnp.fmax(a, s) * 2.0, x, one)
+    check(lambda a, s: fnp.where(a > s, a, s), x, fnp.asarray(0.5))
+    check(lambda a, r: fnp.fmax(a, r) + r, x, row)  # that is NumPy's
+
+
+def test_arrays_of_another_layout_are_left_to_numpy() -> None:
+    plain = samples("float32", (6, 4), 1)
+    a = fnp.asarray(plain)
+    with ft.config(native_calls=False):
+        expected = bits(fnp.hypot(a, a))
+    raw = np.zeros(plain.nbytes + 1, np.uint8)
+    unaligned = raw[1:].view(np.float32).reshape(plain.shape)
+    unaligned[:] = plain
+    wide = np.repeat(plain, 2, axis=1)[:, ::2]
+    for _ in range(CALLS):
+        assert bits(fnp.hypot(a, a)) == expected
+    for other in (np.asfortranarray(plain), wide, unaligned):
+        b = Array(plain.shape, plain.dtype, False, None, other)
+        assert bits(fnp.hypot(b, b)) == expected

@@ -1,0 +1,152 @@
+"""Messages name what the user wrote: function, argument, letter, line."""
+
+# Its lambdas have no types.
+# pyright: basic
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import errors, lax, nn
+from ftrace.errors.user_line import called_function
+
+#: Functions of a size, and the name that they have.
+SIZED: list[tuple[str, Callable[[Any], Any]]] = [
+    ("arange", lambda n: fnp.arange(n)),
+    ("arange", lambda n: fnp.arange(0, n)),
+    ("linspace", lambda n: fnp.linspace(0, 1, n)),
+    ("full", lambda n: fnp.full((n, 2), 1)),
+    ("reshape", lambda n: fnp.ones(6).reshape(n, 2)),
+    ("repeat", lambda n: fnp.repeat(fnp.ones(6), n)),
+    ("tile", lambda n: fnp.tile(fnp.ones(6), n)),
+    ("one_hot", lambda n: nn.one_hot(fnp.arange(3), n)),
+    ("eye", lambda n: fnp.eye(n)),
+    ("iota", lambda n: lax.iota("int32", n)),
+    ("index", lambda n: list(range(n))),
+]
+
+
+@pytest.mark.parametrize(("name", "function"), SIZED)
+def test_a_traced_size_is_told_with_the_function_and_how_it_is_static(
+    name: str, function: Callable[[Any], Any]
+) -> None:
+    with pytest.raises(errors.FtraceError, match=f"^{name}.*static_argnums") as found:
+        ft.jit(function)(3)
+    assert "instead of NumPy's" not in str(found.value)
+    ft.jit(function, static_argnums=0)(3)
+
+
+def test_arange_of_a_traced_float_is_told_likewise() -> None:
+    with pytest.raises(errors.ConcretizationTypeError, match=r"^arange: float\(\)"):
+        ft.jit(lambda n: fnp.arange(n))(3.0)
+
+
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: fnp.sin([1, 2]), "^sin: .*got list.*numpy.asarray"),
+    (lambda: fnp.add(None, 1), "^add: .*got NoneType: None; pass an array"),
+    (lambda: ft.jit(lambda x: fnp.add(x, "a"))(1.0), "^add: .*got str"),
+    (lambda: nn.relu(None), "^relu: "),
+    (lambda: fnp.linalg.inv(None), "^inv: "),
+    (lambda: fnp.apply_along_axis(lambda v: v, 0, None), "^apply_along_axis: "),
+    (lambda: ft.jit(lambda x, op: x)(1.0, "sum"), "argument 'op' of <lambda>.*"),
+    (lambda: ft.jit(lambda x, op: x)(1.0, "sum"), "static_argnums=1, or static_argn"),
+    (lambda: ft.jit(lambda x, op: x)(1.0, op="sum"), r"\(…, static_argnames='op'\)"),
+    (lambda: ft.jit(lambda x, op: x)(1.0, {"a": "b"}), r"'op'\['a'\] of <lambda> must"),
+    (lambda: ft.jit(lambda *x: x[0])(1.0, "sum"), "argument 1 of .*static_argnums=1"),
+    (
+        lambda: ft.jit(lambda a, b, c: a, static_argnums=0)(1, 2, "sum"),
+        "argument 'c' .*static_argnums=2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG)
+def test_a_wrong_argument_is_told_with_its_name(
+    call: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(errors.ArgumentError, match=message):
+        call()
+
+
+def test_no_function_is_named_where_none_was_called() -> None:
+    assert called_function() == ""
+    with pytest.raises(errors.ArgumentError, match=r"^x\n"):
+        fnp.apply_along_axis(_complain, 0, np.ones((2, 2)))
+
+
+def _complain(_: Any) -> Any:
+    assert called_function() == ""  # this line is the user's, and calls none
+    raise errors.ArgumentError("x")
+
+
+def test_einsum_names_the_letter_of_sizes_that_differ() -> None:
+    with pytest.raises(errors.ShapeError, match="3 and 4 of the axis 'j' that"):
+        fnp.einsum("ij,jk->ik", fnp.ones((2, 3)), fnp.ones((4, 2)))
+    with pytest.raises(errors.ShapeError, match="2 and 4 of the axis that"):
+        fnp.einsum("...i,...i->...", fnp.ones((2, 3)), fnp.ones((4, 3)))
+
+
+def test_64_bits_are_advised_where_they_help_alone() -> None:
+    for x64 in (None, False, True):
+        with ft.config(enable_x64=x64), pytest.raises(OverflowError) as found:
+            fnp.asarray(2**70)
+        assert "jax_enable_x64" not in str(found.value)
+    with ft.config(enable_x64=False), pytest.raises(OverflowError, match="jax_enable"):
+        fnp.asarray(2**40)
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_complex_extrema_at_an_array_of_indices_are_refused_at_once_and_in_jit(
+    kind: str,
+) -> None:
+    def update(x: Any) -> Any:
+        return getattr(x.at[np.array([0, 0])], kind)(2)
+
+    x = fnp.ones(3, np.complex64)
+    for call in (update, ft.jit(update)):
+        with pytest.raises(errors.DtypeError, match=f"no {kind}imum"):
+            call(x)
+    assert update(x.real).tolist() == ([2.0, 1, 1] if kind == "max" else [1.0, 1, 1])
+
+
+def _run(program: Path, **environment: str) -> Any:
+    return subprocess.run(
+        [sys.executable, str(program)],
+        env={**os.environ, **environment},
+        capture_output=True, text=True, check=False, cwd=program.parent,
+    )  # fmt: skip
+
+
+def test_a_folder_of_the_cache_may_begin_with_the_home(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import ftrace as ft\nft.jit(lambda x: x + 1)(1.0)\n")
+    home = tmp_path / "home"
+    home.mkdir()
+    done = _run(program, FTRACE_CACHE_DIR="~/kept", HOME=str(home))
+    assert done.stderr == ""
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["home", "program.py"]
+    assert [p.name for p in home.iterdir()] == ["kept"]
+
+
+def test_a_cache_that_cannot_be_written_is_told_at_the_line_of_the_user(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import ftrace as ft\nf = ft.jit(lambda x: x + 1)\n\nprint(f(1.0))\n"
+    )
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    done = _run(program, FTRACE_CACHE_DIR=str(file))
+    assert done.stdout == "2.0\n"
+    assert f"{program}:4: CacheWarning: compiled code cannot be kept" in done.stderr

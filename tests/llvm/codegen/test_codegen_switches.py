@@ -1,0 +1,192 @@
+"""Decisions about the code of kernels: each can be switched off, and changes no result.
+
+Every program has more than one way through the renderer, so that for each decision at
+least one has other code without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace.devices.llvm.device import render_kernel
+from ftrace.devices.llvm.target import Target
+from ftrace.lower import rule_names
+from ftrace.lower.kernel.codegen_options import DECISIONS
+
+Array = Any
+F = Callable[..., Any]
+WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16,+avx512vnni")
+
+
+def normal(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def convolution(
+    stride: int = 1, layout: str = "NCHW", groups: int = 1, apart: int = 1
+) -> F:
+    kernel = "OIHW" if layout == "NCHW" else "HWIO"
+    numbers = (layout, kernel, layout)
+    return lambda x, w: ft.lax.conv_general_dilated(
+        x, w, (stride, stride), "SAME", dimension_numbers=numbers,
+        rhs_dilation=(apart, apart), feature_group_count=groups,
+    )  # fmt: skip
+
+
+def by_image(x: Array, w: Array) -> Any:
+    return ft.grad(lambda x: (convolution(2)(x, w) ** 2).sum())(x)
+
+
+def by_filters(x: Array, w: Array) -> Any:
+    return ft.grad(lambda w: (convolution()(x, w) ** 2).sum() / 1000)(w)
+
+
+def by_each_filter(x: Array, w: Array) -> Any:
+    """Not of a square: what comes back is an array of its own, as in a network."""
+    slide = convolution(groups=8)
+    return ft.vjp(lambda w: slide(x, w), w)[1](fnp.sin(x))[0]
+
+
+def long_chain(x: Array) -> Any:
+    for _ in range(12):
+        x = fnp.sin(x) * x + 0.5
+    return x
+
+
+#: For each decision a program whose code it changes, and its arguments.
+PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
+    "powers_by_tables": (lambda x, y: fnp.abs(x) ** y, (normal(300), normal(300))),
+    "functions_in_pieces": (lambda x: fnp.tanh(x) + ft.lax.erf(x), (normal(300),)),
+    "held_tables": (
+        lambda t, i: t[i],
+        (normal(200), np.arange(5000, dtype=np.int32) * 7 % 200),
+    ),
+    "vectors_abreast": (long_chain, (normal(1 << 16),)),
+    "in_phases": (by_image, (normal(2, 8, 20, 20), normal(16, 8, 3, 3))),
+    "in_blocks": (fnp.matmul, (normal(300, 1200), normal(1200, 600))),
+    "in_panels": (lambda x, y: x.T @ y, (normal(300, 200), normal(300, 280))),
+    "without_panels": (
+        lambda x, y: ft.nn.gelu(x @ y, approximate=False),
+        (normal(64, 64), normal(64, 64))),
+    "tall": (fnp.matmul, (normal(40_000, 32), normal(32, 20))),
+    "few_rows": (fnp.matmul, (normal(40, 1700), normal(1700, 450))),
+    "few_columns": (fnp.matmul, (normal(100, 300), normal(300, 3))),
+    "bfloat16_pairs": (
+        lambda x, y: fnp.matmul(x, y, preferred_element_type=fnp.float32),
+        (normal(70, 80).astype(ft.dtypes.bfloat16),
+         normal(80, 90).astype(ft.dtypes.bfloat16))),
+    "integer_groups": (
+        lambda x, y: fnp.matmul(x, y, preferred_element_type="int32"),
+        (np.ones((72, 128), np.int8), np.ones((128, 80), np.int8)),
+    ),
+    "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
+    "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
+    "sliding_dots": (
+        by_each_filter, (normal(4, 8, 20, 20), normal(8, 1, 3, 3))),
+    "sliding_rows": (
+        convolution(layout="NHWC"), (normal(2, 20, 20, 16), normal(3, 3, 16, 32))),
+    "skip_padding": (
+        convolution(layout="NHWC", apart=6),
+        (normal(2, 20, 20, 32), normal(3, 3, 32, 32))),
+    "channels_across": (
+        convolution(groups=32), (normal(4, 32, 20, 20), normal(32, 1, 3, 3))),
+    "groups_abreast": (
+        convolution(layout="NHWC", groups=8),
+        (normal(2, 20, 20, 32), normal(3, 3, 4, 32))),
+    "in_squares": (lambda x, y: x.T + y, (normal(150, 170), normal(170, 150))),
+    "turned_results": (lambda x: x.T * 2, (normal(150, 170),)),
+    "short_axes": (lambda x, y: x * y[:, None], (normal(5000, 3), normal(5000))),
+    "cut_at_borders": (
+        lambda x, y: fnp.concatenate([x, y]) * 2, (normal(100, 70), normal(60, 70))),
+    "keep_rows": (lambda x: ft.nn.softmax(x, axis=-1), (normal(60, 700),)),
+    "fetch_ahead": (fnp.sum, (normal(1 << 21),)),
+    "unrounded_products": (
+        lambda x, y: (x * y).sum(1), (normal(90, 80), normal(90, 80))),
+    "past_caches": (lambda x: x + 1, (normal(1 << 22),)),
+    "several_vectors": (lambda x: x + 1, (normal(1000, 70),)),
+    "short_code": (lambda x, y: fnp.tanh(x @ y), (normal(16, 4), normal(4, 20))),
+    "tiles": (lambda x: x.sum(0), (normal(30, 500),)),
+    "columns_by_rows": (lambda x: x.sum(0), (normal(300, 500),)),
+}  # fmt: skip
+
+
+def texts(function: F, arguments: tuple[Array, ...], without: tuple[str, ...]) -> Any:
+    """The code of the kernels of a program, for one processor."""
+    from dataclasses import replace
+
+    target = replace(WIDE, without=without)
+    kernels = ft.jit(function).lower(*arguments).kernels
+    return [render_kernel(kernel, target).text for kernel in kernels]
+
+
+def test_every_decision_has_a_program_and_a_name() -> None:
+    assert set(PROGRAMS) == set(DECISIONS)
+    assert rule_names() >= set(DECISIONS)
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_changes_code_that_it_is_about(name: str) -> None:
+    function, arguments = PROGRAMS[name]
+    assert texts(function, arguments, ()) != texts(function, arguments, (name,))
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_result_is_the_same_without_a_decision(name: str) -> None:
+    function, arguments = PROGRAMS[name]
+    wanted = np.asarray(ft.jit(function)(*arguments))
+    with ft.config(disabled_rules={name}):
+        found = np.asarray(ft.jit(function)(*arguments))
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_result_is_the_same_without_any_decision(program: str) -> None:
+    function, arguments = PROGRAMS[program]
+    with ft.config(device="interpreter"):
+        wanted = np.asarray(ft.jit(function)(*arguments))
+    with ft.config(disabled_rules=set(DECISIONS)):
+        for threads in (1, 2):
+            with ft.set_threads(threads):
+                found = np.asarray(ft.jit(function)(*arguments))
+            np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-4)
+
+
+def test_code_is_short_where_it_runs_seldom_only() -> None:
+    """Another order of the loops, but the same sums: not a bit differs."""
+    for rows, light, same in (
+        (16, False, False),
+        (16, True, True),
+        (4000, False, True),
+    ):
+        x, y = normal(rows, 4), normal(4, 20)
+
+        def product(x: Any, y: Any, light: bool = light) -> Any:
+            return x @ y if light else fnp.tanh(x @ y)
+
+        (short,), (long,) = (
+            texts(product, (x, y), without) for without in ((), ("short_code",))
+        )
+        assert (short == long) is same
+        assert same or 2 * len(short) < len(long)
+        wanted = np.asarray(ft.jit(product)(x, y))
+        with ft.config(disabled_rules={"short_code"}):
+            found = np.asarray(ft.jit(product)(x, y))
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_code_is_kept_apart_by_what_is_switched_off() -> None:
+    """The same kernel, in one process: first with a decision, then without."""
+    f = ft.jit(lambda x: x.sum(0))
+    x = normal(300, 500)
+    with ft.config(disabled_rules={"columns_by_rows"}):
+        f(x)
+        (without,) = f.lower(x).sources
+    f(x)
+    (usual,) = f.lower(x).sources
+    assert without != usual

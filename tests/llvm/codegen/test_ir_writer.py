@@ -1,0 +1,97 @@
+"""The text of functions: basic blocks, and squares of registers that are turned."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from ftrace.devices.llvm.compile.compile import generate
+from ftrace.devices.llvm.emit.nontemporal_stores import Code, joined
+from ftrace.devices.llvm.emit.register_transpose import transpose
+from ftrace.devices.llvm.ir.types import Type
+from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.scalar.ops import Operations
+from ftrace.devices.llvm.target import host_target
+
+
+def lanes_of(lines: list[str], rows: dict[str, list[int]]) -> dict[str, list[int]]:
+    """What is in each lane of each register that shuffles of `rows` come to."""
+    known = dict(rows)
+    for line in lines:
+        found = re.match(
+            r"  (\S+) = shufflevector <.*?> (\S+), <.*?> (\S+), .*<(.*)>$", line
+        )
+        if found is not None:
+            both = known[found[2]] + known[found[3]]
+            known[found[1]] = [both[int(p.split()[1])] for p in found[4].split(", ")]
+    return known
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.float64])
+def test_turning_exchanges_rows_and_lanes(lanes: int, dtype: type) -> None:
+    writer = Writer()
+    ops = Operations(writer, host_target())
+    rows = [f"%r{n}" for n in range(lanes)]
+    columns = transpose(ops, Type.of(np.dtype(dtype), lanes), rows)
+    square = {row: [100 * n + e for e in range(lanes)] for n, row in enumerate(rows)}
+    known = lanes_of(writer.level.lines, square)
+    expected = [[100 * n + c for n in range(lanes)] for c in range(lanes)]
+    assert [known[column] for column in columns] == expected
+
+
+def _accepted(writer: Writer) -> None:
+    code = Code(writer.declared, [writer.function("cut")])
+    assert generate(joined(host_target(), code))
+
+
+def test_a_cut_may_stand_around_open_loops_and_scopes() -> None:
+    writer = Writer()
+    outer = writer.open_loop("%begin", "%end", 1, guarded=True)
+    value = writer.pure(f"mul i64 {outer.index}, 3", outer.index)
+    writer.open_scope()
+    writer.open_scope()
+    writer.cut(value)
+    inner = writer.open_loop("0", "4", 1, [("i64", value)])
+    writer.cut(value)
+    ((_, _, sum_),) = inner.carried
+    total = writer.here(f"add i64 {sum_}, {inner.index}")
+    writer.cut(total)
+    writer.close_loop(inner, [total])
+    writer.close_scope()
+    writer.close_scope()
+    writer.close_loop(outer)
+    text = writer.function("cut")
+    assert text.count("br label %cut") == 3
+    _accepted(writer)
+
+
+def test_no_cut_where_a_scope_already_names_the_block() -> None:
+    writer = Writer()
+    value = writer.pure("add i64 %begin, %end")
+    writer.open_scope()
+    loop = writer.open_loop("0", "4", 1, [("i64", value)])
+    ((_, _, last),) = loop.carried
+    writer.close_loop(loop, [writer.here(f"add i64 {last}, 1")])
+    writer.cut(value)
+    writer.close_scope()
+    assert "br label %cut" not in writer.function("cut")
+    _accepted(writer)
+
+
+def test_the_steps_of_turning_are_blocks_of_their_own() -> None:
+    writer = Writer()
+    ops, lanes = Operations(writer, host_target()), 8
+    t = Type.of(np.dtype(np.float32), lanes)
+    base = writer.pure("load ptr, ptr %buffers, align 8")
+    rows: list[str] = []
+    for n in range(lanes):
+        p = writer.pure(f"getelementptr i8, ptr {base}, i64 {32 * n}", base)
+        rows.append(writer.here(f"load {t}, ptr {p}, align 4"))
+    for n, column in enumerate(transpose(ops, t, rows)):
+        p = writer.pure(f"getelementptr i8, ptr {base}, i64 {32 * n}", base)
+        writer.effect(f"store {t} {column}, ptr {p}, align 4")
+    assert writer.function("cut").count("br label %cut") == 3
+    _accepted(writer)

@@ -1,0 +1,99 @@
+"""What tests of calls share: arrays and containers, how often to call, processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ftrace.numpy as fnp
+from ftrace.arrays.array import Array
+from ftrace.devices.llvm.call.cpython import object_layout
+from ftrace.trace.tiering import CALLS_BEFORE_BOUND
+
+ROOT = Path(__file__).parents[2]
+#: The first is traced, some are found again, then one is bound, and two are native.
+CALLS = CALLS_BEFORE_BOUND + 4
+
+
+def is_native(jitted: Any) -> bool:
+    """Has it calls that are native?"""
+    return bool(jitted._bound)
+
+
+def expects_native(calling: str) -> bool:
+    forced = os.environ.get("FTRACE_NATIVE_CALLS") == "0"
+    return calling == "native" and not forced and object_layout.offsets() is not None
+
+
+def array(*values: float, dtype: Any = np.float32) -> Array:
+    return fnp.asarray(np.array(values, dtype))
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+class Checked(NamedTuple("Checked", [("value", Any)])):
+    def __new__(cls, value: Any) -> Checked:
+        made = super().__new__(cls, value)
+        SEEN.append(type(value).__name__)
+        return made
+
+
+SEEN: list[str] = []
+
+
+class Shifted(NamedTuple("Shifted", [("left", Any), ("right", Any)])):
+    def __new__(cls, left: Any, right: Any) -> Shifted:
+        return super().__new__(cls, left, right + 1)
+
+
+class Swapped(NamedTuple("Swapped", [("left", Any), ("right", Any)])):
+    def __new__(cls, left: Any, right: Any) -> Swapped:
+        return super().__new__(cls, right, left)
+
+
+class Strict(NamedTuple("Strict", [("left", Any), ("right", Any)])):
+    def __init__(self, *values: Any) -> None:
+        assert all(hasattr(x, "shape") for x in values)
+
+
+class Renamed(NamedTuple("Other", [("left", Any), ("right", Any)])):
+    @property
+    def sum(self) -> Any:
+        return self.left + self.right
+
+
+#: Namedtuples with code of their own.
+WITH_CODE = (Shifted, Swapped, Strict, Renamed)
+
+
+def run(program: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+PROGRAM = """
+import os, sys, threading
+import numpy as np
+import ftrace as ft
+step = ft.jit(lambda t: {"a": t["a"] + 1, "b": [t["a"] * 2]})
+value = {"a": ft.numpy.ones(5)}
+for _ in range(12):
+    got = step(value)
+"""

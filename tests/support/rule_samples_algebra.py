@@ -1,0 +1,372 @@
+"""Rows of rules on elements: constants, arithmetic, logic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.trace.primitives import elementwise as e
+from ftrace.trace.primitives import movement as m
+from ftrace.trace.primitives.indexing import gather, scatter
+from ftrace.trace.primitives.sources import iota
+from tests.support.rule_sample import (
+    SIGNLESS,
+    C,
+    Row,
+    V,
+    b1,
+    bf16,
+    c64,
+    cast,
+    expand,
+    f16,
+    f32,
+    f64,
+    greatest,
+    h,
+    i,
+    i8,
+    i32,
+    j,
+    like,
+    p,
+    pad,
+    permute,
+    product,
+    q,
+    reshape,
+    shrink,
+    stride,
+    total,
+    u8,
+    w,
+    x,
+    y,
+    z,
+)
+
+CONSTANTS = {
+    "fold_empty": Row(
+        lambda: shrink(x, (1, 1), (0, 6)), lambda: shrink(x, (1, 2), (0, 6))
+    ),
+    "fold_reduce_of_nothing": Row(
+        lambda: greatest(V(0, 6), 0), lambda: greatest(V(0, 6), 1)
+    ),
+    "fold_scatter_of_nothing": Row(
+        lambda: scatter(x, V(0, 6), [V(0, dtype=i32)], (0,), "add"),
+        lambda: scatter(x, V(1, 6), [V(1, dtype=i32)], (0,), "add"),
+    ),
+    "fold_constants": Row(
+        lambda: [
+            e.exp(C(0.5, 4)),
+            e.div(C(1, 2, dtype=i32), C(0, 2, dtype=i32)),
+            e.select(C(True, 2, dtype=b1), C(-0.0, 2), C(1, 2)),
+            cast(C(300.7, 3), u8),
+        ],
+        lambda: e.add(x, like(x, 1)),
+    ),
+    "fold_movement_of_constant": Row(
+        lambda: [
+            reshape(C(2, 4, 6), 24),
+            permute(C(2, 4, 6), 1, 0),
+            expand(C(2, 4, 1), 4, 6),
+            shrink(C(2, 4, 6), (0, 1), (2, 4)),
+            stride(C(2, 4, 6), -2, 3),
+        ],
+        lambda: pad(C(2, 4), (1, 0, 0)),
+    ),
+    "fold_gather_of_constant": Row(
+        lambda: gather(C(2, 4), [e.rem(V(3, dtype=u8), C(4, 3, dtype=u8))], (0,)),
+        lambda: gather(V(4), [C(1, 3, dtype=i32)], (0,)),
+    ),
+    "fold_padding_of_zero": Row(
+        lambda: [
+            pad(C(0, 4), (1, 0, 2)),
+            m.shear_p(C(0, 6, 2), arg=m.Shear(0, 1, 1, 1, 5)),
+        ],
+        lambda: pad(C(-0.0, 4), (1, 0, 0)),
+    ),
+    "reduce_of_constant_collapses": Row(
+        lambda: [
+            total(C(3, 4, 6), 0, 1),
+            total(C(100, 4, 6, dtype=i8), 1),
+            total(C(-np.inf, 4), 0),
+            total(C(2 - 3j, 4, dtype=c64), 0),
+            product(C(-2, 5), 0),
+            product(C(7, 9, dtype=i8), 0),
+            greatest(C(2.5, 4, 6), 1),
+        ],
+        lambda: [total(x, 0), product(C(1j, 4, dtype=c64), 0)],
+    ),
+    "remove_copy_of_constant": Row(lambda: e.copy(C(2, 4)), lambda: e.copy(x)),
+    "merge_copies": Row(lambda: e.copy(e.copy(x)), lambda: e.copy(e.neg(e.copy(x)))),
+    "remove_stop_gradient": Row(lambda: e.stop_gradient(x), lambda: e.copy(x)),
+}
+
+ARITHMETIC = {
+    "fold_add_negative_zero": Row(
+        lambda: [e.add(x, like(x, -0.0)), e.add(like(h, -0.0), h)],
+        lambda: e.add(x, like(x, 0.0)),
+    ),
+    "fold_add_zero": Row(lambda: e.add(like(i, 0), i), lambda: e.add(x, like(x, 0))),
+    "fold_sub_zero": Row(
+        lambda: [e.sub(x, like(x, 0)), e.sub(i, like(i, 0)), e.sub(w, like(w, 0))],
+        lambda: [e.sub(x, like(x, -0.0)), e.sub(like(x, 0), x)],
+    ),
+    "fold_sub_itself": Row(lambda: e.sub(i, i), lambda: e.sub(x, x)),
+    "fold_sub_constant": Row(
+        lambda: [e.sub(i, like(i, 7)), e.sub(V(3, dtype=i8), C(-128, 3, dtype=i8))],
+        lambda: [e.sub(x, like(x, 7)), e.sub(like(i, 7), i)],
+    ),
+    "fold_add_neg": Row(
+        lambda: [e.add(x, e.neg(y)), e.add(e.neg(i), j)],
+        lambda: e.add(x, e.absolute(y)),
+    ),
+    "fold_sub_neg": Row(lambda: e.sub(x, e.neg(y)), lambda: e.sub(e.neg(x), y)),
+    "fold_neg_neg": Row(lambda: e.neg(e.neg(x)), lambda: e.neg(e.absolute(e.neg(x)))),
+    "fold_mul_one": Row(
+        lambda: [e.mul(x, like(x, 1)), e.mul(like(i, 1), i), e.mul(p, like(p, True))],
+        lambda: [e.mul(x, like(x, -1)), e.mul(w, like(w, 1))],
+    ),
+    "fold_mul_by_zero": Row(
+        lambda: [e.mul(i, like(i, 0)), e.mul(like(p, False), p)],
+        lambda: e.mul(x, like(x, 0)),
+    ),
+    "fold_mul_neg": Row(
+        lambda: e.mul(like(x, 3), e.neg(x)), lambda: e.mul(e.neg(x), y)
+    ),
+    "fold_neg_mul": Row(
+        lambda: e.neg(e.mul(x, like(x, 3))),
+        lambda: [e.neg(t := e.mul(x, like(x, 3))), e.exp(t)],
+    ),
+    "fold_mul_of_negs": Row(
+        lambda: [e.mul(e.neg(x), e.neg(y)), e.mul(e.neg(i), e.neg(j))],
+        lambda: e.mul(e.neg(x), y),
+    ),
+    "fold_div_one": Row(
+        lambda: [e.div(x, like(x, 1)), e.div(i, like(i, 1))],
+        lambda: [e.div(like(x, 1), x), e.div(w, like(w, 1))],
+    ),
+    "fold_div_power_of_two": Row(
+        lambda: [
+            e.div(x, like(x, 4)),
+            e.div(x, like(x, -0.125)),
+            e.div(h, like(h, 2.0**14)),
+            e.div(V(4, 6, dtype=bf16), C(2, 4, 6, dtype=bf16)),
+        ],
+        # The inverse of 2¹²⁷ is not a normal number.
+        lambda: [
+            e.div(x, like(x, 3)),
+            e.div(x, like(x, 2.0**127)),
+            e.div(i, like(i, 2)),
+            e.div(x, like(x, 0)),
+            e.div(x, like(x, np.inf)),
+        ],
+    ),
+    "fold_pow_zero": Row(
+        lambda: e.power(x, like(x, 0)), lambda: e.power(like(x, 0), x)
+    ),
+    "fold_pow_one": Row(lambda: e.power(x, like(x, 1)), lambda: e.power(like(x, 1), x)),
+    "fold_pow_two": Row(
+        lambda: e.power(x, like(x, 2)),
+        lambda: [e.power(x, like(x, 3)), e.power(w, like(w, 2))],
+    ),
+    "fold_mul_zero_by_zero": Row(
+        lambda: [e.mul_zero(x, like(x, 0)), e.mul_zero(like(x, -0.0), x)],
+        lambda: e.mul(x, like(x, 0)),
+    ),
+    "fold_mul_zero_by_constant": Row(
+        lambda: e.mul_zero(x, like(x, -3)),
+        lambda: [e.mul_zero(x, like(x, np.inf)), e.mul_zero(x, like(x, np.nan))],
+        SIGNLESS,
+    ),
+    "fold_mul_zero_by_mask": Row(
+        lambda: e.mul_zero(cast(p, f32), x),
+        lambda: e.mul_zero(x, cast(i, f32)),
+        SIGNLESS,
+    ),
+    "fold_mul_zero_by_itself": Row(
+        lambda: [e.mul_zero(x, x), e.mul_zero(i, i)],
+        lambda: [e.mul_zero(x, y), e.mul_zero(w, w)],
+    ),
+    "fold_mul_zero_of_integers": Row(
+        lambda: e.mul_zero(i, j), lambda: e.mul_zero(x, y)
+    ),
+    "fold_extremum_of_itself": Row(
+        lambda: [e.maximum(x, x), e.minimum(i, i)], lambda: e.maximum(x, e.neg(x))
+    ),
+    "fold_max_of_least": Row(
+        lambda: [e.maximum(x, like(x, -np.inf)), e.maximum(like(i, -(2**31)), i)],
+        lambda: [e.minimum(x, like(x, -np.inf)), e.maximum(x, like(x, np.inf))],
+    ),
+    "fold_min_of_greatest": Row(
+        lambda: [e.minimum(x, like(x, np.inf)), e.minimum(p, like(p, True))],
+        lambda: e.minimum(i, like(i, 2**31 - 2)),
+    ),
+    "fold_clamp_of_iota": Row(
+        lambda: [
+            e.maximum(iota(i32, (4, 6), 1), C(0, 4, 6, dtype=i32)),
+            e.minimum(C(5, 4, 6, dtype=i32), iota(i32, (4, 6), 1)),
+            e.minimum(iota(i32, (4, 6), 1), C(-1, 4, 6, dtype=i32)),
+        ],
+        lambda: [
+            e.minimum(iota(i32, (4, 6), 1), C(4, 4, 6, dtype=i32)),
+            e.maximum(iota(i8, (300,), 0), C(0, 300, dtype=i8)),
+            e.minimum(iota(f32, (6,), 0), C(5, 6)),
+        ],
+    ),
+    "fold_abs": Row(
+        lambda: [e.absolute(e.neg(x)), e.absolute(e.absolute(i))],
+        lambda: e.absolute(e.exp(x)),
+    ),
+    "fold_idempotent": Row(
+        lambda: [e.floor(e.floor(x)), e.sign(e.sign(x)), e.round_even(e.round_even(x))],
+        lambda: [e.floor(e.ceil(x)), e.sign(e.sign(w))],
+    ),
+    "merge_constants": Row(
+        lambda: [
+            e.add(like(i, 2**31 - 1), e.add(i, like(i, 9))),
+            e.mul(e.mul(like(i, 5), i), like(i, 2**30)),
+            e.maximum(e.maximum(x, like(x, 1)), like(x, np.nan)),
+            e.bit_xor(e.bit_xor(i, like(i, 12)), like(i, 10)),
+        ],
+        lambda: [
+            e.add(e.add(x, like(x, 0.1)), like(x, 0.2)),
+            e.add(e.mul(i, like(i, 2)), like(i, 3)),
+        ],
+    ),
+    "fold_real_of_complex": Row(
+        lambda: e.real(e.make_complex(x, y)), lambda: e.real(e.conj(w))
+    ),
+    "fold_imag_of_complex": Row(
+        lambda: e.imag(e.make_complex(x, y)), lambda: e.imag(w)
+    ),
+    "fold_complex_of_parts": Row(
+        lambda: e.make_complex(e.real(w), e.imag(w)),
+        lambda: e.make_complex(e.imag(w), e.real(w)),
+    ),
+    "fold_conj_conj": Row(lambda: e.conj(e.conj(w)), lambda: e.conj(e.neg(e.conj(w)))),
+    "fold_real_of_conj": Row(lambda: e.real(e.conj(w)), lambda: e.real(e.neg(w))),
+    "fold_imag_of_conj": Row(lambda: e.imag(e.conj(w)), lambda: e.imag(e.neg(w))),
+}
+
+LOGIC = {
+    "fold_select_of_constant": Row(
+        lambda: [e.select(like(p, True), x, y), e.select(like(p, False), x, y)],
+        lambda: e.select(p, like(x, 1), y),
+    ),
+    "fold_select_of_equals": Row(lambda: e.select(p, x, x), lambda: e.select(p, x, y)),
+    "fold_select_of_not": Row(
+        lambda: e.select(e.bit_not(p), x, y), lambda: e.select(p, x, e.neg(x))
+    ),
+    "fold_nested_select": Row(
+        lambda: [
+            e.select(p, e.select(p, x, z), y),
+            e.select(p, x, e.select(p, z, y)),
+            e.select(p, e.select(p, x, z), e.select(p, z, y)),
+        ],
+        lambda: e.select(p, e.select(q, x, z), y),
+    ),
+    "fold_select_of_bools": Row(
+        lambda: [
+            e.select(p, like(p, True), like(p, False)),
+            e.select(p, like(p, False), like(p, True)),
+        ],
+        lambda: e.select(p, like(x, 1), like(x, 0)),
+    ),
+    "fold_and_zero": Row(
+        lambda: [e.bit_and(i, like(i, 0)), e.bit_and(like(p, False), p)],
+        lambda: e.bit_and(i, like(i, 1)),
+    ),
+    "fold_and_ones": Row(
+        lambda: [e.bit_and(i, like(i, -1)), e.bit_and(like(p, True), p)],
+        lambda: e.bit_and(i, like(i, 1)),
+    ),
+    "fold_or_zero": Row(
+        lambda: [e.bit_or(i, like(i, 0)), e.bit_xor(like(p, False), p)],
+        lambda: e.bit_or(i, like(i, 1)),
+    ),
+    "fold_or_ones": Row(
+        lambda: [e.bit_or(i, like(i, -1)), e.bit_or(like(p, True), p)],
+        lambda: e.bit_xor(i, like(i, -1)),
+    ),
+    "fold_xor_ones": Row(
+        lambda: [e.bit_xor(i, like(i, -1)), e.bit_xor(like(p, True), p)],
+        lambda: e.bit_xor(i, like(i, 1)),
+    ),
+    "fold_bits_of_itself": Row(
+        lambda: [e.bit_and(i, i), e.bit_or(p, p)], lambda: e.bit_and(i, j)
+    ),
+    "fold_xor_itself": Row(lambda: e.bit_xor(i, i), lambda: e.bit_or(i, j)),
+    "fold_not_not": Row(lambda: e.bit_not(e.bit_not(i)), lambda: e.bit_not(e.neg(i))),
+    "fold_shift_by_zero": Row(
+        lambda: [
+            op(i, like(i, 0))
+            for op in (e.shift_left, e.shift_right_logical, e.shift_right_arithmetic)
+        ],
+        lambda: e.shift_left(like(i, 0), i),
+    ),
+    "fold_strict_compare_with_itself": Row(
+        lambda: [e.lt(x, x), e.gt(i, i)], lambda: [e.lt(x, y), e.le(x, x)]
+    ),
+    "fold_ne_itself": Row(lambda: [e.ne(i, i), e.ne(p, p)], lambda: e.ne(x, x)),
+    "fold_eq_itself": Row(
+        lambda: [e.eq(i, i), e.le(i, i), e.ge(p, p)], lambda: [e.eq(x, x), e.le(x, x)]
+    ),
+    "fold_not_of_compare": Row(
+        lambda: [
+            e.bit_not(e.eq(x, y)),
+            e.bit_not(e.ne(w, w)),
+            e.bit_not(e.lt(i, j)),
+            e.bit_not(e.ge(p, q)),
+        ],
+        lambda: e.bit_not(e.lt(x, y)),
+    ),
+    "fold_compare_with_limit": Row(
+        lambda: [
+            e.lt(x, like(x, -np.inf)),
+            e.gt(x, like(x, np.inf)),
+            e.ge(V(4, dtype=u8), C(0, 4, dtype=u8)),
+            e.le(i, like(i, 2**31 - 1)),
+        ],
+        lambda: [e.ge(x, like(x, -np.inf)), e.gt(i, like(i, 0))],
+    ),
+    "fold_compare_of_iota": Row(
+        lambda: [
+            e.lt(iota(i32, (4, 6), 1), C(6, 4, 6, dtype=i32)),
+            e.ge(iota(i32, (4, 6), 0), C(0, 4, 6, dtype=i32)),
+            e.eq(iota(i32, (4, 6), 0), C(9, 4, 6, dtype=i32)),
+        ],
+        lambda: [
+            e.lt(iota(i32, (4, 6), 1), C(5, 4, 6, dtype=i32)),
+            e.ne(iota(i32, (4, 6), 1), C(2, 4, 6, dtype=i32)),
+            e.lt(iota(i8, (300,), 0), C(100, 300, dtype=i8)),
+        ],
+    ),
+    "fold_compare_of_bool": Row(
+        lambda: [
+            e.eq(p, like(p, True)),
+            e.ne(like(p, False), p),
+            e.eq(p, like(p, False)),
+            e.ne(p, like(p, True)),
+        ],
+        lambda: [e.eq(p, q), e.eq(i, like(i, 1))],
+    ),
+    "fold_cast_to_itself": Row(lambda: cast(x, f32), lambda: cast(x, f64)),
+    "merge_casts": Row(
+        lambda: [
+            cast(cast(x, f64), f16),
+            cast(cast(h, f32), i8),
+            cast(cast(i, f64), i32),
+            cast(cast(V(4, dtype=i8), dtypes.int64), u8),
+            cast(cast(p, f16), i32),
+            cast(cast(x, dtypes.complex128), f32),
+        ],
+        lambda: [
+            cast(cast(x, f16), f64),
+            cast(cast(i, f32), i32),
+            cast(cast(i, f64), u8),
+            cast(cast(x, i32), f32),
+        ],
+    ),
+}

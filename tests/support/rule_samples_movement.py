@@ -1,0 +1,178 @@
+"""Rows of rules on movement alone: chains of it, and its order."""
+
+from __future__ import annotations
+
+from ftrace.trace.primitives import elementwise as e
+from ftrace.trace.primitives import movement as m
+from tests.support.rule_sample import (
+    Row,
+    V,
+    cube,
+    expand,
+    pad,
+    permute,
+    reshape,
+    row,
+    shrink,
+    stride,
+    x,
+)
+
+CHAINS = {
+    "remove_noop_reshape": Row(lambda: reshape(x, 4, 6), lambda: reshape(x, 6, 4)),
+    "remove_noop_expand": Row(lambda: expand(x, 4, 6), lambda: expand(row, 4, 6)),
+    "remove_noop_shrink": Row(
+        lambda: shrink(x, (0, 4), (0, 6)), lambda: shrink(x, (0, 4), (1, 6))
+    ),
+    "remove_noop_pad": Row(
+        lambda: pad(x, (0, 0, 0), (0, 0, 0)), lambda: pad(x, (0, 0, 0), (0, 0, 1))
+    ),
+    "remove_noop_permute": Row(lambda: permute(x, 0, 1), lambda: permute(x, 1, 0)),
+    "remove_noop_stride": Row(
+        lambda: [stride(x, 1, 1), stride(row, -2, 1)], lambda: stride(x, 1, -1)
+    ),
+    "permute_of_ones_is_reshape": Row(
+        lambda: [permute(row, 1, 0), permute(V(2, 1, 3), 1, 0, 2)],
+        lambda: permute(V(2, 1, 3), 2, 1, 0),
+    ),
+    "merge_reshapes": Row(
+        lambda: reshape(reshape(x, 24), 2, 12), lambda: reshape(permute(x, 1, 0), 24)
+    ),
+    "merge_expands": Row(
+        lambda: expand(expand(V(1, 1), 4, 1), 4, 6),
+        lambda: expand(reshape(V(4), 4, 1), 4, 6),
+    ),
+    "merge_permutes": Row(
+        lambda: permute(permute(cube, 1, 2, 0), 2, 1, 0),
+        lambda: permute(reshape(permute(cube, 1, 0, 2), 6, 4), 1, 0),
+    ),
+    "merge_pads": Row(
+        lambda: [
+            pad(pad(V(3), (1, 2, 1)), (0, 1, 2)),
+            pad(pad(row, (1, 0, 3), (0, 1, 0)), (0, 0, 1), (2, 0, 2)),
+        ],
+        lambda: pad(e.exp(pad(V(3), (1, 0, 0))), (1, 0, 0)),
+    ),
+    "merge_shrinks": Row(
+        lambda: shrink(shrink(x, (1, 4), (0, 6)), (1, 2), (3, 5)),
+        lambda: shrink(shrink(x, (1, 1), (0, 6)), (0, 0), (3, 5)),
+    ),
+    "merge_strides": Row(
+        lambda: [
+            stride(stride(V(11), a), b) for a in (2, 3, -2, -3) for b in (2, -1, -2, 3)
+        ],
+        lambda: stride(shrink(stride(V(11), 2), (0, 4)), 2),
+    ),
+    "merge_shrink_of_pad": Row(
+        lambda: [
+            shrink(pad(V(3), (2, 1, g)), (lo, hi))
+            for g in (0, 1, 2)
+            for lo in (0, 1, 3)
+            for hi in (3, 4, 6)
+            if lo < hi
+        ],
+        lambda: shrink(m.reshape(pad(V(3), (2, 1, 0)), (2, 3)), (0, 1), (0, 2)),
+    ),
+    "contiguous_chain_is_its_root": Row(
+        lambda: [
+            reshape(reshape(x, 24), 4, 6),
+            permute(permute(cube, 1, 2, 0), 2, 0, 1),
+            stride(stride(x, -1, 1), -1, 1),
+            shrink(pad(x, (1, 0, 0), (0, 2, 0)), (1, 5), (0, 6)),
+            reshape(stride(stride(x, 1, -1), 1, -1), 24),
+        ],
+        lambda: [
+            reshape(permute(x, 1, 0), 4, 6),
+            shrink(pad(x, (1, 0, 0), (0, 2, 0)), (0, 4), (0, 6)),
+            stride(permute(x, 1, 0), -1, 1),
+        ],
+    ),
+}
+
+EXCHANGES = {
+    "shrink_before_stride": Row(
+        lambda: [
+            shrink(stride(V(11), s), (lo, hi))
+            for s in (2, -1, -3)
+            for lo, hi in ((0, 2), (1, 3), (2, 3))
+        ],
+        lambda: shrink(stride(V(11), 2), (2, 2)),
+    ),
+    "shrink_before_permute": Row(
+        lambda: shrink(permute(cube, 2, 0, 1), (1, 3), (0, 1), (0, 3)),
+        lambda: permute(shrink(cube, (1, 2), (0, 1), (0, 3)), 2, 0, 1),
+    ),
+    "shrink_before_reshape": Row(
+        lambda: [
+            shrink(reshape(cube, 2, 12), (1, 2), (0, 12)),
+            shrink(reshape(V(24), 2, 3, 4), (1, 2), (0, 3), (0, 4)),
+            shrink(reshape(x, 4, 1, 6), (1, 2), (0, 1), (3, 5)),
+        ],
+        lambda: [
+            shrink(reshape(cube, 6, 4), (1, 3), (0, 4)),
+            shrink(reshape(V(24), 6, 4), (0, 6), (0, 2)),
+        ],
+    ),
+    "shrink_before_expand": Row(
+        lambda: shrink(expand(row, 4, 6), (1, 3), (2, 5)),
+        lambda: expand(shrink(row, (0, 1), (2, 5)), 4, 3),
+    ),
+    "stride_before_permute": Row(
+        lambda: stride(permute(cube, 2, 0, 1), -1, 2, 1),
+        lambda: permute(stride(cube, 2, 1, -1), 2, 0, 1),
+    ),
+    "stride_before_reshape": Row(
+        lambda: stride(reshape(cube, 2, 1, 3, 4), -1, -1, 2, 1),
+        lambda: stride(reshape(cube, 6, 4), -1, 1),
+    ),
+    "stride_before_pad": Row(
+        lambda: [
+            stride(pad(V(4), (b, a, g)), s)
+            for b, a, g, s in (
+                (1, 2, 0, -1),
+                (1, 2, 1, -1),
+                (2, 1, 1, 2),
+                (0, 3, 3, 2),
+                (1, 0, 0, 2),
+                (3, 1, 0, -2),
+                (5, 0, 0, 3),
+            )
+        ],
+        lambda: [stride(pad(V(4), (1, 0, 1)), 2), stride(pad(V(4), (0, 0, 1)), 3)],
+    ),
+    "stride_before_expand": Row(
+        lambda: stride(expand(row, 4, 6), 3, -2),
+        lambda: expand(stride(row, 1, -2), 4, 3),
+    ),
+    "permute_before_reshape": Row(
+        lambda: [
+            permute(reshape(x, 2, 2, 6), 2, 0, 1),
+            permute(reshape(x, 1, 4, 6), 2, 0, 1),
+            permute(reshape(V(2, 3, 4), 6, 4), 1, 0),
+        ],
+        lambda: permute(reshape(x, 2, 2, 6), 1, 0, 2),
+    ),
+    "permute_before_pad": Row(
+        lambda: permute(pad(x, (1, 0, 0), (0, 0, 2)), 1, 0),
+        lambda: pad(permute(x, 1, 0), (0, 0, 2), (1, 0, 0)),
+    ),
+    "permute_before_expand": Row(
+        lambda: permute(expand(row, 4, 6), 1, 0),
+        lambda: expand(permute(row, 1, 0), 6, 4),
+    ),
+    "reshape_before_pad": Row(
+        lambda: reshape(pad(cube, (0, 0, 0), (0, 0, 0), (1, 2, 0)), 6, 1, 7),
+        lambda: reshape(pad(cube, (0, 0, 0), (0, 0, 0), (1, 1, 0)), 2, 18),
+    ),
+    "reshape_before_expand": Row(
+        lambda: [
+            reshape(expand(row, 4, 6), 2, 2, 3, 2),
+            reshape(expand(V(1, 1, 6), 2, 3, 6), 6, 6),
+        ],
+        lambda: reshape(expand(row, 4, 6), 24),
+    ),
+    "pad_before_expand": Row(
+        lambda: pad(expand(row, 4, 6), (0, 0, 0), (1, 2, 1)),
+        lambda: pad(expand(row, 4, 6), (0, 1, 0), (1, 2, 1)),
+    ),
+}
