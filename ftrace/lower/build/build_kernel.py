@@ -17,10 +17,13 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes
+from ftrace.errors.user_line import Origin
 from ftrace.ground import settings
-from ftrace.lower.control.canonical_loop import Loop
-from ftrace.lower.schedule.drafts import Context, Draft, Schedule, reduce_key
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.analysis.cost import reduced_axes, root_of, weight
+from ftrace.lower.build.index_view import View, chosen_view
 from ftrace.lower.build.relax_mul_zero import relax_products
+from ftrace.lower.control.canonical_loop import Loop
 from ftrace.lower.kernel.affine_index import (
     ALWAYS,
     Condition,
@@ -32,7 +35,7 @@ from ftrace.lower.kernel.affine_index import (
     render_valid,
     value_numbers,
 )
-from ftrace.lower.build.index_view import View, chosen_view
+from ftrace.lower.kernel.iota_indices import Reading, targets_of, values_of
 from ftrace.lower.kernel.ir import (
     INDEX,
     BufferSpec,
@@ -45,11 +48,8 @@ from ftrace.lower.kernel.ir import (
     param,
     reduce,
 )
-from ftrace.lower.kernel.iota_indices import Reading, targets_of, values_of
 from ftrace.lower.program.ir import Program
-from ftrace.lower.analysis.cost import reduced_axes, root_of, weight
-from ftrace.errors.user_line import Origin
-from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.schedule.drafts import Context, Draft, Schedule, reduce_key
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, inherited_origin, make_node
 from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt, select

@@ -20,14 +20,8 @@ from math import prod
 from typing import Any
 
 from ftrace.ground import settings
-from ftrace.lower.schedule.drafts import (
-    Context,
-    Draft,
-    ReduceRanges,
-    Schedule,
-    operand_contexts,
-    root_indices,
-)
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.analysis.cost import reduced_axes
 from ftrace.lower.kernel.affine_index import (
     ALWAYS,
     ZERO,
@@ -42,14 +36,20 @@ from ftrace.lower.kernel.affine_index import (
     unflatten_index,
 )
 from ftrace.lower.kernel.iota_indices import Reading, never_meeting, targets_of
-from ftrace.lower.analysis.cost import reduced_axes
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.schedule.drafts import (
+    Context,
+    Draft,
+    ReduceRanges,
+    Schedule,
+    operand_contexts,
+    root_indices,
+)
 from ftrace.trace.avals import Shape
-from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
 from ftrace.trace.symbolic.bounds import sample, surely_less
+from ftrace.trace.symbolic.dim import same_size
 
 #: The sizes of the loops of a group of ranges: of the kernel (None) or of a reduce.
 Layout = dict[Any, Shape]

@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import Final
 
 from ftrace import dtypes
-from ftrace.lower.kernel.ir import Kernel, load_p, reduce_p
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.kernel.ir import Kernel, load_p, reduce_p
 from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import Primitive
