@@ -108,15 +108,6 @@ partition_p = Compound(
 )  # fmt: skip
 
 
-def partition_now(place: int, axis: int, x: Array) -> Array:
-    """A partition by a sort; what stands behind the place is turned round."""
-    result = sort_numpy.sort_values(x, axis)
-    before = (slice(None),) * axis
-    last_first = result[(*before, slice(None, place, -1))]
-    result[(*before, slice(place + 1, None))] = last_first
-    return result
-
-
 # argpartition
 
 
@@ -133,13 +124,6 @@ def _argpartition_value(avals: Any, arg: Partition, x: Array) -> list[Array]:
     half = dtypes.is_float(x.dtype) and x.dtype.itemsize == 2
     wide = x.astype(np.float32) if half else x
     return [np.argpartition(wide, place, axis).astype(avals[0].dtype)]
-
-
-def argpartition_now(place: int, axis: int, x: Array) -> Array:
-    """Positions that sort, of which those behind the place are in ascending order."""
-    places = sort_numpy.argsort([x], axis)
-    places[(slice(None),) * axis + (slice(place + 1, None),)].sort(axis)
-    return places
 
 
 def _no_tangents(node: Node, tangents: Results) -> Results:
