@@ -28,7 +28,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.program.ir import Program, RunKernel
 
-#: Numbers of a kernel as data: see `numbers.py`.
+#: Numbers of a kernel as data: see `lift_constants.py`.
 Numbers = np.ndarray[Any, Any]
 
 
@@ -84,7 +84,7 @@ class CompiledKernel:
       address: of the function.
       source: gives the LLVM IR.
       numbers: a buffer behind the kernel's own, if the function takes one; see
-        `numbers.py`.
+        `lift_constants.py`.
       like: one with other numbers, of which this one has the code.
     """
 
