@@ -7,7 +7,7 @@ line is appended when the exception is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ftrace.errors.user_line import Origin, user_origin
@@ -159,3 +159,18 @@ class NativeCallsWarning(UserWarning):
 
 class DtypeOverflowError(FtraceError, OverflowError):
     """A Python integer does not fit the dtype it must take."""
+
+
+def one_of(what: str, value: Any, choices: Collection[Any]) -> None:
+    """Raises where an argument is none of those that there are.
+
+    Args:
+      what: the function and its argument, for the message: "qr: mode".
+
+    Raises:
+      ValueRangeError: it is another.
+    """
+    if value not in choices:
+        *names, last = map(repr, choices)
+        listed = f"{', '.join(names)} or {last}" if names else last
+        raise ValueRangeError(f"{what} must be {listed}, got {value!r}")

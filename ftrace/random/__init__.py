@@ -7,49 +7,14 @@
 A key is a uint32 array of shape (2,); `split` and `fold_in` make new ones.
 """
 
-from ftrace.random.choice import categorical, choice, permutation
-from ftrace.random.distributions import (
-    cauchy,
-    double_sided_maxwell,
-    exponential,
-    geometric,
-    gumbel,
-    laplace,
-    logistic,
-    lognormal,
-    maxwell,
-    normal,
-    pareto,
-    rayleigh,
-    triangular,
-    truncated_normal,
-    wald,
-    weibull_min,
-)
-from ftrace.random.keys import (
-    PRNGKey,
-    clone,
-    fold_in,
-    key,
-    key_data,
-    key_impl,
-    split,
-    wrap_key_data,
-)
-from ftrace.random.uniform import bernoulli, bits, rademacher, randint, uniform
+# ruff: noqa: F403
+
+from ftrace.random.choice import *
+from ftrace.random.distributions import *
+from ftrace.random.keys import *
 from ftrace.trace.eager.call_cache import recall_all as _recall_all
 from ftrace.trace.eager.dispatch import make_all_eager as _make_all_eager
 from ftrace.trace.eager.dispatch import make_eager as _make_eager
-
-__all__ = [
-    "PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split",
-    "wrap_key_data",
-    "bernoulli", "bits", "rademacher", "randint", "uniform",
-    "categorical", "choice", "permutation",
-    "cauchy", "double_sided_maxwell", "exponential", "geometric", "gumbel", "laplace",
-    "logistic", "lognormal", "maxwell", "normal", "pareto", "rayleigh", "triangular",
-    "truncated_normal", "wald", "weibull_min",
-]  # fmt: skip
 
 _recall_all(__name__)
 # What is folded in is another number at each call.

@@ -9,32 +9,32 @@ from __future__ import annotations
 from math import ceil, log, prod
 from typing import Any
 
-import numpy as np
-
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError
-from ftrace.random.distributions import extreme, extreme_high
-from ftrace.random.draw import as_shape, broadcast_to, check_key, draw
-from ftrace.random.keys import Key, random_bits, split_in_two
-from ftrace.random.uniform import offset_between, unit
-from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.primitives.broadcast import expand
-from ftrace.trace.primitives.indexing import gather
-from ftrace.trace.primitives.library.sorting.sort import (
-    TopK,
-    argsort_p,
-    take_along,
-    top_k_p,
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axis,
+    cast,
+    check_count,
+    full,
+    iota,
+    move_axis,
+    permute,
+    reshape,
+    shrink_axis,
 )
-from ftrace.trace.primitives.movement import move_axis, permute, reshape, shrink_axis
-from ftrace.trace.primitives.reduction import reduce, reduce_max_p, reduce_min_p
-from ftrace.trace.primitives.sources import const, const_like, iota
-from ftrace.trace.tracing.tracer import aval_of, check_fits, is_value
+from ftrace.numpy.sorting import gather_along, positions_along
+from ftrace.random.distributions import extreme, offset_between, unit
+from ftrace.random.draw import as_shape, check_key, draw
+from ftrace.random.keys import Key, random_bits, split_in_two
+from ftrace.trace.avals import Shape
+from ftrace.trace.bind import bind, bind_compound
+from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.library.sorting.sort import TopK, top_k_p
+from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits, is_value
 
-Dtype = np.dtype[Any]
+__all__ = ["categorical", "choice", "permutation"]
 
 
 def permutation(
@@ -61,42 +61,28 @@ def permutation(
     """
     check_key("permutation", key)
     aval = aval_of(x)
-    depth = aval.ndim or 1
-    if not -depth <= axis < depth:
-        raise AxisError(f"random.permutation: axis {axis} is out of range for {aval!r}")
-    axis %= depth
+    axis = canonical_axis(axis, aval.ndim or 1, "random.permutation")
     if aval.shape:
         whole = independent or aval.ndim == 1
         shape = aval.shape if whole else (aval.shape[axis],)
-        return draw(_permuted, key, x, shape=shape, axis=axis, whole=whole)
+        order = draw(_order, key, shape=shape, axis=axis if whole else 0)
+        return gather_along(x, order, axis) if whole else _take(x, order, axis)
     if not dtypes.is_integer(aval.dtype):
         raise DtypeError(
             "random.permutation takes an integer or an array with an axis, got "
             f"{aval!r}"
         )
-    count = int(x)
-    if count < 0:
-        raise ValueRangeError(f"random.permutation: {count} is no number of elements")
-    return draw(_permuted_range, key, shape=(count,))
+    count = check_count(int(x), "random.permutation: x")
+    return cast(draw(_order, key, shape=(count,), axis=0), dtypes.default_dtype("i"))
 
 
-def _permuted_range(key: Key, shape: Shape) -> Node:
-    return ops.cast(random_order(key, shape, 0), dtypes.default_dtype("i"))
-
-
-def _permuted(key: Key, x: Node, shape: Shape, axis: int, whole: bool) -> Node:
-    if whole:
-        return take_along(x, random_order(key, shape, axis), axis)
-    return move_axis(gather(x, [random_order(key, shape, 0)], (axis,)), 0, axis)
-
-
-def random_order(key: Key, shape: Shape, axis: int) -> Node:
+def _order(key: Key, shape: Shape, axis: int) -> Any:
     """For each lane along the axis, its positions in a random order."""
-    places: Node | None = None
+    places: Any = None
     for _ in range(_rounds(prod(shape))):
         key, drawn = split_in_two(key)
-        (order,) = argsort_p.results(random_bits(drawn, 32, shape), arg=axis)
-        places = order if places is None else take_along(places, order, axis)
+        order = positions_along([random_bits(drawn, 32, shape)], axis)
+        places = order if places is None else gather_along(places, order, axis)
     return iota(dtypes.int32, shape, axis) if places is None else places
 
 
@@ -131,13 +117,8 @@ def categorical(
     aval = aval_of(logits)
     if not dtypes.is_float(aval.dtype):
         raise DtypeError(f"random.categorical: logits must be floats, got {aval!r}")
-    if not -aval.ndim <= axis < aval.ndim:
-        raise AxisError(f"random.categorical: axis {axis} is out of range for {aval!r}")
-    if mode not in (None, "low", "high"):
-        raise ValueRangeError(
-            f'random.categorical: mode is "low" or "high", got {mode!r}'
-        )
-    axis %= aval.ndim
+    axis = canonical_axis(axis, aval.ndim, "random.categorical")
+    one_of("random.categorical: mode", mode, (None, "low", "high"))
     rest = aval.shape[:axis] + aval.shape[axis + 1 :]
     shape = rest if shape is None else as_shape("categorical", shape)
     leading = len(shape) - len(rest)
@@ -152,64 +133,41 @@ def categorical(
             f"random.categorical: logits of shape {aval.shape} have no categories "
             f"along axis {axis}; one at least is required"
         )
-    if not replace:
-        return _distinct(
-            check_key("categorical", key), logits, shape, leading, axis, mode
+    check_key("categorical", key)
+    if replace:
+        sizes = list(shape)
+        sizes.insert(leading + axis, aval.shape[axis])
+        return draw(
+            _categories, key, logits, shape=tuple(sizes), axis=leading + axis, mode=mode
         )
-    drawn = list(shape)
-    drawn.insert(leading + axis, aval.shape[axis])
-    return draw(
-        _categories, check_key("categorical", key), logits, shape=tuple(drawn),
-        axis=leading + axis, mode=mode or "low",
-    )  # fmt: skip
-
-
-def _distinct(
-    key: Any, logits: Any, shape: Shape, leading: int, axis: int, mode: str | None
-) -> Any:
-    """Categories drawn without replacement, along the leading axes of the result."""
-    count, size = prod(shape[:leading]), aval_of(logits).shape[axis]
+    count, size = prod(shape[:leading]), aval.shape[axis]
     if count > size:
         raise ValueRangeError(
             f"random.categorical: without replacement there are at most {size} draws, "
             f"as many as categories; shape {shape} asks for {count}"
         )
-    return draw(
-        _greatest, key, logits, shape=shape, count=count, axis=axis, mode=mode or "low"
-    )
+    return draw(_greatest, key, logits, shape=shape, count=count, axis=axis, mode=mode)
 
 
 def _greatest(
-    key: Key, logits: Node, shape: Shape, count: int, axis: int, mode: str
-) -> Node:
+    key: Key, logits: Tracer, shape: Shape, count: int, axis: int, mode: str | None
+) -> Any:
     """The Gumbel-top-k trick: the positions of the greatest logits + Gumbel noise."""
-    noise = (extreme_high if mode == "high" else extreme)(
-        key, logits.shape, logits.dtype
+    noisy = logits + extreme(key, logits.shape, logits.dtype, mode)
+    last = logits.ndim - 1
+    (places,) = bind_compound(
+        top_k_p, move_axis(noisy, axis, last), arg=TopK(count, last)
     )
-    noisy = move_axis(ops.add(logits, noise), axis, logits.ndim - 1)
-    arg = TopK(count, noisy.ndim - 1)
-    (places,) = top_k_p.results(noisy, arg=arg)
-    return ops.cast(
-        reshape(move_axis(places, places.ndim - 1, 0), shape), dtypes.default_dtype("i")
-    )
+    found = reshape(move_axis(places, last, 0), shape)
+    return cast(found, dtypes.default_dtype("i"))
 
 
-def _categories(key: Key, logits: Node, shape: Shape, axis: int, mode: str) -> Node:
+def _categories(
+    key: Key, logits: Tracer, shape: Shape, axis: int, mode: str | None
+) -> Any:
     """The Gumbel-max trick: the argmax of logits + Gumbel noise."""
-    noise = (extreme_high if mode == "high" else extreme)(key, shape, logits.dtype)
-    missing = len(shape) - logits.ndim
-    logits = expand(reshape(logits, (1,) * missing + logits.shape), shape)
-    return _argmax(ops.add(noise, logits), axis)
-
-
-def _argmax(x: Node, axis: int) -> Node:
-    """The first position of the greatest element, or of NaN."""
-    greatest = expand(reduce(reduce_max_p, x, (axis,)), x.shape)
-    here = ops.bit_or(ops.eq(x, greatest), ops.ne(x, x))
-    position = iota(dtypes.default_dtype("i"), x.shape, axis)
-    beyond = const_like(position, x.shape[axis])
-    first = reduce(reduce_min_p, ops.select(here, position, beyond), (axis,))
-    return reshape(first, x.shape[:axis] + x.shape[axis + 1 :])
+    noisy = extreme(key, shape, logits.dtype, mode) + logits
+    return cast(fnp.argmax(noisy, axis), dtypes.default_dtype("i"))
 
 
 def choice(
@@ -243,9 +201,7 @@ def choice(
     rows = (a,) if aval.shape else ()
     if not rows and dtypes.is_complex(aval.dtype):
         raise DtypeError(f"random.choice: a must be an array or a count, got {aval!r}")
-    if rows and not -aval.ndim <= axis < aval.ndim:
-        raise AxisError(f"random.choice: axis {axis} is out of range for {aval!r}")
-    axis = axis % aval.ndim if rows else 0
+    axis = canonical_axis(axis, aval.ndim, "random.choice") if rows else 0
     count = aval.shape[axis] if rows else int(a)
     check_fits(count, dtypes.default_dtype("i"))
     if count <= 0 and prod(shape):
@@ -257,7 +213,7 @@ def choice(
     else:
         steps = fnp.cumsum(_probabilities(p, count))
         sample = draw(_weighted_positions, key, steps, shape=shape)
-    return draw(_take, sample, *rows, axis=axis) if rows else sample
+    return _take(a, sample, axis) if rows else sample
 
 
 def _drawn_once(key: Any, count: int, shape: Shape, p: Any, mode: str | None) -> Any:
@@ -269,16 +225,11 @@ def _drawn_once(key: Any, count: int, shape: Shape, p: Any, mode: str | None) ->
             "replacement; draw fewer, or with replace=True"
         )
     if p is None:
-        return draw(_first_of_order, key, shape=shape, count=count)
+        order = draw(_order, key, shape=(count,), axis=0)
+        first = reshape(shrink_axis(order, 0, 0, size), shape)
+        return cast(first, dtypes.default_dtype("i"))
     logits = fnp.log(_probabilities(p, count))
-    return draw(
-        _greatest, key, logits, shape=shape, count=size, axis=0, mode=mode or "low"
-    )
-
-
-def _first_of_order(key: Key, shape: Shape, count: int) -> Node:
-    order = shrink_axis(random_order(key, (count,), 0), 0, 0, prod(shape))
-    return ops.cast(reshape(order, shape), dtypes.default_dtype("i"))
+    return draw(_greatest, key, logits, shape=shape, count=size, axis=0, mode=mode)
 
 
 def _probabilities(p: Any, count: int) -> Any:
@@ -293,43 +244,20 @@ def _probabilities(p: Any, count: int) -> Any:
     return fnp.asarray(p).astype(dtypes.default_dtype("f"))
 
 
-def _positions(key: Key, shape: Shape, count: int) -> Node:
+def _positions(key: Key, shape: Shape, count: int) -> Any:
     dtype = dtypes.default_dtype("i")
-    bounds = const(0, dtype), const(count, dtype)
+    bounds = full((), 0, dtype), full((), count, dtype)
     return offset_between(key, *bounds, shape, dtype)
 
 
-def _weighted_positions(key: Key, steps: Node, shape: Shape) -> Node:
+def _weighted_positions(key: Key, steps: Tracer, shape: Shape) -> Any:
     """Where 1 - u falls among the cumulative probabilities, which may not end in 1."""
-    u = unit(key, shape, steps.dtype)
-    last = shrink_axis(steps, 0, steps.shape[0] - 1, steps.shape[0])
-    level = ops.mul(
-        broadcast_to(reshape(last, ()), shape), ops.sub(const_like(u, 1), u)
-    )
-    return _count_below(steps, level)
+    level = steps[-1] * (1 - unit(key, shape, steps.dtype))
+    return cast(fnp.searchsorted(steps, level), dtypes.default_dtype("i"))
 
 
-def _count_below(ordered: Node, values: Node) -> Node:
-    """How many elements of an ordered vector are less than each value: bisection."""
-    size = ordered.shape[0]
-    dtype = dtypes.default_dtype("i")
-    found = const(0, dtype, values.shape)
-    step = 1 << (size.bit_length() - 1)
-    while step:
-        candidate = ops.add(found, const_like(found, step))
-        index = ops.minimum(candidate, const_like(found, size))
-        element = gather(ordered, [ops.sub(index, const_like(index, 1))], (0,))
-        inside = ops.le(candidate, const_like(found, size))
-        found = ops.select(
-            ops.bit_and(inside, ops.lt(element, values)), candidate, found
-        )
-        step //= 2
-    return found
-
-
-def _take(index: Node, x: Node, axis: int) -> Node:
+def _take(x: Any, index: Any, axis: int) -> Any:
     """`x` at the index along an axis; the axes of the index stand in its place."""
-    taken = gather(x, [index], (axis,))
-    own = tuple(range(index.ndim))
-    rest = tuple(range(index.ndim, taken.ndim))
-    return permute(taken, rest[:axis] + own + rest[axis:])
+    taken = bind(gather_p, as_value(x), index, arg=(axis,))
+    own, rest = range(index.ndim), range(index.ndim, taken.ndim)
+    return permute(taken, (*rest[:axis], *own, *rest[axis:]))

@@ -1,7 +1,10 @@
-"""Continuous distributions, each a function of one uniform or normal sample.
+"""Distributions, each a function of random bits, or of a uniform or normal sample.
 
-Formulas are those of JAX, so that the same key gives the same numbers up to the
-rounding of exp, log, erf_inv, ….
+Bits, and what comes from them without rounding (uniform numbers, integers, coin flips),
+agree with JAX bit for bit, but for float64 in ranges like [0.1, 0.7): there XLA's fused
+multiply-add saves a rounding, as `between` does for float32. The other formulas are
+those of JAX, too, so that the same key gives the same numbers up to the rounding of
+exp, log, erf_inv, ….
 """
 
 from __future__ import annotations
@@ -11,25 +14,273 @@ from typing import Any
 
 import numpy as np
 
+import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.errors import DtypeError, DtypeOverflowError, one_of
+from ftrace.numpy.axes import cast, choose, full
 from ftrace.random import draw as how
-from ftrace.random.keys import Key, split_in_two
-from ftrace.random.uniform import between, between_numbers, signs, unit, unit_pair
+from ftrace.random import keys
+from ftrace.random.draw import sampler
+from ftrace.random.keys import Key
 from ftrace.trace.avals import Shape
-from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.graph import Node
+from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.primitives.broadcast import reduce_sum
-from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.sources import const_like
+from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
+
+__all__ = [
+    "bernoulli", "bits", "cauchy", "double_sided_maxwell", "exponential", "geometric",
+    "gumbel", "laplace", "logistic", "lognormal", "maxwell", "normal", "pareto",
+    "rademacher", "randint", "rayleigh", "triangular", "truncated_normal", "uniform",
+    "wald", "weibull_min",
+]  # fmt: skip
 
 Dtype = np.dtype[Any]
+_NUMBERS: Any = (int, float, np.integer)
+
+
+def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Random bits as unsigned integers, by default of 32 bits.
+
+    Raises:
+      DtypeError: the dtype is no unsigned integer.
+    """
+    wanted = dtypes.default_dtype("u") if dtype is None else dtypes.as_dtype(dtype)
+    if dtypes.kind(wanted) != "u":
+        raise DtypeError(f"random.bits draws unsigned integers, got {wanted}")
+    width = 8 * wanted.itemsize
+    shape = how.as_shape("bits", shape)
+    return how.draw(
+        keys.random_bits, how.check_key("bits", key), width=width, shape=shape
+    )
+
+
+# Floats in [0, 1): the bits become the fraction of a number in [1, 2).
+
+
+def unit(key: Key, shape: Shape, dtype: Dtype) -> Any:
+    """Floats in [0, 1), as many as the dtype's fraction has bits."""
+    info = how.float_info(dtype)
+    width = 8 if info.nmant < 8 else info.bits
+    drawn = cast(keys.random_bits(key, width, shape), keys.unsigned(info.bits))
+    fraction = elementwise(ops.shift_right_logical, drawn, width - info.nmant)
+    one: Any = np.ones(1, dtype)
+    number = elementwise(ops.bit_or, fraction, one.view(drawn.dtype)[0])
+    return bind(ops.bitcast, number, arg=dtype) - 1
+
+
+def between(
+    key: Key, low: Any, high: Any, shape: Shape, dtype: Dtype, exact: bool = False
+) -> Any:
+    """Floats in [low, high).
+
+    Args:
+      key: a key, or its two words.
+      low, high: scalars or arrays that broadcast to `shape`.
+      shape: of the result.
+      dtype: of the result.
+      exact: the product with the width of the range is not rounded.
+    """
+    low, high = cast(low, dtype), cast(high, dtype)
+    floats, width = unit(key, shape, dtype), high - low
+    if exact or dtype != dtypes.float32:
+        return fnp.maximum(low, floats * width + low)
+    # Rounded once: the product has 48 bits at most.
+    wide = [cast(x, dtypes.float64) for x in (floats, width, low)]
+    return fnp.maximum(low, cast(wide[0] * wide[1] + wide[2], dtype))
+
+
+def between_numbers(
+    key: Key, low: float, high: float, shape: Shape, dtype: Dtype
+) -> Any:
+    """Floats in [low, high), for two Python numbers."""
+    bounds = full((), low, dtype), full((), high, dtype)
+    return between(key, *bounds, shape, dtype, is_exact_range(low, high, dtype))
+
+
+def is_exact_range(low: Any, high: Any, dtype: Dtype) -> bool:
+    """Are the products of `between` exact, or the sum with `low` idle?"""
+    if any(type(x) not in (int, float, bool) for x in (low, high)):
+        return False
+    low, high = (np.asarray(x).astype(dtype) for x in (low, high))
+    return bool(low == 0) or math.frexp(abs(float(high - low)))[0] == 0.5
+
+
+def uniform(
+    key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
+) -> Any:
+    """Floats that are uniform in [minval, maxval).
+
+    Args:
+      key: a key.
+      shape: of the result.
+      dtype: a float dtype, by default float32.
+      minval: the least value; broadcasts to `shape`.
+      maxval: never reached, but for rounding; broadcasts to `shape`.
+
+    Raises:
+      DtypeError: the dtype is no float.
+      ShapeError: the bounds do not broadcast to `shape`.
+    """
+    dtype = how.as_float("uniform", dtype)
+    shape = how.common_shape("uniform", how.as_shape("uniform", shape), minval, maxval)
+    how.check_key("uniform", key)
+    if _is_number(minval, 0) and _is_number(maxval, 1):
+        return how.draw(unit, key, shape=shape, dtype=dtype)
+    exact = is_exact_range(minval, maxval, dtype)
+    low, high = how.parameter(minval, dtype), how.parameter(maxval, dtype)
+    return how.draw(between, key, low, high, shape=shape, dtype=dtype, exact=exact)
+
+
+def _is_number(x: Any, value: int) -> bool:
+    return type(x) in (int, float) and x == value
+
+
+# Integers.
+
+
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+    """Integers in [minval, maxval); minval where the range is empty.
+
+    Args:
+      key: a key.
+      shape: of the result.
+      minval, maxval: integers that broadcast to `shape`; `maxval` may be one more
+        than the greatest value of the dtype. In arrays a bound beyond it is moved to
+        its end.
+      dtype: an integer dtype, by default int32.
+
+    Raises:
+      DtypeError: the dtype is no integer.
+      DtypeOverflowError: a number that is a bound does not fit the dtype.
+      ShapeError: the bounds do not broadcast to `shape`.
+    """
+    wanted = dtypes.as_dtype(int if dtype is None else dtype)
+    if not dtypes.is_integer(wanted):
+        raise DtypeError(f"random.randint draws integer dtypes, got {wanted}")
+    shape = how.common_shape("randint", how.as_shape("randint", shape), minval, maxval)
+    low, high = _integer_bound(minval, wanted, 0), _integer_bound(maxval, wanted, 1)
+    how.check_key("randint", key)
+    return how.draw(_integers, key, low, high, shape=shape, dtype=wanted)
+
+
+def _integer_bound(x: Any, dtype: Dtype, over: int) -> Any:
+    """A bound; a known one is an integer that the dtype holds, or the default one.
+
+    Args:
+      over: how far beyond the greatest value it may be.
+    """
+    if not isinstance(x, _NUMBERS):
+        check_fits(x, dtype)
+        return x
+    least, greatest = dtypes.limits(dtype)
+    low, high = dtypes.limits(dtypes.default_dtype("i"))
+    if not min(least, low) <= x <= max(greatest + over, high):
+        raise DtypeOverflowError(
+            f"random.randint: the bound {x} does not fit {dtype}, which holds {least} "
+            f"to {greatest}; draw another dtype, as int64"
+        )
+    if type(x) not in (bool, int, float):
+        return x
+    x = int(x)
+    return np.asarray(x, dtypes.scalar_type(x)[0])[()]
+
+
+def _integers(key: Key, low: Tracer, high: Tracer, shape: Shape, dtype: Dtype) -> Any:
+    if dtype.itemsize < 4:  # 32 bits have less bias than 8 or 16
+        least, greatest = dtypes.limits(dtype)
+        low, high = (_as_integers(x, dtypes.int32) for x in (low, high))
+        low, high = _clip(low, least, greatest), _clip(high, least, greatest + 1)
+        return cast(offset_between(key, low, high, shape, dtypes.int32), dtype)
+    return offset_between(key, low, high, shape, dtype)
+
+
+def offset_between(key: Key, low: Any, high: Any, shape: Shape, dtype: Dtype) -> Any:
+    """Integers in [low, high): low + (twice as many random bits) mod (high - low)."""
+    width, greatest = 8 * dtype.itemsize, dtypes.limits(dtype)[1]
+    high = _as_integers(high)
+    beyond = high > min(greatest, dtypes.limits(high.dtype)[1])
+    low, high = _as_integers(low, dtype), _as_integers(high, dtype)
+    span = choose(high <= low, 1, cast(high - low, keys.unsigned(width)))
+    # A range up to and with the greatest value; the full one wraps to 0, and the
+    # remainder by 0 is the dividend itself.
+    span = choose(beyond & (high > low), span + 1, span)
+    # 2**width mod span, to carry the upper half of the bits over.
+    multiplier = _rem(full((), 1 << (width // 2), span.dtype), span)
+    multiplier = _rem(multiplier * multiplier, span)
+    upper, lower = (keys.random_bits(k, width, shape) for k in keys.split_in_two(key))
+    offset = _rem(upper, span) * multiplier + _rem(lower, span)
+    return low + cast(_rem(offset, span), dtype)
+
+
+def _rem(x: Any, y: Any) -> Any:
+    return elementwise(ops.rem, x, y)
+
+
+def _clip(x: Any, low: int, high: int) -> Any:
+    return fnp.minimum(fnp.maximum(x, low), high)
+
+
+def _as_integers(x: Any, dtype: Dtype | None = None) -> Any:
+    """In an integer dtype, by default its own; what does not fit becomes an end."""
+    x = x if dtypes.is_integer(x.dtype) else cast(x, dtypes.default_dtype("i"))
+    if dtype is None:
+        return x
+    least, greatest = dtypes.limits(dtype)
+    own_least, own_greatest = dtypes.limits(x.dtype)
+    return cast(_clip(x, max(least, own_least), min(greatest, own_greatest)), dtype)
+
+
+# Coin flips.
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
+    """True with probability `p`.
+
+    Args:
+      key: a key.
+      p: floats that broadcast to `shape`.
+      shape: of the result, by default that of `p`.
+      mode: "high" draws twice the bits, for probabilities below 1e-7.
+
+    Raises:
+      DtypeError: `p` is no float.
+      ValueRangeError: there is no such mode.
+    """
+    one_of("random.bernoulli: mode", mode, ("low", "high"))
+    if not dtypes.is_float(aval_of(p).dtype):
+        raise DtypeError(f"random.bernoulli: p must be a float, got {aval_of(p)!r}")
+    shape = how.common_shape("bernoulli", shape, p)
+    own = how.drawn_dtype(p)
+    p, key = how.parameter(p, own), how.check_key("bernoulli", key)
+    return how.draw(_flips, key, p, shape=shape, dtype=own, mode=mode)
+
+
+def _flips(key: Key, p: Tracer, shape: Shape, dtype: Dtype, mode: str) -> Any:
+    p = cast(p, dtype)
+    if mode == "low":
+        return unit(key, shape, dtype) < p
+    upper, lower = unit(key, (2, *shape), dtype)
+    return lower * 2.0 ** -how.float_info(dtype).nmant < p - upper
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """-1 or 1 with equal probability, by default as int32."""
+    wanted = dtypes.as_dtype(int if dtype is None else dtype)
+    shape = how.as_shape("rademacher", shape)
+    return how.draw(_signs, how.check_key("rademacher", key), shape=shape, dtype=wanted)
+
+
+def _signs(key: Key, shape: Shape, dtype: Dtype) -> Any:
+    """-1 or 1."""
+    up = unit(key, shape, dtypes.default_dtype("f")) < 0.5
+    one = cast(full((), 1, dtypes.default_dtype("f")), dtype)
+    return choose(up, one, full((), -1, dtype))
 
 
 # Normal.
 
 
+@sampler("fc")
 def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The standard normal distribution; complex dtypes have variance 1 in all.
 
@@ -41,25 +292,20 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     Raises:
       DtypeError: the dtype is neither float nor complex.
     """
-    dtype = how.as_float("normal", dtype, "fc")
-    shape = how.as_shape("normal", shape)
-    build = _complex_gauss if dtypes.is_complex(dtype) else gauss
-    return how.draw(build, how.check_key("normal", key), shape=shape, dtype=dtype)
+    if not dtypes.is_complex(dtype):
+        return _gauss(key, shape, dtype)
+    parts = [_gauss(k, shape, dtypes.real_dtype(dtype)) for k in keys.split_in_two(key)]
+    return bind(ops.make_complex, *[part / math.sqrt(2) for part in parts])
 
 
-def gauss(key: Key, shape: Shape, dtype: Dtype) -> Node:
+def _gauss(key: Key, shape: Shape, dtype: Dtype) -> Any:
     """√2·erf⁻¹(u), with u uniform in (-1, 1)."""
     one = np.ones((), dtype)
     u = between_numbers(key, float(np.nextafter(-one, one)), 1.0, shape, dtype)
-    return ops.mul(const_like(u, math.sqrt(2)), ops.erf_inv(u))
+    return math.sqrt(2) * bind(ops.erf_inv, u)
 
 
-def _complex_gauss(key: Key, shape: Shape, dtype: Dtype) -> Node:
-    parts = [gauss(k, shape, dtypes.real_dtype(dtype)) for k in split_in_two(key)]
-    half = const_like(parts[0], math.sqrt(2))
-    return ops.make_complex(*[ops.div(part, half) for part in parts])
-
-
+@sampler()
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None
 ) -> Any:
@@ -71,50 +317,32 @@ def truncated_normal(
       shape: of the result, by default that of the bounds.
       dtype: a float dtype.
     """
-    dtype = how.as_float("truncated_normal", dtype)
-    shape = how.common_shape("truncated_normal", shape, lower, upper)
-    lower, upper = how.parameter(lower, dtype), how.parameter(upper, dtype)
-    how.check_key("truncated_normal", key)
-    return how.draw(_truncated, key, lower, upper, shape=shape, dtype=dtype)
-
-
-def _truncated(key: Key, lower: Node, upper: Node, shape: Shape, dtype: Dtype) -> Node:
-    lower, upper = ops.cast(lower, dtype), ops.cast(upper, dtype)
-    low, high = (
-        ops.erf(ops.div(x, const_like(x, math.sqrt(2)))) for x in (lower, upper)
-    )
+    low, high = (bind(ops.erf, x / math.sqrt(2)) for x in (lower, upper))
     u = between(key, low, high, shape, dtype)
-    value = ops.mul(const_like(u, math.sqrt(2)), ops.erf_inv(u))
+    value = math.sqrt(2) * bind(ops.erf_inv, u)
     # The bounds themselves are open.
-    inside = [
-        how.broadcast_to(
-            ops.nextafter(ops.stop_gradient(x), const_like(x, toward)), shape
-        )
+    least, most = (
+        elementwise(ops.nextafter, bind(ops.stop_gradient, x), toward)
         for x, toward in ((lower, math.inf), (upper, -math.inf))
-    ]
-    return ops.minimum(ops.maximum(value, inside[0]), inside[1])
+    )
+    return fnp.minimum(fnp.maximum(value, least), most)
 
 
+@sampler()
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
     """The exponential of a normal sample with standard deviation `sigma`."""
-    dtype = how.as_float("lognormal", dtype)
-    return _draw_scaled(_lognormal, "lognormal", key, (sigma,), shape, dtype)
+    return fnp.exp(_gauss(key, shape, dtype) * sigma)
 
 
-def _lognormal(key: Key, sigma: Node, shape: Shape, dtype: Dtype) -> Node:
-    return ops.exp(ops.mul(gauss(key, shape, dtype), sigma))
-
-
+@sampler()
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The length of a vector of three normal samples."""
-    dtype = how.as_float("maxwell", dtype)
-    shape = how.as_shape("maxwell", shape)
-    return how.draw(_maxwell, how.check_key("maxwell", key), shape=shape, dtype=dtype)
+    return _length(key, shape, dtype)
 
 
-def _maxwell(key: Key, shape: Shape, dtype: Dtype) -> Node:
-    x = gauss(key, (*shape, 3), dtype)
-    return reshape(ops.sqrt(reduce_sum(ops.mul(x, x), (len(shape),))), shape)
+def _length(key: Key, shape: Shape, dtype: Dtype) -> Any:
+    x = _gauss(key, (*shape, 3), dtype)
+    return fnp.sqrt(fnp.sum(x * x, -1))
 
 
 def double_sided_maxwell(
@@ -124,88 +352,74 @@ def double_sided_maxwell(
 
     The shape of the result is `shape`, followed by that of the parameters.
     """
-    dtype = how.as_float("double_sided_maxwell", dtype)
-    own = how.common_shape("double_sided_maxwell", None, loc, scale)
-    shape = (how.as_shape("double_sided_maxwell", shape) or own) + own
+    name, dtype = "double_sided_maxwell", how.as_float("double_sided_maxwell", dtype)
+    own = how.common_shape(name, None, loc, scale)
+    shape = (how.as_shape(name, shape) or own) + own
     loc, scale = how.parameter(loc, dtype), how.parameter(scale, dtype)
-    how.check_key("double_sided_maxwell", key)
+    how.check_key(name, key)
     return how.draw(_signed_maxwell, key, loc, scale, shape=shape, dtype=dtype)
 
 
 def _signed_maxwell(
-    key: Key, loc: Node, scale: Node, shape: Shape, dtype: Dtype
-) -> Node:
-    length_key, sign_key = split_in_two(key)
-    sample = ops.mul(signs(sign_key, shape, dtype), _maxwell(length_key, shape, dtype))
-    loc, scale = (how.broadcast_to(ops.cast(x, dtype), shape) for x in (loc, scale))
-    return ops.add(ops.mul(sample, scale), loc)
+    key: Key, loc: Tracer, scale: Tracer, shape: Shape, dtype: Dtype
+) -> Any:
+    length_key, sign_key = keys.split_in_two(key)
+    sample = _signs(sign_key, shape, dtype) * _length(length_key, shape, dtype)
+    return sample * cast(scale, dtype) + cast(loc, dtype)
 
 
+@sampler()
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The inverse Gaussian distribution with scale 1.
 
     Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using
     transformations with multiple roots", 1976.
     """
-    return _draw_scaled(_wald, "wald", key, (mean,), shape, how.as_float("wald", dtype))
-
-
-def _wald(key: Key, mean: Node, shape: Shape, dtype: Dtype) -> Node:
-    normal_key, uniform_key = split_in_two(key)
-    v = gauss(normal_key, shape, dtype)
+    normal_key, uniform_key = keys.split_in_two(key)
+    v = _gauss(normal_key, shape, dtype)
     z = unit(uniform_key, shape, dtype)
-    y = ops.mul(v, v)
-    square = ops.mul(mean, mean)
-    four, two = const_like(y, 4), const_like(y, 2)
-    root = ops.sqrt(
-        ops.add(ops.mul(ops.mul(four, mean), y), ops.mul(square, ops.mul(y, y)))
-    )
-    x = ops.sub(
-        ops.add(mean, ops.div(ops.mul(square, y), two)),
-        ops.mul(ops.div(mean, two), root),
-    )
-    return ops.select(ops.le(z, ops.div(mean, ops.add(mean, x))), x, ops.div(square, x))
+    y = v * v
+    square = mean * mean
+    root = fnp.sqrt(4 * mean * y + square * (y * y))
+    x = mean + square * y / 2 - mean / 2 * root
+    return choose(z <= mean / (mean + x), x, square / x)
 
 
 # Logarithms of a uniform sample.
 
 
+@sampler()
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The exponential distribution with rate 1."""
-    return _draw_standard(_exponential, "exponential", key, shape, dtype)
+    return _waiting(key, shape, dtype)
 
 
-def _exponential(key: Key, shape: Shape, dtype: Dtype) -> Node:
-    return ops.neg(ops.log1p(ops.neg(unit(key, shape, dtype))))
+def _waiting(key: Key, shape: Shape, dtype: Dtype) -> Any:
+    return -fnp.log1p(-unit(key, shape, dtype))
 
 
+@sampler()
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The Laplace distribution with location 0 and scale 1."""
-    return _draw_standard(_laplace, "laplace", key, shape, dtype)
-
-
-def _laplace(key: Key, shape: Shape, dtype: Dtype) -> Node:
     low = float(-1.0 + how.float_info(dtype).epsneg)
     u = between_numbers(key, low, 1.0, shape, dtype)
-    return ops.mul(ops.sign(u), ops.log1p(ops.neg(ops.absolute(u))))
+    return fnp.sign(u) * fnp.log1p(-fnp.abs(u))
 
 
+@sampler()
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The logistic distribution with location 0 and scale 1."""
-    return _draw_standard(_logistic, "logistic", key, shape, dtype)
-
-
-def _logistic(key: Key, shape: Shape, dtype: Dtype) -> Node:
     u = _positive(key, shape, dtype)
-    return ops.sub(ops.log(u), ops.log1p(ops.neg(u)))
+    return fnp.log(u) - fnp.log1p(-u)
 
 
-def _positive(key: Key, shape: Shape, dtype: Dtype) -> Node:
+def _positive(key: Key, shape: Shape, dtype: Dtype) -> Any:
     """Uniform in (0, 1): zero becomes the least normal number."""
     tiny = float(how.float_info(dtype).tiny)
     return between_numbers(key, tiny, 1.0, shape, dtype)
 
 
+@sampler(statics=("mode",))
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> Any:
     """The standard Gumbel distribution.
 
@@ -218,59 +432,38 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> An
     Raises:
       ValueRangeError: there is no such mode.
     """
-    if mode not in (None, "low", "high"):
-        raise ValueRangeError(f'random.gumbel: mode is "low" or "high", got {mode!r}')
-    dtype = how.as_float("gumbel", dtype)
-    shape = how.as_shape("gumbel", shape)
-    build = extreme_high if mode == "high" else extreme
-    return how.draw(build, how.check_key("gumbel", key), shape=shape, dtype=dtype)
+    one_of("random.gumbel: mode", mode, (None, "low", "high"))
+    return extreme(key, shape, dtype, mode)
 
 
-def extreme(key: Key, shape: Shape, dtype: Dtype) -> Node:
-    """-log(-log(u))."""
-    return ops.neg(ops.log(ops.neg(ops.log(_positive(key, shape, dtype)))))
-
-
-def extreme_high(key: Key, shape: Shape, dtype: Dtype) -> Node:
-    """The same of 1 - u, with more bits where u is small."""
+def extreme(key: Key, shape: Shape, dtype: Dtype, mode: str | None) -> Any:
+    """-log(-log(u)); or the same of 1 - u, with more bits where u is small."""
+    if mode != "high":
+        return -fnp.log(-fnp.log(_positive(key, shape, dtype)))
     info = how.float_info(dtype)
-    upper, lower = unit_pair(key, shape, dtype)
-    more = ops.add(ops.mul(const_like(lower, 2.0**-info.nmant), lower), upper)
-    u = ops.add(more, const_like(more, float(info.tiny)))
-    u = ops.select(ops.ge(upper, const_like(upper, 0.5)), upper, u)
-    return ops.neg(ops.log(ops.neg(ops.log1p(ops.neg(u)))))
+    upper, lower = unit(key, (2, *shape), dtype)
+    u = 2.0**-info.nmant * lower + upper + float(info.tiny)
+    u = choose(upper >= 0.5, upper, u)
+    return -fnp.log(-fnp.log1p(-u))
 
 
+@sampler()
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The Cauchy distribution with location 0 and scale 1."""
-    return _draw_standard(_cauchy, "cauchy", key, shape, dtype)
-
-
-def _cauchy(key: Key, shape: Shape, dtype: Dtype) -> Node:
     u = between_numbers(key, float(how.float_info(dtype).eps), 1.0, shape, dtype)
-    return ops.tan(ops.mul(const_like(u, math.pi), ops.sub(u, const_like(u, 0.5))))
+    return fnp.tan(math.pi * (u - 0.5))
 
 
+@sampler()
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The Pareto distribution with scale 1 and shape parameter `b`."""
-    return _draw_scaled(
-        _pareto, "pareto", key, (b,), shape, how.as_float("pareto", dtype)
-    )
+    return fnp.exp(_waiting(key, shape, dtype) / b)
 
 
-def _pareto(key: Key, b: Node, shape: Shape, dtype: Dtype) -> Node:
-    return ops.exp(ops.div(_exponential(key, shape, dtype), b))
-
-
+@sampler()
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The Rayleigh distribution."""
-    dtype = how.as_float("rayleigh", dtype)
-    return _draw_scaled(_rayleigh, "rayleigh", key, (scale,), shape, dtype)
-
-
-def _rayleigh(key: Key, scale: Node, shape: Shape, dtype: Dtype) -> Node:
-    logarithm = ops.log(unit(key, shape, dtype))
-    return ops.mul(scale, ops.sqrt(ops.mul(logarithm, const_like(logarithm, -2))))
+    return scale * fnp.sqrt(fnp.log(unit(key, shape, dtype)) * -2)
 
 
 def weibull_min(
@@ -279,49 +472,28 @@ def weibull_min(
     """The Weibull distribution; parameters with more axes share a sample."""
     dtype = how.as_float("weibull_min", dtype)
     shape = how.as_shape("weibull_min", shape)
-    scale, concentration = (
-        how.parameter(scale, dtype),
-        how.parameter(concentration, dtype),
-    )
+    parameters = [how.parameter(x, dtype) for x in (scale, concentration)]
     how.check_key("weibull_min", key)
-    return how.draw(_weibull, key, scale, concentration, shape=shape, dtype=dtype)
+    return how.draw(_weibull, key, *parameters, shape=shape, dtype=dtype)
 
 
 def _weibull(
-    key: Key, scale: Node, concentration: Node, shape: Shape, dtype: Dtype
-) -> Node:
-    full = broadcast_shapes(
-        "random.weibull_min", [shape, scale.shape, concentration.shape]
-    )
-    waiting = how.broadcast_to(_exponential(key, shape, dtype), full)
-    scale, concentration = (
-        how.broadcast_to(ops.cast(x, dtype), full) for x in (scale, concentration)
-    )
-    return ops.mul(
-        ops.power(waiting, ops.div(const_like(waiting, 1), concentration)), scale
-    )
+    key: Key, scale: Tracer, concentration: Tracer, shape: Shape, dtype: Dtype
+) -> Any:
+    power = 1 / cast(concentration, dtype)
+    waiting = elementwise(ops.power, _waiting(key, shape, dtype), power)
+    return waiting * cast(scale, dtype)
 
 
+@sampler()
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
 ) -> Any:
     """The triangular distribution on [left, right] with its peak at `mode`."""
-    dtype = how.as_float("triangular", dtype)
-    parameters = (left, mode, right)
-    return _draw_scaled(_triangular, "triangular", key, parameters, shape, dtype)
-
-
-def _triangular(
-    key: Key, left: Node, mode: Node, right: Node, shape: Shape, dtype: Dtype
-) -> Node:
-    u = unit(key, shape, dtype)
-    width = ops.sub(right, left)
-    rising = ops.add(left, ops.sqrt(ops.mul(ops.mul(u, width), ops.sub(mode, left))))
-    rest = ops.sub(const_like(u, 1), u)
-    falling = ops.sub(
-        right, ops.sqrt(ops.mul(ops.mul(rest, width), ops.sub(right, mode)))
-    )
-    return ops.select(ops.lt(u, ops.div(ops.sub(mode, left), width)), rising, falling)
+    u, width = unit(key, shape, dtype), right - left
+    rising = left + fnp.sqrt(u * width * (mode - left))
+    falling = right - fnp.sqrt((1 - u) * width * (right - mode))
+    return choose(u < (mode - left) / width, rising, falling)
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -339,35 +511,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     return how.draw(_geometric, key, p, shape=shape, own=own, dtype=wanted)
 
 
-def _geometric(key: Key, p: Node, shape: Shape, own: Dtype, dtype: Dtype) -> Node:
-    p, u = ops.cast(p, own), unit(key, shape, own)
-    u = ops.select(ops.eq(u, const_like(u, 0)), const_like(u, 1), u)
-    trials = ops.floor(
-        ops.div(ops.log(u), how.broadcast_to(ops.log1p(ops.neg(p)), shape))
-    )
-    return ops.cast(ops.add(trials, const_like(trials, 1)), dtype)
-
-
-# How they are called.
-
-
-def _draw_standard(build: Any, name: str, key: Any, shape: Any, dtype: Any) -> Any:
-    dtype = how.as_float(name, dtype)
-    shape = how.as_shape(name, shape)
-    return how.draw(build, how.check_key(name, key), shape=shape, dtype=dtype)
-
-
-def _draw_scaled(
-    build: Any, name: str, key: Any, parameters: Any, shape: Any, dtype: Dtype
-) -> Any:
-    shape = how.common_shape(name, shape, *parameters)
-    operands = [how.parameter(x, dtype) for x in parameters]
-    how.check_key(name, key)
-    return how.draw(_scaled, key, *operands, sampler=build, shape=shape, dtype=dtype)
-
-
-def _scaled(
-    key: Key, *parameters: Node, sampler: Any, shape: Shape, dtype: Dtype
-) -> Node:
-    full = [how.broadcast_to(ops.cast(x, dtype), shape) for x in parameters]
-    return sampler(key, *full, shape, dtype)
+def _geometric(key: Key, p: Tracer, shape: Shape, own: Dtype, dtype: Dtype) -> Any:
+    u = unit(key, shape, own)
+    u = choose(u == 0, 1, u)
+    return cast(fnp.floor(fnp.log(u) / fnp.log1p(-cast(p, own))) + 1, dtype)

@@ -1,8 +1,8 @@
 """How a sampler runs: recorded where something is traced, evaluated where not.
 
-A sampler is written as a function of nodes. The graph of an eager call is kept, by
-the types of the operands and the static arguments, with what evaluates it: NumPy's code
-first, compiled code if it pays.
+A sampler is written as a function of traced arrays. The graph of an eager call is kept,
+by the types of the operands and the static arguments, with what evaluates it: NumPy's
+code first, compiled code if it pays.
 
     gauss(key)   ->   threefry, shifts, u - 1     exact: compiled, after some calls
                       u * 2 - 1, erf_inv          NumPy, or all of it compiled
@@ -16,7 +16,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import update_wrapper
+from inspect import signature
+from typing import Any, TypeVar
+from typing import cast as cast_to
 
 import ml_dtypes
 import numpy as np
@@ -24,6 +27,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.arrays.array import Array
 from ftrace.ground.fork_safe import cached_property
+from ftrace.numpy.axes import cast
 from ftrace.trace import tiering
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
@@ -32,13 +36,11 @@ from ftrace.trace.eager.call_recorder import Value, recording
 from ftrace.trace.eager.composite import kept
 from ftrace.trace.eager.exact_subgraph import exact_part
 from ftrace.trace.evaluate import Plan
-from ftrace.trace.graph import Graph, Node
+from ftrace.trace.graph import Graph
 from ftrace.trace.memory_check import no_memory
-from ftrace.trace.primitives.broadcast import expand
-from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import aval_of, check_fits
+from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
 
 
 class _Budget:
@@ -115,24 +117,23 @@ class Sampler:
         return backend.has_compiled() or _budget.spent >= tiering.DRAWS_SPENT_IN_ALL
 
 
-Build = Callable[..., Node]
+Build = Callable[..., Tracer]
 
 
 def draw(build: Build, *operands: Any, **statics: Any) -> Any:
-    """`build(*nodes, **statics)` as a value.
+    """`build(*operands, **statics)`, a function of traced values, as a value.
 
     In a function under a transform it is recorded also where no operand is traced:
     the numbers belong to the program, and asking for its shapes must not draw them.
     """
     scope = scope_of(operands) or current_scope()
     if scope is not None:
-        return scope.wrap(build(*[scope.lift(x) for x in operands], **statics))
+        return build(*[scope.wrap(scope.lift(x)) for x in operands], **statics)
     arrays = [asarray(x) for x in operands]
     avals = tuple([aval_of(x) for x in arrays])
 
     def function(*tracers: Any) -> list[Any]:
-        nodes = [tracer.node for tracer in tracers]
-        return [tracers[0].scope.wrap(build(*nodes, **statics))]
+        return [build(*tracers, **statics)]
 
     sampler = kept(
         build, avals, statics, lambda: Sampler(trace("eager", function, avals))
@@ -180,6 +181,51 @@ def _word(x: int, dtype: np.dtype[Any]) -> Any:
     if not 0 <= x < 1 << dtype.itemsize * 8:
         raise OverflowError
     return np.array(x, dtype)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def sampler(kinds: str = "f", statics: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """The public function of a distribution, given how it draws.
+
+        @sampler()
+        def pareto(key, b, shape=None, dtype=None):
+            return fnp.exp(exponential_of(key, shape, dtype) / b)
+
+    Written is a function of a traced key, traced parameters in the dtype that is drawn,
+    a shape to which they broadcast, and the dtype. It is called with what users give.
+
+    Args:
+      kinds: of dtype that can be drawn.
+      statics: arguments that are passed as they are.
+    """
+
+    def made(function: F) -> F:
+        name, parameters = function.__name__, signature(function)
+        fixed = ("key", "shape", "dtype", *statics)
+        names = [n for n in parameters.parameters if n not in fixed]
+
+        def build(key: Tracer, *traced: Tracer, dtype: Any, **static: Any) -> Tracer:
+            return function(
+                key, *[cast(x, dtype) for x in traced], dtype=dtype, **static
+            )
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            bound = parameters.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = bound.arguments
+            dtype = as_float(name, given["dtype"], kinds)
+            operands = [parameter(given[n], dtype) for n in names]
+            shape = common_shape(name, given["shape"], *operands)
+            static = {n: given[n] for n in statics}
+            key = check_key(name, given["key"])
+            return draw(build, key, *operands, shape=shape, dtype=dtype, **static)
+
+        build.__name__ = name
+        return cast_to(F, update_wrapper(call, function))
+
+    return made
 
 
 # What the samplers ask of their arguments.
@@ -287,9 +333,3 @@ def common_shape(name: str, shape: Any, *parameters: Any) -> Shape:
             f"{shape}"
         )
     return shape
-
-
-def broadcast_to(x: Node, shape: Shape) -> Node:
-    """`x` broadcast by NumPy's rules."""
-    missing = len(shape) - x.ndim
-    return expand(reshape(x, (1,) * missing + x.shape), shape)

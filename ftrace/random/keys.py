@@ -27,7 +27,12 @@ from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.movement import reshape, shrink_axis
 from ftrace.trace.primitives.sources import const, const_like, iota
 from ftrace.trace.tracing.scopes import current_scope
-from ftrace.trace.tracing.tracer import aval_of
+from ftrace.trace.tracing.tracer import Tracer, aval_of
+
+__all__ = [
+    "PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split",
+    "wrap_key_data",
+]  # fmt: skip
 
 # Threefry-2x32: a hash of counters, and the random bits that it gives.
 #
@@ -36,11 +41,11 @@ from ftrace.trace.tracing.tracer import aval_of
 # JAX with `jax_threefry_partitionable`: element number i of an array hashes the 64-bit
 # counter i, whatever the shape, so that every bit agrees with JAX.
 #
-# Everything here takes and returns nodes. A key is a uint32 array of shape (2,), or,
-# between the steps of one sampler, its two words as scalars.
+# The hash is of nodes. What samplers have is traced: a key of shape (2,), or, between
+# the steps of one sampler, its two words as scalars.
 
 Pair = tuple[Node, Node]
-Key = Node | Pair
+Key = Tracer | tuple[Tracer, Tracer]
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA  # the key schedule's constant, from the paper
@@ -69,71 +74,80 @@ def _rotate_left(x: Node, distance: int) -> Node:
     return p.bit_or(left, p.shift_right_logical(x, const_like(x, 32 - distance)))
 
 
-def words(key: Key) -> Pair:
+def _words(key: Key) -> Pair:
     """The two words of a key."""
     if isinstance(key, tuple):
-        return key
-    return element(key, 0), element(key, 1)
+        return key[0].node, key[1].node
+    return _element(key.node, 0), _element(key.node, 1)
 
 
-def element(x: Node, index: int) -> Node:
+def _element(x: Node, index: int) -> Node:
     """`x[index]`."""
     return reshape(shrink_axis(x, 0, index, index + 1), x.shape[1:])
 
 
-def pair(x: Node, y: Node) -> Node:
-    """Two arrays side by side along a new last axis."""
+def _traced(key: Key, node: Node) -> Tracer:
+    """A node as a value where the key is one."""
+    return (key[0] if isinstance(key, tuple) else key).scope.wrap(node)
+
+
+def _side_by_side(x: Node, y: Node) -> Node:
+    """Two arrays along a new last axis."""
     shape = (*x.shape, 2)
     side = iota(dtypes.uint32, shape, x.ndim)
     left, right = (expand(reshape(z, (*z.shape, 1)), shape) for z in (x, y))
     return p.select(p.eq(side, const_like(side, 0)), left, right)
 
 
-def _counters(shape: Shape) -> Pair:
-    """The position of every element, as the two halves of a 64-bit integer."""
+def _hash_positions(key: Key, shape: Shape) -> Pair:
+    """The hash of the position of every element, a 64-bit integer in two halves."""
     size = prod(shape)
     if size <= 1 << 32:
         low = reshape(iota(dtypes.uint32, (size,), 0), shape)
-        return const(0, dtypes.uint32, shape), low
+        return hash_counters(_words(key), const(0, dtypes.uint32, shape), low)
     position = reshape(iota(dtypes.uint64, (size,), 0), shape)
     high = p.shift_right_logical(position, const_like(position, 32))
-    return p.cast(high, dtypes.uint32), p.cast(position, dtypes.uint32)
+    halves = [p.cast(half, dtypes.uint32) for half in (high, position)]
+    return hash_counters(_words(key), *halves)
 
 
-def seed_key(seed: Node) -> Node:
+def seed_key(seed: Tracer) -> Tracer:
     """The key of a scalar integer: its bits, high word first."""
-    if seed.dtype.itemsize == 8:
-        high = p.cast(p.shift_right_logical(seed, const_like(seed, 32)), dtypes.uint32)
-    else:
-        high = const(0, dtypes.uint32)
-    return pair(high, p.cast(seed, dtypes.uint32))
+    high, low = const(0, dtypes.uint32), seed.node
+    if low.dtype.itemsize == 8:
+        high = p.cast(p.shift_right_logical(low, const_like(low, 32)), dtypes.uint32)
+    return _traced(seed, _side_by_side(high, p.cast(low, dtypes.uint32)))
 
 
-def split_key(key: Key, shape: Shape) -> Node:
+def split_key(key: Key, shape: Shape) -> Tracer:
     """New keys: an array of shape `shape + (2,)`."""
-    return pair(*hash_counters(words(key), *_counters(shape)))
+    return _traced(key, _side_by_side(*_hash_positions(key, shape)))
 
 
 def split_in_two(key: Key) -> tuple[Key, Key]:
     """Two new keys, by their words."""
-    x, y = hash_counters(words(key), *_counters((2,)))
-    return (element(x, 0), element(y, 0)), (element(x, 1), element(y, 1))
+    x, y = _hash_positions(key, (2,))
+    first, second = (
+        (_traced(key, _element(x, i)), _traced(key, _element(y, i))) for i in (0, 1)
+    )
+    return first, second
 
 
-def fold_key(key: Key, data: Node) -> Node:
+def fold_key(key: Key, data: Tracer) -> Tracer:
     """A key that depends on a key and a scalar integer."""
-    low = p.cast(data, dtypes.uint32)
-    return pair(*hash_counters(words(key), const(0, dtypes.uint32), low))
+    low = p.cast(data.node, dtypes.uint32)
+    hashed = hash_counters(_words(key), const(0, dtypes.uint32), low)
+    return _traced(key, _side_by_side(*hashed))
 
 
-def random_bits(key: Key, width: int, shape: Shape) -> Node:
+def random_bits(key: Key, width: int, shape: Shape) -> Tracer:
     """Unsigned integers of 8, 16, 32 or 64 random bits."""
-    x, y = hash_counters(words(key), *_counters(shape))
+    x, y = _hash_positions(key, shape)
     if width == 64:
         high = p.cast(x, dtypes.uint64)
         high = p.shift_left(high, const_like(high, 32))
-        return p.bit_or(high, p.cast(y, dtypes.uint64))
-    return p.cast(p.bit_xor(x, y), unsigned(width))
+        return _traced(key, p.bit_or(high, p.cast(y, dtypes.uint64)))
+    return _traced(key, p.cast(p.bit_xor(x, y), unsigned(width)))
 
 
 def unsigned(width: int) -> np.dtype[Any]:
