@@ -31,7 +31,7 @@ OTHERS = {
     # … and what rounds an element alike wherever it stands.
     "devices/llvm/call/eager/ufunc_loops.py:_ALONE",
     # Of our formulas: their errors.
-    "lower/legalize/math/accuracy.py:ACCURACY",
+    "lower/legalize/math/decompose.py:ACCURACY",
     # Of Python, and of what users call.
     "trace/symbolic/dim.py:_FUNCTIONS",
     "extend.py:_NAMES",

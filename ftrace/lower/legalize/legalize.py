@@ -31,15 +31,14 @@ from ftrace.lower.kernel.ir import (
     range_p,
     reduce,
 )
-from ftrace.lower.legalize.math.basic import nextafter
 from ftrace.lower.legalize.math.complex import COMPLEX, Complex, absolute, choose
-from ftrace.lower.legalize.math.decompose import decompose
-from ftrace.lower.legalize.math.floats import format_of
+from ftrace.lower.legalize.math.decompose import decompose, nextafter
 from ftrace.lower.legalize.math.term import (
     Term,
     apply,
     bitcast,
     eq,
+    format_of,
     ne,
     number,
     round_even,

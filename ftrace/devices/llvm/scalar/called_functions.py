@@ -18,9 +18,9 @@ from ftrace.devices.llvm.scalar.ops import CALLED, Operations, operations_of
 from ftrace.devices.llvm.scalar.straight_line import Expressions
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel, KernelOp, axis_of, range_p
-from ftrace.lower.legalize.math.argument_reduction import far_angle
 from ftrace.lower.legalize.math.decompose import decompose, formula
 from ftrace.lower.legalize.math.term import Term
+from ftrace.lower.legalize.math.trigonometry import far_angle
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import make_node
 from ftrace.trace.symbolic.bounds import upper_bound

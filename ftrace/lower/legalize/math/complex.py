@@ -11,13 +11,16 @@ from collections.abc import Callable
 from typing import Final
 
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.legalize.math.floats import INFINITY, clamp, copy_sign, format_of
 from ftrace.lower.legalize.math.term import (
+    INFINITY,
     Operand,
     Term,
     apply,
+    clamp,
+    copy_sign,
     eq,
     fma,
+    format_of,
     mul_add,
     ne,
     number,

@@ -1,6 +1,23 @@
-"""exp and its family: eˣ = 2ⁿ·eʳ with n = round(x/ln 2) and |r| ≤ ln 2 / 2.
+"""exp, log, powers and roots.
 
-The polynomials are minimax fits (Remez exchange at 50 digits, coefficients rounded one
+    eˣ = 2ⁿ·eʳ         with n = round(x/ln 2) and |r| ≤ ln 2 / 2
+    x  = 2ᵏ·(1 + f)    with 1 + f in [3/4, 3/2): log(x) = k·ln 2 + log(1 + f)
+    xʸ = 2^(y·log2|x|) with the logarithm in two numbers: an error of one unit in its
+                       last place would be one of y·log2|x| units in the result
+
+The logarithm of 1 + f is a polynomial in f in float32. In float64 it is one in s² with
+s = f/(2 + f), as log(1 + f) = log((1 + s)/(1 - s)) (the scheme of fdlibm's `e_log.c`).
+
+A float32 to a power needs log2(x) to 34 bits. Processors that keep tables in registers
+have two of 16 numbers for it. With t near 1/m, m the mantissa of x,
+
+    log2(x) = k - log2(t) + log2(1 + r),   r = m·t - 1 in [-1/32, 1/16],
+
+which float64 has in a short polynomial, without a division. Near 1, where k is 0, t is
+1 and what is left keeps its relative error. That polynomial is fitted as those of
+`table_functions.py`.
+
+The others are minimax fits (Remez exchange at 50 digits, coefficients rounded one
 after the other, lowest power first); the relative error of the fit stands beside each.
 Errors of the functions are the greatest seen, in units in the last place: float32 over
 all numbers, float64 over 10⁷ random ones (`ACCURACY`).
@@ -11,17 +28,44 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from ftrace.lower.legalize.math.floats import (
+from ftrace import dtypes
+from ftrace.lower.kernel.ir import KernelOp
+from ftrace.lower.legalize.math.term import (
+    INFINITY,
+    NAN,
+    RARE,
     Pair,
+    Term,
     bits_of,
+    bits_of_number,
+    cast,
     clamp,
     copy_sign,
+    eq,
+    exponent,
+    fast_two_sum,
     float_of,
+    fma,
     format_of,
+    integer_to_float,
+    ldexp,
+    lookup,
+    mantissa,
+    mul_add,
+    ne,
     nearest,
+    number,
+    polynomial,
     power_of_two,
+    round_even,
+    select,
+    sign_bit,
+    sqrt,
+    trunc,
+    two_product,
 )
-from ftrace.lower.legalize.math.term import Term, fma, ldexp, polynomial, select
+from ftrace.trace.graph import constant_value
+from ftrace.trace.primitives.sources import const_p
 
 _LOG2E: Final = 1 / math.log(2)
 # ln 2 in two numbers: their sum is right to 2 · fraction bits.
@@ -196,3 +240,373 @@ def _odd(x: Term, single: tuple[float, ...], double: tuple[float, ...]) -> Term:
     """x + x³·P(x²)."""
     square = x * x
     return fma(x * square, polynomial(square, single if x.single else double), x)
+
+
+# ln 2 and 1/ln 2 in two numbers each; the first of ln 2 has 8 or 11 bits less.
+_SHORT_LN2_SINGLE: Final = (0.69314575, 1.4286068e-06)
+_SHORT_LN2_DOUBLE: Final = (0.6931471805598903, 5.497923018708371e-14)
+_LOG2E_SINGLE: Final = 1.44269502
+_LOG2E_DOUBLE: Final = (1.4426950408889634, 2.0355273740931033e-17)
+_LN2: Final = math.log(2)
+
+# Where the fraction of x is cut. At 3/4 f is short, which log1p needs; log2 has the
+# least to cancel against k when it is cut at sqrt(1/2).
+_CUT: Final = 0.75
+_ROOT: Final = math.sqrt(2)
+
+# (log(1 + f) - f + f²/2)/f³ for f in [-1/4, 1/2]: 2^-29.0 of log(1 + f).
+_LOG_SINGLE: Final = (
+    0.0376107395, -0.0910686925, 0.116969995, -0.127283722, 0.142768025, -0.166553169,
+    0.199995786, -0.250001639, 0.333333403,
+)  # fmt: skip
+# (2·atanh(s)/s - 2)/s² in s² for |s| ≤ 1/5: 2^-61.7 of the sum.
+_LOG_DOUBLE: Final = (
+    0.13842393567466618, 0.13173690013320416, 0.15391106884988054, 0.1818166601816692,
+    0.22222224294360354, 0.2857142855584363, 0.40000000000056635, 0.666666666666666,
+)  # fmt: skip
+# log2(1 + f)/f - _LOG2E_SINGLE for 1 + f in [√½, √2]: 2^-29.0 of log2(1 + f).
+_LOG2_OF_F: Final = (
+    -0.109970883, 0.186914504, -0.191432506, 0.204518139, -0.239565417, 0.288569659,
+    -0.3606987, 0.480898231, -0.721347332, 1.92010532e-08,
+)  # fmt: skip
+
+
+def mantissa_by_bits(x: Term) -> Term:
+    """`mantissa` where no instruction has it."""
+    bits, k, _ = _split_bits(x)
+    found = float_of(bits - (k << format_of(x).fraction))
+    return select(x >= 0.0, found, NAN)
+
+
+def exponent_by_bits(x: Term) -> Term:
+    """`exponent` where no instruction has it."""
+    _, k, lift = _split_bits(x)
+    found = select(eq(x, INFINITY), x, integer_to_float(k) + lift)
+    return select(eq(x, 0.0), -INFINITY, found)
+
+
+def _split_bits(x: Term) -> tuple[Term, Term, Term]:
+    """The bits of x·2^-lift, k of that, and the lift: 0 but for denormal numbers."""
+    layout = format_of(x)
+    small = x < layout.tiny
+    lift = layout.fraction + 2
+    bits = bits_of(select(small, x * 2.0**lift, x))
+    k = (bits - bits_of_number(_CUT, x.single)) >> layout.fraction
+    return bits, k, select(small, number(-float(lift), x), 0.0)
+
+
+def split_at_root(x: Term) -> tuple[Term, Term]:
+    """(f, k) with x = 2ᵏ·(1 + f) and 1 + f in [sqrt(1/2), sqrt(2)]."""
+    m, k = mantissa(x), exponent(x)
+    above = m > _ROOT
+    return select(above, m * 0.5, m) - 1.0, select(above, k + 1.0, k)
+
+
+def log_of_parts(f: Term, k: Term) -> Term:
+    """k·ln 2 + log(1 + f) for f in [-1/4, 1/2], also where k is infinite.
+
+    The first part of ln 2 is short: its product with k is exact. Both are positive, so
+    that with an infinite k they agree.
+    """
+    high, low = _SHORT_LN2_SINGLE if f.single else _SHORT_LN2_DOUBLE
+    if f.single:
+        square = f * f
+        rest = mul_add(-0.5, square, f * square * polynomial(f, _LOG_SINGLE))
+        return mul_add(k, high, f + mul_add(k, low, rest))
+    half_square, odd = _log_series(f)
+    return mul_add(k, high, f - (half_square - mul_add(k, low, odd)))
+
+
+def _log_series(f: Term) -> tuple[Term, Term]:
+    """(h, t) with log(1 + f) = f - h + t, in float64; h = f²/2 is the greater."""
+    s = f / (2.0 + f)
+    square = s * s
+    half_square = 0.5 * f * f
+    series = polynomial(square, _LOG_DOUBLE)
+    return half_square, s * mul_add(square, series, half_square)
+
+
+def log(x: Term) -> Term:
+    """log(x) = k·ln 2 + log(1 + f)."""
+    return log_of_parts(mantissa(x) - 1.0, exponent(x))
+
+
+def log2(x: Term) -> Term:
+    """log2(x) = k + log(1 + f)/ln 2, exact for powers of two.
+
+    The product with 1/ln 2 is carried in two numbers.
+    """
+    f, k = split_at_root(x)
+    if x.single:
+        return k + fma(f, _LOG2E_SINGLE, f * polynomial(f, _LOG2_OF_F))
+    half_square, odd = _log_series(f)
+    top, rest = fast_two_sum(f, -half_square)
+    rest = rest + odd
+    high, low = _LOG2E_DOUBLE
+    product, error = two_product(top, high)
+    error = error + fma(top, low, rest * high)
+    total, carry = fast_two_sum(k, product)
+    # The sum's error is NaN where the sum is infinite.
+    return select(abs(k) < INFINITY, total + (carry + error), k + f)
+
+
+def log1p(x: Term) -> Term:
+    """log(1 + x): k is that of 1 + x, and f = x·2⁻ᵏ + (2⁻ᵏ - 1) is rounded once."""
+    layout = format_of(x)
+    above = bits_of(1.0 + x) - bits_of_number(_CUT, x.single)
+    k = above >> layout.fraction
+    # 2^(2-k) is normal for each k; 2⁻ᵏ need not be.
+    quarter = float_of(((layout.bias + 2) - k) << layout.fraction) * 0.25
+    f = mul_add(x, quarter, quarter - 1.0)  # the product is exact
+    value = log_of_parts(f, integer_to_float(k))
+    value = select(x > -1.0, value, select(eq(x, -1.0), -INFINITY, number(NAN, x)))
+    return select(eq(x, INFINITY) | eq(x, 0.0), x, value)
+
+
+def asinh(x: Term) -> Term:
+    """log1p(|x| + x²/(1 + sqrt(1 + x²))); log|x| + ln 2 where x² says nothing more."""
+    a = abs(x)
+    square = a * a
+    inner = a + square / (1.0 + sqrt(1.0 + square))
+    return copy_sign(_log1p_or_double(a, inner), x)
+
+
+def acosh(x: Term) -> Term:
+    """log1p(t + sqrt(2t + t²)) with t = x - 1; log x + ln 2 for a large x."""
+    t = x - 1.0
+    value = _log1p_or_double(x, t + sqrt(fma(t, t, t + t)))
+    return select(x < 1.0, NAN, value)
+
+
+def _log1p_or_double(a: Term, inner: Term) -> Term:
+    """log1p(inner), or log(2a) for a large a."""
+    large = a > (2.0**30 if a.single else 2.0**60)
+    value = log1p(select(large, a, inner))
+    return select(large, value + _LN2, value)
+
+
+def atanh(x: Term) -> Term:
+    """log1p(2|x|/(1 - |x|))/2."""
+    a = abs(x)
+    return copy_sign(0.5 * log1p((a + a) / (1.0 - a)), x)
+
+
+def _inverse_near(place: int) -> float:
+    """t for the mantissas in [3/4, 3/2) whose four leading bits are `place`."""
+    middle = (1 + (place + 0.5) / 16) * (1.0 if place < 8 else 0.5)
+    return 1.0 if place in (0, 15) else 1 / middle
+
+
+_INVERSES: Final = tuple(_inverse_near(place) for place in range(16))
+
+#: The tables, by the names of the operations that look a float64 up in them.
+TABLES: Final = {
+    "inverse_of_16": _INVERSES,
+    "log2_of_16": tuple(-math.log2(t) for t in _INVERSES),
+}
+_inverse_of_16_p, _log2_of_16_p = (KernelOp(name) for name in TABLES)
+
+# log2(1 + r)/r for r in [-1/32, 1/16]: 2^-34.4.
+_LOG2_OF_R: Final = (
+    -0.22262792792779357, 0.2884969913202866, -0.36069863901293125, 0.48089856536785197,
+    -0.7213475127524244, 1.4426950408615373,
+)  # fmt: skip
+
+
+def log2_by_tables(x: Term) -> Term:
+    """log2(x) to 2^-34 of it, in float64, for a positive finite x."""
+    m = mantissa(x)
+    r = fma(m, lookup(_inverse_of_16_p, m), -1.0)
+    return fma(r, polynomial(r, _LOG2_OF_R), exponent(x) + lookup(_log2_of_16_p, m))
+
+
+# 2/ln 2 and 2/(3·ln 2) in two numbers each.
+_FIRST_SINGLE: Final = (2.88539004, 3.85192605e-08)
+_FIRST_DOUBLE: Final = (2.8853900817779268, 4.0710547481862066e-17)
+_THIRD_SINGLE: Final = (0.961796701, -7.02846181e-09)
+_THIRD_DOUBLE: Final = (0.9617966939259756, 5.0577616648125907e-17)
+# (2·atanh(s)/(s·ln 2) - first - third·s²)/s⁴ in s² for |s| ≤ 0.1717.
+_LOG2_SINGLE: Final = (0.337934643, 0.411844581, 0.57708025)
+_LOG2_DOUBLE: Final = (
+    0.19041525559474326, 0.19125203445395525, 0.22198412811935964, 0.2623076983831811,
+    0.3205989023038865, 0.41219858309177565, 0.5770780163556183,
+)  # fmt: skip
+
+
+def _log2_pair(x: Term) -> Pair:
+    """log2(x) in two numbers, to 2^-35 or 2^-64 of it; x = 2ᵏ(1 + f), s = f/(2 + f)."""
+    f, k = split_at_root(x)
+    below, below_low = fast_two_sum(number(2.0, x), f)
+    inverse = 1.0 / below
+    s = f * inverse
+    s_low = inverse * mul_add(-s, below_low, fma(-s, below, f))
+    square, square_low = two_product(s, s)
+    square_low = mul_add(s + s, s_low, square_low)
+    tail = square * polynomial(square, _LOG2_SINGLE if x.single else _LOG2_DOUBLE)
+    third, third_low = _THIRD_SINGLE if x.single else _THIRD_DOUBLE
+    first, first_low = _FIRST_SINGLE if x.single else _FIRST_DOUBLE
+    inner, inner_low = fast_two_sum(number(third, x), tail)
+    product, product_low = _product(square, square_low, inner, inner_low + third_low)
+    outer, outer_low = fast_two_sum(number(first, x), product)
+    result, low = _product(s, s_low, outer, outer_low + (product_low + first_low))
+    high, carry = fast_two_sum(k, result)
+    return fast_two_sum(high, carry + low)
+
+
+def _product(a: Term, a_low: Term, b: Term, b_low: Term) -> Pair:
+    """(a + a_low)·(b + b_low) in two numbers."""
+    product, error = two_product(a, b)
+    return product, mul_add(a, b_low, mul_add(a_low, b, error))
+
+
+def power(x: Term, y: Term) -> Term:
+    """x to the power y, with the special values of C99 (annex F.9.4.4).
+
+    Small constant powers are products and roots.
+    """
+    simple = _simple_power(x, y)
+    if simple is not None:
+        return simple
+    return _with_special_values(x, y, _positive_power(abs(x), y))
+
+
+def _positive_power(a: Term, y: Term) -> Term:
+    """aʸ for 0 < a < ∞ and a finite y."""
+    log_high, log_low = _log2_pair(a)
+    # Beyond these bounds every power but 1 is 0 or ∞, and products stay finite.
+    bound = 2.0**40 if a.single else 2.0**70
+    y = clamp(y, -bound, bound)
+    product, error = two_product(y, log_high)
+    high, low = fast_two_sum(product, fma(y, log_low, error))
+    within = abs(high) < 4.0 * format_of(a).bias
+    value, n = exp2_parts(high, select(within, low, 0.0))
+    return ldexp(value, n)
+
+
+def power_by_tables(x: Term, y: Term) -> Term:
+    """`power` where `TABLES` can be looked up: float32 in float64 arithmetic."""
+    if not x.single:
+        return power(x, y)
+    simple = _inverse_of_product(x, y)
+    if simple is None:
+        simple = _simple_power(x, y)
+    if simple is not None:
+        return simple
+    log = log2_by_tables(cast(abs(x), dtypes.float64))
+    e = cast(y, dtypes.float64) * log
+    n = round_even(e)  # beyond all exponents it is e, and 2ⁿ is ∞ or 0
+    value = polynomial(cast(e - n, dtypes.float32), EXP2_SINGLE)
+    value = ldexp(value, cast(n, dtypes.float32))
+    return _with_special_values(x, y, value)
+
+
+def _with_special_values(x: Term, y: Term, value: Term) -> Term:
+    """xʸ where `value` is that of |x|, right where |x| is neither 0 nor infinite."""
+    usual = (x > 0.0) & (x < INFINITY)
+    if y.node.op is not const_p or not math.isfinite(constant_value(y.node)):
+        usual = usual & (abs(y) < INFINITY)
+    a = abs(x)
+    whole = eq(trunc(y), y)
+    half = y * 0.5
+    odd = whole & ne(trunc(half), half)
+    limit = select((a < 1.0) ^ (y < 0.0), number(0.0, x), INFINITY)
+    at_end = eq(a, 0.0) | eq(a, INFINITY)
+    special = select((x < 0.0) & ~whole, NAN, value)
+    special = select(at_end | eq(abs(y), INFINITY), limit, special)
+    special = float_of(bits_of(special) ^ select(odd, sign_bit(x), 0))
+    special = select(ne(x, x) | ne(y, y), x + y, special)
+    one = eq(x, 1.0) | eq(y, 0.0) | (eq(a, 1.0) & eq(abs(y), INFINITY))
+    return select(~usual, select(one, 1.0, special), value, RARE)
+
+
+def _simple_power(x: Term, power: Term) -> Term | None:
+    """x to a constant power that needs no logarithm."""
+    if power.node.op is not const_p:
+        return None
+    y = float(constant_value(power.node))
+    if y == 0.0:
+        return number(1.0, x)
+    if y == 0.5:  # its value at -0 and -∞ is not that of sqrt
+        return select(eq(x, -INFINITY), INFINITY, sqrt(x) + 0.0)
+    if y == -0.5:
+        return select(eq(x, -INFINITY), 0.0, 1.0 / (sqrt(x) + 0.0))
+    if y == -1.0:
+        return 1.0 / x
+    if y in (-2.0, -3.0, -4.0):
+        return _inverse(x, int(-y))
+    return _repeated(x, int(y)) if y in (1.0, 2.0, 3.0, 4.0) else None
+
+
+def _repeated(x: Term, count: int) -> Term:
+    """x multiplied by itself: squared, and halves multiplied."""
+    if count == 1:
+        return x
+    half = _repeated(x, count // 2)
+    square = half * half
+    return square * x if count & 1 else square
+
+
+def _inverse(x: Term, count: int) -> Term:
+    """1 / xⁿ; also where that is denormal, and xⁿ is too large for a float.
+
+    Large powers are scaled by a power of two, and so is the 1 that they divide.
+    """
+    half = _repeated(x, count // 2)
+    rest = half * x if count & 1 else half
+    bits = format_of(x).bias + 1
+    large = abs(rest) >= 2.0 ** (bits // 2 - 4)
+    scale = select(large, number(2.0 ** -(bits // 4), x), 1.0)
+    return scale / (half * scale * rest)
+
+
+#: More factors take as long as a logarithm.
+_FACTORS: Final = 16
+
+
+def _inverse_of_product(x: Term, power: Term) -> Term | None:
+    """x to a whole negative power by float64's product: no float32 overflows it.
+
+    It overflows only where the inverse is 0, and is 0 only where that is infinite.
+    """
+    if power.node.op is not const_p:
+        return None
+    y = float(constant_value(power.node))
+    if not y.is_integer() or not -_FACTORS <= y < -4:
+        return None
+    product = _repeated(cast(x, dtypes.float64), int(-y))
+    return cast(1.0 / product, dtypes.float32)
+
+
+#: The guess at x^(-1/3): its bits are those of this number less a third of x's.
+_CBRT_BITS_SINGLE: Final = 0x54A1F600
+_CBRT_BITS_DOUBLE: Final = 0x553EE96AC0000000
+
+
+def cbrt(x: Term) -> Term:
+    """x·y² with y = x^(-1/3), and a step of Newton for x = c³.
+
+    y is a guess from the bits, right to 3 %, and a step (float64: two) of order four
+    with e = 1 - x·y³: (1 - e)^(-1/3) = 1 + e/3 + 2e²/9 + 14e³/81 + ….
+    """
+    layout = format_of(x)
+    a = abs(x)
+    small = a < 16.0 * layout.tiny
+    lift = 24 if x.single else 54
+    scaled = select(small, a * 2.0**lift, a)
+    # A third of the bits: shifted right until they are a float exactly, and back.
+    shift = 9 if x.single else 13
+    first = (_CBRT_BITS_SINGLE if x.single else _CBRT_BITS_DOUBLE) >> shift
+    third = integer_to_float(bits_of(scaled) >> shift) * (-1 / 3)
+    guess = third + (2.0**layout.fraction + first)
+    y = float_of(bits_of(guess) << shift)
+    for _ in range(1 if x.single else 2):
+        e = fma(-(scaled * y), y * y, 1.0)
+        y = mul_add(y, e * polynomial(e, (14 / 81, 2 / 9, 1 / 3)), y)
+    square = y * y
+    root = scaled * square
+    # A quarter of the error: where no fma is, root³ could overflow.
+    error = fma(-(root * root), root * 0.25, scaled * 0.25)
+    root = fma(error, square * (4 / 3), root)
+    root = root * select(small, number(2.0 ** (-lift // 3), x), 1.0)
+    plain = eq(x, 0.0) | eq(a, INFINITY)
+    return select(plain, x, copy_sign(root, x))

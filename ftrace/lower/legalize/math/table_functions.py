@@ -1,13 +1,5 @@
 """Functions by tables, for processors that keep those in registers.
 
-Logarithms have tables of 16 numbers. A float32 to a power needs log2(x) to 34 bits.
-With t near 1/m, m the mantissa of x,
-
-    log2(x) = k - log2(t) + log2(1 + r),   r = m·t - 1 in [-1/32, 1/16],
-
-which float64 has in a short polynomial, without a division. Near 1, where k is 0, t is
-1 and what is left keeps its relative error.
-
 tanh and its like have 32 pieces, by tables of 32 float32. A float without its sign is
 in the piece that its exponent and the two leading bits of its fraction name: four
 pieces for each power of two, eight powers. With c near the middle of the piece and t =
@@ -25,63 +17,27 @@ rounded one after the other, lowest power first.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp
-from ftrace.lower.legalize.math.error import erf, erfc
 from ftrace.lower.legalize.math.exponential import expm1_parts, tanh
-from ftrace.lower.legalize.math.floats import (
+from ftrace.lower.legalize.math.special import erf, erfc
+from ftrace.lower.legalize.math.term import (
+    Term,
     bits_of,
     bits_of_number,
     clamp,
     copy_sign,
     float_of,
-    two_product,
-)
-from ftrace.lower.legalize.math.term import (
-    Term,
-    exponent,
     fma,
     ldexp,
     lookup,
-    mantissa,
     mul_add,
-    polynomial,
     select,
+    two_product,
 )
-
-
-def _inverse(place: int) -> float:
-    """t for the mantissas in [3/4, 3/2) whose four leading bits are `place`."""
-    middle = (1 + (place + 0.5) / 16) * (1.0 if place < 8 else 0.5)
-    return 1.0 if place in (0, 15) else 1 / middle
-
-
-_INVERSES: Final = tuple(_inverse(place) for place in range(16))
-
-#: The tables, by the names of the operations that look a float64 up in them.
-TABLES: Final = {
-    "inverse_of_16": _INVERSES,
-    "log2_of_16": tuple(-math.log2(t) for t in _INVERSES),
-}
-_inverse_p, _log2_p = (KernelOp(name) for name in TABLES)
-
-# log2(1 + r)/r for r in [-1/32, 1/16]: 2^-34.4.
-_LOG2: Final = (
-    -0.22262792792779357, 0.2884969913202866, -0.36069863901293125, 0.48089856536785197,
-    -0.7213475127524244, 1.4426950408615373,
-)  # fmt: skip
-
-
-def log2_by_tables(x: Term) -> Term:
-    """log2(x) to 2^-34 of it, in float64, for a positive finite x."""
-    m = mantissa(x)
-    r = fma(m, lookup(_inverse_p, m), -1.0)
-    return fma(r, polynomial(r, _LOG2), exponent(x) + lookup(_log2_p, m))
-
 
 #: Bits of a float below those that name its piece; pieces, and those of a power of two.
 _BELOW: Final = 21

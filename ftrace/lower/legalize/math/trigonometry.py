@@ -1,30 +1,254 @@
-"""sin, cos and tan: polynomials on [-π/4, π/4], exchanged and negated by quadrant.
+"""sin, cos and tan, and their inverses.
 
-The polynomials are fitted as in `exponential.py`, for |r| ≤ 0.8.
+sin and cos are polynomials on [-π/4, π/4], exchanged and negated by quadrant: x =
+q·π/2 + r with |r| ≤ π/4, for every x. The polynomials are fitted as in
+`exponential.py`, those of sin and cos for |r| ≤ 0.8.
+
+Up to a limit q·π/2 is subtracted in three parts (W. J. Cody and W. Waite 1980). Beyond
+it, the bits of 2/π that matter are multiplied exactly, in integers (M. H. Payne and
+R. N. Hanek 1983). That costs four times as much, so it stands in a select that is
+marked rare: a device may branch around it. Its three results are operations of their
+own, so that a device may have the code once, out of line; others decompose them.
+
+    x = m·2ᵉ with an integer m, and 2/π = Σ bₖ·2⁻ᵏ. Bits with k < e - 1 contribute
+    multiples of 4 to x·2/π, which do not matter; from there on a window of three
+    words, times m, has q in its two highest bits and r below.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Final
 
-from ftrace.lower.legalize.math.argument_reduction import reduce_angle
-from ftrace.lower.legalize.math.floats import (
+from ftrace import dtypes
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.kernel.ir import KernelOp
+from ftrace.lower.legalize.math.term import (
+    INFINITY,
+    NAN,
+    RARE,
+    Format,
+    Operand,
     Pair,
+    Term,
+    bitcast,
     bits_of,
+    cast,
     copy_sign,
+    eq,
     fast_two_sum,
     float_of,
-)
-from ftrace.lower.legalize.math.term import (
-    Term,
-    eq,
     fma,
+    format_of,
+    integer_to_float,
+    is_negative,
     mul_add,
+    ne,
+    nearest,
+    number,
+    number_of,
     polynomial,
     round_even,
     select,
+    sign_bit,
+    sqrt,
+    two_product,
 )
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import make_node
+
+#: The parts of `far_angle`, as operations of kernels.
+far_quadrant_p = KernelOp("far_quadrant")
+far_remainder_p = KernelOp("far_remainder")
+far_rest_p = KernelOp("far_rest")
+
+_TWO_OVER_PI: Final = 0.6366197723675814
+# π/2 in three numbers.
+_HALF_PI_SINGLE: Final = (1.57079637, -4.37113883e-08, -1.71512451e-15)
+_HALF_PI_DOUBLE: Final = (
+    1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33,
+)  # fmt: skip
+
+#: Up to here three parts of π/2 are enough for the last place of r.
+_LIMIT_SINGLE: Final = 2.0**17
+_LIMIT_DOUBLE: Final = 2.0**30
+
+# The first 1216 bits of 2/π, below a word of zeros.
+_BITS: Final = (
+    0x0000000000000000, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041,
+    0xFE5163ABDEBBC561, 0xB7246E3A424DD2E0, 0x06492EEA09D1921C, 0xFE1DEB1CB129A73E,
+    0xE88235F52EBB4484, 0xE99C7026B45F7E41, 0x3991D639835339F4, 0x9C845F8BBDF9283B,
+    0x1FF897FFDE05980F, 0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D,
+    0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB,
+)  # fmt: skip
+#: float32 needs 256 bits: a word of 32 zeros, then seven words.
+_WORDS_SINGLE: Final = tuple(
+    word for pair in _BITS[:5] for word in (pair >> 32, pair & 0xFFFFFFFF)
+)[1:9]
+
+
+class Reduced(NamedTuple):
+    """x = quadrant·π/2 + r + rest.
+
+    Attributes:
+      quadrant: an integer of the float's width; its lowest two bits count.
+      r, rest: the remainder in two numbers.
+    """
+
+    quadrant: Term
+    r: Term
+    rest: Term
+
+
+def reduce_angle(x: Term) -> Reduced:
+    """The remainder of x modulo π/2, and the quadrant; NaN for infinities."""
+    first, second, third = _HALF_PI_SINGLE if x.single else _HALF_PI_DOUBLE
+    n, shifted = nearest(x, _TWO_OVER_PI)
+    r = fma(n, -first, x)  # exact, as both are multiples of the last bit of `first`
+    product, error = two_product(n, second)
+    high, low = fast_two_sum(r, -product)
+    near = Reduced(bits_of(shifted), high, fma(n, -third, low - error))
+    return _choose(x, near)
+
+
+def _choose(x: Term, near: Reduced) -> Reduced:
+    """`near` up to the limit, Payne and Hanek's reduction beyond."""
+    far = abs(x) > (_LIMIT_SINGLE if x.single else _LIMIT_DOUBLE)
+    exact = _far_parts(x)
+    q, r, rest = (select(far, a, b, RARE) for a, b in zip(exact, near, strict=True))
+    return Reduced(q, r, rest)
+
+
+def _far_parts(x: Term) -> Reduced:
+    """The parts of `far_angle(x)`, each as one operation."""
+    aval = x.node.aval
+    integer = ShapedArray.of(aval.shape, format_of(x).bits)
+    avals = (integer, aval, aval)
+    ops = (far_quadrant_p, far_remainder_p, far_rest_p)
+    parts = (make_node(op, a, (x.node,)) for op, a in zip(ops, avals, strict=True))
+    return Reduced(*map(Term, parts))
+
+
+def far_angle(x: Term) -> Reduced:
+    """The remainder of any x modulo π/2, and the quadrant, in integers."""
+    return _payne_hanek_single(x) if x.single else _payne_hanek_double(x)
+
+
+def far_quadrant(x: Term) -> Term:
+    return far_angle(x).quadrant
+
+
+def far_remainder(x: Term) -> Term:
+    return far_angle(x).r
+
+
+def far_rest(x: Term) -> Term:
+    return far_angle(x).rest
+
+
+def _significand(x: Term, layout: Format) -> tuple[Term, Term]:
+    """(m, e): |x| = m·2ᵉ."""
+    bits = bits_of(abs(x))
+    hidden = 1 << layout.fraction
+    m = (bits & (hidden - 1)) | hidden
+    return m, (bits >> layout.fraction) - (layout.bias + layout.fraction)
+
+
+def _window(words: list[Term], index: Term, stages: tuple[int, ...]) -> list[Term]:
+    """Four of the words from `index` on: a shift by words, bit by bit of the index.
+
+    Before the stage of bit 2ˢ the index that is left is below 2^(s+1): more than
+    four words and that are not needed after it.
+    """
+    for stage in stages:
+        chosen = ne(index & stage, 0)
+        keep = min(4 + stage - 1, len(words))
+        words = [
+            select(chosen, words[i + stage], words[i])
+            if i + stage < len(words)
+            else words[i]
+            for i in range(keep)
+        ]
+    return words
+
+
+def _payne_hanek_single(x: Term) -> Reduced:
+    shape = x.node.shape
+    m, e = _significand(x, format_of(x))
+    start = e + 30  # the word of zeros has 32 bits, less the two bits of q
+    table = [number_of(word, dtypes.uint64, shape) for word in _WORDS_SINGLE]
+    words = _window(table, start >> 5, (4, 2, 1))
+    shift = cast(start & 31, dtypes.uint64)
+    low_word = 0xFFFFFFFF
+    w = [((((a << 32) | b) << shift) >> 32) & low_word for a, b in pairwise(words)]
+    wide = cast(m, dtypes.uint64)
+    product = ((wide * w[0]) << 32) + wide * w[1] + ((wide * w[2]) >> 32)
+    rounded = product + (1 << 61)
+    quadrant = cast(rounded >> 62, dtypes.int32)
+    fraction = bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
+    # r = fraction·2⁻⁶²·π/2, of the fraction's upper 24 bits and the rest.
+    upper = fraction >> 38
+    lower = cast(fraction - (upper << 38), dtypes.float32) * 2.0**-62
+    top = cast(upper, dtypes.float32) * 2.0**-24
+    first, second, _ = _HALF_PI_SINGLE
+    product, error = two_product(top, first)
+    r, rest = fast_two_sum(product, error + fma(top, second, lower * first))
+    return _with_signs(x, quadrant, r, rest)
+
+
+def _payne_hanek_double(x: Term) -> Reduced:
+    shape = x.node.shape
+    m, e = _significand(x, format_of(x))
+    start = e + 62
+    table = [number_of(word, dtypes.uint64, shape) for word in _BITS]
+    words = _window(table, start >> 6, (16, 8, 4, 2, 1))
+    shift = bitcast(start & 63, dtypes.uint64)
+    # A shift by the width gives 0, as it must where the window starts at a word.
+    w = [
+        (a << shift) | (b >> (number_of(64, dtypes.uint64, shape) - shift))
+        for a, b in pairwise(words)
+    ]
+    wide = bitcast(m, dtypes.uint64)
+    middle = wide * w[1]
+    low = middle + _high_product(wide, w[2])
+    carry = cast(low < middle, dtypes.uint64)
+    high = wide * w[0] + _high_product(wide, w[1]) + carry
+    rounded = high + (1 << 61)
+    quadrant = bitcast(rounded >> 62, dtypes.int64)
+    fraction = bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
+    # fraction·2⁻⁶² + low·2⁻¹²⁶ in three floats, each of them exact.
+    top = integer_to_float(fraction >> 12) * 2.0**-50
+    tail = (bitcast(fraction & 0xFFF, dtypes.uint64) << 36) | (low >> 28)
+    lower = integer_to_float(bitcast(tail, dtypes.int64)) * 2.0**-98
+    least = bitcast(low & 0xFFFFFFF, dtypes.int64)
+    lower = lower + integer_to_float(least) * 2.0**-126
+    value, rest = fast_two_sum(top, lower)
+    first, second, _ = _HALF_PI_DOUBLE
+    product, error = two_product(value, first)
+    r, rest = fast_two_sum(product, error + fma(value, second, rest * first))
+    return _with_signs(x, quadrant, r, rest)
+
+
+def _high_product(a: Term, b: Term) -> Term:
+    """The upper 64 bits of the product of two uint64."""
+    mask = 0xFFFFFFFF
+    a_high, a_low, b_high, b_low = a >> 32, a & mask, b >> 32, b & mask
+    first = a_high * b_low + ((a_low * b_low) >> 32)
+    second = a_low * b_high + (first & mask)
+    return a_high * b_high + (first >> 32) + (second >> 32)
+
+
+def _with_signs(x: Term, quadrant: Term, r: Term, rest: Term) -> Reduced:
+    """What was found for |x|, for x."""
+    signed = select(x < 0.0, 0 - quadrant, quadrant)
+    return Reduced(signed, _signed(x, r), _signed(x, rest))
+
+
+def _signed(x: Term, r: Term) -> Term:
+    """r with the sign that x gives it; NaN where x is not finite."""
+    return float_of(bits_of(r) ^ sign_bit(x)) + x * 0.0
+
 
 # (sin(r) - r)/r³ in r²: 2^-27.7 and 2^-57.5 of sin(r).
 _SIN_SINGLE: Final = (-0.0001950554, 0.00833209511, -0.166666538)
@@ -122,3 +346,126 @@ def tan(x: Term) -> Term:
     quotient = top * inverse
     error = fma(-quotient, bottom, top) + fma(-quotient, bottom_low, top_low)
     return select(eq(x, 0.0), x, fma(error, inverse, quotient))
+
+
+_TAN_PI_8: Final = 0.41421356237309503
+
+# (atan(t) - t)/t³ in t²: for t ≤ 1, 2^-28.5; for t ≤ tan(π/8), 2^-63.8 of atan(t).
+_ATAN_SINGLE: Final = (
+    -0.00179125241, 0.0109034972, -0.0311560184, 0.0579342917, -0.0840198621,
+    0.109516382, -0.142641246, 0.199985355, -0.333332986,
+)  # fmt: skip
+_ATAN_DOUBLE: Final = (
+    0.014901671731863643, -0.03318270944452478, 0.04490893551913015,
+    -0.05215260092629562, 0.058765281910936835, -0.0666617580395053, 0.0769227926997399,
+    -0.09090907988506823, 0.11111111083804881, -0.14285714285317072,
+    0.19999999999997098, -0.33333333333333326,
+)  # fmt: skip
+# (asin(t) - t)/t³ in t² for t ≤ 1/2: 2^-27.6 and 2^-59.9 of asin(t).
+_ASIN_SINGLE: Final = (
+    0.04215841, 0.0241847374, 0.0454691537, 0.0749530941, 0.166667521,
+)  # fmt: skip
+_ASIN_DOUBLE: Final = (
+    0.0326265845474803, -0.020995608106248242, 0.021704850942415907,
+    0.0037075487993250846, 0.010779928540549204, 0.011398974785661056,
+    0.013980812207708478, 0.017351612781497144, 0.022372214939653242,
+    0.030381942709744293, 0.044642857174563046, 0.07499999999970865, 0.1666666666666676,
+)  # fmt: skip
+
+
+def _half_pi(x: Term) -> tuple[float, float]:
+    """π/2 in two numbers; those of π/4 and π are their halves and doubles."""
+    return (_HALF_PI_SINGLE if x.single else _HALF_PI_DOUBLE)[:2]
+
+
+def _sum(base: Term, base_low: Operand, t: Term, u: Term) -> Term:
+    """base + t + u, rounded once but for u."""
+    total, lost = fast_two_sum(base, t)
+    return total + (lost + (u + base_low))
+
+
+def _angle(y: Term, x: Term) -> Term:
+    """atan(y/x) for y, x ≥ 0, not both of them 0 or ∞: the angle of a ray.
+
+    The ray is turned by -π/2 (float64: or by -π/4) to one near the x axis. There is
+    one division, and one rounding after the polynomial.
+    """
+    high, low = _half_pi(y)
+    if y.single:
+        steep = y > x
+        t = select(steep, -x, y) / select(steep, y, x)
+        turned, turned_low = (select(steep, number(v, y), 0.0) for v in (high, low))
+        series = polynomial(t * t, _ATAN_SINGLE)
+    else:
+        steep, slanted = y * _TAN_PI_8 > x, y > x * _TAN_PI_8
+        top = select(steep, -x, select(slanted, y - x, y))
+        t = top / select(steep, y, select(slanted, y + x, x))
+        turned, turned_low = (_by_angle(steep, slanted, y, v) for v in (high, low))
+        series = polynomial(t * t, _ATAN_DOUBLE)
+    return _sum(turned, turned_low, t, t * (t * t) * series)
+
+
+def _by_angle(steep: Term, slanted: Term, like: Term, value: float) -> Term:
+    """`value` for π/2, its half for π/4, else 0."""
+    half = select(slanted, number(value / 2, like), 0.0)
+    return select(steep, value, half)
+
+
+def atan(x: Term) -> Term:
+    """The angle of (1, |x|)."""
+    a = abs(x)
+    return copy_sign(_angle(a, number(1.0, x)), x)
+
+
+def atan2(y: Term, x: Term) -> Term:
+    """The angle of (|x|, |y|), then π less that for a negative x."""
+    a, b = abs(y), abs(x)
+    larger = select(a > b, a, b)
+    a, b = _ray(a, larger), _ray(b, larger)
+    angle = _angle(a, select(eq(larger, 0.0), 1.0, b))
+    high, low = _half_pi(x)
+    angle = select(is_negative(x), 2.0 * high - (angle - 2.0 * low), angle)
+    return select(ne(x, x) | ne(y, y), NAN, copy_sign(angle, y))
+
+
+def _ray(part: Term, larger: Term) -> Term:
+    """A coordinate on the same ray, so large that products and sums are exact enough.
+
+    Infinities become 1, and finite numbers beside them 0.
+    """
+    top = format_of(part).bias - 1
+    scale = select(larger > 2.0**top, number(0.25, part), 1.0)
+    if not part.single:
+        scale = select(larger < 2.0**-900, 2.0**120, scale)
+    axis = select(eq(part, INFINITY), number(1.0, part), 0.0)
+    return select(eq(larger, INFINITY), axis, part * scale)
+
+
+def _asin_parts(x: Term) -> tuple[Term, Term, Term]:
+    """(large, t, u): asin of x, or beyond 1/2 of sqrt((1 - |x|)/2), is t + u."""
+    a = abs(x)
+    large = a > 0.5
+    square = select(large, fma(-0.5, a, 0.5), x * x)
+    t = select(large, sqrt(square), x)
+    series = polynomial(square, _ASIN_SINGLE if x.single else _ASIN_DOUBLE)
+    return large, t, t * square * series
+
+
+def asin(x: Term) -> Term:
+    """x + x³·P(x²) up to 1/2, π/2 - 2·asin(sqrt((1 - x)/2)) beyond."""
+    large, t, u = _asin_parts(x)
+    high, low = _half_pi(x)
+    beyond = _sum(number(high, x), low, -2.0 * t, -2.0 * u)
+    return copy_sign(select(large, beyond, abs(t + u)), x)
+
+
+def acos(x: Term) -> Term:
+    """π/2 - asin(x) up to 1/2, 2·asin(sqrt((1 - x)/2)) beyond, π less that below."""
+    large, t, u = _asin_parts(x)
+    high, low = _half_pi(x)
+    below = x < 0.0
+    # The sum is base + factor·(t + u).
+    base = select(large, select(below, number(2.0 * high, x), 0.0), high)
+    rest = select(large, select(below, number(2.0 * low, x), 0.0), low)
+    factor = select(large, select(below, number(-2.0, x), 2.0), -1.0)
+    return _sum(base, rest, factor * t, factor * u)
