@@ -15,8 +15,7 @@ from ftrace.numpy.joining import concatenate
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
 from ftrace.trace.control.cond import Branches, cond_p
-from ftrace.trace.control.scan import scan_p
-from ftrace.trace.control.scan_types import Scan
+from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add

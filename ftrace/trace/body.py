@@ -1,33 +1,44 @@
 """Bodies: the closed graphs that loops, branches and calls hold.
 
-trace_body   a user's function -> Draft: its graph, and what it took from outside
-close        inputs, outputs -> Body with canonical variables
-linearize    body -> what it must remember, and its derivative as a linear graph
+trace_body      a user's function -> Draft: its graph, and what it took from outside
+close           inputs, outputs -> Body with canonical variables
+linearize       body -> what it must remember, and its derivative as a linear graph
+transpose_body  body -> (what is constant, cotangents) -> cotangents
+batch_body      body -> the same for a batch
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
+from typing import TypeVar
 
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
-from ftrace.trace.autodiff import jvp_nodes, split_known
+from ftrace.trace.autodiff import jvp_nodes, split_known, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
+from ftrace.trace.batching import batch_nodes
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Body, Node, dependents, substitute, toposort
+from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
 from ftrace.trace.tracing.scopes import Scope, restore, standing
 from ftrace.trace.tracing.tracer import Value
 
-#: Depths of variables that belong to no scope: of bodies, and of their tangents.
+T = TypeVar("T")
+
+#: Depths of variables that belong to no scope: of bodies, of their tangents and
+#: cotangents, of what they remember, and of bodies of a batch.
 BODY_DEPTH = -3
 BODY_TANGENT_DEPTH = -4
+COTANGENT_DEPTH = -7
+RESIDUAL_DEPTH = -2
+_BATCH_DEPTH = -5
 
 
 def close(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
@@ -133,6 +144,26 @@ class Linearized:
     outputs: tuple[Node | None, ...]
     residuals: tuple[Node, ...]
 
+    @property
+    def names(self) -> list[Node]:
+        """The variables of the tangents that there are."""
+        return [n for n in self.tangents if n is not None]
+
+    @property
+    def moving(self) -> tuple[bool, ...]:
+        """Which inputs have tangents."""
+        return tuple([n is not None for n in self.tangents])
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """The outputs that have tangents."""
+        return tuple([k for k, t in enumerate(self.outputs) if t is not None])
+
+    @property
+    def moved(self) -> list[Node]:
+        """These tangents."""
+        return [t for t in self.outputs if t is not None]
+
 
 @memo(4096)
 def linearize(body: Body, varying: tuple[bool, ...]) -> Linearized:
@@ -173,17 +204,25 @@ def _strong(tangent: Node, primal: Node) -> Node:
     return cast(tangent, primal.dtype)
 
 
-def varying_carry(
-    body: Body, flags: Sequence[bool], carry: range
-) -> tuple[tuple[bool, ...], Linearized]:
-    """Which inputs of a loop's body vary once the carry has gone around.
+def chosen(values: Sequence[T | None], flags: Sequence[bool]) -> list[T]:
+    """The values whose flag is set, all of which there are."""
+    return [x for x, f in zip(values, flags, strict=True) if f and x is not None]
+
+
+def placed(count: int, places: Iterable[int], found: Iterable[T]) -> list[T | None]:
+    """So many results: these in their places, and None in the others."""
+    answer: list[T | None] = [None] * count
+    for place, result in zip(places, found, strict=True):
+        answer[place] = result
+    return answer
+
+
+def varying_carry(body: Body, flags: Sequence[bool], carry: range) -> Linearized:
+    """The derivative of a loop's body once the carry has gone around.
 
     Args:
       body: its first outputs are the next values of the inputs `carry`.
       flags: which inputs vary at first.
-
-    Returns:
-      The flags with those of the carry complete, and the derivative for them.
     """
     current = list(flags)
     while True:
@@ -193,7 +232,7 @@ def varying_carry(
             if found.outputs[k] is not None:
                 current[i] = True
         if current == before:
-            return tuple(current), found
+            return found
 
 
 def depends_on(nodes: Sequence[Node], leaves: Sequence[Node]) -> set[Node]:
@@ -209,3 +248,95 @@ def or_zeros(node: Node | None, like: Node) -> Node:
 def strong_zeros(like: Node) -> Node:
     assert not isinstance(like.aval, Stack), "an empty stack is no value"
     return zeros_like(like)
+
+
+# Reverse mode.
+
+
+def transpose_body(body: Body, linear: Sequence[bool], known: Sequence[bool]) -> Body:
+    """(inputs in which it is not linear, cotangents) -> cotangents of the others.
+
+    Args:
+      linear: which inputs these are.
+      known: which outputs have cotangents.
+    """
+    wanted = chosen(body.inputs, linear)
+    constant = [n for n, flag in zip(body.inputs, linear, strict=True) if not flag]
+    outputs = chosen(body.outputs, known)
+    given = [
+        variable(n.aval.strong(), COTANGENT_DEPTH, i) for i, n in enumerate(outputs)
+    ]
+    found = transpose_nodes(outputs, wanted, given)
+    parts = [
+        cast(or_zeros(ct, n), n.dtype) for ct, n in zip(found, wanted, strict=True)
+    ]
+    return close([*constant, *given], parts)
+
+
+# Batching.
+
+
+def with_lanes(node: Node, has: bool, wanted: bool, size: int) -> Node:
+    """The node, repeated along a leading axis where it shall have one and has none."""
+    if wanted and not has:
+        return broadcast_leading(node, (size, *node.shape))
+    return node
+
+
+def with_axis(aval: ShapedArray, size: int) -> ShapedArray:
+    """The type with one more leading axis; of a stack its elements."""
+    if isinstance(aval, Stack):
+        return Stack.of_element(with_axis(aval.element, size), aval.lanes)
+    return aval.with_shape((size, *aval.shape))
+
+
+def batched_inputs(body: Body, flags: Sequence[bool], size: int) -> list[Node]:
+    """The inputs of a body; with one more leading axis where the flag is set."""
+    return [
+        variable(with_axis(n.aval, size), _BATCH_DEPTH, i) if flag else n
+        for i, (n, flag) in enumerate(zip(body.inputs, flags, strict=True))
+    ]
+
+
+def batch_body(
+    body: Body, flags: Sequence[bool], size: int, wanted: Sequence[bool] = ()
+) -> tuple[Body, list[bool]]:
+    """A body whose inputs have one more leading axis where the flag is set.
+
+    Args:
+      wanted: which of its first outputs have that axis in any case.
+
+    Returns:
+      It, and which of its outputs have that axis.
+    """
+    inputs = batched_inputs(body, flags, size)
+    leaves = {n: b for n, b, f in zip(body.inputs, inputs, flags, strict=True) if f}
+    outputs = batch_nodes(body.outputs, leaves, size)
+    for k, also in enumerate(wanted):
+        node, has = outputs[k]
+        outputs[k] = with_lanes(node, has, also, size), has or also
+    return close(inputs, [n for n, _ in outputs]), [has for _, has in outputs]
+
+
+def widen(body: Body, flags: Sequence[bool], size: int) -> Body:
+    """`batch_body`, all of whose results have the axis."""
+    return batch_body(body, flags, size, [True] * len(body.outputs))[0]
+
+
+def batch_carry(
+    body: Body, batched: Sequence[bool], carry: range, size: int
+) -> tuple[list[bool], Body, list[bool]]:
+    """A loop's body for batched inputs, once the carry has gone around.
+
+    Returns:
+      Which inputs are batched then; and as `batch_body`, where the outputs of the carry
+      are as its inputs.
+    """
+    flags = list(batched)
+    while True:
+        made, has = batch_body(body, flags, size, [flags[i] for i in carry])
+        before = list(flags)
+        for k, i in enumerate(carry):
+            flags[i] = has[k]
+        if flags == before:
+            return flags, made, has

@@ -6,11 +6,11 @@ from ftrace.trace.backend import backend
 from ftrace.transforms.jit.compile_large_eager import (
     compiles,
     find_kernel,
-    program_of,
     run_call,
     run_operation,
 )
 from ftrace.transforms.jit.compiled_graph import has_compiled, make_native, run_graph
+from ftrace.transforms.jit.eager_programs import program_of
 
 
 def register() -> None:

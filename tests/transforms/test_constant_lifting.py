@@ -14,7 +14,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.tracing.trace import trace
 from ftrace.transforms.jit import eager_programs
-from ftrace.transforms.jit.lift_constants import MOST, numbers_of
+from ftrace.transforms.jit.eager_programs import MOST, numbers_of
 
 X = fnp.asarray(np.linspace(-2, 3, 24, dtype=np.float32).reshape(4, 6))
 NUMBERS = [0.3, 0.7, -1.25, 2.2, 0.1, -0.0, 1e30]
@@ -31,13 +31,13 @@ def forgetful() -> Any:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The graphs that are made ready to run, one after the other."""
     graphs: list[Any] = []
-    plain = eager_programs.compile_for_host
+    plain = eager_programs.program_of
 
     def noted(graph: Any) -> Any:
         graphs.append(graph)
         return plain(graph)
 
-    monkeypatch.setattr(eager_programs, "compile_for_host", noted)
+    monkeypatch.setattr(eager_programs, "program_of", noted)
     return graphs
 
 

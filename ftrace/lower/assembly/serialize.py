@@ -50,8 +50,7 @@ from ftrace.lower.kernel.ir import (
 from ftrace.lower.kernel.user_ops import OF_USERS
 from ftrace.lower.program.ir import CallHost, Program, RunKernel
 from ftrace.trace.avals import Bundle, ShapedArray
-from ftrace.trace.calls.inline import inline_calls
-from ftrace.trace.calls.subgraphs import HOLDERS, bodies_of
+from ftrace.trace.calls.inline import HOLDERS, bodies_of, inline_calls
 from ftrace.trace.graph import (
     Body,
     Graph,

@@ -30,9 +30,8 @@ from ftrace.lower.analysis.axis_alignment import ELEMENTWISE
 from ftrace.lower.analysis.cost import weight
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import BODY_DEPTH, apply_body, close
-from ftrace.trace.calls import subgraphs
-from ftrace.trace.control.scan import scan_p
-from ftrace.trace.control.scan_types import Scan, stacked_type
+from ftrace.trace.calls import inline
+from ftrace.trace.control.scan import Scan, scan_p, stacked_type
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.graph import Body, Node, constant_value, toposort
 from ftrace.trace.graph_map import Rule
@@ -300,9 +299,7 @@ def runs_on_host(body: Body) -> bool:
 def bodies_of(node: Node) -> tuple[Body, ...]:
     """The bodies that a node holds."""
     return (
-        (node.arg.body,)
-        if isinstance(node.arg, Loop)
-        else subgraphs.bodies_of(node.arg)
+        (node.arg.body,) if isinstance(node.arg, Loop) else inline.bodies_of(node.arg)
     )
 
 

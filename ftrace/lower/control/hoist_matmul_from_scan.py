@@ -18,7 +18,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import is_contraction
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import close, depends_on
-from ftrace.trace.control.scan_types import Scan
+from ftrace.trace.control.scan import Scan
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add

@@ -26,8 +26,7 @@ from ftrace.trace.avals import Stack
 from ftrace.trace.body import apply_body, close, depends_on
 from ftrace.trace.control.cond import Branches, cond_p
 from ftrace.trace.control.merge_branches import merge_control
-from ftrace.trace.control.scan import scan_p
-from ftrace.trace.control.scan_types import Scan
+from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.graph import Body, Node, nodes_of, substitute, toposort
 from ftrace.trace.graph_map import exchange

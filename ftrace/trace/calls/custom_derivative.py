@@ -1,12 +1,14 @@
 """Functions with derivatives of their own.
 
-    custom_jvp_p(*closed, *args, token?, arg=CustomJvp) -> *results, token?
-    custom_vjp_p(*closed, *args, token?, arg=CustomVjp) -> *results, token?
+    custom_jvp_p(*closed, *args, token?, arg=Ruled) -> *results, token?
+    custom_vjp_p(*closed, *args, token?, arg=Ruled) -> *results, token?
     vjp_tangent_p(*closed, *residuals, *tangents, arg=VjpTangent) -> *tangents
+    linear_call_p(*closed, *residuals, *operands, arg=Ruled) -> *results
 
 The rules are traced when a derivative is taken. A jvp rule gives tangents, linear in
 those of the arguments. For a vjp rule the tangents of the results are one operation,
-which nobody can compute: all it has is a transpose, the user's backward function.
+which nobody can compute: all it has is a transpose, the user's backward function. A
+linear call is its own tangent, and its rule is its transpose.
 """
 
 from __future__ import annotations
@@ -16,18 +18,26 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import DerivativeError
+from ftrace.errors import DerivativeError, GraphError
 from ftrace.errors.user_line import Origin
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.body import apply_body, close, or_zeros, plan_of
-from ftrace.trace.calls.rule_graphs import Rule, widen
+from ftrace.trace.body import (
+    apply_body,
+    chosen,
+    close,
+    linearize,
+    or_zeros,
+    placed,
+    widen,
+)
+from ftrace.trace.calls.rule_graphs import Call, Rule, call_compound
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Node, dependents
 from ftrace.trace.primitives.broadcast import reduce_sum
-from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.primitive import Compound, Results
+from ftrace.trace.primitives.primitive import Compound, Results, items
 from ftrace.trace.primitives.sources import zeros_like
 
 #: For each vmap around a call, the innermost first: its size, and which operands have
@@ -36,79 +46,61 @@ Lanes = tuple[tuple[int, tuple[bool, ...]], ...]
 
 
 @dataclass(frozen=True)
-class CustomJvp:
-    """The argument of a call whose derivative is a rule for tangents.
+class Ruled(Call):
+    """The argument of a call whose derivative is a rule.
 
     Attributes:
       name: of the function.
-      body: the function, as it is where nobody differentiates it.
       avals: the types of the operands without lanes and token.
-      closed: how many of them the function or its rule closes over.
-      effects: the last operand and the last result are tokens.
-      rule: (args, tangents) -> (results, tangents); None if the user gave none.
+      closed: how many of them the function or its rules close over; of a linear call,
+        in how many it need not be linear.
+      rules: none if the user gave none; else
+        of custom_jvp: (args, tangents) -> (results, tangents);
+        of custom_vjp: args -> (results, residuals), and
+          (residuals, cotangents) -> cotangents of the args;
+        of a linear call: (residuals, cotangents) -> cotangents of the other operands.
       lanes: the vmaps around it.
     """
 
     name: str
-    body: Body
     avals: tuple[ShapedArray, ...]
     closed: int
-    effects: bool
-    rule: Rule | None
+    rules: tuple[Rule, ...]
     lanes: Lanes = ()
 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def results(self) -> list[ShapedArray]:
+        """The types of the results, without the token."""
+        outputs = self.body.outputs[:-1] if self.effects else self.body.outputs
+        return [n.aval for n in outputs]
 
-@dataclass(frozen=True)
-class CustomVjp:
-    """The argument of a call whose derivative is a rule for cotangents.
+    @property
+    def constants(self) -> tuple[ShapedArray, ...]:
+        """The types of the first operands, without lanes."""
+        return self.avals[: self.closed]
 
-    Attributes:
-      name, body, avals, closed, effects, lanes: as of `CustomJvp`.
-      fwd: args -> (results, residuals); None if the user gave none.
-      bwd: (residuals, cotangents) -> cotangents of the args.
-    """
-
-    name: str
-    body: Body
-    avals: tuple[ShapedArray, ...]
-    closed: int
-    effects: bool
-    fwd: Rule | None
-    bwd: Rule | None
-    lanes: Lanes = ()
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def _infer(arg: Any, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-    return tuple(n.aval for n in arg.body.outputs)
-
-
-def _value(avals: Any, arg: Any, *operands: Any) -> list[Any]:
-    return plan_of(arg.body)(operands)
+    @property
+    def tangents(self) -> tuple[ShapedArray, ...]:
+        """The types of the tangents of the results, without lanes."""
+        lanes = len(self.lanes)
+        return tuple([a.with_shape(a.shape[lanes:]).strong() for a in self.results])
 
 
 def _batch(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
 ) -> tuple[list[Node], list[bool]]:
     """The function and its rules, for all lanes together."""
-    arg = node.arg
+    arg: Ruled = node.arg
     if arg.effects:
         return map_lanes(node, src, batched, size)
-    op = node.op
-    assert isinstance(op, Compound)
-    if not any(batched):
-        results = op.results(*src, arg=arg)
-        return results, [False] * len(results)
-    wide = replace(
-        arg, body=widen(arg.body, batched, size), lanes=(*arg.lanes, (size, batched))
-    )
-    results = op.results(*src, arg=wide)
-    return results, [True] * len(results)
+    if any(batched):
+        lanes = (*arg.lanes, (size, batched))
+        arg = replace(arg, body=widen(arg.body, batched, size), lanes=lanes)
+    results = items(node.op(*src, arg=arg))
+    return results, [any(batched)] * len(results)
 
 
 def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...]]:
@@ -117,17 +109,51 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
     Raises:
       DerivativeError: what the function closes over is differentiated.
     """
-    arg = node.arg
-    count = len(arg.avals)
-    moving = [
-        name
-        for name, t in zip(arg.body.inputs[: arg.closed], tangents, strict=False)
-        if t is not None
-    ]
+    arg: Ruled = node.arg
+    closed = tangents[: arg.closed]
+    moving = chosen(arg.body.inputs[: arg.closed], [t is not None for t in closed])
     if moving and dependents(arg.body.outputs, moving):
         raise closure_error(arg.name, node.origin)
-    given = tangents[arg.closed : count]
-    return [t for t in given if t is not None], tuple(t is not None for t in given)
+    mask = tuple(t is not None for t in tangents[arg.closed : len(arg.avals)])
+    if not arg.rules:
+        raise no_rule(arg.name, node.op.name, node.origin)
+    return chosen(tangents[arg.closed : len(arg.avals)], mask), mask
+
+
+def _of_results(arg: Ruled, found: Sequence[Node]) -> Results:
+    """The tangents of the results: of those that have any."""
+    wanted = [k for k, a in enumerate(arg.results) if dtypes.is_inexact(a.dtype)]
+    return placed(len(arg.body.outputs), wanted, found)
+
+
+def _transposed_by(
+    rule: Rule, what: str, node: Node, cotangents: Results, *details: Any
+) -> Results:
+    """The cotangents of the operands after the first ones, by a rule.
+
+    Args:
+      node: its argument says of which types these and the results are without lanes.
+      details: what the rule is told beside the cotangents that there are.
+    """
+    arg: Any = node.arg
+    mask = tuple(ct is not None for ct in cotangents)
+    known = chosen(cotangents, mask)
+    constants = arg.constants
+    count, types = len(constants), chosen(arg.tangents, mask)
+    body = rule.trace(what, [*constants, *types], *details, mask)
+    for size, flags in arg.lanes:
+        wide = widen(body, (*flags[:count], *[True] * len(known)), size)
+        outputs = [
+            ct if has else reshape(reduce_sum(ct, (0,)), ct.shape[1:])
+            for ct, has in zip(wide.outputs, flags[count:], strict=True)
+        ]
+        body = close(wide.inputs, outputs)
+    found = apply_body(body, [*node.src[:count], *known])
+    moved = zip(found, node.src[count:], strict=True)
+    return [None] * count + [cast(ct, s.dtype) for ct, s in moved]
+
+
+# Messages.
 
 
 def closure_error(name: str, origin: Origin | None = None) -> DerivativeError:
@@ -149,11 +175,6 @@ def tangent_error(name: str, origin: Origin | None = None) -> DerivativeError:
     )
 
 
-def _results(arg: CustomJvp | CustomVjp) -> list[ShapedArray]:
-    outputs = arg.body.outputs[:-1] if arg.effects else arg.body.outputs
-    return [n.aval for n in outputs]
-
-
 #: How a function is given its rule.
 _HOW = {"custom_jvp": "defjvp", "custom_vjp": "defvjp(fwd, bwd)"}
 
@@ -167,140 +188,109 @@ def no_rule(name: str, kind: str, origin: Origin | None = None) -> DerivativeErr
     )
 
 
-def _after(node: Node, results: Sequence[Node]) -> list[Node]:
-    """The results of a rule in the types of the call's, and the token it passes on."""
-    found = [
-        cast(r, a.dtype, a.weak_type)
-        for r, a in zip(results, _results(node.arg), strict=True)
-    ]
-    return [*found, node.src[-1]] if node.arg.effects else found
+def forward_mode_error(name: str, origin: Origin | None = None) -> DerivativeError:
+    """The exception for a tangent that is asked for and that no rule gives."""
+    return DerivativeError(
+        f"forward mode (jvp, jacfwd, linearize) reached {name}, a function under "
+        "custom_vjp, whose rule is for reverse mode only; use grad, vjp or jacrev, or "
+        f"give {name} a rule for both with custom_jvp",
+        origin,
+    )
 
 
 # custom_jvp.
 
 
-def _jvp_body(arg: CustomJvp, mask: tuple[bool, ...]) -> Body:
+def _jvp_body(arg: Ruled, mask: tuple[bool, ...]) -> Body:
     """The rule for these tangents: operands and tangents -> results and tangents."""
-    assert arg.rule is not None
-    args = arg.avals[arg.closed :]
-    moving = [a.strong() for a, flag in zip(args, mask, strict=True) if flag]
-    body = arg.rule.trace("jvp", [*arg.avals, *moving], mask)
+    moving = [a.strong() for a in chosen(arg.avals[arg.closed :], mask)]
+    body = arg.rules[0].trace("jvp", [*arg.avals, *moving], mask)
     for size, flags in arg.lanes:
-        mine = flags[arg.closed :]
-        also = [has for has, flag in zip(mine, mask, strict=True) if flag]
-        body = widen(body, (*flags, *also), size)
+        body = widen(body, (*flags, *chosen(flags[arg.closed :], mask)), size)
     return body
 
 
 def _jvp(node: Node, tangents: Results) -> Results:
-    arg: CustomJvp = node.arg
+    arg: Ruled = node.arg
     present, mask = _present(node, tangents)
-    if arg.rule is None:
-        raise no_rule(arg.name, "custom_jvp", node.origin)
-    results = _results(arg)
-    empty: list[Node | None] = [None] * len(arg.body.outputs)
     if not present:
-        return empty
+        return [None] * len(arg.body.outputs)
     operands = node.src[: len(arg.avals)]
-    body = _jvp_body(arg, mask)
-    found = iter(apply_body(body, [*operands, *present])[len(results) :])
-    for k, aval in enumerate(results):
-        if dtypes.is_inexact(aval.dtype):
-            empty[k] = cast(next(found), aval.dtype)
-    return empty
+    found = apply_body(_jvp_body(arg, mask), [*operands, *present])
+    types = [a.dtype for a in arg.results if dtypes.is_inexact(a.dtype)]
+    moved = zip(found[len(arg.results) :], types, strict=True)
+    return _of_results(arg, [cast(t, dtype) for t, dtype in moved])
 
 
-def _follow_jvp(node: Node) -> list[Node] | None:
-    """The results as the rule computes them; None if it was not asked."""
-    arg: CustomJvp = node.arg
-    asked = [] if arg.rule is None else [key[2] for key in arg.rule.traced]
-    if not asked:
-        return None
-    (mask,) = asked[0]
-    body = _jvp_body(arg, mask)
-    operands = node.src[: len(arg.avals)]
-    results = Body(body.inputs, body.outputs[: len(_results(arg))])
-    moving = results.inputs[len(operands) :]
-    if dependents(results.outputs, moving):
-        raise tangent_error(arg.name, node.origin)
-    unused = [zeros_like(n) for n in moving]
-    return _after(node, apply_body(results, [*operands, *unused]))
-
-
-custom_jvp_p = Compound(
-    "custom_jvp", "call", _infer, _value, _batch, jvp=_jvp, show=str,
-    doc="a function with a rule for its tangents",
-)  # fmt: skip
+custom_jvp_p = call_compound(
+    "custom_jvp", "a function with a rule for its tangents", _batch, jvp=_jvp
+)
 
 
 # custom_vjp.
 
 
-def _fwd_body(arg: CustomVjp, mask: tuple[bool, ...]) -> Body:
+def _fwd_body(arg: Ruled, mask: tuple[bool, ...]) -> Body:
     """Operands -> results and residuals."""
-    assert arg.fwd is not None
-    body = arg.fwd.trace("fwd", arg.avals, mask)
+    body = arg.rules[0].trace("fwd", arg.avals, mask)
     for size, flags in arg.lanes:
         body = widen(body, flags, size)
     return body
 
 
 def _jvp_of_vjp(node: Node, tangents: Results) -> Results:
-    arg: CustomVjp = node.arg
+    arg: Ruled = node.arg
     present, mask = _present(node, tangents)
-    if arg.fwd is None or arg.bwd is None:
-        raise no_rule(arg.name, "custom_vjp", node.origin)
-    empty: list[Node | None] = [None] * len(arg.body.outputs)
     if not present:
-        return empty
-    operands = node.src[: len(arg.avals)]
-    results = _results(arg)
-    residuals = apply_body(_fwd_body(arg, mask), operands)[len(results) :]
-    plain = arg.fwd.trace("fwd", arg.avals, mask).outputs[len(results) :]
+        return [None] * len(arg.body.outputs)
+    fwd, bwd = arg.rules
+    operands, count = node.src[: len(arg.avals)], len(arg.results)
+    residuals = apply_body(_fwd_body(arg, mask), operands)[count:]
+    plain = fwd.trace("fwd", arg.avals, mask).outputs[count:]
     many = [True] * len(residuals)
-    wanted = [k for k, a in enumerate(results) if dtypes.is_inexact(a.dtype)]
     tangent = VjpTangent(
         arg.name,
-        arg.bwd,
-        (*arg.avals[: arg.closed], *(n.aval for n in plain)),
+        bwd,
+        (*arg.constants, *(n.aval for n in plain)),
         mask,
-        tuple(_without_lanes(results[k].strong(), arg.lanes) for k in wanted),
+        tuple(a for a in arg.tangents if dtypes.is_inexact(a.dtype)),
         tuple(
-            (size, (*flags[: arg.closed], *many, *_some(flags[arg.closed :], mask)))
+            (size, (*flags[: arg.closed], *many, *chosen(flags[arg.closed :], mask)))
             for size, flags in arg.lanes
         ),
     )
     closed = operands[: arg.closed]
     found = vjp_tangent_p.results(*closed, *residuals, *present, arg=tangent)
-    for k, result in zip(wanted, found, strict=True):
-        empty[k] = result
-    return empty
+    return _of_results(arg, found)
 
 
-def _without_lanes(aval: ShapedArray, lanes: Lanes) -> ShapedArray:
-    return aval.with_shape(aval.shape[len(lanes) :])
+custom_vjp_p = call_compound(
+    "custom_vjp", "a function with a rule for its cotangents", _batch, jvp=_jvp_of_vjp
+)
 
 
-def _some(flags: Sequence[bool], mask: Sequence[bool]) -> list[bool]:
-    return [flag for flag, wanted in zip(flags, mask, strict=True) if wanted]
+def follow(node: Node) -> list[Node] | None:
+    """What a differentiated call computes by its rule; None for any other node.
 
-
-def _follow_vjp(node: Node) -> list[Node] | None:
-    """The results as the forward rule computes them; None if it was not asked."""
-    arg: CustomVjp = node.arg
-    asked = [] if arg.fwd is None else [key[2] for key in arg.fwd.traced]
-    if not asked:
+    None, too, where the rule was not asked.
+    """
+    if node.op not in (custom_jvp_p, custom_vjp_p) or not node.arg.rules:
         return None
-    (mask,) = asked[0]
-    operands = node.src[: len(arg.avals)]
-    found = apply_body(_fwd_body(arg, mask), operands)
-    return _after(node, found[: len(_results(arg))])
-
-
-custom_vjp_p = Compound(
-    "custom_vjp", "call", _infer, _value, _batch, jvp=_jvp_of_vjp, show=str,
-    doc="a function with a rule for its cotangents",
-)  # fmt: skip
+    arg: Ruled = node.arg
+    if not arg.rules[0].traced:
+        return None
+    _, _, (mask,) = next(iter(arg.rules[0].traced))
+    operands, count = node.src[: len(arg.avals)], len(arg.results)
+    body = (_fwd_body if node.op is custom_vjp_p else _jvp_body)(arg, mask)
+    results = Body(body.inputs, body.outputs[:count])
+    moving = results.inputs[len(operands) :]
+    if dependents(results.outputs, moving):
+        raise tangent_error(arg.name, node.origin)
+    found = apply_body(results, [*operands, *map(zeros_like, moving)])
+    # In the types of the call's, and the token that it passes on.
+    pairs = zip(found, arg.results, strict=True)
+    after = [cast(r, a.dtype, a.weak_type) for r, a in pairs]
+    return [*after, node.src[-1]] if arg.effects else after
 
 
 # The tangents of a function that has a rule for cotangents only.
@@ -317,17 +307,17 @@ class VjpTangent:
       name: of the function.
       bwd: its backward rule; where that runs with values, a function from which
         cotangents there are, and these, to the cotangents of the arguments.
-      avals: the types of what is closed over and of the residuals, without lanes.
+      constants: the types of what is closed over and of the residuals, without lanes.
       mask: which of the function's arguments have tangents.
-      results: the types of the tangents of its results, without lanes.
+      tangents: the types of the tangents of its results, without lanes.
       lanes: the vmaps around it.
     """
 
     name: str
     bwd: Rule | Backward
-    avals: tuple[ShapedArray, ...]
+    constants: tuple[ShapedArray, ...]
     mask: tuple[bool, ...]
-    results: tuple[ShapedArray, ...]
+    tangents: tuple[ShapedArray, ...]
     lanes: Lanes
 
     def __str__(self) -> str:
@@ -336,59 +326,31 @@ class VjpTangent:
 
 def _infer_tangent(arg: VjpTangent, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
     sizes = tuple(size for size, _ in reversed(arg.lanes))
-    return tuple(a.with_shape((*sizes, *a.shape)) for a in arg.results)
-
-
-def forward_mode_error(node: Node) -> DerivativeError:
-    """The exception for a tangent that is asked for and that no rule gives."""
-    return _forward_mode(node.arg.name, node)
-
-
-def _forward_mode(name: str, node: Node | None = None) -> DerivativeError:
-    return DerivativeError(
-        f"forward mode (jvp, jacfwd, linearize) reached {name}, a function under "
-        "custom_vjp, whose rule is for reverse mode only; use grad, vjp or jacrev, or "
-        f"give {name} a rule for both with custom_jvp",
-        None if node is None else node.origin,
-    )
+    return tuple(a.with_shape((*sizes, *a.shape)) for a in arg.tangents)
 
 
 def _no_value(avals: Any, arg: VjpTangent, *operands: Any) -> list[Any]:
-    raise _forward_mode(arg.name)
+    raise forward_mode_error(arg.name)
 
 
 def _jvp_tangent(node: Node, tangents: Results) -> Results:
     """It is linear in the tangents; nothing is known of the rest."""
     arg: VjpTangent = node.arg
-    count = len(arg.avals)
+    count = len(arg.constants)
     if any(t is not None for t in tangents[:count]):
-        raise forward_mode_error(node)
-    pairs = zip(tangents[count:], node.src[count:], strict=True)
-    moving = [or_zeros(t, s) for t, s in pairs]
+        raise forward_mode_error(arg.name, node.origin)
+    moving = map(or_zeros, tangents[count:], node.src[count:])
     return vjp_tangent_p.results(*node.src[:count], *moving, arg=arg)
 
 
 def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
     arg: VjpTangent = node.arg
-    count = len(arg.avals)
-    if any(linear[:count]):
-        raise forward_mode_error(node)
+    if any(linear[: len(arg.constants)]):
+        raise forward_mode_error(arg.name, node.origin)
+    if isinstance(arg.bwd, Rule):
+        return _transposed_by(arg.bwd, "bwd", node, cotangents, arg.mask)
     mask = tuple(ct is not None for ct in cotangents)
-    known = [ct for ct in cotangents if ct is not None]
-    types = [a for a, flag in zip(arg.results, mask, strict=True) if flag]
-    if not isinstance(arg.bwd, Rule):
-        return [*arg.bwd(mask, known)]
-    body = arg.bwd.trace("bwd", [*arg.avals, *types], arg.mask, mask)
-    for size, flags in arg.lanes:
-        wide = widen(body, (*flags[:count], *[True] * len(known)), size)
-        outputs = [
-            ct if has else reshape(reduce_sum(ct, (0,)), ct.shape[1:])
-            for ct, has in zip(wide.outputs, flags[count:], strict=True)
-        ]
-        body = close(wide.inputs, outputs)
-    found = apply_body(body, [*node.src[:count], *known])
-    moved = zip(found, node.src[count:], strict=True)
-    return [None] * count + [cast(ct, s.dtype) for ct, s in moved]
+    return [*arg.bwd(mask, chosen(cotangents, mask))]
 
 
 def _batch_tangent(
@@ -407,10 +369,41 @@ vjp_tangent_p = Compound(
 )  # fmt: skip
 
 
-def follow(node: Node) -> list[Node] | None:
-    """What a differentiated call computes by its rule; None for any other node."""
-    if node.op is custom_jvp_p:
-        return _follow_jvp(node)
-    if node.op is custom_vjp_p:
-        return _follow_vjp(node)
-    return None
+# Linear functions.
+
+
+def _jvp_linear(node: Node, tangents: Results) -> Results:
+    """The same function of the tangents; beside it, what the residuals change."""
+    arg: Ruled = node.arg
+    first = arg.closed
+    answer: list[Node | None] = [None] * len(arg.body.outputs)
+    if any(t is not None for t in tangents[first:]):
+        moving = map(or_zeros, tangents[first:], node.src[first:])
+        found = linear_call_p.results(*node.src[:first], *moving, arg=arg)
+        answer = [
+            cast(r, r.dtype) if dtypes.is_inexact(r.dtype) else None for r in found
+        ]
+    flags = tuple(t is not None for t in tangents[:first])
+    if any(flags):
+        moved = linearize(arg.body, (*flags, *[False] * (len(node.src) - first)))
+        body = Body((*arg.body.inputs, *moved.names), tuple(moved.moved))
+        changes = apply_body(body, [*node.src, *chosen(tangents[:first], flags)])
+        for k, change in zip(moved.wanted, changes, strict=True):
+            known = answer[k]
+            answer[k] = change if known is None else add(known, change)
+    return answer
+
+
+def _transpose_linear(
+    node: Node, cotangents: Results, linear: tuple[bool, ...]
+) -> Results:
+    arg: Ruled = node.arg
+    if any(linear[: arg.closed]):
+        raise GraphError(f"linear_call of {arg.name} is not linear in its residuals")
+    return _transposed_by(arg.rules[0], "transpose", node, cotangents)
+
+
+linear_call_p = call_compound(
+    "linear_call", "a linear function with a transpose of its own", _batch,
+    jvp=_jvp_linear, transpose=_transpose_linear,
+)  # fmt: skip

@@ -1,5 +1,7 @@
-"""Before all else: calls become what they call.
+"""Calls and bodies in graphs: found, replaced, and taken away before all else.
 
+bodies_of      the bodies that a node holds
+follow_rules   what is differentiated by a rule is also computed by it
 inline_calls   call(x) -> the body of the call, applied to x; name(x) -> x; arrays held
                in bodies become operands of the loops and branches that hold these
 ready_graph    a graph for execution: no calls, and held arrays are captured ones
@@ -7,26 +9,34 @@ ready_graph    a graph for execution: no calls, and held arrays are captured one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ftrace.arrays.array import Array
 from ftrace.trace.avals import TOKEN
 from ftrace.trace.body import apply_body, close
-from ftrace.trace.calls.captured_constant import Held, held_p
-from ftrace.trace.calls.custom_derivative import forward_mode_error, vjp_tangent_p
-from ftrace.trace.calls.remat_policy import name_p
-from ftrace.trace.calls.subgraphs import CALLS, bodies_of, with_bodies
+from ftrace.trace.calls.checkpoint import name_p
+from ftrace.trace.calls.custom_derivative import (
+    custom_jvp_p,
+    custom_vjp_p,
+    follow,
+    forward_mode_error,
+    vjp_tangent_p,
+)
+from ftrace.trace.calls.rule_graphs import Call, Held, held_p
 from ftrace.trace.calls.user_primitive import UserArg
-from ftrace.trace.control.scan_types import Scan
+from ftrace.trace.control.cond import Branches
+from ftrace.trace.control.scan import Scan
 from ftrace.trace.control.while_loop import While
 from ftrace.trace.graph import (
     Body,
     Graph,
     Node,
     Op,
+    dependents,
     has_any,
+    nodes_of,
     operations_of,
     rebuild,
     substitute,
@@ -39,8 +49,104 @@ from ftrace.trace.primitives.sources import is_variable, variable
 from ftrace.trace.tracing.trace import match_aval
 from ftrace.trace.tracing.weak_constants import widened
 
-_HELD_DEPTH = -12
+_RULED = (custom_jvp_p, custom_vjp_p)
 _VANISHING = (name_p, widened)
+_HELD_DEPTH = -12
+#: Families of the operations that may have bodies in their argument.
+HOLDERS = ("control", "call")
+
+
+def bodies_of(arg: Any) -> tuple[Body, ...]:
+    """The bodies in the argument of a node."""
+    if arg is None:  # of nearly all nodes
+        return ()
+    if isinstance(arg, Branches):
+        return arg.bodies
+    if isinstance(arg, While):
+        return (arg.cond, arg.body)
+    if isinstance(arg, (Scan, Call)):
+        return (arg.body,)
+    return ()
+
+
+def with_bodies(arg: Any, bodies: Sequence[Body]) -> Any:
+    """The argument with other bodies in the places of its own."""
+    if isinstance(arg, Branches):
+        return Branches(tuple(bodies))
+    if isinstance(arg, While):
+        cond, body = bodies
+        return replace(arg, cond=cond, body=body)
+    (body,) = bodies
+    return replace(arg, body=body)
+
+
+# Rules. A call with a rule is a node of its own, and its tangents are others. Once a
+# derivative has been taken, the values that the rule computes take the place of the
+# call's: the rule is the one to say what is computed under differentiation, and nothing
+# is done twice.
+
+
+def follow_rules(outputs: Sequence[Node], leaves: Iterable[Node]) -> list[Node]:
+    """The outputs, where calls that vary with the leaves are computed by their rules.
+
+    Args:
+      outputs: values and their derivatives.
+      leaves: what was differentiated.
+    """
+    if not has_rules(outputs, {}):
+        return list(outputs)
+    return _Follower().followed(outputs, set(dependents(outputs, leaves)))
+
+
+def has_rules(outputs: Sequence[Node], known: dict[Body, bool]) -> bool:
+    """Does a call with a rule stand among the nodes, or in bodies that they hold?"""
+    ops = operations_of(outputs)
+    if not ops.keys().isdisjoint(_RULED):
+        return True
+    holders = {op for op in ops if op.family in HOLDERS}
+    for node in nodes_of(outputs) if holders else ():
+        for body in bodies_of(node.arg) if node.op in holders else ():
+            if body not in known:
+                known[body] = has_rules(body.outputs, known)
+            if known[body]:
+                return True
+    return False
+
+
+class _Follower:
+    """One walk; what became of bodies is remembered."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[Body, Body] = {}
+
+    def followed(self, outputs: Sequence[Node], varying: set[Node]) -> list[Node]:
+        def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node]:
+            new = self._rebuilt(node, src, varying)
+            found = follow(new) if node in varying else None
+            return new if found is None else found
+
+        return exchange(outputs, change)
+
+    def _rebuilt(self, node: Node, src: tuple[Node, ...], varying: set[Node]) -> Node:
+        if node.op.family in HOLDERS and node not in varying:
+            return rebuild(node, src)
+        bodies = bodies_of(node.arg) if node.op.family in HOLDERS else ()
+        if node.op in _RULED or not bodies:
+            return rebuild(node, src)
+        found = [self._body(body) for body in bodies]
+        if tuple(found) == bodies:
+            return rebuild(node, src)
+        return node.op(*src, arg=with_bodies(node.arg, found))
+
+    def _body(self, body: Body) -> Body:
+        found = self.bodies.get(body)
+        if found is None:
+            outputs = self.followed(body.outputs, nodes_of(body.outputs))
+            found = self.bodies[body] = Body(body.inputs, tuple(outputs))
+        return found
+
+
+# Calls become what they call.
 
 
 def inline_calls(outputs: Sequence[Node]) -> list[Node]:
@@ -96,8 +202,8 @@ class _Inliner:
         self, node: Node, src: tuple[Node, ...], looped: bool
     ) -> Node | Sequence[Node] | None:
         if node.op is vjp_tangent_p:
-            raise forward_mode_error(node)
-        if isinstance(node.arg, CALLS):
+            raise forward_mode_error(node.arg.name, node.origin)
+        if isinstance(node.arg, Call):
             return apply_body(self.body(node.arg.body, looped), src)
         if isinstance(node.arg, UserArg):
             expanded = node.arg.expanded([s.aval for s in src])

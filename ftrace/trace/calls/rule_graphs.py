@@ -1,45 +1,190 @@
 """Users' functions as graphs: of a call at once, of a rule when it is asked for.
 
-trace_call   a function that is called now -> its graph and what it closed over
-Rule         a function that a transform may ask for later
-widen        a body for one example -> for a batch
+closed_over    the arrays and traced values that a Python function closes over
+held_p         a concrete array in the midst of a graph
+called         a function that is called now -> its graph and what it closed over
+bind_call      that call, recorded
+Rule           a function that a transform may ask for later
+Call           the argument of an operation that is a call: it holds the graph
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
+from ftrace.arrays.array import Array, ArrayLike
 from ftrace.errors import UnexpectedTracerError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
-from ftrace.trace.batching import batch_nodes
-from ftrace.trace.body import Draft, close
-from ftrace.trace.calls.captured_constant import held
-from ftrace.trace.control.scan import batched_inputs
+from ftrace.trace.body import Draft, close, plan_of
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Body, Node, substitute, toposort
 from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.barrier import barrier
-from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.primitive import Compound
+from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import (
     Scope,
+    asarray,
     current_scope,
     open_scopes,
+    owned,
     restore,
     scope_of,
     standing,
 )
 from ftrace.trace.tracing.trace import current_token
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, has_ended
 from ftrace.trace.tracing.weak_constants import widened
 
 _CLOSED_DEPTH = -9
 Flat = Callable[..., Sequence[Value]]
+
+
+# What a rule closes over. It runs when the function around it has returned. The values
+# of that function which it uses become operands of the call: they are looked for in the
+# cells, defaults, bound arguments and globals of the rule, in the functions that it
+# closes over, and in trees.
+
+#: How many values are looked at; what lies deeper is not found.
+_LIMIT = 4096
+_OURS = "ftrace."
+_PARTIAL: Any = functools.partial
+
+
+def closed_over(values: Iterable[Any]) -> list[ArrayLike]:
+    """The arrays among these values and in what they refer to, each once.
+
+    What a rule has stored is there, too, when the function around it has returned: that
+    counts when it is used.
+    """
+    found: dict[int, ArrayLike] = {}
+    seen: set[int] = set()
+    pending = list(values)
+    while pending and len(seen) < _LIMIT:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, ArrayLike):
+            if not has_ended(value):  # else it is an error to use it, not to have it
+                found[id(value)] = value
+        elif not isinstance(value, (str, bytes, int, float, type)):
+            pending.extend(_parts(value))
+    return list(found.values())
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a function, an object or a container refers to."""
+    if isinstance(value, FunctionType):
+        cells = [_content(cell) for cell in value.__closure__ or ()]
+        defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        known = value.__globals__
+        named = [known.get(name) for name in value.__code__.co_names]
+        return [*cells, *defaults, *(x for x in named if isinstance(x, ArrayLike))]
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, _PARTIAL):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, dict):  # also one that is no tree: its keys have no order
+        return [*value.values()]
+    if tree.is_node(value):
+        return [child for _, child in tree.flatten_one_level(value)[0]]
+    attributes: dict[str, Any] = getattr(value, "__dict__", {})
+    if value.__class__.__module__.startswith(_OURS):  # of jit, say: no caches
+        return [x for x in attributes.values() if isinstance(x, FunctionType)]
+    return list(attributes.values()) if _is_plain(value) else []
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+def _is_plain(value: Any) -> bool:
+    """An object of Python: no module, and nothing that is written in C."""
+    kind: Any = value.__class__
+    return hasattr(value, "__dict__") and hasattr(kind, "__weakref__")
+
+
+# Held arrays. A function that is traced captures the arrays it uses as inputs of its
+# graph. A rule that is traced later, while a graph is being differentiated, has no
+# such inputs: there an array is a node. Before a graph is run its held arrays become
+# captured ones.
+
+
+@dataclass(frozen=True)
+class Held:
+    """The argument: an array, which equals itself alone."""
+
+    array: Array = field(compare=False)
+    aval: ShapedArray
+    key: int
+
+    def __str__(self) -> str:
+        return f"{self.aval!r}"
+
+
+def _infer(arg: Held) -> tuple[ShapedArray, ...]:
+    return (arg.aval,)
+
+
+def _value(avals: Sequence[ShapedArray], arg: Held) -> list[Any]:
+    return [arg.array.numpy()]
+
+
+def _batch(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
+) -> tuple[list[Node], list[bool]]:
+    return held_p.results(arg=node.arg), [False]
+
+
+held_p = Compound(
+    "held", "source", _infer, _value, _batch, no_derivative="it is a constant",
+    doc="a concrete array that a rule closed over", show=str,
+)  # fmt: skip
+
+
+def held(value: Value) -> Node:
+    """The node of a concrete array. What NumPy may change is copied."""
+    array = asarray(owned(value))
+    return held_p.results(arg=Held(array, aval_of(array), id(array)))[0]
+
+
+# Calls.
+
+
+@dataclass(frozen=True)
+class Call:
+    """The argument of an operation that is a call.
+
+    Attributes:
+      body: the function.
+      effects: the last operand and the last result are tokens.
+    """
+
+    body: Body
+    effects: bool
+
+
+def call_compound(name: str, doc: str, batch: Any, **rules: Any) -> Compound:
+    """The record of calls: without derivative and batch they are what they call."""
+
+    def infer(arg: Call, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        return tuple(n.aval for n in arg.body.outputs)
+
+    def value(avals: Any, arg: Call, *operands: Any) -> list[Any]:
+        return plan_of(arg.body)(operands)
+
+    return Compound(name, "call", infer, value, batch, doc=doc, show=str, **rules)
 
 
 class _CallScope(Scope):
@@ -248,14 +393,3 @@ class Rule:
             "what the rule closes over (a global variable, or an attribute deep in an "
             f"object); pass it to {self.name} as an argument{where}"
         )
-
-
-def widen(body: Body, flags: Sequence[bool], size: int) -> Body:
-    """A body for a batch: all of its results have a leading axis."""
-    inputs = batched_inputs(body, flags, size)
-    leaves = {n: b for n, b, f in zip(body.inputs, inputs, flags, strict=True) if f}
-    outputs = [
-        node if has else broadcast_leading(node, (size, *node.shape))
-        for node, has in batch_nodes(body.outputs, leaves, size)
-    ]
-    return close(inputs, outputs)

@@ -2,8 +2,6 @@
 
 From the ground up:
 
-    scan_types      The argument of a scan, and the types of what it runs over and makes
-    scan_transpose  Reverse mode of scan: a linear scan, transposed, runs backwards
     scan            scan: a body for each element along the leading axis, with a carry
     cond            cond: one of several bodies, chosen by an index
     while_loop      while: a body as long as a predicate of its carry holds

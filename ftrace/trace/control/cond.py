@@ -14,21 +14,27 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.autodiff import transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
-from ftrace.trace.batching import batch_nodes
-from ftrace.trace.body import apply_body, close, linearize, or_zeros, plan_of
-from ftrace.trace.control.scan import batched_inputs, map_lanes
+from ftrace.trace.body import (
+    RESIDUAL_DEPTH,
+    apply_body,
+    batch_body,
+    chosen,
+    close,
+    linearize,
+    or_zeros,
+    placed,
+    plan_of,
+    transpose_body,
+    widen,
+)
+from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Node, substitute, toposort
-from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.elementwise import cast, eq, select
+from ftrace.trace.primitives.elementwise import eq, select
 from ftrace.trace.primitives.indexing import trailing
 from ftrace.trace.primitives.primitive import Compound, Results, compound_of
 from ftrace.trace.primitives.sources import const_like, variable
 from ftrace.trace.symbolic.dim import same_size
-
-_RESIDUAL_DEPTH = -2
-_COTANGENT_DEPTH = -7
 
 #: Branches of no more operations, all of them elementwise, are rather all computed
 #: than chosen lane by lane.
@@ -95,12 +101,8 @@ def _jvp(node: Node, tangents: Results) -> Results:
             mine[residual] = fitting[0]
         place_of.append(mine)
     kept = _with_residuals(node, places, place_of)
-    names = [variable(a, _RESIDUAL_DEPTH, i) for i, a in enumerate(places)]
-    inputs = [
-        *arg.bodies[0].inputs,
-        *names,
-        *(t for t in found[0].tangents if t is not None),
-    ]
+    names = [variable(a, RESIDUAL_DEPTH, i) for i, a in enumerate(places)]
+    inputs = [*arg.bodies[0].inputs, *names, *found[0].names]
     bodies = tuple(
         close(
             inputs,
@@ -111,15 +113,10 @@ def _jvp(node: Node, tangents: Results) -> Results:
         )
         for body, d, mine in zip(arg.bodies, found, place_of, strict=True)
     )
-    moving = [
-        t
-        for t, name in zip(tangents[1:], found[0].tangents, strict=True)
-        if name is not None and t is not None
-    ]
-    results = iter(
-        cond_p.results(index, *operands, *kept, *moving, arg=Branches(bodies))
-    )
-    return [next(results) if k in varying else None for k in range(count)]
+    moving = chosen(tangents[1:], found[0].moving)
+    arg = Branches(bodies)
+    results = cond_p.results(index, *operands, *kept, *moving, arg=arg)
+    return placed(count, varying, results)
 
 
 def _with_residuals(
@@ -133,7 +130,7 @@ def _with_residuals(
     for body, mine in zip(arg.bodies, place_of, strict=True):
         at = {p: n for n, p in mine.items()}
         extra = [
-            or_zeros(at.get(p), variable(aval, _RESIDUAL_DEPTH, p))
+            or_zeros(at.get(p), variable(aval, RESIDUAL_DEPTH, p))
             for p, aval in enumerate(places)
         ]
         bodies.append(Body(body.inputs, (*body.outputs, *extra)))
@@ -149,33 +146,15 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
     index, *operands = node.src
     if linear[0]:
         raise GraphError("cond is not linear in its index")
-    wanted = [i for i, flag in enumerate(linear[1:]) if flag]
-    outputs = [k for k, ct in enumerate(cotangents) if ct is not None]
-    first = arg.bodies[0]
-    given = [
-        variable(first.outputs[k].aval.strong(), _COTANGENT_DEPTH, k) for k in outputs
-    ]
-    constant = [i for i, flag in enumerate(linear[1:]) if not flag]
-    bodies: list[Body] = []
-    for body in arg.bodies:
-        found = transpose_nodes(
-            [body.outputs[k] for k in outputs], [body.inputs[i] for i in wanted], given
-        )
-        parts = [
-            cast(or_zeros(ct, body.inputs[i]), body.inputs[i].dtype)
-            for ct, i in zip(found, wanted, strict=True)
-        ]
-        bodies.append(close([*(body.inputs[i] for i in constant), *given], parts))
+    known = [ct is not None for ct in cotangents]
+    bodies = [transpose_body(body, linear[1:], known) for body in arg.bodies]
     results = cond_p.results(
         index,
-        *(operands[i] for i in constant),
-        *(ct for ct in cotangents if ct is not None),
+        *chosen(operands, [not flag for flag in linear[1:]]),
+        *chosen(cotangents, known),
         arg=Branches(tuple(bodies)),
     )
-    answer: list[Node | None] = [None] * len(node.src)
-    for i, result in zip(wanted, results, strict=True):
-        answer[i + 1] = result
-    return answer
+    return placed(len(linear), [i for i, flag in enumerate(linear) if flag], results)
 
 
 # Batching.
@@ -192,29 +171,10 @@ def _batch(
         if _all_may_run(arg):
             return _select(arg, src, batched, size)
         return map_lanes(node, src, batched, size)
-    flags = list(batched[1:])
-    found = [_batch_body(body, flags, size) for body in arg.bodies]
-    count = len(arg.bodies[0].outputs)
-    has = [any(outputs[k][1] for _, outputs in found) for k in range(count)]
-    bodies = tuple(
-        close(inputs, [_widen(*outputs[k], has[k], size) for k in range(count)])
-        for inputs, outputs in found
-    )
-    return cond_p.results(*src, arg=Branches(bodies)), has
-
-
-def _batch_body(
-    body: Body, flags: Sequence[bool], size: int
-) -> tuple[list[Node], list[tuple[Node, bool]]]:
-    inputs = batched_inputs(body, flags, size)
-    leaves = {n: b for n, b, f in zip(body.inputs, inputs, flags, strict=True) if f}
-    return inputs, batch_nodes(body.outputs, leaves, size)
-
-
-def _widen(node: Node, has: bool, wanted: bool, size: int) -> Node:
-    if wanted and not has:
-        return broadcast_leading(node, (size, *node.shape))
-    return node
+    found = [batch_body(body, batched[1:], size) for body in arg.bodies]
+    has = [any(flags) for flags in zip(*[own for _, own in found], strict=True)]
+    bodies = [batch_body(body, batched[1:], size, has)[0] for body in arg.bodies]
+    return cond_p.results(*src, arg=Branches(tuple(bodies))), has
 
 
 def _all_may_run(arg: Branches) -> bool:
@@ -233,13 +193,8 @@ def _select(
 ) -> tuple[list[Node], list[bool]]:
     """All branches, and of each lane the one that it chose."""
     index, *operands = src
-    found: list[list[Node]] = []
-    for body in arg.bodies:
-        inputs, outputs = _batch_body(body, batched[1:], size)
-        wide = Body(
-            tuple(inputs), tuple(_widen(n, has, True, size) for n, has in outputs)
-        )
-        found.append(apply_body(wide, operands))
+    wide = [widen(body, batched[1:], size) for body in arg.bodies]
+    found = [apply_body(body, operands) for body in wide]
     results = found[-1]
     for number in range(len(found) - 2, -1, -1):
         chosen = eq(index, const_like(index, number))

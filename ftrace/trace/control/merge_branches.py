@@ -15,8 +15,7 @@ from typing import Any
 
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.control.cond import Branches, cond_p
-from ftrace.trace.control.scan import scan_p
-from ftrace.trace.control.scan_types import Scan
+from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.graph_map import exchange

@@ -17,32 +17,77 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import GraphError
-from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.autodiff import sums_of_kinds
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.trace.autodiff import split_known, sums_of_kinds, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
-from ftrace.trace.batching import batch_nodes
 from ftrace.trace.body import (
     BODY_DEPTH,
+    COTANGENT_DEPTH,
+    RESIDUAL_DEPTH,
     Linearized,
+    batch_carry,
     close,
     depends_on,
     or_zeros,
+    placed,
     plan_of,
+    strong_zeros,
     varying_carry,
+    with_lanes,
 )
-from ftrace.trace.control.scan_transpose import transpose_scan
-from ftrace.trace.control.scan_types import Scan, element_type, stacked_type
 from ftrace.trace.graph import Body, Node, substitute
-from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.primitive import Compound, Results
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.symbolic.dim import same_size
 
-_RESIDUAL_DEPTH = -2
-_BATCH_DEPTH = -5
 _LANE_DEPTH = -6
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The argument of a scan.
+
+    Attributes:
+      body: (consts, carry, elements) -> (carry, elements).
+      length: how many elements; None where the stacks among `xs` tell.
+      reverse: from the last element to the first.
+      consts, carry: how many operands each of them has; the others are `xs`.
+    """
+
+    body: Body
+    length: int | None
+    reverse: bool
+    consts: int
+    carry: int
+
+    def __str__(self) -> str:
+        length = "as stacked" if self.length is None else f"length={self.length}"
+        order = ", reverse" if self.reverse else ""
+        return f"{length}{order}, consts={self.consts}, carry={self.carry}"
+
+
+def element_type(aval: ShapedArray, length: int | None) -> ShapedArray:
+    """The type of one element of an operand that a scan runs over."""
+    if isinstance(aval, Stack):
+        if aval.lanes:
+            return Stack.of_element(aval.element, aval.lanes[1:])
+        return aval.element
+    if length is None or aval.ndim == 0 or not same_size(aval.shape[0], length):
+        raise GraphError(f"scan of length {length} over an operand of type {aval!r}")
+    return aval.with_shape(aval.shape[1:])
+
+
+def stacked_type(aval: ShapedArray, length: int | None) -> ShapedArray:
+    """The type of all elements of a result."""
+    if isinstance(aval, Stack):
+        if length is None:
+            raise GraphError("a stack cannot hold stacks")
+        return Stack.of_element(aval.element, (length, *aval.lanes))
+    if length is None:
+        return Stack.of_element(aval)
+    return aval.with_shape((length, *aval.shape))
 
 
 def _infer(arg: Scan, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
@@ -128,9 +173,8 @@ def remember(found: Linearized, body: Body, consts: int, first: int) -> Remember
 def _jvp(node: Node, tangents: Results) -> Results:
     arg: Scan = node.arg
     first = arg.consts + arg.carry
-    flags, found = varying_carry(
-        arg.body, [t is not None for t in tangents], range(arg.consts, first)
-    )
+    given = [t is not None for t in tangents]
+    found = varying_carry(arg.body, given, range(arg.consts, first))
     kept = remember(found, arg.body, arg.consts, first)
     stacks: list[Node] = []
     if kept.stacked:
@@ -143,15 +187,13 @@ def _jvp(node: Node, tangents: Results) -> Results:
         stacked = next(i for i, s in enumerate(node.src) if isinstance(s.aval, Stack))
         kept.elements.append(arg.body.inputs[stacked])
         elements = [node.src[stacked]]
-    return tangent_scan(
-        node, tangents, flags, found, kept, [*elements, *stacks], arg.reverse
-    )
+    elements += stacks
+    return tangent_scan(node, tangents, found, kept, elements, arg.reverse)
 
 
 def tangent_scan(
     node: Node,
     tangents: Results,
-    flags: Sequence[bool],
     found: Linearized,
     kept: Remembered,
     elements: Sequence[Node],
@@ -162,7 +204,7 @@ def tangent_scan(
     Args:
       node: the loop; its first operands are constants and carry.
       tangents: of its operands.
-      flags, found, kept: which inputs of the body vary, and its derivative.
+      found, kept: the derivative of its body.
       elements: the values of `kept.elements` and `kept.stacked`.
     """
     arg: Any = node.arg
@@ -175,47 +217,34 @@ def tangent_scan(
         dict(zip(body.inputs[:before], node.src[:before], strict=True)),
     )
     residuals: list[Node] = [*kept.invariant, *kept.elements, *kept.stacked]
-    names = {n: variable(n.aval, _RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)}
-    moving = [i for i, flag in enumerate(flags) if flag and found.tangents[i]]
-    consts = [i for i in moving if i < before]
+    names = {n: variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)}
+    moving = [i for i, moves in enumerate(found.moving) if moves]
+    consts = sum(i < before for i in moving)
     carry = [i for i in moving if before <= i < first]
-    xs = [i for i in moving if i >= first]
     inputs = [
         *(names[n] for n in kept.invariant),
-        *(found.tangents[i] for i in (*consts, *carry, *xs)),
+        *found.names,
         *(names[n] for n in (*kept.elements, *kept.stacked)),
     ]
     after = [
         or_zeros(found.outputs[i - before], body.outputs[i - before]) for i in carry
     ]
-    ys = [k for k in range(arg.carry, len(body.outputs)) if found.outputs[k]]
-    outputs = substitute([*after, *(_some(found.outputs[k]) for k in ys)], names)
+    ys = [k for k in found.wanted if k >= arg.carry]
+    moved = [t for t in found.outputs[arg.carry :] if t is not None]
     linear = Scan(
-        close([_some(n) for n in inputs], outputs),
+        close(inputs, substitute([*after, *moved], names)),
         length,
         reverse,
-        len(invariant) + len(consts),
+        len(invariant) + consts,
         len(carry),
     )
     operands = [
         *invariant,
-        *(_some(tangents[i]) for i in consts),
-        *(or_zeros(tangents[i], node.src[i]) for i in carry),
-        *(_some(tangents[i]) for i in xs),
+        *(or_zeros(tangents[i], node.src[i]) for i in moving),
         *elements,
     ]
-    results = iter(scan_p.results(*operands, arg=linear))
-    answer: list[Node | None] = [None] * len(body.outputs)
-    for i in carry:
-        answer[i - before] = next(results)
-    for k in ys:
-        answer[k] = next(results)
-    return answer
-
-
-def _some(node: Node | None) -> Node:
-    assert node is not None
-    return node
+    results = scan_p.results(*operands, arg=linear)
+    return placed(len(body.outputs), [*(i - before for i in carry), *ys], results)
 
 
 def add_stacks(x: Node, y: Node) -> Node:
@@ -232,6 +261,206 @@ def add_stacks(x: Node, y: Node) -> Node:
 sums_of_kinds[Stack] = add_stacks
 
 
+# Reverse mode: a linear scan, transposed, runs backwards.
+#
+#     carry, ys = scan(consts, carry, xs)
+#         ->  carry̅, consts̅, xs̅ = scan over y̅s, from the last step to the first
+#
+# The cotangents of the carry are carried; so are those of constants, as sums over the
+# steps so far. What is not linear is given to each step as it was. Where that is part
+# of the carry, it is computed first, by a scan of its own that keeps it for each step.
+
+
+def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+    """The cotangents of the operands in which a scan is linear."""
+    arg: Scan = node.arg
+    flags, moving = _linear_carry(arg, linear)
+    if not all(flags[arg.consts : arg.consts + arg.carry]):
+        return _transpose_rest(node, cotangents, flags, moving)
+    places = _places(arg, linear)
+    ys = [k for k, c in enumerate(cotangents) if k >= arg.carry and c is not None]
+    backward = Scan(
+        _backward_body(arg, places, ys),
+        arg.length,
+        not arg.reverse,
+        len(places.fixed),
+        arg.carry + len(places.consts),
+    )
+    operands = [
+        *(node.src[i] for i in places.fixed),
+        *(or_zeros(cotangents[k], arg.body.outputs[k]) for k in range(arg.carry)),
+        *(strong_zeros(arg.body.inputs[i]) for i in places.consts),
+        *(c for k in ys if (c := cotangents[k]) is not None),
+        *(node.src[i] for i in places.elements),
+    ]
+    wanted = *places.carry, *places.consts, *places.xs
+    return placed(len(node.src), wanted, scan_p.results(*operands, arg=backward))
+
+
+class _Places(NamedTuple):
+    """Which of the operands are what.
+
+    Attributes:
+      consts, carry, xs: those in which the scan is linear.
+      fixed, elements: the other constants, and the other operands that it runs over.
+    """
+
+    consts: list[int]
+    carry: list[int]
+    xs: list[int]
+    fixed: list[int]
+    elements: list[int]
+
+
+def _places(arg: Scan, linear: Sequence[bool]) -> _Places:
+    first = arg.consts + arg.carry
+    consts, others = range(arg.consts), range(first, len(linear))
+    return _Places(
+        [i for i in consts if linear[i]],
+        list(range(arg.consts, first)),
+        [i for i in others if linear[i]],
+        [i for i in consts if not linear[i]],
+        [i for i in others if not linear[i]],
+    )
+
+
+def _backward_body(arg: Scan, places: _Places, ys: Sequence[int]) -> Body:
+    """One step backwards.
+
+    (fixed, cotangents of carry, sums for constants, cotangents of ys, elements)
+        -> (cotangents of carry, sums for constants, cotangents of xs)
+    """
+    body = arg.body
+    consts, carry, xs, fixed, elements = places
+    given = {
+        k: variable(_strong(body.outputs[k].aval), COTANGENT_DEPTH, k)
+        for k in (*range(arg.carry), *ys)
+    }
+    leaves = [body.inputs[i] for i in (*consts, *carry, *xs)]
+    found = transpose_nodes(
+        [body.outputs[k] for k in given], leaves, list(given.values())
+    )
+    parts = dict(zip((*consts, *carry, *xs), found, strict=True))
+    totals = [
+        variable(_strong(body.inputs[i].aval), COTANGENT_DEPTH, 10_000 + i)
+        for i in consts
+    ]
+    sums = [
+        total if (part := parts[i]) is None else add(total, part)
+        for i, total in zip(consts, totals, strict=True)
+    ]
+    return close(
+        [
+            *(body.inputs[i] for i in fixed),
+            *(given[k] for k in range(arg.carry)),
+            *totals,
+            *(given[k] for k in ys),
+            *(body.inputs[i] for i in elements),
+        ],
+        [
+            *(or_zeros(parts[i], body.inputs[i]) for i in carry),
+            *sums,
+            *(or_zeros(parts[i], body.inputs[i]) for i in xs),
+        ],
+    )
+
+
+def _transpose_rest(
+    node: Node, cotangents: Results, flags: Sequence[bool], moving: set[Node]
+) -> Results:
+    """Of a scan that also carries what is not linear: that runs first, by itself.
+
+    Args:
+      node, cotangents: the scan, and the cotangents of its results.
+      flags: the inputs of the body that are linear.
+      moving: the values in the body that depend on those.
+    """
+    arg: Scan = node.arg
+    body, first = arg.body, arg.consts + arg.carry
+    mine = [i for i, flag in enumerate(flags) if flag]
+    wanted = [
+        k
+        for k, output in enumerate(body.outputs)
+        if (flags[arg.consts + k] if k < arg.carry else output in moving)
+    ]
+    results = [body.outputs[k] for k in wanted]
+    residuals = split_known(results, [body.inputs[i] for i in mine])
+    values = _computed_before(node, flags, residuals)
+    constants = set(body.inputs[: arg.consts])
+    of_consts = [n for n in residuals if n in constants]
+    of_elements = [n for n in residuals if n not in constants]
+    names = {n: variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)}
+    rest = Scan(
+        close(
+            [
+                *(names[n] for n in of_consts),
+                *(body.inputs[i] for i in mine),
+                *(names[n] for n in of_elements),
+            ],
+            substitute(results, names),
+        ),
+        arg.length,
+        arg.reverse,
+        len(of_consts) + sum(i < arg.consts for i in mine),
+        sum(arg.consts <= i < first for i in mine),
+    )
+    bundle = scan_p(
+        *(values[n] for n in of_consts),
+        *(node.src[i] for i in mine),
+        *(values[n] for n in of_elements),
+        arg=rest,
+    )
+    places = range(len(of_consts), len(of_consts) + len(mine))
+    parts = _transpose(
+        bundle,
+        [cotangents[k] for k in wanted],
+        tuple(i in places for i in range(len(bundle.src))),
+    )
+    return placed(len(node.src), mine, [parts[place] for place in places])
+
+
+def _computed_before(
+    node: Node, flags: Sequence[bool], residuals: Sequence[Node]
+) -> dict[Node, Node]:
+    """What the linear part of a body needs of the rest: of all steps, or of any."""
+    arg: Scan = node.arg
+    body, first = arg.body, arg.consts + arg.carry
+    known = [i for i, flag in enumerate(flags) if not flag]
+    carry = [i - arg.consts for i in known if arg.consts <= i < first]
+    values = {body.inputs[i]: node.src[i] for i in known if not arg.consts <= i < first}
+    stacked = [n for n in residuals if n not in values]
+    before = Scan(
+        close(
+            [body.inputs[i] for i in known],
+            [*(body.outputs[k] for k in carry), *stacked],
+        ),
+        arg.length,
+        arg.reverse,
+        sum(i < arg.consts for i in known),
+        len(carry),
+    )
+    made = scan_p.results(*(node.src[i] for i in known), arg=before)
+    return values | dict(zip(stacked, made[len(carry) :], strict=True))
+
+
+def _linear_carry(arg: Scan, linear: Sequence[bool]) -> tuple[list[bool], set[Node]]:
+    """Which inputs are linear once the carry has gone around, and what they move."""
+    flags = list(linear)
+    while True:
+        leaves = [n for n, flag in zip(arg.body.inputs, flags, strict=True) if flag]
+        moving = depends_on(arg.body.outputs, leaves)
+        before = list(flags)
+        for k in range(arg.carry):
+            i = arg.consts + k
+            flags[i] = flags[i] or arg.body.outputs[k] in moving
+        if flags == before:
+            return flags, moving
+
+
+def _strong(aval: ShapedArray) -> ShapedArray:
+    return aval if isinstance(aval, Stack) or aval is TOKEN else aval.strong()
+
+
 # Batching.
 
 
@@ -242,80 +471,21 @@ def _batch(
     first = arg.consts + arg.carry
     if any(_lanes(new) != _lanes(old) for new, old in zip(src, node.src, strict=True)):
         return map_lanes(node, src, batched, size)
-    flags, outputs = batch_carry(arg.body, batched, range(arg.consts, first), size)
-    operands = [
-        _aligned(source, has, wanted, size, i >= first)
-        for i, (source, has, wanted) in enumerate(zip(src, batched, flags, strict=True))
-    ]
-    inputs = batched_inputs(arg.body, flags, size)
-    body = close(inputs, [n for n, _ in outputs])
+    flags, body, has = batch_carry(arg.body, batched, range(arg.consts, first), size)
+    operands: list[Node] = []
+    for i, (x, had, wanted) in enumerate(zip(src, batched, flags, strict=True)):
+        if had and i >= first and not isinstance(x.aval, Stack):
+            x = move_axis(x, 0, 1)  # elements first, then lanes
+        operands.append(with_lanes(x, had, wanted, size))
     results = scan_p.results(*operands, arg=replace(arg, body=body))
-    has_lanes = [has for _, has in outputs]
-    return [
-        move_axis(r, 1, 0)
-        if has and k >= arg.carry and not isinstance(r.aval, Stack)
-        else r
-        for k, (r, has) in enumerate(zip(results, has_lanes, strict=True))
-    ], has_lanes
+    for k in range(arg.carry, len(results)):
+        if has[k] and not isinstance(results[k].aval, Stack):
+            results[k] = move_axis(results[k], 1, 0)
+    return results, has
 
 
 def _lanes(node: Node) -> tuple[int, ...]:
     return node.aval.lanes if isinstance(node.aval, Stack) else ()
-
-
-def batched_inputs(body: Body, flags: Sequence[bool], size: int) -> list[Node]:
-    """The inputs of a body; with one more leading axis where the flag is set."""
-    return [
-        variable(_widened(n.aval, size), _BATCH_DEPTH, i) if flag else n
-        for i, (n, flag) in enumerate(zip(body.inputs, flags, strict=True))
-    ]
-
-
-def _widened(aval: ShapedArray, size: int) -> ShapedArray:
-    if isinstance(aval, Stack):
-        return Stack.of_element(_widened(aval.element, size), aval.lanes)
-    return aval.with_shape((size, *aval.shape))
-
-
-def batch_carry(
-    body: Body, batched: Sequence[bool], carry: range, size: int
-) -> tuple[list[bool], list[tuple[Node, bool]]]:
-    """A loop's body for batched inputs, once the carry has gone around.
-
-    Returns:
-      Which inputs are batched then; and for each output (node, batched), where the
-      carry's are as its inputs'.
-    """
-    flags = list(batched)
-    while True:
-        inputs = batched_inputs(body, flags, size)
-        leaves = {n: b for n, b, f in zip(body.inputs, inputs, flags, strict=True) if f}
-        found = batch_nodes(body.outputs, leaves, size)
-        before = list(flags)
-        for k, i in enumerate(carry):
-            flags[i] = flags[i] or found[k][1]
-        if flags == before:
-            break
-    for k, i in enumerate(carry):
-        made, has = found[k]
-        if flags[i] and not has:
-            found[k] = broadcast_leading(made, (size, *made.shape)), True
-    return flags, found
-
-
-def _aligned(node: Node, has: bool, wanted: bool, size: int, element: bool) -> Node:
-    """An operand of a batched scan: elements first, then lanes."""
-    if not has:
-        return broadcast_leading(node, (size, *node.shape)) if wanted else node
-    if element and not isinstance(node.aval, Stack):
-        return move_axis(node, 0, 1)
-    return node
-
-
-scan_p = Compound(
-    "scan", "control", _infer, _value, _batch, jvp=_jvp, transpose=transpose_scan,
-    doc="a body for each element along the leading axis, with a carry", show=str,
-)  # fmt: skip
 
 
 def map_lanes(
@@ -351,3 +521,9 @@ def map_lanes(
         [next(first) if r.aval is TOKEN else next(rest) for r in results],
         [r.aval is not TOKEN for r in results],
     )
+
+
+scan_p = Compound(
+    "scan", "control", _infer, _value, _batch, jvp=_jvp, transpose=_transpose,
+    doc="a body for each element along the leading axis, with a carry", show=str,
+)  # fmt: skip

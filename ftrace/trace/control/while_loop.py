@@ -18,11 +18,15 @@ from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.batching import batch_nodes
-from ftrace.trace.body import close, plan_of, varying_carry
+from ftrace.trace.body import (
+    batch_body,
+    batch_carry,
+    plan_of,
+    varying_carry,
+    with_lanes,
+)
 from ftrace.trace.control import scan
 from ftrace.trace.graph import Body, Node
-from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.primitive import Compound, Results
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import same_size
@@ -79,16 +83,15 @@ def _value(avals: Sequence[ShapedArray], arg: While, *operands: Any) -> list[Any
 def _jvp(node: Node, tangents: Results) -> Results:
     arg: While = node.arg
     first = len(node.src)
-    flags, found = varying_carry(
-        arg.body, [t is not None for t in tangents], range(arg.consts, first)
-    )
+    given = [t is not None for t in tangents]
+    found = varying_carry(arg.body, given, range(arg.consts, first))
     kept = scan.remember(found, arg.body, arg.consts, first)
     if not kept.stacked:  # the height of a stack is the length of the loop
         kept.stacked.append(const(0, dtypes.uint8))
     longer = Body(arg.body.inputs, (*arg.body.outputs, *kept.stacked))
     results = while_p.results(*node.src, arg=replace(arg, body=longer))
     stacks = results[len(arg.body.outputs) :]
-    return scan.tangent_scan(node, tangents, flags, found, kept, stacks, False)
+    return scan.tangent_scan(node, tangents, found, kept, stacks, False)
 
 
 def _batch(
@@ -96,25 +99,13 @@ def _batch(
 ) -> tuple[list[Node], list[bool]]:
     arg: While = node.arg
     first = len(node.src)
-    flags, outputs = scan.batch_carry(arg.body, batched, range(arg.consts, first), size)
-    inputs = scan.batched_inputs(arg.body, flags, size)
-    of_cond = scan.batched_inputs(arg.cond, flags, size)
-    leaves = {
-        n: b for n, b, f in zip(arg.cond.inputs, of_cond, flags, strict=True) if f
-    }
-    ((predicate, differs),) = batch_nodes(arg.cond.outputs, leaves, size)
+    flags, body, has = batch_carry(arg.body, batched, range(arg.consts, first), size)
+    cond, (differs,) = batch_body(arg.cond, flags, size)
     if differs:  # each lane has a length of its own
         return scan.map_lanes(node, src, batched, size)
-    operands = [
-        broadcast_leading(s, (size, *s.shape)) if flag and not has else s
-        for s, has, flag in zip(src, batched, flags, strict=True)
-    ]
-    wide = While(
-        close(of_cond, [predicate]),
-        close(inputs, [n for n, _ in outputs]),
-        arg.consts,
-    )
-    return while_p.results(*operands, arg=wide), [has for _, has in outputs]
+    rows = zip(src, batched, flags, strict=True)
+    operands = [with_lanes(x, had, flag, size) for x, had, flag in rows]
+    return while_p.results(*operands, arg=While(cond, body, arg.consts)), has
 
 
 while_p = Compound(

@@ -18,9 +18,8 @@ from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.autodiff import jvp_nodes, split_known, tangent_variable
 from ftrace.trace.bind import bind
-from ftrace.trace.calls import remat_policy
-from ftrace.trace.calls.checkpoint import Checkpoint, checkpoint_p
-from ftrace.trace.calls.remat_policy import Policy
+from ftrace.trace.calls import checkpoint as remat
+from ftrace.trace.calls.checkpoint import Checkpoint, Policy, checkpoint_p
 from ftrace.trace.calls.rule_graphs import bind_call, called
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
@@ -62,7 +61,7 @@ def checkpoint(
             static_argnames=static_argnames,
         )
     tree.check_callable(fun, "checkpoint")
-    chosen = remat_policy.policy_of(policy)
+    chosen = remat.policy_of(policy)
     numbers = flatten_arguments.read_argnums(
         "checkpoint", "static_argnums", static_argnums
     )
@@ -98,7 +97,7 @@ def checkpoint(
                 raise
             except RecursionError:
                 raise _too_deep() from None
-        arg = Checkpoint(found.body, chosen, barrier, found.effects)
+        arg = Checkpoint(found.body, found.effects, chosen, barrier)
         return output.build(bind_call(checkpoint_p, found, arg))
 
     return checkpointed
@@ -132,37 +131,35 @@ def checkpoint_name(x: Any, name: str) -> Any:
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError(f"checkpoint_name: a string is required, got {name!r:.60}")
-    return tree.map(lambda leaf: bind(remat_policy.name_p, leaf, arg=name), x)
+    return tree.map(lambda leaf: bind(remat.name_p, leaf, arg=name), x)
 
 
 # Policies.
 
-everything_saveable = remat_policy.Constantly(True)
-nothing_saveable = remat_policy.Constantly(False)
-dots_saveable = remat_policy.Dots()
-dots_with_no_batch_dims_saveable = remat_policy.Dots(batched=False)
+everything_saveable = remat.Constantly(True)
+nothing_saveable = remat.Constantly(False)
+dots_saveable = remat.Dots()
+dots_with_no_batch_dims_saveable = remat.Dots(batched=False)
 
 
 def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
     """Keeps the values that have one of these names."""
-    return remat_policy.Names(_names(names_which_can_be_saved), named=True)
+    return remat.Names(_names(names_which_can_be_saved), named=True)
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> Policy:
     """Keeps the values that have a name, other than these."""
-    return remat_policy.Names(_names(names_not_to_save), named=False)
+    return remat.Names(_names(names_not_to_save), named=False)
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
     """Keeps all values but those with one of these names."""
-    return remat_policy.Names(_names(names_not_to_save), named=False, unnamed=True)
+    return remat.Names(_names(names_not_to_save), named=False, unnamed=True)
 
 
 def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     """Keeps what one of the policies keeps."""
-    return remat_policy.Either(
-        remat_policy.policy_of(policy_1), remat_policy.policy_of(policy_2)
-    )
+    return remat.Either(remat.policy_of(policy_1), remat.policy_of(policy_2))
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
@@ -170,7 +167,7 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy
 
     There is one memory: nothing is moved from `offload_src` to `offload_dst`.
     """
-    return remat_policy.Dots(batched=False)
+    return remat.Dots(batched=False)
 
 
 def save_and_offload_only_these_names(
@@ -185,7 +182,7 @@ def save_and_offload_only_these_names(
     There is one memory: nothing is moved from `offload_src` to `offload_dst`.
     """
     both = (*names_which_can_be_saved, *names_which_can_be_offloaded)
-    return remat_policy.Names(_names(both), named=True)
+    return remat.Names(_names(both), named=True)
 
 
 def _names(names: Sequence[str]) -> frozenset[str]:

@@ -18,7 +18,7 @@ from ftrace.ground.tables import Table
 from ftrace.trace import autodiff
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind
-from ftrace.trace.calls.custom_jvp_residuals import follow_rules
+from ftrace.trace.calls.inline import follow_rules
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast

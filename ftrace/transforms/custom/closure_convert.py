@@ -17,9 +17,8 @@ from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, close
-from ftrace.trace.calls.closures import closed_over
-from ftrace.trace.calls.linear_call import LinearCall, linear_call_p
-from ftrace.trace.calls.rule_graphs import Rule, bind_call, called, trace_call
+from ftrace.trace.calls.custom_derivative import linear_call_p
+from ftrace.trace.calls.rule_graphs import Rule, called, closed_over, trace_call
 from ftrace.trace.graph import Body, Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
@@ -193,12 +192,7 @@ def linear_call(
         _TransposeRule(call, fun_transpose, count, custom_call.result_types(found)),
         found.operands[: found.closed],
     )
-    types = custom_call.result_types(found)
-    arg = LinearCall(
-        call.name, found.body, custom_call.operand_types(found), found.closed + count,
-        tuple(types), rule,
-    )  # fmt: skip
-    return call.output.build(bind_call(linear_call_p, found, arg))
+    return custom_call.record(linear_call_p, call, found, found.closed + count, (rule,))
 
 
 class _TransposeRule:

@@ -12,9 +12,16 @@ from ftrace.arrays.array import is_array
 from ftrace.errors import ArgumentError, StaticArgumentError, TreeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.callback import Same, Static
-from ftrace.trace.calls.closures import closed_over
-from ftrace.trace.calls.custom_derivative import no_rule
-from ftrace.trace.calls.rule_graphs import Called, called, later_values
+from ftrace.trace.calls.custom_derivative import Ruled, no_rule
+from ftrace.trace.calls.rule_graphs import (
+    Called,
+    Rule,
+    bind_call,
+    called,
+    closed_over,
+    later_values,
+)
+from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import Scope, open_scopes, scope_of
 from ftrace.trace.tracing.tracer import Tracer, aval_of
@@ -270,9 +277,13 @@ class WithRules(Travels):
         return f"<{self.kind} of {flatten_arguments.name_of(self.fun)}>"
 
 
-def operand_types(found: Called) -> tuple[ShapedArray, ...]:
-    """The types of the operands of a call, without its token."""
-    return tuple(aval_of(x) for x in found.operands if x is not None)
+def record(
+    op: Compound, call: Invocation, found: Called, closed: int, rules: tuple[Rule, ...]
+) -> Any:
+    """The results of a call that is recorded with its rules."""
+    avals = tuple(aval_of(x) for x in found.operands if x is not None)
+    arg = Ruled(found.body, found.effects, call.name, avals, closed, rules)
+    return call.output.build(bind_call(op, found, arg))
 
 
 def result_types(found: Called | None) -> list[ShapedArray]:

@@ -17,7 +17,7 @@ from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_derivative
-from ftrace.trace.calls.rule_graphs import Called, Rule, bind_call
+from ftrace.trace.calls.rule_graphs import Called, Rule
 from ftrace.trace.graph import Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.pytree import tree
@@ -123,25 +123,23 @@ class custom_jvp(custom_call.WithRules):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call, found, level = self.invoke([self.jvp], args, kwargs)
         if level is not None and self.jvp is not None:
-            rules = _JvpRule(call, self.jvp, self.symbolic_zeros, None)
-            return _called_at(level, self, call, rules)
+            now = _JvpRule(call, self.jvp, self.symbolic_zeros, None)
+            return _called_at(level, self, call, now)
         if found is None:
             return call.run()
-        rule: Rule | None = None
+        rules: tuple[Rule, ...] = ()
         if self.jvp is not None:
             key = (call.key(self.fun, self.jvp), self.symbolic_zeros)
             function = _JvpRule(call, self.jvp, self.symbolic_zeros, found)
             closed = found.operands[: found.closed]
 
-            def make(key: Any, values: tuple[Any, ...]) -> Rule:
-                return Rule(call.name, key, function, closed, values, found.exact)
+            def make(key: Any, values: tuple[Any, ...]) -> tuple[Rule, ...]:
+                return (Rule(call.name, key, function, closed, values, found.exact),)
 
-            rule = self.shared(key, call, found, make)
-        arg = custom_derivative.CustomJvp(
-            call.name, found.body, custom_call.operand_types(found), found.closed,
-            found.effects, rule,
-        )  # fmt: skip
-        return call.output.build(bind_call(custom_derivative.custom_jvp_p, found, arg))
+            rules = self.shared(key, call, found, make)
+        return custom_call.record(
+            custom_derivative.custom_jvp_p, call, found, found.closed, rules
+        )
 
 
 class _JvpRule:
@@ -291,26 +289,23 @@ class custom_vjp(custom_call.WithRules):
             return _called_at(level, self, call, rules)
         if found is None:
             return call.run()
-        fwd: Rule | None = None
-        bwd: Rule | None = None
+        both: tuple[Rule, ...] = ()
         if self.fwd is not None and self.bwd is not None:
             rules = _VjpRules(call, self.fwd, self.bwd, self.symbolic_zeros, found)
             key = (call.key(self.fun, self.fwd, self.bwd), self.symbolic_zeros)
             closed = found.operands[: found.closed]
 
-            def make(key: Any, values: tuple[Any, ...]) -> tuple[Rule, Rule]:
+            def make(key: Any, values: tuple[Any, ...]) -> tuple[Rule, ...]:
                 return (
                     Rule(call.name, (key, "fwd"), rules.forward, closed, values,
                          found.exact),
                     Rule(call.name, (key, "bwd"), rules.backward, closed, values),
                 )  # fmt: skip
 
-            fwd, bwd = self.shared(key, call, found, make)
-        arg = custom_derivative.CustomVjp(
-            call.name, found.body, custom_call.operand_types(found), found.closed,
-            found.effects, fwd, bwd,
-        )  # fmt: skip
-        return call.output.build(bind_call(custom_derivative.custom_vjp_p, found, arg))
+            both = self.shared(key, call, found, make)
+        return custom_call.record(
+            custom_derivative.custom_vjp_p, call, found, found.closed, both
+        )
 
 
 class _VjpRules:

@@ -10,9 +10,8 @@ from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_batching
-from ftrace.trace.calls.closures import closed_over
 from ftrace.trace.calls.custom_batching import Flags
-from ftrace.trace.calls.rule_graphs import Rule, bind_call, called
+from ftrace.trace.calls.rule_graphs import Rule, bind_call, called, closed_over
 from ftrace.trace.graph import Body
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import open_scopes
@@ -82,7 +81,7 @@ class custom_vmap(Travels):
             closed = found.operands[: found.closed]
             batcher = _UserBatcher(Rule(call.name, key, function, closed))
         arg = custom_batching.CustomVmap(
-            call.name, found.body, found.closed, found.effects, batcher
+            found.body, found.effects, call.name, found.closed, batcher
         )
         return call.output.build(bind_call(custom_batching.custom_vmap_p, found, arg))
 

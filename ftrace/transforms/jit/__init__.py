@@ -7,15 +7,14 @@ From the ground up:
                          known at calls only
     inspect_stages       What becomes of a function for one signature: graph, kernels,
                          source, program
-    lift_constants       Graphs that differ by numbers alone share a program
     signature_cache      What a jitted function has been called with before, found
                          without optree
-    eager_programs       Graphs derived by un-jitted transforms, ready to run when they
-                         are derived again
     static_args          Which arguments of a jitted function are Python values, and
                          which are given up
     jit                  jit: a function is traced once per shape signature, then runs
                          as one program
+    eager_programs       Graphs derived by un-jitted transforms, ready to run when they
+                         are derived again, also for other numbers
     compile_large_eager  Calls on large arrays outside of jit are compiled, as those
                          inside are
 """

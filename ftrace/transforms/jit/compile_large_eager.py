@@ -33,7 +33,7 @@ from ftrace.errors import FtraceError
 from ftrace.ground import settings
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
-from ftrace.trace.backend import LACKING, Kernel, Program
+from ftrace.trace.backend import LACKING, Kernel
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.call_cache import describe
 from ftrace.trace.eager.call_recorder import recording
@@ -47,7 +47,6 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tiering import LONG_BLOCK, SHORT_BLOCK
 from ftrace.trace.tracing.tracer import aval_of
-from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.jit import Jitted, jit
 
 #: How many times as long as an addition these take NumPy, twice: see `Primitive.slow`.
@@ -300,11 +299,6 @@ def _any_size(call: _Filled) -> AnySize:
 def compiles() -> bool:
     """Are eager calls compiled?"""
     return not settings.current().disable_jit and get_device().keeps_programs
-
-
-def program_of(graph: Graph) -> Program:
-    """A graph without effects, compiled when it is first called with values."""
-    return Jitted(lambda *values: apply_graph(graph, values))
 
 
 def run_call(

@@ -312,7 +312,7 @@ def device_for(arrays: Sequence[Array]) -> Device:
 
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of a graph for concrete arguments: `graph.captured` is added."""
-    graph = _ready(graph)
+    graph = ready(graph)
     arrays = [*arrays, *graph.captured]
     if settings.current().disable_jit:
         own = [np.asarray(a) for a in arrays]
@@ -359,15 +359,15 @@ def _is_closed(graph: Graph) -> bool:
     return found[0]
 
 
-def _ready(graph: Graph) -> Graph:
+def ready(graph: Graph) -> Graph:
     """The graph as it is compiled; most are it already."""
     key = _name_of(graph)
     if _ready_as_is.get(key) is not None:
         return graph
-    ready = ready_graph(graph)
-    if ready is graph:
+    found = ready_graph(graph)
+    if found is graph:
         _ready_as_is.put(key, (True,))
-    return ready
+    return found
 
 
 def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
@@ -396,17 +396,3 @@ def apart(results: Sequence[Array], others: Sequence[Array]) -> list[Array]:
     """
     foreign = [x._host for x in others if x._host is not None]
     return [own_array(x, foreign) for x in results] if foreign else list(results)
-
-
-def compile_for_host(graph: Graph) -> CompiledGraph | None:
-    """A graph compiled for the default device, if that computes in the host's memory.
-
-    None, too, where more than its inputs decide what it computes: effects, tracers of
-    transforms around it, arrays within it.
-    """
-    if settings.current().disable_jit or not _is_closed(graph):
-        return None
-    device = get_device()
-    if not device.host or _ready(graph) is not graph:
-        return None
-    return compile_graph(graph, device)

@@ -1,105 +1,61 @@
 """Graphs derived by un-jitted transforms, ready to run when they are derived again.
 
-    (what is derived, the traced graph) -> the program of the result
+    (what is derived, the traced graph) -> the jitted function of the result
 
 An un-jitted transform traces its function at every call, and gets the same nodes. One
-look tells which program they became; its calls are native, as those of jit. Where only
-numbers are others than before, the program of a family runs (`lift_constants.py`).
-"""
+look tells which program they became; its calls are those of jit.
 
-# This is the path of every call: the properties of an Array would cost as much again.
-# pyright: reportPrivateUsage=false
+Graphs that differ by numbers alone share a program:
+
+    f(x, 0.5): sum(x * 0.5) + 1,   f(x, 0.25): sum(x * 0.25) + 1
+    ->  a *family*: sum(x * a) + b,   of which a has varied, and b has not
+
+A number of Python's is part of the graph of an un-jitted transform: what it is may
+decide anything. The first graph of a family is compiled as it is. For the next one
+the numbers that differ become inputs of a program, which serves those after it.
+
+Only numbers that are results, operands of arithmetic, or moved to either become inputs:
+for these, code that reads a number makes the bits that code for that number makes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 from typing import Any
 
+import numpy as np
+
+from ftrace import dtypes
 from ftrace.arrays.array import Array
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.ground.settings import Config
 from ftrace.ground.tables import LIGHT, Table
-from ftrace.trace.graph import Graph, Node, one_order, operations_of
+from ftrace.trace.backend import Program
+from ftrace.trace.graph import (
+    Graph,
+    Node,
+    constant_value,
+    nodes_of,
+    one_order,
+    operations_of,
+    substitute,
+    toposort,
+)
+from ftrace.trace.primitives import elementwise
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.pytree.structure_cache import Container, Leaf, Part
+from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.tracing.scopes import current_scope
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.jit.compiled_graph import (
-    CompiledGraph,
+    GRAPH_BYTES,
     apart,
     apply_graph,
-    compile_for_host,
+    ready,
     weight_of,
 )
-from ftrace.transforms.jit.lift_constants import like_another
-from ftrace.transforms.jit.signature_cache import (
-    Call,
-    Linked,
-    Ready,
-    exact_of,
-    is_on_host,
-)
-
-
-class Prepared(Linked):
-    """A graph without effects that uses no tracer, compiled for the host.
-
-    Call it on a value per input of the graph, captured arrays included; it returns a
-    list with an array per output.
-
-    Args:
-      graph: the graph; its captured arrays are given at each call.
-      compiled: the same, compiled.
-      config: the configuration under which it is.
-    """
-
-    def __init__(self, graph: Graph, compiled: CompiledGraph, config: Config) -> None:
-        super().__init__()
-        self.graph = Graph(graph.inputs, graph.outputs)
-        self.config = config
-        self.nbytes, self.shares_inputs = compiled.nbytes, compiled.shares_inputs
-        self.executable = compiled.executable
-        parts: list[Part] = [Leaf(i) for i in range(len(compiled.avals))]
-        layout = Container(list, None, tuple(parts))
-        self._ready = Ready(compiled, (), None, layout, (), exact_of(graph.inputs))
-        self._places = tuple([Leaf(i) for i in range(len(graph.inputs))])
-        self._avals = [node.aval for node in graph.inputs]
-        self._calls: dict[tuple[type[Any], ...], Call] = {}  # by classes of arguments
-
-    def is_for(self, config: Config) -> bool:
-        """Has it been compiled for this configuration?"""
-        if self.config is config:
-            return True
-        if self.config != config:
-            return False
-        self.config = config
-        with self._lock:
-            for call in self._bound:
-                if call.bound is not None:
-                    call.bound.use(config)
-        return True
-
-    def plain_call(self, *values: Value) -> list[Any]:
-        """A call in Python's code."""
-        if not is_on_host(values):
-            return apply_graph(self.graph, values)
-        kinds = tuple([x.__class__ for x in values])
-        call = self._calls.get(kinds)
-        if call is None:
-            call = self._calls[kinds] = Call()
-        if call.left >= 0:
-            bind = self._ready.bind
-            given = self.config, self._places, values, self._avals
-            self._count(call, partial(bind, *given))
-        for x in values:
-            if x.__class__ is Array:
-                aval_of(x)  # so that native code finds it
-        return self._ready.run(values)
-
-    #: Native, once a device has native calls: see `devices.calls`.
-    __call__ = plain_call
+from ftrace.transforms.jit.jit import Jitted
 
 
 class _Derived(NamedTuple):
@@ -113,7 +69,7 @@ class _Derived(NamedTuple):
     """
 
     ends: tuple[tuple[Node, ...], tuple[Node, ...]] | None = None
-    program: Prepared | None = None
+    program: Program | None = None
     numbers: tuple[Array, ...] = ()
     nbytes: int = 0
 
@@ -121,6 +77,11 @@ class _Derived(NamedTuple):
 _NOTHING = _Derived()
 #: By the kind, `enable_x64` (constants of rules depend on it) and the graph.
 _derived: Table[Hashable, _Derived] = Table(1024)
+
+
+def program_of(graph: Graph) -> Program:
+    """A graph without effects, compiled when it is first called with values."""
+    return Jitted(lambda *values: apply_graph(graph, values))
 
 
 def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
@@ -168,37 +129,171 @@ def apply_derived(
     """The outputs of `derived(kind, graph, derive)` for these arguments."""
     if graph.effects or current_scope() is not None:
         return apply_graph(derived(kind, graph, derive), values)
-    config = settings.current()
-    key = (kind, config.enable_x64, graph.inputs, graph.outputs)
+    key = (kind, settings.current().enable_x64, graph.inputs, graph.outputs)
     found = _derived.get(key) or _NOTHING
-    if found.program is not None and found.program.is_for(config):
-        return _run(found, found.program, values, graph.captured)
-    with one_order():
-        whole = derived(kind, graph, derive)
-        if config.disable_jit or not is_on_host(values):
-            return apply_graph(whole, values)
-        numbered = like_another(whole, config, _prepare)
-        if numbered is not None:
-            program, numbers = numbered
-            found = _keep(key, 4 * LIGHT, program=program, numbers=numbers)
-            return _run(found, program, values, graph.captured)
-        results = apply_graph(whole, values)
-        prepared = _prepare(whole, config)
-    if prepared is not None:
-        _keep(key, prepared.nbytes, program=prepared, numbers=())
-    return results
-
-
-def _run(
-    found: _Derived,
-    program: Prepared,
-    values: Sequence[Value],
-    captured: Sequence[Array],
-) -> list[Any]:
+    program = found.program
+    if program is None:
+        with one_order():
+            whole = derived(kind, graph, derive)
+            if whole.effects or ready(whole) is not whole:  # rules run each time
+                return apply_graph(whole, values)
+            alike = _like_another(whole)
+            if alike is None:
+                alike = program_of(Graph(whole.inputs, whole.outputs)), ()
+        program, numbers = alike
+        found = _keep(key, 4 * LIGHT, program=program, numbers=numbers)
+    captured = graph.captured
     results = program(*values, *captured, *found.numbers)
-    return apart(results, captured) if captured and program.shares_inputs else results
+    return apart(results, captured) if captured else results
 
 
-def _prepare(graph: Graph, config: Config) -> Prepared | None:
-    compiled = compile_for_host(graph)
-    return None if compiled is None else Prepared(graph, compiled, config)
+# Numbers.
+
+#: Depth of the variables that stand for numbers.
+NUMBER_DEPTH = -51
+#: Numbers of a graph that may vary, at the most: each is an input of a program.
+MOST = 32
+
+#: Their results are rounded once, whether an operand is known or not.
+_ARITHMETIC = frozenset(
+    {
+        elementwise.add, elementwise.sub, elementwise.mul, elementwise.div,
+        elementwise.maximum, elementwise.minimum, elementwise.eq, elementwise.ne,
+        elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge,
+        elementwise.select,
+    }
+)  # fmt: skip
+
+
+def numbers_of(
+    outputs: Sequence[Node], order: Sequence[Node] | None = None
+) -> list[Node]:
+    """The constants that may vary, in the order of reading.
+
+    Args:
+      order: `toposort(outputs)`, where it is known.
+    """
+    holds: dict[Node, Node] = {}  # a number: itself, cast or moved
+    refused: set[Node] = set()
+    for node in toposort(outputs) if order is None else order:
+        if node.op is const_p:
+            holds[node] = node
+            continue
+        held = [source for source in node.src if source in holds]
+        if held and (node.op is elementwise.cast_p or node.op.family == "movement"):
+            holds[node] = holds[held[0]]
+            continue
+        refused.update(holds[s] for s in held if not _takes_number(node, s))
+    kept = [x for x, number in holds.items() if x is number and x.dtype != np.bool_]
+    kept = [x for x in kept if x not in refused]
+    return kept if len(kept) <= MOST else []
+
+
+def _takes_number(node: Node, number: Node) -> bool:
+    """Does the code for a number do what code that reads it does?"""
+    if node.op in _ARITHMETIC:
+        return True
+    if node.op is scatter_p:  # what it is scattered into, and where, may be known
+        return number not in (node.src[0], *node.src[2:])
+    if node.op is not elementwise.power or node.src[0] is number:
+        return False
+    # There is code of its own for exponents such as ½.
+    return dtypes.is_float(number.dtype) and float(constant_value(number)) * 2 % 1 != 0
+
+
+class _Family:
+    """All graphs of one pattern, which has variables in the place of numbers.
+
+    Attributes:
+      first: the numbers of the first one.
+      latest: the places of those that have been others since, and the program in which
+        these may vary. Other threads put another pair in its place.
+    """
+
+    def __init__(self, first: Sequence[bytes]) -> None:
+        self.first = first
+        self.latest: tuple[tuple[int, ...], Program | None] = ((), None)
+
+    def varying(self, numbers: Sequence[Node]) -> tuple[int, ...]:
+        """The places of those that have been others, with those of one more graph."""
+        pairs = enumerate(zip(numbers, self.first, strict=True))
+        differ = {i for i, (node, bits) in pairs if node.arg != bits}
+        return tuple(sorted(differ.union(self.latest[0])))
+
+
+_families: Table[Any, _Family] = Table(256)
+#: The outputs of the first graph with certain inputs and operations, of which no
+#: pattern has been made: most graphs come alone. Empty where there is one.
+_alone: Table[Any, tuple[Node, ...]] = Table(256)
+
+
+class _Pattern:
+    """A graph with variables in the place of its numbers.
+
+    Attributes:
+      numbers: the numbers.
+      places: the variables.
+      standing: what stands for each number.
+      key: the same for graphs of one pattern.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Node], outputs: Sequence[Node], numbers: Sequence[Node]
+    ) -> None:
+        self.numbers = numbers
+        self.places = [
+            variable(x.aval.with_shape(()), NUMBER_DEPTH, i)
+            for i, x in enumerate(numbers)
+        ]
+        self.standing = {
+            x: broadcast_leading(place, x.shape) if x.shape else place
+            for x, place in zip(numbers, self.places, strict=True)
+        }
+        self.key = inputs, tuple(substitute(outputs, self.standing))
+
+    def family(self) -> tuple[_Family, bool]:
+        """Its family, and is it the first one of that?"""
+        found = _families.get(self.key)
+        if found is not None:
+            return found, False
+        bits = [x.arg for x in self.numbers]
+        weight = GRAPH_BYTES * len(nodes_of(self.key[1]))
+        return _families.put(self.key, _Family(bits), weight), True
+
+
+def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
+    """What runs a graph that differs from earlier ones by numbers, and these numbers.
+
+    None for a first one.
+    """
+    order = toposort(graph.outputs)
+    numbers = numbers_of(graph.outputs, order)
+    if not numbers:
+        return None
+    rough = graph.inputs, frozenset(operations_of(graph.outputs).items())
+    first = _alone.get(rough)
+    if first is None:
+        _alone.put(rough, graph.outputs, GRAPH_BYTES * len(order))
+        return None
+    if first:
+        _Pattern(graph.inputs, first, numbers_of(first)).family()
+        _alone.put(rough, ())
+    pattern = _Pattern(graph.inputs, graph.outputs, numbers)
+    family, is_first = pattern.family()
+    if is_first:
+        return None
+    varying, (known, program) = family.varying(numbers), family.latest
+    if varying != known or program is None:
+        free = {numbers[i]: pattern.standing[numbers[i]] for i in varying}
+        inputs = (*graph.inputs, *[pattern.places[i] for i in varying])
+        made = substitute(graph.outputs, free)
+        # A number itself is no result: whoever gets it may give its memory away.
+        made = [elementwise.copy(y) if y in free.values() else y for y in made]
+        program = program_of(Graph(inputs, tuple(made)))
+        family.latest = varying, program
+    return program, tuple([_array(numbers[i]) for i in varying])
+
+
+def _array(number: Node) -> Array:
+    value: Any = np.frombuffer(number.arg, number.dtype)
+    return Array.of(value.reshape(()), number.aval.weak_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 
 from ftrace.arrays.array import Array, is_array
 from ftrace.devices.base import Device, get_device
+from ftrace.devices.call_signature import Bound
 from ftrace.errors import ArgumentError
 from ftrace.ground import settings
+from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.settings import Config
 from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
@@ -38,9 +41,7 @@ from ftrace.transforms.jit.signature_cache import (
     STRUCTURES_KEPT,
     Call,
     Known,
-    Linked,
     Ready,
-    bind,
     is_on_host,
     owned,
     signatures,
@@ -111,8 +112,15 @@ def jit(
 _NO_ARGUMENTS = Chosen()
 
 
-class Jitted(Linked, Travels):
+#: Kinds of calls of a function that are native; the others are not.
+BOUND_KEPT = 16
+
+
+class Jitted(Travels):
     """A function under jit. Call it; `lower(*args)` shows what becomes of it.
+
+    Native code finds the records of calls through a slot; calls without a record are
+    `plain_call`.
 
     Attributes:
       trace_count: how often the function was traced.
@@ -120,8 +128,9 @@ class Jitted(Linked, Travels):
 
     # Not in its dict, which `functools.wraps` copies to what stands around it.
     __slots__ = (
-        "_device", "_donated", "_dynamic", "_fun", "_has_static", "_known", "_ready",
-        "_static", "_traced", "trace_count",
+        "__dict__", "__weakref__", "_bound", "_device", "_donated", "_dynamic", "_fun",
+        "_has_static", "_known", "_links", "_lock", "_ready", "_static", "_traced",
+        "trace_count",
     )  # fmt: skip
 
     def __init__(
@@ -132,7 +141,9 @@ class Jitted(Linked, Travels):
         device: Any = None,
         dynamic: Dynamic | None = None,
     ) -> None:
-        super().__init__()
+        self._links: Any = None
+        self._bound: list[Call] = []
+        self._lock = fresh_after_fork(threading.RLock())
         update_wrapper(self, fun)
         self._fun = fun
         self._static = static
@@ -165,15 +176,15 @@ class Jitted(Linked, Travels):
                 values = known.finder.arguments(*given)
                 if values is None:
                     continue
-                types = types_of(values)
-                call = None if types is None else known.calls.get(types)
-                ready = None if call is None else call.ready
-                if call is not None and ready is not None and is_on_host(values):
+                types: Any = types_of(values)
+                call = known.calls.get(types)
+                if call is not None and is_on_host(values):
+                    ready = call.ready
                     assert ready.entry is not None
                     Table.touch(ready.entry)
                     if call.left >= 0:
-                        given = known, ready, types, values, tuple(kwargs)
-                        self._count(call, partial(bind, *given))
+                        bind = partial(known.bind, ready, types, values, tuple(kwargs))
+                        self._count(call, bind)
                     elif call.bound is not None:
                         call.bound.use(config)
                     if ready.donated:
@@ -231,6 +242,22 @@ class Jitted(Linked, Travels):
             if call is None or call.ready is not ready:
                 known.calls[types] = Call(ready)
                 ready.places.append((known, types))
+
+    def _count(self, call: Call, bind: Callable[[], Bound | None]) -> None:
+        """Counts a call; after some, those like it are native, where they can be."""
+        with self._lock:
+            call.left -= 1
+            bound = bind() if call.left == -1 else None
+            if bound is None:
+                return
+            call.bound = bound
+            kept = [call, *self._bound[: BOUND_KEPT - 1]]
+            addresses = [x.bound.address for x in kept if x.bound is not None]
+            self._links = np.array([len(addresses), *addresses], np.int64)
+            for other in self._bound[BOUND_KEPT - 1 :]:
+                other.bound = None  # after the links, which have named it
+            self._bound = kept
+        bound.serve(type(self), "_links", "plain_call")
 
     def _resolve(
         self, args: Any, kwargs: Any, treedef: Any, given: Any, types: Any
@@ -331,8 +358,8 @@ class Jitted(Linked, Travels):
         """Forgets all that was traced and compiled for this function."""
         self._traced.clear()
         self._ready.clear()
-        self._known = []
-        self._unlink()
+        self._known, self._bound = [], []
+        self._links = None
 
     def reduced(self, protocol: Any) -> Any:
         dynamic = None if self._dynamic is None else self._dynamic.given

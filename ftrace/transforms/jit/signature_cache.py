@@ -12,8 +12,7 @@ Whatever is not found here takes the long way, which has all the messages.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -23,11 +22,10 @@ from ftrace.arrays.array import Array, is_array
 from ftrace.devices.base import Device
 from ftrace.devices.call_signature import Bound, Expected, Fixed, Signature
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.settings import Config
 from ftrace.ground.tables import Entry, Table
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Graph, Node
+from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
     Container,
@@ -52,9 +50,6 @@ SIGNATURES_KEPT = 64
 #: Bytes of what is kept for one, besides its graph and its program, and of a class of
 #: containers, which lives as long: measured with 6,000 of each, on Linux.
 SIGNATURE_BYTES, CLASS_BYTES = 3600, 5600
-#: Kinds of calls of a function that are native; the others are not.
-BOUND_KEPT = 16
-
 #: Leaves that are no arrays of ours, and nothing that could hold leaves.
 _PLAIN = frozenset((np.ndarray, float, int, bool, complex))
 
@@ -64,49 +59,14 @@ class Call:
     """Calls of one kind, which become native where they come often and it can be.
 
     Attributes:
-      ready: what runs, where that hangs on the kind.
+      ready: what runs.
       left: so many more come before that is decided; then less than 0.
       bound: the native call, while it is one of the latest of what is called.
     """
 
-    ready: Ready | None = None
+    ready: Ready
     left: int = CALLS_BEFORE_BOUND
     bound: Bound | None = None
-
-
-class Linked:
-    """What is called natively: native code finds the records of calls through a slot.
-
-    It has the same place in all such classes. Calls without a record are `plain_call`.
-    """
-
-    __slots__ = ("__dict__", "__weakref__", "_bound", "_links", "_lock")
-
-    def __init__(self) -> None:
-        self._links: Any = None
-        self._bound: list[Call] = []
-        self._lock = fresh_after_fork(threading.RLock())
-
-    def _count(self, call: Call, bind: Callable[[], Bound | None]) -> None:
-        """Counts a call; after some, those like it are native, where they can be."""
-        with self._lock:
-            call.left -= 1
-            bound = bind() if call.left == -1 else None
-            if bound is None:
-                return
-            call.bound = bound
-            kept = [call, *self._bound[: BOUND_KEPT - 1]]
-            addresses = [x.bound.address for x in kept if x.bound is not None]
-            self._links = np.array([len(addresses), *addresses], np.int64)
-            for other in self._bound[BOUND_KEPT - 1 :]:
-                other.bound = None  # after the links, which have named it
-            self._bound = kept
-        bound.serve(type(self), "_links", "plain_call")
-
-    def _unlink(self) -> None:
-        """From now on no calls are native."""
-        self._links = None
-        self._bound = []
 
 
 @dataclass(eq=False)
@@ -116,8 +76,8 @@ class Ready:
     Attributes:
       compiled: the program, on a device of the host.
       captured: the arrays that it takes besides.
-      output: how the result is built, where it has no layout.
-      layout: the same, if it has one.
+      output: how the result is built.
+      layout: the same, quickly, if its structure has one.
       donated: the numbers of the leaves that the caller gives up.
       exact: of leaves that the program takes at 64 bits, number and type.
       entry: it, in the table of a function.
@@ -126,10 +86,10 @@ class Ready:
 
     compiled: CompiledGraph
     captured: tuple[Array, ...]
-    output: Output | None
+    output: Output
     layout: Part | None
     donated: tuple[int, ...]
-    exact: tuple[tuple[int, ShapedArray], ...] = ()
+    exact: tuple[tuple[int, ShapedArray], ...]
     entry: Entry[Ready] | None = None
     places: list[tuple[Known, tuple[Any, ...]]] = field(
         default_factory=list[tuple["Known", tuple[Any, ...]]]
@@ -145,7 +105,8 @@ class Ready:
         layout = layout_of(output.treedef)
         leaves = graph.inputs[: len(graph.inputs) - len(graph.captured)]
         captured = tuple(graph.captured)
-        return Ready(compiled, captured, output, layout, donated, exact_of(leaves))
+        exact = tuple([(i, n.aval) for i, n in enumerate(leaves) if is_exact(n.aval)])
+        return Ready(compiled, captured, output, layout, donated, exact)
 
     def arrays(self, values: Sequence[Any]) -> list[Array]:
         """The leaves as the program takes them."""
@@ -167,42 +128,8 @@ class Ready:
     def build(self, results: list[Array]) -> Any:
         """The function's result."""
         if self.layout is None:
-            assert self.output is not None
             return self.output.build(results)
         return build(self.layout, results)
-
-    def bind(
-        self,
-        config: Config,
-        positional: tuple[Expected, ...],
-        leaves: Sequence[Any],
-        types: Sequence[Any],
-        named: dict[str, Expected] | None = None,
-    ) -> Bound | None:
-        """Calls without Python's code, where the device can do them.
-
-        Args:
-          positional, named: what the arguments are.
-          leaves, types: those of one such call.
-        """
-        if self.layout is None:
-            return None
-        kinds: list[type[Any]] = [x.__class__ for x in leaves]
-        avals = [*types]
-        for i, aval in self.exact:
-            avals[i] = aval
-        signature = Signature(
-            config,
-            positional,
-            named or {},
-            tuple(zip(kinds, avals, strict=True)),
-            self.captured,
-            tuple([i for i in self.donated if kinds[i] is Array]),
-            self.compiled.overwritten,
-            self.layout,
-            tuple(self.compiled.avals),
-        )
-        return self.compiled.executable.bind(signature)
 
     def _calls(self) -> list[tuple[Known, tuple[Any, ...], Call]]:
         found = [(k, types, k.calls.get(types)) for k, types in self.places]
@@ -216,11 +143,6 @@ class Ready:
         """From now on it is nowhere found."""
         for known, types, _ in self._calls():
             known.calls.pop(types, None)
-
-
-def exact_of(leaves: Sequence[Node]) -> tuple[tuple[int, ShapedArray], ...]:
-    """Those that a program takes at 64 bits."""
-    return tuple([(i, n.aval) for i, n in enumerate(leaves) if is_exact(n.aval)])
 
 
 def owned(value: Any, array: Array) -> Array:
@@ -280,32 +202,48 @@ class Known:
             self.static is static or self.static == static
         )
 
+    def bind(
+        self,
+        ready: Ready,
+        types: tuple[Any, ...],
+        leaves: Sequence[Any],
+        names: Sequence[str],
+    ) -> Bound | None:
+        """Calls of this kind without Python's code, where the device can do them.
 
-def bind(
-    known: Known,
-    ready: Ready,
-    types: tuple[Any, ...],
-    leaves: Sequence[Any],
-    names: Sequence[str],
-) -> Bound | None:
-    """Calls of this kind without Python's code, where the device can do them.
-
-    Args:
-      names: of the arguments that are given by name, in this order.
-    """
-    rest, others = known.finder.root.children
-    assert isinstance(rest, Container)
-    assert isinstance(others, Container)
-    assert others.keys is not None
-    parts: dict[int | str, Expected] = dict(zip(others.keys, others.children))  # noqa: B905
-    count, fixed = len(rest.children), tuple[Any, ...]()
-    if known.static is not None:
-        count, fixed = known.static
-    parts.update((place, Fixed(value)) for place, _, value in fixed)
-    remaining = iter(rest.children)
-    positional = [parts[i] if i in parts else next(remaining) for i in range(count)]
-    named = {name: parts[name] for name in names}
-    return ready.bind(known.config, tuple(positional), leaves, types, named)
+        Args:
+          leaves, types: those of one such call.
+          names: of the arguments that are given by name, in this order.
+        """
+        if ready.layout is None:
+            return None
+        rest, others = self.finder.root.children
+        assert isinstance(rest, Container)
+        assert isinstance(others, Container)
+        assert others.keys is not None
+        parts: dict[int | str, Expected] = dict(zip(others.keys, others.children))  # noqa: B905
+        count, fixed = len(rest.children), tuple[Any, ...]()
+        if self.static is not None:
+            count, fixed = self.static
+        parts.update((place, Fixed(value)) for place, _, value in fixed)
+        remaining = iter(rest.children)
+        positional = [parts[i] if i in parts else next(remaining) for i in range(count)]
+        kinds: list[type[Any]] = [x.__class__ for x in leaves]
+        avals = [*types]
+        for i, aval in ready.exact:
+            avals[i] = aval
+        signature = Signature(
+            self.config,
+            tuple(positional),
+            {name: parts[name] for name in names},
+            tuple(zip(kinds, avals, strict=True)),
+            ready.captured,
+            tuple([i for i in ready.donated if kinds[i] is Array]),
+            ready.compiled.overwritten,
+            ready.layout,
+            tuple(ready.compiled.avals),
+        )
+        return ready.compiled.executable.bind(signature)
 
 
 def types_of(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
