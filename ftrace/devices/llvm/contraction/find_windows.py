@@ -15,12 +15,28 @@ from math import gcd
 
 from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import INDEX, axis_of, load_p, range_p
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import sub
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import is_dynamic
+
+
+class Group(NamedTuple):
+    """Taps of a window: those of some classes with equally many of them.
+
+    Attributes:
+      first: the first class.
+      classes: how many there are.
+      steps: taps of each.
+      apart: from one tap of a class to the next.
+    """
+
+    first: int
+    classes: int
+    steps: int
+    apart: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +71,21 @@ class Window:
         return min(self.stride, self.taps)
 
     @property
-    def groups(self) -> list[tuple[int, int, int]]:
-        """Classes with equally many taps: the first, how many, and their taps."""
-        whole, rest = divmod(self.taps, self.stride)
-        parts = [(0, rest, whole + 1), (rest, self.classes - rest, whole)]
-        return [part for part in parts if part[1] and part[2]]
+    def groups(self) -> list[Group]:
+        """Classes with equally many taps."""
+        steps, rest = divmod(self.taps, self.stride)
+        parts = [(0, rest, steps + 1), (rest, self.classes - rest, steps)]
+        return [Group(*part, self.stride) for part in parts if part[1] and part[2]]
+
+    @property
+    def whole(self) -> Group:
+        """All taps."""
+        return Group(0, 1, self.taps, 1)
+
+    def reach(self, pixels: int, group: Group) -> int:
+        """Lines of a class that so many pixels side by side see."""
+        step = self.stride // group.apart
+        return step * (pixels - 1) + self.halo(group.steps) + 1
 
     def tap_of(self, number: Node) -> Node:
         """The value of the range at a tap of that number."""
@@ -77,7 +103,7 @@ class Window:
 
     def share(self, columns: int) -> float:
         """Lines of all classes for so many columns, over pairs of column and tap."""
-        lines = sum(count * (columns + self.halo(n)) for _, count, n in self.groups)
+        lines = sum(g.classes * self.reach(columns, g) for g in self.groups)
         return lines / (columns * self.taps)
 
 

@@ -53,22 +53,19 @@ class Tile:
 
     Attributes:
       type: of a vector of sums.
-      rows, vectors: how many there are.
-      pitch: elements from one row of the left operand to the next.
-      offsets: where each row begins, if they are not so far apart.
+      offsets: where each row of the left operand begins.
+      vectors: how many there are.
       spread: the left operand has vectors like the right one, not numbers.
     """
 
     type: Type
-    rows: int
+    offsets: tuple[int, ...]
     vectors: int
-    pitch: int
-    offsets: tuple[int, ...] = ()
     spread: bool = False
 
-    def offset(self, row: int) -> int:
-        """Elements from the left operand's first row to another one."""
-        return self.offsets[row] if self.offsets else row * self.pitch
+    @property
+    def rows(self) -> int:
+        return len(self.offsets)
 
 
 def open_tiles(writer: Writer, tiles: Tiles) -> OpenLoop:
@@ -144,7 +141,7 @@ class MicroKernel:
         element = t.with_lanes(0)
         q = self.pointer(a, t)
         for i in range(tile.rows):
-            place = self._at(q, tile.offset(i) * t.bytes)
+            place = self._at(q, tile.offsets[i] * t.bytes)
             number = "" if tile.spread else self.access.load(element, place, True)
             each = number and self.ops.splat(number, t)
             for j, vector in enumerate(vectors):
@@ -171,14 +168,23 @@ class MicroKernel:
         return self.writer.pure(f"getelementptr i8, ptr {p}, i64 {offset}", p)
 
     def keep(
-        self, tile: Tile, state: Sequence[str], out: Place, pitch: int, add: bool
+        self,
+        tile: Tile,
+        state: Sequence[str],
+        out: Place,
+        rows: Sequence[int],
+        add: bool,
     ) -> None:
-        """Stores the sums of a tile, or adds them to what is there."""
+        """Stores the sums of a tile, or adds them to what is there.
+
+        Args:
+          rows: where each row stands, from `out` on.
+        """
         t = tile.type
         p = self.pointer(out, t)
-        for i in range(tile.rows):
+        for i, row in enumerate(rows):
             for j in range(tile.vectors):
-                place = self._at(p, (i * pitch + j * t.lanes) * t.bytes)
+                place = self._at(p, (row + j * t.lanes) * t.bytes)
                 text = state[i * tile.vectors + j]
                 if add:
                     old = self.access.load(t, place, True)

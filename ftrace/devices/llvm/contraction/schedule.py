@@ -187,14 +187,14 @@ class Schedule:
         layout = f"[strip]{layout}" if self.strips else layout
         tile = f"{self.vectors} vectors of {self.lanes}"
         if self.along:
-            along = f"{_name(self.along)} in vectors of {self.lanes}"
+            along = f"{name_of(self.along)} in vectors of {self.lanes}"
             tile = f"{self.vectors} columns, {along}"
         columns = () if self.along else (self.columns,)
         places = [*self.outer, *columns, *self.inner, self.rows]
-        lines = [f"for each {', '.join(map(_name, places))}:"]
+        lines = [f"for each {', '.join(map(name_of, places))}:"]
         if self.depth.several:
             lines.append("    panel sums[row][column] <- 0")
-        lines.append(f"    for each {_name(self.depth)}:")
+        lines.append(f"    for each {name_of(self.depth)}:")
         once = "once, " if self.once and not self.depth.several else ""
         lines += [f"        {once}panel right{layout} <- b(…)" for _ in self.packed]
         lines += ["        panel left[row][k] <- a(…)" for _ in self.left]
@@ -207,15 +207,17 @@ class Schedule:
         return "\n".join([*lines, f"    out <- f(sums)    {kept}"])
 
 
-def _name(part: Node | Cut | LooseRows | StagedRows) -> str:
+def name_of(part: Node | Cut | LooseRows | StagedRows) -> str:
     """A range, or how ranges are cut."""
     if isinstance(part, LooseRows):
-        return f"{_name(part.axis)} by {part.length}"
+        return f"{name_of(part.axis)} by {part.length}"
     if isinstance(part, StagedRows):
         part = part.cut
     if isinstance(part, Cut):
-        split = [] if part.split is None else [f"{_name(part.split)} by {part.size}"]
-        return " × ".join([*map(_name, part.outer), *split, *map(_name, part.inner)])
+        split = [] if part.split is None else [f"{name_of(part.split)} by {part.size}"]
+        return " × ".join(
+            [*map(name_of, part.outer), *split, *map(name_of, part.inner)]
+        )
     axis = axis_of(part)
     return f"{'r' if axis.reduced else 'i'}{axis.number}"
 

@@ -28,7 +28,7 @@ from math import prod
 from ftrace import dtypes
 from ftrace.devices.llvm.contraction.find import product_loop
 from ftrace.devices.llvm.contraction.find_windows import Window, find_windows
-from ftrace.devices.llvm.convolution.nchw_plan import fill_cost
+from ftrace.devices.llvm.convolution.find import fill_cost
 from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, cut_ranges, each_block
 from ftrace.devices.llvm.emit.prefetching import Prefetch, PrefetchingNest
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
@@ -95,7 +95,7 @@ class SlidingDots:
     @property
     def lines(self) -> list[int]:
         """What a class sees of an image, window by window."""
-        return [w.pixels + max(w.halo(n) for *_, n in w.groups) for w in self.windows]
+        return [w.pixels + max(w.halo(g.steps) for g in w.groups) for w in self.windows]
 
     @property
     def classes(self) -> int:
@@ -166,7 +166,7 @@ def _is_near(window: Window) -> bool:
     """Do its taps see pixels again, or pixels that lie among each other?"""
     if window.turned or min(window.stride, window.dilation) > 1:
         return False
-    halo = max(window.halo(steps) for *_, steps in window.groups)
+    halo = max(window.halo(g.steps) for g in window.groups)
     return halo < window.pixels and window.share(window.pixels) <= 1
 
 

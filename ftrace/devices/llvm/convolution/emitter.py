@@ -1,25 +1,20 @@
-"""What emits convolutions and their gradients: sums in tiles of registers.
+"""Carries out the schedule of a convolution: see `schedule.py`.
 
-    for units of blocks:
-        panel sums <- 0
-        for each block of what is summed over:
-            panels of the operands
-            for tiles of rows and vectors:      sums <- sums + left · right
-        out <- f(sums)
-
-`nchw.py`, `nhwc.py`, `depthwise_nchw.py` and `filter_gradient.py` say where operands
-stand, over what tiles run, and which steps of their sums are left out.
+An image is evaluated once for each line that a block sees, into a panel in which taps,
+strides and dilations are distances. Tiles are rows and vectors of columns; the left
+operand's numbers are spread over vectors one at a time. Taps that see padding alone are
+left out (see `skip_padding.py`).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
+from math import prod
 
-from ftrace.devices.llvm.contraction.find import Contraction
-from ftrace.devices.llvm.contraction.find_windows import Window
+from ftrace.devices.llvm.contraction.find_windows import Group, Window
 from ftrace.devices.llvm.contraction.microkernel import (
     MicroKernel,
     Place,
@@ -27,157 +22,475 @@ from ftrace.devices.llvm.contraction.microkernel import (
     Walk,
     open_tiles,
 )
-from ftrace.devices.llvm.convolution.grouped import FlatColumns
-from ftrace.devices.llvm.convolution.skip_padding import Seen, find_seen, worth_asking
-from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, each_block
-from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage
+from ftrace.devices.llvm.convolution.grouped import Pixels, spread_groups
+from ftrace.devices.llvm.convolution.schedule import Sliding, laid_flat, not_aliased
+from ftrace.devices.llvm.convolution.skip_padding import Seen
+from ftrace.devices.llvm.convolution.still_operand import Still
+from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, each_block, run_stores
+from ftrace.devices.llvm.emit.loop_nest import Nest, Span
+from ftrace.devices.llvm.emit.open_ranges import Opened
+from ftrace.devices.llvm.emit.pack_panel import fill_panel
+from ftrace.devices.llvm.emit.register_transpose import TurningNest
+from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.schedule.register_tiles import RegisterTile
+from ftrace.devices.llvm.ir.writer import OpenLoop
 from ftrace.devices.llvm.schedule.tiling_ir import Steps, Tiles, cut
-from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.trace.graph import Node
+from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
+from ftrace.trace.graph import Node, substitute, toposort
+from ftrace.trace.primitives.elementwise import add, bit_and, lt, mul
+from ftrace.trace.primitives.sources import const
 
 
-class Term(NamedTuple):
-    """What is added to the sums of a tile.
-
-    Attributes:
-      walks: the loops over it, outermost first.
-      left, right: where the operands begin, for the tile.
-      pitch: elements from one row of the left operand to the next.
-      parts: walks that begin later, and where.
-    """
-
-    walks: Sequence[Walk]
-    left: Place
-    right: Place
-    pitch: int
-    parts: Sequence[tuple[Walk, str]] = ()
-
-
-class SlidingEmitter(ABC):
-    """Emits a convolution into a stage.
+class Image:
+    """A panel of the operand that slides: what some taps of each window see.
 
     Attributes:
-      total: the sum.
-      columns: how they are cut; a block is `vectors` of `lanes`.
-      rows: how they are cut.
-      outer: axes around the blocks.
-      depth: how what is summed over is cut, beside the taps.
-      sums: their panel, in rows of `pitch`.
-      spread: the left operand has vectors where others have numbers; `each` is how
-        many elements stand for one.
-      adds: tiles are added to what is in the panel.
+      groups: of the taps of each window.
+      steps: elements from one value to the next of each axis, range and tap.
+      kinds: the same of the classes of a window, by its pixel.
     """
 
-    rows: Cut
-    outer: tuple[Node, ...]
-    depth: Cut
-    sums: Panel
-    adds: bool
-    #: Blocks of columns are units inside of blocks of rows, not around them.
-    rows_outside = True
+    def __init__(self, s: Sliding, stage: Stage, groups: tuple[Group, ...]) -> None:
+        self.s, self.stage, self.groups = s, stage, groups
+        free, item = stage.facts.free[s.slides], s.slides.dtype.itemsize
+        self.windows = {
+            w.column: (w, g) for w, g in zip(s.windows, groups, strict=True)
+        }
+        self.each = s.pitch if s.groups else 1
+        beside = prod(
+            size
+            for r, size in zip(s.beside.within, s.beside.extents, strict=True)
+            if r in free
+        )
+        inside = beside * self.each if s.channels_last else 1
+        self.steps, self.kinds, weight = dict[Node, int](), dict[Node, int](), inside
+        sizes = dict(zip(s.along.within, s.along.extents, strict=True))
+        for axis in self.axes[::-1]:
+            if axis not in self.windows:
+                self.steps[axis] = weight
+                weight *= sizes[axis]
+                continue
+            window, group = self.windows[axis]
+            self.steps[axis] = weight * (window.stride // group.apart)
+            self.steps[window.tap] = weight * window.dilation
+            weight *= window.reach(sizes[axis], group)
+            self.kinds[axis] = weight
+            weight *= group.classes
+        self.sizes, rows, pitch = sizes, weight // inside, inside
+        if not s.channels_last:
+            rows, pitch = beside, not_aliased(weight, item, s.lanes)
+        self.unit = self.each if s.channels_last else pitch
+        self.steps |= s.beside.steps(self.unit, free)
+        self.panel = stage.new_panel(s.slides.dtype, rows, pitch)
 
-    def __init__(
-        self,
-        plan: Contraction,
-        columns: Sequence[Node],
-        stage: Stage,
-        groups: bool = False,
-    ) -> None:
-        self.stage = stage
-        (self.total,) = plan.reduces
-        self.item = self.total.dtype.itemsize
-        self.lanes = stage.target.vector_bytes // self.item
-        self.columns = self._cut_columns()
-        self.vectors = -(-self.columns.length // self.lanes)
-        self.pitch = self.vectors * self.lanes
-        self.spread, self.each = groups, self.pitch if groups else 1
-        self.flat = FlatColumns(stage, columns, self.columns)
+    @property
+    def axes(self) -> Sequence[Node]:
+        """As they lie in the panel, outermost first."""
+        return self.s.along.order or self.s.along.within
+
+    def fill(self, along: Block, beside: Block, columns: Block, lanes: int) -> None:
+        """Evaluates the operand once for each line that a block sees.
+
+        Args:
+          along: the block that windows slide along.
+          beside: of what the image has beside its lines.
+          columns: of the columns; of groups vectors run along them.
+        """
+        s, stage, moved = self.s, self.stage, dict[Node, Node]()
+        ranges: list[Node] = []
+        terms: list[Node] = []
+        spans: dict[Node, Span] = {}
+        within: Node | None = None
+        for axis in self.axes:
+            start = along.start if axis is along.cut.split else None
+            if axis not in self.windows:
+                ranges.append(axis)
+                terms += along.terms(self.steps[axis], of=(axis,))
+                continue
+            window, group = self.windows[axis]
+            by = window.stride // group.apart
+            line = stage.new_range(window.reach(self.sizes[axis], group))
+            weight = self.steps[window.tap] // window.dilation
+            terms.append(mul(line, const(weight, INDEX)))
+            number: Node = const(group.first, INDEX)
+            if group.classes > 1:
+                kind = stage.new_range(group.classes)
+                ranges.append(kind)
+                terms.append(mul(kind, const(self.kinds[axis], INDEX)))
+                number = add(kind, number)
+            ranges.append(line)
+            # Which pixel and tap see it does not matter: by·u + dilation·v = 1.
+            v = pow(window.dilation, -1, by) if by > 1 else 0
+            u = (1 - window.dilation * v) // by
+            pixel, tap = _times(line, u), _times(line, v)
+            moved[axis] = pixel if start is None else add(pixel, start)
+            moved[window.tap] = window.tap_of(add(tap, number))
+            if start is None or axis_of(axis).size % along.cut.size == 0:
+                continue
+            if axis is self.axes[-1] and not (s.channels_last or s.groups):
+                # A vector may reach beyond the last pixel.
+                place = add(line, mul(start, const(by, INDEX)))
+                all_of_them = window.reach(window.pixels, group)
+                within = lt(place, const(all_of_them, INDEX))
+            else:
+                behind = window.reach(along.cut.size, group) - by * along.cut.size
+                spans[line] = Span("0", stage.scaled(along.extent(axis), by, behind))
+        (value,) = substitute([s.slides], moved)
+        if within is not None:
+            value = _loaded_within(value, within)
+        pixels = Pixels(terms, ranges, spans)
+        if s.groups and not s.turned and spread_groups(
+            self.panel, value, s.plan.columns, beside, columns, s.pitch, pixels
+        ):  # fmt: skip
+            return
+        free = stage.facts.free[s.slides]
+        terms += beside.terms(self.unit, s.slides)
+        others = [r for r in beside.cut.within if r in free]
+        ranges = [*ranges, *others] if s.channels_last else [*others, *ranges]
+        blocks = [along, beside]
+        if s.groups:
+            terms += columns.terms(1)
+            ranges += columns.cut.within
+            blocks.append(columns)
+        nest: type[Nest] = Nest
+        if s.turned:
+            nest = TurningNest
+            ranges[-2:] = ranges[:-3:-1]
+        last = ranges[-1]
+        while lanes > 1 and not all(b.fits(last, lanes) for b in blocks):
+            lanes //= 2
+        steps = {last: Steps(lanes)}
+        if s.turned:
+            steps[ranges[-2]] = Steps(0, lanes, False)
+        for block in blocks:
+            if block.cut.split in ranges:
+                spans |= block.spans(steps)
+        store = Store(self.panel.number, sum_of(terms), value)
+        stage.run(ranges, [store], steps, spans, nest)
+
+
+class SlidingEmitter:
+    """Carries a schedule out in a stage."""
+
+    def __init__(self, schedule: Sliding, stage: Stage) -> None:
+        self.s, self.stage = schedule, stage
+        (self.total,) = schedule.plan.reduces
         self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
+        self.at: dict[Node, str] = {}  # of the open line
+        self.places: dict[Node, str] = {}  # the same in its block
+        self.height = schedule.rows.extents[-1] if schedule.rows.within else 1
+        self._allocate()
+
+    def _allocate(self) -> None:
+        """Panels for the operands and for the sums."""
+        s, stage = self.s, self.stage
+        self.images: list[Image] = []
+        for groups in s.images:
+            image = Image(s, stage, groups)
+            self.images.append(image)
+            if s.cleared:
+                stage.fill(image.panel, 0)
+            if s.by_columns:
+                self._end(image)
+        self.still = Still(stage, s.still)
+        if self.still.panel is not None:
+            stage.fill(self.still.panel, 0, 0 if s.by_columns else s.columns.length)
+        rows = s.rows.length if s.kept else self.height
+        self.sums = stage.new_panel(self.total.dtype, rows * s.taps, s.pitch)
+        if s.turned:
+            count = s.rows.length if s.flat_pixel is not None else self.height
+            pitch = -(-count // s.lanes) * s.lanes
+            rows = s.columns.length
+            self.turned = stage.new_panel(self.total.dtype, rows, pitch, True)
+
+    def _end(self, image: Image) -> None:
+        """Tiles read beyond the block: what stands there must not slow them down."""
+        panel, access = image.panel, self.stage.values.access
+        t = Type.of(panel.dtype, self.s.lanes)
+        base = self.stage.values.buffer(panel.number)
+        for n in range(2):
+            p = access.pointer(base, [], panel.size + n * t.lanes, t.bytes)
+            access.store(t, t.zero, p)
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
-        stage, cuts = self.stage, [self.rows, self.columns]
-        cuts = cuts if self.rows_outside else cuts[::-1]
-        self._allocate()
-        with stage.units([*self.outer, *[c.blocks for c in cuts]]) as unit:
-            outer, inner = map(partial(Block, stage), cuts, unit.blocks)
-            blocks = outer, inner
-            self.row, self.block = blocks if self.rows_outside else blocks[::-1]
-            with outer, inner, self.flat.at(self.block.number, self.block):
-                if self.adds:
+        s, stage = self.s, self.stage
+        cuts = [s.columns, s.rows] if s.by_columns else [s.rows, s.columns]
+        with stage.units([*s.outer, *[c.blocks for c in cuts]]) as unit:
+            outer, inner = blocks = [*map(partial(Block, stage), cuts, unit.blocks)]
+            self.row, self.block = blocks[::-1] if s.by_columns else blocks
+            self.flat = self.block
+            if s.flat is not None:
+                self.flat = Block(stage, s.flat, self.block.number)
+            self.of_still = self.row if s.by_columns else self.block
+            if s.flat is not None and s.still.axis is s.flat.within[-1]:
+                self.of_still = self.flat
+            with outer, inner, nullcontext() if s.flat is None else self.flat:
+                if s.adds:
                     stage.fill(self.sums, 0)
-                each_block(stage, self.depth, self._multiply)
-                self._complete()
+                each_block(stage, s.depth, self._multiply)
+                if s.kept:
+                    self._finish()
         return unit.count
 
-    @abstractmethod
-    def _cut_columns(self) -> Cut:
-        """Blocks of columns."""
+    # The sums.
 
-    @abstractmethod
-    def _allocate(self) -> None:
-        """Panels for the operands and for the sums."""
-
-    @abstractmethod
     def _multiply(self, depth: Block) -> None:
         """One block of what is summed over: the panels, and the tiles over them."""
+        s = self.s
+        along = self.block if s.by_columns else depth if s.by_filters else self.row
+        beside = self.row if s.by_filters else depth
+        fills: list[Callable[[], None]] = [
+            partial(image.fill, along, beside, self.block, s.lanes)
+            for image in self.images
+        ]
+        own = partial(self.still.fill, depth, self.of_still, s.lanes)
+        for fill in [own, *fills] if s.by_columns else [*fills, own]:
+            fill()
+        self.finite = self.still.is_finite(depth, self.of_still) if s.skips else ""
+        self._each_line(partial(self._tiles, depth))
 
-    @abstractmethod
-    def _complete(self) -> None:
-        """What becomes of the sums."""
+    def _each_line(self, run: Callable[[], None]) -> None:
+        """Loops over the lines of the block."""
+        s, stage, writer = self.s, self.stage, self.stage.writer
+        opened: list[tuple[OpenLoop, Opened]] = []
+        for axis in s.rows.within[:-1]:
+            loop = writer.open_loop("0", self.row.extent(axis), 1)
+            place = loop.index
+            if axis is s.rows.split and self.row.start is not None:
+                begin = stage.scaled(self.row.number, s.rows.size)
+                place = stage.values.access.sum_terms([(1, begin), (1, loop.index)])
+            opened.append((loop, stage.open(axis, place)))
+            self.at[axis], self.places[axis] = place, loop.index
+        run()
+        for loop, o in reversed(opened):
+            stage.close(o)
+            writer.close_loop(loop)
 
-    def _each_tile(
-        self,
-        height: int,
-        tiling: RegisterTile,
-        sums: Place,
-        terms: Callable[[Tiles, str, Tiles, str], Iterable[Term]],
-    ) -> None:
-        """Tiles of so many rows.
-
-        Args:
-          sums: where those of the first tile stand.
-          terms: of the tiles of columns and of rows that are open.
-        """
-        t, writer = Type.of(self.total.dtype, self.lanes), self.stage.writer
-        for columns in cut(self.vectors, Steps(0, tiling.vectors)):
+    def _tiles(self, depth: Block) -> None:
+        """The tiles of a line, and what becomes of its sums if they are complete."""
+        s, stage, writer = self.s, self.stage, self.stage.writer
+        t = Type.of(self.total.dtype, s.lanes)
+        still = self.still.place(depth, self.of_still)
+        left_steps = self.still.steps if s.by_columns else self.images[0].steps
+        row = s.rows.within[-1] if s.rows.within else None
+        step = left_steps.get(row, 0) if row is not None else 0
+        lines = [(left_steps.get(a, 0), i) for a, i in self.places.items()]
+        sums = Place(stage.values.buffer(self.sums.number))
+        if s.kept:
+            weights = s.rows.steps(s.pitch * s.taps, s.rows.within)
+            sums = sums.plus(*[(weights[a], i) for a, i in self.places.items()])
+        height, width = s.tile
+        taps = self._taps()
+        for part, columns in itertools.product(
+            s.parts, cut(s.pitch // s.lanes, Steps(0, width))
+        ):
             across = open_tiles(writer, columns)
-            for rows in cut(height, Steps(0, tiling.rows)):
+            for rows in cut(self.height, Steps(0, height)):
                 down = open_tiles(writer, rows)
-                tile = Tile(t, rows.copies, columns.copies, 0, (), self.spread)
+                pairs = [(n, k) for n in range(rows.copies) for k in part]
+                offsets = tuple(n * step + taps[k] for n, k in pairs)
+                tile = Tile(t, offsets, columns.copies, s.groups)
                 state = [t.zero] * (tile.rows * tile.vectors)
-                for term in terms(columns, across.index, rows, down.index):
-                    state = self._add(tile, term, state)
-                place = (self.pitch, down.index), (self.lanes, across.index)
-                out = sums.plus(*place)
-                self.micro.keep(tile, state, out, self.pitch, self.adds)
+                for image in self.images:
+                    base = Place(stage.values.buffer(image.panel.number))
+                    walks, first, later = self._walks(
+                        image, depth, part, (rows, down.index), (columns, across.index)
+                    )
+                    own = still.plus(constant=first)
+                    a, b = (own, base) if s.by_columns else (base, own)
+                    a = a.plus(*lines, (step, down.index))
+                    if s.groups:
+                        a = a.plus((s.lanes, across.index))
+                    b = b.plus((s.lanes, across.index))
+                    for walk, start in later:
+                        a = a.plus((walk.left, start))
+                        b = b.plus((walk.right, start))
+                    state = self.micro.sums(tile, walks, a, b, state)
+                out = sums.plus((s.pitch * s.taps, down.index), (s.lanes, across.index))
+                places = [(n * s.taps + k) * s.pitch for n, k in pairs]
+                self.micro.keep(tile, state, out, places, s.adds)
                 writer.close_loop(down)
             writer.close_loop(across)
+        if not s.kept:
+            self._finish()
 
-    def _add(self, tile: Tile, term: Term, state: list[str]) -> list[str]:
-        left, right = term.left, term.right
-        for walk, start in term.parts:
-            left = left.plus((walk.left, start))
-            right = right.plus((walk.right, start))
-        tile = replace(tile, pitch=term.pitch)
-        return self.micro.sums(tile, term.walks, left, right, state)
+    def _taps(self) -> list[int]:
+        """Where the rows of a tile begin in the image, for each pixel of it."""
+        s, steps = self.s, self.images[0].steps
+        if not s.by_filters:
+            return [0]
+        weights = [steps[w.tap] for w in s.windows]
+        numbers = itertools.product(*(range(w.taps) for w in s.windows))
+        return [
+            sum(k * n for k, n in zip(weights, tap, strict=True)) for tap in numbers
+        ]
 
-    def _find_padding(
-        self, node: Node, windows: Mapping[Window, int], together: int
-    ) -> dict[Window, Seen]:
-        """Windows with taps that see padding alone, where leaving them out pays.
+    def _walks(
+        self,
+        image: Image,
+        depth: Block,
+        part: range,
+        rows: tuple[Tiles, str],
+        columns: tuple[Tiles, str],
+    ) -> tuple[list[Walk], int, list[tuple[Walk, str]]]:
+        """The loops over what is summed over, and where the other operand begins.
 
         Args:
-          windows: and how many columns of each a tile has.
-          together: columns, along all axes, for which the other operand is looked
-            through.
+          part: taps, by number, of a tile.
+          rows, columns: the tiles that are open.
+
+        Returns:
+          The loops; the place of the first tap; loops that begin later, and where.
         """
-        found: dict[Window, Seen] = {}
-        if self.stage.target.decides("skip_padding"):
-            for window, columns in windows.items():
-                seen = find_seen(node, window, self.stage.facts)
-                if seen is not None and worth_asking(seen, columns, together):
-                    found[window] = seen
-        return found
+        s, still, own = self.s, self.still.steps, image.steps
+        skips = {seen.window: seen for seen in s.skips}
+        walks: list[Walk] = []
+        later: list[tuple[Walk, str]] = []
+
+        def walk(
+            count: str, of_still: int, of_image: int,
+            cut: Callable[[], tuple[str, str]] | None, last: bool = True,
+        ) -> None:  # fmt: skip
+            """A loop; `cut` says which steps of it are needed."""
+            steps = (of_still, of_image) if s.by_columns else (of_image, of_still)
+            if cut is not None:
+                start, count = cut()
+                later.append((Walk(count, *steps), start))
+            walks.insert(len(walks) - (not last), Walk(count, *steps))
+
+        for r in depth.cut.within:
+            seen = next((x for w, x in skips.items() if r in (w.tap, w.column)), None)
+            extent = depth.extent(r)
+            needed = seen and partial(self._pixels, seen, depth, extent, part)
+            walk(extent, still.get(r, 0), own.get(r, 0), needed)
+        first = 0
+        for window, group in zip(s.windows, image.groups, strict=True):
+            if s.by_filters:
+                continue
+            begin, size = window.steps(still.get(window.tap, 0))
+            first += begin + group.first * size
+            if group.classes > 1:
+                walk(str(group.classes), size, image.kinds[window.column], None)
+            seen = skips.get(window)
+            needed = seen and partial(self._steps, seen, group, rows, columns)
+            # Not innermost: a loop of a known length is written out.
+            inner = seen is None or not walks
+            step = size * group.apart
+            walk(str(group.steps), step, own[window.tap], needed, inner)
+        if self.still.panel is None and not s.by_columns:  # it is walked through evenly
+            walks.sort(key=lambda w: -abs(w.right))
+        return walks, first, later
+
+    # Taps that see padding alone.
+
+    def _pixels(
+        self, seen: Seen, depth: Block, extent: str, part: range
+    ) -> tuple[str, str]:
+        """The pixels along a window that some taps see, or taps that pixels need."""
+        s, stage, window = self.s, self.stage, seen.window
+        if not s.by_filters:
+            place = next(o.base for o in stage.opened if o.node is window.column)
+            return seen.range(stage.writer, place, self.finite)
+        numbers = [*itertools.product(*(range(w.taps) for w in s.windows))]
+        taps = [numbers[k][s.windows.index(window)] for k in part]
+        start = "0"
+        if window.column is depth.cut.split:
+            start = stage.scaled(depth.number, depth.cut.size)
+        return seen.part(stage.writer, taps, start, extent, self.finite)
+
+    def _steps(
+        self,
+        seen: Seen,
+        group: Group,
+        rows: tuple[Tiles, str],
+        columns: tuple[Tiles, str],
+    ) -> tuple[str, str]:
+        """The steps of a window that a tile needs, and the first of them."""
+        first, last = self._seen_by(seen.window, rows, columns)
+        return seen.steps(self.stage.writer, first, last, group, self.finite)
+
+    def _seen_by(
+        self, window: Window, rows: tuple[Tiles, str], columns: tuple[Tiles, str]
+    ) -> tuple[str, str]:
+        """The first and the last place of a tile along the axis of a window."""
+        s, stage, writer = self.s, self.stage, self.stage.writer
+        if window.column in self.at:
+            return self.at[window.column], self.at[window.column]
+        if not s.by_columns:
+            tiles, at = rows
+            return at, stage.scaled(at, 1, tiles.copies - 1)
+        tiles, at = columns
+        ends: list[str] = []
+        width = s.columns.steps(1, s.columns.within)[window.column]
+        for plus in (0, tiles.copies * s.lanes - 1):
+            place = stage.scaled(at, s.lanes, plus)
+            line = writer.pure(f"udiv i64 {place}, {width}", place)
+            if s.columns.split is window.column:
+                begin = stage.scaled(self.block.number, s.columns.size)
+                line = writer.pure(f"add i64 {line}, {begin}", line, begin)
+            ends.append(line)
+        return ends[0], ends[1]
+
+    # What becomes of the sums.
+
+    def _finish(self) -> None:
+        """The kernel's own stores, with the sums read from their panel."""
+        s, stage = self.s, self.stage
+        stores, block, moved = stage.kernel.stores, self.block, dict[Node, Node]()
+        parts = [e for store in stores for e in store.expressions]
+        facts = stage.facts
+        if s.flat_pixel is not None:
+            *_, line, pixel = s.rows.within
+            found = laid_flat(parts, (line, pixel), s.flat_pixel, facts, [self.total])
+            moved = found or {}
+        elif s.flat is not None:
+            whole = s.flat.within[-1]
+            axes = s.columns.within
+            moved = laid_flat(parts, axes, whole, facts, [self.total]) or {}
+            block = self.flat if moved else block
+        if s.turned:
+            self._turn_back(s.flat_pixel or s.rows.within[-1], moved)
+            return
+        rows = s.rows.within if s.kept else s.rows.within[-1:]
+        terms = self.row.terms(s.pitch * s.taps, of=rows)
+        axes = [*rows, *block.cut.within]
+        if s.by_filters:
+            taps = tuple(w.tap for w in s.windows)
+            terms += Block(stage, Cut((), None, 1, taps), "0").terms(s.pitch)
+            inside = {*rows, *taps, *s.columns.within}
+            axes = [a for a in stage.kernel.axes if a in inside]
+            if moved:
+                own = [a for a in axes if a not in s.columns.within]
+                axes = [*own, *block.cut.within]
+        terms += block.terms(1)
+        found = {self.total: self.sums.load(sum_of(terms)), **moved}
+        blocks = [block, self.row] if s.kept else [block]
+        run_stores(stage, replaced_stores(stores, found), axes, blocks, s.lanes)
+
+    def _turn_back(self, pixel: Node, moved: dict[Node, Node]) -> None:
+        s, stage, block = self.s, self.stage, self.block
+        inside = Block(stage, Cut((), None, 1, (pixel,)), "0")
+        place = [mul(pixel, const(s.pitch, INDEX)), *block.terms(1)]
+        sums = self.sums.load(sum_of(place))
+        stage.facts.learn([sums])
+        fill_panel(self.turned, sums, pixel, block, inside, block, s.lanes)
+        back = [*block.terms(self.turned.pitch), pixel]
+        found = {self.total: self.turned.load(sum_of(back)), **moved}
+        stores = replaced_stores(stage.kernel.stores, found)
+        axes = [*block.cut.within, pixel]
+        run_stores(stage, stores, axes, [block], s.lanes)
+
+
+def _times(line: Node, by: int) -> Node:
+    return mul(line, const(by, INDEX)) if by else const(0, INDEX)
+
+
+def _loaded_within(value: Node, valid: Node) -> Node:
+    """The same; nothing is read where it is not valid."""
+    moved: dict[Node, Node] = {}
+    for n in toposort([value]):
+        if n.op is load_p:
+            both = [bit_and(valid, condition) for condition in n.src[2:]]
+            moved[n] = load(n.src[0], n.src[1], both[0] if both else valid)
+    return substitute([value], moved)[0]

@@ -11,30 +11,20 @@ block, and where it has such a number, nothing is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
-from ftrace.devices.llvm.contraction.find_windows import Window
-from ftrace.devices.llvm.contraction.left_operand import Factor
-from ftrace.devices.llvm.contraction.microkernel import Place, Walk
-from ftrace.devices.llvm.emit.blocked_ranges import Block
+from ftrace.devices.llvm.contraction.find_windows import Group, Window
 from ftrace.devices.llvm.emit.loop_nest import highest, lowest
-from ftrace.devices.llvm.emit.staged_kernel import Stage
-from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.ir.writer import OpenLoop, Writer
+from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import axis_of, load_p
+from ftrace.lower.kernel.ir import load_p
 from ftrace.trace.graph import Node
 
 #: The part of the taps that is left out at least, as asking is not free; and columns
 #: that are left out for each tap, as the other operand is looked through for them.
 _LEAST = 0.06
 _LEAST_COLUMNS = 6
-#: Vectors that are looked through side by side.
-_ABREAST = 4
-#: The bits of a float that are all set in infinities and NaN, by its size.
-_EXPONENT = {32: 0x7F800000, 64: 0x7FF0000000000000}
 
 
 @dataclass(frozen=True)
@@ -75,9 +65,8 @@ class Seen:
         Args:
           finite: whether any may be left out.
         """
-        taps = self.window.taps
-        single = replace(self, window=replace(self.window, stride=1))
-        begin, count = single.steps(writer, column, column, (0, 1, taps), finite)
+        taps, whole = self.window.taps, self.window.whole
+        begin, count = self.steps(writer, column, column, whole, finite)
         if self.window.turned:
             end = writer.pure(f"add i64 {begin}, {count}", begin, count)
             begin = writer.pure(f"sub i64 {taps}, {end}", end)
@@ -123,7 +112,7 @@ class Seen:
         writer: Writer,
         first: str,
         last: str,
-        group: tuple[int, int, int],
+        group: Group,
         finite: str,
     ) -> tuple[str, str]:
         """The steps of a group of classes: where they begin, and how many they are.
@@ -132,8 +121,7 @@ class Seen:
           first, last: columns of a tile.
           finite: whether any may be left out.
         """
-        number, classes, steps = group
-        stride = self.window.stride
+        number, classes, steps, stride = group
         begin, end = "0", str(steps)
         for b in self.bounds:
             if b.low is not None:
@@ -207,116 +195,18 @@ def worth_asking(seen: Seen, columns: int, together: int) -> bool:
     return part >= _LEAST and part * together >= _LEAST_COLUMNS
 
 
-# Looking through an operand.
+def find_padding(
+    node: Node, windows: Mapping[Window, int], together: int, facts: Facts
+) -> tuple[Seen, ...]:
+    """Windows with taps that see padding alone, where leaving them out pays.
 
-
-@dataclass(frozen=True)
-class _Run:
-    """Numbers side by side, and loops over where they begin."""
-
-    place: Place
-    loops: list[Walk]
-    length: int
-
-
-def can_look_through(factor: Factor, depth: Block, block: Block) -> bool:
-    """Does an operand lie in runs that are a vector long at least?"""
-    stage = factor.stage
-    lanes = stage.target.vector_bytes // factor.node.dtype.itemsize
-    _, _, length = _dense(factor, depth, block)
-    return length >= lanes
-
-
-def is_finite(factor: Factor, depth: Block, block: Block) -> str:
-    """Emits whether all numbers of an operand in a block are finite."""
-    stage, node = factor.stage, factor.node
-    writer, access, ops = stage.writer, stage.values.access, stage.values.ops
-    t = Type.of(node.dtype, stage.target.vector_bytes // node.dtype.itemsize)
-    bits = t.integer()
-    run = _run(factor, depth, block)
-    state = [bits.zero] * _ABREAST
-
-    def carried(state: Sequence[str]) -> list[tuple[str, str]]:
-        return [(bits.text, text) for text in state]
-
-    def looked(state: Sequence[str], place: Place, count: int) -> list[str]:
-        """±0 of finite numbers, NaN of others."""
-        found = list(state)
-        for n in range(count):
-            p = access.pointer(
-                place.base, list(place.terms), place.constant + n * t.lanes, t.bytes
-            )
-            zero = ops.apply("mul", t, access.load(t, p, True), t.zero)
-            cast = f"bitcast {t.text} {zero} to {bits.text}"
-            text = writer.pure(cast, zero)
-            found[n] = ops.binary("or", bits, found[n], text)
-        return found
-
-    opened: list[OpenLoop] = []
-    place = run.place
-    for walk in run.loops:
-        loop = writer.open_loop("0", walk.count, 1, carried(state))
-        opened.append(loop)
-        place = place.plus((walk.left, loop.index))
-        state = [name for *_, name in loop.carried]
-    wide = t.lanes * _ABREAST
-    if whole := run.length // wide * wide:
-        loop = writer.open_loop("0", str(whole), wide, carried(state))
-        inner = [name for *_, name in loop.carried]
-        inner = looked(inner, place.plus((1, loop.index)), _ABREAST)
-        state = writer.close_loop(loop, inner)
-    rest, single = divmod(run.length - whole, t.lanes)
-    state = looked(state, place.plus(constant=whole), rest)
-    if single:  # some are looked at again
-        state = looked(state, place.plus(constant=run.length - t.lanes), 1)
-    for loop in reversed(opened):
-        state = writer.close_loop(loop, state)
-    return _none_is_special(stage, t, state)
-
-
-def _none_is_special(stage: Stage, t: Type, state: Sequence[str]) -> str:
-    writer, ops, bits = stage.writer, stage.values.ops, t.integer()
-    total, *others = state
-    for other in others:
-        total = ops.binary("or", bits, total, other)
-    name, scalar = f"@llvm.vector.reduce.or.{bits.suffix}", bits.with_lanes(0).text
-    writer.declare(f"declare {scalar} {name}({bits.text})")
-    whole = writer.pure(f"call {scalar} {name}({bits.text} {total})", total)
-    special = writer.pure(f"and {scalar} {whole}, {_EXPONENT[t.bits]}", whole)
-    return writer.pure(f"icmp eq {scalar} {special}, 0", special)
-
-
-def _dense(
-    factor: Factor, depth: Block, block: Block
-) -> tuple[list[tuple[Node, int, Block | None]], int, int]:
-    """Ranges that lie apart, the place of the first number, and how long a run is."""
-    if factor.panel is not None:
-        return [], 0, factor.panel.size
-    terms = factor.form.terms
-    ranges: list[tuple[Node, int, Block | None]] = []
-    for part in (depth, block):
-        pairs = zip(part.cut.within, part.cut.extents, strict=True)
-        ranges += [(r, size, part) for r, size in pairs]
-    ranges += [(tap, axis_of(tap).size, None) for tap in factor.taps]
-    ranges = [r for r in ranges if terms.get(r[0], 0)]
-    ranges.sort(key=lambda r: abs(terms[r[0]]))
-    apart: list[tuple[Node, int, Block | None]] = []
-    length, constant = 1, 0
-    for r, size, part in ranges:
-        uneven = part is not None and r is part.cut.split and axis_of(r).size % size
-        if apart or uneven or abs(terms[r]) != length:
-            apart.append((r, size, part))
-            continue
-        constant += min(terms[r], 0) * (size - 1)
-        length *= size
-    return apart, constant, length
-
-
-def _run(factor: Factor, depth: Block, block: Block) -> _Run:
-    apart, constant, length = _dense(factor, depth, block)
-    loops = [
-        Walk(str(size) if part is None else part.extent(r), factor.form.terms[r], 0)
-        for r, size, part in reversed(apart)
-    ]
-    place = factor.place(depth, block).plus(constant=constant)
-    return _Run(place, loops, length)
+    Args:
+      windows: and how many columns of each a tile has.
+      together: columns, along all axes, for which the other operand is looked through.
+    """
+    found: list[Seen] = []
+    for window, columns in windows.items():
+        seen = find_seen(node, window, facts)
+        if seen is not None and worth_asking(seen, columns, together):
+            found.append(seen)
+    return tuple(found)

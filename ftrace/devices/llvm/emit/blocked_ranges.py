@@ -31,12 +31,14 @@ class Cut:
       split: the range that is cut; None where a block is all of the inner ones.
       size: of a block of `split`.
       inner: ranges that are whole in a block.
+      order: the ranges of a block as they lie in a panel, if not as they run.
     """
 
     outer: tuple[Node, ...]
     split: Node | None
     size: int
     inner: tuple[Node, ...]
+    order: tuple[Node, ...] = ()
 
     @property
     def within(self) -> tuple[Node, ...]:
@@ -67,10 +69,11 @@ class Cut:
           free: only these ranges have places of their own.
         """
         found: dict[Node, int] = {}
-        for r, size in zip(self.within[::-1], self.extents[::-1], strict=True):
+        sizes = dict(zip(self.within, self.extents, strict=True))
+        for r in (self.order or self.within)[::-1]:
             if r in free:
                 found[r] = weight
-                weight *= size
+                weight *= sizes[r]
         return found
 
     @property

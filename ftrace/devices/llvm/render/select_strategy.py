@@ -40,21 +40,15 @@ from ftrace.devices.llvm.convolution.depthwise_filter_gradient import (
     SlidingDotsProduct,
     find_sliding_dots,
 )
-from ftrace.devices.llvm.convolution.depthwise_nchw import (
-    AcrossProduct,
-    find_across,
-    find_channels,
-)
+from ftrace.devices.llvm.convolution.emitter import SlidingEmitter
 from ftrace.devices.llvm.convolution.filter_gradient import (
-    SlidingSumProduct,
     find_grouped_sum,
     find_sliding_sum,
 )
-from ftrace.devices.llvm.convolution.grouped import find_groups
-from ftrace.devices.llvm.convolution.nchw import SlidingProduct
-from ftrace.devices.llvm.convolution.nchw_plan import find_sliding
-from ftrace.devices.llvm.convolution.nhwc import SlidingRowsProduct
-from ftrace.devices.llvm.convolution.nhwc_plan import (
+from ftrace.devices.llvm.convolution.find import find_channels, find_groups
+from ftrace.devices.llvm.convolution.nchw import find_sliding
+from ftrace.devices.llvm.convolution.nhwc import (
+    find_across,
     find_grouped_rows,
     find_sliding_rows,
 )
@@ -188,16 +182,17 @@ def _blocks(case: Case) -> Emit | None:
 #: has an answer is taken.
 PRODUCTS: tuple[tuple[tuple[str, ...], Strategy], ...] = (
     (("groups_abreast",), _of_kernel(
-        SlidingRowsProduct,
+        SlidingEmitter,
         lambda c: c.groups and find_grouped_rows(c.groups, c.facts, c.target))),
     (("groups_abreast",), _of_kernel(
-        SlidingSumProduct, lambda c: c.groups and find_grouped_sum(c.groups, c.facts))),
+        SlidingEmitter,
+        lambda c: c.groups and find_grouped_sum(c.groups, c.facts, c.target))),
     (("channels_across",), _of_kernel(
-        AcrossProduct,
-        lambda c: c.channels and find_across(c.channels, c.facts, c.target))),
-    (("in_blocks", "sliding"), _of_plan(SlidingProduct, find_sliding)),
-    (("in_blocks", "sliding_sums"), _of_plan(SlidingSumProduct, find_sliding_sum)),
-    (("in_blocks", "sliding_rows"), _of_plan(SlidingRowsProduct, find_sliding_rows)),
+        SlidingEmitter,
+        lambda c: c.channels and find_across(c.kernel, c.channels, c.facts, c.target))),
+    (("in_blocks", "sliding"), _of_plan(SlidingEmitter, find_sliding)),
+    (("in_blocks", "sliding_sums"), _of_plan(SlidingEmitter, find_sliding_sum)),
+    (("in_blocks", "sliding_rows"), _of_plan(SlidingEmitter, find_sliding_rows)),
     (("in_blocks", "few_columns"), _of_plan(ProductEmitter, find_dots)),
     (("in_blocks", "without_panels"), _in_place),
     (("in_blocks",), _blocks),
