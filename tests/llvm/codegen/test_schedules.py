@@ -13,6 +13,13 @@ from ftrace.devices.llvm.contraction.blocked import in_blocks
 from ftrace.devices.llvm.contraction.few_columns import find_dots
 from ftrace.devices.llvm.contraction.matmul import as_matrices, as_panels
 from ftrace.devices.llvm.contraction.schedule import Schedule
+from ftrace.devices.llvm.convolution.filter_gradient import find_sliding_sum
+from ftrace.devices.llvm.convolution.nchw import find_sliding
+from ftrace.devices.llvm.convolution.nhwc import (
+    find_across,
+    find_grouped_rows,
+    find_sliding_rows,
+)
 from ftrace.devices.llvm.render.select_strategy import Case
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.target import Target
@@ -74,4 +81,80 @@ def test_a_schedule_prints_as_the_loops_that_it_stands_for(name: str) -> None:
     a, b = np.ones((n, k), np.float32), np.ones((k, m), np.float32)
     product: Any = ft.jit(lambda a, b: a @ b, device="cpu").lower(a, b)
     case = Case(legalize(product.kernels[0], operations_of(WIDE)), WIDE)
+    assert str(strategy(case)) == text.lstrip()
+
+
+def convolution(layout: str, groups: int = 1, stride: int = 1) -> Any:
+    filters = "OIHW" if layout == "NCHW" else "HWIO"
+    return lambda x, w: ft.lax.conv_general_dilated(
+        x, w, (stride, stride), "SAME", dimension_numbers=(layout, filters, layout),
+        feature_group_count=groups,
+    )  # fmt: skip
+
+
+def by_filters(x: Any, w: Any, y: Any) -> Any:
+    return ft.grad(lambda w: (convolution("NHWC")(x, w) * y).sum())(w)
+
+
+def of_plan(find: Any) -> Any:
+    return lambda case: find(case.kernel, case.plan, case.facts, WIDE)
+
+
+#: The strategy, a program and the shapes of its arrays.
+CONVOLUTIONS: dict[str, tuple[Any, Any, tuple[tuple[int, ...], ...], str]] = {
+    "channels first": (
+        of_plan(find_sliding), convolution("NCHW", stride=2),
+        ((16, 32, 28, 28), (64, 32, 3, 3)), """
+for each i0 by 2 × i2 × i3:
+    for each r6 × r5:
+        panel image[beside][line] of columns <- x(…)
+        panel image[beside][line] of columns <- x(…)
+        sums += left · right    8 rows of i1 × 2 vectors of 16
+    out <- f(sums)    of all lines"""),
+    "channels last": (
+        of_plan(find_sliding_rows), convolution("NHWC"),
+        ((8, 14, 14, 64), (3, 3, 64, 64)), """
+for each i0:
+    for each r6:
+        panel image[line][beside] of numbers <- x(…)
+        for each i1:
+            sums += left · right    14 rows of i2 × 2 vectors of 16
+    out <- f(sums)    of a line"""),
+    "groups": (
+        lambda case: find_grouped_rows(case.groups, case.facts, WIDE),
+        convolution("NHWC", 8), ((4, 14, 14, 32), (3, 3, 4, 32)), """
+for each i0, i3 by 4 × i4:
+    for each r7:
+        panel image[line][beside] of vectors <- x(…)
+        for each i1:
+            sums += left · right    14 rows of i2 × 1 vectors of 16
+    out <- f(sums)    of a line"""),
+    "depthwise, channels first": (
+        lambda case: find_across(case.kernel, case.channels, case.facts, WIDE),
+        convolution("NCHW", 32), ((8, 32, 7, 7), (32, 1, 3, 3)), """
+for each i0, i1 by 16:
+    once:
+        panel image[line][beside] of vectors <- x(…), turned
+        panel still <- w(…)
+        for each i2:
+            sums += left · right    7 rows of i3 × 1 vectors of 16
+    out <- f(sums)    of all lines, turned"""),
+    "by filters": (
+        of_plan(find_sliding_sum), by_filters,
+        ((8, 28, 28, 32), (3, 3, 32, 64), (8, 28, 28, 64)), """
+for each i0:
+    panel sums <- 0
+    for each r5 by 3 × r6:
+        panel image[line][beside] of numbers <- x(…)
+        sums += left · right    9 rows of i3 × 1 of 9 taps × 3 vectors of 16
+    out <- f(sums)    of all lines"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_the_schedule_of_a_convolution_prints_as_its_loops(name: str) -> None:
+    strategy, function, shapes, text = CONVOLUTIONS[name]
+    arrays = [np.ones(shape, np.float32) for shape in shapes]
+    stages: Any = ft.jit(function, device="cpu").lower(*arrays)
+    case = Case(legalize(stages.kernels[0], operations_of(WIDE)), WIDE)
     assert str(strategy(case)) == text.lstrip()

@@ -9,7 +9,8 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.convolution.depthwise_nchw import find_across, find_channels
+from ftrace.devices.llvm.convolution.find import find_channels
+from ftrace.devices.llvm.convolution.nhwc import find_across
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target
@@ -84,7 +85,7 @@ def across_of(function: Any, *arrays: Array) -> Any:
     roots = [e for store in legal.stores for e in store.expressions]
     facts = Facts([*roots, *legal.axes])
     plan = find_channels(legal, place(legal), facts, WIDE)
-    return plan and find_across(plan, facts, WIDE)
+    return plan and find_across(legal, plan, facts, WIDE)
 
 
 @pytest.mark.parametrize("case", _CASES[:4], ids=str)

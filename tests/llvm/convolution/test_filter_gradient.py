@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.convolution.filter_gradient import SlidingSum, find_sliding_sum
+from ftrace.devices.llvm.convolution.filter_gradient import find_sliding_sum
+from ftrace.devices.llvm.convolution.schedule import Sliding
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
 from tests.llvm.convolution.test_window_detection import kernel_of, normal, plan_of, run
@@ -88,7 +89,7 @@ def read_by(kernel: Kernel, arrays: Sequence[Array]) -> list[Array]:
     return [back, image] if in_order else [image, back]
 
 
-def sum_of(kernel: Kernel, target: Target | None = None) -> SlidingSum | None:
+def sum_of(kernel: Kernel, target: Target | None = None) -> Sliding | None:
     plan, facts = plan_of(kernel)
     return find_sliding_sum(kernel, plan, facts, target or host_target())
 

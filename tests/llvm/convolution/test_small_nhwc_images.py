@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.convolution.nhwc_plan import column_blocks
+from ftrace.devices.llvm.convolution.nhwc import column_blocks
 from tests.llvm.convolution.test_window_detection import (
     expected,
     kernel_of,
@@ -69,7 +69,7 @@ def test_only_small_images_share_a_block() -> None:
         row = (None, None, (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
         found = sliding_rows_of(kernel_of(strided(row, last=True), x, w))
         assert found is not None
-        return len(found.lines), found.size
+        return len(found.rows.within) - 1, found.rows.size
 
     assert images_of(64, 7)[0] == 2
     assert 1 < images_of(64, 7)[1] < 64

@@ -13,8 +13,9 @@ import pytest
 import ftrace as ft
 from ftrace.devices.llvm.contraction.find import Contraction, find_contraction
 from ftrace.devices.llvm.contraction.find_windows import Window, find_windows
-from ftrace.devices.llvm.convolution.nchw_plan import Sliding, find_sliding
-from ftrace.devices.llvm.convolution.nhwc_plan import SlidingRows, find_sliding_rows
+from ftrace.devices.llvm.convolution.nchw import find_sliding
+from ftrace.devices.llvm.convolution.nhwc import find_sliding_rows
+from ftrace.devices.llvm.convolution.schedule import Sliding
 from ftrace.devices.llvm.render.select_strategy import render
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
@@ -38,7 +39,6 @@ from tests.support.run_llvm_kernel import behind_fence, linked
 Array = np.ndarray[Any, Any]
 _sliding = import_module("ftrace.devices.llvm.convolution.nchw")
 _sliding_rows = import_module("ftrace.devices.llvm.convolution.nhwc")
-_sliding_plan = import_module("ftrace.devices.llvm.convolution.nchw_plan")
 
 
 pytestmark = pytest.mark.usefixtures("private_cache")
@@ -100,7 +100,7 @@ def sliding_of(kernel: Kernel, target: Target | None = None) -> Sliding | None:
     return find_sliding(kernel, plan, facts, target or host_target())
 
 
-def sliding_rows_of(kernel: Kernel) -> SlidingRows | None:
+def sliding_rows_of(kernel: Kernel) -> Sliding | None:
     plan, facts = plan_of(kernel)
     return find_sliding_rows(kernel, plan, facts, host_target())
 
@@ -170,7 +170,7 @@ def test_blocks_change_nothing_but_rounding(
 ) -> None:
     """Sums in several parts, lines in several blocks, of which the last is short."""
     monkeypatch.setattr(_sliding, "DEPTH", 20)
-    monkeypatch.setattr(_sliding_plan, "_BLOCK", 0.0)
+    monkeypatch.setattr(_sliding, "_BLOCK", 0.0)
     small = Target.of(
         host_target().triple, host_target().cpu, host_target().features,
         caches=(16 << 10, 96 << 10, 1 << 20), cores=7,
@@ -287,7 +287,7 @@ def test_windows_are_found_in_a_masked_load() -> None:
     rows, columns = windows_of(kernel_of(convolution(*rest), x, w))
     assert (rows.stride, rows.dilation, rows.taps) == (1, 1, 3)
     assert (columns.stride, columns.dilation, columns.taps) == (1, 1, 5)
-    assert rows.groups == [(0, 1, 3)]
+    assert rows.groups == [(0, 1, 3, 1)]
     assert rows.share(28) == 30 / 84
 
 
@@ -296,7 +296,7 @@ def test_taps_of_strided_windows_fall_into_classes() -> None:
     rest = ((2, 2), ((1, 1), (1, 1)), (1, 1))
     rows, _ = windows_of(kernel_of(convolution(*rest), x, w))
     assert (rows.stride, rows.dilation) == (2, 1)
-    assert rows.groups == [(0, 1, 2), (1, 1, 1)]
+    assert rows.groups == [(0, 1, 2, 2), (1, 1, 1, 2)]
 
 
 def test_a_product_has_no_windows() -> None:

@@ -12,8 +12,6 @@ From the ground up:
                               only together
     microkernel               Tiles of sums in registers: what runs in the innermost
                               loops of a product
-    left_operand              The operand of a product that has nothing to do with its
-                              window
     schedule                  How a product runs, as data
     blocked                   Contractions in blocks that fit in the caches
     few_columns               Products with few columns: vectors run along what is

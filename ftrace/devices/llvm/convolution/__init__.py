@@ -2,25 +2,22 @@
 
 From the ground up:
 
-    grouped                    Convolutions in groups, channels last: lanes are the
-                               places of several groups
-    nchw_plan                  Which contractions are convolutions, and the blocks in
-                               which they run best
-    depthwise_filter_gradient  Gradients of convolutions by few filters: lanes run along
-                               the pixels
-    nhwc_plan                  Which products are convolutions with channels last, and
-                               the blocks they run in
+    find                       Which kernels are convolutions, and what it costs to
+                               evaluate what slides
     skip_padding               Taps that see padding alone are left out
-    emitter                    What emits convolutions and their gradients: sums in
-                               tiles of registers
-    filter_gradient            Gradients of convolutions by their filters: the window is
-                               what is left of the sum
+    schedule                   How a convolution, or a gradient of one, runs, as data
+    still_operand              The operand that does not slide: read where it stands, or
+                               from a panel
     nchw                       Convolutions: products whose right operand slides along
                                an axis of the columns
-    nhwc                       Convolutions with channels last: products whose left
-                               operand slides along the rows
-    depthwise_nchw             Depthwise convolutions with channels first: lanes are
-                               channels all the same
+    nhwc                       Convolutions whose left operand slides along the rows:
+                               numbers of pixels
+    filter_gradient            Gradients of convolutions by their filters: the window is
+                               what is left of the sum
+    grouped                    Groups, channels last: how their numbers become vectors
+    emitter                    Carries out the schedule of a convolution
+    depthwise_filter_gradient  Gradients of convolutions by few filters: lanes run along
+                               the pixels
     split_strides              Kernels in phases: where only every u-th place of an axis
                                meets an element
 """

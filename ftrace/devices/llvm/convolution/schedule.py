@@ -216,11 +216,11 @@ class Sliding:
         kind = "columns" if self.by_columns else kind
         *lines, row = self.rows.within or (None,)
         rows, vectors = self.tile
-        height = f"{rows} × {len(self.parts[0])} taps" if self.by_filters else rows
         found = [f"for each {', '.join(map(name_of, (*self.outer, *self._places)))}:"]
         if self.adds:
             found.append("    panel sums <- 0")
-        found.append(f"    for each {name_of(self.depth) or 'all'}:")
+        depth = name_of(self.depth)
+        found.append(f"    for each {depth}:" if depth else "    once:")
         turned = ", turned" if self.turned else ""
         for _ in self.images:
             found.append(f"        panel image{order} of {kind} <- x(…){turned}")
@@ -229,9 +229,11 @@ class Sliding:
         if lines:
             found.append(f"        for each {', '.join(map(name_of, lines))}:")
         pixels = "" if row is None else f" of {name_of(row)}"
+        if self.by_filters:
+            pixels += f" × {len(self.parts[0])} of {self.taps} taps"
         found.append(
             f"{'    ' * (2 + bool(lines))}sums += left · right    "
-            f"{height} rows{pixels} × {vectors} vectors of {self.lanes}"
+            f"{rows} rows{pixels} × {vectors} vectors of {self.lanes}"
         )
         for seen in self.skips:
             found.append(
