@@ -229,20 +229,15 @@ def _rule(name: str, steps_of: Callable[[Node], Steps | None]) -> Rule:
 
 
 SPLITS: Final = (
-    _rule(  # reduce[a, b, …](x) -> reduce[a](reduce[b, …](x)), for few results of many
-        "split_reduce_by_axes",
-        _by_axes,
-    ),
-    _rule(  # reduce[a](x) -> reduce[a₃](reduce[a₁](reduce[a₂](x))), a in a₁ × a₂ × a₃
-        # of which a₃ are so few rows that they fill vectors side by side
-        "split_reduce_of_narrow_rows",
-        _by_narrow_rows,
-    ),
-    _rule(  # reduce[a](x) -> reduce[a₁](reduce[a₂](x)), where a is cut into a₁ × a₂
-        "split_reduce_by_blocks",
-        _by_blocks,
-    ),
-    Rule(  # sum[k](x·y) -> sum[k₁](sum[k₂](x·y)) + rest, where k is cut in k₁ × k₂
+    # reduce[a, b, …](x) -> reduce[a](reduce[b, …](x)), for few results of many
+    _rule("split_reduce_by_axes", _by_axes),
+    # reduce[a](x) -> reduce[a₃](reduce[a₁](reduce[a₂](x))), a in a₁ × a₂ × a₃
+    # of which a₃ are so few rows that they fill vectors side by side
+    _rule("split_reduce_of_narrow_rows", _by_narrow_rows),
+    # reduce[a](x) -> reduce[a₁](reduce[a₂](x)), where a is cut into a₁ × a₂
+    _rule("split_reduce_by_blocks", _by_blocks),
+    # sum[k](x·y) -> sum[k₁](sum[k₂](x·y)) + rest, where k is cut in k₁ × k₂
+    Rule(
         "split_contraction",
         Pat(reduce_sum_p, Pat(), name="x", where=_is_long),
         _split_contraction,

@@ -208,13 +208,12 @@ _REMOVALS: Final = (
     _noop("remove_noop_pad", pad_p, _adds_nothing),
     _noop("remove_noop_permute", permute_p, lambda n: n.arg == tuple(range(n.ndim))),
     _noop("remove_noop_stride", stride_p, _takes_all),
-    Rule(  # permute that moves only axes of size 1 -> reshape
-        "permute_of_ones_is_reshape", Pat(permute_p, Pat(), name="x"), _keeps_order
-    ),
+    # permute that moves only axes of size 1 -> reshape
+    Rule("permute_of_ones_is_reshape", Pat(permute_p, Pat(), name="x"), _keeps_order),
 )
 
+# movements(x) that keep all elements in their order -> reshape(x)
 _CONTIGUOUS: Final = Rule(
-    # movements(x) that keep all elements in their order -> reshape(x)
     "contiguous_chain_is_its_root",
     Pat(MOVEMENTS, Pat(MOVEMENTS), name="x", aval=lambda n: n.size > 0),
     _contiguous_root,

@@ -373,45 +373,52 @@ PUSHES: Final = (
     _push_rule("push_permute_through_elementwise", permute_p),
     # reshape(f(x, …)) -> f(reshape(x), …)
     _push_rule("push_reshape_through_elementwise", reshape_p),
-    Rule(  # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
+    # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
+    Rule(
         "push_pad_through_elementwise",
         Pat(pad_p, Pat(ELEMENTWISE, name="y"), name="x"),
         _push_pad,
         single_use="y",
         passes="y",
     ),
-    Rule(  # permute(reduce(x)) -> reduce(permute(x))
+    # permute(reduce(x)) -> reduce(permute(x))
+    Rule(
         "permute_before_reduce",
         Pat(permute_p, Pat(REDUCTIONS, name="y"), name="x"),
         _permute_before_reduce,
         single_use="y",
         passes="y",
     ),
-    Rule(  # shrink(reduce(x)) -> reduce(shrink(x))
+    # shrink(reduce(x)) -> reduce(shrink(x))
+    Rule(
         "shrink_before_reduce",
         Pat(shrink_p, Pat(REDUCTIONS, name="y"), name="x", aval=lambda n: n.size > 0),
         _shrink_before_reduce,
         single_use="y",
         passes="y",
     ),
-    Rule(  # stride(reduce(x)) -> reduce(stride(x))
+    # stride(reduce(x)) -> reduce(stride(x))
+    Rule(
         "stride_before_reduce",
         Pat(stride_p, Pat(REDUCTIONS, name="y"), name="x"),
         _stride_before_reduce,
         single_use="y",
         passes="y",
     ),
-    Rule(  # f(expand(x), expand(y), …) -> expand(f(x, y, …))
+    # f(expand(x), expand(y), …) -> expand(f(x, y, …))
+    Rule(
         "pull_expand_through_elementwise",
         of_any_arity(lambda n: Pat(ELEMENTWISE, *[_REPEATED] * n, name="y")),
         _pull_expand,
     ),
-    Rule(  # reduce[a](expand[b](x)) -> expand[b](reduce[a](x))
+    # reduce[a](expand[b](x)) -> expand[b](reduce[a](x))
+    Rule(
         "pull_expand_through_reduce",
         Pat(REDUCTIONS, Pat(expand_p, name="view"), name="x"),
         _pull_expand_through_reduce,
     ),
-    Rule(  # f(copy(x), …) -> copy(f(x, …))
+    # f(copy(x), …) -> copy(f(x, …))
+    Rule(
         "push_copy_through_elementwise",
         tuple(
             Pat(
@@ -427,7 +434,8 @@ PUSHES: Final = (
         _push_copy,
         single_use="inner",
     ),
-    Rule(  # movement(copy(x)) -> copy(movement(x)), where that is not larger
+    # movement(copy(x)) -> copy(movement(x)), where that is not larger
+    Rule(
         "push_copy_through_movement",
         Pat(
             (shrink_p, stride_p, permute_p, reshape_p),

@@ -236,25 +236,29 @@ _SPREAD_SUM = (
 )
 
 WINDOWS: Final = (
-    Rule(  # unshear(sum[a](x·expand(y))) -> sum[a](unshear(x)·expand(y))
+    # unshear(sum[a](x·expand(y))) -> sum[a](unshear(x)·expand(y))
+    Rule(
         "slide_before_sum_of_products",
         _SPREAD_SUM,
         _slide_product,
         single_use="total y",
     ),
-    Rule(  # sum[a](unshear(x·expand(y))) -> sum[a](unshear(x)·expand(y))
+    # sum[a](unshear(x·expand(y))) -> sum[a](unshear(x)·expand(y))
+    Rule(
         "slide_before_product",
         tuple(Pat(reduce_sum_p, spread, name="whole") for spread in _SPREAD),
         _slide_in_sum,
         single_use="x y",
     ),
-    Rule(  # shrink(unshear(sum[a](x·y))) -> shrink(sum[a](unshear(x)·y))
+    # shrink(unshear(sum[a](x·y))) -> shrink(sum[a](unshear(x)·y))
+    Rule(
         "slide_before_part_of_sum_of_products",
         tuple(Pat(shrink_p, spread, name="part") for spread in _SPREAD_SUM),
         _slide_product,
         single_use="x total y",
     ),
-    Rule(  # sum[a](shrink(unshear(x·y))) -> sum[a](shrink(unshear(x)·y))
+    # sum[a](shrink(unshear(x·y))) -> sum[a](shrink(unshear(x)·y))
+    Rule(
         "slide_before_part_of_product",
         tuple(
             Pat(reduce_sum_p, Pat(shrink_p, spread, name="part"), name="whole")
@@ -263,26 +267,30 @@ WINDOWS: Final = (
         _slide_in_sum,
         single_use="part x y",
     ),
-    Rule(  # shrink(unshear(x)) -> unshear(shrink(x)), along axes that do not slide
+    # shrink(unshear(x)) -> unshear(shrink(x)), along axes that do not slide
+    Rule(
         "shrink_before_unshear",
         Pat(shrink_p, Pat(unshear_p, name="y"), name="x"),
         _shrink_before,
         single_use="y",
         passes="y",
     ),
-    Rule(  # unshear(expand(x)) -> expand(unshear(x)), along axes that do not slide
+    # unshear(expand(x)) -> expand(unshear(x)), along axes that do not slide
+    Rule(
         "expand_after_unshear",
         Pat(unshear_p, Pat(expand_p, name="y"), name="x"),
         _expand_after,
         single_use="y",
     ),
-    Rule(  # sum[a](reshape(sum[b](x·y))) -> reshape(sum[a, b](x·y))
+    # sum[a](reshape(sum[b](x·y))) -> reshape(sum[a, b](x·y))
+    Rule(
         "sum_products_before_reshape",
         Pat(reduce_sum_p, Pat(reshape_p, _PRODUCT, name="view"), name="x"),
         _sum_before_reshape,
         single_use="view total y",
     ),
-    Rule(  # sum[k](unshear[k](y)) -> reshape(y), where windows lie side by side
+    # sum[k](unshear[k](y)) -> reshape(y), where windows lie side by side
+    Rule(
         "windows_side_by_side",
         (
             Pat(reduce_sum_p, Pat(unshear_p, name="y"), name="x"),
@@ -376,7 +384,8 @@ _CHOICE = Pat(select, Pat(eq), Pat(), Pat(), name="y")
 _SUM = Pat(reduce_sum_p, _CHOICE, name="total")
 
 CHOICES: Final = (
-    Rule(  # unshear(select(shear(x) == m, q, 0)) -> select(x == unshear(m), …, 0)
+    # unshear(select(shear(x) == m, q, 0)) -> select(x == unshear(m), …, 0)
+    Rule(
         "slide_before_choice",
         (
             Pat(unshear_p, _CHOICE, name="x"),
@@ -385,7 +394,8 @@ CHOICES: Final = (
         _choose,
         single_use="y",
     ),
-    Rule(  # unshear(sum[a](select(shear(x) == …, …))) -> sum[a](select(x == …, …))
+    # unshear(sum[a](select(shear(x) == …, …))) -> sum[a](select(x == …, …))
+    Rule(
         "slide_before_sum_of_choices",
         (
             Pat(unshear_p, _SUM, name="x"),

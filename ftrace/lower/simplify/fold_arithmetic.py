@@ -67,96 +67,86 @@ def _multiply_by_inverse(x: Node, c: Node) -> Node:
 
 
 _SUMS: Final = (
-    Rule(  # x + -0.0 -> x
+    # x + -0.0 -> x
+    Rule(
         "fold_add_negative_zero",
         Pat(p.add, X, Pat(const_p, where=is_negative_zero), commutes=True),
         lambda x: x,
     ),
-    Rule(  # x + 0 -> x, for integers
-        "fold_add_zero",
-        Pat(p.add, X, ZERO, commutes=True, aval=is_exact),
-        lambda x: x,
+    # x + 0 -> x, for integers
+    Rule(
+        "fold_add_zero", Pat(p.add, X, ZERO, commutes=True, aval=is_exact), lambda x: x
     ),
-    Rule(  # x - 0 -> x
-        "fold_sub_zero",
-        Pat(p.sub, X, ZERO),
-        lambda x: x,
-    ),
-    Rule(  # x - x -> 0, for integers
-        "fold_sub_itself",
-        Pat(p.sub, X, X, aval=is_exact),
-        zero_like,
-    ),
-    Rule(  # x - c -> x + (-c), for integers
+    # x - 0 -> x
+    Rule("fold_sub_zero", Pat(p.sub, X, ZERO), lambda x: x),
+    # x - x -> 0, for integers
+    Rule("fold_sub_itself", Pat(p.sub, X, X, aval=is_exact), zero_like),
+    # x - c -> x + (-c), for integers
+    Rule(
         "fold_sub_constant",
         Pat(p.sub, X, C, aval=is_exact),
         lambda x, c: p.add(x, _negated(c)),
     ),
-    Rule(  # x + (-y) -> x - y
+    # x + (-y) -> x - y
+    Rule(
         "fold_add_neg",
         Pat(p.add, X, Pat(p.neg, Y), commutes=True),
         lambda x, y: p.sub(x, y),
     ),
-    Rule(  # x - (-y) -> x + y
-        "fold_sub_neg",
-        Pat(p.sub, X, Pat(p.neg, Y)),
-        lambda x, y: p.add(x, y),
-    ),
-    Rule(  # -(-x) -> x
-        "fold_neg_neg",
-        Pat(p.neg, Pat(p.neg, X)),
-        lambda x: x,
-    ),
+    # x - (-y) -> x + y
+    Rule("fold_sub_neg", Pat(p.sub, X, Pat(p.neg, Y)), lambda x, y: p.add(x, y)),
+    # -(-x) -> x
+    Rule("fold_neg_neg", Pat(p.neg, Pat(p.neg, X)), lambda x: x),
 )
 
 _PRODUCTS: Final = (
-    Rule(  # x·1 -> x
+    # x·1 -> x
+    Rule(
         "fold_mul_one",
         Pat(p.mul, X, constant(1), commutes=True, aval=has_kind("biuf")),
         lambda x: x,
     ),
-    Rule(  # x·0 -> 0, for integers
-        "fold_mul_by_zero",
-        Pat(p.mul, X, ZERO, commutes=True, aval=is_exact),
-        zero_like,
+    # x·0 -> 0, for integers
+    Rule(
+        "fold_mul_by_zero", Pat(p.mul, X, ZERO, commutes=True, aval=is_exact), zero_like
     ),
-    Rule(  # (-x)·c -> x·(-c)
+    # (-x)·c -> x·(-c)
+    Rule(
         "fold_mul_neg",
         Pat(p.mul, Pat(p.neg, X), C, commutes=True, aval=has_kind("f")),
         lambda x, c: p.mul(x, _negated(c)),
     ),
-    Rule(  # -(x·c) -> x·(-c)
+    # -(x·c) -> x·(-c)
+    Rule(
         "fold_neg_mul",
         Pat(p.neg, Pat(p.mul, X, C, commutes=True, name="product"), aval=has_kind("f")),
         lambda x, c, product: p.mul(x, _negated(c)),
         single_use="product",
     ),
-    Rule(  # (-x)·(-y) -> x·y
+    # (-x)·(-y) -> x·y
+    Rule(
         "fold_mul_of_negs",
         Pat(p.mul, Pat(p.neg, X), Pat(p.neg, Y), aval=has_kind("iuf")),
         lambda x, y: p.mul(x, y),
     ),
-    Rule(  # x/1 -> x
-        "fold_div_one",
-        Pat(p.div, X, constant(1), aval=has_kind("iuf")),
-        lambda x: x,
-    ),
-    Rule(  # x/2ⁿ -> x·2⁻ⁿ
+    # x/1 -> x
+    Rule("fold_div_one", Pat(p.div, X, constant(1), aval=has_kind("iuf")), lambda x: x),
+    # x/2ⁿ -> x·2⁻ⁿ
+    Rule(
         "fold_div_power_of_two",
         Pat(p.div, X, Pat(const_p, name="c", where=_is_power_of_two)),
         _multiply_by_inverse,
     ),
-    Rule(  # x⁰ -> 1
+    # x⁰ -> 1
+    Rule(
         "fold_pow_zero",
         Pat(p.power, X, ZERO, aval=has_kind("f")),
         lambda x: const_like(x, 1),
     ),
-    Rule(  # x¹ -> x
-        "fold_pow_one",
-        Pat(p.power, X, constant(1), aval=has_kind("f")),
-        lambda x: x,
-    ),
-    Rule(  # x² -> x·x
+    # x¹ -> x
+    Rule("fold_pow_one", Pat(p.power, X, constant(1), aval=has_kind("f")), lambda x: x),
+    # x² -> x·x
+    Rule(
         "fold_pow_two",
         Pat(p.power, X, constant(2), aval=has_kind("f")),
         lambda x: p.mul(x, x),
@@ -178,27 +168,30 @@ _ANY_ZERO: Final = Pat(const_p, where=lambda c: bool(constant_value(c) == 0))
 _FINITE: Final = Pat(const_p, name="c", where=_is_finite_nonzero)
 
 _MUL_ZERO: Final = (
-    Rule(  # mul_zero(x, 0) -> 0
-        "fold_mul_zero_by_zero",
-        Pat(p.mul_zero, X, _ANY_ZERO, commutes=True),
-        zero_like,
+    # mul_zero(x, 0) -> 0
+    Rule(
+        "fold_mul_zero_by_zero", Pat(p.mul_zero, X, _ANY_ZERO, commutes=True), zero_like
     ),
-    Rule(  # mul_zero(x, c) -> x·c, for c finite and not 0
+    # mul_zero(x, c) -> x·c, for c finite and not 0
+    Rule(
         "fold_mul_zero_by_constant",
         Pat(p.mul_zero, X, _FINITE, commutes=True),
         lambda x, c: p.mul(x, c),
     ),
-    Rule(  # mul_zero(x, mask as a number) -> select(mask, x, 0)
+    # mul_zero(x, mask as a number) -> select(mask, x, 0)
+    Rule(
         "fold_mul_zero_by_mask",
         Pat(p.mul_zero, X, Pat(p.cast_p, _MASK), commutes=True),
         _select_by_mask,
     ),
-    Rule(  # mul_zero(x, x) -> x·x
+    # mul_zero(x, x) -> x·x
+    Rule(
         "fold_mul_zero_by_itself",
         Pat(p.mul_zero, X, X, aval=has_kind("iuf")),
         lambda x: p.mul(x, x),
     ),
-    Rule(  # mul_zero(x, y) -> x·y, for integers
+    # mul_zero(x, y) -> x·y, for integers
+    Rule(
         "fold_mul_zero_of_integers",
         Pat(p.mul_zero, X, Y, aval=is_exact),
         lambda x, y: p.mul(x, y),
@@ -229,22 +222,16 @@ def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
 
 
 _EXTREMA: Final = (
-    Rule(  # max(x, x), min(x, x) -> x
-        "fold_extremum_of_itself",
-        Pat((p.maximum, p.minimum), X, X),
-        lambda x: x,
+    # max(x, x), min(x, x) -> x
+    Rule("fold_extremum_of_itself", Pat((p.maximum, p.minimum), X, X), lambda x: x),
+    # max(x, least) -> x
+    Rule("fold_max_of_least", Pat(p.maximum, X, _limit(0), commutes=True), lambda x: x),
+    # min(x, greatest) -> x
+    Rule(
+        "fold_min_of_greatest", Pat(p.minimum, X, _limit(1), commutes=True), lambda x: x
     ),
-    Rule(  # max(x, least) -> x
-        "fold_max_of_least",
-        Pat(p.maximum, X, _limit(0), commutes=True),
-        lambda x: x,
-    ),
-    Rule(  # min(x, greatest) -> x
-        "fold_min_of_greatest",
-        Pat(p.minimum, X, _limit(1), commutes=True),
-        lambda x: x,
-    ),
-    Rule(  # max(iota, 0), min(iota, n) -> iota
+    # max(iota, 0), min(iota, n) -> iota
+    Rule(
         "fold_clamp_of_iota",
         Pat(
             (p.maximum, p.minimum),
@@ -255,17 +242,20 @@ _EXTREMA: Final = (
         ),
         _clamp_iota,
     ),
-    Rule(  # |-x|, ||x|| -> |x|
+    # |-x|, ||x|| -> |x|
+    Rule(
         "fold_abs",
         Pat(p.absolute, Pat((p.neg, p.absolute), X)),
         lambda x: p.absolute(x),
     ),
-    Rule(  # f(f(x)) -> f(x), for floor, ceil, trunc, round, sign
+    # f(f(x)) -> f(x), for floor, ceil, trunc, round, sign
+    Rule(
         "fold_idempotent",
         Pat((p.floor, p.ceil, p.truncate, p.round_even, p.sign), Y, name="x"),
         lambda x, y: y if x.op is y.op and not dtypes.is_complex(x.dtype) else None,
     ),
-    Rule(  # (x ∘ c) ∘ d -> x ∘ (c ∘ d), for integers, and for max and min of floats
+    # (x ∘ c) ∘ d -> x ∘ (c ∘ d), for integers, and for max and min of floats
+    Rule(
         "merge_constants",
         tuple(
             Pat(
@@ -291,36 +281,26 @@ _EXTREMA: Final = (
 )
 
 _COMPLEX: Final = (
-    Rule(  # real(x + iy) -> x
-        "fold_real_of_complex",
-        Pat(p.real, Pat(p.make_complex, X, Pat())),
-        lambda x: x,
+    # real(x + iy) -> x
+    Rule(
+        "fold_real_of_complex", Pat(p.real, Pat(p.make_complex, X, Pat())), lambda x: x
     ),
-    Rule(  # imag(x + iy) -> y
-        "fold_imag_of_complex",
-        Pat(p.imag, Pat(p.make_complex, Pat(), Y)),
-        lambda y: y,
+    # imag(x + iy) -> y
+    Rule(
+        "fold_imag_of_complex", Pat(p.imag, Pat(p.make_complex, Pat(), Y)), lambda y: y
     ),
-    Rule(  # real(z) + i·imag(z) -> z
+    # real(z) + i·imag(z) -> z
+    Rule(
         "fold_complex_of_parts",
         Pat(p.make_complex, Pat(p.real, Z), Pat(p.imag, Z)),
         lambda z: z,
     ),
-    Rule(  # conj(conj(z)) -> z
-        "fold_conj_conj",
-        Pat(p.conj, Pat(p.conj, Z)),
-        lambda z: z,
-    ),
-    Rule(  # real(conj(z)) -> real(z)
-        "fold_real_of_conj",
-        Pat(p.real, Pat(p.conj, Z)),
-        lambda z: p.real(z),
-    ),
-    Rule(  # imag(conj(z)) -> -imag(z)
-        "fold_imag_of_conj",
-        Pat(p.imag, Pat(p.conj, Z)),
-        lambda z: p.neg(p.imag(z)),
-    ),
+    # conj(conj(z)) -> z
+    Rule("fold_conj_conj", Pat(p.conj, Pat(p.conj, Z)), lambda z: z),
+    # real(conj(z)) -> real(z)
+    Rule("fold_real_of_conj", Pat(p.real, Pat(p.conj, Z)), lambda z: p.real(z)),
+    # imag(conj(z)) -> -imag(z)
+    Rule("fold_imag_of_conj", Pat(p.imag, Pat(p.conj, Z)), lambda z: p.neg(p.imag(z))),
 )
 
 ALGEBRA: Final = (*_SUMS, *_PRODUCTS, *_MUL_ZERO, *_EXTREMA, *_COMPLEX)

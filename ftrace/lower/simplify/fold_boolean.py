@@ -45,22 +45,22 @@ def _select_of_bools(p: Node, x: Node, y: Node) -> Node | None:
 
 
 _SELECTS: Final = (
-    Rule(  # select(true, x, y) -> x; select(false, x, y) -> y
+    # select(true, x, y) -> x; select(false, x, y) -> y
+    Rule(
         "fold_select_of_constant",
         Pat(ops.select, C, X, Y),
         lambda c, x, y: x if constant_value(c) else y,
     ),
-    Rule(  # select(p, x, x) -> x
-        "fold_select_of_equals",
-        Pat(ops.select, Pat(), X, X),
-        lambda x: x,
-    ),
-    Rule(  # select(not p, x, y) -> select(p, y, x)
+    # select(p, x, x) -> x
+    Rule("fold_select_of_equals", Pat(ops.select, Pat(), X, X), lambda x: x),
+    # select(not p, x, y) -> select(p, y, x)
+    Rule(
         "fold_select_of_not",
         Pat(ops.select, Pat(ops.bit_not, P), X, Y),
         lambda p, x, y: ops.select(p, y, x),
     ),
-    Rule(  # select(p, select(p, x, z), y), select(p, x, select(p, z, y)) -> …(p, x, y)
+    # select(p, select(p, x, z), y), select(p, x, select(p, z, y)) -> …(p, x, y)
+    Rule(
         "fold_nested_select",
         (
             Pat(ops.select, P, Pat(ops.select, name="x"), Y),
@@ -68,7 +68,8 @@ _SELECTS: Final = (
         ),
         _flat_select,
     ),
-    Rule(  # select(p, true, false) -> p; select(p, false, true) -> not p
+    # select(p, true, false) -> p; select(p, false, true) -> not p
+    Rule(
         "fold_select_of_bools",
         Pat(
             ops.select,
@@ -93,51 +94,32 @@ ONES: Final = Pat(const_p, name="c", where=lambda n: n.arg == _ones(n.dtype))
 _SHIFTS = (ops.shift_left, ops.shift_right_logical, ops.shift_right_arithmetic)
 
 _BITS: Final = (
-    Rule(  # x & 0 -> 0
-        "fold_and_zero",
-        Pat(ops.bit_and, X, ZERO, commutes=True),
-        zero_like,
-    ),
-    Rule(  # x & ~0 -> x
-        "fold_and_ones",
-        Pat(ops.bit_and, X, ONES, commutes=True),
-        lambda x, c: x,
-    ),
-    Rule(  # x | 0, x ^ 0 -> x
+    # x & 0 -> 0
+    Rule("fold_and_zero", Pat(ops.bit_and, X, ZERO, commutes=True), zero_like),
+    # x & ~0 -> x
+    Rule("fold_and_ones", Pat(ops.bit_and, X, ONES, commutes=True), lambda x, c: x),
+    # x | 0, x ^ 0 -> x
+    Rule(
         "fold_or_zero",
         Pat((ops.bit_or, ops.bit_xor), X, ZERO, commutes=True),
         lambda x: x,
     ),
-    Rule(  # x | ~0 -> ~0
-        "fold_or_ones",
-        Pat(ops.bit_or, X, ONES, commutes=True),
-        lambda x, c: c,
-    ),
-    Rule(  # x ^ ~0 -> ~x
+    # x | ~0 -> ~0
+    Rule("fold_or_ones", Pat(ops.bit_or, X, ONES, commutes=True), lambda x, c: c),
+    # x ^ ~0 -> ~x
+    Rule(
         "fold_xor_ones",
         Pat(ops.bit_xor, X, ONES, commutes=True),
         lambda x, c: ops.bit_not(x),
     ),
-    Rule(  # x & x, x | x -> x
-        "fold_bits_of_itself",
-        Pat((ops.bit_and, ops.bit_or), X, X),
-        lambda x: x,
-    ),
-    Rule(  # x ^ x -> 0
-        "fold_xor_itself",
-        Pat(ops.bit_xor, X, X),
-        zero_like,
-    ),
-    Rule(  # ~~x -> x
-        "fold_not_not",
-        Pat(ops.bit_not, Pat(ops.bit_not, X)),
-        lambda x: x,
-    ),
-    Rule(  # x << 0, x >> 0 -> x
-        "fold_shift_by_zero",
-        Pat(_SHIFTS, X, ZERO),
-        lambda x: x,
-    ),
+    # x & x, x | x -> x
+    Rule("fold_bits_of_itself", Pat((ops.bit_and, ops.bit_or), X, X), lambda x: x),
+    # x ^ x -> 0
+    Rule("fold_xor_itself", Pat(ops.bit_xor, X, X), zero_like),
+    # ~~x -> x
+    Rule("fold_not_not", Pat(ops.bit_not, Pat(ops.bit_not, X)), lambda x: x),
+    # x << 0, x >> 0 -> x
+    Rule("fold_shift_by_zero", Pat(_SHIFTS, X, ZERO), lambda x: x),
 )
 
 # Comparisons.
@@ -188,37 +170,42 @@ def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
 
 
 _COMPARISONS: Final = (
-    Rule(  # x < x, x > x -> false
+    # x < x, x > x -> false
+    Rule(
         "fold_strict_compare_with_itself",
         Pat((ops.lt, ops.gt), X, X),
         lambda x: _truth(x, False),
     ),
-    Rule(  # x != x -> false, for integers
+    # x != x -> false, for integers
+    Rule(
         "fold_ne_itself",
         Pat(ops.ne, X, X, where=_compares_exact),
         lambda x: _truth(x, False),
     ),
-    Rule(  # x == x, x <= x, x >= x -> true, for integers
+    # x == x, x <= x, x >= x -> true, for integers
+    Rule(
         "fold_eq_itself",
         Pat((ops.eq, ops.le, ops.ge), X, X, where=_compares_exact),
         lambda x: _truth(x, True),
     ),
-    Rule(  # not (x == y) -> x != y; not (x < y) -> x >= y for integers
-        "fold_not_of_compare",
-        Pat(ops.bit_not, Pat(_COMPARES, name="c")),
-        _not_compare,
+    # not (x == y) -> x != y; not (x < y) -> x >= y for integers
+    Rule(
+        "fold_not_of_compare", Pat(ops.bit_not, Pat(_COMPARES, name="c")), _not_compare
     ),
-    Rule(  # x < least, x > greatest -> false; x >= least, x <= greatest -> true
+    # x < least, x > greatest -> false; x >= least, x <= greatest -> true
+    Rule(
         "fold_compare_with_limit",
         Pat((ops.lt, ops.le, ops.gt, ops.ge), X, C, name="node"),
         _compare_with_limit,
     ),
-    Rule(  # iota < n -> true, iota >= 0 -> true, …
+    # iota < n -> true, iota >= 0 -> true, …
+    Rule(
         "fold_compare_of_iota",
         Pat(_COMPARES, Pat(iota_p, name="x"), C, name="node"),
         _compare_of_iota,
     ),
-    Rule(  # x == true, x != false -> x; x == false, x != true -> not x
+    # x == true, x != false -> x; x == false, x != true -> not x
+    Rule(
         "fold_compare_of_bool",
         Pat(
             (ops.eq, ops.ne),
@@ -271,12 +258,14 @@ def _merge_casts(node: Node, inner: Node) -> Node | None:
 
 
 _CASTS: Final = (
-    Rule(  # cast[t](x of t) -> x
+    # cast[t](x of t) -> x
+    Rule(
         "fold_cast_to_itself",
         Pat(ops.cast_p, X, name="node"),
         lambda x, node: x if x.dtype == node.dtype else None,
     ),
-    Rule(  # cast[t](cast[u](x)) -> cast[t](x), where u has all values of x
+    # cast[t](cast[u](x)) -> cast[t](x), where u has all values of x
+    Rule(
         "merge_casts",
         Pat(ops.cast_p, Pat(ops.cast_p, name="inner"), name="node"),
         _merge_casts,

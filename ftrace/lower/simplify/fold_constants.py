@@ -171,7 +171,8 @@ def _repeated_product(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
 _EVERYWHERE = (reshape_p, permute_p, shrink_p, stride_p, expand_p)
 
 CONSTANTS: Final = (
-    Rule(  # any value without elements -> constant
+    # any value without elements -> constant
+    Rule(
         "fold_empty",
         Pat(
             name="x",
@@ -180,54 +181,52 @@ CONSTANTS: Final = (
         ),
         zero_like,
     ),
-    Rule(  # reduce(value without elements) -> the reduction's identity
+    # reduce(value without elements) -> the reduction's identity
+    Rule(
         "fold_reduce_of_nothing",
         Pat(REDUCTIONS, Pat(where=lambda n: same_size(n.aval.size, 0)), name="x"),
         lambda x: identity_like(x.op, x) if x.size else None,
     ),
-    Rule(  # scatter(x, no updates) -> x
+    # scatter(x, no updates) -> x
+    Rule(
         "fold_scatter_of_nothing",
         Pat(scatter_p, name="x", where=lambda n: same_size(n.src[1].size, 0)),
         lambda x: x.src[0],
     ),
-    Rule(  # op(constants) -> constant
+    # op(constants) -> constant
+    Rule(
         "fold_constants",
         of_any_arity(lambda n: Pat(ELEMENTWISE, *[Pat(const_p)] * n, name="x")),
         lambda x: const_like(x, evaluate_scalar(x)),
     ),
-    Rule(  # movement(c) -> c
+    # movement(c) -> c
+    Rule(
         "fold_movement_of_constant",
         Pat(_EVERYWHERE, Pat(const_p, name="c"), name="x"),
         lambda x, c: move_constant(c, x.shape),
     ),
-    Rule(  # gather(c, …) -> c
+    # gather(c, …) -> c
+    Rule(
         "fold_gather_of_constant",
         Pat(gather_p, name="x", where=lambda n: n.src[0].op is const_p),
         lambda x: move_constant(x.src[0], x.shape),
     ),
-    Rule(  # pad(0) -> 0; shear(0) -> 0
+    # pad(0) -> 0; shear(0) -> 0
+    Rule(
         "fold_padding_of_zero",
         Pat((pad_p, shear_p, unshear_p), ZERO, name="x"),
         zero_like,
     ),
-    Rule(  # sum(c) -> n·c; prod(c) -> cⁿ; max(c), min(c) -> c
+    # sum(c) -> n·c; prod(c) -> cⁿ; max(c), min(c) -> c
+    Rule(
         "reduce_of_constant_collapses",
         Pat(REDUCTIONS, Pat(const_p, name="c", where=lambda n: n.size > 0), name="x"),
         _reduce_constant,
     ),
-    Rule(  # copy(c) -> c
-        "remove_copy_of_constant",
-        Pat(copy, Pat(const_p, name="c")),
-        lambda c: c,
-    ),
-    Rule(  # copy(copy(x)) -> copy(x)
-        "merge_copies",
-        Pat(copy, Pat(copy, name="x")),
-        lambda x: x,
-    ),
-    Rule(  # stop_gradient(x) -> x
-        "remove_stop_gradient",
-        Pat(stop_gradient, X),
-        lambda x: x,
-    ),
+    # copy(c) -> c
+    Rule("remove_copy_of_constant", Pat(copy, Pat(const_p, name="c")), lambda c: c),
+    # copy(copy(x)) -> copy(x)
+    Rule("merge_copies", Pat(copy, Pat(copy, name="x")), lambda x: x),
+    # stop_gradient(x) -> x
+    Rule("remove_stop_gradient", Pat(stop_gradient, X), lambda x: x),
 )

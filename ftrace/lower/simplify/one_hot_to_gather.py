@@ -307,19 +307,10 @@ def _sum_of(op: Any) -> Pat:
 
 
 ONE_HOT: Final = (
-    Rule(  # sum[k](where(k == i, f, 0)) -> where(0 <= i < n, f[i], 0)
-        "fold_sum_of_picked",
-        _sum_of(select),
-        _fold_pick,
-    ),
-    Rule(  # sum[k]((k == i)·f) -> where(0 <= i < n, f[i], 0)
-        "fold_sum_of_one_hot",
-        _sum_of((mul, cast_p)),
-        _fold_pick,
-    ),
-    Rule(  # sum[b](where(k == i[b], f[b], 0)) -> zeros.at[i].add(f)
-        "fold_sum_of_spread",
-        _sum_of((select, mul, cast_p)),
-        _fold_spread,
-    ),
+    # sum[k](where(k == i, f, 0)) -> where(0 <= i < n, f[i], 0)
+    Rule("fold_sum_of_picked", _sum_of(select), _fold_pick),
+    # sum[k]((k == i)·f) -> where(0 <= i < n, f[i], 0)
+    Rule("fold_sum_of_one_hot", _sum_of((mul, cast_p)), _fold_pick),
+    # sum[b](where(k == i[b], f[b], 0)) -> zeros.at[i].add(f)
+    Rule("fold_sum_of_spread", _sum_of((select, mul, cast_p)), _fold_spread),
 )

@@ -124,18 +124,19 @@ def _extremum_of_expand(x: Node, view: Node) -> Node | None:
 
 
 REDUCES: Final = (
-    Rule(  # reduce[axes](x) -> reduce[axes without those of size 1](x)
-        "drop_reduced_axes_of_size_1",
-        Pat(REDUCTIONS, Pat(), name="x"),
-        _drop_unit_axes,
+    # reduce[axes](x) -> reduce[axes without those of size 1](x)
+    Rule(
+        "drop_reduced_axes_of_size_1", Pat(REDUCTIONS, Pat(), name="x"), _drop_unit_axes
     ),
-    Rule(  # reduce[a](reduce[b](x)) -> reduce[a + b](x), of one kind, no product's
+    # reduce[a](reduce[b](x)) -> reduce[a + b](x), of one kind, no product's
+    Rule(
         "merge_reduces",
         Pat(REDUCTIONS, Pat(REDUCTIONS, name="inner"), name="x"),
         _merge_reduces,
         single_use="inner",
     ),
-    Rule(  # reduce[a](reshape(reduce[b](x))) -> reshape(reduce[a + b](x)), ones moved
+    # reduce[a](reshape(reduce[b](x))) -> reshape(reduce[a + b](x)), ones moved
+    Rule(
         "merge_reduces_through_reshape",
         Pat(
             REDUCTIONS,
@@ -145,12 +146,14 @@ REDUCES: Final = (
         _merge_reduces_through_reshape,
         single_use="inner view",
     ),
-    Rule(  # sum[a](expand[a: n](x)) -> x·n
+    # sum[a](expand[a: n](x)) -> x·n
+    Rule(
         "sum_of_expand_is_multiply",
         Pat(reduce_sum_p, Pat(expand_p, name="view"), name="x"),
         _sum_of_expand,
     ),
-    Rule(  # max[a](expand[a: n](x)) -> x
+    # max[a](expand[a: n](x)) -> x
+    Rule(
         "extremum_of_expand_is_operand",
         Pat((reduce_max_p, reduce_min_p), Pat(expand_p, name="view"), name="x"),
         _extremum_of_expand,

@@ -160,17 +160,18 @@ def _gather_as_movement(x: Node) -> Node | None:
 
 
 SCATTERS: Final = (
-    Rule(  # x[arange(n)] -> x[:n]
-        "gather_of_positions_is_movement",
-        Pat(gather_p, name="x"),
-        _gather_as_movement,
+    # x[arange(n)] -> x[:n]
+    Rule(
+        "gather_of_positions_is_movement", Pat(gather_p, name="x"), _gather_as_movement
     ),
-    Rule(  # c.at[arange(n), i].add(u) -> where(k == i, c + u, c)
+    # c.at[arange(n), i].add(u) -> where(k == i, c + u, c)
+    Rule(
         "scatter_without_collisions_is_select",
         Pat(scatter_p, name="x", where=_fits),
         _scatter_as_select,
     ),
-    Rule(  # x.at[i].multiply(u) -> x.at[i].set(x[i] * product of all u there), complex
+    # x.at[i].multiply(u) -> x.at[i].set(x[i] * product of all u there), complex
+    Rule(
         "scatter_complex_products",
         Pat(scatter_p, name="x", where=_is_complex_product),
         _products,
@@ -265,9 +266,6 @@ def _on_boards(x: Node) -> Node | None:
 
 
 BOARDS: Final = (
-    Rule(  # zeros.at[i].add(u) -> sum over b of zeros.at[b, i[b]].add(u[b])
-        "scatter_on_boards",
-        Pat(scatter_p, name="x", where=_is_crowded),
-        _on_boards,
-    ),
+    # zeros.at[i].add(u) -> sum over b of zeros.at[b, i[b]].add(u[b])
+    Rule("scatter_on_boards", Pat(scatter_p, name="x", where=_is_crowded), _on_boards),
 )
