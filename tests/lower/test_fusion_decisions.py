@@ -28,8 +28,7 @@ from ftrace.lower.kernel.affine_index import (
     remainder,
     unflatten_index,
 )
-from ftrace.lower.program import arena_plan
-from ftrace.lower.program.arena_plan import Lifetime, plan_memory
+from ftrace.lower.program.arena_plan import ALIGNMENT, Lifetime, plan_memory
 from ftrace.lower.schedule.drafts import Draft, Precedence, Schedule
 from ftrace.lower.schedule.schedule import DECISIONS
 from ftrace.trace.evaluate import evaluate_graph
@@ -284,7 +283,7 @@ def test_precedence_is_that_of_all_ways() -> None:
                     edges[target, list(readers)] = True
 
 
-def test_many_values_are_placed_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_value_has_the_lowest_place_that_is_free_while_it_lives() -> None:
     rng = np.random.default_rng(1)
     for count in range(40):
         lives = [
@@ -293,11 +292,22 @@ def test_many_values_are_placed_as_few_are(monkeypatch: pytest.MonkeyPatch) -> N
                 rng.integers(0, 30, count), rng.integers(0, 9, count), strict=True
             )
         ]
-        plans: list[Any] = []
-        for many in (0, 1000):
-            monkeypatch.setattr(arena_plan, "MANY", many)
-            plans.append(plan_memory(lives))
-        assert plans[0] == plans[1]
+        plan = plan_memory(lives)
+        taken: list[tuple[int, int, Lifetime]] = []
+        for i in sorted(range(count), key=lambda i: -lives[i].nbytes):
+            need = max(-(-lives[i].nbytes // ALIGNMENT), 1) * ALIGNMENT
+            beside = [
+                (start, end)
+                for start, end, other in taken
+                if other.last >= lives[i].first and other.first <= lives[i].last
+            ]
+            lowest = min(
+                at
+                for at in (0, *(end for _, end in beside))
+                if all(at + need <= start or at >= end for start, end in beside)
+            )
+            assert plan.offsets[i] == lowest
+            taken.append((lowest, lowest + need, lives[i]))
 
 
 def test_a_rule_that_does_not_exist_cannot_be_switched_off() -> None:

@@ -2,8 +2,8 @@
 
 From the ground up:
 
-    axis_alignment  Which axes of an operation and of its operands run in step, and the
-                    same on slices
     cost            What a value is made of, and what it costs: questions that many
                     stages ask
+    axis_alignment  Which axes of an operation and of its operands run in step, and the
+                    same on slices
 """

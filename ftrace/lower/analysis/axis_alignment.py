@@ -11,21 +11,24 @@ that has the axis, the same slice only. `sliced` makes the operation over slices
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ftrace import dtypes
+from ftrace.lower.analysis.cost import ELEMENTWISE
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, has_any, make_node, substitute, toposort
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand, expand_p
-from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.elementwise import add, cast_p, mul
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.sources import const, const_p, iota, iota_p
-from ftrace.trace.symbolic.dim import is_dynamic, same_size
+from ftrace.trace.symbolic.bounds import upper_bound
+from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic, same_size
 
+#: Movements that neither leave out an element nor add one.
+KEEPING = (expand_p, movement.permute_p, movement.reshape_p)
 #: For each axis of an operand the axis of the result that runs in step; None is none.
 Steps = tuple[int | None, ...]
-
-ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 
 
 def is_followed(node: Node) -> bool:
@@ -51,7 +54,7 @@ def _moved(node: Node) -> Steps:
     if node.op is movement.permute_p:
         return tuple(arg.index(a) for a in range(x.ndim))
     if node.op is movement.reshape_p:
-        return _reshaped(x.shape, node.shape)
+        return same_axes(x.shape, node.shape)
     if node.op is expand_p:
         return tuple(
             a if same_size(n, m) else None for a, n, m in _pairs(x.shape, node.shape)
@@ -75,21 +78,20 @@ def _pairs(old: Shape, new: Shape) -> list[tuple[int, int, int]]:
     return [(a, n, m) for a, (n, m) in enumerate(zip(old, new, strict=True))]
 
 
-def _reshaped(old: Shape, new: Shape) -> Steps:
-    """Axes that a reshape leaves as they are: no element passes from one to another."""
-    ends: dict[int, int] = {1: -1}  # product of the sizes up to and with an axis
-    product = 1
-    for a, n in enumerate(new):
-        if not same_size(n, 1):
-            product *= n
-            ends[product] = a
-    steps: list[int | None] = []
-    product = 1
-    for n in old:
-        before, product = product, product * n
-        at = ends.get(product) if before in ends and not same_size(n, 1) else None
-        steps.append(at if at is not None and same_size(new[at], n) else None)
-    return tuple(steps)
+def same_axes(old: Shape, new: Shape) -> Steps:
+    """For each axis the one that a reshape makes of it, as long and at its place."""
+    if any_dynamic((*old, *new)):
+        return tuple(a if same_size(old, new) else None for a in range(len(old)))
+    behind = {
+        (prod(new[:a]), n): a for a, n in enumerate(new) if not same_size(n, 1)
+    }  # elements before it, and its size
+    return tuple(behind.get((prod(old[:a]), n)) for a, n in enumerate(old))
+
+
+def axis_below(node: Node, axis: int) -> int | None:
+    """The axis of a movement's operand that runs as `axis` of the node does."""
+    (steps,) = axes_in_step(node)
+    return steps.index(axis) if axis in steps else None
 
 
 def _gathered(node: Node) -> list[Steps]:
@@ -111,22 +113,25 @@ def _gathered(node: Node) -> list[Steps]:
 def counted_axis(index: Node, size: int) -> int | None:
     """The axis along which an index array counts 0, 1, … size - 1; None is none."""
     chain: list[Node] = []
-    while index.op.family == "cast" or index.op in (
-        movement.reshape_p,
-        expand_p,
-        movement.permute_p,
-    ):
-        chain.append(index)
+    while (index.op is cast_p and _counts_to(index, size)) or index.op in KEEPING:
+        if index.op is not cast_p:
+            chain.append(index)
         (index,) = index.src
-    if index.op is not iota_p:
+    if index.op is not iota_p or not _counts_to(index, size):
         return None
     axis: int | None = index.arg
     if not same_size(index.shape[axis or 0], size):
         return None
     for node in reversed(chain):
-        if axis is not None and node.op.family != "cast":
+        if axis is not None:
             axis = _moved(node)[axis]
     return axis
+
+
+def _counts_to(index: Node, size: int) -> bool:
+    """Has its dtype all of the positions below `size`?"""
+    last = upper_bound(size) - 1
+    return dtypes.is_integer(index.dtype) and last <= dtypes.limits(index.dtype)[1]
 
 
 def positions_by_axes(outputs: Sequence[Node], least: int) -> Sequence[Node]:

@@ -20,6 +20,8 @@ from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Primitive, compound_of, item_p
 from ftrace.trace.symbolic.dim import same_size
 
+#: Families of operations of which an element depends on the same element of operands.
+ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 CHEAP = 4  # operations that are rather done again than stored and loaded
 RECOMPUTE = 40  # operations that may be done again inside one kernel
 

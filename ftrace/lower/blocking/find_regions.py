@@ -22,8 +22,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.axis_alignment import ELEMENTWISE, axes_in_step, is_followed
-from ftrace.lower.analysis.cost import is_contraction
+from ftrace.lower.analysis.axis_alignment import axes_in_step, is_followed
+from ftrace.lower.analysis.cost import ELEMENTWISE, is_contraction
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p

@@ -30,6 +30,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.limits import Limits
 from ftrace.lower.analysis.cost import (
+    ELEMENTWISE,
     elements_of_sum,
     is_contraction,
     reduced_axes,
@@ -335,8 +336,6 @@ _ROW_BLOCKS = (16, 1024)
 #: Values that are looked at for what two have in common.
 _NEAR = 64
 
-_ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
-
 
 def _sums_beside(
     order: Sequence[Node], outputs: Sequence[Node], least: int
@@ -424,12 +423,12 @@ def _large_stored(
     stored = dict.fromkeys(_beneath(n) for n in outputs)
     for node in order:
         family = node.op.family
-        if family not in (*_ELEMENTWISE, "movement", "reduction", "source"):
+        if family not in (*ELEMENTWISE, "movement", "reduction", "source"):
             stored.update(dict.fromkeys(map(_beneath, node.src)))
         elif is_contraction(node):
             for factor in node.src[0].src:
                 stored[_beneath(factor)] = None
-    return [n for n in stored if n.size in sizes and n.op.family in _ELEMENTWISE]
+    return [n for n in stored if n.size in sizes and n.op.family in ELEMENTWISE]
 
 
 def _beneath(node: Node) -> Node:
@@ -447,7 +446,7 @@ def _elements_of(root: Node) -> set[Node]:
         node = pending.pop()
         if same_size(node.size, root.size) and node.op not in (expand_p, reshape_p):
             found.add(node)
-        inside = node.op.family in _ELEMENTWISE or node.op in (expand_p, reshape_p)
+        inside = node.op.family in ELEMENTWISE or node.op in (expand_p, reshape_p)
         for source in node.src if inside else ():
             if source not in seen and same_size(source.size, root.size):
                 seen.add(source)

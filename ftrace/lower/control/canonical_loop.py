@@ -26,8 +26,7 @@ from typing import Any
 
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lower.analysis.axis_alignment import ELEMENTWISE
-from ftrace.lower.analysis.cost import weight
+from ftrace.lower.analysis.cost import ELEMENTWISE, weight
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import BODY_DEPTH, apply_body, close
 from ftrace.trace.calls import inline

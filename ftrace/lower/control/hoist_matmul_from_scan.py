@@ -11,7 +11,7 @@ length; they are left alone where that is much more than the scan has anyway.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ftrace.ground.fast_dataclasses import dataclass
@@ -32,19 +32,16 @@ _GROWTH = 4
 _ALLOWANCE = 1 << 20
 
 
-def split_scan(node: Node, src: Sequence[Node]) -> Sequence[Node] | None:
+def split_scan(node: Node, read: Collection[int]) -> Node | Sequence[Node] | None:
     """The results of a scan whose products are done outside; None if it has none."""
     arg: Scan = node.arg
     if arg.length is None or arg.length < 2:
         return None
     early = _early(arg)
     if early:
-        node, src = _before(node, src, early)
-        arg = node.arg
-    sums = _sums(arg, src)
-    if sums:
-        return _after(node, src, sums)
-    return items(node.op(*src, arg=arg)) if early else None
+        node = _before(node, early)
+    sums = _sums(node.arg, node.src)
+    return _after(node, sums) if sums else node if early else None
 
 
 def _budget(arg: Scan, src: Sequence[Node]) -> int:
@@ -83,10 +80,9 @@ def _early(arg: Scan) -> list[Node]:
     return list(found) if sum(n.size for n in found) <= limit else []
 
 
-def _before(
-    node: Node, src: Sequence[Node], early: Sequence[Node]
-) -> tuple[Node, list[Node]]:
+def _before(node: Node, early: Sequence[Node]) -> Node:
     arg: Scan = node.arg
+    src = node.src
     assert arg.length is not None
     first = arg.consts + arg.carry
     wide = {
@@ -102,8 +98,7 @@ def _before(
     names = [variable(n.aval, _NEW_DEPTH, i) for i, n in enumerate(early)]
     outputs = substitute(arg.body.outputs, dict(zip(early, names, strict=True)))
     body = close([*arg.body.inputs, *names], outputs)
-    operands = [*src, *values]
-    return node.op(*operands, arg=replace(arg, body=body)), operands
+    return node.op(*src, *values, arg=replace(arg, body=body))
 
 
 # After the scan.
@@ -166,9 +161,10 @@ def _factors(product: Node) -> tuple[Node, ...]:
     return tuple(factors)
 
 
-def _after(node: Node, src: Sequence[Node], sums: Sequence[_Sum]) -> list[Node]:
+def _after(node: Node, sums: Sequence[_Sum]) -> list[Node]:
     """The scan without these carries, and their sums as products over its results."""
     arg: Scan = node.arg
+    src = node.src
     body = arg.body
     assert arg.length is not None
     first = arg.consts + arg.carry

@@ -14,8 +14,9 @@ becomes part of it again, so that nothing is remembered in forward mode (fuse, p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ftrace.ground import settings
@@ -29,7 +30,7 @@ from ftrace.trace.control.merge_branches import merge_control
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.graph import Body, Node, nodes_of, substitute, toposort
-from ftrace.trace.graph_map import exchange
+from ftrace.trace.graph_map import convert, exchange
 from ftrace.trace.primitives.primitive import compound_of, item_p, items
 from ftrace.trace.primitives.sources import const, const_p, is_variable, variable
 from ftrace.trace.symbolic.dim import same_size
@@ -43,7 +44,8 @@ DECISIONS = {
     "split_products": "products that need no iteration are done for all at once",
 }
 
-CONTROL = (scan_p, while_p, cond_p)
+LOOPS = (scan_p, while_p)
+CONTROL = (*LOOPS, cond_p)
 _FIRST_DEPTH = -9
 _SECOND_DEPTH = -10
 
@@ -59,26 +61,13 @@ def simplify_loops(outputs: Sequence[Node], limits: Limits) -> list[Node]:
         ("merge_loops", merge_control),
         ("fuse_loops", _fuse),
         ("prune_loops", _prune),
-        ("hoist_invariants", _hoist),
-        ("split_products", _split_products),
+        ("hoist_invariants", partial(convert, table=dict.fromkeys(LOOPS, _hoist))),
+        ("split_products", partial(convert, table={scan_p: split_scan})),
     )
     for name, function in passes:
         if name not in disabled:
             nodes = function(nodes)
     return nodes
-
-
-#: A compound, rebuilt on new operands: a node for each of its results.
-Rebuilt = Callable[[Node, tuple[Node, ...]], Sequence[Node]]
-
-
-def _rebuild(outputs: Sequence[Node], compound: Rebuilt) -> list[Node]:
-    """The outputs with each control operation as `compound` gives it."""
-
-    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
-        return compound(node, src) if node.op in CONTROL else None
-
-    return exchange(outputs, change)
 
 
 # Fuse.
@@ -195,7 +184,9 @@ def _prune(outputs: list[Node]) -> list[Node]:
         elif node in live and not (node.op is item_p and node.src[0].op in CONTROL):
             live.update(node.src)
 
-    def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
+    def change(node: Node, src: tuple[Node, ...]) -> Sequence[Node] | None:
+        if node.op not in CONTROL:
+            return None
         if not kept[node]:  # nobody looks at them
             return _fillers(node)
         if isinstance(node.arg, Scan) and same_size(node.arg.length, 0):
@@ -206,7 +197,7 @@ def _prune(outputs: list[Node]) -> list[Node]:
             return _pruned_branches(node, src, kept[node], inputs[node])
         return _pruned_loop(node, src, kept[node], inputs[node])
 
-    return _rebuild(outputs, compound)
+    return exchange(outputs, change)
 
 
 def _needed(node: Node, used: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -325,44 +316,28 @@ def _fillers(node: Node) -> list[Node]:
     return [const(0, a.dtype, a.shape) for a in node.aval.items]
 
 
-# Split.
-
-
-def _split_products(outputs: list[Node]) -> list[Node]:
-    def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
-        found = split_scan(node, src) if node.op is scan_p else None
-        return items(node.op(*src, arg=node.arg)) if found is None else found
-
-    return _rebuild(outputs, compound)
-
-
 # Hoist.
 
 
-def _hoist(outputs: list[Node]) -> list[Node]:
-    def compound(node: Node, src: tuple[Node, ...]) -> Sequence[Node]:
-        arg = node.arg
-        if isinstance(arg, Branches):
-            return items(node.op(*src, arg=arg))
-        body: Body = arg.body
-        found = _invariants(body, arg.consts)
-        if not found:
-            return items(node.op(*src, arg=arg))
-        names = [variable(n.aval, _FIRST_DEPTH, i) for i, n in enumerate(found)]
-        mapping = dict(zip(found, names, strict=True))
-        inputs = [*names, *body.inputs]
-        consts = body.inputs[: arg.consts]
-        values = apply_body(Body(consts, tuple(found)), src[: arg.consts])
-        new: Any = replace(
-            arg,
-            body=close(inputs, substitute(body.outputs, mapping)),
-            consts=arg.consts + len(found),
-        )
-        if isinstance(arg, While):
-            new = replace(new, cond=close(inputs, arg.cond.outputs))
-        return items(node.op(*values, *src, arg=new))
-
-    return _rebuild(outputs, compound)
+def _hoist(node: Node, read: Collection[int]) -> Node | None:
+    arg = node.arg
+    body: Body = arg.body
+    found = _invariants(body, arg.consts)
+    if not found:
+        return None
+    names = [variable(n.aval, _FIRST_DEPTH, i) for i, n in enumerate(found)]
+    mapping = dict(zip(found, names, strict=True))
+    inputs = [*names, *body.inputs]
+    consts = body.inputs[: arg.consts]
+    values = apply_body(Body(consts, tuple(found)), node.src[: arg.consts])
+    new: Any = replace(
+        arg,
+        body=close(inputs, substitute(body.outputs, mapping)),
+        consts=arg.consts + len(found),
+    )
+    if isinstance(arg, While):
+        new = replace(new, cond=close(inputs, arg.cond.outputs))
+    return node.op(*values, *node.src, arg=new)
 
 
 def _invariants(body: Body, consts: int) -> list[Node]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from ftrace.ground.tables import memo
+from ftrace.lower.analysis.axis_alignment import same_axes
 from ftrace.lower.movement.merge import pair
 from ftrace.lower.simplify.fold_constants import (
     ELEMENTWISE,
@@ -88,12 +89,6 @@ def _groups(reshaped: Node) -> list[tuple[tuple[int, ...], list[int]]]:
     return [(tuple(a), b) for a, b in pairs]
 
 
-def _alone(reshaped: Node) -> dict[int, int]:
-    """axis of the result -> axis of the operand, where the reshape leaves it alone."""
-    groups = axis_groups(reshaped.src[0].shape, reshaped.shape)
-    return {b[0]: a[0] for a, b in groups if len(a) == len(b) == 1}
-
-
 def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
     source = y.src[0]
     bounds = [(0, n) for n in source.shape]
@@ -116,14 +111,15 @@ def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
 
 
 def _stride_before_reshape(x: Node, y: Node) -> Node | None:
-    alone = _alone(y)
+    below = same_axes(y.shape, y.src[0].shape)
     steps = [1] * y.src[0].ndim
     for axis, step in enumerate(arg_of(x)):
         if step == 1 or same_size(y.shape[axis], 1):
             continue
-        if axis not in alone:
+        place = below[axis]
+        if place is None:
             return None
-        steps[alone[axis]] = step
+        steps[place] = step
     return reshape(stride(y.src[0], tuple(steps)), x.shape)
 
 
@@ -206,17 +202,17 @@ def _permute_before_expand(x: Node, y: Node) -> Node:
 
 
 def _reshape_before_pad(x: Node, y: Node) -> Node | None:
-    alone = _alone(x)
-    where = {a: b for b, a in alone.items()}
+    above = same_axes(y.shape, x.shape)
     shape = list(x.shape)
     pads = [(0, 0, 0)] * x.ndim
     for axis, added in enumerate(arg_of(y)):
         if not any(added):
             continue
-        if axis not in where:
+        place = above[axis]
+        if place is None:
             return None
-        shape[where[axis]] = y.src[0].shape[axis]
-        pads[where[axis]] = added
+        shape[place] = y.src[0].shape[axis]
+        pads[place] = added
     return pad(reshape(y.src[0], tuple(shape)), tuple(pads))
 
 

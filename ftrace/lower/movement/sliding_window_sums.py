@@ -35,9 +35,9 @@ side are left alone: no element is in two of them.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any, Final
 
+from ftrace.lower.analysis.axis_alignment import same_axes
 from ftrace.lower.simplify.fold_constants import arg_of, is_bits
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
@@ -121,7 +121,7 @@ def _is_dense(arg: Shear, read: int, outputs: Any, taps: int) -> bool:
 
 def through(arg: Shear, view: Node) -> Shear | None:
     """The same before a reshape that leaves its axes as they are."""
-    steps = unchanged(view.src[0].shape, view.shape)
+    steps = same_axes(view.src[0].shape, view.shape)
     if arg.axis not in steps or arg.window not in steps:
         return None
     return arg._replace(axis=steps.index(arg.axis), window=steps.index(arg.window))
@@ -207,22 +207,12 @@ def _interleave(x: Node, y: Node, view: Node | None = None) -> Node | None:
 
 def _sum_before_reshape(x: Node, view: Node, total: Node, y: Node) -> Node | None:
     del y
-    steps = unchanged(total.shape, view.shape)
+    steps = same_axes(total.shape, view.shape)
     axes: tuple[int, ...] = arg_of(x)
     if not set(axes) <= set(steps):
         return None
     found = tuple(sorted(steps.index(a) for a in axes))
     return reshape(reduce_sum_p(total, arg=found), x.shape)
-
-
-def unchanged(old: Shape, new: Shape) -> list[int | None]:
-    """For each axis the one that it is behind a reshape; None for other axes."""
-    if any_dynamic((*old, *new)):
-        return [a if same_size(old, new) else None for a in range(len(old))]
-    behind = {
-        (prod(new[:a]), n): a for a, n in enumerate(new) if not same_size(n, 1)
-    }  # elements before it, and its size
-    return [behind.get((prod(old[:a]), n)) for a, n in enumerate(old)]
 
 
 _PRODUCT = Pat(reduce_sum_p, Pat(mul, name="y"), name="total")

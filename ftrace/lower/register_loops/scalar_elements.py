@@ -27,6 +27,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.analysis.cost import ELEMENTWISE
 from ftrace.lower.kernel.affine_index import (
     ALWAYS,
     Index,
@@ -117,7 +118,6 @@ def _simplified(node: Node) -> Node:
 
 
 _IDENTITIES = ("copy", "stop_gradient")
-ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 
 Indices = tuple[Index, ...]
 Key = tuple[int, Node, Indices, Valid]

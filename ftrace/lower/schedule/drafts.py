@@ -382,7 +382,6 @@ ENOUGH = 450  # from which on it ends where a step begins like the one it began 
 NESTED = 1 << 14  # elements of a reduce that may run inside another one
 CONTRACTIONS = 8  # that are told apart of those from which a value is made
 
-ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
 SOURCES = ("const", "dim", "iota", "variable")
 
 #: May a kernel over loops of these sizes add up the elements of a sum?

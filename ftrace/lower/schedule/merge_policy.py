@@ -25,6 +25,7 @@ from typing import Any
 
 from ftrace.lower.analysis.cost import (
     CHEAP,
+    ELEMENTWISE,
     RECOMPUTE,
     elements_of_sum,
     is_contraction,
@@ -44,7 +45,6 @@ from ftrace.lower.kernel.affine_index import (
     source_index,
 )
 from ftrace.lower.schedule.drafts import (
-    ELEMENTWISE,
     ENOUGH,
     KERNEL_LIMIT,
     NESTED,

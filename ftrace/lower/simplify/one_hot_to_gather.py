@@ -13,10 +13,10 @@ switched off by its name in `config.disabled_rules`.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any, Final
 
 from ftrace import dtypes
+from ftrace.lower.analysis.axis_alignment import KEEPING, axis_below, counted_axis
 from ftrace.lower.simplify import fold_constants
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value
@@ -50,24 +50,6 @@ def _without(shape: Shape, axis: int) -> Shape:
     return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
-def _source_axis(node: Node, axis: int) -> int | None:
-    """The axis of a movement's source that runs as `axis` of the node does."""
-    source = node.src[0]
-    if node.op is permute_p:
-        order: tuple[int, ...] = fold_constants.arg_of(node)
-        return order[axis]
-    if node.op is expand_p:
-        return axis if same_size(source.shape[axis], node.shape[axis]) else None
-    size, step = node.shape[axis], prod(node.shape[axis + 1 :])
-    for place, n in enumerate(source.shape):
-        if same_size(n, size) and same_size(prod(source.shape[place + 1 :]), step):
-            return place
-    return None
-
-
-_MOVES: Final = (expand_p, permute_p, reshape_p)
-
-
 def _moved(node: Node, source: Node, axis: int) -> Node:
     """The movement of `node` on its source, of which that axis has size 1 now."""
     if node.op is permute_p:
@@ -78,21 +60,7 @@ def _moved(node: Node, source: Node, axis: int) -> Node:
 
 def counts_along(node: Node, axis: int) -> bool:
     """Is the node, everywhere, the position along the axis?"""
-    size = node.shape[axis]
-    place: int | None = axis
-    while node.op is not iota_p:
-        if node.op is cast_p:
-            fits = dtypes.is_integer(node.dtype)
-            if not fits or dtypes.limits(node.dtype)[1] < size - 1:
-                return False
-        elif node.op in _MOVES:
-            place = _source_axis(node, place)
-            if place is None:
-                return False
-        else:
-            return False
-        node = node.src[0]
-    return node.arg == place and same_size(fold_constants.last_position(node), size - 1)
+    return counted_axis(node, node.shape[axis]) == axis
 
 
 def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
@@ -107,8 +75,8 @@ def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
         return expand(node.src[0], _without(node.shape, axis))
     if depth == 0:
         return None
-    if node.op in _MOVES:
-        place = _source_axis(node, axis)
+    if node.op in KEEPING:
+        place = axis_below(node, axis)
         inner = (
             None if place is None else _constant_along(node.src[0], place, depth - 1)
         )
@@ -124,8 +92,8 @@ def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     """i, with size 1 along the axis, if the node is 1 or true where position == i."""
     if depth == 0:
         return None
-    if node.op in _MOVES:
-        place = _source_axis(node, axis)
+    if node.op in KEEPING:
+        place = axis_below(node, axis)
         inner = None if place is None else _picked(node.src[0], place, depth - 1)
         return None if inner is None else _moved(node, inner, axis)
     if node.op is cast_p and node.src[0].dtype == dtypes.bool_:
@@ -145,7 +113,7 @@ def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
 
 def _may_pick(node: Node) -> bool:
     """A quick look: is there a comparison below movement and casts?"""
-    while node.op in _MOVES or node.op is cast_p:
+    while node.op in KEEPING or node.op is cast_p:
         node = node.src[0]
     return node.op is eq or node.op is select
 
