@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import dtypes, errors
-from ftrace.numpy.axes import as_value, full, static_int
+from ftrace.numpy.axes import as_value, check_count, full
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.numpy.selection import clip
 from ftrace.trace.bind import bind
@@ -97,12 +97,7 @@ def segment_min():
 def _count(name: str, ids: Any, num_segments: int | None) -> int:
     """How many segments there are."""
     if num_segments is not None:
-        count = static_int(num_segments, f"{name}: num_segments")
-        if count < 0:
-            raise errors.ValueRangeError(
-                f"{name}: num_segments must not be negative, got {count}"
-            )
-        return count
+        return check_count(num_segments, f"{name}: num_segments")
     if isinstance(ids, Tracer) and unbound_variable(ids.node) is not None:
         raise errors.ConcretizationTypeError(
             f"{name}: how many segments there are depends on the values of traced "

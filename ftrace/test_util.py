@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, DerivativeError, GradientCheckError
+from ftrace.errors import DerivativeError, GradientCheckError, one_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.autodiff.grad import jvp, vjp
@@ -42,12 +42,11 @@ def check_grads(
     Raises:
       GradientCheckError: a derivative is not the finite difference; an AssertionError.
       DerivativeError: an argument or a result is neither float nor complex.
-      ArgumentError: a mode is unknown.
+      ValueRangeError: a mode is unknown.
     """
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     for mode in modes:
-        if mode not in ("fwd", "rev"):
-            raise ArgumentError(f"check_grads: modes are 'fwd' and 'rev', got {mode!r}")
+        one_of("check_grads: modes", mode, ("fwd", "rev"))
     rng = np.random.default_rng(0)
     pending = [(f, tuple(args), order, "f")]
     while pending:

@@ -36,8 +36,6 @@ MACHINE_THREADS = min(os.cpu_count() or 1, MAX_THREADS)
 #: Kinds of processors that code can be generated for, besides the machine's own.
 CPUS = ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 
-#: Where buffers have a fence.
-FENCES = ("", "end", "front")
 #: What only the environment sets.
 OF_PROCESS = frozenset(("cpu", "fence"))
 
@@ -114,11 +112,11 @@ def _flag_or_none(value: Any, name: str) -> bool | None:
     return None if value is None else _flag(value, name, "None, True or False")
 
 
-def _level(value: Any, name: str) -> int:
+def _whole(value: Any, name: str, wanted: str = "a whole number") -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise _wrong(name, "a whole number", value) from None
+        raise _wrong(name, wanted, value) from None
 
 
 #: What raises for a name that nobody has: those who know the names add it.
@@ -145,47 +143,35 @@ def _rules(value: Any, name: str) -> frozenset[str]:
     return given
 
 
-def _one_of(*known: str) -> Callable[[Any, str], str]:
+def _one_of(*known: str, **short: str) -> Callable[[Any, str], str]:
     def check(value: Any, name: str) -> str:
-        if value and value not in known:
+        found = short.get(value, value) if isinstance(value, str) else value
+        if found and found not in known:
             names = ", ".join(known)
             raise ValueRangeError(f"{name} must be one of {names}; got {value!r}")
-        return value
+        return found
 
     return check
 
 
-def _threads(
-    value: Any, name: str = "threads", otherwise: str = "None takes all cores"
-) -> int | None:
+def _threads(value: Any, name: str = "threads") -> int | None:
     """A number of threads; None is all cores."""
     if value is None:
         return None
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = None
-    if count is None or isinstance(value, bool):
-        kind = type(value).__name__
-        raise ArgumentError(
-            f"{name} must be a whole number or None, got {kind}: {value!r}"
-        )
+    wanted = "a whole number or None"
+    if isinstance(value, bool):
+        raise _wrong(name, wanted, value)
+    count = _whole(value, name, wanted)
     if not 1 <= count <= MACHINE_THREADS:
         raise ValueRangeError(
             f"{name} must be from 1 to {MACHINE_THREADS}, which is what this machine "
-            f"has; got {count}; {otherwise}"
+            f"has; got {count}; None takes all cores, in the environment no variable"
         )
     return count
 
 
-def _bytes(value: Any, name: str = "cache_size", none: str = "is no disk cache") -> int:
-    try:
-        size = operator.index(value)
-    except TypeError:
-        kind = type(value).__name__
-        raise ArgumentError(
-            f"{name} must be a whole number of bytes, got {kind}: {value!r}"
-        ) from None
+def _bytes(value: Any, name: str, none: str = "is no disk cache") -> int:
+    size = _whole(value, name, "a whole number of bytes")
     if size < 0:
         raise ValueRangeError(f"{name} must be 0 or more, got {size}; 0 {none}")
     return size
@@ -202,7 +188,7 @@ def _folder(value: Any, name: str) -> str:
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "enable_x64": _flag_or_none,
     "device": _device,
-    "debug": _level,
+    "debug": _whole,
     "disabled_rules": _rules,
     "disable_jit": _flag,
     "check_specs": _flag,
@@ -213,58 +199,37 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "cache_memory": partial(_bytes, none="keeps the latest alone"),
     "tune": _flag,
     "cpu": _one_of(*CPUS),
-    "fence": _one_of(*FENCES[1:]),
+    "fence": _one_of("end", "front", **{"1": "end", "0": ""}),
 }
 
 
+def _read_flag(text: str, name: str) -> bool:
+    return text.lower() not in ("0", "false", "no")
+
+
+def _read_number(text: str, name: str) -> int:
+    if not (text.isascii() and text.removeprefix("-").isdecimal()):
+        raise ArgumentError(
+            f"{name} must be a whole number, written in digits, got {text!r}"
+        )
+    return int(text)
+
+
+#: How a variable is read, by the type of its setting.
+_READERS: dict[str, Callable[[str, str], Any]] = {
+    "bool": _read_flag, "int": _read_number, "str": lambda text, name: text,
+}  # fmt: skip
+
+
 def _from_environment() -> Config:
-    def flag(name: str) -> bool | None:
-        text = os.environ.get(name)
-        return None if text is None else text.lower() not in ("", "0", "false", "no")
-
-    def number(name: str, default: int = 0) -> int:
-        text = os.environ.get(name) or str(default)
-        if not (text.isascii() and text.removeprefix("-").isdecimal()):
-            raise ArgumentError(
-                f"the environment variable {name} must be a whole number, written in "
-                f"digits, got {text!r}"
-            )
-        return int(text)
-
-    threads = number("FTRACE_THREADS") if os.environ.get("FTRACE_THREADS") else None
-    variable = "the environment variable"
-    _threads(threads, f"{variable} FTRACE_THREADS", "not set it is all cores")
-    cache_size = number("FTRACE_CACHE_SIZE", CACHE_SIZE)
-    _bytes(cache_size, f"{variable} FTRACE_CACHE_SIZE")
-    cache_memory = number("FTRACE_CACHE_MEMORY", CACHE_MEMORY)
-    _bytes(cache_memory, f"{variable} FTRACE_CACHE_MEMORY", "keeps the latest alone")
-    if (cpu := os.environ.get("FTRACE_CPU", "")) not in ("", *CPUS):
-        raise ValueRangeError(
-            f"the environment variable FTRACE_CPU must be one of {', '.join(CPUS)}, "
-            f"or not be set for the machine's own processor; got {cpu!r}"
-        )
-    fence = os.environ.get("FTRACE_FENCE", "").lower()
-    fence = {"1": "end", "0": ""}.get(fence, fence)
-    if fence not in FENCES:
-        raise ValueRangeError(
-            "the environment variable FTRACE_FENCE must be 1 (or end) or front, or not "
-            f"be set for none; got {fence!r}"
-        )
-    return Config(
-        enable_x64=flag("FTRACE_ENABLE_X64"),
-        device=os.environ.get("FTRACE_DEVICE", "cpu"),
-        debug=number("FTRACE_DEBUG"),
-        disable_jit=bool(flag("FTRACE_DISABLE_JIT")),
-        check_specs=bool(flag("FTRACE_CHECK_SPECS")),
-        threads=threads,
-        native_calls=flag("FTRACE_NATIVE_CALLS") is not False,
-        cache_dir=os.environ.get("FTRACE_CACHE_DIR", ""),
-        cache_size=cache_size,
-        cache_memory=cache_memory,
-        tune=bool(flag("FTRACE_TUNE")),
-        cpu=cpu,
-        fence=fence,
-    )
+    """The settings of which there is a variable, `FTRACE_` and the name."""
+    found: dict[str, Any] = {}
+    for name, kind in Config.__annotations__.items():
+        read = _READERS.get(kind.removesuffix(" | None"))
+        if read and (text := os.environ.get(f"FTRACE_{name.upper()}")):
+            variable = f"the environment variable FTRACE_{name.upper()}"
+            found[name] = _CHECKS[name](read(text, variable), variable)
+    return Config(**found)
 
 
 _default = _from_environment()

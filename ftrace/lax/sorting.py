@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy.axes import as_value, canonical_axis, cast, static_int
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.numpy.types import is_sequence
@@ -189,10 +189,7 @@ def fft(x: Value, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
     """
     name = fft_type.name if isinstance(fft_type, FftType) else str(fft_type)
     kind = name.lower()
-    if kind not in KINDS:
-        raise ValueRangeError(
-            f"fft: fft_type must be one of {', '.join(KINDS)}, got {fft_type!r}"
-        )
+    one_of("fft: fft_type", kind, KINDS)
     lengths = tuple(static_int(n, "fft: fft_lengths") for n in fft_lengths)
     operand = as_value(x)
     if not dtypes.is_inexact(operand.dtype):

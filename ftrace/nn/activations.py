@@ -12,7 +12,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy import reductions
 from ftrace.numpy.axes import Axis
@@ -308,10 +308,7 @@ def standardize(
     Raises:
       ValueRangeError: the algorithm is unknown.
     """
-    if algorithm not in ("fast", "stable"):
-        raise ValueRangeError(
-            f"standardize: algorithm must be 'fast' or 'stable', got {algorithm!r}"
-        )
+    one_of("standardize: algorithm", algorithm, ("fast", "stable"))
     x = ax.as_value(x)
     if mean is None:
         mean = fnp.mean(x, axis, keepdims=True, where=where)
@@ -332,9 +329,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
       axis: where the result has the new axis.
     """
     x = fnp.asarray(x)
-    count = ax.static_int(num_classes, "one_hot: num_classes")
-    if count < 0:
-        raise ValueRangeError(f"one_hot: num_classes must not be negative, got {count}")
+    count = ax.check_count(num_classes, "one_hot: num_classes")
     place = ax.canonical_axis(axis, x.ndim + 1, "one_hot")
     shape = (*x.shape[:place], count, *x.shape[place:])
     kind = dtypes.default_dtype("f") if dtype is None else dtypes.as_dtype(dtype)

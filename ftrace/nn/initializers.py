@@ -12,7 +12,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax, random
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import DtypeError, ShapeError, one_of
 from ftrace.numpy.axes import check_shape
 from ftrace.trace.eager.dispatch import member
 
@@ -160,15 +160,9 @@ def variance_scaling(
     Raises:
       ValueRangeError: the mode or the distribution is unknown.
     """
-    if mode not in _MODES:
-        raise ValueRangeError(
-            f"variance_scaling: mode must be one of {', '.join(_MODES)}, got {mode!r}"
-        )
-    if distribution not in ("truncated_normal", "normal", "uniform"):
-        raise ValueRangeError(
-            "variance_scaling: distribution must be truncated_normal, normal or "
-            f"uniform, got {distribution!r}"
-        )
+    kinds = ("truncated_normal", "normal", "uniform")
+    one_of("variance_scaling: mode", mode, _MODES)
+    one_of("variance_scaling: distribution", distribution, kinds)
 
     def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
         if not dtypes.is_inexact(kind):

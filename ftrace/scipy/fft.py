@@ -17,7 +17,7 @@ import numpy
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import inexact
 from ftrace.trace.eager.dispatch import make_all_eager, member
@@ -26,8 +26,6 @@ from ftrace.trace.tracing.tracer import Value
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
 np: Any = numpy  # whose stubs leave too much unknown
-
-_NORMS = (None, "backward", "forward", "ortho")
 
 
 def _along(name: str):
@@ -38,12 +36,8 @@ def _along(name: str):
         axis: int = -1,
         norm: str | None = None,
     ) -> Any:
-        if type not in (2, 3):
-            raise ValueRangeError(f"{name}: type must be 2 or 3, got {type!r}")
-        if norm not in _NORMS:
-            raise ValueRangeError(
-                f"{name}: norm must be 'backward', 'ortho' or 'forward', got {norm!r}"
-            )
+        one_of(f"{name}: type", type, (2, 3))
+        one_of(f"{name}: norm", norm, (None, "backward", "forward", "ortho"))
         value = inexact(x)
         if value.dtype.itemsize == 2:
             value = value.astype(dtypes.float32)  # 16 bits are too few to transform in

@@ -9,7 +9,7 @@ import numpy
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.lax.control import while_loop
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import full
@@ -99,19 +99,10 @@ def hilbert(n: int) -> Any:
     Raises:
       ValueRangeError: n is negative.
     """
-    size = ax.static_int(n, "hilbert: n")
-    if size < 0:
-        raise ValueRangeError(f"hilbert: n must not be negative, got {size}")
+    size = ax.check_count(n, "hilbert: n")
     dtype = dtypes.default_dtype("f")
     rows = ax.iota(dtype, (size, size), 0)
     return full((), 1, dtype) / (rows + ax.iota(dtype, (size, size), 1) + 1)
-
-
-def _size(name: str, n: Any) -> int:
-    size = ax.static_int(n, f"{name}: n")
-    if size < 0:
-        raise ValueRangeError(f"{name}: n must not be negative, got {size}")
-    return size
 
 
 def _vector(name: str, x: Value, least: int) -> Any:
@@ -235,12 +226,10 @@ def convolution_matrix(a: Value, n: int, mode: str = "full") -> Any:
     Raises:
       ValueRangeError: n is not positive, or the mode unknown.
     """
+    one_of("convolution_matrix: mode", mode, ("full", "same", "valid"))
     size = ax.static_int(n, "convolution_matrix: n")
-    if size < 1 or mode not in ("full", "same", "valid"):
-        raise ValueRangeError(
-            "convolution_matrix: n must be positive and mode 'full', 'same' or "
-            f"'valid', got {size} and {mode!r}"
-        )
+    if size < 1:
+        raise ValueRangeError(f"convolution_matrix: n must be positive, got {size}")
     x = _vector("convolution_matrix", a, 1)
     m = x.shape[-1]
     rows, columns = np.arange(size + m - 1)[:, None], np.arange(size)
@@ -271,11 +260,10 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
     Raises:
       ValueRangeError: the scale is unknown.
     """
-    size = _size("dft", n)
+    size = ax.check_count(n, "dft: n")
     count = max(size, 1)
     divisors = {None: 1.0, "sqrtn": float(count) ** 0.5, "n": float(count)}
-    if scale not in divisors:
-        raise ValueRangeError(f"dft: scale must be None, 'sqrtn' or 'n', got {scale!r}")
+    one_of("dft: scale", scale, divisors)
     target = dtypes.default_dtype("c") if dtype is None else dtypes.as_dtype(dtype)
     places = np.arange(size)
     turns = np.outer(places, places) % count / count
@@ -288,7 +276,7 @@ def hadamard(n: int, dtype: Any = int) -> Any:
     Raises:
       ValueRangeError: n is no power of two.
     """
-    size = _size("hadamard", n)
+    size = ax.check_count(n, "hadamard: n")
     if size < 1 or size & (size - 1):
         raise ValueRangeError(f"hadamard: n must be a power of two, got {size}")
     matrix = np.ones((1, 1), np.int8)
@@ -303,7 +291,7 @@ def helmert(n: int, full: bool = False) -> Any:
     Raises:
       ValueRangeError: n is not positive.
     """
-    size = _size("helmert", n)
+    size = ax.check_count(n, "helmert: n")
     if size < 1:
         raise ValueRangeError(f"helmert: n must be positive, got {size}")
     rows = np.tril(np.ones((size, size)), -1) - np.diag(np.arange(size))
@@ -315,7 +303,7 @@ def helmert(n: int, full: bool = False) -> Any:
 
 def invhilbert(n: int) -> Any:
     """The inverse of the Hilbert matrix, computed in integers."""
-    size = _size("invhilbert", n)
+    size = ax.check_count(n, "invhilbert: n")
     rows = [
         [
             (-1) ** (i + j) * (i + j + 1) * comb(size + i, size - j - 1)
@@ -332,13 +320,7 @@ def _of_integers(rows: Any, size: int, dtype: Any = None) -> Any:
     return fnp.asarray(values.astype(dtype or dtypes.default_dtype("f")))
 
 
-def _check_kind(name: str, kind: str | None) -> str:
-    chosen = "symmetric" if kind is None else kind
-    if chosen not in ("symmetric", "lower", "upper"):
-        raise ValueRangeError(
-            f"{name}: kind must be 'symmetric', 'lower' or 'upper', got {kind!r}"
-        )
-    return chosen
+_KINDS = ("symmetric", "lower", "upper")
 
 
 def pascal(n: int, kind: str | None = None) -> Any:
@@ -351,13 +333,14 @@ def pascal(n: int, kind: str | None = None) -> Any:
     Raises:
       ValueRangeError: the kind is unknown.
     """
-    size, chosen = _size("pascal", n), _check_kind("pascal", kind)
-    if chosen == "symmetric":
+    size = ax.check_count(n, "pascal: n")
+    one_of("pascal: kind", kind, (None, *_KINDS))
+    if kind in (None, "symmetric"):
         rows = [[comb(i + j, i) for j in range(size)] for i in range(size)]
     else:
         rows = [[comb(i, j) for j in range(size)] for i in range(size)]
     result = _of_integers(rows, size, dtypes.float32)
-    return fnp.matrix_transpose(result) if chosen == "upper" else result
+    return fnp.matrix_transpose(result) if kind == "upper" else result
 
 
 def invpascal(n: int, kind: str | None = None) -> Any:
@@ -366,13 +349,14 @@ def invpascal(n: int, kind: str | None = None) -> Any:
     Raises:
       ValueRangeError: the kind is unknown.
     """
-    size, chosen = _size("invpascal", n), _check_kind("invpascal", kind)
+    size = ax.check_count(n, "invpascal: n")
+    one_of("invpascal: kind", kind, (None, *_KINDS))
     lower = [[(-1) ** (i + j) * comb(i, j) for j in range(size)] for i in range(size)]
-    if chosen == "symmetric":
+    if kind in (None, "symmetric"):
         exact = np.array(lower, object).reshape(size, size)
         return _of_integers(exact.T.dot(exact) if size else exact, size)
     result = _of_integers(lower, size)
-    return fnp.matrix_transpose(result) if chosen == "upper" else result
+    return fnp.matrix_transpose(result) if kind == "upper" else result
 
 
 # The exponential of matrices: an approximant of Padé, and squaring.

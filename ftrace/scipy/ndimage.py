@@ -9,14 +9,12 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, one_of
 from ftrace.lax.elementwise import round as round_away
 from ftrace.numpy.axes import as_value, cast, choose
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["map_coordinates"]
-
-_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 
 
 def map_coordinates(
@@ -48,12 +46,9 @@ def map_coordinates(
             "map_coordinates: one array of coordinates per axis is required, got "
             f"{len(places)} for an input of shape {x.shape}"
         )
-    if mode not in _MODES:
-        raise ValueRangeError(
-            f"map_coordinates: mode must be one of {_MODES}, got {mode!r}"
-        )
-    if order not in (0, 1):
-        raise ValueRangeError(f"map_coordinates: order must be 0 or 1, got {order!r}")
+    modes = ("constant", "nearest", "wrap", "mirror", "reflect")
+    one_of("map_coordinates: mode", mode, modes)
+    one_of("map_coordinates: order", order, (0, 1))
     outside = cast(cval, x.dtype)
     corners = product(*map(_nearest if order == 0 else _neighbours, places))
     result: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.lax.convolution import conv_general_dilated
 from ftrace.numpy import axes as ax
 from ftrace.numpy import fft
@@ -148,10 +148,7 @@ def _check_matrices(
 
 def _operands(name: str, in1: Value, in2: Value, mode: str) -> tuple[Any, Any]:
     """The operands in one inexact dtype."""
-    if mode not in ("full", "same", "valid"):
-        raise ValueRangeError(
-            f"{name}: mode must be 'full', 'same' or 'valid', got {mode!r}"
-        )
+    one_of(f"{name}: mode", mode, ("full", "same", "valid"))
     (x, k), _ = promoted(in1, in2)
     if not dtypes.is_inexact(x.dtype):
         wide = dtypes.to_inexact(x.dtype)

@@ -15,14 +15,18 @@ Below 1, Γ(x) = Γ(x + 1)/x.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from collections.abc import Callable
+from functools import update_wrapper
+from inspect import signature
+from typing import Any, Final, TypeVar
+from typing import cast as cast_to
 
 import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
-from ftrace.numpy.axes import cast, choose, static_int
+from ftrace.numpy.axes import cast, check_count, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import bessel, horner
 from ftrace.numpy.reductions import log_softmax as _log_softmax
@@ -31,8 +35,9 @@ from ftrace.numpy.reductions import softmax as _softmax
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.call_cache import recall_all
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import make_all_eager
+from ftrace.trace.eager.dispatch import make_all_eager, named
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
@@ -42,6 +47,30 @@ __all__ = [
     "multigammaln", "ndtr", "ndtri", "poch", "polygamma", "rel_entr", "softmax",
     "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _composed(function: F) -> F:
+    """A composition of floats as one graph in eager code.
+
+    Operands, which are the parameters without a default, are promoted to one inexact
+    dtype; float16 and bfloat16 are computed in float32 and rounded once.
+    """
+    parameters = signature(function)
+    names = [n for n, x in parameters.parameters.items() if x.default is x.empty]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = parameters.bind(*args, **kwargs).arguments
+        operands = promote_inexact(*[given.pop(n) for n in names])
+        dtype, weak = operands[0].dtype, all(x.weak_type for x in operands)
+        if dtype.itemsize >= 4:
+            return run_fused(function, operands, **given)
+        wide = [cast(x, dtypes.float32, weak) for x in operands]
+        return cast(run_fused(function, wide, **given), dtype, weak)
+
+    return cast_to(F, update_wrapper(call, function))
+
 
 # The distribution of a standard normal value, its logarithm and its inverse.
 #
@@ -59,15 +88,10 @@ _ROOT_DOUBLE = (0.7071067839860916, -2.799544089368687e-09)
 _LIMIT_SINGLE, _LIMIT_DOUBLE = 15.0, 39.0
 
 
-def ndtr(x: Value) -> Any:
+@_composed
+def ndtr(x: Any) -> Any:
     """The probability that a standard normal value is at most x."""
-    return run_fused(_of_any, promote_inexact(x))
-
-
-def _of_any(x: Any) -> Any:
-    if x.dtype.itemsize >= 4:
-        return _probability(x)
-    return cast(_probability(cast(x, dtypes.float32)), x.dtype, x.weak_type)
+    return _probability(x)
 
 
 def _probability(x: Any) -> Any:
@@ -83,7 +107,8 @@ def _probability(x: Any) -> Any:
     return 0.5 * bind(p.erfc, z) - r * (1 / math.sqrt(math.pi)) * fnp.exp(-z * z)
 
 
-def log_ndtr(x: Value, series_order: int = 3) -> Any:
+@_composed
+def log_ndtr(x: Any, series_order: int = 3) -> Any:
     """log(ndtr(x)), exact also where ndtr underflows: by a series far below 0.
 
     Args:
@@ -91,14 +116,7 @@ def log_ndtr(x: Value, series_order: int = 3) -> Any:
       series_order: of the asymptotic series (Abramowitz & Stegun 26.2.12), if more
         than what rounding needs: 3 terms in float32, 5 in float64.
     """
-    order = static_int(series_order, "log_ndtr: series_order")
-    if order < 0:
-        raise ValueRangeError(f"log_ndtr: series_order must not be negative: {order}")
-    return run_fused(_log_ndtr, promote_inexact(x), order=order)
-
-
-def _log_ndtr(given: Any, order: int) -> Any:
-    x = given if given.dtype.itemsize >= 4 else cast(given, dtypes.float32)
+    order = check_count(series_order, "log_ndtr: series_order")
     low, terms = (-37.0, 5) if x.dtype == dtypes.float64 else (-10.0, 3)
     far_below, above = x < low, x > 0
     # Above 0 the logarithm is that of nearly 1: by the probability of the contrary.
@@ -117,7 +135,7 @@ def _log_ndtr(given: Any, order: int) -> Any:
         series = series + term
     tail = -0.5 * square - fnp.log(-below) - 0.5 * math.log(2 * math.pi)
     tail = tail + fnp.log(series)
-    return cast(choose(far_below, tail, near), given.dtype, given.weak_type)
+    return choose(far_below, tail, near)
 
 
 # The quantile near 0 with r = √(-2 log p). float32, below 1/10: r less a polynomial in
@@ -141,23 +159,19 @@ _QUANTILE_BOTTOM = (
 )  # fmt: skip
 
 
-def ndtri(p: Value) -> Any:
+@_composed
+def ndtri(p: Any) -> Any:
     """The value of which ndtr is p; its inverse."""
-    return run_fused(_quantile, promote_inexact(p))
-
-
-def _quantile(given: Any) -> Any:
-    q = given if given.dtype.itemsize >= 4 else cast(given, dtypes.float32)
-    limit = _TAIL_DOUBLE if q.dtype == dtypes.float64 else _TAIL_SINGLE
-    upper = q > 0.5
-    mirrored = choose(upper, 1 - q, q)
+    limit = _TAIL_DOUBLE if p.dtype == dtypes.float64 else _TAIL_SINGLE
+    upper = p > 0.5
+    mirrored = choose(upper, 1 - p, p)
     in_tail = mirrored < limit
-    centre = math.sqrt(2) * bind(p.erf_inv, 2 * choose(in_tail, 0.5, mirrored) - 1)
+    centre = math.sqrt(2) * erfinv(2 * choose(in_tail, 0.5, mirrored) - 1)
     ends = mirrored <= 0
     small = choose(fnp.logical_and(in_tail, fnp.logical_not(ends)), mirrored, limit)
     value = choose(in_tail, _lower_quantile(small), centre)
     value = choose(ends, choose(mirrored == 0, -np.inf, np.nan), value)
-    return cast(choose(upper, -value, value), given.dtype, given.weak_type)
+    return choose(upper, -value, value)
 
 
 def _lower_quantile(small: Any) -> Any:
@@ -214,46 +228,26 @@ def log_softmax(x: Value, /, *, axis: int | tuple[int, ...] | None = None) -> An
 # One primitive each.
 
 
-def erf(x: Value) -> Any:
-    """The error function."""
-    return elementwise(p.erf, x, inexact=True)
+def _unary(name: str, op: Primitive, doc: str) -> Callable[[Value], Any]:
+    def function(x: Value) -> Any:
+        return elementwise(op, x, inexact=True)
+
+    return named(function, name, doc)
 
 
-def erfc(x: Value) -> Any:
-    """1 - erf(x), exact also where that is near 0."""
-    return elementwise(p.erfc, x, inexact=True)
-
-
-def erfinv(x: Value) -> Any:
-    """The inverse of erf."""
-    return elementwise(p.erf_inv, x, inexact=True)
-
-
-def gammaln(x: Value) -> Any:
-    """log |Γ(x)|."""
-    return elementwise(p.lgamma, x, inexact=True)
-
-
+erf = _unary("erf", p.erf, "The error function.")
+erfc = _unary("erfc", p.erfc, "1 - erf(x), exact also where that is near 0.")
+erfinv = _unary("erfinv", p.erf_inv, "The inverse of erf.")
+gammaln = _unary("gammaln", p.lgamma, "log |Γ(x)|.")
 loggamma = gammaln
+digamma = _unary("digamma", p.digamma, "The derivative of log Γ(x).")
+expit = _unary("expit", p.logistic, "1 / (1 + exp(-x)).")
 
 
-def digamma(x: Value) -> Any:
-    """The derivative of log Γ(x)."""
-    return elementwise(p.digamma, x, inexact=True)
-
-
-def expit(x: Value) -> Any:
-    """1 / (1 + exp(-x))."""
-    return elementwise(p.logistic, x, inexact=True)
-
-
-def logit(x: Value) -> Any:
+@_composed
+def logit(x: Any) -> Any:
     """log(x / (1 - x)), the inverse of expit."""
-    return run_fused(_logit, promote_inexact(x))
-
-
-def _logit(x: Any) -> Any:
-    """Near 1/2, its zero, by the distance from there, which is exact."""
+    # Near 1/2, its zero, by the distance from there, which is exact.
     near = fnp.abs(x - 0.5) < 0.25
     middle = choose(near, x, 0.5)
     double = 2 * middle
@@ -296,24 +290,16 @@ def entr(x: Value) -> Any:
     return choose(below, -np.inf, -xlogy(safe, safe))
 
 
-def _real_pair(name: str, p: Value, q: Value) -> list[Any]:
-    """The arguments in one float dtype and shape.
-
-    Raises:
-      DtypeError: one is complex.
-    """
-    pair = promote_inexact(p, q)
-    if dtypes.is_complex(pair[0].dtype):
-        raise DtypeError(f"{name} takes real numbers, got {pair[0].dtype}")
-    return fnp.broadcast_arrays(*pair)
+def _check_real(name: str, x: Any) -> None:
+    if dtypes.is_complex(x.dtype):
+        raise DtypeError(f"{name} takes real numbers, got {x.dtype}")
 
 
-def rel_entr(p: Value, q: Value) -> Any:
+@_composed
+def rel_entr(p: Any, q: Any) -> Any:
     """p·log(p/q); 0 for p = 0, inf where it is not defined."""
-    return run_fused(_rel_entr, _real_pair("rel_entr", p, q))
-
-
-def _rel_entr(x: Any, y: Any) -> Any:
+    _check_real("rel_entr", p)
+    x, y = fnp.broadcast_arrays(p, q)
     positive = fnp.logical_and(x > 0, y > 0)
     safe_x, safe_y = choose(positive, x, 1.0), choose(positive, y, 1.0)
     zero = fnp.logical_and(x == 0, y >= 0)
@@ -340,17 +326,14 @@ def _are_near(x: Any, y: Any, times: float) -> Any:
     return fnp.logical_and(x <= times * y, y <= times * x)
 
 
-def kl_div(p: Value, q: Value) -> Any:
+@_composed
+def kl_div(p: Any, q: Any) -> Any:
     """p·log(p/q) - p + q."""
-    return run_fused(_divergence, _real_pair("kl_div", p, q))
-
-
-def _divergence(x: Any, y: Any) -> Any:
-    """Near to one another, where it is a small difference, by its series.
-
-    With s = (x - y)/(x + y) it is (x - y)·s·(1 + (s + s²)·Σ s^2k/(2k + 3)), from
-    log(x/y) = 2·artanh(s).
-    """
+    # Near to one another, where it is a small difference, by its series. With
+    # s = (x - y)/(x + y) it is (x - y)·s·(1 + (s + s²)·Σ s^2k/(2k + 3)), from
+    # log(x/y) = 2·artanh(s).
+    _check_real("kl_div", p)
+    x, y = fnp.broadcast_arrays(p, q)
     positive = fnp.logical_and(x > 0, y > 0)
     near = fnp.logical_and(positive, _are_near(x, y, 3.0))
     a, b = choose(near, x, 1.0), choose(near, y, 1.0)
@@ -385,7 +368,7 @@ _DOUBLE = (
 _MOST_SINGLE, _MOST_DOUBLE = 26.0, 140.0
 
 
-def positive_gamma(x: Any) -> Any:
+def _positive_gamma(x: Any) -> Any:
     """Γ(x) of float32 or float64 numbers greater than 0."""
     double = x.dtype == dtypes.float64
     below = x < 1
@@ -409,18 +392,18 @@ _REST = (
 _LEAST = 10.0
 
 
-def log_beta(x: Any, y: Any) -> Any:
-    """log |B(x, y)|; where one is large its formula has no large differences."""
-    lgamma = p.lgamma
-    a, b = fnp.minimum(x, y), fnp.maximum(x, y)
+@_composed
+def betaln(a: Any, b: Any) -> Any:
+    """log |B(a, b)|; where one is large its formula has no large differences."""
+    a, b = fnp.minimum(a, b), fnp.maximum(a, b)
     # Here the logarithms of gamma are small.
-    plain = bind(lgamma, a) + bind(lgamma, b) - bind(lgamma, a + b)
+    plain = gammaln(a) + gammaln(b) - gammaln(a + b)
     use = fnp.logical_and(a > 0, fnp.logical_and(b >= _LEAST, b < math.inf))
     small, b = choose(use, a, 1.0), choose(use, b, _LEAST)
     both = small >= _LEAST
     total = small + b
     shared = _rest(b) - _rest(total) - (b - 0.5) * fnp.log1p(small / b)
-    one = bind(lgamma, choose(both, 1.0, small)) + small * (1 - fnp.log(total))
+    one = gammaln(choose(both, 1.0, small)) + small * (1 - fnp.log(total))
     a = choose(both, small, _LEAST)
     two = _rest(a) + 0.5 * math.log(2 * math.pi) - 0.5 * fnp.log(a + b)
     two = two - (a - 0.5) * fnp.log1p(b / a)
@@ -444,21 +427,17 @@ def gammasgn(x: Value) -> Any:
     return cast(value, dtypes.settled(x.dtype, x.weak_type))
 
 
-def gamma(x: Value) -> Any:
+@_composed
+def gamma(x: Any) -> Any:
     """Γ(x). That of negative numbers is the exponential of its logarithm."""
-    return run_fused(_gamma, promote_inexact(x))
-
-
-def _gamma(given: Any) -> Any:
-    x = given if given.dtype.itemsize >= 4 else cast(given, dtypes.float32)
     below = x <= 0
     mirrored = choose(below, x, -0.5)
     low = gammasgn(mirrored) * fnp.exp(gammaln(mirrored))
-    value = choose(below, low, positive_gamma(choose(below, 1.0, x)))
-    return cast(value, given.dtype, given.weak_type)
+    return choose(below, low, _positive_gamma(choose(below, 1.0, x)))
 
 
-def factorial(n: Value, exact: bool = False) -> Any:
+@_composed
+def factorial(n: Any, exact: bool = False) -> Any:
     """n! as a float; 0 for negative n.
 
     Raises:
@@ -468,24 +447,12 @@ def factorial(n: Value, exact: bool = False) -> Any:
         raise ValueRangeError(
             "factorial: exact=True is not supported; use math.factorial"
         )
-    return run_fused(_factorial_of, promote_inexact(n))
-
-
-def _factorial_of(given: Any) -> Any:
-    x = given if given.dtype.itemsize >= 4 else cast(given, dtypes.float32)
-    below = x < 0
-    n = choose(below, 0.0, x)
+    below = n < 0
+    n = choose(below, 0.0, n)
     y = n + 1
     rest = choose(n == np.inf, 0.0, n - (y - 1))  # what rounding took from y
     slope = fnp.log(choose(n == np.inf, 1.0, y)) - 0.5 / y  # of the logarithm
-    value = positive_gamma(y) * (1 + rest * slope)
-    value = choose(below, 0.0, value)
-    return cast(value, given.dtype, given.weak_type)
-
-
-def betaln(a: Value, b: Value) -> Any:
-    """log |B(a, b)|."""
-    return run_fused(log_beta, fnp.broadcast_arrays(*promote_inexact(a, b)))
+    return choose(below, 0.0, _positive_gamma(y) * (1 + rest * slope))
 
 
 def beta(a: Value, b: Value) -> Any:
@@ -543,19 +510,17 @@ def zeta(x: Value, q: Value | None = None) -> Any:
 
     Of q below 0 only whole powers x are real; NaN elsewhere.
     """
-    s, a = promote_inexact(x, 1.0 if q is None else q)
-    return run_fused(_zeta, fnp.broadcast_arrays(s, a))
+    return _zeta(x, 1.0 if q is None else q)
 
 
+@_composed
 def _zeta(s: Any, a: Any) -> Any:
     """Terms below 0, from a up to the last, are those of 1 - a down with another sign.
 
     They are what ζ has at the distance of a from the whole number above it, but not yet
     at 1 - a.
     """
-    if s.dtype.itemsize < 4:
-        wide = [cast(v, dtypes.float32) for v in (s, a)]
-        return cast(_zeta(*wide), s.dtype)
+    s, a = fnp.broadcast_arrays(s, a)
     below = (a < 0) & (fnp.floor(a) != a) & (fnp.floor(s) == s)
     distance = choose(below, fnp.ceil(a) - a, 1.0)
     terms = _hurwitz(s, distance) - _hurwitz(s, choose(below, 1 - a, 1.0))

@@ -12,7 +12,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.lax import linalg as lax_linalg
 from ftrace.numpy.axes import (
     as_value,
@@ -68,10 +68,7 @@ def qr(
       ShapeError: there are fewer than two axes.
       MissingExtraError: pivoting, without SciPy.
     """
-    if mode not in ("full", "economic", "r"):
-        raise ValueRangeError(
-            f"qr: mode must be 'full', 'economic' or 'r', got {mode!r}"
-        )
+    one_of("qr: mode", mode, ("full", "economic", "r"))
     whole = mode != "economic"
     found = lax_linalg.qr(a, pivoting=pivoting, full_matrices=whole)
     return found[1:] if mode == "r" else found
@@ -100,10 +97,7 @@ def qr_multiply(
       ValueRangeError: the mode is unknown.
       ShapeError: the shapes do not fit.
     """
-    if mode not in ("left", "right"):
-        raise ValueRangeError(
-            f"qr_multiply: mode must be 'left' or 'right', got {mode!r}"
-        )
+    one_of("qr_multiply: mode", mode, ("left", "right"))
     q, *rest = qr(a, mode="economic", pivoting=pivoting)
     q = fnp.conj(q) if conjugate else q
     other = inexact(c)
@@ -159,8 +153,7 @@ def eigh(
     """
     if eigvals is not None:
         raise ArgumentError("eigh: eigvals is not supported; slice the result")
-    if type not in (1, 2, 3):
-        raise ValueRangeError(f"eigh: type must be 1, 2 or 3, got {type!r}")
+    one_of("eigh: type", type, (1, 2, 3))
     if b is None:
         v, w = lax_linalg.eigh(square("eigh", a), lower=lower)
         return w if eigvals_only else (w, v)
@@ -240,10 +233,7 @@ def schur(a: Value, output: str = "real") -> tuple[Any, Any]:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
     """
-    if output not in ("real", "complex"):
-        raise ValueRangeError(
-            f"schur: output must be 'real' or 'complex', got {output!r}"
-        )
+    one_of("schur: output", output, ("real", "complex"))
     x = square("schur", a)
     if output == "complex":
         x = _as_complex(x)
@@ -312,8 +302,7 @@ def polar(
     Raises:
       ValueRangeError: the side is unknown.
     """
-    if side not in ("right", "left"):
-        raise ValueRangeError(f"polar: side must be 'right' or 'left', got {side!r}")
+    one_of("polar: side", side, ("right", "left"))
     u, s, vh = fnp.linalg.svd(a, full_matrices=False)
     unitary = matmul(u, vh)
     row = insert_axes(s, (s.ndim - 1,))
@@ -423,11 +412,8 @@ def solve_triangular(
       ValueRangeError: `trans` is unknown.
       ShapeError: the shapes do not fit.
     """
-    codes = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
-    if trans not in codes:
-        raise ValueRangeError(
-            f"solve_triangular: trans must be 0, 1, 2, 'N', 'T' or 'C', got {trans!r}"
-        )
+    codes = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
+    one_of("solve_triangular: trans", trans, codes)
     code = codes[trans]
     x, y = together(square("solve_triangular", a), as_value(b))
     conjugate = code == 2 and dtypes.is_complex(x.dtype)
@@ -475,10 +461,7 @@ def solve(
       ValueRangeError: the assumption is unknown.
       ShapeError: the shapes do not fit.
     """
-    if assume_a not in ("gen", "sym", "her", "pos"):
-        raise ValueRangeError(
-            f"solve: assume_a must be 'gen', 'sym', 'her' or 'pos', got {assume_a!r}"
-        )
+    one_of("solve: assume_a", assume_a, ("gen", "sym", "her", "pos"))
     if assume_a != "pos":
         return fnp.linalg.solve(a, b)
     x, y = together(square("solve", a), as_value(b))
@@ -543,8 +526,7 @@ def lu_solve(
       ValueRangeError: `trans` is unknown.
       ShapeError: the shapes do not fit.
     """
-    if trans not in (0, 1, 2):
-        raise ValueRangeError(f"lu_solve: trans must be 0, 1 or 2, got {trans!r}")
+    one_of("lu_solve: trans", trans, (0, 1, 2))
     factors, pivots = square("lu_solve", lu_and_piv[0]), lu_and_piv[1]
     order = lax_linalg.lu_pivots_to_permutation(pivots, factors.shape[-1])
     y = as_value(b)

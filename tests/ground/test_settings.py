@@ -169,7 +169,11 @@ def test_any_number_of_threads_gives_the_same_bits(
         ("FTRACE_THREADS", "1.5", "written in digits, got '1.5'"),
         ("FTRACE_THREADS", "²", "must be a whole number, written in digits, got '²'"),
         ("FTRACE_THREADS", "0", "variable FTRACE_THREADS must be from 1 to"),
-        ("FTRACE_THREADS", "4095", "is what this machine has; got 4095; not set it"),
+        (
+            "FTRACE_THREADS",
+            "4095",
+            "is what this machine has; got 4095; None takes all",
+        ),
         ("FTRACE_DEBUG", "yes", "FTRACE_DEBUG must be a whole number, written"),
         ("FTRACE_CACHE_SIZE", "-1", "variable FTRACE_CACHE_SIZE must be 0 or more"),
         ("FTRACE_CACHE_SIZE", "1e9", "FTRACE_CACHE_SIZE must be a whole number, wri"),

@@ -220,7 +220,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (
         lambda: nn.initializers.variance_scaling(1.0, "fan", "normal"),
         ValueRangeError,
-        "mode must be one of fan_in",
+        "mode must be 'fan_in'",
     ),
     (
         lambda: nn.initializers.variance_scaling(1.0, "fan_in", "cauchy"),

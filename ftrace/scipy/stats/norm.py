@@ -5,28 +5,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.numpy.axes import cast
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.scipy.special import log_ndtr, ndtr, ndtri
-from ftrace.trace.bind import elementwise
 from ftrace.trace.eager.dispatch import make_eager
-from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
-_LOG_2PI = math.log(2 * math.pi)
-
 
 def _standard(x: Value, loc: Value, scale: Value) -> Any:
     x, loc, scale = promote_inexact(x, loc, scale)
-    shifted = elementwise(p.sub, x, loc, inexact=True)
-    return elementwise(p.div, shifted, scale, inexact=True)
+    return (x - loc) / scale
 
 
 def _placed(z: Any, loc: Value, scale: Value) -> Any:
-    placed = elementwise(p.add, elementwise(p.mul, z, scale), loc)
+    placed = z * scale + loc
     default = dtypes.default_dtype("f"), False  # it may have 64 bits
     return cast(placed, dtypes.promote((placed.dtype, placed.weak_type), default)[0])
 
@@ -34,15 +30,13 @@ def _placed(z: Any, loc: Value, scale: Value) -> Any:
 def logpdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
     """The logarithm of the density."""
     x, loc, scale = promote_inexact(x, loc, scale)
-    z = _standard(x, loc, scale)
-    squares = elementwise(p.mul, elementwise(p.mul, z, z), -0.5)
-    width = elementwise(p.log, scale, inexact=True)
-    return elementwise(p.sub, elementwise(p.sub, squares, 0.5 * _LOG_2PI), width)
+    z = (x - loc) / scale
+    return z * z * -0.5 - 0.5 * math.log(2 * math.pi) - fnp.log(scale)
 
 
 def pdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
     """The density."""
-    return elementwise(p.exp, logpdf(x, loc, scale))
+    return fnp.exp(logpdf(x, loc, scale))
 
 
 def cdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
@@ -57,12 +51,12 @@ def logcdf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
 
 def sf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
     """The probability of a value beyond x."""
-    return ndtr(elementwise(p.neg, _standard(x, loc, scale)))
+    return ndtr(-_standard(x, loc, scale))
 
 
 def logsf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
     """The logarithm of `sf`, exact also where that underflows."""
-    return log_ndtr(elementwise(p.neg, _standard(x, loc, scale)))
+    return log_ndtr(-_standard(x, loc, scale))
 
 
 def ppf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
@@ -72,7 +66,7 @@ def ppf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
 
 def isf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
     """The value whose `sf` is q."""
-    return _placed(elementwise(p.neg, ndtri(q)), loc, scale)
+    return _placed(-ndtri(q), loc, scale)
 
 
 make_eager(globals(), __all__, numbers=True)
