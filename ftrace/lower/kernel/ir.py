@@ -23,6 +23,7 @@ that `div` and `rem` are the floor division and its remainder.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -233,12 +234,20 @@ class KernelInfo:
     nodes: tuple[str, ...] = ()
 
 
-def free_ranges(roots: list[Node]) -> dict[Node, frozenset[Node]]:
-    """For each node below the roots, the ranges on which its value depends."""
+def free_ranges(
+    roots: list[Node], given: Mapping[Node, frozenset[Node]] = MappingProxyType({})
+) -> dict[Node, frozenset[Node]]:
+    """For each node below the roots, the ranges on which its value depends.
+
+    Args:
+      given: the same for some of them.
+    """
     free: dict[Node, frozenset[Node]] = {}
     empty: frozenset[Node] = frozenset()
     for node in toposort(roots):
-        if node.op is range_p:
+        if node in given:
+            free[node] = given[node]
+        elif node.op is range_p:
             free[node] = frozenset((node,))
         elif node.op is reduce_p:
             free[node] = free[node.src[0]].difference(node.src[1:])

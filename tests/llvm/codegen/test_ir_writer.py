@@ -9,7 +9,6 @@ import pytest
 
 from ftrace.devices.llvm.compile.compile import generate
 from ftrace.devices.llvm.emit.nontemporal_stores import Code, joined
-from ftrace.devices.llvm.emit.register_transpose import transpose
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.scalar.ops import Operations
@@ -35,7 +34,7 @@ def test_turning_exchanges_rows_and_lanes(lanes: int, dtype: type) -> None:
     writer = Writer()
     ops = Operations(writer, host_target())
     rows = [f"%r{n}" for n in range(lanes)]
-    columns = transpose(ops, Type.of(np.dtype(dtype), lanes), rows)
+    columns = ops.transpose(Type.of(np.dtype(dtype), lanes), rows)
     square = {row: [100 * n + e for e in range(lanes)] for n, row in enumerate(rows)}
     known = lanes_of(writer.level.lines, square)
     expected = [[100 * n + c for n in range(lanes)] for c in range(lanes)]
@@ -90,7 +89,7 @@ def test_the_steps_of_turning_are_blocks_of_their_own() -> None:
     for n in range(lanes):
         p = writer.pure(f"getelementptr i8, ptr {base}, i64 {32 * n}", base)
         rows.append(writer.here(f"load {t}, ptr {p}, align 4"))
-    for n, column in enumerate(transpose(ops, t, rows)):
+    for n, column in enumerate(ops.transpose(t, rows)):
         p = writer.pure(f"getelementptr i8, ptr {base}, i64 {32 * n}", base)
         writer.effect(f"store {t} {column}, ptr {p}, align 4")
     assert writer.function("cut").count("br label %cut") == 3

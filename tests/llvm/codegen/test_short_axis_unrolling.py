@@ -15,8 +15,11 @@ from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.scalar.ops import Operations
 from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.unroll_short_axes import longest, without_short_axes
-from ftrace.devices.llvm.schedule.unroll_short_reduces import without_short_reduces
+from ftrace.devices.llvm.schedule.unroll_short import (
+    longest,
+    without_short_axes,
+    without_short_reduces,
+)
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel.ir import (
     INDEX,

@@ -15,7 +15,7 @@ from ftrace import dtypes
 from ftrace.devices.llvm.compile.compile import emit_object, link
 from ftrace.devices.llvm.emit.reversed_access import find_turned_backwards
 from ftrace.devices.llvm.render.select_strategy import render
-from ftrace.devices.llvm.schedule.split_at_boundaries import facts_of
+from ftrace.devices.llvm.schedule.index_facts import facts_of
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel.ir import (
     INDEX,

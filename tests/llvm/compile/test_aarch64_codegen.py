@@ -15,8 +15,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.devices.llvm.device import render_kernel
+from ftrace.devices.llvm.emit.called_functions import function_text
 from ftrace.devices.llvm.kernels.function_library import symbols_in
-from ftrace.devices.llvm.scalar.called_functions import function_text
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel
 from tests.support.kernel_texts import assembly_of

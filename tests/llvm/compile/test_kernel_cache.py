@@ -21,11 +21,11 @@ from ftrace.devices.llvm import device as device_module
 from ftrace.devices.llvm.compile import compile as compile_module
 from ftrace.devices.llvm.compile.compile import object_cache
 from ftrace.devices.llvm.device import CPU, render_kernel
+from ftrace.devices.llvm.emit import called_functions
 from ftrace.devices.llvm.fingerprint import digest_of_sources
 from ftrace.devices.llvm.kernels import compile_kernels as kernels_module
 from ftrace.devices.llvm.kernels import function_library
 from ftrace.devices.llvm.kernels.compile_kernels import compile_kernels
-from ftrace.devices.llvm.scalar import called_functions
 from ftrace.devices.llvm.scalar.ops import CALLED
 from ftrace.devices.llvm.target import Target
 from ftrace.errors import GraphError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import prod
 
 from ftrace.devices.llvm.contraction.schedule import LooseRows, Schedule, StagedRows
@@ -17,10 +16,9 @@ from ftrace.devices.llvm.contraction.unit_blocks import (
 from ftrace.devices.llvm.emit.blocked_ranges import Block, Once, each_block, run_stores
 from ftrace.devices.llvm.emit.loop_nest import Span
 from ftrace.devices.llvm.emit.pack_panel import fill_panel
-from ftrace.devices.llvm.emit.prefetching import Prefetch, PrefetchingNest
 from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.schedule.index_facts import index_of
-from ftrace.devices.llvm.schedule.tiling_ir import size_of
+from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, size_of
 from ftrace.lower.kernel.ir import INDEX, Store, load, load_p, reduce
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import mul
@@ -198,8 +196,7 @@ class ProductEmitter:
         spans = {**spans, **rows.spans, **columns.tile_spans()}
         next_rows = rows.axes[0] if self.schedule.next_rows else None
         axes, steps = (*rows.axes, *columns.axes), {**rows.steps, **columns.steps}
-        nest = partial(PrefetchingNest, prefetch=later, rows=next_rows)
-        self.stage.run(axes, stores, steps, spans, nest)
+        self.stage.run(axes, stores, steps, spans, prefetch=later, next_rows=next_rows)
 
     def _in_sums(self, rows: Callable[[int], list[Node]], columns: list[Node]) -> Node:
         """Where a sum stands in its panel."""

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
 from math import prod
 
 from ftrace import dtypes
@@ -30,10 +29,9 @@ from ftrace.devices.llvm.contraction.find import product_loop
 from ftrace.devices.llvm.contraction.find_windows import Window, find_windows
 from ftrace.devices.llvm.convolution.find import fill_cost
 from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, cut_ranges, each_block
-from ftrace.devices.llvm.emit.prefetching import Prefetch, PrefetchingNest
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.tiling_ir import Steps, size_of
+from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, Steps, size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, axis_of, load_p, reduce
@@ -220,9 +218,8 @@ class SlidingDotsProduct:
         steps = {lines[-1]: Steps(lanes)}
         store = Store(self.panel.number, index, value)
         later = None if classes[-1] else self._later(value, lines[-1])
-        nest = partial(PrefetchingNest, prefetch=later)
         ranges = [*images.cut.within, *lines]
-        stage.run(ranges, [store], steps, images.spans({}), nest)
+        stage.run(ranges, [store], steps, images.spans({}), prefetch=later)
 
     def _add(self, images: Block, sums: dict[int, tuple[int, ...]]) -> None:
         """Adds what the images of a block give to some sums: of a tap, and beside."""
@@ -245,9 +242,8 @@ class SlidingDotsProduct:
             stores.append(Store(self.sums.number, place, found))
         first = 0 in sums and not d.beside  # else it is read again, and is near
         later = self._later(d.right, pixels[-1]) if first else None
-        nest = partial(PrefetchingNest, prefetch=later)
         steps = {pixels[-1]: Steps(d.lanes)}
-        stage.run((), stores, steps, images.spans({}), nest)
+        stage.run((), stores, steps, images.spans({}), prefetch=later)
 
     def _right(self, beside: Sequence[int]) -> Node:
         """The right operand at a place of its own axes."""

@@ -27,10 +27,9 @@ from ftrace.devices.llvm.convolution.schedule import Sliding, laid_flat, not_ali
 from ftrace.devices.llvm.convolution.skip_padding import Seen
 from ftrace.devices.llvm.convolution.still_operand import Still
 from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, each_block, run_stores
-from ftrace.devices.llvm.emit.loop_nest import Nest, Span
-from ftrace.devices.llvm.emit.open_ranges import Opened
+from ftrace.devices.llvm.emit.emit_values import Opened
+from ftrace.devices.llvm.emit.loop_nest import Span
 from ftrace.devices.llvm.emit.pack_panel import fill_panel
-from ftrace.devices.llvm.emit.register_transpose import TurningNest
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import OpenLoop
@@ -152,9 +151,7 @@ class Image:
             terms += columns.terms(1)
             ranges += columns.cut.within
             blocks.append(columns)
-        nest: type[Nest] = Nest
         if s.turned:
-            nest = TurningNest
             ranges[-2:] = ranges[:-3:-1]
         last = ranges[-1]
         while lanes > 1 and not all(b.fits(last, lanes) for b in blocks):
@@ -166,7 +163,7 @@ class Image:
             if block.cut.split in ranges:
                 spans |= block.spans(steps)
         store = Store(self.panel.number, sum_of(terms), value)
-        stage.run(ranges, [store], steps, spans, nest)
+        stage.run(ranges, [store], steps, spans, squares=s.turned)
 
 
 class SlidingEmitter:

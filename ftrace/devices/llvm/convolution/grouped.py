@@ -11,65 +11,18 @@ at all (depthwise) are groups of one place, and need no spreading.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod
-from typing import Any
 
 from ftrace.devices.llvm.convolution.schedule import laid_flat
 from ftrace.devices.llvm.emit.blocked_ranges import Block
-from ftrace.devices.llvm.emit.loop_nest import Nest, Span
+from ftrace.devices.llvm.emit.loop_nest import Span
 from ftrace.devices.llvm.emit.staged_kernel import Panel, sum_of
-from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.schedule.tiling_ir import Steps
+from ftrace.devices.llvm.schedule.tiling_ir import Spread, Steps
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.sources import const
-
-
-@dataclass(frozen=True, eq=False)
-class _Spreading:
-    """How vectors of channels become vectors of groups and their places.
-
-    Attributes:
-      channels, places: of a group.
-      groups: of a vector; all of their channels are in it.
-      pitch: elements of the panel from one channel to the next.
-    """
-
-    channels: int
-    places: int
-    groups: int
-    pitch: int
-
-
-class _SpreadingNest(Nest):
-    """Stores each channel of a vector, repeated for the places of its group."""
-
-    def __init__(self, how: _Spreading, *args: Any) -> None:
-        super().__init__(*args)
-        self.how = how
-
-    def store(self, store: Store) -> None:
-        values, how = self.values, self.how
-        assert values.vector is not None
-        t = Type.of(store.value.dtype, values.vector.lanes)
-        base, size = values.buffer(store.buffer), t.bytes
-        form = values.facts.affine[store.index]
-        room = values.ops.target.vector_bytes // size
-        lanes = [g for g in range(how.groups) for _ in range(how.places)]
-        for at in values.assignments(store.expressions):
-            value = values.plain(store.value, t.lanes, at)
-            terms, constant = values.terms(form, at)
-            for channel in range(how.channels):
-                for first in range(0, len(lanes), room):
-                    part = lanes[first : first + room]
-                    found = [g * how.channels + channel for g in part]
-                    text = values.ops.shuffle(t, value, "poison", found)
-                    place = constant + channel * how.pitch + first
-                    p = values.access.pointer(base, terms, place, size)
-                    values.access.store(t.with_lanes(len(part)), text, p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +90,9 @@ def spread_groups(
         extent = block.extent(groups)
         text = stage.writer.pure(f"udiv i64 {extent}, {count}", extent)
         spans[part] = Span("0", text)
-    how = _Spreading(channels, places, count, pitch)
     stage.run(
         [*pixels.ranges, *others, part, inside], [Store(panel.number, index, value)],
-        {inside: Steps(channels * count)}, spans, partial(_SpreadingNest, how),
+        {inside: Steps(channels * count)}, spans,
+        spread=Spread(channels, places, count, pitch),
     )  # fmt: skip
     return True

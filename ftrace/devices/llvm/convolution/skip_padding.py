@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ftrace.devices.llvm.contraction.find_windows import Group, Window
-from ftrace.devices.llvm.emit.loop_nest import highest, lowest
-from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.ir.writer import Writer, highest, lowest
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import load_p

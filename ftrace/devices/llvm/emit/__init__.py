@@ -7,20 +7,15 @@ From the ground up:
                         time whether to stop
     nontemporal_stores  Stores that go past the caches, for results that do not fit in
                         them
-    open_ranges         The ranges that are open while the body of a loop is written
-    accumulators        The accumulators of a reduce: what they begin with, and what
-                        they take in
+    emit_values         The expressions of a kernel as values in registers
     register_tables     Small tables that are held in registers: to look a number up is
                         to permute them
     emit_memory         Loads and stores of a kernel: which kind of access serves each
-    emit_values         The expressions of a kernel as values in registers
-    loop_nest           The loops of a kernel, as `tiling` decided: axes, reduces,
-                        stores
-    column_reduction    Reduces of columns, row by row: memory is read in the order in
-                        which it lies
-    prefetching         Loops that ask for memory before it is needed, where a part of a
-                        kernel says so
-    register_transpose  Squares of registers with rows and lanes exchanged
+    called_functions    Which functions a kernel calls, and of what they consist
+    loops               The loops of a kernel over its axes, as the schedule says, and
+                        its stores
+    loop_nest           The loops of a kernel, as the schedule says: reduces, inside
+                        those over axes
     rendered            The code of a kernel, and what threads that share it have to
                         know
     staged_kernel       Parts of a kernel that run one after the other on a block that

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
-from ftrace.devices.llvm.emit.loop_nest import Span
-from ftrace.devices.llvm.emit.open_ranges import Opened
+from ftrace.devices.llvm.emit.emit_values import Opened
+from ftrace.devices.llvm.emit.loops import Span
 from ftrace.devices.llvm.emit.staged_kernel import Stage
 from ftrace.devices.llvm.ir.writer import OpenLoop, lowest
 from ftrace.devices.llvm.schedule.tiling_ir import Steps

@@ -7,15 +7,14 @@ gather       any other way
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ftrace.devices.affine_forms import Affine
-from ftrace.devices.llvm.emit.open_ranges import At, Ranges
+from ftrace.devices.llvm.emit.emit_values import At, Expressions
 from ftrace.devices.llvm.emit.register_tables import fits, look_up
 from ftrace.devices.llvm.ir.types import Type, first_lanes, index_type, mask_type
-from ftrace.devices.llvm.scalar.ops import and_masks
 from ftrace.devices.llvm.schedule.index_facts import Condition, index_of
-from ftrace.devices.llvm.schedule.unroll_short_axes import longest
+from ftrace.devices.llvm.schedule.unroll_short import longest
 from ftrace.lower.kernel.ir import Store
 from ftrace.trace.graph import Node
 from ftrace.trace.symbolic.bounds import surely_less, upper_bound
@@ -27,8 +26,14 @@ _MASKED_WINDOW = 4
 _OFTEN = 1 << 12
 
 
-class Elements(Ranges):
-    """Emits loads and stores."""
+class Values(Expressions):
+    """Emits the expressions of a kernel, its loads and its stores.
+
+    Attributes:
+      active: lanes of which elements that lie apart are read; None is all.
+    """
+
+    active: str | None = None
 
     # Validity.
 
@@ -39,16 +44,16 @@ class Elements(Ranges):
         for condition in self.facts.conditions(valid):
             if any(self.varies(n) for n in condition.nodes):
                 on = self._lanes_inside(condition, at)
-                mask = and_masks(self.ops, self.lanes, on, mask)
+                mask = self.ops.all_of(self.lanes, on, mask)
             else:
-                uniform = and_masks(self.ops, 0, self._inside(condition, at), uniform)
+                uniform = self.ops.all_of(0, self._inside(condition, at), uniform)
         return uniform, mask
 
     def _inside(self, condition: Condition, at: At) -> str:
         """Does a condition hold that is the same in all lanes?"""
         if condition.form is None or condition.low is None or condition.high is None:
             nodes = [self.value(n, at) for n in condition.nodes]
-            return and_masks(self.ops, 0, *nodes) or "true"
+            return self.ops.all_of(0, *nodes) or "true"
         terms, constant = self.terms(condition.form, at)
         place = self.access.sum_terms(terms, constant - condition.low)
         width = condition.high - condition.low
@@ -60,7 +65,7 @@ class Elements(Ranges):
         stride = None if form is None else self.form_stride(form)
         if form is None or stride is None:
             masks = [self.wide(n, lanes, at) for n in condition.nodes]
-            return and_masks(self.ops, lanes, *masks) or "true"
+            return self.ops.all_of(lanes, *masks) or "true"
         low, high = condition.low, condition.high
         small = max(abs(low or 0), abs(high or 0)) < 1 << 30
         t = index_type(lanes, small and self.facts.narrow_form(form))
@@ -117,13 +122,14 @@ class Elements(Ranges):
             return self._masked_window(node, t, stride, at, uniform, mask)
         p, offsets, offset_type = self._scattered(index, base, size, number, at)
         if uniform is not None:
-            mask = and_masks(
-                self.ops, t.lanes, self.ops.splat(uniform, mask_type(t.lanes)), mask
+            mask = self.ops.all_of(
+                t.lanes, self.ops.splat(uniform, mask_type(t.lanes)), mask
             )
         if stride is None and not fixed and self._is_held(number, t):
             table = self.sizes[number]
             found = look_up(self.ops, access, t, p, table, offsets, offset_type)
             return found if mask is None else self.ops.select(mask, t, found, t.zero)
+        mask = self.ops.all_of(t.lanes, mask, self.active)
         return access.gather(t, p, offsets, offset_type, mask, fixed)
 
     def _is_held(self, number: int, t: Type) -> bool:
@@ -274,7 +280,7 @@ class Elements(Ranges):
             return
         if uniform is not None:
             everywhere = self.ops.splat(uniform, mask_type(v.lanes))
-            mask = and_masks(self.ops, v.lanes, everywhere, mask)
+            mask = self.ops.all_of(v.lanes, everywhere, mask)
         p, index, kind = self._scattered_store(store, base, size, at)
         if store.combine:
             old = self.access.gather(t, p, index, kind, mask, True)
@@ -308,7 +314,7 @@ class Elements(Ranges):
             p = self.access.pointer(base, terms, place, t.bytes)
             self.access.store_masked(t, part, self.access.or_sink(p, uniform), on)
 
-    def may_join(self, group: Sequence[Store], store: Store) -> bool:
+    def _may_join(self, group: Sequence[Store], store: Store) -> bool:
         """Does a store fill the places beside those of a group?"""
         first, v = group[0], self.vector
         if first.buffer != store.buffer or first.combine or store.combine:
@@ -323,13 +329,25 @@ class Elements(Ranges):
             return False
         return v.existing > 0 or all(mask is None for mask in v.masks)
 
-    def is_whole(self, group: Sequence[Store]) -> bool:
-        """Do stores that `may_join` fill all places between those of the first?"""
-        return len(group) > 1 and self.stride(group[0].index) == len(group)
+    def grouped(self, stores: Sequence[Store]) -> Iterator[list[Store]]:
+        """Stores in order, together where they fill what lies side by side."""
+        held: list[Store] = []
+        for store in stores:
+            if held and not self._may_join(held, store):
+                yield from ([one] for one in held)
+                held = []
+            held.append(store)
+            if self.stride(held[0].index) == len(held) > 1:
+                yield held
+                held = []
+        yield from ([one] for one in held)
 
     def store_group(self, group: Sequence[Store], at: At) -> None:
-        """One copy of a whole group of stores: their values in turn."""
+        """One copy of a group of stores: their values in turn."""
         v, first, count = self.vector, group[0], len(group)
+        if count == 1:
+            self.store(first, at)
+            return
         assert v is not None
         t = Type.of(first.value.dtype, v.lanes)
         values = [self.plain(store.value, v.lanes, at) for store in group]

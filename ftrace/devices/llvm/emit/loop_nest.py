@@ -1,68 +1,182 @@
-"""The loops of a kernel, as `tiling` decided: axes, reduces, stores."""
+"""The loops of a kernel, as the schedule says: reduces, inside those over axes.
+
+s = s + a·b         a sum takes a product in without rounding it
+s₀, s₁, … s₇        an unrolled loop has several of each: their sum comes last
+blocks of 64        floats are added in blocks, and these one after the other
+
+Reduces of columns run row by row where the schedule says so:
+
+    sums[j] = the sum over i of f(x[i, j])
+
+With the sums of a few columns in registers each row would be read a few elements at a
+time, and every row would be another page. Here a unit takes a stretch of columns with
+its sums in the first cache, and adds a block of rows to them in one sweep:
+
+    for rows i … i + 7:
+      for vectors of columns j:
+        part[j] += x[i, j] + … + x[i + 7, j]
+
+Parts are added to the sums after a number of blocks that grows with the square root of
+the length, as errors do then. Neither depends on how columns are shared by threads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ftrace.devices.llvm.emit.accumulators import BLOCK, Lines, Sum, products_of
-from ftrace.devices.llvm.emit.emit_values import Values
-from ftrace.devices.llvm.emit.open_ranges import At, Opened
-from ftrace.devices.llvm.ir.types import Type, first_lanes, index_type
-from ftrace.devices.llvm.ir.writer import digits, highest, lowest
-from ftrace.devices.llvm.scalar.avx512 import (
-    Row,
-    add_byte_quads,
-    add_pairs,
-    add_word_pairs,
-)
-from ftrace.devices.llvm.schedule.prefetch import Fetch
-from ftrace.devices.llvm.schedule.tiling_ir import (
-    Steps,
-    Tiles,
-    Tiling,
-    cut,
-    equal_tiles,
-    size_of,
-)
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace import dtypes
+from ftrace.devices.llvm.emit.emit_memory import Values
+from ftrace.devices.llvm.emit.emit_values import At, Opened
+from ftrace.devices.llvm.emit.loops import Loops, Span, may_be_empty
+from ftrace.devices.llvm.ir.types import Type
+from ftrace.devices.llvm.ir.writer import lowest
+from ftrace.devices.llvm.scalar import avx512
+from ftrace.devices.llvm.scalar.instructions import Row
+from ftrace.devices.llvm.schedule.tiling_ir import Steps, Tiles, Tiling, cut, size_of
+from ftrace.devices.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import (
-    Store,
+    Kernel,
     axis_of,
     byte_quads_p,
     pairs_p,
+    reduce_p,
     word_pairs_p,
 )
-from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop, Statement
+from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop
+from ftrace.lower.legalize.math.term import RELAXED
 from ftrace.trace.graph import Node, Op
-from ftrace.trace.symbolic.bounds import lower_bound
+from ftrace.trace.primitives.reduction import identity_of
+from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
 #: What adds the products of a group to a sum.
 _GROUPS: dict[Op, Row] = {
-    pairs_p: add_pairs, word_pairs_p: add_word_pairs, byte_quads_p: add_byte_quads,
-}  # fmt: skip
+    pairs_p: avx512.add_pairs,
+    word_pairs_p: avx512.add_word_pairs,
+    byte_quads_p: avx512.add_byte_quads,
+}
+#: Blocks of rows that are added up before their sum is put aside, at least.
+_BLOCKS = 16
+#: Iterations whose floats are added one after the other; longer sums are made of
+#: such blocks, so that their error grows like the square root of the length.
+BLOCK = 64
+#: The same where many sums run beside each other and their number bounds the speed.
+LONG_BLOCK = 512
 
 
 @dataclass(frozen=True)
-class Span:
-    """A part of a range: its tiles `first` … `last` - 1, in the order of `cut`."""
+class Sum:
+    """One accumulator: a reduce, for one choice of the copies around it."""
 
-    first: str
-    last: str
+    node: Node
+    at: At
+    type: Type
+
+    @property
+    def identity(self) -> str:
+        return self.type.constant(identity_of(str(self.node.arg), self.node.dtype))
+
+    @property
+    def rounds(self) -> bool:
+        return self.node.arg == "add" and self.type.kind == "f"
 
 
-class Nest:
+#: What a value becomes of two partial ones.
+Combine = Callable[[Sum, str, str], str]
+
+
+class Lines:
+    """The accumulators of one reduce loop: its sums, several times where unrolled."""
+
+    def __init__(self, sums: list[Sum], steps: Steps) -> None:
+        self.sums = sums
+        self.copies = steps.copies if steps.lanes else 1
+        self.rounds = any(total.rounds for total in sums)
+
+    def identities(self) -> list[str]:
+        return [total.identity for total in self.sums] * self.copies
+
+    def carried(self, state: list[str]) -> list[tuple[str, str]]:
+        kinds = [total.type.text for total in self.sums] * self.copies
+        return list(zip(kinds, state, strict=True))
+
+    def merge(self, combine: Combine, old: list[str], new: list[str]) -> list[str]:
+        totals = self.sums * self.copies
+        return [
+            combine(total, a, b) for total, a, b in zip(totals, old, new, strict=True)
+        ]
+
+    def block(self, count: Any) -> int:
+        """How many of `count` iterations to add up before the sum is put aside."""
+        many = len(self.sums) * self.copies >= 8
+        block = LONG_BLOCK if many else BLOCK
+        if is_dynamic(count):
+            return LONG_BLOCK if self.rounds and upper_bound(count) > block else 0
+        if not self.rounds or count <= 2 * block:
+            return 0
+        while block * block < count:
+            block *= 2
+        return block
+
+
+def products_of(value: Node) -> list[tuple[bool, tuple[Node, ...]]]:
+    """a·b, or a·b ± c·d, as factors and whether they are subtracted; else nothing."""
+    name, src = value.op.name, value.src
+    if name == "mul":
+        return [(False, src)]
+    if name == "fma" and value.arg == RELAXED:
+        *first, last = src
+        less = last.op.name == "neg"
+        last = last.src[0] if less else last
+        return (
+            [(False, tuple(first)), (less, last.src)] if last.op.name == "mul" else []
+        )
+    if name not in ("add", "sub") or any(s.op.name != "mul" for s in src):
+        return []
+    a, b = src
+    return [(False, a.src), (name == "sub", b.src)]
+
+
+def fused_products(kernel: Kernel, target: Target) -> frozenset[Node]:
+    """Terms of sums that are made of products which the sum need not round."""
+    if not target.fma or not target.decides("unrounded_products"):
+        return frozenset()
+    return frozenset(
+        node.src[0]
+        for node in kernel.nodes
+        if node.op is reduce_p
+        and node.arg == "add"
+        and dtypes.kind(node.dtype) == "f"
+        and products_of(node.src[0])
+    )
+
+
+class Place(NamedTuple):
+    """Where the sums of a reduce are: `origin` would be that of column 0."""
+
+    node: Node
+    origin: str
+
+
+class _Sweep(NamedTuple):
+    """A reduce of columns: the part of its rows that are cut alike."""
+
+    loop: Loop
+    reduce: ReduceLoop
+    span: Span | None
+    tiles: Tiles
+    known: list[Place]
+
+
+class Nest(Loops):
     """Emits loops.
 
     Args:
-      values: emits the expressions in them.
-      tiling: how each range runs.
+      values, tiling, spans: see `Loops`.
       fused: products that a sum takes in without rounding them.
-      spans: ranges of which a part runs.
-      ahead: the memory that loops ask for before it is needed.
     """
 
     def __init__(
@@ -71,228 +185,16 @@ class Nest:
         tiling: Tiling,
         fused: frozenset[Node],
         spans: Mapping[Node, Span] = MappingProxyType({}),
-        ahead: Mapping[Loop | ReduceLoop, Sequence[Fetch]] = MappingProxyType({}),
     ) -> None:
-        self.values = values
-        self.writer = values.writer
-        self.tiling = tiling
+        super().__init__(values, tiling, spans)
         self.fused = fused
-        self.spans = spans
-        self.ahead = ahead
-
-    def block(self, statements: Sequence[Statement]) -> None:
-        """Emits the statements in order; a value is made when it is asked for."""
-        held: list[Store] = []  # they may be a part of a group
-        for statement in statements:
-            if isinstance(statement, Store):
-                if held and not self.values.may_join(held, statement):
-                    self.stores(held)
-                    held = []
-                held.append(statement)
-                if self.values.is_whole(held):
-                    self.group(held)
-                    held = []
-            elif isinstance(statement, Loop):
-                self.axis(statement)
-            elif isinstance(statement, ReduceLoop):
-                self.reduce(statement)
-        self.stores(held)
-
-    def stores(self, stores: Sequence[Store]) -> None:
-        for store in stores:
-            self.store(store)
-
-    def store(self, store: Store) -> None:
-        for at in self.values.assignments(store.expressions):
-            self.values.store(store, at)
-
-    def group(self, stores: Sequence[Store]) -> None:
-        """Stores that together fill what lies side by side."""
-        expressions = [e for store in stores for e in store.expressions]
-        for at in self.values.assignments(expressions):
-            self.values.store_group(stores, at)
-
-    def fetch(self, loop: Loop | ReduceLoop, range_: Node) -> None:
-        """Asks for the memory that `schedule/prefetch.py` has chosen for this loop."""
-        values, vector = self.values, self.values.vector
-        for fetch in self.ahead.get(loop, ()):
-            if vector is None or (fetch.write and fetch.buffer in values.streamed):
-                continue
-            width = vector.lanes * fetch.size
-            for at in values.assignments([range_]):
-                copy = at[vector.slot] if vector.slot >= 0 else 0
-                if copy * width % 64:  # its line has been asked for
-                    continue
-                terms, constant = values.terms(fetch.form, at)
-                base = values.buffer(fetch.buffer)
-                p = values.access.pointer(base, terms, constant, fetch.size)
-                values.access.prefetch(p, fetch.write, fetch.near)
-
-    # Ranges.
-
-    def open(self, node: Node, base: str, steps: Steps, tiles: Tiles) -> Opened:
-        masks: list[str | None] = [None] * tiles.copies
-        if tiles.tail:
-            masks[-1] = first_lanes(steps.lanes, tiles.tail)
-        if tiles.end:
-            lanes, copies = steps.lanes, range(tiles.copies)
-            masks = [self._lanes_before(tiles.end, base, lanes, n) for n in copies]
-        opened = Opened(
-            node, base, self.writer.level, tiles.copies, max(steps.lanes, 1),
-            lanes=steps.lanes, masks=masks, existing=tiles.tail,
-            abreast=steps.abreast,
-        )  # fmt: skip
-        self.values.open(opened)
-        return opened
-
-    def _lanes_before(self, end: Any, base: str, lanes: int, copy: int) -> str:
-        """The lanes of a copy of the vector at `base` that are before `end`."""
-        writer, t = self.writer, index_type(lanes, True)
-        last = self.values.number(end)
-        rest = writer.pure(f"sub i64 {last}, {base}", last, base)
-        rest = lowest(writer, rest, (copy + 1) * lanes)
-        count = self.values.index_lanes(rest, 0, t)
-        places = range(copy * lanes, (copy + 1) * lanes)
-        return self.values.ops.binary("icmp ugt", t, count, t.lanewise(places))
-
-    def axis(self, loop: Loop) -> None:
-        """An axis, or the part of it that was asked for."""
-        if self.values.is_open(loop.axis):
-            self.block(loop.body)
-            return
-        self.over(loop, self.spans.get(loop.axis))
-
-    def over(self, loop: Loop, span: Span | None) -> None:
-        """The tiles of an axis that are in a span; None is all of them."""
-
-        def body() -> None:
-            self.block(loop.body)
-            self.fetch(loop, loop.axis)
-
-        self.each_tile(loop.axis, span, body)
-
-    def each_tile(
-        self, axis: Node, span: Span | None, body: Callable[[], None]
-    ) -> None:
-        """Runs `body` for the tiles of an axis: each part of it has a loop."""
-        steps = self.tiling.of(axis)
-        parts = cut(axis_of(axis).size, steps)
-        if span is not None:
-            self._span(axis, steps, parts, span, body)
-            return
-        for tiles in parts:
-            stop = tiles.start + tiles.count * tiles.width
-            start, stop = map(self.values.number, (tiles.start, stop))
-            self.tiles(axis, steps, tiles, start, stop, may_be_empty(tiles), body)
-
-    def _span(
-        self,
-        axis: Node,
-        steps: Steps,
-        parts: Sequence[Tiles],
-        span: Span,
-        body: Callable[[], None],
-    ) -> None:
-        writer = self.writer
-        first: Any = 0
-        for part in parts:
-            begin, end = span.first, span.last
-            if part is not parts[0]:
-                begin = highest(writer, begin, self.values.number(first))
-            if part is not parts[-1]:
-                end = lowest(writer, end, self.values.number(first + part.count))
-            shift = part.start - first * part.width
-            start, stop = (self._scale(t, part.width, shift) for t in (begin, end))
-            self.tiles(axis, steps, part, start, stop, True, body)
-            first += part.count
-
-    def _scale(self, tile: str, width: int, shift: int) -> str:
-        return self.values.access.sum_terms([(width, tile)], shift)
-
-    def tiles(
-        self,
-        axis: Node,
-        steps: Steps,
-        tiles: Tiles,
-        start: str,
-        stop: str,
-        guarded: bool,
-        body: Callable[[], None],
-    ) -> None:
-        """The tiles of an axis that begin in start … stop - 1."""
-        writer = self.writer
-        if same_size(tiles.count, 1) and not guarded:
-            writer.open_scope()
-            opened = self.open(axis, start, steps, tiles)
-            body()
-            self.values.close(opened)
-            writer.close_scope()
-            return
-        if tiles.inner:
-            stop = lowest(writer, stop, self.values.number(tiles.stop))
-        text = writer.open_loop(start, stop, tiles.step, guarded=guarded)
-        opened = self.open(axis, text.index, steps, tiles)
-        body()
-        self.values.close(opened)
-        writer.close_loop(text)
-
-    # Parallel loops.
-
-    def parallel(self) -> int:
-        """The units begin … end - 1 of the parallel loops; returns their number."""
-        self.block(self.tiling.setup)
-        loops, writer = self.tiling.parallel, self.writer
-        last = loops[-1]
-        steps = self.tiling.of(last.axis)
-        parts = cut(axis_of(last.axis).size, steps)
-        total = sum(part.count for part in parts)
-        chunks = -(-total // self.tiling.chunk)
-        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-        outer = loops[:-1]
-        tiles = [equal_tiles(loop.axis, self.tiling) for loop in outer]
-        sizes = [axis_of(loop.axis).size for loop in outer]
-        sizes = [n if t is None else t.count for t, n in zip(tiles, sizes, strict=True)]
-        sizes.append(chunks)
-        texts = [self.values.number(n) if is_dynamic(n) else n for n in sizes]
-        *places, chunk = digits(writer, unit.index, texts)
-        opened: list[Opened] = []
-        for loop, place, part in zip(outer, places, tiles, strict=True):
-            if part is not None and part.copies > 1:
-                base = self._scale(place, part.width, 0)
-                opened.append(
-                    self.open(loop.axis, base, self.tiling.of(loop.axis), part)
-                )
-            else:
-                opened.append(Opened(loop.axis, place, writer.level))
-                self.values.open(opened[-1])
-        self.over(last, None if same_size(chunks, 1) else self._chunk(chunk, total))
-        for o in reversed(opened):
-            self.values.close(o)
-        writer.close_loop(unit)
-        return prod(sizes)
-
-    def _chunk(self, chunk: str, total: Any) -> Span:
-        """The tiles of a chunk of an axis."""
-        size = self.tiling.chunk
-        end = self._scale(chunk, size, size)
-        end = lowest(self.writer, end, self.values.number(total))
-        return Span(self._scale(chunk, size, 0), end)
-
-    def strips(self, loop: Loop, block: Sequence[Statement]) -> int:
-        """The units begin … end - 1: all of a block, over a strip of one loop in it."""
-        parts = cut(axis_of(loop.axis).size, self.tiling.of(loop.axis))
-        total = sum(part.count for part in parts)
-        unit = self.writer.open_loop("%begin", "%end", 1, guarded=True)
-        self.spans = {loop.axis: self._chunk(unit.index, total)}
-        self.block(block)
-        self.writer.close_loop(unit)
-        return -(-total // self.tiling.chunk)
+        self._count = 0
 
     # Reduces.
 
     def reduce(self, loop: ReduceLoop) -> None:
-        """Emits the loops of a reduce; afterwards its values are known."""
         values = self.values
+        self._ask_for_rows(loop)
         ranges = sorted(loop.ranges, key=lambda r: self.tiling.of(r).lanes > 0)
         last = ranges[-1]
         steps = self.tiling.of(last)
@@ -437,6 +339,7 @@ class Nest:
                 parts = [self.values.plain(total.node.src[0], lanes, at) for at in ats]
                 part = self._pairwise(total, parts)
                 state[number] = self.combine(total, state[number], part)
+        self._ask()
         return state
 
     def _takes_products(self, total: Sum) -> bool:
@@ -463,7 +366,135 @@ class Nest:
             new = self.combine(total, old, values.plain(value, t.lanes, at))
         return new if mask is None else values.ops.select(mask, t, new, old)
 
+    # Columns, row by row.
 
-def may_be_empty(tiles: Tiles) -> bool:
-    """Is it known at calls only whether there is a tile?"""
-    return is_dynamic(tiles.count) and lower_bound(tiles.count) < 1
+    def by_rows(self, loop: Loop, span: Span | None) -> None:
+        sums: list[Place] = []
+        for statement in loop.body:
+            if isinstance(statement, ReduceLoop):
+                sums += self._sweep(loop, statement, span, sums)
+        rest = [s for s in loop.body if not isinstance(s, ReduceLoop)]
+
+        def finish() -> None:
+            self._recall(sums)
+            self.block(rest)
+
+        self.each_tile(loop.axis, span, finish)
+
+    def _sweep(
+        self, loop: Loop, reduce: ReduceLoop, span: Span | None, known: list[Place]
+    ) -> list[Place]:
+        """All rows of one reduce; returns where its sums are."""
+        writer = self.writer
+        outer, last = reduce.ranges[:-1], reduce.ranges[-1]
+        blocks = cut(axis_of(last).size, Steps(0, self.tiling.rows, even=False))
+        group = _group(blocks[0].count)
+        grouped = blocks[0].count > 2 * group and _rounds(reduce)
+        sums = [self._place(node, loop, span, "") for node in reduce.reduces]
+        parts = [self._place(n, loop, span, ".part") for n in reduce.reduces if grouped]
+        self.each_tile(loop.axis, span, lambda: self._clear(sums))
+        loops = [writer.open_loop("0", str(axis_of(r).size), 1) for r in outer]
+        ranges = [
+            Opened(r, t.index, t.level) for r, t in zip(outer, loops, strict=True)
+        ]
+        for opened in ranges:
+            self.values.open(opened)
+        for tiles in blocks:
+            first, stop = tiles.start, tiles.start + tiles.count * tiles.width
+            sweep = _Sweep(loop, reduce, span, tiles, known)
+            if parts and tiles.count > group:
+                width = group * tiles.width
+                text = writer.open_loop(str(first), str(stop), width)
+                end = writer.pure(f"add i64 {text.index}, {width}", text.index)
+                end = lowest(writer, end, stop)
+                self.each_tile(loop.axis, span, lambda: self._clear(parts))
+                self._rows(sweep, text.index, end, parts)
+                self.each_tile(loop.axis, span, lambda: self._join(sums, parts))
+                writer.close_loop(text)
+            else:
+                self._rows(sweep, str(first), str(stop), sums)
+        for opened, text in zip(reversed(ranges), reversed(loops), strict=True):
+            self.values.close(opened)
+            writer.close_loop(text)
+        return sums
+
+    def _rows(self, sweep: _Sweep, start: str, stop: str, into: list[Place]) -> None:
+        """Adds rows start … stop - 1 to the sums, block by block."""
+        text = self.writer.open_loop(start, stop, sweep.tiles.width)
+        last = sweep.reduce.ranges[-1]
+        steps = Steps(0, sweep.tiles.copies)
+        opened = self.open(last, text.index, steps, sweep.tiles)
+
+        def body() -> None:
+            self._recall(sweep.known)
+            lines = Lines([self._sum(place) for place in into], Steps())
+            state = [self._load(place) for place in into]
+            state = self.accumulate(sweep.reduce, opened, lines, state)
+            for place, value in zip(into, state, strict=True):
+                self._put(place, value)
+
+        self.each_tile(sweep.loop.axis, sweep.span, body)
+        self.values.close(opened)
+        self.writer.close_loop(text)
+
+    # Sums in memory.
+
+    def _place(self, node: Node, loop: Loop, span: Span | None, suffix: str) -> Place:
+        """Memory for the sums of a reduce, in the columns of a span."""
+        steps = self.tiling.of(loop.axis)
+        parts = cut(axis_of(loop.axis).size, steps)
+        tiles = sum(part.count for part in parts)
+        if span is not None:
+            tiles = min(tiles, self.tiling.chunk)
+        size = node.dtype.itemsize
+        self._count += 1
+        kind = f"[{tiles * steps.width * size} x i8]"
+        name = self.writer.memory(kind, f"%sums{self._count}{suffix}")
+        if span is None:
+            return Place(node, name)
+        origin = self.values.access.pointer(name, [(-steps.width, span.first)], 0, size)
+        return Place(node, origin)
+
+    def _sum(self, place: Place) -> Sum:
+        return Sum(place.node, (), Type.of(place.node.dtype, self.values.lanes))
+
+    def _pointer(self, place: Place) -> str:
+        vector = self.values.vector
+        assert vector is not None
+        size = place.node.dtype.itemsize
+        if vector.base.startswith("%"):
+            return self.values.access.pointer(place.origin, [(1, vector.base)], 0, size)
+        return self.values.access.pointer(place.origin, [], int(vector.base), size)
+
+    def _load(self, place: Place) -> str:
+        total = self._sum(place)
+        return self.values.access.load(total.type, self._pointer(place), True)
+
+    def _put(self, place: Place, value: str) -> None:
+        self.values.access.store(self._sum(place).type, value, self._pointer(place))
+
+    def _clear(self, places: list[Place]) -> None:
+        for place in places:
+            self._put(place, self._sum(place).identity)
+
+    def _join(self, sums: list[Place], parts: list[Place]) -> None:
+        for total, part in zip(sums, parts, strict=True):
+            a, b = self._load(total), self._load(part)
+            self._put(total, self.combine(self._sum(total), a, b))
+
+    def _recall(self, places: list[Place]) -> None:
+        """Makes finished sums the values of their reduces."""
+        for place in places:
+            self.values.put(place.node, (), self._load(place))
+
+
+def _group(count: int) -> int:
+    """How many of so many blocks are added up before their sum is put aside."""
+    group = _BLOCKS
+    while group * group < count:
+        group *= 2
+    return group
+
+
+def _rounds(reduce: ReduceLoop) -> bool:
+    return any(n.arg == "add" and dtypes.kind(n.dtype) == "f" for n in reduce.reduces)

@@ -7,15 +7,12 @@ is evaluated along that range, and squares of registers are turned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from ftrace.devices.llvm.emit.blocked_ranges import Block
-from ftrace.devices.llvm.emit.prefetching import Prefetch, PrefetchingNest
-from ftrace.devices.llvm.emit.register_transpose import TurningNest
 from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, sum_of
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
-from ftrace.devices.llvm.schedule.tiling_ir import Steps, size_of
-from ftrace.devices.llvm.schedule.unroll_short_axes import longest
+from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, Steps, size_of
+from ftrace.devices.llvm.schedule.unroll_short import longest
 from ftrace.lower.kernel.ir import Store, load_p
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic.bounds import upper_bound
@@ -68,12 +65,11 @@ def fill_panel(
             ahead := _rows_ahead(node, vector, along, (major, inside), stage)
         ):
             prefetch = Prefetch([node], along, ahead)
-        nest = partial(PrefetchingNest, prefetch=prefetch)
-        stage.run(ranges, [store], steps, spans, nest)
+        stage.run(ranges, [store], steps, spans, prefetch=prefetch)
         return
     others = [r for r in ranges if r is not vector and r is not minor]
     # Along the vectors memory runs on: the processor fetches what comes next.
-    stage.run([*others, minor, vector], [store], steps, spans, TurningNest)
+    stage.run([*others, minor, vector], [store], steps, spans, squares=True)
 
 
 def _rows_ahead(

@@ -11,24 +11,14 @@ two registers at once by an index per lane; so up to sixteen of them hold a tabl
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ftrace import dtypes
-from ftrace.devices.llvm.emit.addressing import memory_type
+from ftrace.devices.llvm.emit.addressing import Access, memory_type
 from ftrace.devices.llvm.ir.types import Type, first_lanes
-from ftrace.devices.llvm.scalar.avx512 import Vectors
+from ftrace.devices.llvm.scalar.instructions import Instructions
 
 #: Bits of a register, and how many of them hold a table at most.
 _BITS = 512
 _MOST = 16
-
-
-class Memory(Protocol):
-    """What reads the table; `access.Access` has it."""
-
-    def load(self, t: Type, p: str, fixed: bool) -> str: ...
-
-    def load_masked(self, t: Type, p: str, mask: str, fixed: bool) -> str: ...
 
 
 def _bits(t: Type) -> int:
@@ -42,7 +32,13 @@ def fits(size: int, t: Type) -> bool:
 
 
 def look_up(
-    o: Vectors, memory: Memory, t: Type, base: str, size: int, index: str, kind: Type
+    o: Instructions,
+    memory: Access,
+    t: Type,
+    base: str,
+    size: int,
+    index: str,
+    kind: Type,
 ) -> str:
     """The elements at `index`, of type `kind`, from a table of `size` at `base`.
 
@@ -76,7 +72,7 @@ def look_up(
 
 
 def _table(
-    o: Vectors, memory: Memory, element: Type, wide: Type, base: str, size: int
+    o: Instructions, memory: Access, element: Type, wide: Type, base: str, size: int
 ) -> list[str]:
     """Its vectors, an even number of them."""
     table: list[str] = []
@@ -95,7 +91,7 @@ def _table(
     return table + [table[-1]] * (len(table) % 2)
 
 
-def _permuted(o: Vectors, wide: Type, table: list[str], index: str) -> str:
+def _permuted(o: Instructions, wide: Type, table: list[str], index: str) -> str:
     """What one register of indices finds."""
     kind = "d" if wide.bits == 32 else "q"
     name = f"@llvm.x86.avx512.vpermi2var.{kind}.512"
@@ -117,7 +113,7 @@ def _permuted(o: Vectors, wide: Type, table: list[str], index: str) -> str:
     return found[0]
 
 
-def _joined(o: Vectors, wide: Type, parts: list[str], lanes: int) -> str:
+def _joined(o: Instructions, wide: Type, parts: list[str], lanes: int) -> str:
     """So many lanes of vectors side by side."""
     if lanes < wide.lanes:
         return o.shuffle(wide, parts[0], "poison", range(lanes))

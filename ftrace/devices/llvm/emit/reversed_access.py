@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from ftrace.devices.llvm.emit.staged_kernel import replaced_stores
 from ftrace.devices.llvm.emit.transposed_access import Turned, find_turned
-from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.split_at_boundaries import facts_of
+from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew

@@ -7,7 +7,7 @@ the panels among its buffers; ranges of the blocks around it are open already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from math import prod
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.devices.llvm.emit.accumulators import fused_products
-from ftrace.devices.llvm.emit.emit_values import Values
-from ftrace.devices.llvm.emit.loop_nest import Nest, Span
-from ftrace.devices.llvm.emit.open_ranges import Opened
+from ftrace.devices.llvm.emit.emit_memory import Values
+from ftrace.devices.llvm.emit.emit_values import Opened
+from ftrace.devices.llvm.emit.loop_nest import Nest, fused_products
+from ftrace.devices.llvm.emit.loops import Span
 from ftrace.devices.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer, digits
@@ -235,21 +235,19 @@ class Stage:
         stores: Sequence[Store],
         steps: Mapping[Node, Steps],
         spans: Mapping[Node, Span],
-        nest: Callable[..., Nest] = Nest,
+        **directives: Any,
     ) -> None:
         """A part: loops over `axes`, of which `spans` run in part, and stores.
 
         Args:
-          nest: the kind of loops. With `TurningNest` values are evaluated in vectors
-            along one of the axes, and stored in vectors along another, which is
-            unrolled as often as there are lanes.
+          directives: what else a `Tiling` says.
         """
         around = [o.node for o in self.opened]
         kernel = Kernel((*around, *axes), tuple(stores), self.kernel.buffers)
         self.facts.learn([e for s in stores for e in s.expressions])
         fused = fused_products(kernel, self.target)
-        loops = nest(self.values, Tiling(dict(steps)), fused, spans)
-        loops.block(place(kernel))
+        tiling = Tiling(steps, **directives)
+        Nest(self.values, tiling, fused, spans).block(place(kernel))
 
     def fill(self, panel: Panel, value: Any, first: int = 0) -> None:
         """Sets the columns of a panel from `first` to the end of the row."""

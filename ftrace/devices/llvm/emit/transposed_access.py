@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, run_stores
 from ftrace.devices.llvm.emit.pack_panel import fill_panel
-from ftrace.devices.llvm.emit.register_transpose import TurningNest
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import Steps
@@ -136,7 +135,7 @@ def _render_whole(plan: Turned, stage: Stage) -> int:
         rows, columns = Block(stage, cuts[0], row), Block(stage, cuts[1], column)
         with rows, columns:
             spans = rows.spans(steps) | columns.spans(steps)
-            stage.run(axes, [store], steps, spans, TurningNest)
+            stage.run(axes, [store], steps, spans, squares=True)
     return unit.count
 
 

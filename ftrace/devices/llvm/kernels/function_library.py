@@ -109,7 +109,7 @@ def _loaded(symbol: str) -> Code:
 @cache
 def _load(symbol: str) -> Code:
     def make() -> bytes:
-        from ftrace.devices.llvm.scalar.called_functions import function_text
+        from ftrace.devices.llvm.emit.called_functions import function_text
 
         text = function_text(symbol, host_target())
         return " ".join(symbols_in(text)).encode() + b"\n" + generate(text)

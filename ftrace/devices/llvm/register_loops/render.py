@@ -1,7 +1,5 @@
 """A recurrence as LLVM IR: its registers are phi nodes, its lanes a vector.
 
-    recurrence -> Lines -> text
-
 Lanes are the elements of vectors, several vectors side by side where the processor
 would otherwise wait for the last operation; groups of them are the units that threads
 share. Where a loop ends in each lane at a time of its own, a lane that is done keeps
@@ -13,64 +11,135 @@ A sum has its terms one after the other, and is the same for any number of lanes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from ftrace.devices.llvm.emit.emit_memory import Values
+from ftrace.devices.llvm.emit.emit_values import At, Opened
 from ftrace.devices.llvm.emit.interrupt_polls import LONG, lasting, may_be_long, poll
 from ftrace.devices.llvm.emit.nontemporal_stores import module
 from ftrace.devices.llvm.emit.rendered import Rendered
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer, lowest
-from ftrace.devices.llvm.register_loops.lane_memory import (
-    LaneMemory,
-    Register,
-    Variation,
-    lanes_for,
-    register_of,
-    registers_set,
-    stores_of,
-    target_of,
-)
 from ftrace.devices.llvm.runtime.work_estimate import WORTH_A_THREAD
-from ftrace.devices.llvm.scalar.ops import and_masks
+from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.kernel.ir import axis_of, load_p, range_p
+from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p
 from ftrace.lower.register_loops.register_loop import (
+    FIRST_REGISTER,
     Assign,
     Recurrence,
     Repeat,
     Statement,
+    assigns,
 )
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, constant_value
 
+#: A register by the number of its buffer, and which of its scalars.
+Register = tuple[int, int]
+
+#: Vectors side by side at most: measured, four are best where their registers fit.
+_VECTORS = 4
+#: Vector registers that these may fill; the others are for what is between.
+_FILLED = 16
 #: How much shorter a loop of unknown length may be than it is taken to be.
 _SHORTER = 100
 
 
-class Lines(LaneMemory):
+def register_of(node: Node) -> Register | None:
+    """The register that a load reads; None for any other node."""
+    if node.op is not load_p or node.src[0].arg < FIRST_REGISTER:
+        return None
+    return int(node.src[0].arg), int(constant_value(node.src[1]))
+
+
+def target_of(store: Store) -> Register | None:
+    """The register that a store sets; None for one to memory."""
+    if store.buffer < FIRST_REGISTER:
+        return None
+    return store.buffer, int(constant_value(store.index))
+
+
+def registers_set(block: Sequence[Statement]) -> dict[Register, None]:
+    """The registers that a block sets, in order."""
+    stores = (s for a in assigns(block) for s in a.stores)
+    return dict.fromkeys(r for s in stores if (r := target_of(s)) is not None)
+
+
+def varying_registers(recurrence: Recurrence) -> set[Register]:
+    """Those that differ from lane to lane."""
+    found, before = set[Register](), -1
+    while recurrence.axes and len(found) != before:
+        before = len(found)
+        free = free_ranges(recurrence.nodes, _of_lanes(recurrence, found))
+        blocks = [recurrence.block]
+        for block in blocks:
+            for statement in block:
+                if isinstance(statement, Repeat):
+                    blocks.append(statement.block)
+                    if (statement.predicate, 0) in found:
+                        found.update(registers_set(statement.block))
+                    continue
+                for store in statement.stores:
+                    register = target_of(store)
+                    if register is not None and free[store.value] & {*recurrence.axes}:
+                        found.add(register)
+    return found
+
+
+def _of_lanes(
+    recurrence: Recurrence, registers: set[Register]
+) -> dict[Node, frozenset[Node]]:
+    """The loads of registers, which depend on the lane."""
+    lanes = frozenset(recurrence.axes)
+    return {n: lanes for n in recurrence.nodes if register_of(n) in registers}
+
+
+def lanes_for(recurrence: Recurrence, varying: set[Register], target: Target) -> int:
+    """How many lanes are computed at once; 0 where there are none."""
+    if not recurrence.axes:
+        return 0
+    size = axis_of(recurrence.axes[0]).size
+    widest = max([4, *(s.dtype.itemsize for s in recurrence.registers)])
+    lanes = target.vector_bytes // widest
+    while lanes > size:
+        lanes //= 2
+    most, vectors = min(_VECTORS, _FILLED // max(len(varying), 1)), 1
+    while 2 * vectors <= most and 2 * vectors * lanes * target.cores <= size:
+        vectors *= 2
+    return lanes * vectors
+
+
+class RegisterLoop(Values):
     """Emits the statements of a legal recurrence.
 
     Attributes:
       held: what is in each register now.
-      known: as long as the registers hold what they do.
+      types: of what is in them.
       left: operations until the kernel asks again whether to stop.
     """
 
-    def __init__(
-        self,
-        recurrence: Recurrence,
-        target: Target,
-        variation: Variation,
-        lanes: int,
-    ) -> None:
-        super().__init__(recurrence, target, variation, lanes, Writer())
+    def __init__(self, recurrence: Recurrence, target: Target) -> None:
+        varying = varying_registers(recurrence)
+        width = lanes_for(recurrence, varying, target)
+        axes = recurrence.axes
+        aligned = not width or axis_of(axes[0]).size % width == 0
+        free = _of_lanes(recurrence, varying)
+        facts = Facts([*recurrence.nodes, *axes], free, aligned)
+        super().__init__(Writer(), facts, target, recurrence.buffers)
+        self.width = width
         self.held: dict[Register, str] = {}
         self.types: dict[Register, Type] = {}
-        for store in stores_of(recurrence):
-            register = target_of(store)
-            if register is not None:
-                width = lanes if register in variation.registers else 0
-                self.types[register] = Type.of(store.value.dtype, width)
+        for statement in assigns(recurrence.block):
+            for store in statement.stores:
+                register = target_of(store)
+                if register is not None:
+                    lanes = width if register in varying else 0
+                    self.types[register] = Type.of(store.value.dtype, lanes)
         self.left = str(LONG)
+
+    def load(self, node: Node, at: At) -> str:
+        register = register_of(node)
+        return super().load(node, at) if register is None else self.held[register]
 
     # Statements.
 
@@ -83,112 +152,86 @@ class Lines(LaneMemory):
 
     def assign(self, statement: Assign) -> None:
         found: dict[Register, str] = {}
-        beside = self.beside(statement.stores)
+        stores: list[Store] = []
         for store in statement.stores:
             register = target_of(store)
-            if register is not None:
-                lanes = self.types[register].lanes
-                found[register] = self.wide(store.value, lanes)
-            elif store not in beside:
-                self.store(store)
-            elif beside[store]:
-                self.store_beside(beside[store])
+            if register is None:
+                stores.append(store)
+            else:
+                found[register] = self.plain(
+                    store.value, self.types[register].lanes, ()
+                )
+        stores.sort(key=lambda s: (s.buffer, self.facts.affine[s.index].constant))
+        for group in self.grouped(stores):
+            self.store_group(group, ())
         if found:
             self.held.update(found)
-            self.known.clear()
+            self.forget()
 
     def repeat(self, statement: Repeat) -> None:
-        inside = registers_set(statement.block)
-        carried = [r for r in inside if r in self.held]
+        carried = [r for r in registers_set(statement.block) if r in self.held]
         predicate = statement.predicate, 0
-        if statement.predicate >= 0 and self.types[predicate].lanes:
+        if statement.predicate >= 0:
             # A lane that does not run the loop around this one need not run this one.
-            first = and_masks(self.ops, self.lanes, self.held[predicate], self.active)
+            lanes = self.types[predicate].lanes
+            active = self.active if lanes else None
+            first = self.ops.all_of(lanes, self.held[predicate], active)
             assert first is not None
             self.held[predicate] = first
         pairs = [(self.types[r].text, self.held[r]) for r in carried]
         times = statement.times
-        length = 1 if times is None else axis_of(times).size
         entry = None if times is not None else self.any(predicate)
         polls = may_be_long(statement)
         if polls:
             pairs.append(("i64", self.left))
+        length = 1 if times is None else axis_of(times).size
         loop = self.writer.open_loop("0", str(length), 1, pairs)
-        names = [name for _, _, name in loop.carried]
-        before = names[: len(carried)]
-        self.held.update(zip(carried, before, strict=True))
+        before = [name for _, _, name in loop.carried]
+        self.held.update(zip(carried, before, strict=False))
         if polls:
-            self.left = poll(self.writer, names[-1], lasting(statement.block))
-        self.known.clear()
-        if times is not None:
-            self.ranges[times] = loop.index
-        if entry is None:
+            self.left = poll(self.writer, before[-1], lasting(statement.block))
+        self.forget()
+        if times is None:
+            again = self._iteration(statement, carried, before)
+        else:
+            opened = Opened(times, loop.index, self.writer.level)
+            self.open(opened)
             self.block(statement.block)
-            updated = [self.held[r] for r in carried]
-            updated += [self.left] if polls else []
+            self.close(opened)
+            again = ""
+        updated = [self.held[r] for r in carried] + [self.left] * polls
+        if entry is None:
             results = self.writer.close_loop(loop, updated)
         else:
-            updated, again = self._iteration(statement, carried, before)
-            updated.append(self.left)
             results = self.writer.close_while(loop, entry, again, updated)
         self.held.update(zip(carried, results, strict=False))
         if polls:
             self.left = results[-1]
-        self.known.clear()
+        self.forget()
 
     def _iteration(
         self, statement: Repeat, carried: Sequence[Register], before: Sequence[str]
-    ) -> tuple[list[str], str]:
-        """What one iteration of a while hands on, and whether there is another."""
+    ) -> str:
+        """One iteration of a while; returns whether there is another."""
         predicate = statement.predicate, 0
         if not self.types[predicate].lanes:
             self.block(statement.block)
-            return [self.held[r] for r in carried], self.held[predicate]
+            return self.held[predicate]
         outer, self.active = self.active, self.held[predicate]
         on = self.active
         self.block(statement.block)
-        for register, old in zip(carried, before, strict=True):
-            t = self.types[register]
+        for register, old in zip(carried, before, strict=False):
+            t, new = self.types[register], self.held[register]
             if register == predicate:
-                new = self.ops.binary("and", t, on, self.held[register])
+                self.held[register] = self.ops.binary("and", t, on, new)
             else:
-                new = self.ops.select(on, t, self.held[register], old)
-            self.held[register] = new
+                self.held[register] = self.ops.select(on, t, new, old)
         self.active = outer
-        return [self.held[r] for r in carried], self.any(predicate)
+        return self.any(predicate)
 
     def any(self, predicate: Register) -> str:
         """Does a predicate hold in some lane?"""
-        text, lanes = self.held[predicate], self.types[predicate].lanes
-        if not lanes:
-            return text
-        pure = self.writer.pure
-        bits = pure(f"bitcast <{lanes} x i1> {text} to i{lanes}", text)
-        return pure(f"icmp ne i{lanes} {bits}, 0", bits)
-
-    # Values.
-
-    def needs(self, node: Node) -> Iterator[Node]:
-        if node.op is not load_p:
-            yield from super().needs(node)
-        elif register_of(node) is None:
-            terms = self.facts.affine[node.src[1]].terms
-            yield from (atom for atom in terms if atom.op is not range_p)
-            yield from node.src[2:]
-
-    def read(self, node: Node) -> str:
-        if node.op is range_p:
-            return self._range(node)
-        register = register_of(node)
-        return self.load(node) if register is None else self.held[register]
-
-    def _range(self, node: Node) -> str:
-        text = self.ranges[node]
-        if node is not self.variation.lane:
-            return text
-        t = Type.of(node.dtype, self.lanes)
-        steps = t.lanewise(range(self.lanes))
-        return self.ops.binary("add", t, self.ops.splat(text, t), steps)
+        return self.ops.any_lane(self.held[predicate], self.types[predicate].lanes)
 
 
 def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rendered:
@@ -203,19 +246,20 @@ def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rend
 
 def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[Writer, int]:
     """The function of a legal recurrence, and how many units it has."""
-    variation = Variation(recurrence)
-    lanes = lanes_for(recurrence, variation, target)
-    lines = Lines(recurrence, target, variation, lanes)
+    loop = RegisterLoop(recurrence, target)
+    writer, lanes = loop.writer, loop.width
     if not lanes:
-        lines.block(recurrence.block)
-        return lines.writer, 1
+        loop.block(recurrence.block)
+        return writer, 1
     (axis,) = recurrence.axes
-    size, writer = axis_of(axis).size, lines.writer
+    size = axis_of(axis).size
     unit = writer.open_loop("%begin", "%end", 1, guarded=True)
-    first = lines.access.sum_terms([(lanes, unit.index)])
+    first = loop.access.sum_terms([(lanes, unit.index)])
     if size % lanes:
         first = lowest(writer, first, size - lanes)
-    lines.ranges[axis] = first
-    lines.block(recurrence.block)
+    opened = Opened(axis, first, writer.level, lanes=lanes)
+    loop.open(opened)
+    loop.block(recurrence.block)
+    loop.close(opened)
     writer.close_loop(unit)
     return writer, -(-size // lanes)

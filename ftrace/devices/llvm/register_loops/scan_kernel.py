@@ -19,30 +19,25 @@ computed twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from ftrace.devices.llvm.emit.addressing import Access, memory_type
+from ftrace.devices.llvm.emit.addressing import memory_type
+from ftrace.devices.llvm.emit.emit_memory import Values
+from ftrace.devices.llvm.emit.emit_values import At, Opened
 from ftrace.devices.llvm.emit.interrupt_polls import writer_for
 from ftrace.devices.llvm.emit.nontemporal_stores import large_results, module
 from ftrace.devices.llvm.emit.rendered import Rendered
 from ftrace.devices.llvm.ir.types import Type, mask_type
 from ftrace.devices.llvm.ir.writer import Writer
-from ftrace.devices.llvm.register_loops.lane_memory import (
-    Register,
-    register_of,
-    target_of,
-)
+from ftrace.devices.llvm.register_loops.render import Register, register_of, target_of
 from ftrace.devices.llvm.runtime.work_estimate import WORTH_A_THREAD
-from ftrace.devices.llvm.scalar.ops import Operations
-from ftrace.devices.llvm.scalar.straight_line import Expressions
+from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.kernel.ir import Store
+from ftrace.lower.kernel.ir import Store, load_p, make_range
 from ftrace.lower.library.scan_kernels import Running
-from ftrace.lower.register_loops.register_loop import FIRST_REGISTER
 from ftrace.trace.graph import Node, constant_value
 
 State = dict[Register, str]
-_Read = Callable[[Node], str]
 
 
 class Mask:
@@ -60,7 +55,7 @@ class Mask:
         return mask_type(self.lanes).lanewise(inside)
 
 
-class Lines:
+class Lines(Values):
     """Emits a legal running reduction.
 
     Args:
@@ -68,100 +63,73 @@ class Lines:
         `emit/nontemporal_stores.py`.
 
     Attributes:
-      lanes: of all vectors, so that the widest fill a register.
-      state: the registers that hold the left operand, with their types.
+      state: the registers that hold the left operand, with their types: of lanes so
+        that the widest fill a register of the processor.
     """
 
     def __init__(
         self, kernel: Running, target: Target, streamed: frozenset[int] = frozenset()
     ) -> None:
+        _, combine, _ = kernel.parts
+        dtypes = {target_of(store): store.value.dtype for store in combine}
+        widest = max(dtype.itemsize for dtype in dtypes.values())
+        lanes = max(target.vector_bytes // widest, 2)
+        lane = make_range(0, lanes, False)
+        operands = [n for n in kernel.nodes if n.op is load_p]
+        free = dict.fromkeys(operands, frozenset((lane,)))
+        writer = writer_for(kernel.operations // max(kernel.outer, 1))
+        facts = Facts([*kernel.nodes, lane], free)
+        super().__init__(writer, facts, target, kernel.buffers, streamed)
+        self.open(Opened(lane, "0", writer.level, lanes=lanes))
         self.kernel = kernel
-        self.streamed = streamed
         #: Are lanes, which are neighbours in memory, in the opposite order?
         self.turned = False
-        self.writer = writer_for(kernel.operations // max(kernel.outer, 1))
-        self.ops = Operations(self.writer, target)
-        self.access = Access(self.writer, self.ops)
-        _, combine, _ = kernel.parts
-        stores = [target_of(store) for store in combine]
-        types = [store.value.dtype for store in combine]
-        self.lanes = max(target.vector_bytes // max(d.itemsize for d in types), 2)
         self.state: dict[Register, Type] = {
-            register: Type.of(dtype, self.lanes)
-            for register, dtype in zip(stores, types, strict=True)
+            register: Type.of(dtype, lanes)
+            for register, dtype in dtypes.items()
             if register is not None
         }
         #: How much further the number of a left register is than that of a right one.
         self.apart = len(kernel.registers) // 2
+        self._held: State = {}
+        self._where: tuple[str, Mask | None] = "", None
+
+    def load(self, node: Node, at: At) -> str:
+        register = register_of(node)
+        return self._load(node) if register is None else self._held[register]
 
     # The operator.
 
+    def _values(self, stores: Sequence[Store], held: State) -> list[str]:
+        """What is stored where registers hold this."""
+        self._held = held
+        self.forget()
+        return [self.plain(store.value, self.lanes, ()) for store in stores]
+
     def enter(self, place: str, mask: Mask | None = None) -> State:
         """The right operand of the elements from a place on."""
-
-        def read(node: Node) -> str:
-            return self._load(node, place, mask)
-
-        values = self._values(self.kernel.parts[0], read)
-        return {(n + self.apart, k): text for (n, k), text in values.items()}
+        self._where = place, mask
+        enter, _, _ = self.kernel.parts
+        found = dict(zip(map(target_of, enter), self._values(enter, {}), strict=True))
+        return {(r[0] + self.apart, r[1]): text for r, text in found.items() if r}
 
     def combine(self, left: State, right: State) -> State:
-        def read(node: Node) -> str:
-            register = register_of(node)
-            assert register is not None
-            number, part = register
-            if number < FIRST_REGISTER + self.apart:
-                return right[number + self.apart, part]
-            return left[register]
-
-        return self._values(self.kernel.parts[1], read)
+        _, combine, _ = self.kernel.parts
+        right = {(n - self.apart, k): text for (n, k), text in right.items()}
+        return dict(zip(self.state, self._values(combine, left | right), strict=True))
 
     def leave(self, left: State, place: str, mask: Mask | None = None) -> None:
         """Stores the results at a place."""
-
-        def read(node: Node) -> str:
-            register = register_of(node)
-            assert register is not None
-            return left[register]
-
         _, _, leave = self.kernel.parts
-        roots = [store.value for store in leave]
-        values = Expressions(self.ops, roots, self.lanes, read)
         parts: dict[int, list[tuple[Store, str]]] = {}
-        for store in leave:
-            found = parts.setdefault(store.buffer, [])
-            found.append((store, values.value(store.value)))
+        for store, text in zip(leave, self._values(leave, left), strict=True):
+            parts.setdefault(store.buffer, []).append((store, text))
         for number, found in parts.items():
             found.sort(key=lambda pair: constant_value(pair[0].index))
             t = Type.of(found[0][0].value.dtype, self.lanes)
             self._store(number, t, [text for _, text in found], place, mask)
 
-    def _values(self, stores: Sequence[Store], read: _Read) -> State:
-        values = Expressions(self.ops, [s.value for s in stores], self.lanes, read)
-        found: State = {}
-        for store in stores:
-            register = target_of(store)
-            assert register is not None
-            found[register] = values.value(store.value)
-        return found
-
-    def choose(self, condition: str, a: State, b: State) -> State:
-        """`a` where a scalar condition holds."""
-        found: State = {}
-        for register, t in self.state.items():
-            x, y = a[register], b[register]
-            text = f"select i1 {condition}, {t} {x}, {t} {y}"
-            found[register] = self.writer.pure(text, condition, x, y)
-        return found
-
     # Memory.
-
-    def buffer(self, number: int) -> str:
-        pure = self.writer.pure
-        place = "%buffers"
-        if number:
-            place = pure(f"getelementptr ptr, ptr %buffers, i64 {number}")
-        return pure(f"load ptr, ptr {place}, align 8", place)
 
     def _components(self, number: int) -> int:
         """How many numbers an element of a buffer has: two if it is complex."""
@@ -173,8 +141,8 @@ class Lines:
         count = self._components(number)
         return self.access.pointer(self.buffer(number), [(count, place)], 0, t.bytes)
 
-    def _load(self, node: Node, place: str, mask: Mask | None) -> str:
-        buffer, index = node.src
+    def _load(self, node: Node) -> str:
+        (place, mask), (buffer, index) = self._where, node.src
         number, t = int(buffer.arg), Type.of(node.dtype, self.lanes)
         count = self._components(number)
         p = self._pointer(number, place, t)
@@ -233,7 +201,7 @@ class Rows(Lines):
     """
 
     def __init__(
-        self, kernel: Running, target: Target, streamed: frozenset[int] = frozenset()
+        self, kernel: Running, target: Target, streamed: frozenset[int]
     ) -> None:
         super().__init__(kernel, target, streamed)
         self.turned = kernel.reverse

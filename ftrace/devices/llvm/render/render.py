@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ftrace.devices.llvm.emit.called_functions import called_in
 from ftrace.devices.llvm.emit.rendered import Rendered
 from ftrace.devices.llvm.kernels.compile_kernels import FUNCTION
 from ftrace.devices.llvm.library.fft.kernel import render_transform
@@ -16,7 +17,6 @@ from ftrace.devices.llvm.library.sort.kernel import render_ordering
 from ftrace.devices.llvm.register_loops.render import render_recurrence
 from ftrace.devices.llvm.register_loops.scan_kernel import render_running
 from ftrace.devices.llvm.render.select_strategy import render
-from ftrace.devices.llvm.scalar.called_functions import called_in
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -53,10 +54,9 @@ from ftrace.devices.llvm.convolution.nhwc import (
     find_sliding_rows,
 )
 from ftrace.devices.llvm.convolution.split_strides import phases
-from ftrace.devices.llvm.emit.accumulators import fused_products
-from ftrace.devices.llvm.emit.column_reduction import Columns
-from ftrace.devices.llvm.emit.emit_values import Values
+from ftrace.devices.llvm.emit.emit_memory import Values
 from ftrace.devices.llvm.emit.interrupt_polls import writer_for
+from ftrace.devices.llvm.emit.loop_nest import Nest, fused_products
 from ftrace.devices.llvm.emit.nontemporal_stores import (
     function,
     in_turn,
@@ -76,12 +76,14 @@ from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.devices.llvm.schedule.cache_row_values import keep_values
 from ftrace.devices.llvm.schedule.choose_tiling import Chooser
-from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.devices.llvm.schedule.prefetch import fetches
-from ftrace.devices.llvm.schedule.split_at_boundaries import boxes, facts_of, segments
+from ftrace.devices.llvm.schedule.split_at_boundaries import boxes, segments
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
-from ftrace.devices.llvm.schedule.unroll_short_axes import without_short_axes
-from ftrace.devices.llvm.schedule.unroll_short_reduces import without_short_reduces
+from ftrace.devices.llvm.schedule.unroll_short import (
+    without_short_axes,
+    without_short_reduces,
+)
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import Kernel
@@ -420,8 +422,9 @@ class _Nest(_Code):
         own = cut.axes if cut is not None else ()
         chooser = Chooser(kernel, block, facts, target, own, kept is not None)
         self.tiling = chooser.choose()
-        fetched = target.decides("fetch_ahead")
-        self.ahead = fetches(kernel, facts, self.tiling, target) if fetched else {}
+        if target.decides("fetch_ahead"):
+            ahead = fetches(kernel, facts, self.tiling, target)
+            self.tiling = replace(self.tiling, ahead=ahead)
         self.fused = fused_products(kernel, target)
         self.operations = self.tiling.operations
         self.worth = max(WORTH_A_THREAD, 8 * self.tiling.setup_operations)
@@ -435,7 +438,7 @@ class _Nest(_Code):
             size = buffers[number].size
             kind = f"[{size * buffers[number].dtype.itemsize} x i8]"
             values.add_buffer(number, writer.memory(kind, f"%kept{number}"), size)
-        nest = Columns(values, tiling, self.fused, ahead=self.ahead)
+        nest = Nest(values, tiling, self.fused)
         if tiling.parallel:
             self.units = nest.parallel()
         elif tiling.strips is not None:

@@ -14,11 +14,10 @@ idle lanes, longer ones go in halves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.scalar.casts import Instructions
+from ftrace.devices.llvm.scalar.instructions import Instructions, Row
 
 _MOST = 512
 
@@ -26,21 +25,10 @@ _MOST = 512
 _THREE_QUARTERS_OR_NAN = 0b1011
 
 
-class Vectors(Instructions, Protocol):
-    """What these are made of; `scalar.Operations` has it."""
-
-    def splat(self, a: str, t: Type) -> str: ...
-
-    def shuffle(self, t: Type, a: str, b: str, places: Sequence[int]) -> str: ...
-
-
-Row = Callable[..., str]
-
-
 def _in_registers(row: Row, least: int = 128) -> Row:
     """A row for vectors of `least` to 512 bits as one for all lengths and scalars."""
 
-    def fitted(o: Vectors, t: Type, *x: str) -> str:
+    def fitted(o: Instructions, t: Type, *x: str) -> str:
         wide = t.with_lanes(least // t.bits)
         if not t.lanes:
             whole = row(o, wide, *[o.splat(a, wide) for a in x])
@@ -65,7 +53,7 @@ def _in_registers(row: Row, least: int = 128) -> Row:
     return fitted
 
 
-def _masked(o: Vectors, t: Type, word: str, *operands: tuple[str, str]) -> str:
+def _masked(o: Instructions, t: Type, word: str, *operands: tuple[str, str]) -> str:
     """An intrinsic of vectors and immediates, in all lanes, rounding as usual."""
     kind, width = "ps" if t.bits == 32 else "pd", t.lanes * t.bits
     given = [*operands, (f"i{max(t.lanes, 8)}", "-1")]
@@ -78,16 +66,16 @@ def _masked(o: Vectors, t: Type, word: str, *operands: tuple[str, str]) -> str:
     return o.pure(f"call {t} {name}({texts})", *values)
 
 
-def _scale(o: Vectors, t: Type, a: str, n: str) -> str:
+def _scale(o: Instructions, t: Type, a: str, n: str) -> str:
     return _masked(o, t, "scalef", (t.text, a), (t.text, n), (t.text, a))
 
 
-def _mantissa(o: Vectors, t: Type, a: str) -> str:
+def _mantissa(o: Instructions, t: Type, a: str) -> str:
     choice = ("i32", str(_THREE_QUARTERS_OR_NAN))
     return _masked(o, t, "getmant", (t.text, a), choice, (t.text, a))
 
 
-def _exponent(o: Vectors, t: Type, a: str) -> str:
+def _exponent(o: Instructions, t: Type, a: str) -> str:
     """That of `a`, which is one too small where the mantissa is below 1."""
 
     def of(x: str) -> str:
@@ -96,7 +84,7 @@ def _exponent(o: Vectors, t: Type, a: str) -> str:
     return o.binary("fsub", t, of(a), of(_mantissa(o, t, a)))
 
 
-def _add_pairs(o: Vectors, t: Type, total: str, a: str, b: str) -> str:
+def _add_pairs(o: Instructions, t: Type, total: str, a: str, b: str) -> str:
     pair = f"<{2 * t.lanes} x bfloat>"
     name = f"@llvm.x86.avx512bf16.dpbf16ps.{t.lanes * t.bits}"
     o.writer.declare(f"declare {t} {name}({t}, {pair}, {pair})")
@@ -105,7 +93,7 @@ def _add_pairs(o: Vectors, t: Type, total: str, a: str, b: str) -> str:
 
 
 def _add_integers(word: str) -> Row:
-    def add(o: Vectors, t: Type, total: str, a: str, b: str) -> str:
+    def add(o: Instructions, t: Type, total: str, a: str, b: str) -> str:
         name = f"@llvm.x86.avx512.{word}.{t.lanes * t.bits}"
         o.writer.declare(f"declare {t} {name}({t}, {t}, {t})")
         return o.pure(f"call {t} {name}({t} {total}, {t} {a}, {t} {b})", total, a, b)
@@ -121,7 +109,7 @@ mantissa: Row = _in_registers(_mantissa)
 exponent: Row = _in_registers(_exponent)
 
 
-def range_of(o: Vectors, t: Type, a: str, b: str, choice: int) -> str:
+def range_of(o: Instructions, t: Type, a: str, b: str, choice: int) -> str:
     """The minimum (4) or maximum (5), of 128 to 512 bits.
 
     Of a NaN and a number it takes the number.
@@ -133,7 +121,7 @@ def range_of(o: Vectors, t: Type, a: str, b: str, choice: int) -> str:
 def table(numbers: Sequence[float]) -> Row:
     """The row that looks a float64 up by the four leading bits of its fraction."""
 
-    def look_up(o: Vectors, t: Type, a: str) -> str:
+    def look_up(o: Instructions, t: Type, a: str) -> str:
         i = t.integer()
         bits = o.binary("lshr", i, o.convert("bitcast", t, i, a), i.constant(48))
         return _permuted(o, t, "pd", numbers, bits)
@@ -144,14 +132,14 @@ def table(numbers: Sequence[float]) -> Row:
 def table_of_32(numbers: Sequence[float]) -> Row:
     """The row that looks a float32 up by the five lowest bits of its fraction."""
 
-    def look_up(o: Vectors, t: Type, a: str) -> str:
+    def look_up(o: Instructions, t: Type, a: str) -> str:
         return _permuted(o, t, "ps", numbers, o.convert("bitcast", t, t.integer(), a))
 
     return _in_registers(look_up, least=_MOST)
 
 
 def _permuted(
-    o: Vectors, t: Type, kind: str, numbers: Sequence[float], bits: str
+    o: Instructions, t: Type, kind: str, numbers: Sequence[float], bits: str
 ) -> str:
     """The numbers, of two registers, that the lowest bits name."""
     low, high = (t.lanewise(numbers[first : first + t.lanes]) for first in (0, t.lanes))

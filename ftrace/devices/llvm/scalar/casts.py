@@ -7,27 +7,9 @@ to bool       is it not zero
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ftrace import dtypes
 from ftrace.devices.llvm.ir.types import Type, hardware_half
-from ftrace.devices.llvm.ir.writer import Writer
-from ftrace.devices.llvm.target import Target
-
-
-class Instructions(Protocol):
-    """What a cast is made of; `scalar.Operations` has it."""
-
-    writer: Writer
-    target: Target
-
-    def pure(self, text: str, *operands: str) -> str: ...
-
-    def binary(self, word: str, t: Type, a: str, b: str) -> str: ...
-
-    def select(self, condition: str, t: Type, a: str, b: str) -> str: ...
-
-    def convert(self, word: str, source: Type, target: Type, a: str) -> str: ...
+from ftrace.devices.llvm.scalar.instructions import Instructions
 
 
 def cast(o: Instructions, a: str, source: Type, target: Type) -> str:

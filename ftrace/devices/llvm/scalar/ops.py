@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 
 from ftrace import dtypes
-from ftrace.devices.llvm.ir.symbols import PREFIX
-from ftrace.devices.llvm.ir.types import Type, mask_type
-from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.scalar import avx512
 from ftrace.devices.llvm.scalar.casts import cast
-from ftrace.devices.llvm.scalar.fmod import float_remainder
+from ftrace.devices.llvm.scalar.instructions import Instructions, Row
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.legalize.math.exponential import TABLES
 from ftrace.lower.legalize.math.table_functions import TABLES_OF_32
@@ -58,20 +57,10 @@ CALLED = {
 #: Operations that change the sign bit alone, of 16-bit floats.
 _SIGN_BITS = {"neg": ("xor", 0x8000), "abs": ("and", 0x7FFF)}
 
-#: Operations that are an intrinsic of one operand, on floats.
-_INTRINSICS = {
-    "floor": "floor",
-    "ceil": "ceil",
-    "trunc": "trunc",
-    "round": "rint",
-    "sqrt": "sqrt",
-}
-
 
 def operations_of(target: Target) -> frozenset[str]:
     """Names of the elementwise operations that the code for a target can have."""
-    names = {name for name, _ in _INSTRUCTIONS} | {*_ROWS, *_INTRINSICS}
-    names |= {"select", "cast", "bitcast"}
+    names = {name for name, _ in _INSTRUCTIONS} | {*_ROWS, "select", "cast", "bitcast"}
     lacking = {"fma"} if not target.fma else set[str]()
     if not target.scale:
         lacking |= _WIDE.keys()
@@ -82,26 +71,17 @@ def operations_of(target: Target) -> frozenset[str]:
     return frozenset(names - lacking)
 
 
-class Operations:
+class Operations(Instructions):
     """Emits the rows into a writer, for a target."""
-
-    def __init__(self, writer: Writer, target: Target) -> None:
-        self.writer = writer
-        self.target = target
-        self.pure = writer.pure
 
     def apply(self, name: str, t: Type, *x: str) -> str:
         """Operation `name` on operands of type `t` (of a select: its last two)."""
         if t.format:
             return self._apply_wide(name, t, *x)
-        if name == "rem" and t.kind == "f":
-            return float_remainder(self, t, *x)
         word = _INSTRUCTIONS.get((name, t.kind))
         if word is not None:
             a, b = x
             return self.pure(f"{word} {t} {a}, {b}", a, b)
-        if name in _INTRINSICS:
-            return self.call(_INTRINSICS[name], t, *x)
         if name in CALLED:
             return self.part(name, 0, t, (t,), *x)
         return _ROWS[name](self, t, *x)
@@ -114,106 +94,6 @@ class Operations:
         single = Type.of(dtypes.float32, t.lanes)
         found = self.apply(name, single, *[cast(self, a, t, single) for a in x])
         return found if name in COMPARISONS else cast(self, found, single, t)
-
-    # Building blocks.
-
-    def call(self, name: str, t: Type, *x: str, extra: str = "") -> str:
-        """An intrinsic of operands of one type; `extra` is a last constant operand."""
-        types = ", ".join([t.text] * len(x) + (["i1"] if extra else []))
-        full = f"@llvm.{name}.{t.suffix}"
-        self.writer.declare(f"declare {t} {full}({types})")
-        operands = ", ".join(f"{t} {a}" for a in x)
-        if extra:
-            operands = f"{operands}, i1 {extra}"
-        return self.pure(f"call {t} {full}({operands})", *x)
-
-    def part(
-        self, function: str, number: int, t: Type, results: Sequence[Type], *x: str
-    ) -> str:
-        """Result `number` of a function of `kernels/function_library.py`."""
-        name = f"@{PREFIX}{function}_{t.suffix}"
-        whole = f"{{ {', '.join(map(str, results))} }}"
-        self.writer.declare(f"declare {whole} {name}({', '.join([str(t)] * len(x))})")
-        width = t.lanes * t.bits // 8
-        self.writer.alignment = max(self.writer.alignment, width)
-        operands = ", ".join(f"{t} {a}" for a in x)
-        call = self.pure(f"call {whole} {name}({operands})", *x)
-        return self.pure(f"extractvalue {whole} {call}, {number}", call)
-
-    def binary(self, word: str, t: Type, a: str, b: str) -> str:
-        return self.pure(f"{word} {t} {a}, {b}", a, b)
-
-    def select(self, condition: str, t: Type, a: str, b: str) -> str:
-        if a == b:
-            return a
-        c = t.mask()
-        return self.pure(f"select {c} {condition}, {t} {a}, {t} {b}", condition, a, b)
-
-    def convert(self, word: str, source: Type, target: Type, a: str) -> str:
-        return self.pure(f"{word} {source} {a} to {target}", a)
-
-    def splat(self, a: str, t: Type) -> str:
-        """The scalar `a` in every lane of `t`."""
-        if not a.startswith("%"):
-            return f"splat ({t.element} {a})"
-        one = self.pure(f"insertelement {t} poison, {t.element} {a}, i32 0", a)
-        places = f"<{t.lanes} x i32> zeroinitializer"
-        return self.pure(f"shufflevector {t} {one}, {t} poison, {places}", one)
-
-    def shuffle(self, t: Type, a: str, b: str, places: Sequence[int]) -> str:
-        """The lanes `places` of `a` and `b` put together."""
-        lanes = ", ".join(f"i32 {p}" for p in places)
-        return self.pure(
-            f"shufflevector {t} {a}, {t} {b}, <{len(places)} x i32> <{lanes}>", a, b
-        )
-
-    def reverse(self, t: Type, a: str) -> str:
-        return self.shuffle(t, a, "poison", list(range(t.lanes))[::-1])
-
-    def pick(self, t: Type, parts: Sequence[str], step: int, first: int) -> str:
-        """Every `step`-th element of `step` vectors side by side, from `first` on."""
-        lanes = t.lanes
-        if step % 2 == 0 and step > 2:  # every second one, which others need as well
-            places = [first % 2 + 2 * lane for lane in range(lanes)]
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [self.shuffle(t, a, b, places) for a, b in pairs]
-            return self.pick(t, parts, step // 2, first // 2)
-        found = parts[0]
-        for n, part in enumerate(parts):
-            places: list[int] = []
-            for lane in range(lanes):
-                where = first + step * lane
-                if where // lanes == n:
-                    places.append((lanes if n else 0) + where % lanes)
-                else:
-                    places.append(lane)
-            found = self.shuffle(t, found, part if n else "poison", places)
-        return found
-
-    def interleave(self, t: Type, parts: Sequence[str]) -> list[str]:
-        """a0 b0 … a1 b1 …, as so many vectors side by side."""
-        lanes, count = t.lanes, len(parts)
-        if count % 2 == 0:
-            evens = self.interleave(t, parts[::2]) if count > 2 else parts[:1]
-            odds = self.interleave(t, parts[1::2]) if count > 2 else parts[1:]
-            places = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
-            return [
-                self.shuffle(t, a, b, half)
-                for a, b in zip(evens, odds, strict=True)
-                for half in (places[:lanes], places[lanes:])
-            ]
-        found: list[str] = []
-        for n in range(count):
-            spread = [divmod(n * lanes + lane, count) for lane in range(lanes)]
-            whole = "poison"
-            for number, part in enumerate(parts):
-                places = [
-                    lanes + place if source == number else lane
-                    for lane, (place, source) in enumerate(spread)
-                ]
-                whole = self.shuffle(t, whole, part, places)
-            found.append(whole)
-        return found
 
     def cast(self, a: str, source: Type, target: Type) -> str:
         """Converts values as the primitive `cast` does."""
@@ -238,7 +118,7 @@ class Operations:
         return self.pure(f"extractelement {t} {a}, i32 0", a)
 
 
-Row = Callable[..., str]
+#: Operations that are more, or are named otherwise.
 _ROWS: dict[str, Row] = {}
 
 
@@ -297,24 +177,13 @@ def _sign(o: Operations, t: Type, a: str) -> str:
     return o.select(o.binary("icmp slt", t, a, t.zero), t, t.constant(-1), above)
 
 
-@_define("max")
-def _maximum(o: Operations, t: Type, a: str, b: str) -> str:
-    return _extremum(o, t, a, b, "max", "fcmp ogt", "maximum")
-
-
-@_define("min")
-def _minimum(o: Operations, t: Type, a: str, b: str) -> str:
-    return _extremum(o, t, a, b, "min", "fcmp olt", "minimum")
-
-
-def _extremum(
-    o: Operations, t: Type, a: str, b: str, word: str, compare: str, native: str
-) -> str:
+def _extremum(o: Operations, t: Type, a: str, b: str, word: str) -> str:
     """-0 is less than +0; NaN wins."""
     if t.kind != "f":
         return o.call(("s" if t.kind == "i" else "u") + word, t, a, b)
     if o.target.native_maximum:
-        return o.call(native, t, a, b)
+        return o.call(word + "imum", t, a, b)
+    compare = "fcmp ogt" if word == "max" else "fcmp olt"
     for known, other in ((a, b), (b, a)):
         number = _float_of(known)
         if number is None or math.isnan(number):
@@ -384,6 +253,8 @@ def _divide(o: Operations, t: Type, a: str, b: str) -> str:
 
 @_define("rem")
 def _remainder(o: Operations, t: Type, a: str, b: str) -> str:
+    if t.kind == "f":
+        return _float_remainder(o, t, a, b)
     constant = _constant_of(b)
     if constant not in (None, 0, -1):
         return o.binary("srem" if t.kind == "i" else "urem", t, a, b)
@@ -392,9 +263,35 @@ def _remainder(o: Operations, t: Type, a: str, b: str) -> str:
     return o.select(zero, t, a, o.binary("sub", t, a, product))
 
 
-@_define("fma")
-def _multiply_add(o: Operations, t: Type, a: str, b: str, c: str) -> str:
-    return o.call("fma", t, a, b, c)
+def _float_remainder(o: Operations, t: Type, x: str, y: str) -> str:
+    """x - trunc(x / y)·y with the sign of x, a vector at a time: exact, as C's fmod.
+
+    With q = trunc(x / y), for x, y > 0 and q < 2^p of p bits of fraction:
+
+    - a quotient that is m or more is not rounded to less than m, so that q is at most
+      one too large and never too small;
+    - r = x - q·y by one fma is exact: a multiple of the last place of x or y, whichever
+      is less, and below y in size;
+    - where r < 0, q was one too large, and r + y is the remainder, which is a float.
+
+    Larger quotients are seldom: a branch divides them number by number.
+    """
+    if not t.lanes or not o.target.fma:
+        return o.binary("frem", t, x, y)
+    dividend, divisor = o.call("fabs", t, x), o.call("fabs", t, y)
+    quotient = o.call("trunc", t, o.binary("fdiv", t, dividend, divisor))
+    less = o.pure(f"fneg {t} {quotient}", quotient)
+    rest = o.call("fma", t, less, divisor, dividend)
+    negative = o.binary("fcmp olt", t, rest, t.zero)
+    rest = o.select(negative, t, o.binary("fadd", t, rest, divisor), rest)
+    none = o.binary("fcmp oeq", t, quotient, t.zero)  # also where y is infinite
+    usual = o.call("copysign", t, o.select(none, t, dividend, rest), x)
+    limit = t.constant(2.0 ** (23 if t.bits == 32 else 52))
+    far = o.binary("fcmp oge", t, quotient, limit)
+    taken, branch = o.any_lane(far, t.lanes), o.writer.open_branch()
+    exact = o.select(far, t, o.binary("frem", t, x, y), usual)
+    (found,) = o.writer.close_branch(branch, taken, [(t.text, exact, usual)])
+    return found
 
 
 def _far_part(number: int) -> Row:
@@ -459,21 +356,6 @@ def _not(o: Operations, t: Type, a: str) -> str:
     return o.binary("xor", t, a, t.constant(-1 if t.kind != "b" else True))
 
 
-@_define("popcount")
-def _popcount(o: Operations, t: Type, a: str) -> str:
-    return o.call("ctpop", t, a)
-
-
-@_define("shl")
-def _shift_left(o: Operations, t: Type, a: str, n: str) -> str:
-    return _shift(o, t, a, n, "shl")
-
-
-@_define("shr")
-def _shift_right_logical(o: Operations, t: Type, a: str, n: str) -> str:
-    return _shift(o, t, a, n, "lshr")
-
-
 @_define("sar")
 def _shift_right_arithmetic(o: Operations, t: Type, a: str, n: str) -> str:
     if t.kind == "u":
@@ -494,22 +376,24 @@ def _shift(o: Operations, t: Type, a: str, n: str, word: str) -> str:
     return o.select(inside, t, o.binary(word, t, a, safe), t.zero)
 
 
-# Identities.
+# What has another name.
 
 
-@_define("copy")
-def _copy(o: Operations, t: Type, a: str) -> str:
+def _intrinsic(o: Operations, t: Type, *x: str, name: str) -> str:
+    return o.call(name, t, *x)
+
+
+def _same(o: Operations, t: Type, a: str) -> str:
     return a
 
 
-_ROWS["stop_gradient"] = _copy
-
-
-def and_masks(o: Operations, lanes: int, *masks: str | None) -> str | None:
-    """The lanes that are on in all masks; None is all lanes."""
-    found: str | None = None
-    for mask in masks:
-        if mask is not None:
-            t = mask_type(lanes)
-            found = mask if found is None else o.binary("and", t, found, mask)
-    return found
+_ROWS.update({
+    **{name: partial(_extremum, word=name) for name in ("max", "min")},
+    "shl": partial(_shift, word="shl"),
+    "shr": partial(_shift, word="lshr"),
+    **{name: partial(_intrinsic, name=word) for name, word in {
+        "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
+        "sqrt": "sqrt", "fma": "fma", "popcount": "ctpop",
+    }.items()},
+    "copy": _same, "stop_gradient": _same,
+})  # fmt: skip

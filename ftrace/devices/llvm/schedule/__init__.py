@@ -7,18 +7,15 @@ From the ground up:
                           it
     interleave_vectors    Vectors that are computed abreast: several at once,
                           instruction by instruction
+    unroll_short          Short axes and reduces that are written out, step by step
     split_at_boundaries   Kernels in pieces: within each the answers to questions of
                           position are known
-    tiling_ir             What was chosen for the loops of a kernel, and the tiles that
+    tiling_ir             How the loops of a kernel run, as a value, and the tiles that
                           follow from it
     prefetch              Memory that is asked for before it is needed, in kernels that
                           pass over rows
     register_tiles        How much of a product the registers hold: rows times vectors
                           of sums
-    unroll_short_axes     Short axes that take turns in memory: written out, step by
-                          step
-    unroll_short_reduces  Reduces over a few elements that lie side by side, or in a
-                          window: written out
     vector_cost           What a kernel costs in vectors along one range or another, in
                           vector instructions
     choose_tiling         How each loop of a kernel runs: one by one, unrolled, or in

@@ -15,18 +15,19 @@ from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.interleave_vectors import vectors_abreast
 from ftrace.devices.llvm.schedule.register_tiles import register_tile, rows_together
 from ftrace.devices.llvm.schedule.tiling_ir import (
+    ONE_BY_ONE,
     Steps,
     Tiling,
     cut,
     equal_tiles,
     size_of,
-    units_of,
 )
 from ftrace.devices.llvm.schedule.vector_cost import Vector, VectorCosts, Vectors
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, axis_of, load_p, reduce_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
+from ftrace.trace.symbolic.bounds import sample
 
 #: Operations worth a unit of the parallel domain, and units beyond which more are idle.
 _UNIT = 16_000
@@ -81,9 +82,15 @@ class Chooser:
         self.facts = facts
         self.target = target
         self.costs = VectorCosts(kernel, facts, target)
+        self.steps: dict[Node, Steps] = {}
+        self.parallel: list[Loop] = []
+        self.chunk = self.operations = self.rows = 1
+        self.strips: Loop | None = None
+        self.setup: list[ReduceLoop] = []
+        self.setup_operations = 0
+        self.columns: Loop | None = None
 
     def choose(self) -> Tiling:
-        tiling = Tiling()
         axes = self.kernel.axes[-1:] if self.along_rows else self.kernel.axes
         axes = [a for a in axes if self._may_be_vector(a)]
         together = [a for a in axes if a in self.segments]
@@ -94,11 +101,17 @@ class Chooser:
             candidates.append({a: n for a, n in lanes.items() if n > 1})
         candidates = [c for c in candidates if c] + [{}]
         best = min(candidates, key=lambda c: self.costs.of_block(self.top, c, None))
-        tiling.steps.update({a: Steps(n) for a, n in best.items()})
-        self._unroll(self.top, best, None, tiling)
-        tiling.operations = int(self.costs.operations(self.top, 1))
-        self._share(tiling)
-        return tiling
+        self.steps.update({a: Steps(n) for a, n in best.items()})
+        self._unroll(self.top, best, None)
+        self.operations = int(self.costs.operations(self.top, 1))
+        self._share()
+        return Tiling(
+            self.steps, tuple(self.parallel), self.chunk, self.strips, self.operations,
+            tuple(self.setup), self.setup_operations, self.columns, self.rows,
+        )  # fmt: skip
+
+    def _of(self, axis: Node) -> Steps:
+        return self.steps.get(axis, ONE_BY_ONE)
 
     def _may_move(self, axis: Node) -> bool:
         a = axis_of(axis)
@@ -117,7 +130,6 @@ class Chooser:
         block: Sequence[Statement],
         chosen: Vectors,
         active: Vector | None,
-        tiling: Tiling,
     ) -> None:
         for statement in block:
             if isinstance(statement, Loop):
@@ -125,20 +137,20 @@ class Chooser:
                 if statement.axis in chosen:
                     inner = statement.axis, chosen[statement.axis]
                     if self._runs_by_rows(statement, inner):
-                        tiling.columns, tiling.rows = statement, _ROWS_AT_ONCE
-                        tiling.steps[statement.axis] = Steps(inner[1])
+                        self.columns, self.rows = statement, _ROWS_AT_ONCE
+                        self.steps[statement.axis] = Steps(inner[1])
                     elif has_reduce(statement.body):
-                        self._unroll_tile(statement, inner, tiling)
+                        self._unroll_tile(statement, inner)
                     else:
-                        self._unroll_vector(statement, inner, tiling)
-                self._unroll(statement.body, chosen, inner, tiling)
+                        self._unroll_vector(statement, inner)
+                self._unroll(statement.body, chosen, inner)
             elif isinstance(statement, ReduceLoop):
                 if active is None:
-                    self._unroll_reduce(statement, tiling)
+                    self._unroll_reduce(statement)
                 else:
-                    self._unroll(statement.body, chosen, active, tiling)
+                    self._unroll(statement.body, chosen, active)
 
-    def _unroll_vector(self, loop: Loop, vector: Vector, tiling: Tiling) -> None:
+    def _unroll_vector(self, loop: Loop, vector: Vector) -> None:
         """A light body runs on several vectors at once."""
         weight = count_values(loop.body)
         copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
@@ -159,9 +171,9 @@ class Chooser:
             while abreast > 1 and _wasted(whole, abreast, masked):
                 abreast //= 2
         copies = min(max(copies, abreast), whole)
-        tiling.steps[loop.axis] = Steps(vector[1], copies, True, masked, abreast > 1)
+        self.steps[loop.axis] = Steps(vector[1], copies, True, masked, abreast > 1)
 
-    def _unroll_tile(self, loop: Loop, vector: Vector, tiling: Tiling) -> None:
+    def _unroll_tile(self, loop: Loop, vector: Vector) -> None:
         """Reduces inside a vector axis: accumulators for several rows and vectors."""
         node, lanes = vector
         rows = self._row_axis(node)
@@ -176,9 +188,9 @@ class Chooser:
         copies = self._copies_worth(loop)
         vectors = min(vectors, copies)
         tile = register_tile(height, vectors, room, min(most, copies // vectors))
-        tiling.steps[node] = Steps(lanes, tile.vectors)
+        self.steps[node] = Steps(lanes, tile.vectors)
         if rows is not None:
-            tiling.steps[rows] = Steps(0, tile.rows)
+            self.steps[rows] = Steps(0, tile.rows)
 
     def _copies_worth(self, loop: Loop) -> int:
         """Copies of a body that are worth compiling.
@@ -245,10 +257,10 @@ class Chooser:
                 best, most = axis, gain
         return best
 
-    def _unroll_reduce(self, loop: ReduceLoop, tiling: Tiling) -> None:
+    def _unroll_reduce(self, loop: ReduceLoop) -> None:
         _, vector = self.costs.best_vector(loop)
         if vector is None:
-            self._unroll(loop.body, {}, None, tiling)
+            self._unroll(loop.body, {}, None)
             return
         node, lanes = vector
         weight = count_values(loop.body)
@@ -257,10 +269,10 @@ class Chooser:
         whole = max(size_of(node) // lanes, 1)
         rows = self._rows_abreast(loop, node)
         if rows is not None and copies == 2 * _ABREAST and whole >= copies:
-            tiling.steps[rows] = Steps(0, _ABREAST)
+            self.steps[rows] = Steps(0, _ABREAST)
             copies //= _ABREAST
         abreast = self.target.decides("vectors_abreast") and weight > _LIGHT_BODY
-        tiling.steps[node] = Steps(lanes, min(copies, whole), abreast=abreast)
+        self.steps[node] = Steps(lanes, min(copies, whole), abreast=abreast)
 
     def _rows_abreast(self, loop: ReduceLoop, vector: Node) -> Node | None:
         """The axis of which several rows are read at once, by one look at the other.
@@ -282,22 +294,27 @@ class Chooser:
 
     # Units of work.
 
-    def _after_setup(self, tiling: Tiling) -> Sequence[Statement]:
+    def _units(self, axis: Node) -> int:
+        """How many tiles, alike or not, an axis that runs around others has."""
+        found = equal_tiles(axis, self._of(axis))
+        return size_of(axis) if found is None else sample(found.count)
+
+    def _after_setup(self) -> Sequence[Statement]:
         """The outermost block without reduces that every thread may repeat.
 
         They depend on no axis, and are brief beside the rest.
         """
         first = [s for s in self.top if isinstance(s, ReduceLoop)]
         cost = int(self.costs.operations(first, 1))
-        if not first or _REPEATED * cost > tiling.operations:
+        if not first or _REPEATED * cost > self.operations:
             return self.top
-        tiling.setup = first
-        tiling.setup_operations = cost
+        self.setup = first
+        self.setup_operations = cost
         return [s for s in self.top if not isinstance(s, ReduceLoop)]
 
-    def _share(self, tiling: Tiling) -> None:
+    def _share(self) -> None:
         """Which loops the threads share, and how much of them makes a unit."""
-        block = self._after_setup(tiling)
+        block = self._after_setup()
         outer = 1
         while True:
             inner = [s for s in block if not isinstance(s, Let)]
@@ -306,48 +323,48 @@ class Chooser:
             loop = inner[0]
             if axis_of(loop.axis).number in self.kernel.ordered:
                 break
-            if tiling.parallel:
-                outer *= units_of(tiling.parallel[-1].axis, tiling)
-            tiling.parallel.append(loop)
+            if self.parallel:
+                outer *= self._units(self.parallel[-1].axis)
+            self.parallel.append(loop)
             block = loop.body
-            if tiling.columns is None and (
-                equal_tiles(loop.axis, tiling) is None
-                or outer * units_of(loop.axis, tiling) >= _UNITS
+            if self.columns is None and (
+                equal_tiles(loop.axis, self._of(loop.axis)) is None
+                or outer * self._units(loop.axis) >= _UNITS
             ):
                 break
-            if loop is tiling.columns:
+            if loop is self.columns:
                 break
-        if tiling.columns is not None:
-            self._share_columns(tiling, outer)
+        if self.columns is not None:
+            self._share_columns(outer)
             return
-        if not tiling.parallel:
-            self._share_inside(tiling)
+        if not self.parallel:
+            self._share_inside()
             return
-        last = tiling.parallel[-1].axis
-        tiles = sum(p.count for p in cut(size_of(last), tiling.of(last)))
-        each = max(tiling.operations // (outer * tiles), 1)
+        last = self.parallel[-1].axis
+        tiles = sum(p.count for p in cut(size_of(last), self._of(last)))
+        each = max(self.operations // (outer * tiles), 1)
         worth = -(-_UNIT // each)
         few = -(-outer * tiles // _UNITS)
-        tiling.chunk = min(max(worth, few), tiles)
+        self.chunk = min(max(worth, few), tiles)
 
-    def _share_columns(self, tiling: Tiling, outer: int) -> None:
+    def _share_columns(self, outer: int) -> None:
         """Stretches of columns whose sums stay in the first cache.
 
         Long ones, for each row of one is a jump: one for each core, if there is room.
         """
-        loop = tiling.columns
+        loop = self.columns
         assert loop is not None
-        lanes = tiling.of(loop.axis).lanes
-        if not tiling.parallel or loop is not tiling.parallel[-1]:
-            tiling.columns = None
-            self._unroll_tile(loop, (loop.axis, lanes), tiling)
+        lanes = self._of(loop.axis).lanes
+        if not self.parallel or loop is not self.parallel[-1]:
+            self.columns = None
+            self._unroll_tile(loop, (loop.axis, lanes))
             return
         tiles = -(-size_of(loop.axis) // lanes)
         most = _STRETCH // self.target.vector_bytes
         parts = -(-self.target.cores // outer)
-        tiling.chunk = max(min(-(-tiles // parts), most), 1)
+        self.chunk = max(min(-(-tiles // parts), most), 1)
 
-    def _share_inside(self, tiling: Tiling) -> None:
+    def _share_inside(self) -> None:
         """Under axes that run in order, each thread may take a strip of the others."""
         block: Sequence[Statement] = self.top
         while True:
@@ -358,11 +375,11 @@ class Chooser:
             if axis_of(loop.axis).number not in self.kernel.ordered:
                 break
             block = loop.body
-        steps = tiling.of(loop.axis)
+        steps = self._of(loop.axis)
         tiles = sum(p.count for p in cut(size_of(loop.axis), steps))
         if loop not in self.top and steps.lanes:
-            tiling.strips = loop
-            tiling.chunk = -(-tiles // min(tiles, 2 * self.target.cores))
+            self.strips = loop
+            self.chunk = -(-tiles // min(tiles, 2 * self.target.cores))
 
 
 def _wasted(vectors: int, copies: int, masked: bool) -> bool:

@@ -10,9 +10,12 @@ three are computed once per node, sources first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from ftrace.devices.affine_forms import Affine, Interval, affine_form, interval_of
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import INDEX, free_ranges
+from ftrace.lower.kernel.ir import INDEX, Kernel, free_ranges
 from ftrace.lower.legalize.math.term import RARE
 from ftrace.trace.graph import Node, toposort
 
@@ -39,6 +42,10 @@ class Condition:
 class Facts:
     """Facts about the expressions below some roots; `learn` adds more roots.
 
+    Args:
+      free: of some expressions what is known otherwise: registers of a lane.
+      aligned: do vectors begin at multiples of their length?
+
     Attributes:
       free: the ranges on which an expression depends.
       affine: of every expression that is an index.
@@ -46,8 +53,14 @@ class Facts:
       rare: by their condition, the selects whose first value is rarely taken.
     """
 
-    def __init__(self, roots: list[Node]) -> None:
-        self.free: dict[Node, frozenset[Node]] = {}
+    def __init__(
+        self,
+        roots: list[Node],
+        free: Mapping[Node, frozenset[Node]] = MappingProxyType({}),
+        aligned: bool = True,
+    ) -> None:
+        self.free: dict[Node, frozenset[Node]] = dict(free)
+        self._given, self._vectors_aligned = free, aligned
         self.affine: dict[Node, Affine] = {}
         self.interval: dict[Node, Interval | None] = {}
         self.rare: dict[Node, list[Node]] = {}
@@ -56,7 +69,7 @@ class Facts:
         self.learn(roots)
 
     def learn(self, roots: list[Node]) -> None:
-        self.free.update(free_ranges(roots))
+        self.free.update(free_ranges(roots, self._given))
         for node in toposort(roots):
             if node in self.interval:
                 continue
@@ -119,7 +132,7 @@ class Facts:
                     return None
                 total += coefficient * part
             return total
-        if node.op.name not in ("div", "rem"):
+        if node.op.name not in ("div", "rem") or not self._vectors_aligned:
             return None
         # (lanes·a·n + a·lane) div c, where a·lanes divides c: all lanes fall into one.
         top, bottom = node.src
@@ -144,6 +157,12 @@ class Facts:
         if any(vector in self.free[atom] for atom in rest):
             return False
         return Affine(form.constant, rest).divisor() % by == 0
+
+
+def facts_of(kernel: Kernel) -> Facts:
+    """Facts about the expressions of a kernel."""
+    roots = [e for store in kernel.stores for e in store.expressions]
+    return Facts([*roots, *kernel.axes])
 
 
 def _conjuncts(valid: Node, affine: dict[Node, Affine]) -> list[Condition]:

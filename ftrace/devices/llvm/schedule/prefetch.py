@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
-from ftrace.devices.llvm.schedule.tiling_ir import Tiling, size_of
+from ftrace.devices.llvm.schedule.tiling_ir import Fetch, Tiling, size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel, Store, axis_of, load_p
@@ -29,24 +29,6 @@ _LEAST_BYTES = 512
 _STREAMS = 6
 #: How many bytes ahead a reduce asks that runs through memory once.
 _DISTANCE = 8 << 10
-
-
-class Fetch(NamedTuple):
-    """Elements that a pass asks for, one vector for each of its own.
-
-    Attributes:
-      buffer: of the kernel.
-      form: the index, in terms of the range of the pass.
-      size: bytes of an element.
-      write: they will be written.
-      near: they belong in the first cache, not in the second.
-    """
-
-    buffer: int
-    form: Affine
-    size: int
-    write: bool
-    near: bool
 
 
 class _Rows(NamedTuple):

@@ -13,29 +13,27 @@ is not at the edge of a vector gets a vector of its own, which asks as before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
 from ftrace import dtypes
 from ftrace.devices.affine_forms import Interval
-from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
+from ftrace.devices.llvm.schedule.unroll_short import stores_over
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import (
     INDEX,
     Kernel,
-    Store,
     axis_of,
-    load_p,
     make_range,
     range_p,
     reduce_p,
 )
 from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
-from ftrace.lower.register_loops.scalar_elements import scalar
-from ftrace.trace.graph import Node, constant_value, make_node
+from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const, const_p
 from ftrace.trace.symbolic.dim import same_size
@@ -138,12 +136,6 @@ def _may_cut(kernel: Kernel) -> bool:
         return False
     small = prod(kernel.shape) < _LEAST
     return not small and not any(n.op is reduce_p for n in kernel.nodes)
-
-
-def facts_of(kernel: Kernel) -> Facts:
-    """Facts about the expressions of a kernel."""
-    roots = [e for store in kernel.stores for e in store.expressions]
-    return Facts([*roots, *kernel.axes])
 
 
 def _size(axis: Node) -> int:
@@ -260,14 +252,11 @@ def _piece(
         place_of = ew.add(own, const(start, INDEX))
     new: dict[Node, Node] = {axis: place_of}
     for node in kernel.nodes:
-        if node not in new:
-            new[node] = _known(node, facts, axis, (start, stop - 1)) or _rebuilt(
-                node, new
-            )
-    placed = [_placed(store, new) for store in kernel.stores]
+        known = _known(node, facts, axis, (start, stop - 1))
+        if known is not None:
+            new[node] = known
     axes = [own if a is axis else a for a in kernel.axes if a is not axis or not single]
-    stores = tuple(store for store in placed if store is not None)
-    return replace(kernel, axes=tuple(axes), stores=stores)
+    return replace(kernel, axes=tuple(axes), stores=stores_over(kernel, new))
 
 
 def _known(node: Node, facts: Facts, axis: Node, inside: Interval) -> Node | None:
@@ -292,25 +281,3 @@ def _known(node: Node, facts: Facts, axis: Node, inside: Interval) -> Node | Non
 
 def _answer(name: str, x: int, y: int) -> bool:
     return {"lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y}[name]
-
-
-def _rebuilt(node: Node, new: Mapping[Node, Node]) -> Node:
-    src = tuple([new[s] for s in node.src])
-    if node.op is load_p and len(src) == 3 and src[2].op is const_p:
-        if not constant_value(src[2]):
-            return const(0, node.dtype)
-        src = src[:2]
-    if src == node.src:
-        return node
-    if node.op is load_p or node.dtype is INDEX:
-        return make_node(node.op, node.aval, src, node.arg)
-    return scalar(node, src)
-
-
-def _placed(store: Store, new: Mapping[Node, Node]) -> Store | None:
-    valid = None if store.valid is None else new[store.valid]
-    if valid is not None and valid.op is const_p:
-        if not constant_value(valid):
-            return None
-        valid = None
-    return replace(store, index=new[store.index], value=new[store.value], valid=valid)

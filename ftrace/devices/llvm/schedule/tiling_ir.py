@@ -1,19 +1,22 @@
-"""What was chosen for the loops of a kernel, and the tiles that follow from it.
+"""How the loops of a kernel run, as a value, and the tiles that follow from it.
 
 A range of 100 in vectors of 16 lanes, unrolled up to 4 times (`Steps`), is cut into a
 tile of 4 vectors and one of 3, of whose last 4 lanes exist (`Tiles`). `Tiling`
-holds the steps of every range of one kernel.
+holds the steps of every range of one kernel, and what else `emit/loop_nest.py` does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import axis_of
+from ftrace.devices.affine_forms import Affine
+from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel.ir import axis_of, load_p
 from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic.bounds import sample
 from ftrace.trace.symbolic.dim import is_dynamic
 
@@ -75,10 +78,69 @@ class Tiles:
         return self.inner or self.width
 
 
-_ONE_BY_ONE = Steps()
+ONE_BY_ONE = Steps()
 
 
-@dataclass(eq=False)
+class Fetch(NamedTuple):
+    """Elements that a pass asks for, one vector for each of its own.
+
+    Attributes:
+      buffer: of the kernel.
+      form: the index, in terms of the range of the pass.
+      size: bytes of an element.
+      write: they will be written.
+      near: they belong in the first cache, not in the second.
+    """
+
+    buffer: int
+    form: Affine
+    size: int
+    write: bool
+    near: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Prefetch:
+    """Loads that are asked for with each vector, as they are some steps later.
+
+    They go to the second cache: rows far apart often share a set of the first.
+
+    Attributes:
+      along: the range of the steps; where it is not open nothing is asked for.
+      steps: how many of them.
+    """
+
+    loads: Sequence[Node]
+    along: Node
+    steps: int = 1
+
+    @staticmethod
+    def of(
+        values: Sequence[Node], vector: Node, along: Node, steps: int, facts: Facts
+    ) -> Prefetch:
+        """Of the loads in expressions that are whole vectors, nowhere masked."""
+        loads = [n for n in toposort(values) if n.op is load_p and len(n.src) == 2]
+        plain = [n for n in loads if facts.affine[index_of(n)].terms.get(vector) == 1]
+        return Prefetch(plain, along, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How vectors of channels become vectors of groups and their places.
+
+    Attributes:
+      channels, places: of a group.
+      groups: of a vector; all of their channels are in it.
+      pitch: elements from one channel to the next where they are stored.
+    """
+
+    channels: int
+    places: int
+    groups: int
+    pitch: int
+
+
+@dataclass(frozen=True, eq=False)
 class Tiling:
     """The decisions for one kernel.
 
@@ -93,17 +155,31 @@ class Tiling:
       setup_operations: what they cost.
       columns: a loop of vectors over columns whose reduces run row by row.
       rows: of which so many are read at once.
+      ahead: the memory that passes ask for before it is needed.
+      prefetch: loads that are asked for with each vector.
+      next_rows: the axis of tiles that ask for the next one's rows of what a reduce
+        reads, into the first cache.
+      squares: values are evaluated in vectors along one axis, and stored in vectors
+        along another, which is unrolled as often as there are lanes.
+      spread: channels that are stored several times.
     """
 
-    steps: dict[Node, Steps] = field(default_factory=dict[Node, Steps])
-    parallel: list[Loop] = field(default_factory=list[Loop])
+    steps: Mapping[Node, Steps]
+    parallel: Sequence[Loop] = ()
     chunk: int = 1
     strips: Loop | None = None
     operations: int = 1
-    setup: list[ReduceLoop] = field(default_factory=list[ReduceLoop])
+    setup: Sequence[ReduceLoop] = ()
     setup_operations: int = 0
     columns: Loop | None = None
     rows: int = 1
+    ahead: Mapping[Loop | ReduceLoop, Sequence[Fetch]] = field(
+        default_factory=dict[Loop | ReduceLoop, Sequence[Fetch]]
+    )
+    prefetch: Prefetch | None = None
+    next_rows: Node | None = None
+    squares: bool = False
+    spread: Spread | None = None
 
     @property
     def in_tiles(self) -> bool:
@@ -113,7 +189,7 @@ class Tiling:
         return any(s.copies > 1 for s in rows)
 
     def of(self, node: Node) -> Steps:
-        return self.steps.get(node, _ONE_BY_ONE)
+        return self.steps.get(node, ONE_BY_ONE)
 
 
 def cut(size: int, steps: Steps) -> list[Tiles]:
@@ -173,18 +249,11 @@ def size_of(axis: Node) -> int:
     return sample(axis_of(axis).size)
 
 
-def equal_tiles(axis: Node, tiling: Tiling) -> Tiles | None:
+def equal_tiles(axis: Node, steps: Steps) -> Tiles | None:
     """The tiles of an axis that runs around others, if all of them are alike."""
-    steps = tiling.of(axis)
     if steps.width == 1:
         return Tiles(0, axis_of(axis).size, 1, 1)
     if steps.lanes or is_dynamic(axis_of(axis).size):
         return None
     parts = cut(axis_of(axis).size, steps)
     return parts[0] if len(parts) == 1 else None
-
-
-def units_of(axis: Node, tiling: Tiling) -> int:
-    """How many tiles, alike or not, an axis that runs around others has."""
-    found = equal_tiles(axis, tiling)
-    return size_of(axis) if found is None else sample(found.count)

@@ -15,7 +15,7 @@ from math import prod
 from ftrace import dtypes
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
-from ftrace.devices.llvm.schedule.unroll_short_axes import longest
+from ftrace.devices.llvm.schedule.unroll_short import longest
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, load_p, reduce_p

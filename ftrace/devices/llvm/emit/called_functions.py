@@ -11,13 +11,15 @@ from math import prod
 from typing import Final
 
 from ftrace import dtypes
+from ftrace.devices.llvm.emit.emit_memory import Values
+from ftrace.devices.llvm.emit.emit_values import Opened
 from ftrace.devices.llvm.ir.symbols import PREFIX
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer
-from ftrace.devices.llvm.scalar.ops import CALLED, Operations, operations_of
-from ftrace.devices.llvm.scalar.straight_line import Expressions
+from ftrace.devices.llvm.scalar.ops import CALLED, operations_of
+from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.kernel.ir import Kernel, KernelOp, axis_of, range_p
+from ftrace.lower.kernel.ir import Kernel, KernelOp, axis_of, make_range, range_p
 from ftrace.lower.legalize.math.decompose import decompose, formula
 from ftrace.lower.legalize.math.term import Term
 from ftrace.lower.legalize.math.trigonometry import far_angle
@@ -70,15 +72,18 @@ def function_text(symbol: str, target: Target) -> str:
     else:
         results = (formula(name, has)(*terms),)
     roots = decompose([term.node for term in results], has)
-    writer = Writer()
+    writer, lane = Writer(), make_range(0, lanes, False)
+    facts = Facts([*roots, lane], dict.fromkeys(operands, frozenset((lane,))))
+    values = Values(writer, facts, target, ())
+    if lanes:
+        values.open(Opened(lane, "0", writer.level, lanes=lanes))
     given = [f"%x{n}" for n in range(len(operands))]
-    known = dict(zip(operands, given, strict=True))
-    ops = Operations(writer, target)
-    expressions = Expressions(ops, roots, lanes, known.__getitem__, known)
+    for operand, text in zip(operands, given, strict=True):
+        values.put(operand, (), text)
     types = [Type.of(root.dtype, lanes) for root in roots]
     whole, packed = f"{{ {', '.join(map(str, types))} }}", "poison"
     for number, (t, root) in enumerate(zip(types, roots, strict=True)):
-        part = f"{t} {expressions.value(root)}, {number}"
+        part = f"{t} {values.plain(root, lanes, ())}, {number}"
         packed = writer.here(f"insertvalue {whole} {packed}, {part}")
     parameters = ", ".join(f"{Type.of(dtype, lanes)} {x}" for x in given)
     return "\n".join([

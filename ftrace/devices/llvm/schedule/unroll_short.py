@@ -1,0 +1,278 @@
+"""Short axes and reduces that are written out, step by step.
+
+    out[3·i + c] = f(i, c)   c < 3   ->   out[3·i] = f(i, 0); out[3·i + 1] = f(i, 1); …
+    out[n·c + i] = x[3·i + c]        ->   out[i] = x[3·i]; out[n + i] = x[3·i + 1]; …
+
+Colours of pixels, coordinates of points, real and imaginary parts: along i the places
+are a few apart, and along c there are only those few. As stores and loads over i alone
+they make whole vectors, for together they touch all that lies in between: see
+`Values.store_group` and `Values.load`.
+
+Reduces over a few elements that lie side by side, or in a window, are written out too:
+
+    out[i] = the sum over c of x[3·i + c]  ->  x[3·i] + x[3·i + 1] + x[3·i + 2]
+
+Lengths of vectors in space, pairs that are added: along i the elements are a few apart,
+and all that lies between them is read as well (see above). The order
+is that of the loop, and products are added without being rounded. The mean over squares
+of 2×2 pixels is such a reduce as well: one of its axes lies side by side.
+
+Windows with borders are written out too, element by element:
+
+    out[i] = the sum over k of x[2·i + k - 1]  (where that is in x)  ·  w[k]
+    out[i] = the sum over k of y[(i + 1 - k) / 2]  (where that is even)  ·  w[k]
+
+What is left of the questions in the first is where a row begins and ends, and there
+the loops are cut (see `split_at_boundaries.py`). In the second, the derivative, half
+the elements of the window are known to be in a hole once i is written out as two rows
+in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+from ftrace import dtypes
+from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
+from ftrace.devices.llvm.target import Target
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    Kernel,
+    Store,
+    axis_of,
+    fma_p,
+    load_p,
+    reduce_p,
+)
+from ftrace.lower.register_loops.scalar_elements import scalar
+from ftrace.trace.graph import Node, constant_value, make_node, toposort
+from ftrace.trace.primitives.elementwise import mul
+from ftrace.trace.primitives.reduction import COMBINES_BY_NAME, identity_of
+from ftrace.trace.primitives.sources import const, const_p
+from ftrace.trace.symbolic.dim import same_size
+
+#: Steps of a short axis at most: as many vectors are put together from each other;
+#: and the same where a vector holds a whole line of the cache.
+_LONGEST = 8
+_LONGEST_OF_LINES = 12
+#: A longer axis beside it has so many steps.
+_LEAST = 8
+#: What is written out has so many expressions at most, and so many if it runs briefly.
+_EXPRESSIONS = 1500
+_EXPRESSIONS_OF_FEW = 200
+_FEW = 1 << 12
+#: Elements of a window at most, and results for each of them at least: with fewer of
+#: these the loops are not cut at borders, and vectors that ask at each element are
+#: slower than gathers.
+_MOST_TAPS = 25
+_RESULTS_FOR_TAP = 1 << 10
+#: The same where vectors read all that one axis of the window skips, and no border.
+_MOST_BESIDE = 16
+
+
+def longest(target: Target) -> int:
+    """How many steps a short axis has at most."""
+    return _LONGEST if target.vector_bytes < 64 else _LONGEST_OF_LINES
+
+
+def _most_expressions(kernel: Kernel) -> int:
+    """How many expressions of a kernel are worth their code."""
+    return _EXPRESSIONS if prod(kernel.shape) > _FEW else _EXPRESSIONS_OF_FEW
+
+
+def without_short_axes(kernel: Kernel, facts: Facts, target: Target) -> Kernel:
+    """The kernel with a short axis written out, if it has one."""
+    if kernel.ordered or kernel.is_dynamic or len(kernel.axes) < 2:
+        return kernel
+    if any(store.combine or store.valid is not None for store in kernel.stores):
+        return kernel
+    most = longest(target)
+    for axis in reversed(kernel.axes):
+        size = axis_of(axis).size
+        if not 2 <= size <= most:
+            continue
+        own = [n for n in kernel.nodes if axis in facts.free[n]]
+        if size * len(own) > _most_expressions(kernel):
+            continue
+        if any(_takes_turns(kernel, axis, long, facts, most) for long in kernel.axes):
+            places = [const(place, INDEX) for place in range(size)]
+            turns = [stores_over(kernel, {axis: place}, True) for place in places]
+            axes = tuple(a for a in kernel.axes if a is not axis)
+            in_turn = tuple(s for turn in zip(*turns, strict=True) for s in turn)
+            return replace(kernel, axes=axes, stores=in_turn)
+    return kernel
+
+
+def _takes_turns(
+    kernel: Kernel, short: Node, long: Node, facts: Facts, most: int
+) -> bool:
+    """Do stores or loads over both axes lie side by side, and stores not apart?"""
+    if axis_of(long).size < _LEAST:
+        return False
+    size, found = axis_of(short).size, False
+    for store in kernel.stores:
+        terms = facts.affine[store.index].terms
+        if any(a is not short and short in facts.free[a] for a in terms):
+            return False
+        step = terms.get(long)
+        together = same_size(step, size) and terms.get(short) == 1
+        if not together and step != 1:
+            return False
+        found = found or together
+    if any(n.op is reduce_p and short in facts.free[n] for n in kernel.nodes):
+        return False
+    for node in kernel.nodes:
+        if node.op is load_p and not found:
+            terms = facts.affine[index_of(node)].terms
+            step = terms.get(long, 0)
+            found = terms.get(short) == 1 and size <= step <= most
+    return found
+
+
+def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kernel:
+    """The kernel with its reduces over elements side by side written out."""
+    reduces = [n for n in kernel.nodes if n.op is reduce_p]
+    if not reduces or kernel.ordered or kernel.is_dynamic:
+        return kernel
+    if any(n.dtype is INDEX for n in reduces):
+        return kernel
+    total = 0
+    for node in reduces:
+        value, *short = node.src
+        ranges = frozenset(short)
+        inside = [n for n in toposort([value]) if facts.free[n] & ranges]
+        total += prod(axis_of(r).size for r in short) * len(inside)
+        if any(n.op is reduce_p for n in inside):
+            return kernel
+        if not _is_beside(inside, short, kernel, facts, target):
+            return kernel
+    if total > _most_expressions(kernel):
+        return kernel
+    new: dict[Node, Node] = {}
+    for node in kernel.nodes:
+        if node.op is reduce_p:
+            new[node] = _combined(node, new, facts, target)
+        else:
+            new[node] = _rebuilt(node, tuple([new[s] for s in node.src]), True)
+    return replace(kernel, stores=stores_over(kernel, new, True))
+
+
+def _is_beside(
+    inside: list[Node],
+    short: list[Node],
+    kernel: Kernel,
+    facts: Facts,
+    target: Target,
+) -> bool:
+    """Are the elements of a reduce those that a step of an axis skips, or a window?"""
+    taps, most = prod(axis_of(r).size for r in short), longest(target)
+    if (len(short) == 1 or taps <= _MOST_BESIDE) and any(
+        _stands_beside(inside, a, r, facts, most) for a in kernel.axes for r in short
+    ):
+        return True
+    if taps > _MOST_TAPS:
+        return False
+    if prod(kernel.shape) < _RESULTS_FOR_TAP * max(taps, 8):
+        return False
+    return any(_moves_in_windows(inside, a, short, facts, most) for a in kernel.axes)
+
+
+def _moves_in_windows(
+    inside: list[Node], long: Node, short: list[Node], facts: Facts, most: int
+) -> bool:
+    """Do windows with borders move along it, or their derivatives?"""
+    if axis_of(long).size < _LEAST:
+        return False
+    for node in inside:
+        if node.op is not load_p or len(node.src) < 3:
+            continue
+        terms = facts.affine[index_of(node)].terms
+        if 1 <= terms.get(long, 0) <= most and any(r in terms for r in short):
+            return True
+        holes = any(n.op.name == "rem" for n in toposort([node.src[2]]))
+        if holes and terms.get(long) == 1:
+            return True
+    return False
+
+
+def _stands_beside(
+    inside: list[Node], long: Node, short: Node, facts: Facts, most: int
+) -> bool:
+    """Do all loads over a short range run through what one step of an axis skips?"""
+    if not 2 <= axis_of(short).size <= most or axis_of(long).size < _LEAST:
+        return False
+    forms = [facts.affine[index_of(n)].terms for n in inside if n.op is load_p]
+    return bool(forms) and all(
+        terms.get(short) == 1 and axis_of(short).size <= terms.get(long, 0) <= most
+        for terms in forms
+    )
+
+
+def _combined(
+    reduce: Node, known: dict[Node, Node], facts: Facts, target: Target
+) -> Node:
+    """The value of a reduce, step by step."""
+    value, *short = reduce.src
+    ranges = frozenset(short)
+    inside = [n for n in toposort([value]) if facts.free[n] & ranges]
+    found = const(identity_of(str(reduce.arg), reduce.dtype), reduce.dtype)
+    fused = target.fma and reduce.arg == "add" and value.op is mul
+    fused = fused and dtypes.kind(reduce.dtype) == "f"
+    for places in product(*(range(axis_of(r).size) for r in short)):
+        new = {r: const(p, INDEX) for r, p in zip(short, places, strict=True)}
+        for node in inside:
+            if node not in new:
+                src = tuple([new.get(s) or known.get(s, s) for s in node.src])
+                new[node] = _rebuilt(node, src, True)
+        if fused:
+            factors = [new.get(s) or known.get(s, s) for s in value.src]
+            found = make_node(fma_p, reduce.aval, (*factors, found))
+        else:
+            found = COMBINES_BY_NAME[str(reduce.arg)](found, new.get(value) or value)
+    return found
+
+
+def stores_over(
+    kernel: Kernel, new: dict[Node, Node], taps: bool = False
+) -> tuple[Store, ...]:
+    """The stores of a kernel of which some expressions have become others.
+
+    What is known of constants is folded, so that some store nothing any more.
+
+    Args:
+      taps: products of what is not there add nothing to sums.
+    """
+    for node in kernel.nodes:
+        if node not in new:
+            new[node] = _rebuilt(node, tuple([new[s] for s in node.src]), taps)
+    found: list[Store] = []
+    for store in kernel.stores:
+        index, value, *rest = [new[e] for e in store.expressions]
+        known = rest[0] if rest and rest[0].op is const_p else None
+        if known is None or constant_value(known):
+            valid = rest[0] if rest and known is None else None
+            found.append(replace(store, index=index, value=value, valid=valid))
+    return tuple(found)
+
+
+def _rebuilt(node: Node, src: tuple[Node, ...], taps: bool) -> Node:
+    """A node of other sources; what is known of constants is folded."""
+    if src == node.src:
+        return node
+    if node.op is load_p:
+        if len(src) == 3 and src[2].op is const_p:
+            if not constant_value(src[2]):
+                return const(0, node.dtype)
+            src = src[:2]
+        return make_node(node.op, node.aval, src, node.arg)
+    if node.dtype is INDEX and not all(s.op is const_p for s in src):
+        return make_node(node.op, node.aval, src, node.arg)
+    if node.op is reduce_p:
+        return make_node(node.op, node.aval, src, node.arg)
+    if node.op is fma_p and taps:
+        for old, found in zip(node.src[:2], src[:2], strict=True):
+            if old.op is load_p and found.op is const_p:
+                return src[2]  # nothing is there: it adds nothing
+    return scalar(node, src)
