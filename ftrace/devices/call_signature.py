@@ -17,12 +17,30 @@ from ftrace.trace.pytree.structure_cache import Part
 
 @dataclass(frozen=True)
 class Fixed:
-    """A static argument: this very object."""
+    """A static argument: this value.
+
+    Attributes:
+      constant: the very object, which never changes, whatever its class.
+    """
 
     value: Any
+    constant: bool = False
 
 
-Expected: TypeAlias = Part | Fixed
+@dataclass(frozen=True, eq=False)
+class Index:
+    """A tuple that is one leaf: an index.
+
+    Attributes:
+      number: of the leaf.
+      children: what its parts are; of integers, which only say where, their classes.
+    """
+
+    number: int
+    children: tuple[Any, ...]
+
+
+Expected: TypeAlias = Part | Fixed | Index
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +81,11 @@ class Bound(Protocol):
 
     def use(self, config: Config) -> None: ...
 
-    def serve(self, kind: type[Any], links: str, plain: str) -> None:
-        """Makes the calls of a class native; all such classes have one layout.
-
-        Args:
-          kind: its instances are called.
-          plain: the method that does calls for which there is no record.
-          links: the slot in which an instance has an array: how many records it has,
-            and their addresses.
-        """
+    def serve(self, kind: type[Any]) -> None:
+        """Makes the calls of a class native; there is one such class."""
         ...
+
+
+#: Where an instance of it has an array: how many records it has, and their
+#: addresses; and the method that does calls for which there is no record.
+LINKS, PLAIN = "_links", "plain_call"

@@ -17,7 +17,7 @@ import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.arrays.array import Array
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.call.eager import learn_call
+from ftrace.devices.llvm.call import record_eager
 from ftrace.errors import IndexBoundsError
 from ftrace.trace import tiering
 from ftrace.trace.eager.dispatch import Eager
@@ -252,18 +252,18 @@ def test_results_that_are_arguments_stay_themselves() -> None:
         assert second.shape == (2, 3)
 
 
-def test_kinds_of_calls_that_nobody_uses_are_forgotten() -> None:
+def test_a_function_keeps_the_latest_kinds_of_calls() -> None:
     native = get_device("cpu").native()  # type: ignore[attr-defined]
     if native is None:
         pytest.skip("no native calls")
     x = fnp.asarray(np.arange(6.0))
-    known: Any = native.inline_cache
-    for n in range(learn_call.ENTRIES + 64):
+    known: Any = native.eager_records
+    before = len(known)
+    for n in range(3 * record_eager.RECORDS):
         for _ in range(tiering.CALLS_BEFORE_RECORD + 1):
             fnp.full_like(x, n)
         same(x + 1, plain(lambda: x + 1))
-        assert len(known) <= learn_call.ENTRIES
-    assert len(known) < learn_call.ENTRIES
+        assert len(known) <= before + record_eager.RECORDS + 1
 
 
 def test_all_functions_of_arrays_can_be_native() -> None:

@@ -63,7 +63,7 @@ def test_numbers_that_change_are_folded_in_as_in_a_program() -> None:
 
 
 def test_equal_integers_are_one_argument_whichever_objects_they_are() -> None:
-    records = native().inline_cache
+    records = native().eager_records
     x = fnp.arange(2000)
     first = fnp.roll(x, int("1234"))
     for _ in range(CALLS):
@@ -75,7 +75,7 @@ def test_equal_integers_are_one_argument_whichever_objects_they_are() -> None:
 
 
 def test_integers_that_change_make_no_records() -> None:
-    records = native().inline_cache
+    records = native().eager_records
     x = fnp.arange(2000)
     fnp.roll(x, 1000)
     count = len(records)

@@ -28,8 +28,6 @@ OTHERS = {
     "devices/llvm/kernels/lift_constants.py:_PLAIN",
     # Of NumPy: what repeats its operands by itself.
     "trace/evaluate.py:_BROADCASTING",
-    # … and what rounds an element alike wherever it stands.
-    "devices/llvm/call/eager/ufunc_loops.py:_ALONE",
     # Of our formulas: their errors.
     "lower/legalize/math/decompose.py:ACCURACY",
     # Of Python, and of what users call.

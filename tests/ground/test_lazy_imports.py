@@ -91,7 +91,7 @@ for _ in range(20):
     f(x)
 print(*[name for name in sys.modules if name.startswith("ftrace.")])
 """
-    text, calls = (f"ftrace.devices.llvm.call.{n}" for n in ("module_ir", "install"))
+    text, calls = (f"ftrace.devices.llvm.call.{n}" for n in ("entry", "install"))
     cold = loaded(tmp_path, often)
     if text not in cold:
         pytest.skip("this interpreter has no native calls")
@@ -187,7 +187,7 @@ def test_threads_that_begin_together_share_the_runner(
 def test_native_calls_without_jit_need_no_formulas() -> None:
     code = """
 import sys
-import ftrace.devices.llvm.call.eager.ufunc_loops
+import ftrace.devices.llvm.call.record_eager
 print(*[name for name in sys.modules if name.startswith("ftrace.lower.legalize.math")])
 """
     assert not run_python(code).split()

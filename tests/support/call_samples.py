@@ -12,7 +12,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace.arrays.array import Array
-from ftrace.devices.llvm.call.cpython import object_layout
+from ftrace.devices.llvm.call import object_layout
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax, nn, optim, random
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.call.cpython.object_layout import offsets
+from ftrace.devices.llvm.call.object_layout import offsets
 from ftrace.scipy import special, stats
 
 #: So often that calls have gone to native code.

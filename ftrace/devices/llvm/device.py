@@ -245,8 +245,7 @@ class CPU(Device):
 
     @without_collection
     def _native_calls(self) -> Native | None:
-        from ftrace.devices.llvm.call.install import native_for
-        from ftrace.devices.llvm.call.native_allocator import count_natively
+        from ftrace.devices.llvm.call.install import count_natively, native_for
 
         found = native_for(self)
         if found is not None:

@@ -87,8 +87,11 @@ class Eager:
         nothing. What comes after it may.
     """
 
-    # Native code finds the function through a slot, which has a fixed place.
-    __slots__ = ("__dict__", "__weakref__", "_place", "behind", "indexed", "numbers")
+    # Native code finds the function, and the records of its calls, through slots, which
+    # have fixed places.
+    __slots__ = (
+        "__dict__", "__weakref__", "_links", "_place", "behind", "indexed", "numbers",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -257,7 +257,7 @@ class Jitted(Travels):
             for other in self._bound[BOUND_KEPT - 1 :]:
                 other.bound = None  # after the links, which have named it
             self._bound = kept
-        bound.serve(type(self), "_links", "plain_call")
+        bound.serve(type(self))
 
     def _resolve(
         self, args: Any, kwargs: Any, treedef: Any, given: Any, types: Any

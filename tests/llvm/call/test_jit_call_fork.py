@@ -10,9 +10,8 @@ import sys
 
 import pytest
 
-from ftrace.devices.llvm.call.cpython import object_layout
-from ftrace.devices.llvm.call.cpython.method_table import method_names, operator_names
-from ftrace.devices.llvm.call.module_ir import native_ir
+from ftrace.devices.llvm.call import object_layout
+from ftrace.devices.llvm.call.entry import native_ir
 from tests.support.call_samples import PROGRAM, ROOT, run
 
 
@@ -50,7 +49,7 @@ def test_importing_loads_no_compiler() -> None:
 
 def test_an_unknown_interpreter_has_no_native_calls() -> None:
     text = (
-        "from ftrace.devices.llvm.call.cpython import object_layout as probe\n"
+        "from ftrace.devices.llvm.call import object_layout as probe\n"
         "probe.VERSIONS = ()\n" + PROGRAM + "print(bool(step._bound), got['a'][0])\n"
     )
     assert run(text) == "False 2.0\n"
@@ -60,7 +59,7 @@ def test_an_unknown_interpreter_has_no_native_calls() -> None:
 def test_the_module_says_whether_calls_are_native(case: str) -> None:
     """As `python -m ftrace` does."""
     unknown = (
-        "from ftrace.devices.llvm.call.cpython import object_layout as probe\n"
+        "from ftrace.devices.llvm.call import object_layout as probe\n"
         "probe._is_known = lambda: False\n"
     )
     text = (unknown if case == "unknown" else "") + (
@@ -97,13 +96,11 @@ def test_native_code_names_functions_that_every_version_has() -> None:
     places = object_layout.offsets()
     if places is None:
         pytest.skip("no native calls")
-    for immortal in (False, True):
-        text = native_ir(places, immortal, method_names(), operator_names())
-        named = set(re.findall(r"declare [^@]*@(_?Py\w+)\(", text))
-        assert "PyObject_VectorcallMethod" in named
-        # Private ones come and go: this one is what the public macro Py_DECREF calls.
-        assert {name for name in named if name.startswith("_")} == {"_Py_Dealloc"}
-        assert all(hasattr(ctypes.pythonapi, name) for name in named)
+    named = set(re.findall(r"declare [^@]*@(_?Py\w+)\(", native_ir(places, 1)))
+    assert "PyObject_VectorcallMethod" in named
+    # Private ones come and go: this one is what the public macro Py_DECREF calls.
+    assert {name for name in named if name.startswith("_")} == {"_Py_Dealloc"}
+    assert all(hasattr(ctypes.pythonapi, name) for name in named)
 
 
 def test_the_probe_sees_objects_that_lie_elsewhere(

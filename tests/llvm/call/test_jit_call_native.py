@@ -17,7 +17,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.arrays.array import Array
-from ftrace.devices.llvm.call.cpython import object_layout
+from ftrace.devices.llvm.call import object_layout
 from tests.support.call_samples import (
     CALLS,
     SEEN,

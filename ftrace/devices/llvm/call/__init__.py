@@ -2,16 +2,27 @@
 
 From the ground up:
 
-    cpython/          Objects of CPython as native code sees them
-    jit/              Calls of jitted functions: from the arguments to the results
-    eager/            Eager calls: a record is kept of a call, and run for those like it
-    module_ir         The text of all native code of calls, which is seldom made: it is
-                      kept on disk
-    install           The native code of calls in this process: compiled, and put in
-                      place
-    bind_signature    A compiled program and a signature, as a record that the native
-                      entry walks over
-    native_allocator  Allocator and counters of the device whose calls are native
+    object_layout    Does this interpreter lay its objects out as the native code
+                     expects?
+    records          What the native entry walks over, as words in memory: see
+                     `vm.records`
+    object_ir        Python's objects in native code: their references, and buffers and
+                     Arrays
+    match_arguments  Arguments in native code: is everything as expected, and where is
+                     the memory?
+    build_results    What a native call returns: Arrays, and the containers that hold
+                     them
+    entry            A call in native code, from its beginning to its end
+    bind_signature   A compiled program and a signature, as a record that the native
+                     entry walks over
+    record_eager     Eager calls become records: what Python's code did is done again
+                     without it
+    install          The native code of calls in this process: compiled, and put in
+                     place
+
+A record says what the arguments of a call are, what is done, and what is made of the
+results. Of a jitted function it runs a program; of a public function of arrays that is
+called without jit it does steps: inner loops and calls of NumPy.
 
 The native code does what Python's code does for calls like an earlier one. Whatever it
 does not expect, it leaves to that, which has all the messages.

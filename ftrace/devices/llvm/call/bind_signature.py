@@ -2,63 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.arrays.array import Array
-from ftrace.devices.call_signature import Expected, Fixed, Signature
-from ftrace.devices.llvm.call.cpython.method_table import SCALARS
-from ftrace.devices.llvm.call.cpython.records import (
-    ARRAY,
-    BOOL,
-    DICT,
-    DONATED,
-    FLOAT32,
-    FLOAT64,
-    INT32,
-    NOTHING,
-    NUMPY,
-    OVERWRITTEN,
-    RESULT,
-    SCALAR,
-    SEQUENCE,
-    STATIC,
-    Call,
-    Capture,
-    ContainerPart,
-    LeafPart,
-    Make,
-    ObjectPart,
-)
-from ftrace.devices.llvm.call.install import Native
-from ftrace.devices.llvm.call.jit.build_results import NotNative, Outcome, array_part
+from ftrace.devices.call_signature import Expected, Fixed, Index, Signature
+from ftrace.devices.llvm.call import records as r
+from ftrace.devices.llvm.call.object_layout import NUMBER, template_of, word
 from ftrace.devices.llvm.runtime.vm.records import Block, Place
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.settings import Config
-from ftrace.trace.avals import LargeInteger
-from ftrace.trace.pytree.structure_cache import Leaf, Nothing
+from ftrace.trace.avals import LargeInteger, ShapedArray
+from ftrace.trace.eager.dispatch import integer_classes
+from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
 from ftrace.trace.tracing.tracer import aval_of
+
+if TYPE_CHECKING:
+    from ftrace.devices.llvm.call.install import Native
 
 #: Leaves and results of a call; with more of them Python's part is small beside theirs.
 MOST_LEAVES = 1024
 
 #: Static arguments that are what they were if they are the same object.
-_CONSTANT = frozenset((bool, int, float, complex, str, bytes, type(None)))
+_CONSTANT = frozenset((bool, str, bytes, type(None)))
+#: Those that are what they were if they have these words.
+_BY_BITS = {float: 1, complex: 2, np.float64: 1, np.int64: 1}
 
 _NUMBERS: dict[tuple[type[Any], Any], int] = {
-    (float, dtypes.float32): FLOAT32,
-    (float, dtypes.float64): FLOAT64,
-    (int, dtypes.int32): INT32,
-    (bool, dtypes.bool_): BOOL,
+    (float, dtypes.float32): r.FLOAT32,
+    (float, dtypes.float64): r.FLOAT64,
+    (int, dtypes.int32): r.INT32,
+    (bool, dtypes.bool_): r.BOOL,
 }
 
-#: Numbers of NumPy.
+#: Numbers of NumPy that are operands, as floats are. Those of int64 have to fit what
+#: is beside them: what they are decides.
+SCALARS: list[type[Any]] = [
+    np.float32, np.float64, np.float16, np.complex64, np.complex128,
+    *[kind for kind in integer_classes if kind is not np.int64],
+]  # fmt: skip
 _SCALARS = frozenset((*SCALARS, np.int64))
 
 
-class Program:
+class NotNative(Exception):
+    """Calls of this kind stay with Python's code."""
+
+
+class Program(NamedTuple):
     """What a record says of the program.
 
     Attributes:
@@ -70,36 +63,43 @@ class Program:
       keeps: what keeps the program in memory.
     """
 
-    def __init__(
-        self,
-        entry: int,
-        threads: int,
-        inputs: int,
-        made: Sequence[tuple[int, int]],
-        results: Sequence[int],
-        work: tuple[int, int, int],
-        keeps: Any,
-    ) -> None:
-        self.entry = entry
-        self.threads = threads
-        self.inputs = inputs
-        self.made = made
-        self.results = results
-        self.work = work
-        self.keeps = keeps
+    entry: int
+    threads: int
+    inputs: int
+    made: Sequence[tuple[int, int]]
+    results: Sequence[int]
+    work: tuple[int, int, int]
+    keeps: Any
+
+
+class Body(Protocol):
+    """What is done in place of a program."""
+
+    def place(self, block: Block, refer: Callable[[Any], int]) -> Place: ...
+
+    def result(self, number: int, refer: Callable[[Any], int]) -> Sequence[Any]:
+        """The part of a result."""
+        ...
 
 
 class BoundCall:
-    """See `calls.Bound`.
+    """See `call_signature.Bound`.
+
+    Args:
+      native: the native code of this process.
+      program: what is called.
+      signature: how it is called.
 
     Raises:
       NotNative: it cannot be done.
     """
 
-    def __init__(self, native: Native, program: Program, signature: Signature) -> None:
+    def __init__(
+        self, native: Native, program: Program | Body, signature: Signature
+    ) -> None:
         self.config = signature.config
         self._native = native
-        self._keeps: list[Any] = [program.keeps, signature]
+        self._keeps: list[Any] = [signature]
         self._block = Block()
         self._program = program
         self._signature = signature
@@ -107,6 +107,7 @@ class BoundCall:
             number for number, (kind, _) in enumerate(signature.leaves) if kind is Array
         }
         record = self._block.add(*self._record())
+        del self._program  # what has to stay is kept; arguments of a call do not
         self._block.freeze()
         self.address = self._block.settle(record)
         # Written behind: what the record refers to is known only now.
@@ -117,11 +118,11 @@ class BoundCall:
         self._set("config", id(config))
         del before  # the native code compares addresses: it lives until here
 
-    def serve(self, kind: type[Any], links: str, plain: str) -> None:
-        self._native.serve(kind, links, plain)
+    def serve(self, kind: type[Any]) -> None:
+        self._native.serve(kind)
 
     def _set(self, field: str, value: int) -> None:
-        self._block.write(self.address, Call._fields.index(field), value)
+        self._block.write(self.address, r.Call._fields.index(field), value)
 
     def _refer(self, thing: Any) -> int:
         self._keeps.append(thing)
@@ -130,29 +131,38 @@ class BoundCall:
     def _list(self, words: Sequence[Any]) -> Place:
         return self._block.add(*words) if words else self._block.add(0)
 
-    def _record(self) -> Call:
+    def _record(self) -> r.Call:
         program, signature = self._program, self._signature
-        leaves, captured = signature.leaves, signature.captured
+        leaves, captured, named = signature.leaves, signature.captured, signature.named
         inputs = len(leaves) + len(captured)
-        if inputs != program.inputs:
+        made: Sequence[tuple[int, int]] = ()
+        entry = threads = 0
+        work, body = (0, 0, 0), 0
+        if isinstance(program, Program):
+            entry, threads, work, made = (
+                program.entry, program.threads, program.work, program.made
+            )  # fmt: skip
+            self._keeps.append(program.keeps)
+            if inputs != program.inputs:
+                raise NotNative
+        else:
+            body = program.place(self._block, self._refer)
+        if max(inputs + len(made), len(signature.avals)) > MOST_LEAVES:
             raise NotNative
-        if max(inputs + len(program.made), len(signature.avals)) > MOST_LEAVES:
-            raise NotNative
-        named = signature.named
         parts = [self._expected(x) for x in (*signature.positional, *named.values())]
         captures: list[Any] = []
         for number, array in enumerate(captured, len(leaves)):
             self._arrays.add(number)
-            part = LeafPart(ARRAY, number, self._refer(aval_of(array)))
-            captures.extend(Capture(self._refer(array), self._block.add(*part)))
+            part = r.LeafPart(r.ARRAY, number, self._refer(aval_of(array)))
+            captures.extend(r.Capture(self._refer(array), self._block.add(*part)))
         makes: list[Any] = []
-        for nbytes, size in program.made:
-            makes.extend(Make(self._native.number_of(size), nbytes))
-        return Call(
+        for nbytes, size in made:
+            makes.extend(r.Make(self._native.number_of(size), nbytes))
+        return r.Call(
             0,
             id(signature.config),
-            program.entry,
-            program.threads,
+            entry,
+            threads,
             len(signature.positional),
             len(named),
             self._list([self._refer(name) for name in named]),
@@ -164,60 +174,125 @@ class BoundCall:
             self._list(signature.donated),
             len(signature.overwritten),
             self._list(signature.overwritten),
-            len(program.made),
+            len(made),
             self._list(makes),
-            Outcome(self._block, self._refer).place(signature.result, self._array),
-            *program.work,
+            self._result(signature.result),
+            *work,
+            body,
         )
 
     # Arguments.
 
     def _expected(self, expected: Expected) -> Place:
         if isinstance(expected, Fixed):
-            if type(expected.value) not in _CONSTANT:
-                raise NotNative
-            return self._block.add(*ObjectPart(STATIC, self._refer(expected.value)))
+            return self._block.add(*self._fixed(expected))
         if isinstance(expected, Nothing):
-            return self._block.add(*ObjectPart(NOTHING, id(None)))
+            return self._block.add(*r.ObjectPart(r.STATIC, id(None)))
         if isinstance(expected, Leaf):
             return self._block.add(*self._leaf(expected.number))
+        if isinstance(expected, Index):
+            inner = [
+                self._block.add(*r.ObjectPart(r.CLASS, self._refer(child)))
+                if isinstance(child, type)
+                else self._expected(child)
+                for child in expected.children
+            ]
+            kind, count = id(tuple), len(inner)
+            parts = r.TUPLE, kind, count, self._list(inner)
+            return self._block.add(*r.ContainerPart(*parts, leaf=expected.number))
         parts = self._list([self._expected(child) for child in expected.children])
         count, kind = len(expected.children), self._refer(expected.kind)
         if expected.keys is None:
-            # A list has its items elsewhere: see `arguments`.
-            elsewhere = int(expected.kind is list)
-            part = ContainerPart(SEQUENCE, kind, count, parts, elsewhere)
-        else:
-            keys = self._list([self._refer(key) for key in expected.keys])
-            part = ContainerPart(DICT, kind, count, parts, keys)
-        return self._block.add(*part)
+            name = _SEQUENCES.get(expected.kind, r.TUPLE)
+            return self._block.add(*r.ContainerPart(name, kind, count, parts))
+        keys = self._list([self._refer(key) for key in expected.keys])
+        return self._block.add(*r.ContainerPart(r.DICT, kind, count, parts, keys))
 
-    def _leaf(self, number: int) -> LeafPart:
+    def _fixed(self, fixed: Fixed) -> Sequence[Any]:
+        value: Any = fixed.value
+        kind: type[Any] = value.__class__
+        if kind is int and abs(value) < 1 << 63:
+            return r.ObjectPart(r.INTEGER, value)
+        if kind in _BY_BITS:
+            count = _BY_BITS[kind]
+            words = [word(id(value) + NUMBER + 8 * i) for i in range(count)]
+            return r.ValuePart(r.VALUE, id(kind), count, *words)
+        if kind not in _CONSTANT and kind is not int and not fixed.constant:
+            raise NotNative
+        return r.ObjectPart(r.STATIC, self._refer(value))
+
+    def _leaf(self, number: int) -> r.LeafPart:
         kind, aval = self._signature.leaves[number]
+        eager = not isinstance(self._program, Program)
         if kind is Array:
-            use = OVERWRITTEN if number in self._signature.overwritten else ARRAY
-            if use == ARRAY and number in self._signature.donated:
-                use = DONATED
-            return LeafPart(use, number, self._refer(aval))
+            use = r.HOSTED if eager else r.ARRAY
+            if number in self._signature.overwritten:
+                use = r.OVERWRITTEN
+            elif number in self._signature.donated:
+                use = r.DONATED
+            return r.LeafPart(use, number, self._refer(aval))
         if number in self._signature.overwritten:
             raise NotNative
         if kind is np.ndarray:
             sizes = self._list(aval.shape)
             dtype = self._refer(aval.dtype)
-            return LeafPart(NUMPY, number, dtype, len(aval.shape), sizes)
+            return r.LeafPart(r.NUMPY, number, dtype, len(aval.shape), sizes)
+        if eager:
+            return r.LeafPart(r.OBJECT, number, self._refer(kind))
         if kind in _SCALARS and aval.dtype == np.dtype(kind):
             is_small = kind is np.int64 and type(aval) is not LargeInteger
-            return LeafPart(SCALAR, number, self._refer(kind), int(is_small))
+            return r.LeafPart(r.OBJECT, number, self._refer(kind), int(is_small))
         if (kind, aval.dtype) not in _NUMBERS:
             raise NotNative
-        return LeafPart(_NUMBERS[kind, aval.dtype], number, 0)
+        return r.LeafPart(_NUMBERS[kind, aval.dtype], number, 0)
 
     # Results.
 
-    def _array(self, number: int) -> Place:
-        aval = self._signature.avals[number]
+    def _result(self, part: Part) -> Place:
+        if isinstance(part, Nothing):
+            return self._block.add(r.NONE)
+        if isinstance(part, Leaf):
+            return self._block.add(*self._result_leaf(part.number))
+        parts = self._list([self._result(child) for child in part.children])
+        count, kind = len(part.children), self._refer(part.kind)
+        if part.keys is not None:
+            keys = self._list([self._refer(key) for key in part.keys])
+            template, slots = template_of(part.keys)
+            offsets = self._block.add(*slots) if slots else 0
+            copied = self._refer(template)
+            built = r.BuiltPart(r.MAPPING, kind, count, parts, keys, copied, offsets)
+        else:
+            names = {list: r.LIST, tuple: r.TUPLE}
+            name = names.get(part.kind, r.NAMEDTUPLE)
+            built = r.BuiltPart(name, kind, count, parts)
+        return self._block.add(*built)
+
+    def _result_leaf(self, number: int) -> Sequence[Any]:
+        if not isinstance(self._program, Program):
+            return self._program.result(number, self._refer)
         holder = self._program.results[number]
         if holder < self._program.inputs and holder not in self._arrays:
             raise NotNative  # it would share what NumPy may change
-        part = array_part(RESULT, holder, aval, self._refer)
-        return self._block.add(*part)
+        return array_part(r.RESULT, holder, self._signature.avals[number], self._refer)
+
+
+_SEQUENCES: dict[Any, int] = {list: r.LIST, slice: r.SLICE}
+
+
+def array_part(
+    kind: int, number: int, aval: ShapedArray, refer: Callable[[Any], int]
+) -> r.ResultPart:
+    """An Array of a type.
+
+    Args:
+      number: of what holds its values.
+      refer: the address of an object, which it keeps in memory.
+    """
+    return r.ResultPart(
+        kind,
+        number,
+        refer(aval),
+        refer(aval.shape),
+        refer(aval.dtype),
+        refer(aval.weak_type),
+    )

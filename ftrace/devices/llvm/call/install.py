@@ -1,6 +1,8 @@
 """The native code of calls in this process: compiled, and put in place.
 
-It stays for as long as the process: objects die through it until the very end.
+It stays for as long as the process: objects die through it until the very end. What
+Python's allocator and counters count, and what native code does, is added up when it
+is read.
 """
 
 from __future__ import annotations
@@ -9,40 +11,33 @@ import ctypes
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ftrace.arrays.array import HOST, Array, ArrayLike
 from ftrace.arrays.buffer import Buffer
-from ftrace.devices.llvm.call.cpython.buffer_objects import BufferObject
-from ftrace.devices.llvm.call.cpython.method_table import (
-    HELPERS,
-    PLACES,
-    SCALARS,
-    method_names,
-    method_of,
-    operator_names,
-    stubs,
-)
-from ftrace.devices.llvm.call.cpython.object_layout import (
+from ftrace.devices.base import Counters
+from ftrace.devices.call_signature import LINKS, PLAIN
+from ftrace.devices.llvm.call.object_layout import (
     DEALLOC,
-    IMMORTAL_SINCE,
     Offsets,
     offset_of,
     offsets,
 )
-from ftrace.devices.llvm.call.cpython.records import CLASSES, Class, State
+from ftrace.devices.llvm.call.records import CLASSES, BufferObject, Class, State
 from ftrace.devices.llvm.compile.compile import emit_own, link
 from ftrace.devices.llvm.runtime.runtime import runtime
+from ftrace.devices.llvm.runtime.warm_allocator import WarmAllocator
 from ftrace.devices.out_of_memory import no_working_memory
 from ftrace.errors import DeviceError, NativeCallsWarning
 from ftrace.ground import settings
 from ftrace.ground.errstate import silence
 from ftrace.ground.fork_safe import cached_property, free_after_fork
-from ftrace.trace.eager.dispatch import Eager, constant_classes, integer_classes
+from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.tracing.tracer import open_in_all_threads
 
 #: How a function takes its arguments: METH_FASTCALL, METH_KEYWORDS.
@@ -64,6 +59,33 @@ _EXPORTED = (
     "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
     "call_eager",
 )  # fmt: skip
+
+#: Methods of arrays that are no operators.
+_NAMED = (
+    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip",
+    "conj", "conjugate", "copy", "cumprod", "cumsum", "diagonal", "dot", "flatten",
+    "max", "mean", "min", "nonzero", "partition", "prod", "ptp", "ravel", "repeat",
+    "reshape", "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes",
+    "take", "trace", "transpose", "var", "view",
+)  # fmt: skip
+_NO_OPERATORS = ("__setitem__", "__delitem__", "__len__", "__iter__", "__round__")
+
+
+#: Properties of arrays that are arrays.
+PROPERTIES = ("T", "mT", "real", "imag")
+
+
+def method_names() -> list[str]:
+    """The methods and properties whose calls may be native, operators first."""
+    operators = [
+        name
+        for name, value in vars(ArrayLike).items()
+        if name.startswith("__")
+        and name not in _NO_OPERATORS
+        and type(value) is FunctionType
+    ]
+    return [*operators, *_NAMED, *PROPERTIES]
+
 
 _OBJECT, _SIZE = 16, 19  # kinds of members: T_OBJECT_EX, T_PYSSIZET
 _DEALLOC_SLOT, _MEMBERS_SLOT = 52, 72
@@ -93,22 +115,16 @@ class _Spec(ctypes.Structure):
     )
 
 
-def _code(places: Offsets, immortal: bool) -> bytes:
-    methods, operators = method_names(), operator_names()
+def _code(places: Offsets) -> bytes:
     versions: list[Any] = [sys.version, vars(np)["__version__"]]
-    facts = places, immortal, methods, operators, versions
+    count = len(method_names())
 
     def text() -> str:
-        from ftrace.devices.llvm.call.module_ir import native_ir
+        from ftrace.devices.llvm.call.entry import native_ir
 
-        return native_ir(places, immortal, methods, operators)
+        return native_ir(places, count)
 
-    return emit_own("calls", facts, text)
-
-
-def _is_immortal() -> bool:
-    """Have some objects a count that must stay as it is?"""
-    return sys.version_info >= IMMORTAL_SINCE
+    return emit_own("calls", (places, count, versions), text)
 
 
 def _plain_call() -> int:
@@ -142,28 +158,25 @@ class Native:
     """
 
     def __init__(self, places: Offsets, device: Any) -> None:
-        immortal = _is_immortal()
         self._imports = {
             "run_pointers": runtime().run_pointers,
             "plain_call": _plain_call(),
         }
-        names = [*_EXPORTED, *stubs(len(method_names()))]
-        self._code = link(_code(places, immortal), names, self._imports)
+        stubs = [f"method_{number}" for number in range(len(method_names()))]
+        names = [*_EXPORTED, *stubs]
+        self._code = link(_code(places), names, self._imports)
         self.device = device
         self.words = np.zeros(
             len(State._fields) + CLASSES * len(Class._fields), np.int64
         )
         self.sizes: list[int] = []
         self._numbers: dict[int, int] = {}
-        self._served: set[type[Any]] = set()
         self._kept: list[Any] = []  # what native code refers to
         self.buffer = self._buffer_class()
         self.take: Callable[[int, int], Any] = self._function("give_out", FASTCALL)
         none, one = ctypes.PYFUNCTYPE(None), ctypes.PYFUNCTYPE(None, ctypes.py_object)
         self._admit = one(self._code.address("admit"))
         self.trim: Callable[[], None] = none(self._code.address("trim"))
-        self._table = np.zeros(PLACES, np.int64)
-        self._marks = np.zeros(PLACES, np.int64)
         self._set_state()
         self._take_over_arrays()
         self._stand_before_functions()
@@ -205,24 +218,13 @@ class Native:
         return id(thing)
 
     @cached_property
-    def inline_cache(self) -> Any:
-        """The `InlineCache` of eager calls; what fills it is loaded now."""
-        from ftrace.devices.llvm.call.eager.learn_call import InlineCache
-        from ftrace.devices.llvm.call.eager.ufunc_loops import new_ndarray
+    def eager_records(self) -> Any:
+        """The records of eager calls; what makes them is loaded now."""
+        from ftrace.devices.llvm.call.record_eager import EagerRecords, new_ndarray
 
         self.put("new_ndarray", new_ndarray())
         recording = State._fields.index("recording")
-        return InlineCache(
-            self._table, self._marks, self.words[recording : recording + 1]
-        )
-
-    def _miss(
-        self, function: Any, args: tuple[Any, ...], names: Any, key: bytes
-    ) -> Any:
-        """An eager call of which there have been some: see `InlineCache.miss`."""
-        with _lock:
-            cache = self.inline_cache
-        return cache.miss(function, args, names, key)
+        return EagerRecords(self, self.words[recording : recording + 1])
 
     def put(self, field: str, value: int) -> None:
         """Sets a word of the state."""
@@ -235,22 +237,15 @@ class Native:
             "array": Array, "buffer": self.buffer, "host_buffer": Buffer,
             "ndarray": np.ndarray, "host": HOST, "device": self.device,
             "variable": variable, "settings": module, "default": "_default",
-            "more": self.more, "no_memory": raise_no_memory, "none": None,
-            "dict": dict, "text": str, "float": float, "complex": complex,
-            "int": int, "int64": np.int64, "float64": np.float64, "bool": bool,
-            "true": True, "tuple_new": tuple_new,
-            "none_type": type(None),
-            "ellipsis_type": type(...), "type": type, "tuple": tuple, "list": list,
-            "slice": slice, "exception": Exception, "dtypes": type(np.dtype),
-            "constants": constant_classes, "scalars": SCALARS,
-            "integers": integer_classes,
-            "on_miss": self._miss, "traces": open_in_all_threads, **HELPERS,
+            "more": self.more, "no_memory": raise_no_memory, "plain": sys.intern(PLAIN),
+            "none": None, "dict": dict, "text": str, "float": float, "int": int,
+            "bool": bool, "true": True, "tuple_new": tuple_new, "exception": Exception,
+            "traces": open_in_all_threads, "host_of": Array.numpy,
+            "settle": vars(np.ndarray)["astype"], "as_ndarray": np.asarray,
         }  # fmt: skip
         for field, value in objects.items():
             self.put(field, self.refer(value))
         self.put("limit", self.device.memory.limit)
-        self.put("entries", self._table.ctypes.data)
-        self.put("marks", self._marks.ctypes.data)
         set_state = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
         set_state(self._code.address("set_state"))(self.words.ctypes.data)
 
@@ -265,21 +260,28 @@ class Native:
             return
         for field, value in zip(("hush_variable", "silence"), silence, strict=True):
             self.put(field, self.refer(value))
-        names = method_names()
-        functions = [method_of(name) for name in names]
+        functions: list[Eager] = []
+        for number, name in enumerate(method_names()):
+            known: Any = vars(ArrayLike)[name]
+            plain: Any = known.fget if isinstance(known, property) else known
+            index = name == "__getitem__"
+            operator = name not in (*_NAMED, *PROPERTIES) and not index
+            functions.append(Eager(plain, operator, plain.__module__, index))
+            method = self._method_of(Array, name, f"method_{number}")
+            if isinstance(known, property):
+                method = property(method, doc=known.__doc__)
+            setattr(Array, name, method)
         listed = (ctypes.py_object * len(functions))(*functions)
         self._kept.append(listed)
         self.put("methods", ctypes.addressof(listed))
-        for name, stub in zip(names, stubs(len(names)), strict=True):
-            method = self._method_of(Array, name, stub)
-            known: Any = vars(ArrayLike)[name]
-            if isinstance(known, property):
-                setattr(Array, name, property(method, doc=known.__doc__))
-            else:
-                setattr(Array, name, method)
-        for slot in ("behind", "numbers", "indexed"):
-            self.put(slot, offset_of(object.__new__(Eager), slot))
+        self.put("behind", offset_of(object.__new__(Eager), "behind"))
+        self.put("eager_links", offset_of(object.__new__(Eager), LINKS))
         self._give_method(Eager, "__call__", "call_eager")
+
+        def plain_call(function: Eager, *args: Any, **kwargs: Any) -> Any:
+            return self.eager_records.call(function, args, kwargs)
+
+        setattr(Eager, PLAIN, plain_call)
 
     def _give_method(self, kind: Any, name: str, function: str) -> None:
         """Gives a class a method of native code."""
@@ -323,18 +325,112 @@ class Native:
 
     # Calls.
 
-    def serve(self, kind: type[Any], links: str, plain: str) -> None:
-        """See `calls.Bound`."""
+    def serve(self, kind: type[Any]) -> None:
+        """See `call_signature.Bound`."""
         with self.device.memory.lock:
-            if kind in self._served:
-                return
-            offset = offset_of(object.__new__(kind), links)
-            others = [offset_of(object.__new__(k), links) for k in self._served]
-            assert all(other == offset for other in others), "they have one layout"
-            self.put("links", offset)
-            self.put("plain", self.refer(sys.intern(plain)))
-            self._served.add(kind)
-            self._give_method(kind, "__call__", "call")
+            if not self.words[State._fields.index("links")]:
+                self.put("links", offset_of(object.__new__(kind), LINKS))
+                self._give_method(kind, "__call__", "call")
+
+
+def _sum_of(name: str, word: str, unit: float = 1) -> Any:
+    """A property: the attribute of that name, and a word of the native state."""
+    index = State._fields.index(word)
+
+    def get(self: Any) -> Any:
+        return self.__dict__.get(name, 0) + _scaled(self)
+
+    def put(self: Any, value: Any) -> None:
+        self.__dict__[name] = value - _scaled(self)
+
+    def _scaled(self: Any) -> Any:
+        counted = int(self.__dict__["native"].words[index])
+        return counted if unit == 1 else counted * unit
+
+    return property(get, put)
+
+
+class NativeCounters(Counters):
+    """Counters to which native calls add."""
+
+    native: Native
+
+    kernels_run = _sum_of("kernels_run", "kernels")
+    operations = _sum_of("operations", "operations")
+    bytes = _sum_of("bytes", "bytes")
+    run_seconds = _sum_of("run_seconds", "nanoseconds", 1e-9)
+
+    def ran(self, kernels: int, operations: int, nbytes: int, seconds: float) -> None:
+        own = vars(self)
+        own["kernels_run"] += kernels
+        own["operations"] += operations
+        own["bytes"] += nbytes
+        own["run_seconds"] += seconds
+
+
+class NativeAllocator(WarmAllocator):
+    """Gives out buffers that native code takes back.
+
+    Memory of buffers from before goes back to the system.
+    """
+
+    native: Native
+
+    @property
+    def in_use(self) -> int:
+        self._take_back()
+        return self._in_use + int(self.native.words[_IN_USE])
+
+    @property
+    def kept(self) -> int:
+        return int(self.native.words[_KEPT])
+
+    @property
+    def peak(self) -> int:
+        before = self._in_use
+        highest = int(self.native.words[_PEAK])
+        return max(self.__dict__["peak"], before + highest)
+
+    @peak.setter
+    def peak(self, value: int) -> None:
+        own = vars(self)
+        own["peak"] = value
+        self.native.words[_PEAK] = value - self._in_use
+
+    def allocate(self, nbytes: int) -> Buffer:
+        return self.allocate_all([(nbytes, self.size_class(nbytes))])[0]
+
+    def allocate_all(self, wanted: Sequence[tuple[int, int]]) -> list[Buffer]:
+        native = self.native
+        take, number_of = native.take, native.number_of
+        buffers: list[Buffer] = []
+        for nbytes, size in wanted:
+            number = number_of(size)
+            buffers.append(take(number, nbytes) or native.more(number, nbytes))
+        return buffers
+
+    def _reusable(self, memory: Any) -> bool:
+        return False
+
+    def trim(self) -> None:
+        super().trim()
+        self.native.trim()
+
+
+_IN_USE, _KEPT, _PEAK = map(State._fields.index, ("in_use", "kept", "peak"))
+
+
+def count_natively(native: Native) -> None:
+    """Lets the device of native calls have such an allocator and such counters."""
+    device = native.device
+    allocator: Any = device.memory
+    with allocator.lock:
+        allocator.trim()  # its lists are not used any more
+        allocator.__dict__.setdefault("peak", 0)
+        allocator.native = native
+        allocator.__class__ = NativeAllocator
+    device.counters.native = native
+    device.counters.__class__ = NativeCounters
 
 
 def _tried(places: Offsets, device: Any) -> Native | None:

@@ -1,4 +1,4 @@
-"""What the native entry walks over, as words in memory: see `runner.records`."""
+"""What the native entry walks over, as words in memory: see `vm.records`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 #: Size classes of buffers; those of the largest sizes that can be addressed fit.
 CLASSES = 512
 
-#: Kinds of arguments.
+#: Kinds of arguments: leaves, of which HOSTED ones are Arrays of eager calls; what
+#: decides what is done; containers of these.
 (
-    ARRAY, SEQUENCE, DICT, NOTHING, STATIC, NUMPY, FLOAT32, FLOAT64, INT32, BOOL,
-    DONATED, OVERWRITTEN, SCALAR,
-) = range(13)  # fmt: skip
+    ARRAY, DONATED, OVERWRITTEN, NUMPY, OBJECT, FLOAT32, FLOAT64, INT32, BOOL, HOSTED,
+    STATIC, VALUE, INTEGER, CLASS, TUPLE, LIST, SLICE, DICT,
+) = range(18)  # fmt: skip
 
-#: Kinds of results; HOSTED and GIVEN are those of eager calls.
-(RESULT, TUPLE, LIST, MAPPING, NAMEDTUPLE, NONE, HOSTED, GIVEN) = range(8)
+#: Kinds of results besides tuples and lists; a GIVEN one is an object of the call.
+(RESULT, GIVEN, NONE, MAPPING, NAMEDTUPLE) = range(20, 25)
 
 
 class State(NamedTuple):
@@ -34,22 +35,17 @@ class State(NamedTuple):
       in_use, kept, peak, limit: bytes of buffers.
       clock: counts the buffers that were given back.
       kernels, operations, bytes, nanoseconds: what calls have done.
-      none, dict, float, complex, int, int64, float64, bool, true: objects of the
-        interpreter and of NumPy.
+      none, dict, text, float, int, bool, true: objects of the interpreter.
       tuple_new: `tuple.__new__`.
-      none_type, ellipsis_type, type, tuple, list, slice, exception: classes.
-      dtypes: the class of the classes of dtypes.
-      constants: a list of classes whose objects never change.
-      scalars: a list of the classes of NumPy's numbers.
-      entries, marks: the inline cache of eager calls, and how often it missed.
+      exception: a class.
+      eager_links: as `links`, of a public function; `behind` is where it has what it
+        stands before.
       recording: 1 while a call is recorded.
       traces: the list of all open scopes.
-      methods: the functions behind methods of arrays.
-      integers: a list of the classes of NumPy's integers.
-      behind, numbers, indexed: places of what a public function holds.
-      on_miss, aval_of, host_of, settle, as_ndarray: functions, see `lookup`.
-      hush_variable, silence: what silences NumPy.
+      methods: the public functions that methods of arrays are.
+      host_of, settle, as_ndarray: functions, see `entry`.
       new_ndarray: makes an array of NumPy's.
+      hush_variable, silence: what silences NumPy.
     """
 
     array: Word
@@ -80,40 +76,22 @@ class State(NamedTuple):
     dict: Word
     text: Word
     float: Word
-    complex: Word
     int: Word
-    int64: Word
-    float64: Word
     bool: Word
     true: Word
     tuple_new: Word
-    none_type: Word
-    ellipsis_type: Word
-    type: Word
-    tuple: Word
-    list: Word
-    slice: Word
     exception: Word
-    dtypes: Word
-    constants: Word
-    scalars: Word
-    integers: Word
-    entries: Word
-    marks: Word
+    eager_links: Word
+    behind: Word
     recording: Word
     traces: Word
     methods: Word
-    behind: Word
-    numbers: Word
-    indexed: Word
-    on_miss: Word
-    aval_of: Word
     host_of: Word
     settle: Word
     as_ndarray: Word
+    new_ndarray: Word
     hush_variable: Word
     silence: Word
-    new_ndarray: Word
 
 
 class Class(NamedTuple):
@@ -144,6 +122,7 @@ class Call(NamedTuple):
       makes, made: how many buffers it is given besides, and their `Make`s.
       result: what it gives.
       kernels, operations, bytes: what a run counts as.
+      body: `Steps` that are done in place of a program; 0 where there is one.
     """
 
     owner: Word
@@ -167,6 +146,66 @@ class Call(NamedTuple):
     kernels: Word
     operations: Word
     bytes: Word
+    body: Word
+
+
+class Steps(NamedTuple):
+    """What is done with the leaves of an eager call, in NumPy.
+
+    The values are constants, then the leaves, then what the steps make, then the leaves
+    once more as they were given.
+
+    Attributes:
+      steps, first: how many, -1 for a call that is left to Python; and the `Step`s.
+      constants, pool: how many, and the array of them.
+    """
+
+    steps: Word
+    first: Word
+    constants: Word
+    pool: Word
+
+
+class Step(NamedTuple):
+    """A call of NumPy.
+
+    Attributes:
+      arity, operands: the numbers of the values that it is given.
+      dtype: what its result must have; 0 for something that is no array.
+      loop: a `Loop` that does it; 0 if there is none.
+      loud: 1 if NumPy might tell of floating-point errors.
+    """
+
+    function: Word
+    arity: Word
+    operands: Word
+    dtype: Word
+    loop: Word
+    loud: Word
+
+
+#: Operands of a loop at the most.
+MOST_OPERANDS = 3
+
+
+class Loop(NamedTuple):
+    """The inner loop of a ufunc, over operands that are arrays in row-major order.
+
+    Attributes:
+      function, data: of NumPy.
+      elements: of the result.
+      strides: bytes from one element to the next, of each operand and the result.
+      dtypes: of the operands.
+      ndim, sizes: of the result.
+    """
+
+    function: Word
+    data: Word
+    elements: Word
+    strides: Word
+    dtypes: Word
+    ndim: Word
+    sizes: Word
 
 
 class Capture(NamedTuple):
@@ -190,9 +229,9 @@ class LeafPart(NamedTuple):
     """A leaf.
 
     Attributes:
-      number: its place among the inputs of the program.
-      expected: of an Array its type as traces know it, of NumPy's its dtype; of a
-        number of NumPy's its class.
+      number: its place among the leaves.
+      expected: of an Array its type as traces know it, of NumPy's its dtype; of an
+        object its class.
       ndim, sizes: of NumPy's array, its shape; of a number 1 if it has to fit int32.
     """
 
@@ -204,20 +243,35 @@ class LeafPart(NamedTuple):
 
 
 class ContainerPart(NamedTuple):
-    """A sequence of `length` parts, or a dict; the keys of a dict stand in an array."""
+    """A sequence of `length` parts, or a dict; the keys of a dict stand in an array.
+
+    Attributes:
+      leaf: the number of the leaf that the container itself is; -1 if it is none.
+    """
 
     kind: Word
     type: Word
     length: Word
     parts: Word
     keys: Word = 0
+    leaf: Word = -1
 
 
 class ObjectPart(NamedTuple):
-    """This object, or None."""
+    """This object; an object of this CLASS; an INTEGER of this value."""
 
     kind: Word
     object: Word
+
+
+class ValuePart(NamedTuple):
+    """A number of a class, by its bits: so many words."""
+
+    kind: Word
+    type: Word
+    words: Word
+    first: Word
+    second: Word = 0
 
 
 # Parts of results.
@@ -226,7 +280,7 @@ class ObjectPart(NamedTuple):
 class ResultPart(NamedTuple):
     """An Array: the number of what holds its values, and what its slots hold.
 
-    That is a buffer among those of the call or, HOSTED, an array of NumPy's.
+    That is a buffer among those of the call or, of an eager one, an array of NumPy's.
     """
 
     kind: Word
@@ -250,7 +304,7 @@ class BuiltPart(NamedTuple):
     Attributes:
       keys: the array of them.
       template: a dict of these keys: a copy has them in place.
-      slots: where copies have their values, in bytes from `probe.KEYS`; 0 if that is
+      slots: where copies have their values, in bytes from `KEYS`; 0 if that is
         not known.
     """
 
@@ -261,3 +315,31 @@ class BuiltPart(NamedTuple):
     keys: Word = 0
     template: Word = 0
     slots: Word = 0
+
+
+class BufferObject(NamedTuple):
+    """A buffer, as an object of Python's.
+
+    Attributes:
+      holders, type: the head of all objects.
+      memory: a one-dimensional array of NumPy's; it is the buffer's alone.
+      device, allocator: as of `ftrace.arrays.buffer.Buffer`.
+      nbytes: how much of it is used.
+      data: where it begins.
+      size: how much there is.
+      size_class: the number of that size.
+      raw: the array that owns the memory; `memory` refers to it.
+      next: the next one that is free.
+    """
+
+    holders: Word
+    type: Word
+    memory: Word
+    device: Word
+    allocator: Word
+    nbytes: Word
+    data: Word
+    size: Word
+    size_class: Word
+    raw: Word
+    next: Word

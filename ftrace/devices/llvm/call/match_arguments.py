@@ -8,9 +8,8 @@ borrowed references stay good.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.call.cpython.buffer_objects import BufferObject
-from ftrace.devices.llvm.call.cpython.object_ir import ObjectFunction
-from ftrace.devices.llvm.call.cpython.object_layout import (
+from ftrace.devices.llvm.call.object_ir import ObjectFunction
+from ftrace.devices.llvm.call.object_layout import (
     DATA,
     DTYPE,
     FLAGS,
@@ -22,29 +21,38 @@ from ftrace.devices.llvm.call.cpython.object_layout import (
     SIZE,
     Offsets,
 )
-from ftrace.devices.llvm.call.cpython.records import (
+from ftrace.devices.llvm.call.records import (
     ARRAY,
     BOOL,
+    CLASS,
     DICT,
     DONATED,
     FLOAT32,
     FLOAT64,
+    HOSTED,
     INT32,
-    NOTHING,
+    INTEGER,
+    LIST,
     NUMPY,
+    OBJECT,
     OVERWRITTEN,
-    SCALAR,
-    SEQUENCE,
+    SLICE,
     STATIC,
+    TUPLE,
+    VALUE,
+    BufferObject,
     Call,
     ContainerPart,
     LeafPart,
     ObjectPart,
+    ValuePart,
 )
 from ftrace.devices.llvm.ir.function_builder import Function, View
 from ftrace.devices.llvm.runtime.vm.records import Word
 from ftrace.ground.fast_dataclasses import NamedTuple
 
+#: Where a slice has its parts, in bytes.
+_BOUNDS = 16
 _PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
 _OPERANDS = "ptr %part, ptr %thing, ptr %places"
 
@@ -66,9 +74,9 @@ class Places(NamedTuple):
 def arguments_ir(offsets: Offsets) -> str:
     """All functions on arguments."""
     functions = [
-        _find(), _find_array(offsets), _find_donated(offsets), _find_sequence(),
-        _find_dict(), _find_numpy(), _find_scalar(), _find_number(),
-        _all_differ(),
+        _find(), _find_array(offsets), _find_hosted(offsets), _find_donated(offsets),
+        _find_sequence(), _find_dict(), _find_numpy(), _find_object(), _find_value(),
+        _find_integer(), _find_number(), _all_differ(),
     ]  # fmt: skip
     return "".join(f.text for f in functions)
 
@@ -77,21 +85,17 @@ def _find() -> Function:
     f = ObjectFunction("find", "i32", *_PARAMETERS)
     kind = f.load("i64", "%part")
     for one, name in (
-        (ARRAY, "find_array"),
-        (DICT, "find_dict"),
-        (SEQUENCE, "find_sequence"),
-        (NUMPY, "find_numpy"),
-        (SCALAR, "find_scalar"),
-        (DONATED, "find_donated"),
-        (OVERWRITTEN, "find_donated"),
-    ):
+        (ARRAY, "array"), (HOSTED, "hosted"), (DICT, "dict"), (TUPLE, "sequence"),
+        (LIST, "sequence"), (NUMPY, "numpy"), (OBJECT, "object"),
+        (DONATED, "donated"), (OVERWRITTEN, "donated"), (SLICE, "sequence"),
+        (VALUE, "value"), (INTEGER, "integer"),
+    ):  # fmt: skip
         with f.when(f.equal("i64", kind, one)):
-            f.give(f.let(f"call i32 @{name}({_OPERANDS})"))
-    for one in (NOTHING, STATIC):
+            f.give(f.let(f"call i32 @find_{name}({_OPERANDS})"))
+    expected = f.view("%part", ObjectPart).pointer("object")
+    for one, seen in ((STATIC, "%thing"), (CLASS, f.type_of("%thing"))):
         with f.when(f.equal("i64", kind, one)):
-            expected = f.view("%part", ObjectPart).pointer("object")
-            same = f.equal("ptr", "%thing", expected)
-            f.give(f.let(f"zext i1 {same} to i32"))
+            f.give(f.let(f"zext i1 {f.equal('ptr', seen, expected)} to i32"))
     f.give(f.let(f"call i32 @find_number({_OPERANDS})"))
     return f
 
@@ -110,27 +114,51 @@ def _found(f: Function, data: str, holder: str) -> None:
     f.give(1)
 
 
-def _find_array(offsets: Offsets) -> Function:
-    """An Array of the type that is expected, whose buffer is in the host's memory."""
-    f = ObjectFunction("find_array", "i32", *_PARAMETERS)
-    state = f.state()
-    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("array")))
+def _array_buffer(f: ObjectFunction, offsets: Offsets) -> str:
+    """The buffer of an Array of the type that is expected."""
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), f.state().pointer("array")))
     expected = f.view("%part", LeafPart).pointer("expected")
     _refuse_unless(f, f.equal("ptr", f.at("%thing", offsets.aval), expected))
     buffer = f.at("%thing", offsets.buffer)
     _refuse_unless(f, f.differ("ptr", buffer, "null"))
-    kind = f.type_of(buffer)
-    with f.when(f.equal("ptr", kind, state.pointer("buffer"))):
-        _found(f, f.view(buffer, BufferObject).pointer("data"), buffer)
-    _refuse_unless(f, f.equal("ptr", kind, state.pointer("host_buffer")))
+    return buffer
+
+
+def _refuse_elsewhere(f: ObjectFunction, buffer: str, offsets: Offsets) -> None:
+    """Goes on with a buffer of Python's that is in the host's memory."""
+    state = f.state()
+    _refuse_unless(f, f.equal("ptr", f.type_of(buffer), state.pointer("host_buffer")))
     device = f.at(buffer, offsets.device)
     here = f.equal("ptr", device, state.pointer("device"))
     host = f.equal("ptr", device, state.pointer("host"))
     _refuse_unless(f, f.let(f"or i1 {here}, {host}"))
+
+
+def _find_array(offsets: Offsets) -> Function:
+    """An Array whose buffer is in the host's memory."""
+    f = ObjectFunction("find_array", "i32", *_PARAMETERS)
+    buffer, state = _array_buffer(f, offsets), f.state()
+    with f.when(f.equal("ptr", f.type_of(buffer), state.pointer("buffer"))):
+        _found(f, f.view(buffer, BufferObject).pointer("data"), buffer)
+    _refuse_elsewhere(f, buffer, offsets)
     memory = f.at(buffer, offsets.memory)
     _refuse_unless(f, f.differ("ptr", memory, "null"))
     _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
     _found(f, f.at(memory, DATA), buffer)
+    return f
+
+
+def _find_hosted(offsets: Offsets) -> Function:
+    """An Array that NumPy can see: its buffer, or an array of NumPy's in its place."""
+    f = ObjectFunction("find_hosted", "i32", *_PARAMETERS)
+    buffer, state = _array_buffer(f, offsets), f.state()
+    none = state.pointer("none")
+    with f.when(f.equal("ptr", buffer, none)):
+        _refuse_unless(f, f.differ("ptr", f.at("%thing", offsets.host), none))
+        _found(f, "null", "%thing")
+    with f.when(f.differ("ptr", f.type_of(buffer), state.pointer("buffer"))):
+        _refuse_elsewhere(f, buffer, offsets)
+    _found(f, "null", "%thing")
     return f
 
 
@@ -203,20 +231,26 @@ def _find_children(f: ObjectFunction, part: str, child: str) -> None:
 
 
 def _find_sequence() -> Function:
-    """A tuple, a list or a namedtuple, exactly of this class and length."""
+    """A tuple, a list or a namedtuple of this class and length; or a slice."""
     f = ObjectFunction("find_sequence", "i32", *_PARAMETERS)
     part = f.view("%part", ContainerPart)
-    kind = part.pointer("type")
-    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
-    count, parts = part.number("length"), part.pointer("parts")
-    size = f.load("i64", f.beyond("%thing", SIZE))
-    _refuse_unless(f, f.equal("i64", size, count))
-    # The keys of a sequence say whether its items are elsewhere.
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
+    kind, count, parts = (
+        part.number("kind"), part.number("length"), part.pointer("parts")
+    )  # fmt: skip
     items = f.variable("ptr", f.beyond("%thing", ITEMS))
-    with f.when(f.differ("i64", part.number("keys"), 0)):
+    with f.when(f.equal("i64", kind, LIST)):
         f.store("ptr", f.at("%thing", ITEMS), items)
+    with f.when(f.equal("i64", kind, SLICE)):
+        f.store("ptr", f.beyond("%thing", _BOUNDS), items)
+    with f.when(f.differ("i64", kind, SLICE)):
+        size = f.load("i64", f.beyond("%thing", SIZE))
+        _refuse_unless(f, f.equal("i64", size, count))
     with f.repeat(count) as i:
         _find_children(f, f.slot(parts, i), f.slot(f.load("ptr", items), i))
+    leaf = part.number("leaf")
+    with f.when(f.let(f"icmp sge i64 {leaf}, 0")):
+        f.set_slot(f.view("%places", Places).pointer("held"), leaf, "%thing")
     f.give(1)
     return f
 
@@ -269,12 +303,11 @@ def _find_numpy() -> Function:
     return f
 
 
-def _find_scalar() -> Function:
-    """A number of NumPy of this class, which is where its object has it."""
-    f = ObjectFunction("find_scalar", "i32", *_PARAMETERS)
+def _find_object() -> Function:
+    """An object of this class; a number of NumPy's is where its object has it."""
+    f = ObjectFunction("find_object", "i32", *_PARAMETERS)
     part = f.view("%part", LeafPart)
-    expected = part.pointer("expected")
-    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), expected))
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("expected")))
     with f.when(f.differ("i64", part.number("ndim"), 0)):
         value = f.load("i64", f.beyond("%thing", NUMBER))
         low = f.let(f"trunc i64 {value} to i32")
@@ -282,6 +315,36 @@ def _find_scalar() -> Function:
         _refuse_unless(f, f.equal("i64", fits, value))
     _found(f, f.beyond("%thing", NUMBER), "%thing")
     return f
+
+
+def _find_value() -> Function:
+    """A number of this class and these bits."""
+    f = ObjectFunction("find_value", "i32", *_PARAMETERS)
+    part = f.view("%part", ValuePart)
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
+    bits, given = part.at("first"), f.beyond("%thing", NUMBER)
+    with f.repeat(part.number("words")) as i:
+        _refuse_unless(f, f.equal("ptr", f.slot(bits, i), f.slot(given, i)))
+    f.give(1)
+    return f
+
+
+def _find_integer() -> Function:
+    """This integer, whichever object it is."""
+    f = ObjectFunction("find_integer", "i32", *_PARAMETERS)
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), f.state().pointer("int")))
+    value, fits = _integer(f)
+    same = f.equal("i64", value, f.view("%part", ObjectPart).number("object"))
+    f.give(f.let(f"zext i1 {f.let(f'and i1 {same}, {fits}')} to i32"))
+    return f
+
+
+def _integer(f: ObjectFunction) -> tuple[str, str]:
+    """The value of an integer, and does it fit 64 bits?"""
+    over = f.variable("i32", 0)
+    pair = f"ptr %thing, ptr {over}"
+    value = f.let(f"call i64 @PyLong_AsLongLongAndOverflow({pair})")
+    return value, f.equal("i32", f.load("i32", over), 0)
 
 
 def _find_number() -> Function:
@@ -308,13 +371,11 @@ def _find_number() -> Function:
         _found(f, cell, "%thing")
     with f.when(f.equal("i64", kind, INT32)):
         _refuse_unless(f, f.equal("ptr", given, state.pointer("int")))
-        over = f.variable("i32", 0)
-        pair = f"ptr %thing, ptr {over}"
-        value = f.let(f"call i64 @PyLong_AsLongLongAndOverflow({pair})")
+        value, small = _integer(f)
+        _refuse_unless(f, small)
         low = f.let(f"trunc i64 {value} to i32")
         fits = f.equal("i64", f.let(f"sext i32 {low} to i64"), value)
         _refuse_unless(f, fits)
-        _refuse_unless(f, f.equal("i32", f.load("i32", over), 0))
         f.store("i32", low, cell)
         _found(f, cell, "%thing")
     _refuse_unless(f, f.equal("i64", kind, BOOL))

@@ -1,4 +1,4 @@
-"""Buffers and Arrays in native code: made, and kept when they die.
+"""Python's objects in native code: their references, and buffers and Arrays.
 
 A buffer that nobody holds any more is not freed: the whole object, with its memory and
 NumPy's view of it, waits in the list of its size class. Nobody else may see the memory:
@@ -10,49 +10,127 @@ an instance's last reference goes is done here.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.call.cpython.object_ir import ObjectFunction
-from ftrace.devices.llvm.call.cpython.object_layout import Offsets
-from ftrace.devices.llvm.call.cpython.records import CLASSES, Class, ResultPart, State
-from ftrace.devices.llvm.ir.function_builder import Function
-from ftrace.devices.llvm.runtime.vm.records import Word
-from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.devices.llvm.call.object_layout import TYPE, Offsets
+from ftrace.devices.llvm.call.records import (
+    CLASSES,
+    BufferObject,
+    Class,
+    ResultPart,
+    State,
+)
+from ftrace.devices.llvm.ir.function_builder import Function, View
+
+DECLARATIONS = """
+@state = internal global ptr null
+@two_numbers = internal constant [3 x i8] c"nn\\00"
+
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare double @llvm.fabs.f64(double)
+declare i32 @run_pointers(ptr, ptr, i64)
+declare i32 @clock_gettime(i32, ptr)
+declare void @_Py_Dealloc(ptr)
+declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
+declare i32 @PyErr_ExceptionMatches(ptr)
+declare ptr @PyContextVar_Set(ptr, ptr)
+declare i32 @PyContextVar_Reset(ptr, ptr)
+declare ptr @PyObject_VectorcallDict(ptr, ptr, i64, ptr)
+declare ptr @plain_call(ptr, ptr, i64, ptr)
+declare i32 @PyContextVar_Get(ptr, ptr, ptr)
+declare ptr @PyDict_Copy(ptr)
+declare ptr @PyDict_GetItem(ptr, ptr)
+declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
+declare i32 @PyDict_SetItem(ptr, ptr, ptr)
+declare double @PyFloat_AsDouble(ptr)
+declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+declare i64 @PyLong_AsSsize_t(ptr)
+declare ptr @PyList_New(i64)
+declare void @Py_IncRef(ptr)
+declare void @PyObject_ClearWeakRefs(ptr)
+declare void @PyObject_Free(ptr)
+declare void @PyObject_GC_Del(ptr)
+declare void @PyObject_GC_Track(ptr)
+declare void @PyObject_GC_UnTrack(ptr)
+declare ptr @PyObject_CallFunction(ptr, ptr, ...)
+declare ptr @PyObject_CallObject(ptr, ptr)
+declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
+declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
+declare ptr @PyTuple_New(i64)
+declare ptr @PyType_GenericAlloc(ptr, i64)
+declare i32 @PyUnicode_Compare(ptr, ptr)
+"""
 
 
-class BufferObject(NamedTuple):
-    """A buffer, as an object of Python's.
+class ObjectFunction(Function):
+    """A function in the making that touches Python's objects."""
 
-    Attributes:
-      holders, type: the head of all objects.
-      memory: a one-dimensional array of NumPy's; it is the buffer's alone.
-      device, allocator: as of `ftrace.arrays.buffer.Buffer`.
-      nbytes: how much of it is used.
-      data: where it begins.
-      size: how much there is.
-      size_class: the number of that size.
-      raw: the array that owns the memory; `memory` refers to it.
-      next: the next one that is free.
-    """
+    def state(self) -> View:
+        return self.view(self.load("ptr", "@state"), State)
 
-    holders: Word
-    type: Word
-    memory: Word
-    device: Word
-    allocator: Word
-    nbytes: Word
-    data: Word
-    size: Word
-    size_class: Word
-    raw: Word
-    next: Word
+    def equal(self, kind: str, left: str | int, right: str | int) -> str:
+        return self.let(f"icmp eq {kind} {left}, {right}")
+
+    def differ(self, kind: str, left: str | int, right: str | int) -> str:
+        return self.let(f"icmp ne {kind} {left}, {right}")
+
+    def type_of(self, thing: str) -> str:
+        return self.load("ptr", self.beyond(thing, TYPE))
+
+    def at(self, thing: str, offset: str | int) -> str:
+        """The pointer so many bytes after an object's beginning."""
+        return self.load("ptr", self.beyond(thing, offset))
+
+    def hold(self, thing: str) -> None:
+        """One more reference; an object that lives for ever has all bits of 32 set."""
+        more = self.let(f"add i32 {self.load('i32', thing)}, 1")
+        with self.when(self.differ("i32", more, 0)):
+            self.store("i32", more, thing)
+
+    def let_go(self, thing: str) -> None:
+        """One reference less."""
+        self.do(f"call void @let_go(ptr {thing})")
+
+    def ask(self, function: str, *operands: str) -> str:
+        """What a function of Python's returns for some objects; or null."""
+        listed = ", ".join(f"ptr {x}" for x in (function, *operands, "null"))
+        return self.let(f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({listed})")
+
+    def add_to(self, record: View, field: str, amount: str | int) -> str:
+        """Adds to a word; what it is now."""
+        place = record.at(field)
+        total = self.let(f"add i64 {self.load('i64', place)}, {amount}")
+        self.store("i64", total, place)
+        return total
 
 
-def memory_ir() -> str:
-    """All functions on buffers."""
+def objects_ir(offsets: Offsets) -> str:
+    """What all other functions use."""
     functions = (
-        _take(), _give_out(), _admit(), _free_buffer(), _buffer_dies(),
-        _drop_oldest(), _trim(),
+        _set_state(), _let_go(), _take(), _give_out(), _admit(), _free_buffer(),
+        _buffer_dies(), _drop_oldest(), _trim(), _new_array(offsets),
+        _array_dies(offsets),
     )  # fmt: skip
-    return "".join(f.text for f in functions)
+    return DECLARATIONS + "".join(f.text for f in functions)
+
+
+def _set_state() -> Function:
+    f = Function("set_state", "void", "ptr %words", visible=True)
+    f.store("ptr", "%words", "@state")
+    f.give()
+    return f
+
+
+def _let_go() -> Function:
+    f = ObjectFunction("let_go", "void", "ptr %thing")
+    low = f.load("i32", "%thing")
+    with f.when(f.let(f"icmp slt i32 {low}, 0")):  # it lives for ever
+        f.give()
+    less = f.let(f"sub i64 {f.load('i64', '%thing')}, 1")
+    f.store("i64", less, "%thing")
+    with f.when(f.equal("i64", less, 0)):
+        f.do("call void @_Py_Dealloc(ptr %thing)")
+    f.give()
+    return f
 
 
 def _classes(f: Function, index: str) -> str:
@@ -206,18 +284,13 @@ KEPT = 4096
 _SLOTS = ("host", "aval", "buffer", "dtype", "shape", "weak_type")
 
 
-def arrays_ir(offsets: Offsets, immortal: bool) -> str:
-    """All functions on Arrays."""
-    return _new_array(offsets, immortal).text + _array_dies(offsets).text
-
-
-def _new_array(offsets: Offsets, immortal: bool) -> Function:
+def _new_array(offsets: Offsets) -> Function:
     """An Array of the type that a part of a result says; or null.
 
     It is in a buffer or in an array of NumPy's; the other one is None.
     """
     parameters = ("ptr %part", "ptr %buffer", "ptr %host")
-    f = ObjectFunction("new_array", "ptr", *parameters, immortal=immortal)
+    f = ObjectFunction("new_array", "ptr", *parameters)
     state, part = f.state(), f.view("%part", ResultPart)
     spare = state.pointer("spare")
     made = f.variable("ptr", spare)

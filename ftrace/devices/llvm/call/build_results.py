@@ -1,23 +1,18 @@
 """What a native call returns: Arrays, and the containers that hold them.
 
-Outcome             the parts of a result, in memory
 build(part, held)   a new object, or null with an exception
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from ftrace.devices.llvm.call.cpython.object_ir import ObjectFunction
-from ftrace.devices.llvm.call.cpython.object_layout import ITEMS, KEYS, template_of
-from ftrace.devices.llvm.call.cpython.records import (
+from ftrace.devices.llvm.call.object_ir import ObjectFunction
+from ftrace.devices.llvm.call.object_layout import ITEMS, KEYS
+from ftrace.devices.llvm.call.records import (
     GIVEN,
     HOSTED,
     LIST,
     MAPPING,
     NAMEDTUPLE,
-    NONE,
     RESULT,
     TUPLE,
     BuiltPart,
@@ -25,83 +20,15 @@ from ftrace.devices.llvm.call.cpython.records import (
     ResultPart,
 )
 from ftrace.devices.llvm.ir.function_builder import Function, View
-from ftrace.devices.llvm.runtime.vm.records import Block, Place
-from ftrace.trace.avals import ShapedArray
-from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
-
-
-class NotNative(Exception):
-    """Calls of this kind stay with Python's code."""
-
-
-def array_part(
-    kind: int, number: int, aval: ShapedArray, refer: Callable[[Any], int]
-) -> ResultPart:
-    """An Array of a type.
-
-    Args:
-      number: of what holds its values.
-      refer: the address of an object, which it keeps in memory.
-    """
-    return ResultPart(
-        kind,
-        number,
-        refer(aval),
-        refer(aval.shape),
-        refer(aval.dtype),
-        refer(aval.weak_type),
-    )
-
-
-class Outcome:
-    """Makes the parts of results.
-
-    Args:
-      block: where they are put.
-      refer: the address of an object, which it keeps in memory.
-    """
-
-    def __init__(self, block: Block, refer: Callable[[Any], int]) -> None:
-        self._block = block
-        self._refer = refer
-
-    def place(self, part: Part, leaf: Callable[[int], Place]) -> Place:
-        """The part of a layout.
-
-        Args:
-          leaf: the part of a leaf, by its number.
-        """
-        if isinstance(part, Nothing):
-            return self._block.add(NONE)
-        if isinstance(part, Leaf):
-            return leaf(part.number)
-        parts = self._list([self.place(child, leaf) for child in part.children])
-        count, kind = len(part.children), self._refer(part.kind)
-        if part.keys is not None:
-            keys = self._list([self._refer(key) for key in part.keys])
-            template, slots = template_of(part.keys)
-            offsets = self._block.add(*slots) if slots else 0
-            copied = self._refer(template)
-            built = BuiltPart(MAPPING, kind, count, parts, keys, copied, offsets)
-        elif part.kind in (list, tuple):
-            name = LIST if part.kind is list else TUPLE
-            built = BuiltPart(name, kind, count, parts)
-        else:
-            built = BuiltPart(NAMEDTUPLE, kind, count, parts)
-        return self._block.add(*built)
-
-    def _list(self, words: Sequence[Any]) -> Place:
-        return self._block.add(*words) if words else self._block.add(0)
-
 
 _PARAMETERS = ("ptr %part", "ptr %held")
 _OPERANDS = "ptr %part, ptr %held"
 
 
-def results_ir(immortal: bool) -> str:
+def results_ir() -> str:
     """All functions on results."""
     functions = (
-        _build(immortal),
+        _build(),
         _build_mapping(),
         _build_sequence("tuple", "PyTuple_New", False),
         _build_sequence("list", "PyList_New", True),
@@ -110,8 +37,8 @@ def results_ir(immortal: bool) -> str:
     return "".join(f.text for f in functions)
 
 
-def _build(immortal: bool) -> Function:
-    f = ObjectFunction("build", "ptr", *_PARAMETERS, immortal=immortal)
+def _build() -> Function:
+    f = ObjectFunction("build", "ptr", *_PARAMETERS)
     kind = f.load("i64", "%part")
     with f.when(f.equal("i64", kind, RESULT)):
         buffer = f.slot("%held", f.view("%part", ResultPart).number("number"))
@@ -133,7 +60,6 @@ def _build(immortal: bool) -> Function:
     ):
         with f.when(f.equal("i64", kind, one)):
             f.give(f.let(f"call ptr @build_{name}({_OPERANDS})"))
-    assert NONE not in (RESULT, HOSTED, GIVEN, MAPPING, TUPLE, LIST, NAMEDTUPLE)
     none = f.state().pointer("none")
     f.hold(none)
     f.give(none)

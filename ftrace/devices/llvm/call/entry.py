@@ -1,0 +1,510 @@
+"""A call in native code, from its beginning to its end.
+
+call         what a jitted function's `__call__` is
+call_eager   what a public function's is; the methods of arrays are such functions
+attempt      one record: its result, null with an exception, MISS, or LEAVE
+run_steps    what NumPy makes of the leaves of an eager call
+
+What there is no record for goes to the method `plain_call`, which counts it and makes
+records. While anything is traced or recorded no eager call is native.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ftrace.devices.llvm.call.build_results import results_ir
+from ftrace.devices.llvm.call.match_arguments import Places, arguments_ir
+from ftrace.devices.llvm.call.object_ir import ObjectFunction, objects_ir
+from ftrace.devices.llvm.call.object_layout import (
+    DATA,
+    DTYPE,
+    FLAGS,
+    ITEMS,
+    ORDERLY,
+    SIZE,
+    Offsets,
+)
+from ftrace.devices.llvm.call.records import (
+    MOST_OPERANDS,
+    BufferObject,
+    Call,
+    Capture,
+    Loop,
+    Make,
+    Step,
+    Steps,
+)
+from ftrace.devices.llvm.ir.function_builder import Function, View
+from ftrace.devices.llvm.runtime.vm.records import GO_ON, NO_MEMORY
+
+#: Something is not as the record expects; Python's code shall do this call.
+MISS, LEAVE = "inttoptr (i64 1 to ptr)", "inttoptr (i64 2 to ptr)"
+#: A vectorcall may use the place before its arguments.
+_OFFSET = (1 << 63) - (1 << 64)
+
+
+def native_ir(offsets: Offsets, methods: int) -> str:
+    """The text of all native code of calls, for an interpreter's layout.
+
+    Args:
+      offsets: of the slots of Arrays and buffers.
+      methods: how many methods of arrays are public functions.
+    """
+    functions = (
+        _call(), _call_eager(), _try_records(), _method(), *map(_stub, range(methods)),
+        _current(), _match(), _give_up(offsets), _take_all(), _run(), _attempt(),
+        _hosted(offsets), _settled(), _loop(), _step(), _run_steps(),
+    )  # fmt: skip
+    own = "".join(f.text for f in functions)
+    return objects_ir(offsets) + arguments_ir(offsets) + results_ir() + own
+
+
+_CALLED = ("ptr %self", "ptr %args", "i64 %given", "ptr %names")
+
+
+def _call() -> Function:
+    """`Jitted.__call__`: METH_FASTCALL | METH_KEYWORDS."""
+    f = ObjectFunction("call", "ptr", *_CALLED, visible=True)
+    operands = f"{', '.join(_CALLED)}, i64 {f.state().number('links')}"
+    found = f.let(f"call ptr @try_records({operands})")
+    with f.when(f.differ("ptr", found, MISS)):
+        f.give(found)
+    _call_plain(f)
+    return f
+
+
+def _call_eager() -> Function:
+    """`Eager.__call__`, likewise."""
+    f = ObjectFunction("call_eager", "ptr", *_CALLED, visible=True)
+    state = f.state()
+    traced = f.load("i64", f.beyond(state.pointer("traces"), SIZE))
+    busy = f.let(f"or i64 {traced}, {state.number('recording')}")
+    with f.when(f.equal("i64", busy, 0)):
+        operands = f"{', '.join(_CALLED)}, i64 {state.number('eager_links')}"
+        found = f.let(f"call ptr @try_records({operands})")
+        with f.when(f.equal("ptr", found, MISS)):
+            _call_plain(f)
+        with f.when(f.differ("ptr", found, LEAVE)):
+            f.give(found)
+    function = f.at("%self", state.number("behind"))
+    operands = f"ptr {function}, ptr %args, i64 %given, ptr %names"
+    f.give(f.let(f"call ptr @plain_call({operands})"))
+    return f
+
+
+def _try_records() -> Function:
+    """What the first record makes of a call that fits it; `links` is in bytes."""
+    f = ObjectFunction("try_records", "ptr", *_CALLED, "i64 %links")
+    holder = f.load("ptr", f.beyond("%self", "%links"))
+    with f.when(f.equal("ptr", holder, "null")):
+        f.give(MISS)
+    kind = f.type_of(holder)
+    with f.when(f.differ("ptr", kind, f.state().pointer("ndarray"))):
+        f.give(MISS)
+    records, config = f.at(holder, DATA), f.let("call ptr @current()")
+    with f.repeat(f.load("i64", records)) as i:
+        record = f.slot(records, f.let(f"add i64 {i}, 1"))
+        operands = "ptr %args, i64 %given, ptr %names"
+        found = f.let(f"call ptr @attempt(ptr {record}, {operands}, ptr {config})")
+        with f.when(f.differ("ptr", found, MISS)):
+            f.give(found)
+    f.give(MISS)
+    return f
+
+
+def _call_plain(f: ObjectFunction) -> None:
+    """Leaves the call to Python's code, and ends."""
+    operands, count = _with_self(f)
+    plain = f.state().pointer("plain")
+    call = f"ptr {plain}, ptr {operands}, i64 {count}, ptr %names"
+    f.give(f.let(f"call ptr @PyObject_VectorcallMethod({call})"))
+
+
+def _with_self(f: ObjectFunction) -> tuple[str, str]:
+    """The arguments with the object that is called before them, and how many."""
+    total = f.sum(_named(f), "%given")
+    operands = f.pointers(f.sum(total, 1))
+    f.set_slot(operands, 0, "%self")
+    f.copy(f.word(operands, 1), "%args", f.let(f"shl i64 {total}, 3"))
+    return operands, f.sum("%given", 1)
+
+
+def _named(f: ObjectFunction) -> str:
+    """How many arguments have names."""
+    count = f.variable("i64", 0)
+    with f.when(f.differ("ptr", "%names", "null")):
+        f.store("i64", f.load("i64", f.beyond("%names", SIZE)), count)
+    return f.load("i64", count)
+
+
+def _current() -> Function:
+    """The configuration in force, borrowed; null where that cannot be said."""
+    f = ObjectFunction("current", "ptr")
+    state, found = f.state(), f.variable("ptr", "null")
+    operands = f"ptr {state.pointer('variable')}, ptr null, ptr {found}"
+    status = f.let(f"call i32 @PyContextVar_Get({operands})")
+    with f.when(f.differ("i32", status, 0)):
+        f.do("call void @PyErr_Clear()")
+        f.give("null")
+    config = f.load("ptr", found)
+    with f.when(f.differ("ptr", config, "null")):
+        f.let_go(config)  # the context keeps it
+        with f.when(f.differ("ptr", config, state.pointer("none"))):
+            f.give(config)
+    pair = f"ptr {state.pointer('settings')}, ptr {state.pointer('default')}"
+    f.give(f.let(f"call ptr @PyDict_GetItem({pair})"))
+    return f
+
+
+def _match() -> Function:
+    """Are the arguments as a record expects? 1 or 0; fills the places."""
+    parameters = (
+        "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %places",
+    )  # fmt: skip
+    f = ObjectFunction("match", "i32", *parameters)
+    record = f.view("%record", Call)
+    with f.when(f.differ("i64", "%given", record.number("positional"))):
+        f.give(0)
+    named, names = record.number("named"), record.pointer("names")
+    with f.when(f.differ("i64", _named(f), named)):
+        f.give(0)
+    with f.repeat(named) as i:
+        name = f.slot(f.beyond("%names", ITEMS), i)
+        with f.when(f.differ("ptr", name, f.slot(names, i))):
+            f.give(0)
+    parts = record.pointer("parts")
+    with f.repeat(f.let(f"add i64 {named}, %given")) as i:
+        _find(f, f.slot(parts, i), f.slot("%args", i))
+    captured = record.pointer("captured")
+    with f.repeat(record.number("captures")) as i:
+        capture = f.view(captured, Capture, i)
+        _find(f, capture.pointer("part"), capture.pointer("array"))
+    f.give(1)
+    return f
+
+
+def _find(f: ObjectFunction, part: str, thing: str) -> None:
+    operands = f"ptr {part}, ptr {thing}, ptr %places"
+    found = f.let(f"call i32 @find({operands})")
+    with f.when(f.equal("i32", found, 0)):
+        f.give(0)
+
+
+def _give_up(offsets: Offsets) -> Function:
+    """Arrays that the caller gives up have no memory from now on; the call has it."""
+    parameters = ("ptr %record", "ptr %cells")
+    f = ObjectFunction("give_up", "void", *parameters)
+    record, none = f.view("%record", Call), f.state().pointer("none")
+    donated = record.pointer("donated")
+    with f.repeat(record.number("donations")) as i:
+        array = f.slot("%cells", f.load("i64", f.word(donated, i)))
+        for offset in (offsets.buffer, offsets.host):
+            place = f.beyond(array, offset)
+            before = f.load("ptr", place)
+            f.hold(none)
+            f.store("ptr", none, place)
+            with f.when(f.differ("ptr", before, "null")):
+                f.let_go(before)
+    f.give()
+    return f
+
+
+def _take_all() -> Function:
+    """Takes the buffers of a call; how many it has got: all, or there was an error."""
+    parameters = ("ptr %record", "ptr %frame", "ptr %held")
+    f = ObjectFunction("take_all", "i64", *parameters)
+    record, state = f.view("%record", Call), f.state()
+    made, inputs = record.pointer("made"), record.number("inputs")
+    makes = record.number("makes")
+    with f.repeat(makes) as i:
+        make = f.view(made, Make, i)
+        index, nbytes = make.number("size_class"), make.number("nbytes")
+        free = f.let(f"call ptr @take(i64 {index}, i64 {nbytes})")
+        buffer = f.variable("ptr", free)
+        with f.when(f.equal("ptr", free, "null")):
+            operands = f"ptr @two_numbers, i64 {index}, i64 {nbytes}"
+            more = f"ptr {state.pointer('more')}, {operands}"
+            new = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({more})")
+            with f.when(f.equal("ptr", new, "null")):
+                f.give(f.let(f"add i64 {inputs}, {i}"))
+            f.store("ptr", new, buffer)
+        found, number = f.load("ptr", buffer), f.let(f"add i64 {inputs}, {i}")
+        f.set_slot("%held", number, found)
+        f.set_slot("%frame", number, f.view(found, BufferObject).pointer("data"))
+    f.give(f.let(f"add i64 {inputs}, {makes}"))
+    return f
+
+
+def _run() -> Function:
+    """Runs the program and counts; its status."""
+    f = ObjectFunction("run_counted", "i32", "ptr %record", "ptr %frame")
+    record, state = f.view("%record", Call), f.state()
+    start = _now(f)
+    operands = f"ptr {record.pointer('entry')}, ptr %frame"
+    threads = record.number("threads")
+    status = f.let(f"call i32 @run_pointers({operands}, i64 {threads})")
+    spent = f.let(f"sub i64 {_now(f)}, {start}")
+    f.add_to(state, "nanoseconds", spent)
+    for field in ("kernels", "operations", "bytes"):
+        f.add_to(state, field, record.number(field))
+    f.give(status)
+    return f
+
+
+def _now(f: Function) -> str:
+    """Nanoseconds of a clock that only goes forward; 0 where there is none."""
+    number = getattr(time, "CLOCK_MONOTONIC", None)
+    if number is None:
+        return "0"
+    clock = f.place("i64", 2)
+    f.do(f"call i32 @clock_gettime(i32 {number}, ptr {clock})")
+    whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
+    return f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
+
+
+def _attempt() -> Function:
+    parameters = (
+        "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %config",
+    )  # fmt: skip
+    f = ObjectFunction("attempt", "ptr", *parameters)
+    record = f.view("%record", Call)
+    with f.when(f.differ("ptr", "%config", record.pointer("config"))):
+        f.give(MISS)
+    inputs, makes = record.number("inputs"), record.number("makes")
+    objects = f.let(f"add i64 {inputs}, {makes}")
+    frame, held, cells = (f.pointers(f.let(f"add i64 {objects}, 1")) for _ in "fhc")
+    places = f.new(Places)
+    for field, place in zip(Places._fields, (frame, held, cells), strict=True):
+        places.set(field, place, "ptr")
+    given = f"ptr %args, i64 %given, ptr %names, ptr {places.address}"
+    found = f.let(f"call i32 @match(ptr %record, {given})")
+    with f.when(f.equal("i32", found, 0)):
+        f.give(MISS)
+    with f.when(f.differ("i64", record.number("overwrites"), 0)):
+        alone = f.let(f"call i32 @all_differ(ptr %record, ptr {held})")
+        with f.when(f.equal("i32", alone, 0)):
+            f.give(MISS)
+    # From here on Python's code may run, here or in other threads.
+    owner = record.pointer("owner")
+    f.hold(owner)
+    with f.repeat(inputs) as i:
+        f.hold(f.slot(held, i))
+    body = record.pointer("body")
+    with f.when(f.differ("ptr", body, "null")):
+        made = f.let(f"call ptr @run_steps(ptr %record, ptr {body}, ptr {held})")
+        _release(f, held, inputs, owner)
+        f.give(made)
+    with f.when(f.differ("i64", record.number("donations"), 0)):
+        f.do(f"call void @give_up(ptr %record, ptr {cells})")
+    working = f"ptr %record, ptr {frame}"
+    taken = f.let(f"call i64 @take_all({working}, ptr {held})")
+    result = f.variable("ptr", "null")
+    with f.when(f.equal("i64", taken, objects)):
+        status = f.let(f"call i32 @run_counted({working})")
+        _conclude(f, record, held, status, result)
+    _release(f, held, taken, owner)
+    f.give(f.load("ptr", result))
+    return f
+
+
+def _release(f: ObjectFunction, held: str, count: str, owner: str = "") -> None:
+    """Lets go of the first objects of a call, and of the record's owner."""
+    with f.repeat(count) as i:
+        f.let_go(f.slot(held, i))
+    if owner:
+        f.let_go(owner)
+
+
+def _conclude(
+    f: ObjectFunction, record: View, held: str, status: str, result: str
+) -> None:
+    """Builds the result of a program that ran, or raises what it says."""
+    with f.when(f.equal("i32", status, GO_ON)):
+        operands = f"ptr {record.pointer('result')}, ptr {held}"
+        f.store("ptr", f.let(f"call ptr @build({operands})"), result)
+    with f.when(f.equal("i32", status, NO_MEMORY)):
+        function = f.state().pointer("no_memory")
+        f.do(f"call ptr @PyObject_CallObject(ptr {function}, ptr null)")
+
+
+# Eager calls.
+
+
+def _method() -> Function:
+    """A method of arrays, by its number: the array goes before the arguments."""
+    f = ObjectFunction("method", "ptr", *_CALLED, "i64 %number")
+    function = f.slot(f.state().pointer("methods"), "%number")
+    operands, count = _with_self(f)
+    call = f"ptr {function}, ptr {operands}, i64 {count}, ptr %names"
+    f.give(f.let(f"call ptr @call_eager({call})"))
+    return f
+
+
+def _stub(number: int) -> Function:
+    f = ObjectFunction(f"method_{number}", "ptr", *_CALLED, visible=True)
+    f.give(f.let(f"call ptr @method({', '.join(_CALLED)}, i64 {number})"))
+    return f
+
+
+def _hosted(offsets: Offsets) -> Function:
+    """A new reference to an Array's values in NumPy, or to a float; or null."""
+    f = ObjectFunction("hosted", "ptr", "ptr %thing")
+    state = f.state()
+    with f.when(f.differ("ptr", f.type_of("%thing"), state.pointer("array"))):
+        f.hold("%thing")
+        f.give("%thing")
+    host = f.at("%thing", offsets.host)
+    missing = f.equal("ptr", host, "null")
+    none = f.equal("ptr", host, state.pointer("none"))
+    with f.when(f.let(f"or i1 {missing}, {none}")):
+        f.give(f.ask(state.pointer("host_of"), "%thing"))
+    f.hold(host)
+    f.give(host)
+    return f
+
+
+def _settled() -> Function:
+    """What a step has made, as an array of a dtype; takes over the reference."""
+    f = ObjectFunction("settled", "ptr", "ptr %value", "ptr %dtype")
+    state = f.state()
+    array = f.equal("ptr", f.type_of("%value"), state.pointer("ndarray"))
+    with f.when(array), f.when(f.equal("ptr", f.at("%value", DTYPE), "%dtype")):
+        f.give("%value")
+    whole = f.ask(state.pointer("as_ndarray"), "%value")
+    with f.when(f.equal("ptr", whole, "null")):
+        f.let_go("%value")
+        f.give("null")
+    with f.when(f.equal("ptr", f.at(whole, DTYPE), "%dtype")):
+        f.let_go("%value")
+        f.give(whole)
+    f.let_go("%value")
+    made = f.ask(state.pointer("settle"), whole, "%dtype")
+    f.let_go(whole)
+    f.give(made)
+    return f
+
+
+def _loop() -> Function:
+    """A step as one inner loop of NumPy's; null where NumPy shall do it."""
+    f = ObjectFunction("loop", "ptr", "ptr %step", "ptr %loop", "ptr %values")
+    step, loop, state = f.view("%step", Step), f.view("%loop", Loop), f.state()
+    arity, operands = step.number("arity"), step.pointer("operands")
+    places = f.place("ptr", MOST_OPERANDS + 1)
+    with f.repeat(arity) as i:
+        thing = f.slot("%values", f.load("i64", f.word(operands, i)))
+        same = f.equal("ptr", f.type_of(thing), state.pointer("ndarray"))
+        with f.when(f.let(f"xor i1 {same}, true")):
+            f.give("null")
+        dtype = f.slot(loop.pointer("dtypes"), i)
+        flags = f.let(f"and i32 {f.load('i32', f.beyond(thing, FLAGS))}, {ORDERLY}")
+        orderly = f.equal("i32", flags, ORDERLY)
+        same = f.equal("ptr", f.at(thing, DTYPE), dtype)
+        good = f.let(f"and i1 {same}, {orderly}")
+        with f.when(f.let(f"xor i1 {good}, true")):
+            f.give("null")
+        f.set_slot(places, i, f.at(thing, DATA))
+    dtype = step.pointer("dtype")
+    f.do(f"call void @Py_IncRef(ptr {dtype})")  # the array takes it over
+    ndim = f.let(f"trunc i64 {loop.number('ndim')} to i32")
+    made = f.let(
+        f"call ptr {state.pointer('new_ndarray')}(ptr {state.pointer('ndarray')}, "
+        f"ptr {dtype}, i32 {ndim}, ptr {loop.pointer('sizes')}, ptr null, ptr null, "
+        "i32 0, ptr null)"
+    )
+    with f.when(f.equal("ptr", made, "null")):
+        f.do("call void @PyErr_Clear()")  # no memory: NumPy will say so
+        f.give("null")
+    f.set_slot(places, arity, f.at(made, DATA))
+    inner = f"ptr {loop.pointer('strides')}, ptr {loop.pointer('data')}"
+    call = f"ptr {places}, ptr {loop.at('elements')}, {inner}"
+    f.do(f"call void {loop.pointer('function')}({call})")
+    raised = f.let("call ptr @PyErr_Occurred()")  # as of integers' negative powers
+    with f.when(f.differ("ptr", raised, "null")):
+        f.let_go(made)
+        f.do("call void @PyErr_Clear()")
+        f.give("null")
+    f.give(made)
+    return f
+
+
+def _step() -> Function:
+    """What a step makes; or null, mostly with an exception.
+
+    From the first one on that NumPy does itself it tells of no floating-point errors.
+    """
+    f = ObjectFunction("step", "ptr", "ptr %step", "ptr %values", "ptr %token")
+    step, state = f.view("%step", Step), f.state()
+    loop = step.pointer("loop")
+    with f.when(f.differ("ptr", loop, "null")):
+        quick = f.let(f"call ptr @loop(ptr %step, ptr {loop}, ptr %values)")
+        with f.when(f.differ("ptr", quick, "null")):
+            f.give(quick)
+    loud = f.differ("i64", step.number("loud"), 0)
+    told = f.equal("ptr", f.load("ptr", "%token"), "null")
+    with f.when(f.let(f"and i1 {loud}, {told}")):
+        pair = f"ptr {state.pointer('hush_variable')}, ptr {state.pointer('silence')}"
+        f.store("ptr", f.let(f"call ptr @PyContextVar_Set({pair})"), "%token")
+    count, numbers = step.number("arity"), step.pointer("operands")
+    operands = f.word(f.pointers(f.sum(count, 1)), 1)
+    with f.repeat(count) as i:
+        number = f.load("i64", f.word(numbers, i))
+        f.set_slot(operands, i, f.slot("%values", number))
+    given = f.let(f"or i64 {count}, {_OFFSET}")
+    call = f"ptr {step.pointer('function')}, ptr {operands}, i64 {given}, ptr null"
+    made = f.let(f"call ptr @PyObject_VectorcallDict({call})")
+    with f.when(f.equal("ptr", made, "null")):
+        f.give("null")
+    dtype = step.pointer("dtype")
+    with f.when(f.differ("ptr", dtype, "null")):
+        f.give(f.let(f"call ptr @settled(ptr {made}, ptr {dtype})"))
+    f.give(made)
+    return f
+
+
+def _run_steps() -> Function:
+    """The result of steps for leaves; null with an exception, or LEAVE."""
+    f = ObjectFunction("run_steps", "ptr", "ptr %record", "ptr %body", "ptr %held")
+    record, body, state = f.view("%record", Call), f.view("%body", Steps), f.state()
+    leaves, steps = record.number("inputs"), body.number("steps")
+    with f.when(f.let(f"icmp slt i64 {steps}, 0")):
+        f.give(LEAVE)
+    constants, total = body.number("constants"), f.sum(leaves, steps)
+    values = f.pointers(f.sum(f.sum(f.sum(constants, total), leaves), 1))
+    f.copy(values, body.pointer("pool"), f.let(f"shl i64 {constants}, 3"))
+    own = f.word(values, constants)  # the values that are held
+    filled, token = f.variable("i64", 0), f.variable("ptr", "null")
+    result = f.variable("ptr", "null")
+    with f.repeat(leaves) as i:
+        host = f.let(f"call ptr @hosted(ptr {f.slot('%held', i)})")
+        f.stop_if(f.equal("ptr", host, "null"))
+        f.set_slot(own, i, host)
+        f.store("i64", f.sum(i, 1), filled)
+    with f.when(f.equal("i64", f.load("i64", filled), leaves)):
+        with f.repeat(steps) as i:
+            step = f.view(body.pointer("first"), Step, i)
+            operands = f"ptr {step.address}, ptr {values}, ptr {token}"
+            made = f.let(f"call ptr @step({operands})")
+            f.stop_if(f.equal("ptr", made, "null"))
+            number = f.load("i64", filled)
+            f.set_slot(own, number, made)
+            f.store("i64", f.sum(number, 1), filled)
+        with f.when(f.equal("i64", f.load("i64", filled), total)):
+            f.copy(f.word(own, total), "%held", f.let(f"shl i64 {leaves}, 3"))
+            operands = f"ptr {record.pointer('result')}, ptr {values}"
+            f.store("ptr", f.let(f"call ptr @build({operands})"), result)
+    with f.when(f.differ("ptr", f.load("ptr", token), "null")):
+        pair = f"ptr {state.pointer('hush_variable')}, ptr {f.load('ptr', token)}"
+        f.do(f"call i32 @PyContextVar_Reset({pair})")
+        f.let_go(f.load("ptr", token))
+    _release(f, own, f.load("i64", filled))
+    with f.when(f.differ("ptr", f.load("ptr", result), "null")):
+        f.give(f.load("ptr", result))
+    with f.when(f.differ("ptr", f.let("call ptr @PyErr_Occurred()"), "null")):
+        ordinary = f"ptr {state.pointer('exception')}"
+        status = f.let(f"call i32 @PyErr_ExceptionMatches({ordinary})")
+        with f.when(f.equal("i32", status, 0)):
+            f.give("null")  # Ctrl-C is no reason to begin again
+        f.do("call void @PyErr_Clear()")  # Python's code says what is wrong
+    f.give(LEAVE)
+    return f
