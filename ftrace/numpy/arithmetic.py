@@ -12,8 +12,9 @@ from ftrace.arrays.array import is_array, watch
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
+from ftrace.numpy.shape import broadcast_arrays
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
+from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.eager.dispatch import named
@@ -55,9 +56,7 @@ def fmod(x1: Value, x2: Value, /) -> Any:
 
 def _remainder(x1: Any, x2: Any) -> Any:
     result = elementwise(ops.rem, x1, x2)
-    return (
-        result if dtypes.is_float(x1.dtype) else ax.choose(ew.equal(x2, 0), 0, result)
-    )
+    return result if dtypes.is_float(x1.dtype) else ax.choose(x2 == 0, 0, result)
 
 
 def remainder(x1: Value, x2: Value, /) -> Any:
@@ -67,26 +66,18 @@ def remainder(x1: Value, x2: Value, /) -> Any:
       DtypeError: an operand is complex.
     """
     x1, x2 = _divisible("remainder", x1, x2)
-    whole = dtypes.is_integer(x1.dtype)
-    found = _by_numpy(np.remainder if whole else _remainder_now, x1, x2)
-    return _floor_remainder(x1, x2) if found is None else found
+    rest = _remainder(x1, x2)
+    if dtypes.kind(rest.dtype) == "u":
+        return rest
+    return ax.choose(_differs(rest, x2), rest + x2, rest)
 
 
 mod = remainder
 
 
-def _floor_remainder(x1: Any, x2: Any) -> Any:
-    rest = _remainder(x1, x2)
-    if dtypes.kind(rest.dtype) == "u":
-        return rest
-    return ax.choose(_differs(rest, x2), ew.add(rest, x2), rest)
-
-
 def _differs(rest: Any, x2: Any) -> Any:
     """Where the remainder is not zero and has not the sign of x2."""
-    return ew.bitwise_and(
-        ew.not_equal(rest, 0), ew.not_equal(ew.less(rest, 0), ew.less(x2, 0))
-    )
+    return (rest != 0) & ((rest < 0) != (x2 < 0))
 
 
 def floor_divide(x1: Value, x2: Value, /) -> Any:
@@ -96,69 +87,17 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
       DtypeError: an operand is complex.
     """
     x1, x2 = _divisible("floor_divide", x1, x2)
-    whole = dtypes.is_integer(x1.dtype)
-    found = _by_numpy(_whole_quotient if whole else _quotient_now, x1, x2)
-    if found is not None:
-        return found
-    if not whole:
-        return _floor_quotient(x1, x2)
     quotient = elementwise(ops.div, x1, x2)
     if dtypes.kind(x1.dtype) == "u":
         return quotient
     rest = elementwise(ops.rem, x1, x2)
-    inexact = ew.bitwise_and(
-        ew.not_equal(rest, 0), ew.not_equal(ew.sign(x1), ew.sign(x2))
-    )
-    return ew.subtract(quotient, ax.cast(inexact, quotient.dtype, quotient.weak_type))
-
-
-def _whole_quotient(x1: Any, x2: Any) -> Any:
-    """What the quotient of integers rounded down is, in NumPy."""
-    quotient: Any = np.floor_divide(x1, x2)
-    if np.count_nonzero(x2) == x2.size:
-        return quotient
-    beyond: Any = np.array(-1).astype(x1.dtype)
-    if x1.dtype.kind == "i":
-        beyond = beyond - (x1 != 0)
-    # NumPy's quotient of integers by zero is zero.
-    return np.add(quotient, np.multiply(x2 == 0, beyond))
-
-
-def _floor_quotient(x1: Any, x2: Any) -> Any:
-    rest = elementwise(ops.rem, x1, x2)
-    quotient = ew.divide(ew.subtract(x1, rest), x2)
-    quotient = ax.choose(_differs(rest, x2), ew.subtract(quotient, 1), quotient)
+    if dtypes.is_integer(x1.dtype):
+        inexact = (rest != 0) & (ew.sign(x1) != ew.sign(x2))
+        return quotient - ax.cast(inexact, quotient.dtype, quotient.weak_type)
+    exact = (x1 - rest) / x2
+    exact = ax.choose(_differs(rest, x2), exact - 1, exact)
     # Both are steps: their derivatives are zero.
-    return ax.choose(
-        ew.equal(x2, 0), ew.floor_values(ew.divide(x1, x2)), ew.round_values(quotient)
-    )
-
-
-def _by_numpy(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
-    """By NumPy; None where it lacks the dtype, or an operand is not at hand."""
-    if dtypes.is_half(x1.dtype):
-        return None
-    weak = x1.weak_type and x2.weak_type
-    return do_now(function, x1, x2, dtype=x1.dtype, weak=weak)
-
-
-def _quotient_now(x1: Any, x2: Any) -> Any:
-    """NumPy's quotient of floats rounded down; a zero has the sign of x2."""
-    return _zeros_signed(np.floor_divide(x1, x2), x2)
-
-
-def _remainder_now(x1: Any, x2: Any) -> Any:
-    """NumPy's remainder of floats; a zero has the sign of x1."""
-    return _zeros_signed(np.remainder(x1, x2), x1)
-
-
-def _zeros_signed(values: Any, signs: Any) -> Any:
-    """`values`, where a zero has the sign of what stands at its place in `signs`."""
-    if np.count_nonzero(values) == values.size:
-        return values
-    zero = values == 0
-    signed: np.ndarray[Any, Any] = np.copysign(values, signs)
-    return np.where(zero, signed, values)
+    return ax.choose(x2 == 0, ew.floor_values(quotient), ew.round_values(exact))
 
 
 def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:
@@ -230,11 +169,11 @@ def integer_power(x: Any, exponent: int) -> Any:
     result = None
     while True:
         if exponent & 1:
-            result = x if result is None else ew.multiply(result, x)
+            result = x if result is None else result * x
         exponent >>= 1
         if not exponent:
             return result
-        x = ew.multiply(x, x)
+        x = x * x
 
 
 def _inverse(x: Any, exponent: int) -> Any:
@@ -243,14 +182,14 @@ def _inverse(x: Any, exponent: int) -> Any:
     Large powers are scaled by a power of two, and so is the 1 that they divide.
     """
     if exponent == 1 or not dtypes.is_float(x.dtype):
-        return ew.divide(1, integer_power(x, exponent))
+        return 1 / integer_power(x, exponent)
     half = integer_power(x, exponent // 2)
-    rest = ew.multiply(half, x) if exponent & 1 else half
+    rest = half * x if exponent & 1 else half
     bits = int(np.finfo(x.dtype).maxexp)
-    large = ew.greater_equal(ew.absolute(rest), 2.0 ** (bits // 2 - 4))
+    large = abs(rest) >= 2.0 ** (bits // 2 - 4)
     one = ax.full((), 1, x.dtype, x.weak_type)
-    scale = ax.choose(large, ew.multiply(one, 2.0 ** -(bits // 4)), one)
-    return ew.divide(scale, ew.multiply(ew.multiply(half, scale), rest))
+    scale = ax.choose(large, one * 2.0 ** -(bits // 4), one)
+    return scale / (half * scale * rest)
 
 
 #: Exponents of so few bits take a step for each, without a loop.
@@ -261,31 +200,22 @@ def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
     """Integers to integer powers, by squaring; 0 for negative powers, but of ±1."""
     if type(original) is int and original == 2:
         return ew.left_shift(1, exponents)
-    found = do_now(np.power, x, exponents, dtype=x.dtype, weak=_are_weak(x, exponents))
-    if found is not None:
-        return found
     bits = 8 * exponents.dtype.itemsize - (dtypes.kind(exponents.dtype) == "i")
-    if not isinstance(exponents, Tracer):
-        exponents.told()
-        bits = min(bits, int(asarray(exponents).numpy().max(initial=1)).bit_length())
-    if isinstance(exponents, Tracer) and bits > _FEW_BITS:
+    if bits > _FEW_BITS:
         return _power_in_loop(x, exponents)
     result = ax.full((), 1, x.dtype)
     square, rest = x, exponents
     for bit in range(bits):
-        odd = ew.not_equal(ew.bitwise_and(rest, 1), 0)
-        result = ew.multiply(result, ax.choose(odd, square, 1))
+        result = result * ax.choose(rest & 1 != 0, square, 1)
         if bit + 1 < bits:
-            rest = ew.right_shift(rest, 1)
-            square = ew.multiply(square, square)
+            rest, square = rest >> 1, square * square
     if dtypes.kind(exponents.dtype) == "u":
         return result
-    return ax.choose(ew.less(exponents, 0), _negative_power(x, exponents), result)
+    return ax.choose(exponents < 0, _negative_power(x, exponents), result)
 
 
 def _negative_power(x: Any, exponents: Any) -> Any:
-    odd = ew.not_equal(ew.bitwise_and(exponents, 1), 0)
-    return ax.choose(ew.equal(ew.absolute(x), 1), ax.choose(odd, x, 1), 0)
+    return ax.choose(abs(x) == 1, ax.choose(exponents & 1 != 0, x, 1), 0)
 
 
 def _power_in_loop(x: Any, exponents: Any) -> Any:
@@ -296,7 +226,7 @@ def _power_in_loop(x: Any, exponents: Any) -> Any:
     shape = np.broadcast_shapes(x.shape, exponents.shape)
     start = ax.full((), 1, x.dtype)
     if dtypes.kind(exponents.dtype) == "i":
-        start = ax.choose(ew.less(exponents, 0), _negative_power(x, exponents), start)
+        start = ax.choose(exponents < 0, _negative_power(x, exponents), start)
     carry = [ax.broadcast_to(value, shape) for value in (start, x, exponents)]
     loop = _squaring(*map(aval_of, carry))
     return bind_compound(while_p, *carry, arg=loop)[0]
@@ -318,10 +248,6 @@ def _squaring(*avals: ShapedArray) -> While:
     ]
     some = reduce(reduce_max_p, more, tuple(range(rest.ndim)))
     return While(close(names, [reshape(some, ())]), close(names, body), 0)
-
-
-def _are_weak(x: Any, y: Any) -> bool:
-    return bool(x.weak_type and y.weak_type)
 
 
 def float_power(x1: Value, x2: Value, /) -> Any:
@@ -384,9 +310,9 @@ def round(a: Value, decimals: int = 0, out: None = None) -> Any:
     wide = ax.cast(a, dtypes.float32) if a.dtype.itemsize == 2 else a
     factor = 10.0 ** abs(decimals)
     if decimals > 0:
-        rounded = ew.divide(_round_parts(ew.multiply(wide, factor)), factor)
+        rounded = _round_parts(wide * factor) / factor
     else:
-        rounded = ew.multiply(_round_parts(ew.divide(wide, factor)), factor)
+        rounded = _round_parts(wide / factor) * factor
     return ax.cast(rounded, a.dtype, a.weak_type)
 
 
@@ -399,9 +325,9 @@ def modf(x: Value, /) -> tuple[Any, Any]:
     whole = ew.truncate_values(x)
     # Of negative numbers the other way round and negated: their zeros are −0.
     negative = ew.signbit(x)
-    size = ax.choose(negative, ew.subtract(whole, x), ew.subtract(x, whole))
+    size = ax.choose(negative, whole - x, x - whole)
     size = ax.choose(ew.isinf(x), 0.0, size)
-    return ax.choose(negative, ew.multiply(size, -1), size), whole
+    return ax.choose(negative, size * -1, size), whole
 
 
 # Divisors and multiples.
@@ -420,29 +346,14 @@ def gcd(x1: Value, x2: Value, /) -> Any:
     Raises:
       ValueRangeError: an operand is no integer.
     """
-    x1, x2 = (ew.absolute(x) for x in _whole("gcd", x1, x2))
-    weak = x1.weak_type and x2.weak_type
-    found = do_now(np.gcd, x1, x2, dtype=x1.dtype, weak=weak)
-    if found is not None:
-        return found
-    x1, x2 = _euclid_step(x1, x2)  # both have the shape of the result now
-    while is_array(x2):
-        if not np.any(np.asarray(x2)):
-            return ew.absolute(x1)
-        x1, x2 = _euclid_step(x1, x2)
+    x1, x2 = broadcast_arrays(*map(abs, _whole("gcd", x1, x2)))
     loop = _euclid(aval_of(x1), aval_of(x2))
     # The least number of a dtype is its own absolute value, and leaves its sign behind.
-    return ew.absolute(bind_compound(while_p, x1, x2, arg=loop)[0])
-
-
-def _euclid_step(x: Any, y: Any) -> tuple[Any, Any]:
-    """(y, x mod y); where y is zero, x is the divisor."""
-    done = ew.equal(y, 0)
-    return ax.choose(done, x, y), ax.choose(done, 0, elementwise(ops.rem, x, y))
+    return abs(bind_compound(while_p, x1, x2, arg=loop)[0])
 
 
 def _euclid(*avals: ShapedArray) -> While:
-    """These steps as long as some y is not zero."""
+    """(y, x mod y) as long as some y is not zero; where it is, x is the divisor."""
     x, y = (variable(aval, BODY_DEPTH, n) for n, aval in enumerate(avals))
     zero = const_like(y, 0)
     done = ops.eq(y, zero)
@@ -458,7 +369,7 @@ def lcm(x1: Value, x2: Value, /) -> Any:
     Raises:
       ValueRangeError: an operand is no integer.
     """
-    x1, x2 = (ew.absolute(x) for x in _whole("lcm", x1, x2))
+    x1, x2 = map(abs, _whole("lcm", x1, x2))
     divisor = gcd(x1, x2)
-    safe = ax.choose(ew.equal(divisor, 0), 1, divisor)
-    return ew.multiply(elementwise(ops.div, x1, safe), x2)
+    safe = ax.choose(divisor == 0, 1, divisor)
+    return elementwise(ops.div, x1, safe) * x2

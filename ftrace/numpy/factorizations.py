@@ -9,12 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy.axes import as_value, cast, flip, insert_axes, shrink
+from ftrace.numpy.axes import as_value, cast, flip
 from ftrace.numpy.linear import conjugated, matrix_transpose
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.take import take_along_axis
@@ -26,15 +24,12 @@ from ftrace.trace.primitives.library.linalg.eig import eigenvalues
 from ftrace.trace.primitives.library.linalg.qr import householder_factor_p, qr_p
 from ftrace.trace.primitives.library.linalg.svd import svd_p
 from ftrace.trace.primitives.library.linalg.triangular import cholesky_p
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "qr", "svd", "svdvals",
     "EigResult", "EighResult", "QRResult", "SVDResult",
 ]  # fmt: skip
-
-
-_numpy_qr: Any = np.linalg.qr
 
 
 class EigResult(NamedTuple):
@@ -111,7 +106,7 @@ def adjoint(x: Value) -> Any:
 
 def symmetrized(x: Any) -> Any:
     """(x + xᴴ)/2."""
-    return bind.elementwise(p.mul, bind.bind(p.add, x, adjoint(x)), 0.5)
+    return (x + adjoint(x)) * 0.5
 
 
 # Factorisations.
@@ -208,35 +203,28 @@ def svd(
 
 def _svd_hermitian(x: Any, vectors: bool) -> list[Any]:
     v, w = bind.bind_compound(spectral.eigh_p, symmetrized(square("svd", x)), arg=True)
-    size = bind.elementwise(p.absolute, w)
+    size = abs(w)
     order = flip(argsort(size), (w.ndim - 1,))
     s = take_along_axis(size, order, axis=-1)
     if not vectors:
         return [s]
-    columns = insert_axes(order, (order.ndim - 1,))
-    v = take_along_axis(v, columns, axis=-1)
+    v = take_along_axis(v, order[..., None, :], axis=-1)
     sign = bind.bind(p.sign, take_along_axis(w, order, axis=-1))
-    is_zero = bind.elementwise(p.eq, sign, 0)
-    sign = bind.elementwise(p.add, sign, cast(is_zero, sign.dtype))
-    turned = bind.elementwise(p.mul, v, insert_axes(sign, (sign.ndim - 1,)))
-    return [v, s, adjoint(turned)]
+    sign = sign + cast(sign == 0, sign.dtype)
+    return [v, s, adjoint(v * sign[..., None, :])]
 
 
 def _subset(found: list[Any], start: int, stop: int) -> list[Any]:
-    values = found[len(found) // 2]
-    k = values.shape[-1]
+    k = found[len(found) // 2].shape[-1]
     if not 0 <= start < stop <= k:
         raise ValueRangeError(
             f"svd: subset_by_index must be (start, end) within the {k} singular "
             f"values, got {(start, stop)}"
         )
-    leading = tuple((0, n) for n in values.shape[:-1])
-    s = shrink(values, (*leading, (start, stop)))
     if len(found) == 1:
-        return [s]
-    u, _, vh = found
-    u = shrink(u, (*leading, (0, u.shape[-2]), (start, stop)))
-    return [u, s, shrink(vh, (*leading, (start, stop), (0, vh.shape[-1])))]
+        return [found[0][..., start:stop]]
+    u, s, vh = found
+    return [u[..., start:stop], s[..., start:stop], vh[..., start:stop, :]]
 
 
 def svdvals(x: Value, /) -> Any:
@@ -304,15 +292,7 @@ def eig(a: Value) -> EigResult:
       DtypeError: the dtype is float16 or bfloat16.
     """
     x = square("eig", a)
-    if x.dtype in SUPPORTED:
-        avals = spectral.eig_p.infer(None, aval_of(x))
-        function, types = (
-            partial(spectral.eigen_system, avals),
-            [(v.dtype, v.weak_type) for v in avals[1:]],
-        )
-        now = bind.do_several_now(function, x, results=types)
-        if now is not None:
-            return EigResult(*now)
+
     values, _, right = bind.bind_compound(spectral.eig_p, x)
     return EigResult(values, right)
 

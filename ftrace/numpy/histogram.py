@@ -16,16 +16,12 @@ from ftrace.numpy.differences import diff
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.joining import stack
 from ftrace.numpy.ranges import linspace
-from ftrace.numpy.reductions import max as greatest
-from ftrace.numpy.reductions import min as least
-from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.searching import searchsorted
+from ftrace.numpy.selection import maximum
+from ftrace.numpy.shape import ravel
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.bind import bind, bind_compound, elementwise
-from ftrace.trace.eager.data_dependent import whole
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.primitives.barrier import barrier_p
-from ftrace.trace.primitives.blocked_sums import add_at
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracing.tracer import (
     Tracer,
@@ -79,16 +75,6 @@ def bincount(
         )
     if x.ndim != 1:
         raise errors.ShapeError(f"bincount takes a vector, got shape {x.shape}")
-    if weights is None and length is None and x.dtype != dtypes.uint64:
-        least_count = ax.static_int(minlength, "bincount: minlength")
-        integer = dtypes.default_dtype("i")
-        now = whole(_counted_now, x, more=(least_count, integer))
-        if now is not None:
-            return now
-    if weights is not None and length is None and x.dtype != dtypes.uint64:
-        now = _weighed_now(x, ax.as_value(weights), minlength)
-        if now is not None:
-            return now
     count = _bins(x, minlength, length)
     if weights is None:
         values = ax.full(x.shape, 1, dtypes.default_dtype("i"))
@@ -104,39 +90,6 @@ def bincount(
     return _added(x, values, count)
 
 
-def _counted_now(x: Any, minlength: int, integer: np.dtype[Any]) -> Any:
-    try:
-        found = np.bincount(x, None, minlength)
-    except ValueError:  # for negative numbers
-        count = max(minlength, int(x.max()) + 1 if x.size else 0, 0)
-        found = np.bincount(np.maximum(x, 0), minlength=count)[:count]
-    return found.astype(integer)
-
-
-def _weighed_now(x: Any, weights: Any, minlength: int) -> Any:
-    """Sums of weights, formed in float64; None where NumPy is not to do it."""
-    if weights.dtype not in (dtypes.float32, dtypes.float64):
-        return None
-    if weights.shape != x.shape:
-        return None
-    least_count = ax.static_int(minlength, "bincount: minlength")
-    weak = weights.weak_type
-    return whole(_weighed, x, weights, weak=weak, more=(least_count,))
-
-
-def _weighed(x: Any, weights: Any, minlength: int) -> Any:
-    if weights.dtype == np.float64:
-        sums = np.zeros(max(minlength, int(x.max()) + 1 if x.size else 0, 0))
-        add_at(sums, np.maximum(x, 0), weights)
-        return sums
-    try:
-        sums = np.bincount(x, weights, minlength)
-    except ValueError:  # for negative numbers
-        count = max(minlength, int(x.max()) + 1 if x.size else 0, 0)
-        sums = np.bincount(np.maximum(x, 0), weights, minlength=count)[:count]
-    return sums.astype(weights.dtype, copy=False)
-
-
 def _bins(x: Any, minlength: int, length: int | None) -> int:
     if length is not None:
         return ax.check_count(length, "bincount: length")
@@ -146,13 +99,13 @@ def _bins(x: Any, minlength: int, length: int | None) -> int:
             "not known; give length=n"
         )
     least_count = ax.static_int(minlength, "bincount: minlength")
-    return max(least_count, int(greatest(x)) + 1 if x.size else 0, 0)
+    return max(least_count, int(x.max()) + 1 if x.size else 0, 0)
 
 
 def _added(places: Any, values: Any, count: int) -> Any:
     """Values added up at places; those behind the end are left out."""
     if dtypes.kind(places.dtype) == "i":
-        places = elementwise(p.maximum, places, 0)
+        places = maximum(places, 0)
     # Found on all cores and stored: adding up is one loop, in which a search is slow.
     (places,) = bind_compound(barrier_p, places)
     board = ax.full((count,), 0, values.dtype)
@@ -193,17 +146,17 @@ def histogram_bin_edges(
         if x.size == 0:
             ends = [ax.full((), 0, dtype), ax.full((), 1, dtype)]
         else:
-            ends = [ax.cast(least(x), dtype), ax.cast(greatest(x), dtype)]
+            ends = [ax.cast(x.min(), dtype), ax.cast(x.max(), dtype)]
     else:
         pair = asarray(range, dtype)
         if pair.shape != (2,):
             raise errors.ShapeError(
                 f"histogram_bin_edges: range must be (least, greatest), got {range!r}"
             )
-        ends = [ax.reshape(ax.shrink_axis(pair, 0, i, i + 1), ()) for i in (0, 1)]
-    same = elementwise(p.eq, *ends)
-    low = ax.choose(same, elementwise(p.sub, ends[0], 0.5), ends[0])
-    high = ax.choose(same, elementwise(p.add, ends[1], 0.5), ends[1])
+        ends = list(pair)
+    same = ends[0] == ends[1]
+    low = ax.choose(same, ends[0] - 0.5, ends[0])
+    high = ax.choose(same, ends[1] + 0.5, ends[1])
     return linspace(low, high, count + 1, dtype=dtype)
 
 
@@ -254,16 +207,16 @@ def histogram(
                 f"{values.shape}"
             )
     edges = histogram_bin_edges(a, bins, range)
-    size = edges.shape[0]
-    last = ax.reshape(ax.shrink_axis(edges, 0, size - 1, size), ())
-    places = searchsorted(edges, x, "right")
-    places = ax.choose(elementwise(p.eq, x, last), size - 1, places)
-    places, values = ax.reshape(places, (x.size,)), ax.reshape(values, (x.size,))
-    counts = ax.shrink_axis(_added(places, values, size), 0, 1, size)
+    counts = _added(ravel(_bins_of(x, edges)), ravel(values), edges.shape[0])[1:]
     if density:
-        share = elementwise(p.div, counts, diff(edges))
-        counts = elementwise(p.div, share, total(counts))
+        counts = counts / diff(edges) / counts.sum()
     return counts, edges
+
+
+def _bins_of(x: Any, edges: Any) -> Any:
+    """In which bin, from 1, numbers are; the last edge belongs to the last bin."""
+    last = edges.shape[0] - 1
+    return ax.choose(x == edges[-1], last, searchsorted(edges, x, "right"))
 
 
 def histogram2d(
@@ -359,26 +312,18 @@ def _cells(points: Any, bins: list[Any], ranges: list[Any]) -> tuple[Any, list[A
     """The number of the cell of each point, and the edges."""
     edges: list[Any] = []
     places: Any = None
-    size = points.shape[0]
     for axis, (count, ends) in enumerate(zip(bins, ranges, strict=True)):
-        x = ax.reshape(ax.shrink_axis(points, 1, axis, axis + 1), (size,))
+        x = points[:, axis]
         line = histogram_bin_edges(x, count, ends)
-        length = line.shape[0]
-        last = ax.reshape(ax.shrink_axis(line, 0, length - 1, length), ())
-        here = searchsorted(line, x, "right")
-        here = ax.choose(elementwise(p.eq, x, last), elementwise(p.sub, here, 1), here)
-        if places is None:
-            places = here
-        else:
-            scaled = elementwise(p.mul, places, length + 1)
-            places = elementwise(p.add, scaled, here)
+        here = _bins_of(x, line)
+        places = here if places is None else places * (line.shape[0] + 1) + here
         edges.append(line)
     return places, edges
 
 
 def _densities(counts: Any, edges: list[Any]) -> Any:
-    counts = elementwise(p.div, counts, total(counts))
+    counts = counts / counts.sum()
     for axis, line in enumerate(edges):
         others = [a for a in range(len(edges)) if a != axis]
-        counts = elementwise(p.div, counts, ax.insert_axes(diff(line), others))
+        counts = counts / ax.insert_axes(diff(line), others)
     return counts

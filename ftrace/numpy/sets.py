@@ -10,34 +10,34 @@ says it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeVar
 
 from ftrace import dtypes
-from ftrace.arrays.array import is_array
 from ftrace.errors import ConcretizationTypeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
-from ftrace.numpy.cumulative import scan_with
+from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.elementwise import promote_together, values_together
 from ftrace.numpy.joining import concatenate
-from ftrace.numpy.reductions import reduced
 from ftrace.numpy.searching import nonzero, searchsorted
+from ftrace.numpy.selection import minimum
+from ftrace.numpy.shape import ravel
 from ftrace.numpy.sorting import positions_along, sort_along
-from ftrace.trace.bind import bind, do_now, elementwise
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.bind import bind
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.primitives.reduction import reduce_max_p
 from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",
     "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
+
+
+T = TypeVar("T")
 
 
 class Groups(NamedTuple):
@@ -66,31 +66,14 @@ def groups_of(x: Any, equal_nan: bool = True, placed: bool = True) -> Groups:
         places = ax.iota(dtypes.int32, (size,), 0)
         ordered = sort_along(table, 0)
     else:
-        columns = [ax.shrink_axis(table, 1, i, i + 1) for i in range(width)]
-        places = positions_along([ax.reshape(c, (size,)) for c in columns], 0)
+        places = positions_along([table[:, i] for i in range(width)], 0)
         ordered = bind(gather_p, table, places, arg=(0,))
-    before = ax.shrink_axis(ordered, 0, 0, size - 1)
-    behind = ax.shrink_axis(ordered, 0, 1, size)
-    differs = elementwise(p.ne, behind, before)
+    before, behind = ordered[:-1], ordered[1:]
+    differs = behind != before
     if equal_nan and dtypes.is_inexact(x.dtype):
-        both = elementwise(p.bit_and, _missing(before), _missing(behind))
-        differs = elementwise(p.bit_and, differs, bind(p.bit_not, both))
-    if width:
-        later = ax.drop_axes(reduced(reduce_max_p, differs, (1,), True), (1,))
-    else:
-        later = ax.full((size - 1,), False, dtypes.bool_)
-    begins = concatenate([ax.full((1,), True, dtypes.bool_), later])
+        differs = differs & ~((before != before) & (behind != behind))
+    begins = concatenate([ax.full((1,), True, dtypes.bool_), differs.any(1)])
     return Groups(ax.reshape(ordered, x.shape), places, begins)
-
-
-def numbers_of(begins: Any) -> Any:
-    """For each sorted element the number of its group."""
-    counted = scan_with(ax.cast(begins, dtypes.int32), reduce_sum_p, 0, False)
-    return elementwise(p.sub, counted, 1)
-
-
-def _missing(x: Any) -> Any:
-    return bind(p.ne, x, x)
 
 
 def count_of(name: str, flags: Any, size: Any) -> int:
@@ -101,7 +84,7 @@ def count_of(name: str, flags: Any, size: Any) -> int:
     """
     if size is not None:
         return ax.check_count(size, f"{name}: size")
-    total = reduced(reduce_sum_p, ax.cast(flags, dtypes.int32), (0,), False)
+    total = flags.sum()
     if isinstance(total, Tracer) and unbound_variable(total.node) is not None:
         raise ConcretizationTypeError(
             f"{name}: how many elements the result has depends on the values of a "
@@ -115,31 +98,21 @@ def chosen(values: Any, flags: Any, count: int, fill_value: Any) -> Any:
 
     Along the leading axis; zero where there is none.
     """
-    found = _total(flags)
     (places,) = nonzero(flags, size=count)
     result = bind(gather_p, values, places, arg=(0,))
     if count == 0:
         return result
-    weak = values.weak_type
+    found, weak = flags.sum(), values.weak_type
     if fill_value is None:
-        first, nothing = ax.shrink_axis(result, 0, 0, 1), ax.cast(0, values.dtype, weak)
-        fill = ax.choose(elementwise(p.gt, found, 0), first, nothing)
+        fill = ax.choose(found > 0, result[:1], ax.cast(0, values.dtype, weak))
     else:
         fill = ax.cast(fill_value, values.dtype, weak)
-    there = elementwise(p.lt, ax.iota(dtypes.int32, (count,), 0), found)
-    there = ax.insert_axes(there, range(1, values.ndim))
-    return ax.choose(there, result, fill)
-
-
-def _total(flags: Any) -> Any:
-    return reduced(reduce_sum_p, ax.cast(flags, dtypes.int32), (0,), False)
+    there = ax.iota(dtypes.int32, (count,), 0) < found
+    return ax.choose(ax.insert_axes(there, range(1, values.ndim)), result, fill)
 
 
 #: Up to so many test elements each is compared with each.
 FEW = 16
-#: From so many elements on a pass over them per test element takes less time than one
-#: over the elements times the test elements.
-LONG = 1024
 
 
 class UniqueAll(NamedTuple):
@@ -236,15 +209,14 @@ def _unique(
     if return_index:
         index = ax.cast(chosen(groups.places, groups.begins, count, None), integer)
     if return_counts or return_inverse:
-        number = numbers_of(groups.begins)
-        ones, zeros = ax.full((length,), 1, integer), ax.full((count,), 0, integer)
+        number = cumsum(groups.begins, dtype=dtypes.int32) - 1
+        zeros, nothing = (ax.full((n,), 0, integer) for n in (count, length))
         if return_counts:
+            ones = ax.full((length,), 1, integer)
             counts = bind(scatter_p, zeros, ones, number, arg=((0,), "add"))
         if return_inverse:
-            inverse = bind(
-                scatter_p, ax.full((length,), 0, integer), ax.cast(number, integer),
-                groups.places, arg=((0,), "set"),
-            )  # fmt: skip
+            number = ax.cast(number, integer)
+            inverse = bind(scatter_p, nothing, number, groups.places, arg=((0,), "set"))
     return UniqueAll(values, index, inverse, counts)
 
 
@@ -269,102 +241,45 @@ def unique_values(
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
-def unique_counts(
-    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
-) -> UniqueCounts:
+def _unique_parts(name: str, made: Callable[..., T], **asked: bool):
+    def parts(
+        x: Value, /, *, size: int | None = None, fill_value: Value | None = None
+    ) -> T:
+        given: Any = {**asked, "size": size, "fill_value": fill_value}
+        return made(*unique(x, equal_nan=False, **given))
+
+    return parts
+
+
+@member(_unique_parts, UniqueCounts, return_counts=True)
+def unique_counts():
     """The different elements, and how often each of them is there."""
-    found = unique(
-        x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value
-    )
-    return UniqueCounts(*found)
 
 
-def unique_inverse(
-    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
-) -> UniqueInverse:
+@member(_unique_parts, UniqueInverse, return_inverse=True)
+def unique_inverse():
     """The different elements, and for each element which of them it is."""
-    found = unique(
-        x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value
-    )
-    return UniqueInverse(*found)
 
 
-def unique_all(
-    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
-) -> UniqueAll:
+@member(
+    _unique_parts, UniqueAll, return_index=True, return_inverse=True, return_counts=True
+)
+def unique_all():
     """All that `unique` can return."""
-    found = unique(
-        x, True, True, True, equal_nan=False, size=size, fill_value=fill_value
-    )
-    return UniqueAll(*found)
 
 
 # Two sets.
 
 
-class _Pair(NamedTuple):
-    """The groups of two vectors one after the other.
-
-    Attributes:
-      groups: of both.
-      split: the size of the first.
-      in_first, in_second: for each sorted element, whether its group has elements of
-        the first (second) vector; NaN is alone in that.
-      second: for each sorted element, the first place of its group in the second one.
-    """
-
-    groups: Groups
-    split: int
-    in_first: Any
-    in_second: Any
-    second: Any
-
-
-def _pair(ar1: Value, ar2: Value) -> _Pair:
-    first, second = promote_together(ar1, ar2)
-    split, total = first.size, first.size + second.size
-    parts = [ax.reshape(first, (split,)), ax.reshape(second, (second.size,))]
-    groups = groups_of(concatenate(parts))
-    number = numbers_of(groups.begins)
-    from_first = elementwise(p.lt, groups.places, split)
-
-    def of_group(values: Any, start: int, kind: str) -> Any:
-        board = ax.full((total,), start, dtypes.int32)
-        board = bind(
-            scatter_p, board, ax.cast(values, dtypes.int32), number,
-            arg=((0,), kind),
-        )  # fmt: skip
-        return bind(gather_p, board, number, arg=(0,))
-
-    has_first = ax.cast(of_group(from_first, 0, "max"), dtypes.bool_)
-    has_second = of_group(bind(p.bit_not, from_first), 0, "max")
-    has_second = ax.cast(has_second, dtypes.bool_)
-    behind = ax.choose(from_first, total, groups.places)
-    places = elementwise(p.sub, of_group(behind, total, "min"), split)
-    return _Pair(groups, split, has_first, has_second, places)
-
-
-def _is_number(x: Any) -> Any:
-    return bind(p.eq, x, x)
-
-
-def _select(
-    name: str, pair: _Pair, flags: Any, size: Any, fill_value: Any
-) -> tuple[Any, Any, int]:
-    """The values of the groups whose first elements have the flag."""
-    flags = elementwise(p.bit_and, flags, pair.groups.begins)
-    count = count_of(name, flags, size)
-    return chosen(pair.groups.ordered, flags, count, fill_value), flags, count
-
-
-def _is_empty(ar1: Value, ar2: Value) -> bool:
-    return ax.as_value(ar1).size + ax.as_value(ar2).size == 0
-
-
-def _nothing(ar1: Value, ar2: Value, size: Any, fill_value: Any) -> Any:
-    first, _ = promote_together(ar1, ar2)
-    fill = 0 if fill_value is None else fill_value
-    return _unique_of_none(ax.reshape(first, (0,)), size, fill).values
+def _those(
+    name: str, x: Any, are_in: Callable[[Any], Any], size: Any, fill_value: Any
+) -> Any:
+    """The different elements of a vector for which the function holds, in order."""
+    if x.size == 0:
+        return _unique_of_none(x, size, 0 if fill_value is None else fill_value).values
+    groups = groups_of(x, placed=False)
+    flags = groups.begins & are_in(groups.ordered)
+    return chosen(groups.ordered, flags, count_of(name, flags, size), fill_value)
 
 
 def union1d(
@@ -384,8 +299,7 @@ def union1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    parts = promote_together(ar1, ar2)
-    joined = concatenate([ax.reshape(x, (x.size,)) for x in parts])
+    joined = concatenate([ravel(x) for x in promote_together(ar1, ar2)])
     return unique(joined, size=size, fill_value=fill_value)
 
 
@@ -410,23 +324,26 @@ def intersect1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    integer = dtypes.default_dtype("i")
-    if _is_empty(ar1, ar2):
-        nothing = _nothing(ar1, ar2, size, fill_value)
-        none = ax.full(nothing.shape, 0, integer)
-        return (nothing, none, none) if return_indices else nothing
-    pair = _pair(ar1, ar2)
-    both = elementwise(p.bit_and, pair.in_first, pair.in_second)
-    both = elementwise(p.bit_and, both, _is_number(pair.groups.ordered))
-    values, flags, count = _select("intersect1d", pair, both, size, fill_value)
+    x, y = map(ravel, promote_together(ar1, ar2))
     if not return_indices:
-        return values
-    ends = pair.split, pair.groups.ordered.shape[0] - pair.split
-    places = [
+        return _those(
+            "intersect1d", x, partial(isin, test_elements=y), size, fill_value
+        )
+    integer = dtypes.default_dtype("i")
+    if x.size == 0 or y.size == 0:
+        fill = 0 if fill_value is None else fill_value
+        nothing = _unique_of_none(x[:0], size, fill)
+        return nothing.values, nothing.indices, nothing.indices
+    groups = groups_of(x)
+    flags = groups.begins & isin(groups.ordered, y)
+    count = count_of("intersect1d", flags, size)
+    order = positions_along([y], 0)
+    place = minimum(searchsorted(y, groups.ordered, sorter=order), y.size - 1)
+    parts = (groups.places, x.size), (bind(gather_p, order, place, arg=(0,)), y.size)
+    return chosen(groups.ordered, flags, count, fill_value), *[
         ax.cast(chosen(part, flags, count, ax.full((), end, part.dtype)), integer)
-        for part, end in zip((pair.groups.places, pair.second), ends, strict=True)
+        for part, end in parts
     ]
-    return (values, *places)
 
 
 def setdiff1d(
@@ -448,20 +365,13 @@ def setdiff1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    own = values_together([ar1, ar2])[0]
+    own = ravel(values_together([ar1, ar2])[0])
     fill = 0 if fill_value is None else fill_value
-    if own.size == 0:
-        return _unique_of_none(ax.reshape(own, (0,)), size, fill).values
-    if assume_unique:
-        vector = ax.reshape(own, (own.size,))
-        flags = isin(vector, ar2, invert=True)
-        return chosen(vector, flags, count_of("setdiff1d", flags, size), fill)
-    pair = _pair(own, ar2)
-    missing = bind(p.bit_not, _is_number(pair.groups.ordered))
-    alone = elementwise(p.bit_or, bind(p.bit_not, pair.in_second), missing)
-    alone = elementwise(p.bit_and, alone, pair.in_first)
-    values, _, _ = _select("setdiff1d", pair, alone, size, fill)
-    return ax.cast(values, own.dtype, own.weak_type)
+    are_alone = partial(isin, test_elements=ar2, invert=True)
+    if assume_unique and own.size:
+        flags = are_alone(own)
+        return chosen(own, flags, count_of("setdiff1d", flags, size), fill)
+    return _those("setdiff1d", own, are_alone, size, fill)
 
 
 def setxor1d(
@@ -483,20 +393,12 @@ def setxor1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    if _is_empty(ar1, ar2):
-        return _nothing(ar1, ar2, size, fill_value)
-    pair = _pair(ar1, ar2)
-    alone = elementwise(p.ne, pair.in_first, pair.in_second)
-    return _select("setxor1d", pair, alone, size, fill_value)[0]
+    x, y = map(ravel, promote_together(ar1, ar2))
 
+    def is_alone(v: Any) -> Any:
+        return (isin(v, x) != isin(v, y)) | (v != v)
 
-def _isin_now(invert: bool, x: Any, tests: Any) -> Any:
-    """One pass over the elements per test element."""
-    found: Any = np.equal(x, tests[0])
-    same: Any = np.empty_like(found)
-    for test in tests[1:]:
-        found |= np.equal(x, test, out=same)
-    return np.logical_not(found, out=found) if invert else found
+    return _those("setxor1d", concatenate([x, y]), is_alone, size, fill_value)
 
 
 def isin(
@@ -528,18 +430,10 @@ def isin(
     if x.size == 0 or tests.size == 0:
         return ax.full(x.shape, invert, dtypes.bool_)
     tests = ax.reshape(tests, (tests.size,))
-    known = is_array(x) and is_array(tests)
-    if known and method == "auto" and tests.size <= FEW and x.size >= LONG:
-        function = partial(_isin_now, invert)
-        now = do_now(function, x, tests, dtype=dtypes.bool_, weak=False)
-        if now is not None:
-            return now
     if method == "compare_all" or (method == "auto" and tests.size <= FEW):
-        line = ax.insert_axes(x, (x.ndim,))
-        equal = elementwise(p.eq, line, tests)
-        found = ax.drop_axes(reduced(reduce_max_p, equal, (x.ndim,), True), (x.ndim,))
+        found = (ax.insert_axes(x, (x.ndim,)) == tests).any(-1)
     else:
         ordered = sort_along(tests, 0)
-        places = elementwise(p.minimum, searchsorted(ordered, x), tests.size - 1)
-        found = elementwise(p.eq, bind(gather_p, ordered, places, arg=(0,)), x)
-    return bind(p.bit_not, found) if invert else found
+        places = minimum(searchsorted(ordered, x), tests.size - 1)
+        found = bind(gather_p, ordered, places, arg=(0,)) == x
+    return ~found if invert else found

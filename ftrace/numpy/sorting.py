@@ -19,6 +19,7 @@ from ftrace.numpy.axes import Axis
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced, widened
+from ftrace.numpy.shape import split
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -32,7 +33,6 @@ from ftrace.trace.primitives.library.sorting.partition import (
     partition_p,
 )
 from ftrace.trace.primitives.library.sorting.sort import argsort_p, sort_p
-from ftrace.trace.primitives.reduction import reduce_max_p
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
@@ -141,7 +141,7 @@ def argsort(
     if not descending:
         return ax.cast(positions_along([x], axis), chosen)
     places = ax.flip(positions_along([ax.flip(x, (axis,))], axis), (axis,))
-    return ax.cast(elementwise(ops.sub, x.shape[axis] - 1, places), chosen)
+    return ax.cast(x.shape[axis] - 1 - places, chosen)
 
 
 def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
@@ -161,8 +161,7 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
         whole = ax.as_value(keys)
         if whole.ndim == 0:
             raise ShapeError("lexsort takes a sequence of keys, got a scalar")
-        rows = [ax.shrink_axis(whole, 0, i, i + 1) for i in range(whole.shape[0])]
-        parts = [ax.reshape(row, whole.shape[1:]) for row in rows]
+        parts = list(whole)
     if not parts:
         raise ValueRangeError("lexsort takes at least one key, got none")
     if any(part.shape != parts[0].shape for part in parts):
@@ -176,13 +175,15 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
     return ax.cast(positions_along(parts[::-1], axis), integer)
 
 
-def _check_kth(name: str, kth: int, size: int) -> int:
-    index = ax.static_int(kth, f"{name}: kth")
+def _partitioned(name: str, a: Value, kth: int, axis: int) -> tuple[Any, Partition]:
+    """The value, and how it is divided: at a place that there is."""
+    x, axis = _operand(name, a, axis)
+    index, size = ax.static_int(kth, f"{name}: kth"), x.shape[axis]
     if not -size <= index < size:
         raise ValueRangeError(
             f"{name}: kth={index} is out of bounds for an axis of size {size}"
         )
-    return index % size
+    return x, Partition(index % size, axis)
 
 
 def partition(a: Value, kth: int, axis: int = -1) -> Any:
@@ -193,14 +194,11 @@ def partition(a: Value, kth: int, axis: int = -1) -> Any:
     Raises:
       ValueRangeError: there is no such place.
     """
-    x, axis = _operand("partition", a, axis)
-    size = x.shape[axis]
-    place = _check_kth("partition", kth, size)
-    if _is_long(x, size):
-        return bind_compound(partition_p, x, arg=Partition(place, axis))[0]
-    ordered = sort_along(x, axis)
-    behind = ax.flip(ax.shrink_axis(ordered, axis, place + 1, size), (axis,))
-    return concatenate([ax.shrink_axis(ordered, axis, 0, place + 1), behind], axis)
+    x, arg = _partitioned("partition", a, kth, axis)
+    if _is_long(x, x.shape[arg.axis]):
+        return bind_compound(partition_p, x, arg=arg)[0]
+    before, behind = split(sort_along(x, arg.axis), [arg.place + 1], arg.axis)
+    return concatenate([before, ax.flip(behind, (arg.axis,))], arg.axis)
 
 
 def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
@@ -212,16 +210,13 @@ def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
     Raises:
       ValueRangeError: there is no such place.
     """
-    x, axis = _operand("argpartition", a, axis)
-    size = x.shape[axis]
-    place = _check_kth("argpartition", kth, size)
-    if _is_long(x, size):
-        arg = Partition(place, axis)
+    x, arg = _partitioned("argpartition", a, kth, axis)
+    if _is_long(x, x.shape[arg.axis]):
         found = bind_compound(argpartition_p, x, arg=arg)[0]
         return ax.cast(found, dtypes.default_dtype("i"))
-    places = positions_along([x], axis)
-    behind = sort_along(ax.shrink_axis(places, axis, place + 1, size), axis)
-    result = concatenate([ax.shrink_axis(places, axis, 0, place + 1), behind], axis)
+    places = positions_along([x], arg.axis)
+    before, behind = split(places, [arg.place + 1], arg.axis)
+    result = concatenate([before, sort_along(behind, arg.axis)], arg.axis)
     return ax.cast(result, dtypes.default_dtype("i"))
 
 
@@ -437,16 +432,11 @@ def _at_place(x: Any, fraction: Any, method: str) -> Any:
     """The fraction of the rows (M, N) as (1, M): a slice of the rows in order."""
     x = sort_along(x, 1)
     size = x.shape[1]
-
-    def read(place: Any) -> Any:
-        at = int(min(max(place, 0), size - 1))
-        return ax.reshape(ax.shrink_axis(x, 1, at, at + 1), (1, x.shape[0]))
-
     place = _place(method, fraction, fraction.dtype.type(size))
     floor = np.floor(place)
+    low, high = (x[:, int(min(max(at, 0), size - 1))] for at in (floor, np.ceil(place)))
     weight = ax.full((), place - floor, fraction.dtype)
-    result = _mixed(method, read(floor), read(np.ceil(place)), weight)
-    return _nan_where_last_is(x, result)
+    return _nan_where_last_is(x, _mixed(method, low[None], high[None], weight))
 
 
 def _type_of(q: Any) -> tuple[np.dtype[Any], bool]:
@@ -479,24 +469,19 @@ def _weights_like(
     return ax.broadcast_to(ax.reshape(ax.permute(weights, order), line), shape)
 
 
-def _missing(x: Any) -> Any:
-    return bind(ops.ne, x, x)
-
-
 def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
     """The fractions (Q, 1) of the rows (M, N) as (Q, M)."""
     x = sort_along(x, 1)
     size = x.shape[1]
     if skip_nan:
-        present = ax.cast(bind(ops.eq, x, x), q.dtype)
-        count = ax.reshape(reduced(reduce_sum_p, present, (1,), True), (1, x.shape[0]))
+        present = ax.cast(x == x, q.dtype)
+        count = reduced(reduce_sum_p, present, (1,), False)[None]
     else:
         count = ax.full((1, x.shape[0]), size, q.dtype)
 
     def read(place: Any) -> Any:
-        last = elementwise(ops.sub, count, 1)
-        inside = elementwise(ops.maximum, elementwise(ops.minimum, place, last), 0)
         shape = (q.shape[0], x.shape[0])
+        inside = _within(place, count)
         index = ax.broadcast_to(ax.cast(inside, dtypes.int32), shape)
         return bind(gather_p, x, ax.iota(dtypes.int32, shape, 1), index, arg=(0, 1))
 
@@ -504,39 +489,35 @@ def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
     return result if skip_nan else _nan_where_last_is(x, result)
 
 
+def _within(place: Any, count: Any) -> Any:
+    """Places from 0 to the last one."""
+    return elementwise(ops.maximum, elementwise(ops.minimum, place, count - 1), 0)
+
+
 def _nan_where_last_is(x: Any, result: Any) -> Any:
     """NaN stands last in rows that have one."""
-    size = x.shape[1]
-    last = ax.reshape(ax.shrink_axis(x, 1, size - 1, size), (1, x.shape[0]))
-    return ax.choose(_missing(last), ax.full((), np.nan, result.dtype), result)
+    last = x[:, -1][None]
+    return ax.choose(last != last, ax.full((), np.nan, result.dtype), result)
 
 
 def _place(method: str, q: Any, count: Any) -> Any:
-    """Between which elements a fraction is: a number, or a scalar of NumPy's."""
-    alpha, beta = _CONTINUOUS.get(method, (1.0, 1.0))
+    """Between which elements fractions are: of arrays, or of NumPy's scalars."""
     if method in ("linear", *_STEPWISE):
         return q * (count - 1)
+    alpha, beta = _CONTINUOUS[method]
     place = q * count + (q * (1 - alpha - beta) + (alpha - 1))
-    return min(max(place, 0), count - 1)
+    known = isinstance(place, np.generic)
+    return min(max(place, 0), count - 1) if known else _within(place, count)
 
 
 def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any:
     """The value of a method; `read` gives the elements at places, which it clips."""
     if method in _OF_COUNTS:
-        return _of_counts(method, elementwise(ops.mul, q, count), read)
-    alpha, beta = _CONTINUOUS.get(method, (1.0, 1.0))
-    if method in ("linear", *_STEPWISE):
-        place = elementwise(ops.mul, q, elementwise(ops.sub, count, 1))
-    else:
-        share = elementwise(
-            ops.add, elementwise(ops.mul, q, 1 - alpha - beta), alpha - 1
-        )
-        place = elementwise(ops.add, elementwise(ops.mul, q, count), share)
-        place = elementwise(ops.maximum, place, 0)
-        place = elementwise(ops.minimum, place, elementwise(ops.sub, count, 1))
+        return _of_counts(method, q * count, read)
+    place = _place(method, q, count)
     floor = elementwise(ops.floor, place)
     low, high = read(floor), read(elementwise(ops.ceil, place))
-    return _mixed(method, low, high, elementwise(ops.sub, place, floor))
+    return _mixed(method, low, high, place - floor)
 
 
 def _mixed(method: str, low: Any, high: Any, weight: Any) -> Any:
@@ -547,54 +528,39 @@ def _mixed(method: str, low: Any, high: Any, weight: Any) -> Any:
         case "higher":
             return high
         case "midpoint":
-            return elementwise(ops.mul, elementwise(ops.add, low, high), 0.5)
+            return (low + high) * 0.5
         case "nearest":
-            return ax.choose(elementwise(ops.le, weight, 0.5), low, high)
+            return ax.choose(weight <= 0.5, low, high)
         case _:
-            below = elementwise(ops.mul, low, elementwise(ops.sub, 1, weight))
-            return elementwise(ops.add, below, elementwise(ops.mul, high, weight))
+            return low * (1 - weight) + high * weight
 
 
 def _of_counts(method: str, rank: Any, read: Callable[[Any], Any]) -> Any:
     """Methods that step from element to element; `rank` is n·q."""
     if method == "inverted_cdf":
-        return read(elementwise(ops.sub, elementwise(ops.ceil, rank), 1))
+        return read(elementwise(ops.ceil, rank) - 1)
     if method == "averaged_inverted_cdf":
         floor = elementwise(ops.floor, rank)
-        here, before = read(floor), read(elementwise(ops.sub, floor, 1))
-        mean = elementwise(ops.mul, elementwise(ops.add, here, before), 0.5)
-        return ax.choose(elementwise(ops.eq, floor, rank), mean, here)
+        here, before = read(floor), read(floor - 1)
+        return ax.choose(floor == rank, (here + before) * 0.5, here)
     # closest_observation: the nearest place; of two as near the even one, from 1.
-    return read(elementwise(ops.sub, elementwise(ops.round_even, rank), 1))
+    return read(elementwise(ops.round_even, rank) - 1)
 
 
 def _of_weighted_rows(x: Any, weights: Any, q: Any, skip_nan: bool) -> Any:
     """The first element at which the weights before it and its own reach q of all."""
-    bad = elementwise(ops.bit_or, elementwise(ops.lt, weights, 0), _missing(weights))
+    bad = (weights < 0) | (weights != weights)
     places = positions_along([x], 1)
     x, ordered = gather_along(x, places, 1), gather_along(weights, places, 1)
-    missing = _missing(x)
-    ignored = elementwise(
-        ops.bit_or, missing, bind(ops.bit_not, elementwise(ops.ge, ordered, 0))
-    )
+    missing = x != x
+    ignored = missing | ~(ordered >= 0)
     sums = scan_with(ax.choose(ignored, 0, ordered), reduce_sum_p, 1, False)
-    rows, size = x.shape
-    total = ax.reshape(ax.shrink_axis(sums, 1, size - 1, size), (1, rows))
-    target = ax.reshape(elementwise(ops.mul, q, total), (q.shape[0], rows, 1))
-    less = elementwise(ops.lt, ax.reshape(sums, (1, rows, size)), target)
+    less = sums[None] < (q * sums[:, -1])[..., None]
     index = reduced(reduce_sum_p, ax.cast(less, dtypes.int32), (2,), False)
-    present = ax.cast(bind(ops.bit_not, missing), dtypes.int32)
-    count = ax.reshape(reduced(reduce_sum_p, present, (1,), True), (1, rows))
-    last = elementwise(
-        ops.sub, count if skip_nan else ax.full((1, rows), size, count.dtype), 1
-    )
-    index = elementwise(ops.maximum, elementwise(ops.minimum, index, last), 0)
+    present = ax.cast(~missing, dtypes.int32)
+    count = reduced(reduce_sum_p, present, (1,), False)
+    index = _within(index, count if skip_nan else x.shape[1])
     result = bind(gather_p, x, ax.iota(dtypes.int32, index.shape, 1), index, arg=(0, 1))
-    undefined = reduced(reduce_max_p, bad, (1,), True)
-    if skip_nan:
-        nothing = ax.reshape(elementwise(ops.eq, count, 0), (rows, 1))
-    else:
-        nothing = reduced(reduce_max_p, missing, (1,), True)
-    undefined = ax.reshape(elementwise(ops.bit_or, undefined, nothing), (1, rows))
-    undefined = ax.expand(undefined, result.shape)
+    nothing = count == 0 if skip_nan else missing.any(1)
+    undefined = bad.any(1) | nothing
     return ax.choose(undefined, ax.full((), np.nan, result.dtype), result)

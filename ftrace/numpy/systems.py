@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import inexact, matrices, square
 from ftrace.numpy.linear import matmul
-from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.numpy.types import finfo
@@ -23,18 +20,10 @@ from ftrace.trace.bind import (
     bind,
     bind_compound,
     broadcast_shapes,
-    do_now,
-    do_several_now,
-    elementwise,
 )
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.blocked_sums import sum_along
-from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.library.library_op import SUPPORTED
-from ftrace.trace.primitives.library.linalg.lapack_numpy import are_finite
-from ftrace.trace.primitives.library.linalg.lapack_numpy import solve as solve_one
-from ftrace.trace.primitives.library.linalg.lstsq import least_squares, least_squares_p
+from ftrace.trace.primitives.library.linalg.lstsq import least_squares_p
 from ftrace.trace.primitives.library.linalg.lu import (
     Op,
     det_p,
@@ -109,25 +98,8 @@ def solve_matrices(a: Any, b: Any) -> Any:
 
 
 def _solved(a: Any, b: Any) -> Any:
-    if a.dtype == b.dtype and a.dtype in SUPPORTED:
-        weak = a.weak_type and b.weak_type
-        function = solve_one if a.ndim == 2 else _solved_now
-        found = do_now(function, a, b, dtype=a.dtype, weak=weak)
-        if found is not None:
-            return found
     factors, _, order = bind_compound(lu_p, bind(p.stop_gradient, a))
     return bind_compound(lu_solve_p, a, factors, order, b, arg=Op())[0]
-
-
-def _solved_now(a: Any, b: Any) -> Any:
-    """All systems of a batch at once; refused where one has no finite solution."""
-    return _finite(np.linalg.solve(a, b))
-
-
-def _finite(x: Any) -> Any:
-    if not are_finite(x):
-        raise ValueError
-    return x
 
 
 def over_columns(function: Callable[[Any], Any], b: Any) -> Any:
@@ -143,12 +115,9 @@ def over_columns(function: Callable[[Any], Any], b: Any) -> Any:
 
 def identity_of(like: Any, size: int) -> Any:
     """The identity matrix in the dtype of a value."""
-    if size == 0:
-        return ax.full((0, 0), 0, like.dtype)
-    rows = ax.iota(dtypes.int32, (size, size), 0)
-    columns = ax.iota(dtypes.int32, (size, size), 1)
+    rows, columns = (ax.iota(dtypes.int32, (size, size), a) for a in (0, 1))
     one, zero = ax.full((), 1, like.dtype), ax.full((), 0, like.dtype)
-    return ax.choose(bind(p.eq, rows, columns), one, zero)
+    return ax.choose(rows == columns, one, zero)
 
 
 def inv(a: Value) -> Any:
@@ -181,25 +150,18 @@ def det(a: Value) -> Any:
 def _short_det(x: Any) -> Any:
     """Of up to 3 rows: by the first of them, as arithmetic that fuses."""
     n = x.shape[-1]
-    leading = tuple((0, size) for size in x.shape[:-2])
-
-    def at(i: int, j: int) -> Any:
-        part = ax.shrink(x, (*leading, (i, i + 1), (j, j + 1)))
-        return ax.drop_axes(part, (x.ndim - 2, x.ndim - 1))
+    rows = [[x[..., i, j] for j in range(n)] for i in range(n)]
 
     def minor(j: int, k: int) -> Any:
         """Of the last two rows and the columns j and k."""
-        products = (
-            bind(p.mul, at(n - 2, c), at(n - 1, d)) for c, d in ((j, k), (k, j))
-        )
-        return bind(p.sub, *products)
+        return rows[-2][j] * rows[-1][k] - rows[-2][k] * rows[-1][j]
 
     if n == 1:
-        return at(0, 0)
+        return rows[0][0]
     if n == 2:
         return minor(0, 1)
-    terms = [bind(p.mul, at(0, i), minor((i + 1) % 3, (i + 2) % 3)) for i in range(3)]
-    return bind(p.add, bind(p.add, terms[0], terms[1]), terms[2])
+    first, second, third = rows[0]
+    return first * minor(1, 2) + second * minor(2, 0) + third * minor(0, 1)
 
 
 def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
@@ -294,62 +256,15 @@ def lstsq(
     columns = y if y.ndim == 2 else ax.insert_axes(y, (1,))
     limit = epsilon(x) * max(m, n) if rcond is None else float(rcond)
     limit = epsilon(x) if limit < 0 else limit
-    result, residuals, rank, values = _least_squares(x, columns, limit)
+    least = ax.full((), limit, dtypes.real_dtype(x.dtype))
+    result, values = bind_compound(least_squares_p, x, columns, least)
+    residuals = squared_magnitude(columns - matmul(x, result)).sum(0)
+    rank = add_up(values > values[:1] * limit)
     if numpy_resid and (m <= n or int(rank) < n):
         residuals = ax.full((0,), 0, residuals.dtype)
-    return (
-        result if y.ndim == 2 else ax.drop_axes(result, (1,)),
-        residuals,
-        rank,
-        values,
-    )
-
-
-def _least_squares(x: Any, columns: Any, limit: float) -> Sequence[Any]:
-    """The solution, the residuals, the rank and the singular values."""
-    real = dtypes.real_dtype(x.dtype)
-    if x.dtype in SUPPORTED and x.size:
-        types = [
-            (x.dtype, False),
-            (real, False),
-            (dtypes.default_dtype("i"), False),
-            (real, x.weak_type),
-        ]
-        more = (limit,)
-        now = do_several_now(_least_squares_now, x, columns, results=types, more=more)
-        if now is not None:
-            return now
-    least = ax.full((), limit, real)
-    result, values = bind_compound(least_squares_p, x, columns, least)
-    rest = bind(p.sub, columns, matmul(x, result))
-    residuals = reduced(reduce_sum_p, squared_magnitude(rest), (0,), False)
-    return result, residuals, _rank(values, limit), values
-
-
-def _least_squares_now(x: Any, columns: Any, limit: float) -> Any:
-    least = x.real.dtype.type(limit)
-    result, values = least_squares(x, columns, least)
-    residuals = _squared_lengths(columns - x.dot(result))
-    return result, residuals, np.count_nonzero(values > values[:1] * least), values
-
-
-def _squared_lengths(columns: Any) -> Any:
-    """Of the columns of a matrix."""
-    if columns.dtype.kind == "c":
-        squares = columns.real * columns.real + columns.imag * columns.imag
-    elif columns.shape[1] == 1:
-        return columns.T.dot(columns).reshape(1)
-    else:
-        squares = columns * columns
-    return sum_along(squares, (0,), squares.dtype)[0]
-
-
-def _rank(values: Any, limit: float) -> Any:
-    if values.shape[-1] == 0:
-        return ax.full((), 0, dtypes.default_dtype("i"))
-    greatest = ax.shrink(values, ((0, 1),))
-    large = elementwise(p.gt, values, elementwise(p.mul, greatest, limit))
-    return add_up(large)
+    if y.ndim == 1:
+        result = ax.drop_axes(result, (1,))
+    return result, residuals, rank, values
 
 
 # Powers and tensors.
