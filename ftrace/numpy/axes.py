@@ -21,10 +21,9 @@ from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.bind import bind, broadcast_shapes
 from ftrace.trace.eager.call_recorder import Number, recording
 from ftrace.trace.graph import constant_bits
-from ftrace.trace.memory_check import FEW, no_memory, require_room
+from ftrace.trace.memory_check import no_memory, require_room
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.elementwise import cast_p, select
 from ftrace.trace.primitives.sources import const, iota_p
 from ftrace.trace.primitives.sources import iota as iota_node
@@ -32,7 +31,6 @@ from ftrace.trace.symbolic.bounds import lower_bound
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 from ftrace.trace.tracing.scopes import (
     all_bits,
-    as_input,
     asarray,
     current_scope,
     scope_of,
@@ -259,50 +257,9 @@ def strong(x: Value) -> Any:
     return cast(x, dtypes.settled(x.dtype, x.weak_type))
 
 
-#: Numbers of NumPy that decide nothing but by their dtype, if they fit.
-_SCALARS = frozenset((np.float32, np.float64, np.int32, np.int64))
-
-
-def _choose_now(mask: Value, x: Value, y: Value) -> Array | None:
-    """`choose` of arrays of the host and numbers, by a mask of bools; else None."""
-    if type(mask) is not Array or mask.dtype != dtypes.bool_ or not mask.memory.host:
-        return None
-    for v in (x, y):
-        known = type(v) in (int, float) or type(v) in _SCALARS
-        if not known and not (type(v) is Array and v.memory.host):
-            return None
-    dtype, weak = dtypes.promote(*pairs_of([aval_of(x), aval_of(y)]))
-    values: list[Any] = []
-    for v in (x, y):
-        check_fits(v, dtype)
-        if type(v) in (int, float) or dtypes.is_number_in(v, dtype):
-            values.append(dtype.type(v))
-        else:
-            values.append(convert(v.numpy() if type(v) is Array else v, dtype))
-    chosen, other = values
-    if mask.size * chosen.size * other.size >= FEW:
-        shape = broadcast_shapes("where", [mask.shape, chosen.shape, other.shape])
-        require_room("where", ShapedArray.of(shape, dtype))
-    try:
-        made = Array.of(np.where(mask.numpy(), chosen, np.asarray(other)), weak)
-    except ValueError:
-        broadcast_shapes("where", [mask.shape, *(v.shape for v in values)])
-        raise
-    except MemoryError:
-        shape = broadcast_shapes("where", [mask.shape, *(v.shape for v in values)])
-        raise no_memory("where", ShapedArray.of(shape, dtype)) from None
-    if (tape := recording.tape) is not None:
-        values = [tape.converted(v, dtype) for v in (x, y)]
-        tape.note(np.where, [mask, *values], made, select)
-    return made
-
-
 def choose(mask: Value, x: Value, y: Value) -> Any:
     """`x` where the mask of bools holds, `y` elsewhere; promoted and broadcast."""
     operands = (mask, x, y)
-    found = _choose_now(mask, x, y)
-    if found is not None:
-        return found
     c, a, b = map(aval_of, operands)
     dtype, weak = dtypes.promote(*pairs_of([a, b]))
     shape = broadcast_shapes("where", [c.shape, a.shape, b.shape])
@@ -311,16 +268,18 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
         nodes = [scope.lift_to(v, dtype, shape, weak) for v in (x, y)]
         chosen = scope.lift_to(mask, dtypes.bool_, shape)
         return Tracer(select(chosen, *nodes), scope)
-    for v in (x, y):
-        check_fits(v, dtype)
-    if all(asarray(v).memory.host for v in operands):
-        full = ShapedArray.of(shape, dtype, weak)
-        require_room("where", full)
-        first, second = [as_input(v, full).numpy() for v in (x, y)]
-        chosen = convert(asarray(mask).numpy(), dtypes.bool_)
-        return Array.of(select.numpy(None, None, chosen, first, second), weak)
-    first, second = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
-    return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), first, second)
+    arrays = [cast(mask, dtypes.bool_), *[cast(v, dtype, weak) for v in (x, y)]]
+    if not all(v.memory.host for v in arrays):
+        return bind(select, *[broadcast_to(v, shape) for v in arrays])
+    aval = ShapedArray.of(shape, dtype, weak)
+    require_room("where", aval)
+    try:
+        made = Array.of(np.where(*[v.numpy() for v in arrays]), weak)
+    except MemoryError:
+        raise no_memory("where", aval) from None
+    if recording.tape is not None:
+        recording.tape.note(np.where, arrays, made, select)
+    return made
 
 
 # Movement.

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import NoneType
 from typing import Any
-
-import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
@@ -15,26 +12,24 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.editing import along
 from ftrace.numpy.joining import concatenate
-from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.selection import clip, minimum
-from ftrace.numpy.shape import ravel
+from ftrace.numpy.shape import moveaxis, ravel
 from ftrace.numpy.sorting import argsort
-from ftrace.trace.bind import do_now
-from ftrace.trace.primitives.library.linalg.lapack_numpy import are_finite
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = ["diff", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
 
 
-def _behind(x: Any, axis: int, step: int = 1) -> Any:
-    return ax.shrink_axis(x, axis, min(step, x.shape[axis]), x.shape[axis])
+def _part(x: Any, axis: int, start: int | None, stop: int | None = None) -> Any:
+    """`x[start:stop]` along an axis."""
+    return x[(slice(None),) * axis + (slice(start, stop),)]
 
 
-def _before(x: Any, axis: int, step: int = 1) -> Any:
-    return ax.shrink_axis(x, axis, 0, max(x.shape[axis] - step, 0))
+def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
+    """All elements along an axis but the last, and those that stand behind them."""
+    return _part(x, axis, None, -1), _part(x, axis, 1)
 
 
 def diff(
@@ -63,7 +58,7 @@ def diff(
     x = concatenate([part for part in parts if part is not None], axis)
     take_away = ew.not_equal if x.dtype == dtypes.bool_ else ew.subtract
     for _ in range(min(n, x.shape[axis])):
-        x = take_away(_behind(x, axis), _before(x, axis))
+        x = take_away(*reversed(_neighbours(x, axis)))
     return x
 
 
@@ -79,7 +74,7 @@ def ediff1d(
 ) -> Any:
     """The differences of neighbours in the flattened array, with ends added."""
     x = ravel(ary)
-    parts = [ew.subtract(_behind(x, 0), _before(x, 0))]
+    parts = [x[1:] - x[:-1]]
     if to_begin is not None:
         parts.insert(0, ravel(ax.cast(to_begin, x.dtype)))
     if to_end is not None:
@@ -138,11 +133,10 @@ def gradient(
 def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
     size = x.shape[axis]
     if not ax.shape_of(spacing):
-        first = ew.divide(ew.subtract(_at(x, axis, 1), _at(x, axis, 0)), spacing)
-        last = ew.divide(ew.subtract(_at(x, axis, -1), _at(x, axis, -2)), spacing)
-        wide = ew.subtract(_behind(x, axis, 2), _before(x, axis, 2))
-        inner = ew.divide(ew.divide(wide, 2), spacing)
-        return concatenate([first, inner, last], axis)
+        first = _part(x, axis, 1, 2) - _part(x, axis, 0, 1)
+        inner = (_part(x, axis, 2) - _part(x, axis, None, -2)) / 2
+        last = _part(x, axis, -1) - _part(x, axis, -2, -1)
+        return concatenate([part / spacing for part in (first, inner, last)], axis)
     if ax.shape_of(spacing) != (size,):
         raise ShapeError(
             f"gradient: coordinates of shape {ax.shape_of(spacing)} for axis {axis} of "
@@ -151,19 +145,11 @@ def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
     steps = diff(spacing)
     line = tuple(size - 1 if a == axis else 1 for a in range(x.ndim))
     steps = ax.reshape(steps, line)
-    slopes = ew.divide(diff(x, axis=axis), steps)
-    left, right = _before(steps, axis), _behind(steps, axis)
-    weighted = ew.add(
-        ew.multiply(_before(slopes, axis), right),
-        ew.multiply(_behind(slopes, axis), left),
-    )
-    inner = ew.divide(weighted, ew.add(left, right))
-    return concatenate([_at(slopes, axis, 0), inner, _at(slopes, axis, -1)], axis)
-
-
-def _at(x: Any, axis: int, i: int) -> Any:
-    i = i % x.shape[axis]
-    return ax.shrink_axis(x, axis, i, i + 1)
+    slopes = diff(x, axis=axis) / steps
+    (left, right), (before, behind) = (_neighbours(v, axis) for v in (steps, slopes))
+    inner = (before * right + behind * left) / (left + right)
+    ends = _part(slopes, axis, 0, 1), _part(slopes, axis, -1)
+    return concatenate([ends[0], inner, ends[1]], axis)
 
 
 def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Any:
@@ -179,16 +165,10 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
         (y,) = ew.promote_inexact(y)
     else:
         y, x = ew.promote_inexact(y, x)
-    y = ax.move_axis(y, ax.canonical_axis(axis, y.ndim, "trapezoid"), y.ndim - 1)
-    last = y.ndim - 1
+    y = moveaxis(y, axis, -1)
     if x is not None:
-        if x.ndim > 1:
-            x = ax.move_axis(
-                x, ax.canonical_axis(axis, x.ndim, "trapezoid"), x.ndim - 1
-            )
-        dx = diff(x)
-    means = ew.multiply(dx, ew.add(_behind(y, last), _before(y, last)))
-    return ew.multiply(total(means, -1), 0.5)
+        dx = diff(moveaxis(x, axis, -1) if x.ndim > 1 else x)
+    return (dx * (y[..., 1:] + y[..., :-1])).sum(-1) * 0.5
 
 
 def interp(
@@ -233,29 +213,25 @@ def interp(
     if period is not None:
         x, xp, fp = _wrapped(x, xp, fp, period)
         size, left, right = size + 2, None, None
-    if size > 1 and {type(left), type(right)} <= {float, int, NoneType}:
-        now = _interpolated(x, xp, fp, (left, right))
-        if now is not None:
-            return now
+
     result = _on_line(x, xp, fp, size)
     for value, end, beyond in ((left, 0, ew.less), (right, size - 1, ew.greater)):
         if not _extrapolates(value):
-            outer = along(fp, end, 0) if value is None else value
-            result = ax.choose(beyond(x, along(xp, end, 0)), outer, result)
+            outer = fp[end] if value is None else value
+            result = ax.choose(beyond(x, xp[end]), outer, result)
     return result
 
 
 def _on_line(x: Any, xp: Any, fp: Any, size: int) -> Any:
     """The broken line at x, of which the first and the last piece have no end."""
     behind = clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
-    before, behind = ew.subtract(behind, 1), minimum(behind, size - 1)
-    start, low = along(xp, before, 0), along(fp, before, 0)
-    length = ew.subtract(along(xp, behind, 0), start)
-    rise = ew.subtract(along(fp, behind, 0), low)
+    before, behind = behind - 1, minimum(behind, size - 1)
+    start, low = xp[before], fp[before]
+    length = xp[behind] - start
     # Two points of one coordinate: no slope, and no division by zero.
-    flat = ew.equal(length, 0)
-    slope = ew.divide(rise, ax.choose(flat, 1, length))
-    return ax.choose(flat, low, ew.add(low, ew.multiply(slope, ew.subtract(x, start))))
+    flat = length == 0
+    slope = (fp[behind] - low) / ax.choose(flat, 1, length)
+    return ax.choose(flat, low, low + slope * (x - start))
 
 
 def _wrapped(x: Any, xp: Any, fp: Any, period: Value) -> tuple[Any, Any, Any]:
@@ -265,33 +241,9 @@ def _wrapped(x: Any, xp: Any, fp: Any, period: Value) -> tuple[Any, Any, Any]:
     period = ew.absolute(period)
     x, xp = remainder(x, period), remainder(xp, period)
     order = argsort(xp)
-    xp, fp = along(xp, order, 0), along(fp, order, 0)
-    before, after = ew.subtract(xp[-1:], period), ew.add(xp[:1], period)
-    xp, fp = concatenate([before, xp, after]), concatenate([fp[-1:], fp, fp[:1]])
-    return x, xp, fp
-
-
-def _interpolated(x: Any, xp: Any, fp: Any, outer: tuple[Any, Any]) -> Any:
-    """NumPy's `interp`, in 64 bits; None where not all is at hand."""
-    dtype, weak = fp.dtype, x.weak_type and xp.weak_type and fp.weak_type
-    if not x.dtype == xp.dtype == dtype or dtype not in (
-        dtypes.float32,
-        dtypes.float64,
-    ):
-        return None
-    return do_now(_interpolated_now, x, xp, fp, dtype=dtype, weak=weak, more=outer)
-
-
-_interp: Any = np.interp  # its stub knows nothing of Any
-
-
-def _interpolated_now(x: Any, xp: Any, fp: Any, left: Any, right: Any) -> Any:
-    """Refused at infinities and NaN, and where the last points have one coordinate."""
-    if not -math.inf < xp.item(0) <= xp.item(-2) < xp.item(-1) < math.inf:
-        raise ValueError
-    if not are_finite(fp):
-        raise ValueError
-    return _interp(x, xp, fp, left, right)
+    xp, fp = xp[order], fp[order]
+    xp = concatenate([xp[-1:] - period, xp, xp[:1] + period])
+    return x, xp, concatenate([fp[-1:], fp, fp[:1]])
 
 
 def _extrapolates(value: Any) -> bool:
@@ -314,13 +266,10 @@ def unwrap(
     half = period // 2 if whole else ew.divide(period, 2)
     steps = diff(x, axis=axis)
     low = ew.subtract(0, half)
-    wrapped = ew.add(remainder(ew.subtract(steps, low), period), low)
+    wrapped = remainder(steps - low, period) + low
     # A jump up by exactly half a period stays one up.
-    tie = ew.logical_and(ew.equal(wrapped, low), ew.greater(steps, 0))
-    wrapped = ax.choose(tie, half, wrapped)
-    correction = ew.subtract(wrapped, steps)
+    wrapped = ax.choose((wrapped == low) & (steps > 0), half, wrapped)
     limit = half if discont is None else discont
-    correction = ax.choose(ew.less(ew.absolute(steps), limit), 0, correction)
-    first = ax.shrink_axis(x, axis, 0, 1)
-    rest = ew.add(_behind(x, axis), cumsum(correction, axis))
-    return concatenate([first, ax.cast(rest, x.dtype)], axis)
+    correction = ax.choose(abs(steps) < limit, 0, wrapped - steps)
+    rest = _part(x, axis, 1) + cumsum(correction, axis)
+    return concatenate([_part(x, axis, 0, 1), ax.cast(rest, x.dtype)], axis)

@@ -12,8 +12,8 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import contract, finished, promoted
-from ftrace.numpy.shape import atleast_1d, ravel
-from ftrace.trace.bind import broadcast_shapes, do_now
+from ftrace.numpy.shape import atleast_1d, ravel, unstack
+from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.tracing.tracer import Value
 
@@ -96,25 +96,11 @@ def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
         "valid": (0, 0),
     }[mode]
 
-    if x.dtype == y.dtype and x.dtype.char in "fd":
-        weak = x.weak_type and y.weak_type
-        more = (before, after)
-        now = do_now(_convolved_now, x, y, dtype=x.dtype, weak=weak, more=more)
-        if now is not None:
-            return finished(now, final)
-
     def windowed(x: Any, y: Any) -> Any:
         lanes = ax.slide(ax.pad(x, ((before, after, 0),)), 0, ax.Window(reach))
         return contract(name, lanes, ax.flip(y, (0,)), "kn", "k", "n")
 
     return finished(run_fused(windowed, [x, y]), final)
-
-
-def _convolved_now(x: Any, y: Any, before: int, after: int) -> Any:
-    """Zeros beside x are multiplied as well: beside infinity they are NaN."""
-    padded = np.zeros(before + x.size + after, x.dtype)
-    padded[before : before + x.size] = x
-    return np.convolve(padded, y, "valid")
 
 
 # Polynomials.
@@ -128,10 +114,10 @@ def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
     shape = broadcast_shapes("polyval", [p.shape[1:], x.shape])
     if p.shape[0] == 0:
         return ax.full(shape, 0, p.dtype)
-    result = ax.broadcast_to(ax.reshape(ax.shrink_axis(p, 0, 0, 1), p.shape[1:]), shape)
-    for i in range(1, p.shape[0]):
-        coefficient = ax.reshape(ax.shrink_axis(p, 0, i, i + 1), p.shape[1:])
-        result = ew.add(ew.multiply(result, x), coefficient)
+    first, *rest = unstack(p)
+    result = ax.broadcast_to(first, shape)
+    for coefficient in rest:
+        result = result * x + coefficient
     return result
 
 
@@ -169,9 +155,7 @@ def polymul(a1: Value, a2: Value, *, trim_leading_zeros: bool = False) -> Any:
 
 def _trimmed(p: Any) -> Any:
     (places,) = np.nonzero(np.asarray(p))
-    return ax.shrink_axis(
-        p, 0, int(places[0]) if places.size else p.shape[0], p.shape[0]
-    )
+    return p[int(places[0]) if places.size else p.shape[0] :]
 
 
 def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
@@ -186,13 +170,11 @@ def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[An
     steps = rest.shape[0] - divisor.shape[0] + 1
     if steps < 1:
         return ax.full((1,), 0, rest.dtype), rest
-    lead = ax.shrink_axis(divisor, 0, 0, 1)
     found: list[Any] = []
     for i in range(steps):
-        factor = ew.divide(ax.shrink_axis(rest, 0, i, i + 1), lead)
+        factor = rest[i : i + 1] / divisor[:1]
         found.append(factor)
-        after = rest.shape[0] - divisor.shape[0] - i
-        rest = ew.subtract(rest, ax.pad(ew.multiply(factor, divisor), ((i, after, 0),)))
+        rest = rest - ax.pad(factor * divisor, ((i, steps - 1 - i, 0),))
     if trim_leading_zeros:
         rest = _trimmed(rest)
     return concatenate(found), rest
@@ -214,7 +196,7 @@ def polyder(p: Value, m: int = 1) -> Any:
     if size <= m:
         return ax.full((0,), 0, p.dtype)
     factors = [float(perm(power, m)) for power in range(size - 1, m - 1, -1)]
-    return ew.multiply(ax.shrink_axis(p, 0, 0, size - m), _row(factors, p))
+    return p[: size - m] * _row(factors, p)
 
 
 def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
@@ -235,8 +217,8 @@ def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
         raise ShapeError(f"polyint: {constants.shape[0]} constants for m={m}")
     for i in range(m):
         divisors = [float(n) for n in range(p.shape[0], 0, -1)]
-        constant = ax.cast(ax.shrink_axis(constants, 0, i, i + 1), p.dtype)
-        p = concatenate([ew.divide(p, _row(divisors, p)), constant])
+        constant = ax.cast(constants[i : i + 1], p.dtype)
+        p = concatenate([p / _row(divisors, p), constant])
     return p
 
 

@@ -107,7 +107,7 @@ def _traced_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
         return tuple(ax.full((size,), fill, integer) for fill in fills)
     flat = ax.reshape(ew.truth(a), (a.size,))
     (places,) = bind_compound(places_p, flat, arg=size)
-    there = ew.less(places, a.size)
+    there = places < a.size
     places = ax.cast(places, np.dtype(f"u{places.dtype.itemsize}"))  # quick to divide
     results: list[Any] = []
     inside = a.size
@@ -124,7 +124,7 @@ def _traced_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
 def _by_ranks(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     """Each element that is not zero writes its indices at its rank among them."""
     flat = ax.reshape(ew.truth(a), (a.size,))
-    rank = ew.subtract(cumsum(ax.cast(flat, dtypes.int32)), 1)
+    rank = cumsum(ax.cast(flat, dtypes.int32)) - 1
     target = ax.choose(flat, rank, size)  # out of bounds: the scatter drops it
     integer = dtypes.default_dtype("i")
     results: list[Any] = []
@@ -191,8 +191,6 @@ def searchsorted(
         found = do_now(function, a, v, dtype=dtypes.int32, weak=False)
         if found is not None:
             return found
-        if _all_here(a, v):  # large ones
-            return Array.of(function(a.numpy(), v.numpy()).astype(np.int32))
     return _bisect(a, v, side == "right")
 
 
@@ -201,11 +199,6 @@ def _check_method(name: str, method: str) -> None:
         raise ValueRangeError(
             f"{name}: the methods are {', '.join(_METHODS)}; got {method!r}"
         )
-
-
-def _all_here(*values: Any) -> bool:
-    """Are these arrays that NumPy can read?"""
-    return all(type(x) is Array and x.memory.host for x in values)
 
 
 def _search_now(side: Any, a: Any, v: Any) -> Any:
@@ -223,37 +216,19 @@ def _bisect(a: Any, v: Any, right: bool, backwards: Any = None) -> Any:
     size = a.shape[0]
     low, high = ax.full(v.shape, 0, dtypes.int32), ax.full(v.shape, size, dtypes.int32)
     for _ in range(upper_bound(size).bit_length()):
-        middle = elementwise(ops.div, ew.add(low, high), 2)
+        middle = elementwise(ops.div, low + high, 2)
         # A lane that is done stands at low == high, which may be behind the end.
-        place = minimum_index(middle, size - 1)
+        place = elementwise(ops.minimum, middle, size - 1)
         if backwards is not None:
-            place = ax.choose(backwards, ew.subtract(size - 1, place), place)
+            place = ax.choose(backwards, size - 1 - place, place)
         element = bind(gather_p, a, place, arg=(0,))
-        behind = (
-            ew.logical_or(ew.less(element, v), ew.equal(element, v))
-            if right
-            else ew.less(element, v)
-        )
-        if dtypes.is_inexact(a.dtype):
-            behind = ew.logical_or(behind, _nan_behind(element, v, right))
-        open_ = ew.less(low, high)
-        low = ax.choose(ew.logical_and(open_, behind), ew.add(middle, 1), low)
-        high = ax.choose(ew.logical_and(open_, ew.logical_not(behind)), middle, high)
+        behind = (element < v) | (element == v) if right else element < v
+        if dtypes.is_inexact(a.dtype):  # NaN equals NaN and ends the order
+            behind = behind | ((v != v) if right else (v != v) & (element == element))
+        open_ = low < high
+        low = ax.choose(open_ & behind, middle + 1, low)
+        high = ax.choose(open_ & ~behind, middle, high)
     return low
-
-
-def minimum_index(index: Any, last: int) -> Any:
-    """An index that is not negative, kept at the last one at most."""
-    return elementwise(ops.minimum, index, last)
-
-
-def _nan_behind(element: Any, v: Any, right: bool) -> Any:
-    """Is the place of a NaN behind this element? NaN equals NaN and ends the order."""
-    return (
-        ew.isnan(v)
-        if right
-        else ew.logical_and(ew.isnan(v), ew.logical_not(ew.isnan(element)))
-    )
 
 
 def digitize(
@@ -271,18 +246,14 @@ def digitize(
         return ax.full(x.shape, 0, dtypes.int32)
     _check_method("digitize", "scan" if method is None else method)
     side = "left" if right else "right"
-    ends = [
-        ax.reshape(ax.shrink_axis(bins, 0, i, i + 1), ())
-        for i in (0, bins.shape[0] - 1)
-    ]
-    descends = ew.greater(ends[0], ends[1])
-    if _all_here(x, bins):
+    descends = bins[0] > bins[-1]
+    if is_array(descends) and is_array(x):
         if not bool(descends):
             return searchsorted(bins, x, side)
-        return ew.subtract(bins.shape[0], searchsorted(ax.flip(bins, (0,)), x, side))
+        return bins.shape[0] - searchsorted(bins[::-1], x, side)
     bins, x = ew.promote_together(bins, x)
     found = _bisect(bins, x, not right, descends)
-    return ax.choose(descends, ew.subtract(bins.shape[0], found), found)
+    return ax.choose(descends, bins.shape[0] - found, found)
 
 
 # Where the extremum stands.
@@ -305,37 +276,12 @@ def _position(
             f"{name}: the array of shape {shape} has no elements along its axis {axis}"
         )
     result = position_of(primitive, a, axis)
-    return ax.reshape(result, kept if keepdims else drop_sizes(result.shape, axis))
+    return ax.reshape(result, kept) if keepdims else ax.drop_axes(result, (axis,))
 
 
 def position_of(primitive: Primitive, a: Any, axis: int) -> Any:
     """Where the extremum stands first along `axis`, which stays with size 1."""
-    found = _found_now(primitive, a, axis)
-    if found is not None:
-        return found
     return run_fused(first_position, [a], primitive=primitive, axis=axis)
-
-
-def drop_sizes(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    """A shape without one of its axes."""
-    return (*shape[:axis], *shape[axis + 1 :])
-
-
-def _found_now(primitive: Primitive, a: Any, axis: int) -> Any:
-    """`first_position` by NumPy, where it has that; else None."""
-    if a.dtype.kind not in "biuf" or a.shape[axis] > dtypes.limits(dtypes.int32)[1]:
-        return None
-    function = _greatest if primitive is reduce_max_p else _least
-    integer = dtypes.default_dtype("i")
-    return do_now(function, a, dtype=integer, weak=False, more=(axis,))
-
-
-def _greatest(x: Any, axis: int) -> Any:
-    return x.argmax(axis, keepdims=True)
-
-
-def _least(x: Any, axis: int) -> Any:
-    return x.argmin(axis, keepdims=True)
 
 
 def first_position(a: Any, primitive: Primitive, axis: int) -> Any:
@@ -359,20 +305,18 @@ def _block_length(shape: tuple[Any, ...]) -> int:
 
 
 def _of_blocks(a: Any, primitive: Primitive, length: int) -> Any:
-    count = a.shape[0] // length
-    rows = ax.reshape(a, (count, length))
-    block = _first(ax.reshape(bind(primitive, rows, arg=(1,)), (count,)), primitive, 0)
+    rows = ax.reshape(a, (a.shape[0] // length, length))
+    block = _first(reduced(primitive, rows, (1,), False), primitive, 0)
     row = ax.reshape(bind(gather_p, rows, block, arg=(0,)), (length,))
-    begin = bind(ops.mul, block, ax.full((1,), length, block.dtype))
-    return bind(ops.add, begin, _first(row, primitive, 0))
+    return block * length + _first(row, primitive, 0)
 
 
 def _first(a: Any, primitive: Primitive, axis: int) -> Any:
     size = a.shape[axis]
     extremum = ax.expand(bind(primitive, a, arg=(axis,)), a.shape)
-    here = bind(ops.eq, a, extremum)
+    here = a == extremum
     if dtypes.is_float(a.dtype):
-        here = bind(ops.bit_or, here, bind(ops.ne, a, a))
+        here = here | (a != a)
     dtype = dtypes.default_dtype("i")
     if upper_bound(size) > dtypes.limits(dtype)[1]:
         dtype = dtypes.int64
@@ -387,7 +331,7 @@ def _nan_position(
     a = ax.as_value(a)
     if not dtypes.is_float(a.dtype):
         return _position(name, primitive, a, axis, keepdims)
-    missing = bind(ops.ne, a, a)
+    missing = a != a
     filled = ax.choose(missing, ax.full((), identity(primitive, a.dtype), a.dtype), a)
     found = _position(name, primitive, filled, axis, keepdims)
     axes = tuple(range(a.ndim)) if axis is None else (axis % a.ndim,)

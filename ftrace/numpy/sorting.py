@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.arrays.array import ArrayLike
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
@@ -506,8 +507,9 @@ def _place(method: str, q: Any, count: Any) -> Any:
         return q * (count - 1)
     alpha, beta = _CONTINUOUS[method]
     place = q * count + (q * (1 - alpha - beta) + (alpha - 1))
-    known = isinstance(place, np.generic)
-    return min(max(place, 0), count - 1) if known else _within(place, count)
+    if isinstance(place, ArrayLike):
+        return _within(place, count)
+    return min(max(place, 0), count - 1)
 
 
 def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any:
