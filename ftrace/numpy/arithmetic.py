@@ -14,7 +14,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.shape import broadcast_arrays
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.eager.dispatch import named
@@ -347,6 +347,10 @@ def gcd(x1: Value, x2: Value, /) -> Any:
       ValueRangeError: an operand is no integer.
     """
     x1, x2 = broadcast_arrays(*map(abs, _whole("gcd", x1, x2)))
+    weak = x1.weak_type and x2.weak_type
+    found = do_now(np.gcd, x1, x2, dtype=x1.dtype, weak=weak)
+    if found is not None:
+        return found
     loop = _euclid(aval_of(x1), aval_of(x2))
     # The least number of a dtype is its own absolute value, and leaves its sign behind.
     return abs(bind_compound(while_p, x1, x2, arg=loop)[0])

@@ -24,6 +24,7 @@ from ftrace.trace.graph import constant_bits
 from ftrace.trace.memory_check import no_memory, require_room
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.elementwise import cast_p, select
 from ftrace.trace.primitives.sources import const, iota_p
 from ftrace.trace.primitives.sources import iota as iota_node
@@ -31,6 +32,7 @@ from ftrace.trace.symbolic.bounds import lower_bound
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 from ftrace.trace.tracing.scopes import (
     all_bits,
+    as_input,
     asarray,
     current_scope,
     scope_of,
@@ -268,17 +270,23 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
         nodes = [scope.lift_to(v, dtype, shape, weak) for v in (x, y)]
         chosen = scope.lift_to(mask, dtypes.bool_, shape)
         return Tracer(select(chosen, *nodes), scope)
-    arrays = [cast(mask, dtypes.bool_), *[cast(v, dtype, weak) for v in (x, y)]]
-    if not all(v.memory.host for v in arrays):
-        return bind(select, *[broadcast_to(v, shape) for v in arrays])
+    if not all(asarray(v).memory.host for v in operands):
+        x, y = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
+        return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), x, y)
+    for v in (x, y):
+        check_fits(v, dtype)
     aval = ShapedArray.of(shape, dtype, weak)
     require_room("where", aval)
+    chosen = convert(asarray(mask).numpy(), dtypes.bool_)
     try:
-        made = Array.of(np.where(*[v.numpy() for v in arrays]), weak)
+        values = [as_input(v, aval).numpy() for v in (x, y)]
+        made = Array.of(select.numpy(None, None, chosen, *values), weak)
     except MemoryError:
         raise no_memory("where", aval) from None
-    if recording.tape is not None:
-        recording.tape.note(np.where, arrays, made, select)
+    if (tape := recording.tape) is not None:
+        to = (dtypes.bool_, dtype, dtype)
+        steps = [tape.converted(v, t) for v, t in zip(operands, to, strict=True)]
+        tape.note(np.where, steps, made, select)
     return made
 
 

@@ -24,7 +24,7 @@ from ftrace.trace.primitives.library.linalg.eig import eigenvalues
 from ftrace.trace.primitives.library.linalg.qr import householder_factor_p, qr_p
 from ftrace.trace.primitives.library.linalg.svd import svd_p
 from ftrace.trace.primitives.library.linalg.triangular import cholesky_p
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "qr", "svd", "svdvals",
@@ -293,6 +293,13 @@ def eig(a: Value) -> EigResult:
     """
     x = square("eig", a)
 
+    if x.dtype in SUPPORTED:  # without the left ones
+        avals = spectral.eig_p.infer(None, aval_of(x))
+        types = [(v.dtype, v.weak_type) for v in avals[1:]]
+        function = partial(spectral.eigen_system, avals)
+        now = bind.do_several_now(function, x, results=types)
+        if now is not None:
+            return EigResult(*now)
     values, _, right = bind.bind_compound(spectral.eig_p, x)
     return EigResult(values, right)
 

@@ -13,7 +13,7 @@ from ftrace.numpy import elementwise as ew
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import atleast_1d, ravel, unstack
-from ftrace.trace.bind import broadcast_shapes
+from ftrace.trace.bind import broadcast_shapes, do_now
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.tracing.tracer import Value
 
@@ -96,11 +96,23 @@ def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
         "valid": (0, 0),
     }[mode]
 
+    if x.dtype == y.dtype and x.dtype.char in "fd":
+        weak = x.weak_type and y.weak_type
+        more = (before, after)
+        now = do_now(_convolved_now, x, y, dtype=x.dtype, weak=weak, more=more)
+        if now is not None:
+            return finished(now, final)
+
     def windowed(x: Any, y: Any) -> Any:
         lanes = ax.slide(ax.pad(x, ((before, after, 0),)), 0, ax.Window(reach))
         return contract(name, lanes, ax.flip(y, (0,)), "kn", "k", "n")
 
     return finished(run_fused(windowed, [x, y]), final)
+
+
+def _convolved_now(x: Any, y: Any, before: int, after: int) -> Any:
+    """Zeros beside x are multiplied as well: beside infinity they are NaN."""
+    return np.convolve(np.pad(x, (before, after)), y, "valid")
 
 
 # Polynomials.

@@ -281,7 +281,15 @@ def _position(
 
 def position_of(primitive: Primitive, a: Any, axis: int) -> Any:
     """Where the extremum stands first along `axis`, which stays with size 1."""
+    if a.dtype.kind in "biuf" and a.shape[axis] <= dtypes.limits(dtypes.int32)[1]:
+        now = partial(_FIRST[primitive], axis=axis, keepdims=True)
+        found = do_now(now, a, dtype=dtypes.default_dtype("i"), weak=False)
+        if found is not None:
+            return found
     return run_fused(first_position, [a], primitive=primitive, axis=axis)
+
+
+_FIRST: dict[Primitive, Any] = {reduce_max_p: np.argmax, reduce_min_p: np.argmin}
 
 
 def first_position(a: Any, primitive: Primitive, axis: int) -> Any:

@@ -11,7 +11,6 @@ says it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
@@ -19,16 +18,17 @@ from ftrace import dtypes
 from ftrace.errors import ConcretizationTypeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
-from ftrace.numpy.cumulative import cumsum
+from ftrace.numpy.cumulative import cumsum, scan_with
 from ftrace.numpy.elementwise import promote_together, values_together
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.searching import nonzero, searchsorted
 from ftrace.numpy.selection import minimum
 from ftrace.numpy.shape import ravel
 from ftrace.numpy.sorting import positions_along, sort_along
-from ftrace.trace.bind import bind
+from ftrace.trace.bind import bind, do_now
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.reduction import reduce_max_p
 from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 
 __all__ = [
@@ -271,15 +271,39 @@ def unique_all():
 # Two sets.
 
 
-def _those(
-    name: str, x: Any, are_in: Callable[[Any], Any], size: Any, fill_value: Any
-) -> Any:
-    """The different elements of a vector for which the function holds, in order."""
-    if x.size == 0:
-        return _unique_of_none(x, size, 0 if fill_value is None else fill_value).values
-    groups = groups_of(x, placed=False)
-    flags = groups.begins & are_in(groups.ordered)
-    return chosen(groups.ordered, flags, count_of(name, flags, size), fill_value)
+class _Sides(NamedTuple):
+    """The groups of two vectors one after the other.
+
+    In each group the elements of the first vector stand before those of the second.
+
+    Attributes:
+      groups: of both.
+      split: the size of the first.
+      first: for each sorted element, whether it is of the first vector.
+      ends: whether it is the last of its group.
+    """
+
+    groups: Groups
+    split: int
+    first: Any
+    ends: Any
+
+    def select(self, name: str, flags: Any, size: Any, fill_value: Any) -> Any:
+        """The elements that have the flag: one of a group."""
+        count = count_of(name, flags, size)
+        return chosen(self.groups.ordered, flags, count, fill_value)
+
+
+def _sides(x: Any, y: Any) -> _Sides:
+    groups = groups_of(concatenate([ravel(x), ravel(y)]))
+    last = ax.full((1,), True, dtypes.bool_)
+    ends = concatenate([groups.begins[1:], last])
+    return _Sides(groups, x.size, groups.places < x.size, ends)
+
+
+def _nothing(x: Any, size: Any, fill_value: Any) -> Any:
+    fill = 0 if fill_value is None else fill_value
+    return _unique_of_none(ax.full((0,), 0, x.dtype), size, fill).values
 
 
 def union1d(
@@ -324,24 +348,26 @@ def intersect1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    x, y = map(ravel, promote_together(ar1, ar2))
-    if not return_indices:
-        return _those(
-            "intersect1d", x, partial(isin, test_elements=y), size, fill_value
-        )
+    x, y = promote_together(ar1, ar2)
     integer = dtypes.default_dtype("i")
     if x.size == 0 or y.size == 0:
-        fill = 0 if fill_value is None else fill_value
-        nothing = _unique_of_none(x[:0], size, fill)
-        return nothing.values, nothing.indices, nothing.indices
-    groups = groups_of(x)
-    flags = groups.begins & isin(groups.ordered, y)
-    count = count_of("intersect1d", flags, size)
-    order = positions_along([y], 0)
-    place = minimum(searchsorted(y, groups.ordered, sorter=order), y.size - 1)
-    parts = (groups.places, x.size), (bind(gather_p, order, place, arg=(0,)), y.size)
-    return chosen(groups.ordered, flags, count, fill_value), *[
-        ax.cast(chosen(part, flags, count, ax.full((), end, part.dtype)), integer)
+        nothing = _nothing(x, size, fill_value)
+        none = ax.full(nothing.shape, 0, integer)
+        return (nothing, none, none) if return_indices else nothing
+    (ordered, places, begins), _, first, _ = sides = _sides(x, y)
+    # The first element of the second vector, behind those of the first one.
+    before = concatenate([ax.full((1,), False, dtypes.bool_), first[:-1]])
+    both = before & ~first & ~begins & (ordered == ordered)
+    values = sides.select("intersect1d", both, size, fill_value)
+    if not return_indices:
+        return values
+    numbers = ax.iota(dtypes.int32, places.shape, 0)
+    start = scan_with(ax.choose(begins, numbers, 0), reduce_max_p, 0, False)
+    parts = (bind(gather_p, places, start, arg=(0,)), x.size), (places - x.size, y.size)
+    return values, *[
+        ax.cast(
+            chosen(part, both, values.shape[0], ax.full((), end, part.dtype)), integer
+        )
         for part, end in parts
     ]
 
@@ -365,13 +391,18 @@ def setdiff1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    own = ravel(values_together([ar1, ar2])[0])
+    own = values_together([ar1, ar2])[0]
     fill = 0 if fill_value is None else fill_value
-    are_alone = partial(isin, test_elements=ar2, invert=True)
-    if assume_unique and own.size:
-        flags = are_alone(own)
-        return chosen(own, flags, count_of("setdiff1d", flags, size), fill)
-    return _those("setdiff1d", own, are_alone, size, fill)
+    if own.size == 0:
+        return _nothing(own, size, fill)
+    if assume_unique:
+        vector = ravel(own)
+        flags = isin(vector, ar2, invert=True)
+        return chosen(vector, flags, count_of("setdiff1d", flags, size), fill)
+    (ordered, _, begins), _, first, ends = sides = _sides(*promote_together(own, ar2))
+    alone = ax.choose(ordered == ordered, ends, begins) & first
+    values = sides.select("setdiff1d", alone, size, fill)
+    return ax.cast(values, own.dtype, own.weak_type)
 
 
 def setxor1d(
@@ -393,12 +424,20 @@ def setxor1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    x, y = map(ravel, promote_together(ar1, ar2))
+    x, y = promote_together(ar1, ar2)
+    if x.size + y.size == 0:
+        return _nothing(x, size, fill_value)
+    sides = _sides(x, y)
+    alone = ax.choose(sides.first, sides.ends, sides.groups.begins)
+    return sides.select("setxor1d", alone, size, fill_value)
 
-    def is_alone(v: Any) -> Any:
-        return (isin(v, x) != isin(v, y)) | (v != v)
 
-    return _those("setxor1d", concatenate([x, y]), is_alone, size, fill_value)
+def _isin_now(x: Any, tests: Any) -> Any:
+    """One pass over the elements per test element."""
+    found = x == tests[0]
+    for test in tests[1:]:
+        found |= x == test
+    return found
 
 
 def isin(
@@ -431,7 +470,9 @@ def isin(
         return ax.full(x.shape, invert, dtypes.bool_)
     tests = ax.reshape(tests, (tests.size,))
     if method == "compare_all" or (method == "auto" and tests.size <= FEW):
-        found = (ax.insert_axes(x, (x.ndim,)) == tests).any(-1)
+        found = do_now(_isin_now, x, tests, dtype=dtypes.bool_, weak=False)
+        if found is None:
+            found = (ax.insert_axes(x, (x.ndim,)) == tests).any(-1)
     else:
         ordered = sort_along(tests, 0)
         places = minimum(searchsorted(ordered, x), tests.size - 1)
