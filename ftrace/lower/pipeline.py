@@ -27,15 +27,13 @@ from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.control import canonical_loop, simplify_loops
 from ftrace.lower.kernel import codegen_options
 from ftrace.lower.library import fft_kernels, lapack_kernels, scan_kernels, sort_kernels
-from ftrace.lower.movement.merge import CHAINS
-from ftrace.lower.movement.push_through import EXCHANGES, PUSHES
+from ftrace.lower.movement.reorder import CHAINS, EXCHANGES, PUSHES
 from ftrace.lower.movement.sliding_window_sums import CHOICES, WINDOWS
 from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.schedule import schedule as scheduling
 from ftrace.lower.simplify import expand_linalg
-from ftrace.lower.simplify.fold_arithmetic import ALGEBRA
-from ftrace.lower.simplify.fold_boolean import LOGIC
 from ftrace.lower.simplify.fold_constants import CONSTANTS
+from ftrace.lower.simplify.identities import ALGEBRA, LOGIC
 from ftrace.lower.simplify.one_hot_to_gather import ONE_HOT
 from ftrace.lower.simplify.reductions import REDUCES
 from ftrace.lower.simplify.scatter import BOARDS, SCATTERS

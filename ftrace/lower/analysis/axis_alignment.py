@@ -10,7 +10,8 @@ that has the axis, the same slice only. `sliced` makes the operation over slices
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from math import prod
 
 from ftrace import dtypes
@@ -86,6 +87,23 @@ def same_axes(old: Shape, new: Shape) -> Steps:
         (prod(new[:a]), n): a for a, n in enumerate(new) if not same_size(n, 1)
     }  # elements before it, and its size
     return tuple(behind.get((prod(old[:a]), n)) for a, n in enumerate(old))
+
+
+def reshape_groups(old: Shape, new: Shape) -> Iterator[tuple[slice, slice]]:
+    """Which axes of a reshape belong together: the fewest known to be of one size."""
+    i = j = 0
+    while i < len(old) or j < len(new):
+        ends = product(
+            range(min(i + 1, len(old)), len(old) + 1),
+            range(min(j + 1, len(new)), len(new) + 1),
+        )
+        a, b = next(
+            (a, b)
+            for a, b in sorted(ends, key=sum)
+            if same_size(prod(old[i:a]), prod(new[j:b]))
+        )
+        yield slice(i, a), slice(j, b)
+        i, j = a, b
 
 
 def axis_below(node: Node, axis: int) -> int | None:

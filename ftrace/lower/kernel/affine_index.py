@@ -23,6 +23,7 @@ from typing import Any
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
+from ftrace.lower.analysis.axis_alignment import reshape_groups
 from ftrace.lower.kernel.ir import INDEX, make_range
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
@@ -36,7 +37,7 @@ from ftrace.trace.symbolic.bounds import (
     surely_at_most,
     surely_less,
 )
-from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic, same_size
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
 #: Results of each function that are remembered; those of a large program's recur soon.
 REMEMBERED = 1 << 14
@@ -366,50 +367,14 @@ def _reshaped(
     indices: tuple[Index, ...], shape: Shape, source: Shape
 ) -> tuple[Index, ...]:
     """Axis by axis where the shapes agree, through row-major positions elsewhere."""
-    if any_dynamic((*shape, *source)):
-        return _reshaped_dynamic(indices, shape, source)
     result: list[Index] = []
-    i = j = 0
-    while i < len(shape) or j < len(source):
-        start_i, start_j = i, j
-        n = m = 1
-        if i < len(shape):
-            n, i = shape[i], i + 1
-        if j < len(source):
-            m, j = source[j], j + 1
-        while not same_size(n, m):
-            if n < m:
-                n, i = n * shape[i], i + 1
-            else:
-                m, j = m * source[j], j + 1
-        if i - start_i == j - start_j == 1:
-            result.append(indices[start_i])
+    for ours, theirs in reshape_groups(shape, source):
+        group = indices[ours]
+        if len(group) == len(source[theirs]) == 1:
+            result += group
         else:
-            position = flatten_index(indices[start_i:i], shape[start_i:i])
-            result.extend(unflatten_index(position, source[start_j:j]))
-    return tuple(result)
-
-
-def _reshaped_dynamic(
-    indices: tuple[Index, ...], shape: Shape, source: Shape
-) -> tuple[Index, ...]:
-    """Groups end where the products of the sizes so far are known to be equal."""
-    result: list[Index] = []
-    i = j = 0
-    while i < len(shape) or j < len(source):
-        ends = [
-            (a, b)
-            for a in range(min(i + 1, len(shape)), len(shape) + 1)
-            for b in range(min(j + 1, len(source)), len(source) + 1)
-            if same_size(prod(shape[i:a]), prod(source[j:b]))
-        ]
-        a, b = min(ends, key=sum)
-        if a - i == b - j == 1:
-            result.append(indices[i])
-        else:
-            position = flatten_index(indices[i:a], shape[i:a])
-            result.extend(unflatten_index(position, source[j:b]))
-        i, j = a, b
+            position = flatten_index(group, shape[ours])
+            result += unflatten_index(position, source[theirs])
     return tuple(result)
 
 

@@ -2,9 +2,7 @@
 
 From the ground up:
 
-    merge                Rules on movements next to each other: two of a kind merge,
-                         idle ones vanish
-    push_through         Rules that move movements through the work between them, and
+    reorder              Movements merge with each other, vanish, and move through work,
                          into one order
     sliding_window_sums  Sums over windows that slide: the gradient of a convolution by
                          its input

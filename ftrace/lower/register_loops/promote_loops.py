@@ -40,7 +40,7 @@ from ftrace.lower.register_loops.register_loop import (
     register_loop_p,
 )
 from ftrace.lower.register_loops.scalar_elements import (
-    Expressions,
+    Elements,
     Indices,
     Key,
     Operand,
@@ -86,7 +86,7 @@ class Lanes:
         return self.axis % len(shape)
 
 
-class Scalarizer(Expressions):
+class Scalarizer(Elements):
     """Makes the statements of a loop.
 
     Args:

@@ -161,7 +161,7 @@ class Scope:
 
 
 class Elements(ABC):
-    """Expresses elements.
+    """Expresses elements of all operations on arrays; control flow is left open.
 
     Args:
       first_operand: the number of the buffer of the first operand.
@@ -188,11 +188,19 @@ class Elements(ABC):
         self._ranges = itertools.count()
         self.values: dict[int, Node] = {}  # of index arrays, by their number
         self.value_of: dict[Node, int] = {}
+        #: What expresses elements of an operation, or of a family of them.
+        self._rules: dict[Any, Callable[[int, Node, Indices, Valid], Work]] = {
+            gather_p: self._gather,
+            scatter_p: self._scatter,
+            "movement": self._movement,
+            "reduction": self._reduction,
+            **dict.fromkeys(ELEMENTWISE, self._elementwise),
+        }
         self.new_scope({})
 
     @abstractmethod
-    def rule_of(self, node: Node) -> Callable[[int, Node, Indices, Valid], Work]:
-        """What expresses elements of an operation: (scope, node, indices, valid)."""
+    def control(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+        """A result of a loop or a branch, or what a loop's results are."""
 
     def new_scope(
         self,
@@ -290,7 +298,8 @@ class Elements(ABC):
             return _through((bound.scope, bound.node, at, valid))
         if node.op.name in _IDENTITIES:
             return _through((scope, node.src[0], indices, valid))
-        return self.rule_of(node)(scope, node, indices, valid)
+        rule = self._rules.get(node.op) or self._rules.get(node.op.family, self.control)
+        return rule(scope, node, indices, valid)
 
     # Leaves.
 
@@ -343,63 +352,7 @@ class Elements(ABC):
         index = self.rendered(flatten_index(indices, node.shape))
         return load(buffer, index, self.valid_node(valid))
 
-
-def places(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All positions in an array, row-major."""
-    return itertools.product(*map(range, sizes))
-
-
-def _through(key: Key) -> Work:
-    return (yield key)
-
-
-def _is_leafless(node: Node) -> bool:
-    """Is it made of constants and positions alone, so that it needs no memory?"""
-    return is_elementwise(node) and is_counted(node)
-
-
-def is_counted(node: Node) -> bool:
-    """Is it made of constants and positions alone?"""
-    seen = {node}
-    pending = [node]
-    while pending:
-        one = pending.pop()
-        if one.op in (const_p, iota_p):
-            continue
-        if one.op.family not in (*ELEMENTWISE, "movement"):
-            return False
-        pending += [s for s in one.src if s not in seen]
-        seen.update(one.src)
-    return True
-
-
-def is_elementwise(node: Node) -> bool:
-    """Does an element of it depend on the same element of its operands alone?"""
-    return node.op.family in ELEMENTWISE
-
-
-class Expressions(Elements):
-    """Expresses elements of all operations on arrays; control flow is left open."""
-
-    def __init__(
-        self, first_operand: int, most_registers: int, most_elements: int
-    ) -> None:
-        super().__init__(first_operand, most_registers, most_elements)
-        self._rules: dict[Any, Callable[[int, Node, Indices, Valid], Work]] = {
-            gather_p: self._gather,
-            scatter_p: self._scatter,
-            "movement": self._movement,
-            "reduction": self._reduction,
-            **dict.fromkeys(ELEMENTWISE, self._elementwise),
-        }
-
-    @abstractmethod
-    def control(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
-        """A result of a loop or a branch, or what a loop's results are."""
-
-    def rule_of(self, node: Node) -> Callable[[int, Node, Indices, Valid], Work]:
-        rules = self._rules
-        return rules.get(node.op) or rules.get(node.op.family, self.control)
+    # Operations.
 
     def _elementwise(
         self, scope: int, node: Node, indices: Indices, valid: Valid
@@ -517,6 +470,40 @@ class Expressions(Elements):
                 if _counter(value) is counter and array.shape[b] > 1:
                     found[b] = indices[axis]
         return found
+
+
+def places(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All positions in an array, row-major."""
+    return itertools.product(*map(range, sizes))
+
+
+def _through(key: Key) -> Work:
+    return (yield key)
+
+
+def _is_leafless(node: Node) -> bool:
+    """Is it made of constants and positions alone, so that it needs no memory?"""
+    return is_elementwise(node) and is_counted(node)
+
+
+def is_counted(node: Node) -> bool:
+    """Is it made of constants and positions alone?"""
+    seen = {node}
+    pending = [node]
+    while pending:
+        one = pending.pop()
+        if one.op in (const_p, iota_p):
+            continue
+        if one.op.family not in (*ELEMENTWISE, "movement"):
+            return False
+        pending += [s for s in one.src if s not in seen]
+        seen.update(one.src)
+    return True
+
+
+def is_elementwise(node: Node) -> bool:
+    """Does an element of it depend on the same element of its operands alone?"""
+    return node.op.family in ELEMENTWISE
 
 
 def _counter(value: Node) -> Node | None:

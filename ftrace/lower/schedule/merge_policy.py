@@ -19,10 +19,11 @@ surely lie in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from math import prod
 from typing import Any
 
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.analysis.cost import (
     CHEAP,
     ELEMENTWISE,
@@ -61,6 +62,9 @@ from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.symbolic.bounds import sample
 from ftrace.trace.symbolic.dim import same_size
+
+#: The uses of a value: see `Plan.contexts`.
+Uses = dict[Context, Any]
 
 _FAR = 1 << 20  # numbers of ranges that no kernel has
 
@@ -130,7 +134,7 @@ INDEX_LIMIT = 100  # atoms in the indices of one use
 WINDOWED = 16  # operations that are rather done for all windows that see an element
 
 
-def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
+def is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     if node.op.family == "reduction":
         return reduce_is_inlined(plan, node, uses)
     cost = plan.costs[node]
@@ -159,7 +163,7 @@ def is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
     return cost * (len(uses) - len(kernels)) <= RECOMPUTE
 
 
-def reduce_is_inlined(plan: Plan, node: Node, uses: dict[Context, Any]) -> bool:
+def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     if len(uses) != 1:
         return False
     ((context, (factor, _)),) = uses.items()
@@ -188,7 +192,7 @@ def _adds_up_columns(plan: Plan, node: Node, context: Context) -> bool:
     return reduces_columns(node, context, plan.must_store)
 
 
-def may_fuse(plan: Plan, uses: dict[Context, Any]) -> bool:
+def may_fuse(plan: Plan, uses: Uses) -> bool:
     """Are the decisions by which its users would compute it switched on?"""
     if not plan.disabled:
         return True
@@ -232,12 +236,9 @@ MANY = 16  # rows that are work for all threads
 _NEAR = 64  # nodes that are looked at for what two kernels have in common
 
 
-def kernel_that_has_it(
-    plan: Plan, node: Node, uses: dict[Context, Any]
-) -> Draft | None:
-    """A kernel that computes the value anyway, and can store it as well."""
-    kernels = {context.kernel for context in uses}
-    for number in sorted(kernels):
+def _that_have_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+    """Kernels that compute the value anyway, and can store it as well."""
+    for number in sorted({context.kernel for context in uses}):
         draft = plan.result.drafts[number]
         if draft.kind in ("scatter", "step") or len(draft.roots) >= ROOTS:
             continue
@@ -253,23 +254,18 @@ def kernel_that_has_it(
             draft.weight > ENOUGH and ends_before(draft, node)
         ):
             continue
-        if not plan.precedence.is_before(kernels - {number}, number):
-            return draft
-    return None
+        yield draft
 
 
-def kernel_that_reduces_it(
-    plan: Plan, node: Node, uses: dict[Context, Any]
-) -> Draft | None:
-    """A kernel of rows that reduces each row of a value: it can store it as well.
+def _that_reduce_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+    """Kernels of rows that reduce each row of a value: they can store it as well.
 
-    Its loops grow. Each row is computed twice, from what is then in the cache.
+    Each row is computed twice, from what is then in the cache.
     """
     shape = squeeze(node.shape)
     if node.op.family not in ELEMENTWISE or node in plan.epilogue:
-        return None
-    kernels = {context.kernel for context in uses}
-    for number in sorted(kernels):
+        return
+    for number in sorted({context.kernel for context in uses}):
         draft = plan.result.drafts[number]
         here = [c for c in uses if c.kernel == number]
         if len(here) != 1 or draft.kind != "map" or draft.sums:
@@ -281,51 +277,39 @@ def kernel_that_reduces_it(
         if _lies_across(plan, node, here[0], draft.atoms):
             continue
         cost = plan.costs_below(node)
-        if cost > RECOMPUTE or draft.weight + cost > KERNEL_LIMIT:
-            continue
-        if not plan.precedence.is_before(kernels - {number}, number):
-            draft.widen(shape)
-            return draft
-    return None
+        if cost <= RECOMPUTE and draft.weight + cost <= KERNEL_LIMIT:
+            yield draft
 
 
-def kernel_alike(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft | None:
-    """A kernel over the same loops that may store this value too.
+def _alike(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+    """Kernels over the same loops that may store this value too.
 
     Of several, one that reads what a large reduce adds up; and the second half of
     a reduce as late as may be, for where it runs its first half has to run before.
     """
     if is_contraction(node) or node.op is copy:
-        return None
+        return
     shape = squeeze(node.shape)
     readers = _readers_of_elements(plan, node)
-    found: Draft | None = None
-    kernels = {context.kernel for context in uses}
     alike = [d for d in _open(plan) if same_size(d.shape, shape)]
-    soon = plan.precedence.soon_after(kernels) if alike else ()
-    for draft in reversed(alike) if _is_second_half(node) else alike:
-        if draft.number in soon:
+    if _is_second_half(node):
+        alike.reverse()
+    soon = plan.precedence.soon_after(c.kernel for c in uses) if alike else ()
+    for draft in sorted(alike, key=lambda d: d.number not in readers):
+        if draft.number in soon or _has_another_contraction(plan, node, draft):
             continue
-        if _has_another_contraction(plan, node, draft):
-            continue
-        if found is not None and draft.number not in readers:
-            continue
-        if not plan.precedence.is_before(kernels, draft.number):
-            if not readers or draft.number in readers:
-                return draft
-            found = draft
-    return found
+        yield draft
 
 
-def kernel_over_rows(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft | None:
-    """A kernel over rows of which one of both stores a value for each.
+def _over_rows(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+    """Kernels over rows of which one of both stores a value for each.
 
     The other one's values are the rows' elements, and both need the same ones:
     they are read once. The kernel's loops grow where it had only rows so far.
     """
     shape = squeeze(node.shape)
     if not shape or node.op is copy or is_contraction(node):
-        return None
+        return
     kernels = {context.kernel for context in uses}
     for draft in _open(plan):
         if not draft.shape:
@@ -340,17 +324,49 @@ def kernel_over_rows(plan: Plan, node: Node, uses: dict[Context, Any]) -> Draft 
             continue
         if draft.sums and len(shape) > len(draft.shape):
             continue
-        if _both_need(plan, node, draft, whole, len(rows)) and not (
-            plan.precedence.is_before(kernels, draft.number)
-        ):
-            draft.widen(shape)
-            return draft
+        if _both_need(plan, node, draft, whole, len(rows)):
+            yield draft
+
+
+class Candidate(NamedTuple):
+    """A way to find a kernel that can store a value.
+
+    Attributes:
+      name: the decision by which it may be switched off.
+      finds: such kernels, the best first.
+      widens: the kernel gets the loops that the value has inside of its own.
+    """
+
+    name: str
+    finds: Callable[[Plan, Node, Uses], Iterable[Draft]]
+    widens: bool = False
+
+
+#: In this order; a value for which there is none has a kernel of its own.
+CANDIDATES = (
+    Candidate("store_beside", _that_have_it),
+    Candidate("store_rows", _that_reduce_it, widens=True),
+    Candidate("share_loops", _alike),
+    Candidate("store_rows", _over_rows, widens=True),
+)
+
+
+def kernel_for(plan: Plan, node: Node, uses: Uses) -> Draft | None:
+    """The first candidate that waits for nothing that reads the value."""
+    kernels = {context.kernel for context in uses}
+    for candidate in CANDIDATES:
+        if candidate.name in plan.disabled:
+            continue
+        for draft in candidate.finds(plan, node, uses):
+            others = kernels - {draft.number}
+            if not plan.precedence.is_before(others, draft.number):
+                if candidate.widens:
+                    draft.widen(squeeze(node.shape))
+                return draft
     return None
 
 
-def kernel_that_adds_up(
-    plan: Plan, node: Node, uses: dict[Context, Any]
-) -> Draft | None:
+def kernel_that_adds_up(plan: Plan, node: Node, uses: Uses) -> Draft | None:
     """A kernel over the elements of a sum that needs what they are made of."""
     assert plan.adds_up is not None
     if node.op is not reduce_sum_p or plan.contractions_of(node):

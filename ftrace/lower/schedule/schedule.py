@@ -39,11 +39,8 @@ from ftrace.lower.schedule.drafts import (
 from ftrace.lower.schedule.merge_policy import (
     is_aligned,
     is_inlined,
-    kernel_alike,
-    kernel_over_rows,
+    kernel_for,
     kernel_that_adds_up,
-    kernel_that_has_it,
-    kernel_that_reduces_it,
     may_fuse,
 )
 from ftrace.trace.gc_pause import without_collection
@@ -138,14 +135,8 @@ def _store(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
         if draft is not None:
             _add_up(plan, node, draft, uses)
             return
-    if free and "store_beside" not in plan.disabled:
-        draft = kernel_that_has_it(plan, node, uses)
-    if draft is None and free and "store_rows" not in plan.disabled:
-        draft = kernel_that_reduces_it(plan, node, uses)
-    if draft is None and free and "share_loops" not in plan.disabled:
-        draft = kernel_alike(plan, node, uses)
-    if draft is None and free and "store_rows" not in plan.disabled:
-        draft = kernel_over_rows(plan, node, uses)
+    if free:
+        draft = kernel_for(plan, node, uses)
     if draft is None:
         draft = plan.new_draft(squeeze(node.shape))
     draft.roots.append(node)

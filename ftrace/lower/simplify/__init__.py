@@ -4,9 +4,8 @@ From the ground up:
 
     expand_linalg      Operations of linear algebra that are others, put together
     fold_constants     Rules on constants and on values without elements
-    fold_arithmetic    Identities of arithmetic that hold for every value, bit for bit
-    fold_boolean       Identities of truth values, bits, comparisons, selects and casts,
-                       for every value
+    identities         Identities of arithmetic, truth values, bits, comparisons,
+                       selects and casts, for every value
     one_hot_to_gather  Rules on comparisons with positions: sums that pick one element
                        become indexed loads
     reductions         Rules on reductions: fewer and smaller ones

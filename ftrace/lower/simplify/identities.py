@@ -1,8 +1,9 @@
-"""Identities of arithmetic that hold for every value, bit for bit.
+"""Identities of arithmetic, truth values, bits, comparisons, selects and casts.
 
-NaN, infinities and signed zeros included: x·0, x - x and (a + b) - b stay for floats.
-Only the sign of a NaN, which IEEE 754 leaves open, may differ; and that of a zero that
-`mul_zero` gives, whose zero has none by definition.
+They hold for every value, bit for bit: NaN, infinities and signed zeros included. x·0,
+x - x and (a + b) - b stay for floats. Only the sign of a NaN, which IEEE 754 leaves
+open, may differ; and that of a zero that `mul_zero` gives, whose zero has none by
+definition.
 """
 
 from __future__ import annotations
@@ -29,9 +30,15 @@ from ftrace.lower.simplify.fold_constants import (
     last_position,
     zero_like,
 )
-from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.graph import Node, Op, constant_value
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.sources import const_like, const_p, iota_p, zeros_like
+from ftrace.trace.primitives.sources import (
+    const,
+    const_like,
+    const_p,
+    iota_p,
+    zeros_like,
+)
 from ftrace.trace.rewrite import Pat, Rule
 
 C: Final = Pat(const_p, name="c")
@@ -304,3 +311,251 @@ _COMPLEX: Final = (
 )
 
 ALGEBRA: Final = (*_SUMS, *_PRODUCTS, *_MUL_ZERO, *_EXTREMA, *_COMPLEX)
+
+
+M: Final = Pat(name="m")
+
+
+# Selects.
+
+
+def _flat_select(m: Node, x: Node, y: Node) -> Node | None:
+    new_x = x.src[1] if x.op is p.select and x.src[0] is m else x
+    new_y = y.src[2] if y.op is p.select and y.src[0] is m else y
+    return None if new_x is x and new_y is y else p.select(m, new_x, new_y)
+
+
+def _select_of_bools(m: Node, x: Node, y: Node) -> Node | None:
+    true, false = map(bool, map(constant_value, (x, y)))
+    if true == false:
+        return None
+    return m if true else p.bit_not(m)
+
+
+_SELECTS: Final = (
+    # select(true, x, y) -> x; select(false, x, y) -> y
+    Rule(
+        "fold_select_of_constant",
+        Pat(p.select, C, X, Y),
+        lambda c, x, y: x if constant_value(c) else y,
+    ),
+    # select(m, x, x) -> x
+    Rule("fold_select_of_equals", Pat(p.select, Pat(), X, X), lambda x: x),
+    # select(not m, x, y) -> select(m, y, x)
+    Rule(
+        "fold_select_of_not",
+        Pat(p.select, Pat(p.bit_not, M), X, Y),
+        lambda m, x, y: p.select(m, y, x),
+    ),
+    # select(m, select(m, x, z), y), select(m, x, select(m, z, y)) -> …(m, x, y)
+    Rule(
+        "fold_nested_select",
+        (
+            Pat(p.select, M, Pat(p.select, name="x"), Y),
+            Pat(p.select, M, X, Pat(p.select, name="y")),
+        ),
+        _flat_select,
+    ),
+    # select(m, true, false) -> m; select(m, false, true) -> not m
+    Rule(
+        "fold_select_of_bools",
+        Pat(
+            p.select,
+            M,
+            Pat(const_p, name="x"),
+            Pat(const_p, name="y"),
+            aval=has_kind("b"),
+        ),
+        _select_of_bools,
+    ),
+)
+
+# Bits.
+
+
+@cache
+def _ones(dtype: np.dtype[Any]) -> bytes:
+    return b"\x01" if dtype == dtypes.bool_ else b"\xff" * dtype.itemsize
+
+
+ONES: Final = Pat(const_p, name="c", where=lambda n: n.arg == _ones(n.dtype))
+_SHIFTS = (p.shift_left, p.shift_right_logical, p.shift_right_arithmetic)
+
+_BITS: Final = (
+    # x & 0 -> 0
+    Rule("fold_and_zero", Pat(p.bit_and, X, ZERO, commutes=True), zero_like),
+    # x & ~0 -> x
+    Rule("fold_and_ones", Pat(p.bit_and, X, ONES, commutes=True), lambda x, c: x),
+    # x | 0, x ^ 0 -> x
+    Rule(
+        "fold_or_zero",
+        Pat((p.bit_or, p.bit_xor), X, ZERO, commutes=True),
+        lambda x: x,
+    ),
+    # x | ~0 -> ~0
+    Rule("fold_or_ones", Pat(p.bit_or, X, ONES, commutes=True), lambda x, c: c),
+    # x ^ ~0 -> ~x
+    Rule(
+        "fold_xor_ones",
+        Pat(p.bit_xor, X, ONES, commutes=True),
+        lambda x, c: p.bit_not(x),
+    ),
+    # x & x, x | x -> x
+    Rule("fold_bits_of_itself", Pat((p.bit_and, p.bit_or), X, X), lambda x: x),
+    # x ^ x -> 0
+    Rule("fold_xor_itself", Pat(p.bit_xor, X, X), zero_like),
+    # ~~x -> x
+    Rule("fold_not_not", Pat(p.bit_not, Pat(p.bit_not, X)), lambda x: x),
+    # x << 0, x >> 0 -> x
+    Rule("fold_shift_by_zero", Pat(_SHIFTS, X, ZERO), lambda x: x),
+)
+
+# Comparisons.
+
+_COMPARES = (p.eq, p.ne, p.lt, p.le, p.gt, p.ge)
+_OPPOSITE: dict[Op, Op] = {p.eq: p.ne, p.ne: p.eq}
+_OPPOSITE_OF_EXACT = _OPPOSITE | {
+    p.lt: p.ge,
+    p.ge: p.lt,
+    p.le: p.gt,
+    p.gt: p.le,
+}
+
+
+def _compares_exact(node: Node) -> bool:
+    return is_exact(node.src[0])
+
+
+def _truth(x: Node, value: bool) -> Node:
+    return const(value, dtypes.bool_, x.shape)
+
+
+def _not_compare(c: Node) -> Node | None:
+    # Of floats: not (NaN < y) is true, and NaN >= y is false.
+    table = _OPPOSITE_OF_EXACT if _compares_exact(c) else _OPPOSITE
+    return table[c.op](*c.src) if c.op in table else None
+
+
+def _compare_with_limit(x: Node, c: Node, node: Node) -> Node | None:
+    at_least, at_most = (is_bits(c, limit) for limit in dtypes.limits(c.dtype))
+    if (node.op is p.lt and at_least) or (node.op is p.gt and at_most):
+        return _truth(x, False)
+    if not is_exact(x):
+        return None  # NaN is not even >= -∞
+    if (node.op is p.ge and at_least) or (node.op is p.le and at_most):
+        return _truth(x, True)
+    return None
+
+
+def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
+    """Where the first and the last position compare alike, all between do."""
+    last, bound = last_position(x), constant_value(c)
+    if last is None or (node.op in (p.eq, p.ne) and 0 <= bound <= last):
+        return None
+    ends = [const(end, x.dtype) for end in (0, last)]
+    first, end = (bool(evaluate_scalar(node.op(e, const_like(e, bound)))) for e in ends)
+    return _truth(x, first) if first == end else None
+
+
+_COMPARISONS: Final = (
+    # x < x, x > x -> false
+    Rule(
+        "fold_strict_compare_with_itself",
+        Pat((p.lt, p.gt), X, X),
+        lambda x: _truth(x, False),
+    ),
+    # x != x -> false, for integers
+    Rule(
+        "fold_ne_itself",
+        Pat(p.ne, X, X, where=_compares_exact),
+        lambda x: _truth(x, False),
+    ),
+    # x == x, x <= x, x >= x -> true, for integers
+    Rule(
+        "fold_eq_itself",
+        Pat((p.eq, p.le, p.ge), X, X, where=_compares_exact),
+        lambda x: _truth(x, True),
+    ),
+    # not (x == y) -> x != y; not (x < y) -> x >= y for integers
+    Rule("fold_not_of_compare", Pat(p.bit_not, Pat(_COMPARES, name="c")), _not_compare),
+    # x < least, x > greatest -> false; x >= least, x <= greatest -> true
+    Rule(
+        "fold_compare_with_limit",
+        Pat((p.lt, p.le, p.gt, p.ge), X, C, name="node"),
+        _compare_with_limit,
+    ),
+    # iota < n -> true, iota >= 0 -> true, …
+    Rule(
+        "fold_compare_of_iota",
+        Pat(_COMPARES, Pat(iota_p, name="x"), C, name="node"),
+        _compare_of_iota,
+    ),
+    # x == true, x != false -> x; x == false, x != true -> not x
+    Rule(
+        "fold_compare_of_bool",
+        Pat(
+            (p.eq, p.ne),
+            Pat(name="x", aval=has_kind("b")),
+            C,
+            commutes=True,
+            name="node",
+        ),
+        lambda x, c, node: (
+            x if bool(constant_value(c)) is (node.op is p.eq) else p.bit_not(x)
+        ),
+    ),
+)
+
+# Casts.
+
+_DIGITS = {
+    dtypes.float16: 11,
+    dtypes.bfloat16: 8,
+    dtypes.float32: 24,
+    dtypes.float64: 53,
+}
+
+
+def has_all_values(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
+    """Has `wide` every value of `narrow`, exactly?"""
+    a, b = dtypes.kind(narrow), dtypes.kind(wide)
+    if wide == narrow or a == "b":
+        return True
+    if a == "c" or b == "c":
+        return b == "c" and has_all_values(
+            dtypes.real_dtype(wide), dtypes.real_dtype(narrow)
+        )
+    bits = 8 * narrow.itemsize - (a == "i")
+    if b == "f":
+        return narrow.itemsize < wide.itemsize if a == "f" else bits <= _DIGITS[wide]
+    if b in "iu" and a in "iu":
+        return b in ("i", a) and bits <= 8 * wide.itemsize - (b == "i")
+    return False
+
+
+def _merge_casts(node: Node, inner: Node) -> Node | None:
+    first, middle, last = inner.src[0].dtype, inner.dtype, node.dtype
+    if not has_all_values(middle, first):
+        return None
+    through_float = dtypes.is_integer(first) and not dtypes.is_integer(middle)
+    if through_float and dtypes.is_integer(last) and not has_all_values(last, first):
+        return None  # a float saturates where an integer wraps around
+    return p.cast(inner.src[0], last, node.aval.weak_type)
+
+
+_CASTS: Final = (
+    # cast[t](x of t) -> x
+    Rule(
+        "fold_cast_to_itself",
+        Pat(p.cast_p, X, name="node"),
+        lambda x, node: x if x.dtype == node.dtype else None,
+    ),
+    # cast[t](cast[u](x)) -> cast[t](x), where u has all values of x
+    Rule(
+        "merge_casts",
+        Pat(p.cast_p, Pat(p.cast_p, name="inner"), name="node"),
+        _merge_casts,
+    ),
+)
+
+LOGIC: Final = (*_SELECTS, *_BITS, *_COMPARISONS, *_CASTS)
