@@ -24,8 +24,8 @@ try:  # as `_importing` does
     from ftrace.dtypes import float0
     from ftrace.ground.settings import Config, config, set_threads
     from ftrace.ground.version import VERSION
-    from ftrace.trace.gc_pause import importing as _importing
-    from ftrace.trace.gc_pause import put_away as _put_away
+    from ftrace.trace.python_limits import importing as _importing
+    from ftrace.trace.python_limits import put_away as _put_away
     from ftrace.trace.symbolic.dim import Dim
     from ftrace.transforms.autodiff.checkpoint import checkpoint, checkpoint_policies
     from ftrace.transforms.autodiff.checkpoint import checkpoint as remat
@@ -62,9 +62,15 @@ try:  # as `_importing` does
     )
     from ftrace.transforms.jit.compiled_graph import cache_clear, clear_caches
     from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct
-    from ftrace.transforms.jit.jit import eval_shape, jit, make_graph
+    from ftrace.transforms.jit.jit import (
+        disable_jit,
+        eval_shape,
+        jit,
+        make_graph,
+        named_call,
+        named_scope,
+    )
     from ftrace.transforms.jit.jit import make_graph as make_jaxpr
-    from ftrace.transforms.named_scope import disable_jit, named_call, named_scope
     from ftrace.transforms.vmap import vmap
 finally:
     if _collects:

@@ -29,7 +29,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms.custom.check_rule_output import (
+from ftrace.transforms.custom.custom_call import (
     Promise,
     aligned,
     place_of,

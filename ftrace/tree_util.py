@@ -11,7 +11,7 @@ import optree
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.pytree import tree as _tree
-from ftrace.trace.pytree.keypath import (
+from ftrace.trace.pytree.tree import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,

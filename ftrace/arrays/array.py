@@ -30,17 +30,18 @@ _FEW = 64
 surface: dict[str, Callable[..., Any]] = {}
 
 
-class Watch:
-    """Who is told when the values of an Array decide what Python's code does.
+class Recording:
+    """What notes the steps of an eager call, if something does.
 
     Attributes:
-      tell: called then, if somebody wants to know.
+      tape: see `trace/eager/call_recorder.py`. It is told, too, when the values of an
+        Array decide what Python's code does.
     """
 
-    tell: Callable[[], None] | None = None
+    tape: Any = None
 
 
-watch = Watch()
+recording = Recording()
 
 
 #: Refused beside an array, where Python would say that they are not equal.
@@ -399,8 +400,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def told(self) -> None:
         """The values will decide what Python's code does."""
-        if watch.tell is not None:
-            watch.tell()
+        if recording.tape is not None:
+            recording.tape.refuse()
 
     def _read(self) -> Any:
         self.told()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftrace.devices.base import Device, register_device
 from ftrace.ground import settings
-from ftrace.trace.gc_pause import importing
+from ftrace.trace.python_limits import importing
 
 if TYPE_CHECKING:
     from ftrace.lower import Lowered

@@ -141,7 +141,7 @@ def _generated_origin() -> Origin | None:
 #: Where public functions stand behind others, which have them in a variable.
 _AROUND = tuple(
     os.path.join(_OURS, "trace", name)
-    for name in ("eager/call_cache.py", "eager/aliasing.py")
+    for name in ("eager/dispatch.py", "eager/aliasing.py")
 )
 
 

@@ -12,10 +12,10 @@ from ftrace.lax.reductions import *
 from ftrace.lax.slicing import *
 from ftrace.lax.sorting import *
 from ftrace.trace.eager.aliasing import make_owning as _make_owning
-from ftrace.trace.eager.call_cache import Lifting as _Lifting
-from ftrace.trace.eager.call_cache import recall_all as _recall_all
+from ftrace.trace.eager.dispatch import Lifting as _Lifting
 from ftrace.trace.eager.dispatch import make_all_eager as _make_all_eager
 from ftrace.trace.eager.dispatch import make_eager as _make_eager
+from ftrace.trace.eager.dispatch import recall_all as _recall_all
 
 _computing = ("convolution", "elementwise", "reductions")
 _recall_all(

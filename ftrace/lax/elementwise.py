@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
+from ftrace.arrays.array import Array, recording
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
@@ -22,7 +22,6 @@ from ftrace.numpy.elementwise import arctan2
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.bind import bind
 from ftrace.trace.bind import elementwise as apply_elementwise
-from ftrace.trace.eager.call_recorder import recording
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p

@@ -38,11 +38,11 @@ from ftrace.lower.schedule.drafts import Schedule
 from ftrace.lower.schedule.schedule import schedule
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
-from ftrace.trace.gc_pause import without_collection
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.python_limits import without_collection
 from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
 
 

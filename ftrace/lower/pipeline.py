@@ -38,13 +38,13 @@ from ftrace.lower.simplify.one_hot_to_gather import ONE_HOT
 from ftrace.lower.simplify.reductions import REDUCES
 from ftrace.lower.simplify.scatter import BOARDS, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
-from ftrace.trace.gc_pause import without_collection
 from ftrace.trace.graph import Body, Node, has_any
 from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library.fft import fft_p
 from ftrace.trace.primitives.library.scan.cumulative import extremum_tangent_p
 from ftrace.trace.primitives.movement import permute_p
+from ftrace.trace.python_limits import without_collection
 from ftrace.trace.rewrite import RULE_NAMES, PatternMatcher, rewrite
 from ftrace.trace.symbolic.dim import same_size
 

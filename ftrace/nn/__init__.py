@@ -5,9 +5,9 @@
 from ftrace.nn import initializers as initializers
 from ftrace.nn.activations import *
 from ftrace.nn.attention import *
-from ftrace.trace.eager.call_cache import Lifting as _Lifting
-from ftrace.trace.eager.call_cache import recall_all as _recall_all
+from ftrace.trace.eager.dispatch import Lifting as _Lifting
 from ftrace.trace.eager.dispatch import make_all_eager as _make_all_eager
+from ftrace.trace.eager.dispatch import recall_all as _recall_all
 
 _recall_all(
     __name__,

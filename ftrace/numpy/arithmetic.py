@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import is_array, watch
+from ftrace.arrays.array import is_array, recording
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
@@ -138,8 +138,8 @@ def _known_integer(x: Value) -> int | None:
     known = is_array(x) or isinstance(x, np.generic)
     if not known or x.shape or ew.kind_of(x) not in "iu":
         return None
-    if watch.tell is not None:  # it decides what is done
-        watch.tell()
+    if recording.tape is not None:  # it decides what is done
+        recording.tape.refuse()
     return int(asarray(x).numpy())
 
 

@@ -25,7 +25,7 @@ from ftrace.numpy.indexing import Index
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import integer_classes
-from ftrace.trace.memory_check import require_room
+from ftrace.trace.evaluate import require_room
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p

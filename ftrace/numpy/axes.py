@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, ArrayLike
+from ftrace.arrays.array import Array, ArrayLike, recording
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.bind import bind, broadcast_shapes
-from ftrace.trace.eager.call_recorder import Number, recording
+from ftrace.trace.eager.call_recorder import Number
+from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.graph import constant_bits
-from ftrace.trace.memory_check import no_memory, require_room
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.cast_numpy import convert

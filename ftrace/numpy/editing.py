@@ -21,7 +21,7 @@ from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import atleast_1d, ravel
 from ftrace.trace.bind import bind, do_now
-from ftrace.trace.eager.data_dependent import whole
+from ftrace.trace.eager.composite import whole
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 

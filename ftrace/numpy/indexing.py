@@ -15,7 +15,7 @@ from typing import cast as cast_to
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, is_array
+from ftrace.arrays.array import Array, is_array, recording
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, full, reshape
@@ -25,16 +25,17 @@ from ftrace.numpy.selection import maximum, minimum
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
-from ftrace.trace.eager.call_recorder import recording
 from ftrace.trace.eager.dispatch import is_by_place
-from ftrace.trace.evaluate import evaluate
+from ftrace.trace.evaluate import FEW, evaluate, require_room
 from ftrace.trace.graph import Node
-from ftrace.trace.memory_check import FEW, require_room
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.sources import dim_p, is_variable
-from ftrace.trace.symbolic.bounds import upper_bound
+from ftrace.trace.symbolic.bounds import (
+    dynamic_slice_bounds,
+    steps_between,
+    upper_bound,
+)
 from ftrace.trace.symbolic.dim import Dim, any_dynamic, is_dynamic
-from ftrace.trace.symbolic.symbolic_slice import dynamic_slice_bounds, steps_between
 from ftrace.trace.tracing.tracer import (
     Tracer,
     Value,

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, ArrayLike, is_array
+from ftrace.arrays.array import Array, ArrayLike, is_array, recording
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes
 from ftrace.numpy.elementwise import common_type, less, values_together
 from ftrace.numpy.shape import atleast_1d, atleast_2d, atleast_3d, ravel, unstack
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.eager.call_recorder import recording
-from ftrace.trace.memory_check import no_memory, require_room
+from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import Value, aval_of

@@ -25,19 +25,18 @@ import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array
+from ftrace.arrays.array import Array, recording
 from ftrace.ground.fork_safe import cached_property
 from ftrace.numpy.axes import cast
 from ftrace.trace import tiering
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.call_recorder import Value, recording
+from ftrace.trace.eager.call_recorder import Value
 from ftrace.trace.eager.composite import kept
 from ftrace.trace.eager.exact_subgraph import exact_part
-from ftrace.trace.evaluate import Plan
+from ftrace.trace.evaluate import Plan, no_memory
 from ftrace.trace.graph import Graph
-from ftrace.trace.memory_check import no_memory
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
+from ftrace.arrays.array import Array, recording
 from ftrace.errors import DtypeError, DtypeOverflowError, ValueRangeError
 from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.trace.avals import Shape
-from ftrace.trace.eager.call_recorder import recording
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p

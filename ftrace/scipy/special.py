@@ -33,9 +33,8 @@ from ftrace.numpy.reductions import log_softmax as _log_softmax
 from ftrace.numpy.reductions import logsumexp
 from ftrace.numpy.reductions import softmax as _softmax
 from ftrace.trace.bind import bind, elementwise
-from ftrace.trace.eager.call_cache import recall_all
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import make_all_eager, named
+from ftrace.trace.eager.dispatch import make_all_eager, named, recall_all
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of

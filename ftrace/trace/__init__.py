@@ -4,22 +4,19 @@ From the ground up:
 
     pytree/            Containers of arrays: their leaves, their structure, and paths in
                        them
-    recursion_limit    How deep traced functions may stand in each other
     symbolic/          Sizes that are not known while a function is traced: polynomials
                        of dimensions
     avals              What is known of a value before it exists: its shape, dtype and
                        weakness
     graph              The graph: immutable, interned nodes
-    gc_pause           Walks over graphs without Python's search for cycles among what
-                       they make
+    python_limits      What Python limits: how deep calls stand in each other, and when
+                       it seeks cycles
     primitives/        The primitives, by family. Each file is one family and one idea
     autodiff           Derivatives: two walks over a graph
     batching           Batching: a walk over a graph that gives every node one more
                        leading axis
     graph_map          One walk over a graph in which some nodes become others: what
                        many passes are
-    memory_check       Operations that are done at once ask first whether there is
-                       memory for the result
     numpy_contraction  Sums of products in NumPy: as matrix products, so that the
                        product is never stored
     rewrite            The one engine for rewrites: named rules, patterns, a walk to the
@@ -31,8 +28,6 @@ From the ground up:
                        eager operations
     tracing/           From a run of a user's function to its graph: scopes, tracers,
                        their operations
-    callback           Callbacks: a Python function as the argument of a node, and how
-                       it is called
     eager/             Calls outside of traces: done at once by NumPy, and remembered
     bind               Operations on values: recorded where one of them is traced, else
                        done at once

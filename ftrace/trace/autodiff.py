@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.gc_pause import without_collection
 from ftrace.trace.graph import Node, Op, dependents, inherited_origin, toposort
 from ftrace.trace.primitives.elementwise import add, cast, div, mul, mul_zero, select
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -26,6 +25,7 @@ from ftrace.trace.primitives.primitive import (
     primitive_of,
 )
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
+from ftrace.trace.python_limits import without_collection
 
 #: For primitives that are linear in some operands only: which ones these are.
 _LINEAR_OPERANDS: dict[Op, tuple[int, ...]] = {

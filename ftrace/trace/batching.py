@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ftrace.trace.gc_pause import without_collection
 from ftrace.trace.graph import Node, dependents, inherited_origin, rebuild
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
+from ftrace.trace.python_limits import without_collection
 
 
 @without_collection

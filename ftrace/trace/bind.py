@@ -16,24 +16,24 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, is_array, surface
+from ftrace.arrays.array import Array, is_array, recording, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.ground import settings
 from ftrace.ground.errstate import hush, unhush
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import Shape, ShapedArray, narrowed, pairs_of
 from ftrace.trace.backend import LACKING, backend, count_operation, kernel_of
-from ftrace.trace.eager.call_recorder import is_of_host, recording
+from ftrace.trace.eager.call_recorder import is_of_host
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.evaluate import settle
-from ftrace.trace.graph import Node, origin_now, provenance
-from ftrace.trace.memory_check import (
+from ftrace.trace.evaluate import (
     FEW,
     nbytes_of,
     no_memory,
     require_room,
     require_room_for,
+    settle,
 )
+from ftrace.trace.graph import Node, origin_now, provenance
 from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.symbolic.dim import any_dynamic, bounds, is_dynamic, same_size

@@ -111,7 +111,7 @@ class _Provenance(threading.local):
     Attributes:
       origin: the origin that they take; None asks the stack.
       caller: the line that called the function of ours that is running, where one
-        that looks its callers up (`trace/eager/call_cache.py`) is running.
+        that looks its callers up (`trace/eager/dispatch.py`) is running.
     """
 
     origin: Origin | None = None

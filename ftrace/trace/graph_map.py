@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ftrace.trace.gc_pause import without_collection
 from ftrace.trace.graph import (
     Node,
     has_any,
@@ -18,6 +17,7 @@ from ftrace.trace.graph import (
     toposort,
 )
 from ftrace.trace.primitives.primitive import item_p
+from ftrace.trace.python_limits import without_collection
 
 #: (a node, its new sources) -> what stands in its place; of a node with several results
 #: also these, one by one. None: the same operation over its new sources.

@@ -5,9 +5,6 @@ From the ground up:
     device_placement   Where arrays are: devices, and moving arrays between them
     flatten_arguments  The border to user functions: arguments and results as flat lists
                        of values
-    named_scope        Blocks that change how functions are run or shown
-    pickling           How functions with state of their own are pickled and copied: as
-                       Python's are
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
     backend            What runs graphs, for those below, who know no device: see

@@ -1,20 +1,30 @@
-"""The border to user functions: arguments and results as flat lists of values."""
+"""The border to user functions: arguments and results as flat lists of values.
+
+Functions of ours that stand for a user's are pickled and copied as Python's are. One
+that stands in a module under its name, as `@ft.jit def step(x)` does, goes by that
+name; another one, as `self.step = ft.jit(step)`, by what it is made of.
+"""
 
 from __future__ import annotations
 
 import inspect
 import operator
+import sys
 from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
+from types import FrameType
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError
+from ftrace.ground.fast_dataclasses import Immutable, NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.tree import TreeDef
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 _SEQUENCE: tuple[type[Any], ...] = (tuple, list)
+_getframe: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
 
 
 def name_of(function: Any) -> str:
@@ -52,7 +62,7 @@ def check_arguments(
     Raises:
       ArgumentError: names the parameter, and says how it can be static.
     """
-    names = _parameters_at(fun, len(args))
+    names = [*Parameters.of(fun).positional, *[""] * len(args)]
     given = [*zip(range(len(args)), args, strict=True), *kwargs.items()]
     for place, value in given:
         if place in static:
@@ -71,18 +81,39 @@ def check_arguments(
             )
 
 
-def _parameters_at(fun: Any, count: int) -> list[str]:
-    """The names of so many parameters by position; empty where one has none."""
-    try:
-        parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):
-        parameters = ()
-    names = [
-        p.name
-        for p in parameters
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    return [*names, *[""] * count][:count]
+class Parameters(NamedTuple):
+    """The parameters of a function, as far as they can be seen.
+
+    Attributes:
+      positional: the names of those that may be given by position.
+      names: all names.
+      variadic: it takes any number of arguments.
+      open_names: it takes arguments of any name.
+      seen: it has a signature.
+    """
+
+    positional: list[str]
+    names: frozenset[str]
+    variadic: bool = True
+    open_names: bool = True
+    seen: bool = True
+
+    @staticmethod
+    def of(fun: Any) -> Parameters:
+        try:
+            found = list(inspect.signature(fun).parameters.values())
+        except (TypeError, ValueError):
+            return Parameters([], frozenset(), seen=False)
+        by_position = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        )
+        return Parameters(
+            [p.name for p in found if p.kind in by_position],
+            frozenset(p.name for p in found),
+            any(p.kind is p.VAR_POSITIONAL for p in found),
+            any(p.kind is p.VAR_KEYWORD for p in found),
+        )
 
 
 def read_argnums(transform: str, name: str, value: Any) -> tuple[int, ...]:
@@ -204,6 +235,28 @@ class Output:
         self.aux_static: list[Any] = []
         self.count = 0
 
+    @staticmethod
+    def of_leaves(
+        fun: Callable[..., Any],
+        treedef: TreeDef,
+        transform: str,
+        has_aux: bool = False,
+        keywords: bool = False,
+    ) -> Output:
+        """A function as one of the leaves of its arguments; of what follows it not.
+
+        Args:
+          treedef: of the tuple of its arguments; with `keywords` of (args, kwargs).
+        """
+        count = treedef.num_leaves
+
+        def call(*leaves: Value) -> Any:
+            given = tree.unflatten(treedef, leaves[:count])
+            return fun(*given[0], **given[1]) if keywords else fun(*given)
+
+        call.__name__ = name_of(fun)
+        return Output(call, transform, has_aux)
+
     def __call__(self, *args: Any, **kwargs: Any) -> list[Value]:
         """The values of the result, then those of aux."""
         result = self.function(*args, **kwargs)
@@ -244,3 +297,31 @@ def type_of(value: Any) -> ShapedArray:
         weak = bool(getattr(value, "weak_type", False))
         return ShapedArray.of(tuple(value.shape), dtypes.as_dtype(value.dtype), weak)
     return aval_of(value)
+
+
+class Travels(Immutable):
+    """What stands for a function of the user's, whose name it has."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        name, module = getattr(self, "__qualname__", ""), self.__module__
+        if module != "__main__" or not _pickles_functions(_getframe(1)):
+            try:
+                if attrgetter(name)(sys.modules[module]) is self:
+                    return name
+            except (AttributeError, KeyError):
+                pass
+        return self.reduced(protocol)
+
+    def reduced(self, protocol: Any) -> Any:
+        """What pickle makes it of, where it cannot be found by its name."""
+        return object.__reduce_ex__(self, protocol)
+
+
+def _pickles_functions(caller: FrameType) -> bool:
+    """Is it cloudpickle that asks, or a copy of it as other packages have one?
+
+    It sends functions of `__main__` whole, for those who read them have another one.
+    """
+    return "cloudpickle" in caller.f_globals.get("__name__", "")

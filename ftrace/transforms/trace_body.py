@@ -22,7 +22,7 @@ from ftrace.trace.tracing.scopes import current_scope, scope_of
 from ftrace.trace.tracing.trace import current_token, lift_as, match_aval, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import WIDE, is_exact, is_narrow
-from ftrace.transforms.flatten_arguments import Output, name_of
+from ftrace.transforms.flatten_arguments import Output
 from ftrace.transforms.jit.compiled_graph import apply_graph
 
 Function = Callable[..., Any]
@@ -55,12 +55,7 @@ def trace_function(
       given: what the arguments stand for, if they are the same each time.
       types: of the results: numbers of Python's are converted with all their bits.
     """
-
-    def call(*tracers: Value) -> Any:
-        return fun(*tree.unflatten(treedef, tracers))
-
-    output = Output(call, what, False)
-    call.__name__ = name_of(fun)
+    output = Output.of_leaves(fun, treedef, what)
 
     def typed(*tracers: Value) -> list[Value]:
         scope = current_scope()

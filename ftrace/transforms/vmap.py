@@ -72,12 +72,7 @@ def vmap(
         axes = [_normal_axis(a, x) for a, x in zip(axes, values, strict=True)]
         size = _batch_size(fun, axes, values, axis_size)
 
-        def call(*tracers: Value) -> Any:
-            inner_args, inner_kwargs = tree.unflatten(treedef, tracers)
-            return fun(*inner_args, **inner_kwargs)
-
-        output = Output(call, "vmap", False)
-        output.function.__name__ = name_of(fun)
+        output = Output.of_leaves(fun, treedef, "vmap", keywords=True)
         avals = [aval_of(x) for x in values]
         single = [
             a if axis is None else a.with_shape(a.shape[:axis] + a.shape[axis + 1 :])

@@ -14,7 +14,7 @@ from ftrace.arrays.array import Array
 from ftrace.devices.base import get_device
 from ftrace.errors import FtraceError
 from ftrace.trace import tiering
-from ftrace.trace.eager import data_dependent
+from ftrace.trace.eager import composite
 
 #: The eighth is learned, and two more are native.
 CALLS = tiering.CALLS_BEFORE_RECORD + 3
@@ -61,7 +61,7 @@ def repeated(
 ) -> None:
     """All calls give what the composition gives."""
     with monkeypatch.context() as patch, ft.config(native_calls=False):
-        patch.setattr(data_dependent, "hosts", lambda operands: None)
+        patch.setattr(composite, "hosts", lambda operands: None)
         expected = function(*args)
     for _ in range(CALLS):
         same(function(*args), expected)

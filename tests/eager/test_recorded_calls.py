@@ -16,7 +16,7 @@ from ftrace import lax
 from ftrace.devices.base import get_device
 from ftrace.trace import tiering
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.eager.special_as_graph import unfolded
+from ftrace.trace.eager.call_recorder import unfolded
 from ftrace.trace.primitives import special
 from ftrace.trace.primitives.primitive import PRIMITIVES
 

@@ -32,7 +32,7 @@ NUMBERS = (
     "devices/llvm/emit/addressing.py", "devices/llvm/emit/blocked_ranges.py",
     "devices/llvm/ir/", "devices/llvm/library/fft/", "devices/llvm/library/lapack/",
     "devices/llvm/library/sort/", "devices/llvm/register_loops/",
-    "devices/llvm/runtime/", "lower/library/fft_radices.py", "trace/memory_check.py",
+    "devices/llvm/runtime/", "lower/library/fft_radices.py",
     "trace/numpy_contraction.py", "trace/primitives/blocked_sums.py",
     "trace/primitives/library/linalg/lapack_numpy.py",
     "trace/primitives/library/scan/cumulative_numpy.py",

@@ -21,7 +21,7 @@ from ftrace.devices.base import get_device
 from ftrace.devices.llvm import target as targets
 from ftrace.ground import settings
 from ftrace.ground.settings import CPUS, MAX_THREADS
-from ftrace.trace import gc_pause
+from ftrace.trace import python_limits
 
 
 @pytest.fixture(autouse=True)
@@ -333,6 +333,6 @@ def test_names_of_rules_are_checked_without_a_look_at_all_objects(
     off = {"disabled_rules": {"merge_reshapes"}}
     with ft.config(**off):  # what checks them is loaded
         pass
-    monkeypatch.setattr(gc_pause, "put_away", pytest.fail)
+    monkeypatch.setattr(python_limits, "put_away", pytest.fail)
     with ft.config(**off), ft.config(threads=1):
         pass

@@ -19,9 +19,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors.user_line import user_origin
-from ftrace.trace import gc_pause
-from ftrace.trace.gc_pause import importing, without_collection
+from ftrace.trace import python_limits
 from ftrace.trace.graph import making_nodes_of, provenance
+from ftrace.trace.python_limits import importing, without_collection
 from tests.faults.interrupts import SIGINT, STEPS
 
 
@@ -138,7 +138,7 @@ def interrupted_at(number: int, function: Callable[[], object]) -> int:
 
     def step(frame: Any, event: str, _: Any) -> Any:
         nonlocal steps
-        if frame.f_code.co_filename != gc_pause.__file__:
+        if frame.f_code.co_filename != python_limits.__file__:
             return None
         frame.f_trace_opcodes = True
         name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
@@ -173,7 +173,7 @@ def test_an_interrupted_import_leaves_the_search_as_it_was() -> None:
 def test_threads_that_take_turns_do_not_put_the_search_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gc_pause, "MOST_UNSEARCHED", 500)
+    monkeypatch.setattr(python_limits, "MOST_UNSEARCHED", 500)
     inside, leave = threading.Event(), threading.Event()
 
     @without_collection

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ShapeError
-from ftrace.trace.eager import call_cache
+from ftrace.trace.eager import dispatch
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.graph import Graph, interned_count, toposort
 from ftrace.trace.tracing.trace import trace
@@ -29,9 +29,9 @@ W = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    call_cache.forget_calls()
+    dispatch.forget_calls()
     yield
-    call_cache.forget_calls()
+    dispatch.forget_calls()
 
 
 class Runs:
@@ -39,13 +39,13 @@ class Runs:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        plain = call_cache.run_at
+        plain = dispatch.run_at
 
         def counted(function: Any, *rest: Any) -> Any:
             self.names.append(function.__name__)
             return plain(function, *rest)
 
-        monkeypatch.setattr(call_cache, "run_at", counted)
+        monkeypatch.setattr(dispatch, "run_at", counted)
 
     def take(self) -> list[str]:
         found, self.names = self.names, []
@@ -133,10 +133,10 @@ def test_recalled_graphs_are_those_that_python_makes(steps: Any) -> None:
     def outputs() -> Any:
         return graph_of(function, X, X).outputs
 
-    call_cache.forget_calls()
+    dispatch.forget_calls()
     first = outputs()
     second = outputs()
-    call_cache.forget_calls()
+    dispatch.forget_calls()
     assert first == second == outputs()
 
 
@@ -273,20 +273,20 @@ def test_the_table_keeps_no_node_alive() -> None:
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_cache, "CALLS_KEPT", 8)
+    monkeypatch.setattr(dispatch, "CALLS_KEPT", 8)
     for n in range(40):
         graph_of(lambda x, n=n: x + n, X)
-        assert call_cache.calls_kept() <= 8
+        assert dispatch.calls_kept() <= 8
     kept = [graph_of(lambda x, n=n: x * n, X) for n in range(20)]
-    assert call_cache.calls_kept() <= 8
+    assert dispatch.calls_kept() <= 8
     assert len(kept) == 20
 
 
 def test_jitted_functions_are_traced_once_and_not_looked_up() -> None:
     ft.jit(lambda x: fnp.sum(fnp.sin(x)))(X)
-    assert call_cache.calls_kept() == 0
+    assert dispatch.calls_kept() == 0
     ft.jit(ft.grad(lambda x: fnp.sum(fnp.sin(x))))(X)
-    assert call_cache.calls_kept() == 0
+    assert dispatch.calls_kept() == 0
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def _recalls(function: Any) -> bool:
     """Is one of the functions that it is made of one that `recalling` made?"""
     while not hasattr(function, "__code__"):
         function = function.behind
-    return function.__code__.co_filename == call_cache.__file__
+    return function.__code__.co_filename == dispatch.__file__
 
 
 def test_lines_of_functions_that_are_called_are_their_own() -> None:

@@ -19,7 +19,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.trace.callback import Same, Static
+from ftrace.trace.effects import Same, Static
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES
 
 

@@ -45,7 +45,7 @@ from ftrace.ground.tables import Shared
 from ftrace.lower.kernel.codegen_options import DECISIONS
 from ftrace.lower.kernel.ir import Kernel, KernelInfo
 from ftrace.lower.program.ir import CopySlot, Program, RunKernel, Step, describe
-from ftrace.trace.gc_pause import importing, without_collection
+from ftrace.trace.python_limits import importing, without_collection
 from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
 
 if TYPE_CHECKING:

@@ -43,12 +43,12 @@ from ftrace.lower.schedule.merge_policy import (
     kernel_that_adds_up,
     may_fuse,
 )
-from ftrace.trace.gc_pause import without_collection
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import item_p
 from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.python_limits import without_collection
 
 #: The decisions that `config.disabled_rules` can switch off, and what each one does.
 DECISIONS = {

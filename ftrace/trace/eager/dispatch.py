@@ -1,4 +1,14 @@
-"""Public functions of arrays, as objects whose calls can become native.
+"""Public functions of arrays: their calls are recognised, and can become native.
+
+    (function, the nodes and static values it is given) -> the node that it returned
+
+Nodes are interned: a function that is traced again is given the same nodes and makes
+the same ones. One look into a table tells which, whatever the function is composed of.
+Un-jitted transforms trace at every call, and look; a jitted function is traced once.
+
+The table holds no node alive, and names operands by their serial numbers, which are
+never used twice. What depends on more than the arguments is not entered: on the values
+of arrays, on effects, on functions of the user's.
 
     exp = Eager(exp)      # what it does depends on the types of its arrays alone
 
@@ -8,18 +18,379 @@ Called in Python it is the function. A device may put its own code into the plac
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Iterable
-from functools import update_wrapper
+import weakref
+from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import Enum
+from functools import cache, update_wrapper
 from importlib import import_module
 from inspect import unwrap
-from types import FunctionType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from types import EllipsisType, FunctionType, NoneType
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_origin
 from typing import cast as cast_to
 
 import numpy as np
 
-from ftrace.trace.eager.call_cache import takes_functions
+from ftrace.arrays.array import Array
+from ftrace.errors.user_line import Origin, user_origin
+from ftrace.ground import settings
+from ftrace.ground.tables import emptied
+from ftrace.trace.backend import backend
+from ftrace.trace.eager.aliasing import own
+from ftrace.trace.graph import Graph, Node, provenance
+from ftrace.trace.primitives.sources import is_variable
+from ftrace.trace.tiering import LARGE
+from ftrace.trace.tracing.scopes import Scope
+from ftrace.trace.tracing.trace import inline, lift_as
+from ftrace.trace.tracing.tracer import Tracer, Value, stack
+
+#: (reference to the result's node, the line that made it last) by call.
+_calls: dict[tuple[Any, ...], tuple[weakref.ref[Node], Origin]] = {}
+#: How many there may be.
+CALLS_KEPT = 1 << 14
+
+#: Arguments that are what they compare as, if their type is the same.
+_PLAIN = frozenset((int, bool, str, bytes, NoneType, EllipsisType))
+_SEQUENCES = frozenset((tuple, list))
+_SCALAR_TYPES = frozenset((int, float, bool, complex))
+#: No call.
+_NONE: Any = (lambda: None, None)
+
+
+class Lifting(Enum):
+    """When a function makes inputs of the graph of concrete operands, as they are.
+
+    Such a function does not look at their values.
+    """
+
+    NEVER = 0  # or not always, or of something computed from them
+    BESIDE_TRACED = 1  # where another operand is traced
+    ALWAYS = 2  # in any trace
+
+
+def _has_large(args: Sequence[Any]) -> bool:
+    for x in args:
+        kind = x.__class__
+        if (kind is Array or kind is np.ndarray) and x.size >= LARGE:
+            return True
+    return False
+
+
+def recalling(
+    function: Callable[..., Any],
+    lifting: Lifting = Lifting.NEVER,
+    computes: bool = False,
+    numbers: bool = False,
+    shares: bool = False,
+) -> Callable[..., Any]:
+    """`function`, which recognises what it has recorded before.
+
+    Args:
+      function: of arrays and static values; it calls no function of the user's.
+      lifting: what it does with concrete operands.
+      computes: it does more than to move elements, and no integer among its arguments
+        is an index that changes from call to call.
+      numbers: Python's numbers are operands of it.
+      shares: it shows its operand, and may share its memory; the results of others own
+        their elements: see `aliasing.py`.
+    """
+    always = lifting is Lifting.ALWAYS
+    beside_traced = lifting is Lifting.BESIDE_TRACED
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        scopes = stack.scopes
+        if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
+            if computes and not scopes and _has_large(args):
+                result = backend.run_call(function, numbers, args, kwargs)
+                if result is not None:
+                    return result
+            result = function(*args, **kwargs)
+            return result if shares else own(result, args, kwargs)
+        scope, origin = scopes[-1], user_origin()
+        if not scope.recalls or origin is None:
+            return run_at(function, args, kwargs, origin, shares)
+        lifts = always or (beside_traced and Tracer in map(type, args))
+        key = _key_of(function, args, kwargs, scope, lifts)
+        if key is None:
+            return run_at(function, args, kwargs, origin, shares)
+        reference, line = _calls.get(key) or _NONE
+        node = reference()
+        if node is None:
+            return _record(function, args, kwargs, key, lifts, origin, shares)
+        if (
+            node.origin is not line
+            or line.offset != origin.offset
+            or line.code is not origin.code
+        ):
+            line = origin
+            _move(node, args, kwargs, line)
+            _calls[key] = reference, line
+        return Tracer(node, scope, line)
+
+    return call
+
+
+def _key_of(
+    function: Callable[..., Any], args: Any, kwargs: Any, scope: Scope, lifts: bool
+) -> tuple[Any, ...] | None:
+    """What identifies a call; None if nothing does."""
+    key: list[Any] = [function, settings.current().enable_x64]
+    for x in args:
+        if not describe(key, x, scope, lifts):
+            return None
+    for name, x in kwargs.items():
+        key.append(name)
+        if not describe(key, x, scope, lifts):
+            return None
+    return tuple(key)
+
+
+def run_at(
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    origin: Origin | None,
+    shares: bool = True,
+) -> Any:
+    """The call; all nodes that it makes are of one line of the user's."""
+    provenance.origin = provenance.caller = origin
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        provenance.origin = provenance.caller = None
+    if shares or result.__class__ is Tracer:
+        return result
+    return own(result, args, kwargs)
+
+
+def _record(
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    identity: tuple[Any, ...],
+    lifts: bool,
+    origin: Origin,
+    shares: bool,
+) -> Any:
+    """The call, entered into the table if it depends on its arguments alone."""
+    scope = stack.scopes[-1]
+    if lifts:
+        args = [_lifted(x, scope) for x in args]
+        kwargs = {name: _lifted(x, scope) for name, x in kwargs.items()}
+    before = len(scope.inputs), scope.tokens, stack.asked
+    result = run_at(function, args, kwargs, origin, shares)
+    if (
+        type(result) is Tracer
+        and result.scope is scope
+        and (len(scope.inputs), scope.tokens, stack.asked) == before
+        and not any(result is x for x in (*args, *kwargs.values()))
+    ):
+        node = result.node
+        if len(_calls) >= CALLS_KEPT:
+            _forget_the_dead()
+        _calls[identity] = weakref.ref(node), origin
+        node.origin = result.origin = origin
+    return result
+
+
+def _lifted(x: Any, scope: Scope) -> Any:
+    """A concrete array as an input of the graph; anything else as it is."""
+    kind = x.__class__
+    return scope.wrap(scope.capture(x)) if kind is Array or kind is np.ndarray else x
+
+
+def describe(key: list[Any], x: Any, scope: Scope | None, lifts: bool) -> bool:
+    """Adds what identifies an argument to the key; False if nothing does.
+
+    Args:
+      scope: whose tracers may be in it.
+      lifts: may arrays be, as inputs of that scope?
+    """
+    kind = x.__class__
+    if kind is Tracer:
+        if x.scope is not scope:
+            return False
+        key.append(x.node.serial)
+    elif kind in _PLAIN:
+        key += (kind, x)
+    elif kind is float:
+        key += (kind, x or str(x))  # 0.0 is not -0.0
+    elif kind in _SEQUENCES:
+        key += (kind, len(x))
+        return all(describe(key, part, scope, lifts) for part in x)
+    elif kind is slice:
+        parts = (x.start, x.stop, x.step)
+        key.append(kind)
+        return all(describe(key, part, scope, lifts) for part in parts)
+    elif kind is Array or kind is np.ndarray:
+        if not lifts or scope is None:
+            return False
+        key.append(scope.capture(x).serial)
+    elif issubclass(kind, tuple):  # with names
+        key += (kind, len(x))
+        return all(describe(key, part, scope, lifts) for part in x)
+    elif isinstance(x, (np.dtype, Enum)) or _is_scalar_type(x):
+        key += (kind, x)
+    elif isinstance(x, np.generic):
+        key += (kind, x.tobytes())
+    elif not hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype):
+        key += (kind, x.dtype)  # a dtype of ours, by its name
+    else:
+        return False
+    return True
+
+
+def _is_scalar_type(x: Any) -> bool:
+    return isinstance(x, type) and (x in _SCALAR_TYPES or issubclass(x, np.generic))
+
+
+def _move(node: Node, args: Any, kwargs: Any, origin: Origin) -> None:
+    """Makes a line of the user's the origin of what a call made."""
+    given: set[Node] = set()
+    pending = [*args, *kwargs.values()]
+    while pending:
+        x = pending.pop()
+        if type(x) is Tracer:
+            given.add(x.node)
+        elif type(x) in _SEQUENCES:
+            pending.extend(x)
+    nodes = [node]
+    while nodes:
+        made = nodes.pop()
+        if made not in given and not is_variable(made):
+            given.add(made)
+            made.origin = origin
+            nodes.extend(made.src)
+
+
+def _forget_the_dead() -> None:
+    """Entries of nodes that are gone go; where few of them are, all of them."""
+    alive = {k: v for k, v in list(_calls.items()) if v[0]() is not None}
+    _calls.clear()
+    if len(alive) < CALLS_KEPT // 2:
+        _calls.update(alive)
+
+
+# Graphs within graphs.
+
+#: What came of a graph for the nodes that took the place of its inputs.
+_inlined: dict[tuple[Any, ...], tuple[weakref.ref[Node], ...]] = {}
+
+
+def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:
+    """`inline`, which recognises a graph and operands that it has had before."""
+    if not scope.recalls or graph.effects:
+        return inline(graph, operands, scope)
+    values = zip([*operands, *graph.captured], graph.inputs, strict=True)
+    given = [lift_as(scope, value, node.aval).serial for value, node in values]
+    inputs, outputs = graph.inputs, graph.outputs
+    key = (*[n.serial for n in inputs], *given, None, *[n.serial for n in outputs])
+    found = _inlined.get(key)
+    if found is not None:
+        nodes = [reference() for reference in found]
+        alive = [node for node in nodes if node is not None]
+        if len(alive) == len(nodes):
+            origin = provenance.caller or user_origin()
+            return [Tracer(node, scope, origin) for node in alive]
+    results = inline(graph, operands, scope)
+    if len(_inlined) >= CALLS_KEPT:
+        _inlined.clear()
+    _inlined[key] = tuple([weakref.ref(x.node) for x in results])
+    return results
+
+
+def calls_kept() -> int:
+    """How many calls are in the table."""
+    return len(_calls)
+
+
+def forget_calls() -> None:
+    """Empties the tables."""
+    _calls.clear()
+    _inlined.clear()
+
+
+emptied(_forget_the_dead)
+emptied(_inlined.clear)
+
+
+# Namespaces.
+
+#: What stands behind a function that recognises its calls, how it lifts, and whether
+#: it shares memory.
+_behind: dict[Any, tuple[FunctionType, Lifting, bool]] = {}
+
+
+def recall_all(
+    module: str,
+    computing: Collection[str] = (),
+    numbers: Collection[str] = (),
+    shows: Collection[str] = (),
+    **lifting: Lifting,
+) -> None:
+    """Lets the public functions of a module recognise their calls.
+
+    Those that take functions do not take part.
+
+    Args:
+      module: its name; where it has no `__all__`, what begins with no underscore is
+        public.
+      computing: the modules whose functions compute: see `recalling`. They may be
+        names of functions, too.
+      numbers: functions of which Python's numbers are operands.
+      shows: functions that show an operand, whose memory they may share.
+      lifting: by name, what functions do with concrete operands.
+    """
+    namespace = vars(sys.modules[module])
+    public = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
+    made: dict[FunctionType, Any] = {}  # of several names of one function
+    for name in public:
+        function = namespace[name]
+        if isinstance(function, type) and function.__module__.startswith(f"{module}."):
+            function.__module__ = module
+        if not isinstance(function, FunctionType) or takes_functions(function):
+            continue
+        if not function.__module__.startswith("ftrace."):
+            continue
+        kind = lifting.get(name, Lifting.NEVER)
+        if function not in made:
+            computes = function.__module__ in computing or name in computing
+            made[function] = _of_module(
+                function, module, kind, computes, name in numbers, name in shows
+            )
+        namespace[name] = made[function]
+
+
+def _of_module(
+    function: FunctionType,
+    module: str,
+    lifting: Lifting,
+    computes: bool,
+    numbers: bool,
+    shares: bool,
+) -> Any:
+    """A function that recognises its calls, as one of this module."""
+    plain, lifting, shares = _behind.get(function, (function, lifting, shares))
+    made = update_wrapper(recalling(plain, lifting, computes, numbers, shares), plain)
+    made.__module__ = module  # so that it is pickled by its public name
+    _behind[made] = plain, lifting, shares
+    return made
+
+
+@cache  # of each it is asked by `make_all_eager`, too
+def takes_functions(function: FunctionType) -> bool:
+    """Is one of its parameters a function, going by their types?"""
+    types = {k: t for k, t in function.__annotations__.items() if k != "return"}
+    names = set(re.findall(r"\w+", " ".join(map(str, types.values()))))
+    known = function.__globals__
+    return "Callable" in names or any(
+        get_origin(known[name]) is Callable for name in names if name in known
+    )
+
+
+# Functions as objects whose calls can become native.
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

@@ -2,9 +2,7 @@
 
 From the ground up:
 
-    keypath          Where a leaf stands in a pytree: a path is a tuple of keys, from
-                     the root down
-    tree             Pytrees: nested containers of leaves, on optree
+    tree             Pytrees: nested containers of leaves, on optree, and paths in them
     structure_cache  Layouts: the containers of one structure, taken apart and put
                      together quickly
 """

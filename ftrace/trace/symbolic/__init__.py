@@ -2,11 +2,7 @@
 
 From the ground up:
 
-    polynomial      Polynomials with integer coefficients, as dicts: the arithmetic of
-                    `dim.py`
-    dim             Dynamic dimensions: sizes that a function is compiled without
-                    knowing
-    bounds          What lowering asks of sizes, which may be numbers or dynamic
-                    dimensions
-    symbolic_slice  Slices of axes whose sizes may be dynamic
+    dim     Dynamic dimensions: sizes that a function is compiled without knowing, as
+            polynomials
+    bounds  What is asked of sizes, which may be numbers or dynamic dimensions; slices
 """

@@ -21,37 +21,19 @@ might be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ftrace.arrays.array import surface
 from ftrace.errors import ArgumentError, DynamicDimensionError, ValueRangeError
-from ftrace.ground.fast_dataclasses import Immutable
+from ftrace.ground.fast_dataclasses import Immutable, NamedTuple
 from ftrace.ground.tables import memo
-from ftrace.trace.symbolic.polynomial import (
-    Monomial,
-    Quotient,
-    Symbol,
-    Terms,
-    added,
-    divided,
-    multiplied,
-    term_order,
-)
 
 #: The greatest size of a dimension unless it is given.
 LARGEST = (1 << 31) - 1
 
 Interval = tuple[int, int]
 
-
-class _Hooks:
-    """Set once by `tracer`: a Dim as a traced scalar."""
-
-    traced: Callable[[Dim], Any] | None = None
-
-
-hooks = _Hooks()
 
 if TYPE_CHECKING:
     _Base = int
@@ -295,9 +277,7 @@ def _mixed(method: str, dim: Dim, other: Any) -> Any:
         pair = (other, dim) if method.startswith("__r") else (dim, other)
         return surface[name](*pair)
     number = isinstance(other, (int, float, complex)) or type(other) is Dim
-    if hooks.traced is None or not number:
-        return NotImplemented
-    return getattr(hooks.traced(dim), method)(other)
+    return getattr(surface["of_dim"](dim), method)(other) if number else NotImplemented
 
 
 #: The functions of the surface behind the operators.
@@ -309,7 +289,94 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-# Polynomials.
+# Polynomials, as dicts.
+#
+#     terms    = {monomial: coefficient, …}
+#     monomial = ((atom, power), …), sorted; () is the constant's
+#     atom     = Symbol, a named size | Quotient, the floor of a division
+
+
+class Symbol(NamedTuple):
+    """A named size and its range."""
+
+    name: str
+    min: int
+    max: int
+
+
+class Quotient(NamedTuple):
+    """floor(numerator / divisor); the divisor is positive."""
+
+    numerator: Any
+    divisor: Any
+
+
+#: Atoms with their powers, sorted.
+Monomial = tuple[tuple[Any, int], ...]
+Terms = dict[Monomial, int]
+
+
+def term_order(term: tuple[Monomial, int]) -> tuple[int, str]:
+    """Higher degrees first, the constant last."""
+    return -sum(power for _, power in term[0]), repr(term[0])
+
+
+def added(a: Terms, b: Terms, sign: int = 1) -> Terms:
+    total = dict(a)
+    for monomial, coefficient in b.items():
+        total[monomial] = total.get(monomial, 0) + sign * coefficient
+    return total
+
+
+def multiplied(a: Terms, b: Terms) -> Terms:
+    total: Terms = {}
+    for left, c in a.items():
+        for right, d in b.items():
+            monomial = _joined(left, right)
+            total[monomial] = total.get(monomial, 0) + c * d
+    return total
+
+
+def _joined(left: Monomial, right: Monomial) -> Monomial:
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=repr))
+
+
+def _without(whole: Monomial, part: Monomial) -> Monomial | None:
+    """`whole` divided by `part`; None where it does not divide."""
+    powers = dict(whole)
+    for atom, power in part:
+        left = powers.get(atom, 0) - power
+        if left < 0:
+            return None
+        powers[atom] = left
+    return tuple(sorted([p for p in powers.items() if p[1]], key=repr))
+
+
+def divided(a: Terms, b: Terms) -> tuple[Terms, Terms]:
+    """(q, r) with a = q·b + r, where no term of r holds the first term of b."""
+    (leading, factor), *_ = sorted(b.items(), key=term_order)
+    if factor < 0:  # of a positive divisor as n - m: there is nothing to gain
+        return {}, a
+    whole: Terms = {}
+    rest: Terms = {}
+    left = {m: c for m, c in a.items() if c}
+    for _ in range(64):
+        if not left:
+            return whole, rest
+        monomial, coefficient = min(left.items(), key=term_order)
+        over = _without(monomial, leading)
+        times = coefficient // factor if over is not None else 0
+        if over is None or times == 0:
+            rest[monomial] = rest.get(monomial, 0) + left.pop(monomial)
+            continue
+        whole[over] = whole.get(over, 0) + times
+        left = added(left, multiplied({over: times}, b), -1)
+        rest[monomial] = rest.get(monomial, 0) + left.pop(monomial, 0)
+        left = {m: c for m, c in left.items() if c}
+    return {}, a
 
 
 def _made(terms: Terms) -> Dim:

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, is_array
+from ftrace.arrays.array import Array, is_array, surface
 from ftrace.errors import UnexpectedTracerError
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground import settings
-from ftrace.trace import recursion_limit
+from ftrace.trace import python_limits
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, constant_value, making_nodes_of, provenance
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.elementwise import cast, cast_p, stop_gradient
 from ftrace.trace.primitives.sources import const, scope_and_position, variable
-from ftrace.trace.symbolic.dim import Dim, hooks, is_dynamic, same_size
+from ftrace.trace.symbolic.dim import Dim, is_dynamic, same_size
 from ftrace.trace.tracing.tracer import (
     NUMPY,
     Tracer,
@@ -77,7 +77,7 @@ class Scope:
       level: until the function has returned: what is known of rules of the user's that
         ran with values, see `transforms/custom/rules_on_values.py`.
       recalls: the function is traced at each of its calls: operations recorded before
-        are looked up (`trace/eager/call_cache.py`).
+        are looked up (`trace/eager/dispatch.py`).
       adopted: of a rule that runs after the function around it has returned: for
         traced values of that function, by (scope, node), the inputs that stand for
         them.
@@ -115,8 +115,8 @@ class Scope:
     def __enter__(self) -> Scope:
         scopes, opened = stack.scopes, open_in_all_threads
         self.depth = len(scopes)
-        if self.depth and self.depth % recursion_limit.STEP == 0:
-            recursion_limit.make_room(self.depth, sum([s.isolated for s in scopes]))
+        if self.depth and self.depth % python_limits.STEP == 0:
+            python_limits.make_room(self.depth, sum([s.isolated for s in scopes]))
         self.origin = user_origin()
         outermost = scopes[stack.floor] if self.depth > stack.floor else self
         self.recalls = outermost.transform not in _ONCE
@@ -128,8 +128,8 @@ class Scope:
     def __exit__(self, *_: object) -> None:
         self.closed = True
         self.values.clear()
-        if self.depth == recursion_limit.STEP:
-            recursion_limit.give_room_back()
+        if self.depth == python_limits.STEP:
+            python_limits.give_room_back()
         del stack.scopes[-1:], open_in_all_threads[-1:]
 
     def input(
@@ -336,7 +336,7 @@ class outside_scopes:  # reads as a statement: `with outside_scopes()`
         stack.floor = self.outer
 
 
-def _traced(dim: Dim) -> Any:
+def _of_dim(dim: Dim) -> Any:
     """A dynamic dimension as a value: of the innermost scope."""
     scope = current_scope()
     if scope is None:
@@ -344,7 +344,7 @@ def _traced(dim: Dim) -> Any:
     return Tracer(scope.lift(dim), scope)
 
 
-hooks.traced = _traced
+surface.update(of_dim=_of_dim)
 
 
 def innermost_scope(values: Sequence[Value]) -> Scope | None:

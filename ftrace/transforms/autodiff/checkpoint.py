@@ -23,7 +23,7 @@ from ftrace.trace.calls.checkpoint import Checkpoint, Policy, checkpoint_p
 from ftrace.trace.calls.rule_graphs import bind_call, called
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import aval_of
 from ftrace.transforms import flatten_arguments
 
 
@@ -81,14 +81,15 @@ def checkpoint(
             f"checkpoint: the argument of {flatten_arguments.name_of(fun)} ",
         )
 
-        def call(*leaves: Value) -> Any:
-            inner, others = tree.unflatten(treedef, leaves)
+        def call(*inner: Any, **others: Any) -> Any:
             rest = iter(inner)
             full = [x if i in fixed else next(rest) for i, x in enumerate(args)]
             return fun(*full, **others, **static)
 
-        output = flatten_arguments.Output(call, "checkpoint", False)
-        output.function.__name__ = flatten_arguments.name_of(fun)
+        call.__name__ = flatten_arguments.name_of(fun)
+        output = flatten_arguments.Output.of_leaves(
+            call, treedef, "checkpoint", keywords=True
+        )
         found = called("checkpoint", output, values, [])
         if found is None:
             try:
@@ -233,12 +234,9 @@ def saved_residuals(
     values, treedef = flatten_arguments.flatten_values(
         (args, kwargs), "saved_residuals: the argument "
     )
-
-    def call(*leaves: Value) -> Any:
-        inner, named = tree.unflatten(treedef, leaves)
-        return fun(*inner, **named)
-
-    output = flatten_arguments.Output(call, "saved_residuals", False)
+    output = flatten_arguments.Output.of_leaves(
+        fun, treedef, "saved_residuals", keywords=True
+    )
     graph = trace("saved_residuals", output, [aval_of(x) for x in values], values)
     tangents = {
         n: tangent_variable(n.aval, i)

@@ -241,11 +241,7 @@ def jvp(
     kept = tangents_of("jvp: the tangent", directions, found, moved)
     varying = [i for i, t in enumerate(moved) if holds_numbers(t)]
 
-    def call(*tracers: Value) -> Any:
-        return fun(*tree.unflatten(treedef, tracers[: len(avals)]))
-
-    output = Output(call, "jvp", has_aux)
-    output.function.__name__ = flatten_arguments.name_of(fun)
+    output = Output.of_leaves(fun, treedef, "jvp", has_aux)
     types = avals + [avals[i].strong() for i in varying]
     graph = trace("jvp", output, types, [*values, *kept], along=len(kept))
     moving = graph.inputs[len(avals) :]
@@ -349,12 +345,7 @@ def _trace_primals(
         tuple(primals), f"{called}: the argument "
     )
     values = [owned(x) for x in values]
-
-    def call(*tracers: Value) -> Any:
-        return fun(*tree.unflatten(treedef, tracers))
-
-    output = Output(call, called, has_aux)
-    output.function.__name__ = flatten_arguments.name_of(fun)
+    output = Output.of_leaves(fun, treedef, called, has_aux)
     graph = trace(transform, output, [aval_of(x) for x in values], values)
     return values, treedef, graph, output
 
@@ -535,12 +526,7 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     tree.check_callable(fun, "linear_transpose")
     leaves, treedef = tree.flatten(tuple(primals))
     avals = [type_of(x) for x in leaves]
-
-    def call(*tracers: Value) -> Any:
-        return fun(*tree.unflatten(treedef, tracers))
-
-    output = Output(call, "linear_transpose", False)
-    output.function.__name__ = flatten_arguments.name_of(fun)
+    output = Output.of_leaves(fun, treedef, "linear_transpose")
     graph = trace("linear_transpose", output, avals)
     _check_kinds([*avals, *[n.aval for n in graph.outputs]])
     cts = [autodiff.tangent_variable(n.aval, i) for i, n in enumerate(graph.outputs)]

@@ -4,11 +4,10 @@ From the ground up:
 
     callbacks           Calling Python functions from compiled programs, for their
                         results
-    check_rule_output   What a user's rule returned, held against what it must return
     rules_on_values     Rules of the user's in a derivative that is not jitted: they run
                         with values
-    custom_call         Calls of functions that have rules: their arguments, and what is
-                        fixed of them
+    custom_call         Calls of functions that have rules: their arguments, and what
+                        the rules return
     custom_derivatives  custom_jvp and custom_vjp: functions whose derivative the user
                         writes
     closure_convert     Closures as arguments, gradients in place of rules, transposes

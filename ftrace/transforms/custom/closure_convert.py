@@ -22,7 +22,7 @@ from ftrace.trace.calls.rule_graphs import Rule, called, closed_over, trace_call
 from ftrace.trace.graph import Body, Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
-from ftrace.transforms.custom import check_rule_output, custom_call
+from ftrace.transforms.custom import custom_call
 from ftrace.transforms.custom.custom_call import Invocation
 from ftrace.transforms.custom.custom_derivatives import custom_vjp
 from ftrace.transforms.flatten_arguments import Output, flatten_values, name_of
@@ -33,9 +33,9 @@ def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     """The tangent of `val` that is zero: `SymbolicZero`, or an array of zeros."""
     aval = aval_of(val)
     return (
-        check_rule_output.SymbolicZero(aval)
+        custom_call.SymbolicZero(aval)
         if symbolic_zeros
-        else check_rule_output.zeros_of(aval.strong())
+        else custom_call.zeros_of(aval.strong())
     )
 
 
@@ -55,9 +55,7 @@ def closure_convert(
     tree.check_callable(fun, "closure_convert")
     what = "closure_convert: the argument "
     examples, treedef = flatten_values(tuple(example_args), what)
-    output = Output(
-        lambda *xs: fun(*tree.unflatten(treedef, xs)), "closure_convert", False
-    )
+    output = Output.of_leaves(fun, treedef, "closure_convert")
     draft = trace_call("closure_convert", output, examples)
     _refuse_effects(draft, "closure_convert", fun)
     moved = [i for i, x in enumerate(draft.values) if _varies(x)]
@@ -135,7 +133,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
                 f"custom_gradient: the pullback of {name_of(fun)} must return a "
                 f"cotangent per argument, in the structure "
                 f"{tree.readable(structure)}, got {len(draft.outputs)} arrays",
-                check_rule_output.place_of(pullback),
+                custom_call.place_of(pullback),
             )
         return value, (_Pullback(body), structure, list(draft.values))
 
@@ -214,11 +212,11 @@ class _TransposeRule:
         )
         given = iter(flat[count:])
         cotangents = [
-            next(given) if present else check_rule_output.zeros_of(aval)
+            next(given) if present else custom_call.zeros_of(aval)
             for present, aval in zip(mask, self.types, strict=True)
         ]
         answer = self.transpose(residuals, call.output.build(cotangents))
-        promise = check_rule_output.Promise(
+        promise = custom_call.Promise(
             f"the cotangents of the transpose of {call.name}",
             "linear_args", self.transpose, linear,
             [a.strong() for a in call.avals[count:]],

@@ -25,7 +25,8 @@ from ftrace.trace.tracing.scopes import Scope, all_bits
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
 from ftrace.transforms.custom import custom_call
-from ftrace.transforms.custom.check_rule_output import (
+from ftrace.transforms.custom.custom_call import (
+    Invocation,
     Promise,
     SymbolicZero,
     aligned,
@@ -34,7 +35,6 @@ from ftrace.transforms.custom.check_rule_output import (
     place_of,
     zeros_of,
 )
-from ftrace.transforms.custom.custom_call import Invocation
 from ftrace.transforms.custom.rules_on_values import Level
 from ftrace.transforms.flatten_arguments import name_of
 

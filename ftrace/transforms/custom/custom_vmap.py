@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, update_wrapper
 from typing import Any
 
 from ftrace.errors import ArgumentError, TreeError
@@ -17,13 +16,10 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import open_scopes
 from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.custom import custom_call
-from ftrace.transforms.custom.check_rule_output import Promise, pair_of, place_of
-from ftrace.transforms.custom.custom_call import Invocation
-from ftrace.transforms.flatten_arguments import name_of
-from ftrace.transforms.pickling import Travels
+from ftrace.transforms.custom.custom_call import Invocation, Promise, pair_of, place_of
 
 
-class custom_vmap(Travels):
+class custom_vmap(custom_call.WithRules):
     """A function with a rule for `vmap`.
 
         @custom_vmap
@@ -36,18 +32,12 @@ class custom_vmap(Travels):
     Derivatives of the function are batched by the derivative of the rule.
     """
 
+    kind = "custom_vmap"
     vmap_rule: Callable[..., tuple[Any, Any]] | None = None
     sequential = False
 
     def __init__(self, fun: Callable[..., Any]) -> None:
-        tree.check_callable(fun, "custom_vmap")
-        update_wrapper(self, fun)
-        self.fun = fun
-        self._signature = custom_call.signature_of(fun)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Methods: the instance is the first argument."""
-        return self if instance is None else partial(self, instance)
+        super().__init__(fun)
 
     def def_vmap(
         self, vmap_rule: Callable[..., tuple[Any, Any]]
@@ -64,14 +54,11 @@ class custom_vmap(Travels):
         return vmap_rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        full = custom_call.resolved(
-            self.fun, self._signature, "custom_vmap", args, kwargs
-        )
-        call = Invocation(self.fun, "custom_vmap", full, ())
+        call = self.invocation(args, kwargs)
         others = closed_over([self.vmap_rule]) if open_scopes() else []
         found = called("custom_vmap", call.output, call.values, others)
         if found is None:
-            return self.fun(*full)
+            return self.fun(*call.args)
         batcher: custom_batching.Batcher | None = None
         if self.sequential:
             batcher = custom_batching.SequentialBatcher(found.body)
@@ -84,9 +71,6 @@ class custom_vmap(Travels):
             found.body, found.effects, call.name, found.closed, batcher
         )
         return call.output.build(bind_call(custom_batching.custom_vmap_p, found, arg))
-
-    def __repr__(self) -> str:
-        return f"<custom_vmap of {name_of(self.fun)}>"
 
 
 def sequential_vmap(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,14 +3,12 @@
 From the ground up:
 
     compiled_graph       Running graphs: compiled once per device and graph, then called
-    dynamic_dims         `jit(f, dynamic=...)`: which axes of which arguments have sizes
-                         known at calls only
     inspect_stages       What becomes of a function for one signature: graph, kernels,
                          source, program
     signature_cache      What a jitted function has been called with before, found
                          without optree
-    static_args          Which arguments of a jitted function are Python values, and
-                         which are given up
+    argument_kinds       Which arguments of a jitted function are what: static, given
+                         up, of dynamic sizes
     jit                  jit: a function is traced once per shape signature, then runs
                          as one program
     eager_programs       Graphs derived by un-jitted transforms, ready to run when they

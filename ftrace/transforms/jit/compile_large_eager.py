@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
+from ftrace.arrays.array import Array, recording
 from ftrace.devices.base import get_device
 from ftrace.errors import FtraceError
 from ftrace.ground import settings
@@ -35,8 +35,7 @@ from ftrace.ground.tables import Table
 from ftrace.trace import tiering
 from ftrace.trace.backend import LACKING, Kernel
 from ftrace.trace.bind import bind, bind_compound
-from ftrace.trace.eager.call_cache import describe
-from ftrace.trace.eager.call_recorder import recording
+from ftrace.trace.eager.dispatch import describe
 from ftrace.trace.eager.exact_subgraph import exact_part
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.broadcast import expand_p

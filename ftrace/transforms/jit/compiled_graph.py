@@ -29,7 +29,7 @@ from ftrace.trace.backend import backend
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge_branches import closed_graph
 from ftrace.trace.eager.aliasing import own_array
-from ftrace.trace.eager.call_cache import forget_calls, inline_again
+from ftrace.trace.eager.dispatch import forget_calls, inline_again
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape

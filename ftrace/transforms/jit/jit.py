@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -26,13 +27,23 @@ from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.transforms.flatten_arguments import (
     Output,
+    Travels,
     check_arguments,
     name_of,
     read_argnums,
     type_of,
 )
+from ftrace.transforms.jit.argument_kinds import (
+    Chosen,
+    Dynamic,
+    Resolved,
+    check_disjoint,
+    chosen_arguments,
+    join,
+    leaves_of,
+    split,
+)
 from ftrace.transforms.jit.compiled_graph import apply_graph, device_for, weight_of
-from ftrace.transforms.jit.dynamic_dims import Dynamic, Resolved
 from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct, Stages, Traced
 from ftrace.transforms.jit.signature_cache import (
     CLASS_BYTES,
@@ -47,15 +58,6 @@ from ftrace.transforms.jit.signature_cache import (
     signatures,
     types_of,
 )
-from ftrace.transforms.jit.static_args import (
-    Chosen,
-    check_disjoint,
-    chosen_arguments,
-    join,
-    leaves_of,
-    split,
-)
-from ftrace.transforms.pickling import Travels
 
 
 def jit(
@@ -405,3 +407,28 @@ def make_graph(
         return traced.graph, jitted.eval_shape(*args, **kwargs)
 
     return graph_of
+
+
+# Blocks that change how functions are run or shown.
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Generator[None, None, None]:
+    """Inside the block jitted functions run operation by operation, in NumPy."""
+    with settings.config(disable_jit=disable):
+        yield
+
+
+@contextmanager
+def named_scope(name: str) -> Generator[None, None, None]:
+    """A block with a name. It changes nothing: origins name the user's lines."""
+    yield
+
+
+def named_call(
+    fun: Callable[..., Any] | None = None, *, name: str | None = None
+) -> Callable[..., Any]:
+    """`fun` under a name; see `named_scope`."""
+    if fun is None:
+        return partial(named_call, name=name)
+    return fun

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ftrace.arrays.array import Array, watch
+from ftrace.arrays.array import Array, recording
 from ftrace.devices.call_signature import LINKS, Expected, Fixed, Index, Signature
 from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.bind_signature import (
@@ -37,7 +37,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.eager.call_recorder import Number, Tape, Value, recording
+from ftrace.trace.eager.call_recorder import Number, Tape, Value
 from ftrace.trace.eager.call_recorder import Step as Taped
 from ftrace.trace.eager.dispatch import (
     Eager,
@@ -572,13 +572,12 @@ class EagerRecords:
         count = len(args) - len(names)
         tape = Tape()
         recording.tape = tape
-        watch.tell = tape.refuse
         self._recording[0] = 1
         try:
             named = dict(zip(names, renewed[count:], strict=True))
             result = function.behind(*renewed[:count], **named)
         finally:
-            recording.tape = watch.tell = None
+            recording.tape = None
             self._recording[0] = 0
         kinds: list[tuple[type[Any], Any]]
         kinds = [(type(x), _type_of(x)) for x in arguments.given]

@@ -1,4 +1,12 @@
-"""`jit(f, dynamic=...)`: which axes of which arguments have sizes known at calls only.
+"""Which arguments of a jitted function are what: static, given up, of dynamic sizes.
+
+`jit` is told by position and by name; each gives the other where the signature of the
+function tells. A call is cut in two: the arguments that are traced, and a hashable key
+of those that are static.
+
+    f(x, 3, mode="a")   ->   ((x,), {}), (2, ((1, int, 3), ("mode", str, "a")))
+
+`jit(f, dynamic=...)` says which axes of which arguments have sizes known at calls only:
 
     dynamic = {argument: spec, …}            by name or position
     spec    = {axis: "batch" or Dim, …}      for all arrays of the argument
@@ -10,17 +18,21 @@ axis were not dynamic: an axis of size 1 broadcasts, and one of size 0 has no el
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ftrace.errors import ArgumentError, AxisError, ShapeError, ValueRangeError
+from ftrace.errors import (
+    ArgumentError,
+    AxisError,
+    ShapeError,
+    StaticArgumentError,
+    ValueRangeError,
+)
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
-from ftrace.trace.symbolic.dim import Dim, same_size, symbol_of
-from ftrace.trace.symbolic.polynomial import Symbol
-from ftrace.transforms.flatten_arguments import name_of
+from ftrace.trace.symbolic.dim import Dim, Symbol, same_size, symbol_of
+from ftrace.transforms.flatten_arguments import Parameters, name_of, read_argnums
 
 # What `isinstance` is asked for, so that the entries stay untyped.
 _MAPPING: tuple[type[Any], ...] = (Mapping,)
@@ -30,6 +42,134 @@ _SEQUENCE: tuple[type[Any], ...] = (tuple, list)
 _LEAST = 2
 #: Types of arguments that are remembered.
 _KEPT = 1024
+
+
+class Chosen(NamedTuple):
+    """Some arguments of a function, by position and by name.
+
+    Attributes:
+      numbers: negative ones count from the last argument of a call, where the
+        function takes any number of them.
+    """
+
+    numbers: tuple[int, ...] = ()
+    names: frozenset[str] = frozenset()
+
+    def positions(self, count: int) -> tuple[int, ...]:
+        """Those of a call with so many positional arguments."""
+        found = {n + count if n < 0 else n for n in self.numbers}
+        return tuple(sorted([n for n in found if 0 <= n < count]))
+
+
+def chosen_arguments(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
+    """The arguments that `jit` is told of.
+
+    Args:
+      fun: the function.
+      kind: "static" or "donate", for messages.
+      argnums, argnames: as `jit` takes them.
+
+    Raises:
+      StaticArgumentError: the function has no such argument.
+    """
+    argnums = () if argnums is None else argnums
+    numbers = list(read_argnums("jit", f"{kind}_argnums", argnums))
+    names = [argnames] if isinstance(argnames, str) else list(argnames or ())
+    positional, known, variadic, open_names, seen = Parameters.of(fun)
+    if not seen:
+        return Chosen(tuple(numbers), frozenset(names))
+    for name in names:
+        if name not in known and not open_names:
+            raise StaticArgumentError(
+                f"jit: {kind}_argnames names {name!r}, but {name_of(fun)} takes "
+                f"{', '.join(sorted(known))}"
+            )
+    for number in numbers:
+        if not variadic and not -len(positional) <= number < len(positional):
+            raise StaticArgumentError(
+                f"jit: {kind}_argnums has {number}, but {name_of(fun)} takes "
+                f"{len(positional)} positional arguments"
+            )
+    if not variadic:
+        numbers = [n % len(positional) for n in numbers]
+    from_names = [positional.index(n) for n in names if n in positional]
+    from_numbers = [positional[n] for n in numbers if 0 <= n < len(positional)]
+    return Chosen(
+        tuple(sorted({*numbers, *from_names})), frozenset([*names, *from_numbers])
+    )
+
+
+def check_disjoint(fun: Any, static: Chosen, donated: Chosen) -> None:
+    """Raises if an argument is static and donated: it is no array to be given up."""
+    both = [*{*static.numbers} & {*donated.numbers}, *static.names & donated.names]
+    if both:
+        raise StaticArgumentError(
+            f"jit: the argument {both[-1]!r} of {name_of(fun)} is named as static and "
+            "as donated; only an array can be donated, so drop one of the two"
+        )
+
+
+def split(
+    fun: Any, static: Chosen, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
+    """The arguments that are traced, and the static ones as a key: None without any.
+
+    Raises:
+      StaticArgumentError: a static argument cannot be hashed.
+    """
+    if not any(static):
+        return (args, kwargs), None
+    fixed = [(i, args[i]) for i in static.positions(len(args))]
+    named = [(n, kwargs[n]) for n in sorted(static.names) if n in kwargs]
+    for name, value in (*fixed, *named):
+        try:
+            hash(value)
+        except TypeError:
+            raise StaticArgumentError(
+                f"jit: the static argument {name!r} of {name_of(fun)} must "
+                f"be hashable, got {type(value).__name__}; pass a tuple instead of "
+                f"a list, or do not make it static"
+            ) from None
+    positions = {i for i, _ in fixed}
+    rest = tuple(x for i, x in enumerate(args) if i not in positions)
+    others = {k: v for k, v in kwargs.items() if k not in static.names}
+    typed = tuple((k, v.__class__, v) for k, v in (*fixed, *named))
+    return (rest, others), (len(args), typed)
+
+
+def join(traced: Any, key: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The inverse of `split`."""
+    rest, others = traced
+    if key is None:
+        return list(rest), dict(others)
+    count, typed = key
+    fixed = {k: v for k, _, v in typed if isinstance(k, int)}
+    named = {k: v for k, _, v in typed if isinstance(k, str)}
+    remaining = iter(rest)
+    args = [fixed[i] if i in fixed else next(remaining) for i in range(count)]
+    return args, {**others, **named}
+
+
+def leaves_of(donated: Chosen, traced: Any, key: Any) -> tuple[int, ...]:
+    """The positions, among the leaves that are traced, of those of some arguments."""
+    if not any(donated):
+        return ()
+    args, kwargs = traced
+    count = len(args) if key is None else key[0]
+    fixed = {k for k, _, _ in key[1]} if key is not None else set[Any]()
+    given_up = donated.positions(count)
+    flags = [i in given_up for i in range(count) if i not in fixed]
+    marks = [
+        *(
+            tree.map(lambda _, f=flag: f, arg)
+            for arg, flag in zip(args, flags, strict=True)
+        ),
+        {k: tree.map(lambda _, f=k in donated.names: f, v) for k, v in kwargs.items()},
+    ]
+    return tuple(i for i, flag in enumerate(tree.leaves(marks)) if flag)
+
+
+# Dynamic sizes.
 
 
 class _Leaf:
@@ -71,18 +211,18 @@ class Dynamic:
                 "jit: dynamic must be a dict {argument: {axis: name}}, as in "
                 f'dynamic={{"x": {{0: "batch"}}}}, got {given!r}'
             )
-        self._names = _positional_names(fun)
+        self._parameters = Parameters.of(fun)
         self._specs: dict[str, Any] = {}
         for key, spec in given.items():
             self._specs[self._argument(key)] = self._checked(spec, key)
 
     def _argument(self, key: Any) -> str:
-        names, known = self._names
+        names, known, _, open_names, _ = self._parameters
         if isinstance(key, int) and -len(names) <= key < len(names):
             return names[key]
-        if isinstance(key, str) and (known is None or key in known):
+        if isinstance(key, str) and (open_names or key in known):
             return key
-        listed = ", ".join(sorted(known or ()))
+        listed = "" if open_names else ", ".join(sorted(known))
         raise ArgumentError(
             f"jit: dynamic names the argument {key!r}, but {name_of(self._fun)} takes "
             f"{listed}"
@@ -191,7 +331,7 @@ class Dynamic:
     ) -> list[_Leaf | None]:
         """The dynamic axes of each leaf."""
         positions, names = static
-        known = self._names[0]
+        known = self._parameters.positional
         by_position = [
             self._specs.get(known[i]) if i < len(known) else None
             for i in range(len(args))
@@ -234,21 +374,3 @@ def _named(dim: Dim) -> Any:
         return Dim(*symbol)
     except (TypeError, ValueError):
         return None
-
-
-def _positional_names(
-    fun: Callable[..., Any],
-) -> tuple[list[str], frozenset[str] | None]:
-    """The names of positional parameters; and all names, None for any name."""
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        return [], None
-    positional = [
-        p.name
-        for p in parameters
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return positional, None
-    return positional, frozenset(p.name for p in parameters)
