@@ -36,8 +36,7 @@ __all__ = [
 
 def _divisible(name: str, x1: Value, x2: Value) -> list[Any]:
     """Two real operands in their common dtype, which is not bool."""
-    if "c" in (ew.kind_of(x1), ew.kind_of(x2)):
-        raise DtypeError(f"{name} is not defined for complex numbers")
+    ew.refuse_complex(name, x1, x2)
     dtype, weak = ew.common_type(x1, x2)
     if dtype == dtypes.bool_:
         dtype = dtypes.int32

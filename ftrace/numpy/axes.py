@@ -80,6 +80,26 @@ def canonical_axis(axis: Any, ndim: int, name: str) -> int:
     return index % ndim
 
 
+def flattened(x: Value, axis: Any, name: str) -> tuple[Any, int]:
+    """The value, and the axis from the front; flattened where the axis is None."""
+    x = as_value(x)
+    if axis is None:
+        return reshape(x, (x.size,)), 0
+    return x, canonical_axis(axis, x.ndim, name)
+
+
+def vector(x: Value, what: str) -> Any:
+    """A value of one axis; `what` names it in the message.
+
+    Raises:
+      ShapeError: it has more axes, or none.
+    """
+    x = as_value(x)
+    if x.ndim != 1:
+        raise errors.ShapeError(f"{what} must be a vector, got shape {x.shape}")
+    return x
+
+
 def canonical_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     """One axis, several, or None for all, counted from the front, in their order.
 

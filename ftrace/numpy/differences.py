@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import remainder
@@ -46,9 +46,7 @@ def diff(
       ShapeError: there are no axes.
     """
     x = ax.as_value(a)
-    n = ax.static_int(n, "diff: n")
-    if n < 0:
-        raise ValueRangeError(f"diff: n must not be negative, got {n}")
+    n = ax.check_count(n, "diff: n")
     if n == 0:
         return x
     if x.ndim == 0:
@@ -104,8 +102,7 @@ def gradient(
       ShapeError: an axis has fewer than two elements, or coordinates do not fit.
       ArgumentError: there are not as many distances as axes.
     """
-    if edge_order not in (None, 1):
-        raise ValueRangeError(f"gradient: edge_order must be 1, got {edge_order}")
+    one_of("gradient: edge_order", edge_order, (None, 1))
     (x,) = ew.promote_inexact(f)
     axes = ax.canonical_axes(axis, x.ndim, "gradient")
     if len(varargs) not in (0, 1, len(axes)):
@@ -201,11 +198,7 @@ def interp(
             f"{ax.shape_of(xp)} and {ax.shape_of(fp)}"
         )
     x, xp = ew.promote_inexact(x, xp)
-    if dtypes.is_complex(x.dtype):
-        raise DtypeError(
-            "interp is not defined for complex x and xp, which have no order; give "
-            "their real parts"
-        )
+    ew.refuse_complex("interp", x, instead=", which have no order; give real parts")
     (fp,) = ew.promote_inexact(fp)
     size = xp.shape[0]
     if size == 0:

@@ -32,14 +32,6 @@ __all__ = ["append", "delete", "insert", "repeat", "resize", "trim_zeros"]
 _host: Any = np
 
 
-def _flattened(a: Value, axis: int | None, name: str) -> tuple[Any, int]:
-    """The array and the axis; flattened where the axis is None."""
-    a = axes.as_value(a)
-    if axis is None:
-        return ravel(a), 0
-    return a, axes.canonical_axis(axis, a.ndim, name)
-
-
 def along(a: Any, positions: Any, axis: int) -> Any:
     """The elements of `a` at positions along one axis."""
     return read_at(a, (slice(None),) * axis + (positions,))
@@ -68,7 +60,7 @@ def repeat(
       ShapeError: there are not as many repeats as elements.
       ValueRangeError: repeats are no integers, or negative.
     """
-    a, axis = _flattened(atleast_1d(a), axis, "repeat")
+    a, axis = axes.flattened(atleast_1d(a), axis, "repeat")
     if total_repeat_length is not None:
         axes.check_count(total_repeat_length, "repeat: total_repeat_length")
     size = a.shape[axis]
@@ -176,7 +168,7 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     Raises:
       IndexBoundsError: a position that is known is out of bounds.
     """
-    arr, axis = _flattened(arr, axis, "insert")
+    arr, axis = axes.flattened(arr, axis, "insert")
     size = arr.shape[axis]
     if _is_traced(obj):
         return _insert_traced(arr, obj, axes.cast(values, arr.dtype), axis)
@@ -272,7 +264,7 @@ def delete(
       ConcretizationTypeError: the positions are traced, and not one integer, which is
         clipped to the axis.
     """
-    arr, axis = _flattened(arr, axis, "delete")
+    arr, axis = axes.flattened(arr, axis, "delete")
     size = arr.shape[axis]
     if _is_traced(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
         gap = _clipped("delete", obj, size, size - 1)

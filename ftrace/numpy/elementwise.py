@@ -94,6 +94,12 @@ def _is_number(x: Value) -> bool:
     return not isinstance(x, (np.ndarray, bool, np.bool_)) and aval_of(x).weak_type
 
 
+def refuse_complex(name: str, *values: Value, instead: str = "") -> None:
+    """Raises where a value is complex; `instead` says what may be done."""
+    if any(kind_of(x) == "c" for x in values):
+        raise DtypeError(f"{name} is not defined for complex numbers{instead}")
+
+
 def promote_together(*values: Value) -> list[Any]:
     """The values in their common dtype; their shapes stay."""
     dtype, weak = common_type(*values)
@@ -166,8 +172,7 @@ def fabs(x: Value, /) -> Any:
     Raises:
       DtypeError: x is complex.
     """
-    if kind_of(x) == "c":
-        raise DtypeError("fabs is not defined for complex numbers; use abs")
+    refuse_complex("fabs", x, instead="; use abs")
     return elementwise(ops.absolute, x, inexact=True)
 
 
@@ -485,8 +490,7 @@ def isneginf(x: Value, /, out: None = None) -> Any:
 
 
 def _is_limit(name: str, x: Value, limit: float) -> Any:
-    if kind_of(x) == "c":
-        raise DtypeError(f"{name} is not defined for complex numbers")
+    refuse_complex(name, x)
     if kind_of(x) != "f":
         return full(aval_of(x).shape, False, dtypes.bool_)
     return equal(x, limit)
@@ -508,17 +512,11 @@ def signbit(x: Value, /) -> Any:
     Raises:
       DtypeError: x is complex.
     """
+    refuse_complex("signbit", x)
     x = as_value(x)
-    match dtypes.kind(x.dtype):
-        case "c":
-            raise DtypeError("signbit is not defined for complex numbers")
-        case "f":
-            bits = bind(ops.bitcast, x, arg=np.dtype(f"i{x.dtype.itemsize}"))
-            return less(bits, 0)
-        case "i":
-            return less(x, 0)
-        case _:
-            return full(x.shape, False, dtypes.bool_)
+    if kind_of(x) == "f":
+        x = bind(ops.bitcast, x, arg=np.dtype(f"i{x.dtype.itemsize}"))
+    return less(x, 0) if kind_of(x) == "i" else full(x.shape, False, dtypes.bool_)
 
 
 # Rounding of floats only; `arithmetic` has NumPy's functions.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy.axes import as_value, cast, flip
 from ftrace.numpy.linear import conjugated, matrix_transpose
@@ -151,10 +151,7 @@ def qr(a: Value, mode: str = "reduced") -> Any:
     if mode == "raw":
         factors, taus = bind.bind_compound(householder_factor_p, x)
         return QRResult(matrix_transpose(factors), taus)
-    if mode not in ("reduced", "r", "complete", "full"):
-        raise ValueRangeError(
-            f"qr: mode must be 'reduced', 'complete', 'r' or 'raw', got {mode!r}"
-        )
+    one_of("qr: mode", mode, ("reduced", "complete", "full", "r", "raw"))
     q, r = bind.bind_compound(qr_p, x, arg=mode in ("complete", "full"))
     return r if mode == "r" else QRResult(q, r)
 
@@ -237,8 +234,7 @@ def svdvals(x: Value, /) -> Any:
 
 
 def _lower(name: str, triangle: Any) -> bool:
-    if triangle not in (None, "L", "U"):
-        raise ValueRangeError(f"{name}: UPLO must be 'L' or 'U', got {triangle!r}")
+    one_of(f"{name}: UPLO", triangle, (None, "L", "U"))
     return triangle != "U"
 
 

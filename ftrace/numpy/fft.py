@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import Dtype, dtype_or, placed
 from ftrace.numpy.elementwise import add, divide, multiply
@@ -199,10 +199,7 @@ def _opposite(norm: str | None) -> str | None:
 def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> Any:
     x = ax.as_value(a)
     inverse = kind in ("ifft", "irfft")
-    if norm not in _FORWARD:
-        raise ValueRangeError(
-            f"{name}: norm must be 'backward', 'ortho' or 'forward', got {norm!r}"
-        )
+    one_of(f"{name}: norm", norm, _FORWARD)
     places = _axes(name, x, s, axes)
     if not places:
         return _converted(name, kind, x)

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.errors import DtypeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.selection import maximum, minimum
-from ftrace.numpy.shape import ravel
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "frexp", "hypot", "i0", "ldexp", "logaddexp", "logaddexp2", "nextafter", "packbits",
@@ -27,18 +26,6 @@ __all__ = [
 
 
 # Bits of bytes: packbits and unpackbits.
-
-
-def _check_order(order: str, name: str) -> None:
-    if order not in ("big", "little"):
-        raise ValueRangeError(f'{name}: bitorder is "big" or "little", got {order!r}')
-
-
-def _places(order: str, name: str, ndim: int) -> Any:
-    """The place value of each of 8 bits along a last axis."""
-    _check_order(order, name)
-    places = ax.iota(dtypes.uint8, (1,) * (ndim - 1) + (8,), ndim - 1)
-    return ax.flip(places, (ndim - 1,)) if order == "big" else places
 
 
 def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
@@ -50,10 +37,8 @@ def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
     x = ax.as_value(a)
     if dtypes.kind(x.dtype) not in "biu":
         raise DtypeError(f"packbits takes bools or integers, got {x.dtype.name}")
-    if axis is None:
-        x, axis = ravel(x), 0
-    axis = ax.canonical_axis(axis, x.ndim, "packbits")
-    _check_order(bitorder, "packbits")
+    x, axis = ax.flattened(x, axis, "packbits")
+    one_of("packbits: bitorder", bitorder, ("big", "little"))
     return run_fused(_packed, [ew.truth(x)], axis=axis, big=bitorder == "big")
 
 
@@ -92,15 +77,13 @@ def unpackbits(
     x = ax.as_value(a)
     if x.dtype != dtypes.uint8:
         raise DtypeError(f"unpackbits takes uint8, got {x.dtype.name}")
-    if axis is None:
-        x, axis = ravel(x), 0
-    axis = ax.canonical_axis(axis, x.ndim, "unpackbits")
-    x = ax.insert_axes(ax.move_axis(x, axis, x.ndim - 1), (x.ndim,))
-    spread = ax.expand(x, (*x.shape[:-1], 8))
-    bits = ew.right_shift(spread, _places(bitorder, "unpackbits", spread.ndim))
-    bits = ew.bitwise_and(bits, 1)
-    size = 8 * bits.shape[-2]
-    bits = ax.reshape(bits, (*bits.shape[:-2], size))
+    x, axis = ax.flattened(x, axis, "unpackbits")
+    one_of("unpackbits: bitorder", bitorder, ("big", "little"))
+    x = ax.move_axis(x, axis, x.ndim - 1)
+    places = ax.iota(dtypes.uint8, (8,), 0)
+    bits = x[..., None] >> (places[::-1] if bitorder == "big" else places) & 1
+    size = 8 * x.shape[-1]
+    bits = ax.reshape(bits, (*x.shape[:-1], size))
     if count is not None:
         wanted = count if count >= 0 else max(size + count, 0)
         last = bits.ndim - 1
@@ -169,8 +152,7 @@ def hypot(x1: Value, x2: Value, /) -> Any:
     Raises:
       DtypeError: an operand is complex.
     """
-    if "c" in (ew.kind_of(x1), ew.kind_of(x2)):
-        raise DtypeError("hypot is not defined for complex numbers; take abs first")
+    ew.refuse_complex("hypot", x1, x2, instead="; take abs first")
     x1, x2 = (ew.absolute(x) for x in ew.promote_inexact(x1, x2))
     long, short = maximum(x1, x2), minimum(x1, x2)
     safe = ax.choose(ew.equal(long, 0), 1.0, long)
@@ -267,8 +249,7 @@ def frexp(x: Value, /) -> tuple[Any, Any]:
     Raises:
       DtypeError: x is complex.
     """
-    if ew.kind_of(x) == "c":
-        raise DtypeError("frexp is not defined for complex numbers")
+    ew.refuse_complex("frexp", x)
     (x,) = ew.promote_inexact(x)
     wide = _computed(x)
     form = _format(wide.dtype)
@@ -372,9 +353,8 @@ def bessel(name: str, x: Value, order: int, *, scaled: bool) -> Any:
     Raises:
       DtypeError: x is complex.
     """
+    ew.refuse_complex(name, x)
     (x,) = ew.promote_inexact(x)
-    if dtypes.is_complex(aval_of(x).dtype):
-        raise DtypeError(f"{name} is not defined for complex numbers")
     return run_fused(_bessel, [x], order=order, scaled=scaled)
 
 

@@ -73,8 +73,7 @@ def bincount(
         raise errors.DtypeError(
             f"bincount takes integers, got {x.dtype}; round and cast them"
         )
-    if x.ndim != 1:
-        raise errors.ShapeError(f"bincount takes a vector, got shape {x.shape}")
+    x = ax.vector(x, "bincount: x")
     count = _bins(x, minlength, length)
     if weights is None:
         values = ax.full(x.shape, 1, dtypes.default_dtype("i"))

@@ -103,10 +103,7 @@ def check_mode(name: str, mode: Any) -> str | None:
         return None
     text = str(getattr(mode, "name", mode)).lower()
     text = {"fill_or_drop": "fill"}.get(text, text)
-    if text not in MODES:
-        raise errors.ValueRangeError(
-            f"{name}: the modes are {', '.join(MODES)}; got {mode!r}"
-        )
+    errors.one_of(f"{name}: mode", text, MODES)
     return text
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.arrays.array import Array
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
@@ -59,11 +59,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Dtype = None) -> Any:
 
 
 def _sizes(name: str, rows: Any, columns: Any) -> tuple[int, int]:
-    n = ax.checked_size(rows, f"{name}: N")
-    m = n if columns is None else ax.checked_size(columns, f"{name}: M")
-    if n < 0 or m < 0:
-        raise ValueRangeError(f"{name}: sizes must not be negative, got {n} and {m}")
-    return n, m
+    n = ax.check_count(rows, f"{name}: N")
+    return n, n if columns is None else ax.check_count(columns, f"{name}: M")
 
 
 def _grid(rows: int, columns: int) -> tuple[Any, Any]:
@@ -108,9 +105,7 @@ def vander(x: Value, N: int | None = None, increasing: bool = False) -> Any:
     Raises:
       ShapeError: `x` is no vector.
     """
-    x = ax.as_value(x)
-    if x.ndim != 1:
-        raise ShapeError(f"vander takes a vector, got shape {x.shape}")
+    x = ax.vector(x, "vander: x")
     count = x.shape[0] if N is None else ax.static_int(N, "vander: N")
     if count == 0:
         return ax.full((x.shape[0], 0), 0, x.dtype)
@@ -169,12 +164,8 @@ def _arrays(indices: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, ...]:
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The indices of the main diagonal of an array of `ndim` axes of size n."""
-    n, ndim = (
-        ax.static_int(n, "diag_indices: n"),
-        ax.static_int(ndim, "diag_indices: ndim"),
-    )
-    if min(n, ndim) < 0:
-        raise ValueRangeError(f"diag_indices: not negative, got n={n} and ndim={ndim}")
+    n = ax.check_count(n, "diag_indices: n")
+    ndim = ax.check_count(ndim, "diag_indices: ndim")
     return _arrays([np.arange(n)] * ndim)
 
 
@@ -252,9 +243,7 @@ def ix_(*args: Value) -> tuple[Any, ...]:
     """
     found: list[Any] = []
     for place, arg in enumerate(args):
-        vector = ax.as_value(arg)
-        if vector.ndim != 1:
-            raise ShapeError(f"ix_ takes vectors, got shape {vector.shape}")
+        vector = ax.vector(arg, "ix_: each argument")
         if vector.size == 0:
             vector = ax.cast(vector, dtypes.default_dtype("i"))
         elif vector.dtype == dtypes.bool_:
@@ -312,10 +301,7 @@ def ravel_multi_index(
         raise ShapeError(
             f"ravel_multi_index: {len(multi_index)} index arrays for {len(sizes)} axes"
         )
-    if order not in ("C", "F"):
-        raise ValueRangeError(
-            f'ravel_multi_index: the order is "C" or "F", got {order!r}'
-        )
+    one_of("ravel_multi_index: order", order, ("C", "F"))
     arrays = ew.promote_together(*multi_index) if multi_index else []
     if any(ew.kind_of(i) not in "iu" for i in arrays):
         raise ValueRangeError("ravel_multi_index takes integers")
@@ -333,8 +319,7 @@ def _bounded(index: Any, size: int, mode: str) -> Any:
         return remainder(index, size)
     if mode == "clip":
         return clip(index, 0, size - 1)
-    if mode != "raise":
-        raise ValueRangeError(f"the modes are raise, wrap and clip; got {mode!r}")
+    one_of("ravel_multi_index: mode", mode, ("raise", "wrap", "clip"))
     if not are_inside(np.asarray(index), size):
         raise ValueRangeError(f"an index is out of bounds of an axis of size {size}")
     return index

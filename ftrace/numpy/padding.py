@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.arithmetic import round as rounded
@@ -93,8 +93,7 @@ def pad(
     widths = _widths(pad_width, x.ndim)
     if callable(mode):
         return _pad_by(x, widths, mode, kwargs)
-    if mode not in _OPTIONS:
-        raise ValueRangeError(f"pad: the modes are {', '.join(_OPTIONS)}; got {mode!r}")
+    one_of("pad: mode", mode, _OPTIONS)
     if unknown := sorted(kwargs.keys() - _OPTIONS[mode]):
         raise ArgumentError(f"pad: mode {mode!r} has no option {', '.join(unknown)}")
     if mode == "constant":
@@ -112,8 +111,7 @@ def pad(
     if mode in _STATISTICS:
         return _pad_statistic(x, widths, mode, kwargs.get("stat_length"))
     odd = kwargs.get("reflect_type", "even")
-    if odd not in ("even", "odd"):
-        raise ValueRangeError(f'pad: reflect_type is "even" or "odd", got {odd!r}')
+    one_of("pad: reflect_type", odd, ("even", "odd"))
     for axis, (before, after) in enumerate(widths):
         if odd == "odd":
             x = _pad_odd(x, axis, before, after, int(mode == "reflect"))

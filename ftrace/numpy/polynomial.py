@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.joining import concatenate
@@ -81,10 +81,7 @@ def _vector(name: str, x: Value) -> Any:
 
 
 def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
-    if mode not in ("full", "same", "valid"):
-        raise ValueRangeError(
-            f"{name}: the modes are full, same and valid; got {mode!r}"
-        )
+    one_of(f"{name}: mode", mode, ("full", "same", "valid"))
     vectors = ew.promote_inexact(_vector(name, a), _vector(name, v))
     (x, y), final = promoted(*vectors, preferred_element_type=preferred)
     if y.shape[0] > x.shape[0]:
@@ -198,9 +195,7 @@ def polyder(p: Value, m: int = 1) -> Any:
     Raises:
       ValueRangeError: m is negative.
     """
-    m = ax.static_int(m, "polyder: m")
-    if m < 0:
-        raise ValueRangeError(f"polyder: m must not be negative, got {m}")
+    m = ax.check_count(m, "polyder: m")
     (p,) = ew.promote_inexact(p)
     if m == 0:
         return p
@@ -218,9 +213,7 @@ def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
       ValueRangeError: m is negative.
       ShapeError: there are not m constants.
     """
-    m = ax.static_int(m, "polyint: m")
-    if m < 0:
-        raise ValueRangeError(f"polyint: m must not be negative, got {m}")
+    m = ax.check_count(m, "polyint: m")
     (p,) = ew.promote_inexact(p)
     constants = ax.full((m,), 0, p.dtype) if k is None else ravel(k)
     if constants.shape[0] == 1 and m > 1:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.arrays.array import Array, surface
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import power
@@ -157,9 +157,7 @@ def linspace(
     Raises:
       ValueRangeError: `num` is negative.
     """
-    num = ax.static_int(num, "linspace: num")
-    if num < 0:
-        raise ValueRangeError(f"linspace: num must not be negative, got {num}")
+    num = ax.check_count(num, "linspace: num")
     start, stop = ew.promote_inexact(_end(start), _end(stop))
     compute = dtypes.settled(start.dtype, start.weak_type)
     target = dtype_or(dtype, compute)
@@ -249,8 +247,7 @@ def meshgrid(
       ShapeError: a vector has more than one axis.
       ValueRangeError: `indexing` is neither "xy" nor "ij".
     """
-    if indexing not in ("xy", "ij"):
-        raise ValueRangeError(f'meshgrid: indexing is "xy" or "ij", got {indexing!r}')
+    one_of("meshgrid: indexing", indexing, ("xy", "ij"))
     vectors = [ax.as_value(x) for x in xi]
     if any(v.ndim > 1 for v in vectors):
         shapes = ", ".join(str(v.shape) for v in vectors)

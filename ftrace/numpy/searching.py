@@ -22,6 +22,7 @@ from ftrace.errors import (
     NonConcreteBooleanIndexError,
     ShapeError,
     ValueRangeError,
+    one_of,
 )
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
@@ -178,12 +179,10 @@ def searchsorted(
       ValueRangeError: the side is neither "left" nor "right", or there is no such
         method.
     """
-    _check_method("searchsorted", method)
-    if side not in ("left", "right"):
-        raise ValueRangeError(f'searchsorted: side is "left" or "right", got {side!r}')
+    one_of("searchsorted: method", method, _METHODS)
+    one_of("searchsorted: side", side, ("left", "right"))
     a, v = ew.promote_together(a, v)
-    if a.ndim != 1:
-        raise ShapeError(f"searchsorted takes a sorted vector, got shape {a.shape}")
+    a = ax.vector(a, "searchsorted: a")
     if sorter is not None:
         a = bind(gather_p, a, ax.as_value(sorter), arg=(0,))
     if not dtypes.is_complex(a.dtype):
@@ -192,13 +191,6 @@ def searchsorted(
         if found is not None:
             return found
     return _bisect(a, v, side == "right")
-
-
-def _check_method(name: str, method: str) -> None:
-    if method not in _METHODS:
-        raise ValueRangeError(
-            f"{name}: the methods are {', '.join(_METHODS)}; got {method!r}"
-        )
 
 
 def _search_now(side: Any, a: Any, v: Any) -> Any:
@@ -239,12 +231,10 @@ def digitize(
     Raises:
       ShapeError: `bins` is no vector.
     """
-    x, bins = ax.as_value(x), ax.as_value(bins)
-    if bins.ndim != 1:
-        raise ShapeError(f"digitize: bins must be a vector, got shape {bins.shape}")
+    x, bins = ax.as_value(x), ax.vector(bins, "digitize: bins")
     if bins.shape[0] == 0:
         return ax.full(x.shape, 0, dtypes.int32)
-    _check_method("digitize", "scan" if method is None else method)
+    one_of("digitize: method", method, (None, *_METHODS))
     side = "left" if right else "right"
     descends = bins[0] > bins[-1]
     if is_array(descends) and is_array(x):
@@ -265,18 +255,16 @@ def _position(
     a = ax.as_value(a)
     if dtypes.is_complex(a.dtype):
         raise DtypeError(f"{name} is not defined for {a.dtype.name}; compare abs(x)")
-    shape = a.shape
-    if axis is None:
-        a, axis, kept = ax.reshape(a, (a.size,)), 0, (1,) * len(shape)
-    else:
-        axis = ax.canonical_axis(axis, a.ndim, name)
-        kept = (*shape[:axis], 1, *shape[axis + 1 :])
+    shape, whole = a.shape, axis is None
+    a, axis = ax.flattened(a, axis, name)
     if a.shape[axis] == 0:
         raise ValueRangeError(
             f"{name}: the array of shape {shape} has no elements along its axis {axis}"
         )
     result = position_of(primitive, a, axis)
-    return ax.reshape(result, kept) if keepdims else ax.drop_axes(result, (axis,))
+    if not keepdims:
+        return ax.drop_axes(result, (axis,))
+    return ax.reshape(result, (1,) * len(shape)) if whole else result
 
 
 def position_of(primitive: Primitive, a: Any, axis: int) -> Any:

@@ -156,7 +156,7 @@ def clip(
     Raises:
       DtypeError: an operand is complex.
     """
-    _refuse_complex("clip", *[x for x in (arr, min, max) if x is not None])
+    ew.refuse_complex("clip", *[x for x in (arr, min, max) if x is not None])
     if not isinstance(arr, (ArrayLike, np.ndarray)):
         bounds = [x for x in (min, max) if x is not None]
         arr = ew.values_together([arr, *bounds])[0]
@@ -177,7 +177,7 @@ def copysign(x1: Value, x2: Value, /) -> Any:
     Raises:
       DtypeError: an operand is complex.
     """
-    _refuse_complex("copysign", x1, x2)
+    ew.refuse_complex("copysign", x1, x2)
     x1, x2 = ew.promote_inexact(x1, x2)
     size = ew.absolute(x1)
     return choose(ew.signbit(x2), ew.negative(size), size)
@@ -189,15 +189,10 @@ def heaviside(x1: Value, x2: Value, /) -> Any:
     Raises:
       DtypeError: an operand is complex.
     """
-    _refuse_complex("heaviside", x1, x2)
+    ew.refuse_complex("heaviside", x1, x2)
     x1, x2 = ew.promote_inexact(x1, x2)
     step = choose(ew.less(x1, 0), 0.0, choose(ew.isnan(x1), x1, 1.0))
     return choose(ew.equal(x1, 0), x2, step)
-
-
-def _refuse_complex(name: str, *values: Value) -> None:
-    if any(ew.kind_of(x) == "c" for x in values):
-        raise DtypeError(f"{name} is not defined for complex numbers")
 
 
 def nan_to_num(

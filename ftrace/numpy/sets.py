@@ -15,7 +15,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from ftrace import dtypes
-from ftrace.errors import ConcretizationTypeError, ValueRangeError
+from ftrace.errors import ConcretizationTypeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import cumsum, scan_with
@@ -460,11 +460,7 @@ def isin(
     Raises:
       ValueRangeError: there is no such method.
     """
-    if method not in ("auto", "compare_all", "binary_search", "sort"):
-        raise ValueRangeError(
-            "isin: the methods are 'auto', 'compare_all', 'binary_search' and 'sort'; "
-            f"got {method!r}"
-        )
+    one_of("isin: method", method, ("auto", "compare_all", "binary_search", "sort"))
     x, tests = promote_together(element, test_elements)
     if x.size == 0 or tests.size == 0:
         return ax.full(x.shape, invert, dtypes.bool_)

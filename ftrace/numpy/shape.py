@@ -39,13 +39,8 @@ def reshape(a: Value, shape: Any, order: str = "C", *, copy: bool | None = None)
     target = _resolved(a.shape, ax.check_shape(shape, "reshape"), a.size)
     if order == "F":
         return transpose(ax.reshape(transpose(a), target[::-1]))
-    _check_order("reshape", order)
+    errors.one_of("reshape: order", order, ("C", "F", "A", "K"))
     return ax.reshape(a, target)
-
-
-def _check_order(name: str, order: str) -> None:
-    if order not in ("C", "K", "A"):
-        raise errors.ValueRangeError(f'{name}: the order is "C" or "F", got {order!r}')
 
 
 def _resolved(shape: Shape, target: Shape, size: int) -> Shape:

@@ -14,10 +14,11 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.arrays.array import ArrayLike
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.cumulative import scan_with
+from ftrace.numpy.elementwise import refuse_complex
 from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced, widened
 from ftrace.numpy.shape import split
@@ -76,12 +77,7 @@ def _gather_lanes(x: Any, places: Any, axis: int) -> Any:
     return bind(gather_p, x, *index, arg=tuple(range(x.ndim)))
 
 
-def _operand(name: str, a: Value, axis: int | None) -> tuple[Any, int]:
-    """The value and the axis from the front; flattened where the axis is None."""
-    x = ax.as_value(a)
-    if axis is None:
-        return ax.reshape(x, (x.size,)), 0
-    return x, ax.canonical_axis(axis, x.ndim, name)
+_KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
 
 
 def _check_options(name: str, kind: Any, order: Any) -> None:
@@ -90,8 +86,7 @@ def _check_options(name: str, kind: Any, order: Any) -> None:
             f"{name}: 'order' names fields of structured arrays, which ftrace does not "
             f"have; got {order!r}"
         )
-    if kind not in (None, "quicksort", "mergesort", "heapsort", "stable"):
-        raise ValueRangeError(f"{name}: {kind!r} is no kind of sort; leave it out")
+    one_of(f"{name}: kind", kind, _KINDS)
 
 
 def sort(
@@ -116,7 +111,7 @@ def sort(
       AxisError: there is no such axis.
     """
     _check_options("sort", kind, order)
-    x, axis = _operand("sort", a, axis)
+    x, axis = ax.flattened(a, axis, "sort")
     result = sort_along(x, axis)
     return ax.flip(result, (axis,)) if descending else result
 
@@ -137,7 +132,7 @@ def argsort(
     also where the order is descending. `dtype` is an integer type, int32 by default.
     """
     _check_options("argsort", kind, order)
-    x, axis = _operand("argsort", a, axis)
+    x, axis = ax.flattened(a, axis, "argsort")
     chosen = dtypes.default_dtype("i") if dtype is None else dtypes.as_dtype(dtype)
     if not descending:
         return ax.cast(positions_along([x], axis), chosen)
@@ -178,7 +173,7 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
 
 def _partitioned(name: str, a: Value, kth: int, axis: int) -> tuple[Any, Partition]:
     """The value, and how it is divided: at a place that there is."""
-    x, axis = _operand(name, a, axis)
+    x, axis = ax.flattened(a, axis, name)
     index, size = ax.static_int(kth, f"{name}: kth"), x.shape[axis]
     if not -size <= index < size:
         raise ValueRangeError(
@@ -232,7 +227,7 @@ def sort_complex(a: Value) -> Any:
     Raises:
       AxisError: it is a scalar.
     """
-    x, axis = _operand("sort_complex", a, -1)
+    x, axis = ax.flattened(a, -1, "sort_complex")
     dtype = dtypes.to_inexact(x.dtype)
     wide = dtype if dtypes.is_complex(dtype) else dtypes.complex_dtype(dtype)
     if dtypes.is_complex(x.dtype):
@@ -385,14 +380,10 @@ def _quantile(
     if fraction is not None:
         q = ax.full((), fraction, widened(final), True)
     q = ax.as_value(q)
-    if dtypes.is_complex(a.dtype):
-        raise DtypeError(f"{name} is not defined for complex numbers, got {a.dtype}")
+    refuse_complex(name, a)
     if q.ndim > 1:
         raise ShapeError(f"{name}: q must be a scalar or a vector, got shape {q.shape}")
-    if method not in METHODS:
-        raise ValueRangeError(
-            f"{name}: the methods are {', '.join(METHODS)}; got {method!r}"
-        )
+    one_of(f"{name}: method", method, METHODS)
     if weights is not None and method != "inverted_cdf":
         raise ValueRangeError(
             f'{name}: weights need method="inverted_cdf", got {method!r}'

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import inexact, matrices, square
@@ -176,8 +176,7 @@ def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    if method not in (None, "lu", "qr"):
-        raise ValueRangeError(f"slogdet: method must be 'lu' or 'qr', got {method!r}")
+    one_of("slogdet: method", method, (None, "lu", "qr"))
     return SlogdetResult(*bind_compound(slogdet_p, square("slogdet", a)))
 
 

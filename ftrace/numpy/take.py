@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, IndexBoundsError, ShapeError, ValueRangeError
+from ftrace.errors import (
+    DtypeError,
+    IndexBoundsError,
+    ShapeError,
+    ValueRangeError,
+    one_of,
+)
 from ftrace.numpy import axes
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
@@ -54,10 +60,7 @@ def take(
       IndexBoundsError: without a mode, a known index is out of bounds.
     """
     axes.no_out("take", out)
-    x = axes.as_value(a)
-    if axis is None:
-        x, axis = ravel(x), 0
-    axis = axes.canonical_axis(axis, x.ndim, "take")
+    x, axis = axes.flattened(a, axis, "take")
     if not is_sequence(indices):
         indices = axes.as_value(indices)
         if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
@@ -118,10 +121,8 @@ def take_along_axis(
       ShapeError: the two differ in rank, or do not broadcast.
       IndexBoundsError: without a mode, a known index is out of bounds.
     """
-    x, indices = axes.as_value(arr), axes.as_value(indices)
-    if axis is None:
-        x, axis = ravel(x), 0
-    axis = axes.canonical_axis(axis, x.ndim, "take_along_axis")
+    x, axis = axes.flattened(arr, axis, "take_along_axis")
+    indices = axes.as_value(indices)
     index = _along_axis("take_along_axis", x, indices, axis)
     mode = check_mode("take_along_axis", mode)
     wrap = wrap_negative_indices is not False
@@ -235,17 +236,11 @@ def choose(
     count = len(options)
     if count == 0:
         raise ValueRangeError("choose: there must be at least one choice")
-    if mode == "wrap":
-        indices = remainder(indices, count)
-    elif mode == "clip":
-        indices = clip(indices, 0, count - 1)
-    elif mode == "raise":
-        if not are_inside(np.asarray(indices), count):
-            raise IndexBoundsError(f"choose: an index is not from 0 to {count - 1}")
-    else:
-        raise ValueRangeError(
-            f"choose: the modes are raise, wrap and clip; got {mode!r}"
-        )
+    one_of("choose: mode", mode, ("raise", "wrap", "clip"))
+    if mode != "raise":
+        indices = _in_range(indices, count, mode)
+    elif not are_inside(np.asarray(indices), count):
+        raise IndexBoundsError(f"choose: an index is not from 0 to {count - 1}")
     result = options[-1]
     for number in reversed(range(count - 1)):
         result = axes.choose(equal(indices, number), options[number], result)
@@ -277,12 +272,8 @@ def compress(
       IndexBoundsError: it holds beyond the end of the axis.
     """
     axes.no_out("compress", out)
-    x, flags = axes.as_value(a), truth(condition)
-    if flags.ndim != 1:
-        raise ShapeError(f"compress: the condition must be a vector, got {flags.shape}")
-    if axis is None:
-        x, axis = ravel(x), 0
-    axis = axes.canonical_axis(axis, x.ndim, "compress")
+    x, axis = axes.flattened(a, axis, "compress")
+    flags = axes.vector(truth(condition), "compress: the condition")
     length = x.shape[axis]
     (found,) = nonzero(flags, size=size, fill_value=length)
     if size is None:

@@ -123,7 +123,7 @@ REFUSED_BY_FTRACE = {
     ),
     r"numpy\.at_\w+": (
         "do not broadcast to the place",
-        "the modes are fill",
+        "mode must be 'fill'",
     ),
     r"random\.uniform": ("do not broadcast to shape",),
     r"random\.choice": ("must be an array or a count, got c",),

@@ -63,7 +63,7 @@ BAD_SHAPES: list[tuple[F, type[Exception], str]] = [
     (lambda x, y: fnp.flip(x, 4), errors.AxisError, "flip: axis 4"),
     (lambda x, y: fnp.roll(x, 1, 4), errors.AxisError, "roll: axis 4"),
     (lambda x, y: fnp.pad(x, ((1, 1),) * 3), errors.ShapeError, "a pair per axis"),
-    (lambda x, y: fnp.pad(x, 1, mode="no"), errors.ValueRangeError, "modes are const"),
+    (lambda x, y: fnp.pad(x, 1, mode="no"), errors.ValueRangeError, "'constant'"),
     (lambda x, y: fnp.repeat(x, np.arange(3), 0), errors.ShapeError, "axis of size 2"),
     (lambda x, y: fnp.tril(x[0]), errors.ShapeError, "at least two axes"),
     (lambda x, y: fnp.zeros((-1,)), errors.ShapeError, "must not be negative"),
@@ -114,7 +114,7 @@ BAD_SHAPES: list[tuple[F, type[Exception], str]] = [
     (lambda x, y: x[np.ones(5, bool)], errors.IndexBoundsError, r"mask of shape \(5,"),
     (lambda x, y: fnp.take(x, V, axis=4), errors.AxisError, "take: axis 4"),
     (lambda x, y: x.at[0].set(fnp.ones(7)), errors.ShapeError, "at.set: .*the place"),
-    (lambda x, y: x.at[0].set(0, mode="no"), errors.ValueRangeError, "the modes are"),
+    (lambda x, y: x.at[0].set(0, mode="no"), errors.ValueRangeError, "mode must be"),
     (
         lambda x, y: fnp.take_along_axis(x, V, axis=0),
         errors.ShapeError, "as many axes as the array",

@@ -309,7 +309,7 @@ def test_batched_gradients_of_updates_on_devices(device: Any) -> None:
         (lambda x, i: lax.dynamic_slice(x, (0,), (1, 1)), ShapeError, "one start per"),
         (
             lambda x, i: ft.ops.segment_sum(x, i[:4, 0], 4, mode="no"),
-            ValueRangeError, "the modes are",
+            ValueRangeError, "mode must be",
         ),
         (lambda x, i: x.at[7].get(), IndexBoundsError, "index 7 is out of bounds"),
         (

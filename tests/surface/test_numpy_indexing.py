@@ -287,7 +287,7 @@ def test_iteration_and_unpacking() -> None:
         (lambda x: x[fnp.array([0, 1]), np.arange(3)], ShapeError, "do not broadcast"),
         (lambda x: x.at[0].set(fnp.ones(4)), ShapeError, "at.set: values of shape"),
         (lambda x: x.at[9].add(1), IndexBoundsError, "index 9"),
-        (lambda x: x.at[0].set(1, mode="no"), ValueRangeError, "the modes are"),
+        (lambda x: x.at[0].set(1, mode="no"), ValueRangeError, "mode must be"),
         (lambda x: x.__setitem__(0, 1), ImmutableError, r"x.at\[i\].set"),
         (lambda x: fnp.put(x, 0, 1), ValueRangeError, "inplace=False"),
         (
