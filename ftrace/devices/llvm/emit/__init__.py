@@ -24,6 +24,4 @@ From the ground up:
     pack_panel          Filling a panel: an expression evaluated over two blocks, in
                         whole vectors
     transposed_access   Elementwise kernels that read some operands the other way round
-    reversed_access     Axes that are run from their end, where operands are read from
-                        their end
 """

@@ -356,8 +356,17 @@ class Loops(ABC):
 
     # Parallel loops.
 
-    def parallel(self) -> int:
-        """The units begin … end - 1 of the parallel loops; returns their number."""
+    def function(self, block: Sequence[Statement]) -> int:
+        """The units begin … end - 1 of a kernel; returns their number."""
+        if self.tiling.parallel:
+            return self._parallel()
+        if self.tiling.strips is not None:
+            return self._strips(self.tiling.strips, block)
+        self.block(block)
+        return 1
+
+    def _parallel(self) -> int:
+        """Units of the parallel loops."""
         self.block(self.tiling.setup)
         loops, writer = self.tiling.parallel, self.writer
         last = loops[-1]
@@ -396,8 +405,8 @@ class Loops(ABC):
         end = lowest(self.writer, end, self.values.number(total))
         return Span(self._scale(chunk, size, 0), end)
 
-    def strips(self, loop: Loop, block: Sequence[Statement]) -> int:
-        """The units begin … end - 1: all of a block, over a strip of one loop in it."""
+    def _strips(self, loop: Loop, block: Sequence[Statement]) -> int:
+        """Units of all of a block, over a strip of one loop in it."""
         parts = cut(axis_of(loop.axis).size, self.tiling.of(loop.axis))
         total = sum(part.count for part in parts)
         unit = self.writer.open_loop("%begin", "%end", 1, guarded=True)

@@ -6,20 +6,31 @@ Along j the elements of y lie far apart, so that each would come from another li
 the cache. Such a load is turned, square by square, into a panel that the rest of the
 kernel reads along j. Where all loads are turned, so is their result: it is computed
 along i, and stored along j out of the square of registers.
+
+Where operands are read from their end, the axis is run from its end:
+
+    for i, j: out[i, j] = x[j, n - 1 - i]     ->  for i, j: out[n - 1 - i, j] = x[j, i]
+
+So an array that is rotated is turned square by square as one that is transposed: only
+the rows that are written come in another order.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, run_stores
 from ftrace.devices.llvm.emit.pack_panel import fill_panel
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
-from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
+from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import Steps
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import Kernel, axis_of, load_p, reduce_p
+from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, reduce_p
 from ftrace.lower.register_loops.register_loop import cost
 from ftrace.trace.graph import Node, toposort
+from ftrace.trace.primitives.elementwise import sub
+from ftrace.trace.primitives.sources import const
 
 #: Vectors along each side of a block: 64 KB of floats where a vector has 64 bytes.
 SIDE = 8
@@ -46,8 +57,25 @@ class Turned:
     loads: tuple[Node, ...]
 
 
-def find_turned(kernel: Kernel, facts: Facts) -> Turned | None:
-    """The kernel as one with turned operands, if it is one."""
+def find_turned(kernel: Kernel, facts: Facts) -> tuple[Kernel, Turned | None]:
+    """A kernel as one with turned operands, maybe with one axis the other way round."""
+    plan = _find(kernel, facts)
+    if plan is not None or kernel.ordered:
+        return kernel, plan
+    forms = [facts.affine[index_of(n)].terms for n in kernel.nodes if n.op is load_p]
+    for axis in kernel.axes:
+        if all(terms.get(axis, 0) != -1 for terms in forms):
+            continue
+        last = const(axis_of(axis).size - 1, INDEX)
+        stores = replaced_stores(kernel.stores, {axis: sub(last, axis)})
+        backwards = replace(kernel, stores=tuple(stores))
+        plan = _find(backwards, facts_of(backwards))
+        if plan is not None:
+            return backwards, plan
+    return kernel, None
+
+
+def _find(kernel: Kernel, facts: Facts) -> Turned | None:
     nodes = kernel.nodes
     if kernel.ordered or any(store.combine for store in kernel.stores):
         return None

@@ -14,8 +14,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -81,15 +81,22 @@ def compile_tuned(
       threads: how many threads run them.
       allocate: gives memory, as programs get it.
     """
-    unknown = {k: i for k, i in kernels.items() if _kept_choice(k, threads) is None}
-    names = [info.name for info in unknown.values()]
-    fresh: dict[Kernel, str] = {}
-    with steps_with_progress("tuning kernels", names) as advance:
-        for kernel in unknown:
-            fresh[kernel] = _tune(kernel, render, threads, allocate)
-            advance()
-    chosen = {k: fresh.get(k) or _kept_choice(k, threads) or "default" for k in kernels}
-    return [_compiled(k, chosen[k], render) for k in kernels]
+    names = {kernel: _kept_choice(kernel, threads) for kernel in kernels}
+    unknown = [kernel for kernel, name in names.items() if name is None]
+    for number, kernel in enumerate(unknown, 1):
+        names[kernel] = _tune(kernel, render, threads, allocate)
+        _show_progress(number, len(unknown), kernels[kernel].name)
+    return [_compiled(k, name or "default", render) for k, name in names.items()]
+
+
+def _show_progress(number: int, count: int, name: str) -> None:
+    """A line for each kernel; on a terminal it takes the place of the one before."""
+    line = f"tuning kernels: {number} of {count}, {name}"
+    if sys.stderr.isatty():
+        line = f"\r\033[K{line}"
+    end = "" if sys.stderr.isatty() and number < count else "\n"
+    sys.stderr.write(line + end)
+    sys.stderr.flush()
 
 
 def _compiled(kernel: Kernel, name: str, render: RenderFor) -> CompiledKernel:
@@ -198,66 +205,3 @@ def _clock(
         return (time.perf_counter() - start) / count
 
     return seconds
-
-
-WIDTH = 30
-
-
-@contextmanager
-def steps_with_progress(
-    title: str, names: Sequence[str]
-) -> Generator[Callable[[], None], None, None]:
-    """A block of steps; calling what it gives says that one more is done.
-
-    Nothing is shown where there are no steps. Where the error stream is no terminal,
-    each step becomes a line.
-
-    Args:
-      title: what is being done.
-      names: the steps, in order.
-    """
-    if not names:
-        yield lambda: None
-    elif sys.stderr.isatty():
-        with _bar(title, names) as advance:
-            yield advance
-    else:
-        yield _lines(title, names)
-
-
-def _lines(title: str, names: Sequence[str]) -> Callable[[], None]:
-    left = enumerate(names, 1)
-
-    def advance() -> None:
-        number, name = next(left)
-        sys.stderr.write(f"{title}: {number} of {len(names)}, {name}\n")
-
-    return advance
-
-
-@contextmanager
-def _bar(title: str, names: Sequence[str]) -> Generator[Callable[[], None], None, None]:
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        yield _plain_bar(title, names)
-        return
-    with Progress(console=Console(stderr=True)) as progress:
-        task: Any = progress.add_task(title, total=len(names))
-        yield lambda: progress.advance(task)
-
-
-def _plain_bar(title: str, names: Sequence[str]) -> Callable[[], None]:
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        filled = WIDTH * done // len(names)
-        bar = "#" * filled + "." * (WIDTH - filled)
-        end = "\n" if done == len(names) else ""
-        sys.stderr.write(f"\r{title} [{bar}] {done}/{len(names)}{end}")
-        sys.stderr.flush()
-
-    return advance

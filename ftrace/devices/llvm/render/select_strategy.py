@@ -9,7 +9,6 @@ how the domain is split.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -65,7 +64,6 @@ from ftrace.devices.llvm.emit.nontemporal_stores import (
     streamed_buffers,
 )
 from ftrace.devices.llvm.emit.rendered import Rendered
-from ftrace.devices.llvm.emit.reversed_access import find_turned_backwards
 from ftrace.devices.llvm.emit.staged_kernel import Stage
 from ftrace.devices.llvm.emit.transposed_access import (
     find_turned,
@@ -85,6 +83,7 @@ from ftrace.devices.llvm.schedule.unroll_short import (
     without_short_reduces,
 )
 from ftrace.devices.llvm.target import Target
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.kernel.loop_tree import place
@@ -213,24 +212,108 @@ def product_of(case: Case) -> Emit | None:
     return None
 
 
-# The ways to render a kernel.
+# The ways to render a kernel: each as the code of its parts, mostly one.
 
 
-def _phases(case: Case, name: str) -> Rendered | None:
+@dataclass(eq=False)
+class Code:
+    """The code of a kernel, and what is known when it has been written.
+
+    Attributes:
+      emit: writes the function, given the buffers that it stores to past the caches;
+        returns how many units it has, and sizes that are known at calls only.
+      operations: of the whole kernel.
+      streamed: buffers that it may store to past the caches.
+      dense: as many operations are done in the time of one, about.
+      brisk: the same where memory is slow.
+      worth: operations that pay for waking another thread.
+    """
+
+    emit: Callable[[Writer, frozenset[int]], tuple[Any, tuple[Any, ...]]]
+    operations: Any
+    streamed: frozenset[int] = frozenset()
+    dense: int = 1
+    brisk: int = 1
+    worth: int = WORTH_A_THREAD
+    units: Any = 1
+    dims: tuple[Any, ...] = ()
+
+    def write(self, streamed: frozenset[int]) -> Writer:
+        """The function; it is written again, with polls, where a unit takes long."""
+        writer = Writer()
+        self.units, self.dims = self.emit(writer, streamed)
+        each = sample(self.operations) // max(sample(self.units), 1) // self.brisk
+        if each > LASTING:
+            writer = writer_for(each)
+            self.emit(writer, streamed)
+        return writer
+
+
+def _in_stage(case: Case, run: Emit, operations: Any, **known: Any) -> Code:
+    """A kernel in parts that share a block in the cache."""
+    kernel, facts, target = case.kernel, case.facts, case.target
+
+    def emit(writer: Writer, streamed: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
+        values = Values(writer, facts, target, kernel.buffers, streamed)
+        return run(Stage(kernel, target, facts, values)), tuple(values.dims)
+
+    return Code(emit, operations, **known)
+
+
+def _product(case: Case, run: Emit, streamed: frozenset[int]) -> Code:
+    """A sum of products."""
+    return _in_stage(
+        case, run, case.operations, streamed=streamed,
+        dense=_DENSE // 2, brisk=_BRISK, worth=WORTH_A_THREAD * _DENSE // 2,
+    )  # fmt: skip
+
+
+def _nest(case: Case, streamed: frozenset[int]) -> Code:
+    """One nest of loops."""
+    kernel, block, facts, target = case.kernel, case.block, case.facts, case.target
+    cut = kept = None
+    if target.decides("cut_at_borders"):
+        cut = segments(kernel, facts, target)
+    if cut is not None:
+        kernel, block, facts = cut.kernel, cut.block, cut.facts
+    elif target.decides("keep_rows"):
+        kept = keep_values(kernel, facts, target)
+    if kept is not None:
+        kernel, block, facts = kept, place(kept), facts_of(kept)
+    own = () if cut is None else cut.axes
+    tiling = Chooser(kernel, block, facts, target, own, kept is not None).choose()
+    if target.decides("fetch_ahead"):
+        tiling = replace(tiling, ahead=fetches(kernel, facts, tiling, target))
+    fused, private = fused_products(kernel, target), len(case.kernel.buffers)
+
+    def emit(writer: Writer, streamed: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
+        values = Values(writer, facts, target, kernel.buffers, streamed)
+        for number, spec in list(enumerate(kernel.buffers))[private:]:
+            kind = f"[{spec.size * spec.dtype.itemsize} x i8]"
+            memory = writer.memory(kind, f"%kept{number}")
+            values.add_buffer(number, memory, spec.size)
+        units = Nest(values, tiling, fused).function(block)
+        return units, tuple(values.dims)
+
+    worth = max(WORTH_A_THREAD, 8 * tiling.setup_operations)
+    worth *= _DENSE if tiling.in_tiles else 1
+    return Code(emit, tiling.operations, streamed, worth=worth)
+
+
+def _phases(case: Case) -> Sequence[Code]:
     """Each remainder of a position apart, one after the other, in one function."""
     kernel, target = case.kernel, case.target
     parts = phases(kernel, case.facts) if case.decides("in_phases") else []
     if len(parts) < 2:
-        return None
+        return ()
     found = _in_turn(kernel, case.facts, target)
     if found is not None:
-        return _nests(Case(found, target), name)
-    written: list[_Code] = []
+        return _nests(Case(found, target))
+    codes: list[Code] = []
     for part in (Case(one, target) for one in parts):
-        product = product_of(part)
-        code = _Nest(part) if product is None else _Product(part, product)
-        written.append(code)
-    return _one_by_one(target, name, [(code, frozenset()) for code in written])
+        product, none = product_of(part), frozenset[int]()
+        codes.append(_product(part, product, none) if product else _nest(part, none))
+    return codes
 
 
 def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
@@ -250,68 +333,54 @@ def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
     return None if asks else found
 
 
-def _sum_of_products(case: Case, name: str) -> Rendered | None:
+def _sum_of_products(case: Case) -> Sequence[Code]:
     """A sum of products, in a stage."""
-    product = product_of(case)
-    return None if product is None else _Product(case, product).rendered(name)
+    run = product_of(case)
+    if run is None:
+        return ()
+    return [_product(case, run, streamed_buffers(case.kernel, case.target))]
 
 
-def _squares(case: Case, name: str) -> Rendered | None:
-    """An elementwise kernel with turned operands, block by block."""
+def _squares(case: Case) -> Sequence[Code]:
+    """An elementwise kernel with transposed operands, block by block."""
+    target = case.target
     if case.kernel.is_dynamic or not case.decides("in_squares"):
-        return None  # blocks are of sizes that are known
-    plan = find_turned(case.kernel, case.facts)
+        return ()  # blocks are of sizes that are known
+    kernel, plan = find_turned(case.kernel, case.facts)
     if plan is None:
-        backwards = find_turned_backwards(case.kernel, case.facts)
-        if backwards is None:
-            return None
-        other, plan = backwards
-        case = Case(other, case.target)
-    emit = partial(render_turned, plan)
-    scattered = turns_result(plan, case.kernel, case.facts, case.target)
-    return _InStage(case, emit).rendered(name, scattered)
+        return ()
+    case = case if kernel is case.kernel else Case(kernel, target)
+    scattered = turns_result(plan, kernel, case.facts, target)
+    run, operations = partial(render_turned, plan), len(kernel.nodes)
+    return [
+        _in_stage(
+            case, run, operations * prod(kernel.shape),
+            streamed=streamed_buffers(kernel, target, scattered),
+        )
+    ]  # fmt: skip
 
 
-def _written_out(case: Case, name: str) -> Rendered | None:
+def _written_out(case: Case) -> Sequence[Code]:
     """Short axes and sums by steps, if there are any."""
     kernel, target = case.kernel, case.target
     if kernel.is_dynamic or not case.decides("short_axes"):
-        return None
+        return ()
     found = without_short_reduces(kernel, case.facts, target)
     known = case.facts if found is kernel else facts_of(found)
     found = without_short_axes(found, known, target)
-    return None if found is kernel else _nests(Case(found, target), name)
+    return () if found is kernel else _nests(Case(found, target))
 
 
-def _nests(case: Case, name: str) -> Rendered:
+def _nests(case: Case) -> Sequence[Code]:
     """A kernel as nests of loops: mostly one."""
-    target, parts = case.target, [case]
-    if case.decides("cut_at_borders"):
-        found = boxes(case.kernel, target)
-        parts = [case] if len(found) == 1 else [Case(one, target) for one in found]
-    if len(parts) == 1:
-        return _Nest(case).rendered(name)
-    codes = [(_Nest(part), streamed_buffers(part.kernel, target)) for part in parts]
-    return _one_by_one(target, name, codes)
-
-
-def _one_by_one(
-    target: Target, name: str, parts: Sequence[tuple[_Code, frozenset[int]]]
-) -> Rendered:
-    """Parts of a kernel in one function, with what each may store past the caches."""
-    names = [f"{name}.{n}" for n in range(len(parts))]
-    codes = [
-        function(target, own, streamed, part.write, True)
-        for own, (part, streamed) in zip(names, parts, strict=True)
-    ]
-    units = [part.units for part, _ in parts]
-    codes.append(in_turn(name, list(zip(names, units, strict=True))))
-    cost = sum(part.operations // part.dense for part, _ in parts)
-    return Rendered.of(joined(target, *codes), sum(units), cost)
+    target = case.target
+    parts = boxes(case.kernel, target) if case.decides("cut_at_borders") else ()
+    cases = [Case(one, target) for one in parts] if len(parts) > 1 else [case]
+    return [_nest(part, streamed_buffers(part.kernel, target)) for part in cases]
 
 
 #: The first that has an answer is taken.
-STRATEGIES: tuple[Callable[[Case, str], Rendered | None], ...] = (
+STRATEGIES: tuple[Callable[[Case], Sequence[Code]], ...] = (
     _phases,
     _sum_of_products,
     _squares,
@@ -323,126 +392,17 @@ STRATEGIES: tuple[Callable[[Case, str], Rendered | None], ...] = (
 def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     """The code of a legal kernel (see `lower/legalize/`), as function `name`."""
     case = Case(kernel, target)
-    ways = (strategy(case, name) for strategy in STRATEGIES)
-    return next(rendered for rendered in ways if rendered is not None)
-
-
-class _Code(ABC):
-    """The code of a kernel, and what is known when it has been written.
-
-    Attributes:
-      operations: of the whole kernel.
-      dense: as many are done in the time of one, about.
-      brisk: the same where memory is slow.
-      worth: operations that pay for waking another thread.
-      units: how many it has.
-      dims: sizes that are known at calls only.
-    """
-
-    operations: Any
-    dense = brisk = 1
-    worth = WORTH_A_THREAD
-    units: Any = 1
-    dims: tuple[Any, ...] = ()
-
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.target = case.target
-
-    def write(self, streamed: frozenset[int]) -> Writer:
-        """The function; it is written again, with polls, where a unit takes long."""
-        writer = Writer()
-        self.emit(writer, streamed)
-        each = sample(self.operations) // max(sample(self.units), 1) // self.brisk
-        if each > LASTING:
-            writer = writer_for(each)
-            self.emit(writer, streamed)
-        return writer
-
-    @abstractmethod
-    def emit(self, writer: Writer, streamed: frozenset[int]) -> None:
-        """Writes the function; from then on its units and dims are known."""
-
-    def rendered(self, name: str, scattered: bool = False) -> Rendered:
-        """The code as the function `name`."""
-        streamed = streamed_buffers(self.case.kernel, self.target, scattered)
-        text = module(self.target, name, streamed, self.write)
-        return Rendered.of(text, self.units, self.operations, self.worth, self.dims)
-
-
-class _InStage(_Code):
-    """A kernel in parts that share a block in the cache."""
-
-    def __init__(self, case: Case, run: Emit) -> None:
-        super().__init__(case)
-        self.run = run
-        self.operations = len(case.kernel.nodes) * prod(case.kernel.shape)
-
-    def emit(self, writer: Writer, streamed: frozenset[int]) -> None:
-        kernel, facts = self.case.kernel, self.case.facts
-        values = Values(writer, facts, self.target, kernel.buffers, streamed)
-        self.units = self.run(Stage(kernel, self.target, facts, values))
-        self.dims = tuple(values.dims)
-
-
-class _Product(_InStage):
-    """A sum of products."""
-
-    dense, brisk = _DENSE // 2, _BRISK
-    worth = WORTH_A_THREAD * _DENSE // 2
-
-    def __init__(self, case: Case, run: Emit) -> None:
-        super().__init__(case, run)
-        self.operations = case.operations
-
-
-class _Nest(_Code):
-    """One nest of loops.
-
-    Attributes:
-      private: numbers of buffers that are memory of each thread.
-    """
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case)
-        kernel, target = case.kernel, case.target
-        block, facts = case.block, case.facts
-        cuts = target.decides("cut_at_borders")
-        cut = segments(kernel, facts, target) if cuts else None
-        if cut is not None:
-            kernel, block, facts = cut.kernel, cut.block, cut.facts
-        self.private = range(0)
-        keeps = cut is None and target.decides("keep_rows")
-        kept = keep_values(kernel, facts, target) if keeps else None
-        if kept is not None:
-            kernel = kept.kernel
-            block, facts = place(kernel), facts_of(kernel)
-            self.private = range(kept.first, len(kernel.buffers))
-        self.kernel, self.block, self.facts = kernel, block, facts
-        own = cut.axes if cut is not None else ()
-        chooser = Chooser(kernel, block, facts, target, own, kept is not None)
-        self.tiling = chooser.choose()
-        if target.decides("fetch_ahead"):
-            ahead = fetches(kernel, facts, self.tiling, target)
-            self.tiling = replace(self.tiling, ahead=ahead)
-        self.fused = fused_products(kernel, target)
-        self.operations = self.tiling.operations
-        self.worth = max(WORTH_A_THREAD, 8 * self.tiling.setup_operations)
-        if self.tiling.in_tiles:
-            self.worth *= _DENSE
-
-    def emit(self, writer: Writer, streamed: frozenset[int]) -> None:
-        tiling, buffers = self.tiling, self.kernel.buffers
-        values = Values(writer, self.facts, self.target, buffers, streamed)
-        for number in self.private:
-            size = buffers[number].size
-            kind = f"[{size * buffers[number].dtype.itemsize} x i8]"
-            values.add_buffer(number, writer.memory(kind, f"%kept{number}"), size)
-        nest = Nest(values, tiling, self.fused)
-        if tiling.parallel:
-            self.units = nest.parallel()
-        elif tiling.strips is not None:
-            self.units = nest.strips(tiling.strips, self.block)
-        else:
-            nest.block(self.block)
-        self.dims = tuple(values.dims)
+    codes = next(codes for strategy in STRATEGIES if (codes := strategy(case)))
+    if len(codes) == 1:
+        (code,) = codes
+        text = module(target, name, code.streamed, code.write)
+        return Rendered.of(text, code.units, code.operations, code.worth, code.dims)
+    names = [f"{name}.{n}" for n in range(len(codes))]
+    functions = [
+        function(target, own, code.streamed, code.write, True)
+        for own, code in zip(names, codes, strict=True)
+    ]
+    units = [code.units for code in codes]
+    whole = in_turn(name, list(zip(names, units, strict=True)))
+    cost = sum(code.operations // code.dense for code in codes)
+    return Rendered.of(joined(target, *functions, whole), sum(units), cost)

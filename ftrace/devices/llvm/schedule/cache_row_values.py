@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
-from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import (
     INDEX,
     BufferSpec,
@@ -37,18 +36,11 @@ _DEAR = 6
 _LONG = 64
 
 
-class Kept(NamedTuple):
-    """A kernel that keeps values: their buffers are those after `first`.
+def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
+    """The kernel with values of its rows kept; None if there are none to keep.
 
-    They are no arguments of the kernel, but memory that each thread has.
+    Their buffers come after its own: no arguments, but memory that each thread has.
     """
-
-    kernel: Kernel
-    first: int
-
-
-def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kept | None:
-    """The kernel with values of its rows kept; None if there are none to keep."""
     if kernel.is_dynamic or not kernel.axes or (kernel.ordered and kernel.scatters):
         return None
     axis = kernel.axes[-1]
@@ -72,12 +64,11 @@ def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kept | None:
         return None
     specs = [BufferSpec(n.dtype, axis_of(axis).size, True) for n in found]
     stores = [_replaced(store, replaced) for store in kernel.stores]
-    whole = replace(
+    return replace(
         kernel,
         stores=(*stores, *found.values()),
         buffers=(*kernel.buffers, *specs),
     )
-    return Kept(whole, len(kernel.buffers))
 
 
 def _rows_alike(kernel: Kernel, axis: Node) -> list[Node]:
