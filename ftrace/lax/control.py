@@ -168,14 +168,15 @@ def _branch(
         traced = [trace_function(*p) for p in parts]
     free, places = distinct([t.draft.values for t in traced])
     effects = any(t.draft.effects for t in traced)
-    bodies = tuple(
-        _branch_body(t, places[i], [aval_of(x) for x in free], types, effects)
-        for i, t in enumerate(traced)
-    )
+    bodies: list[Any] = []
+    for t, mine in zip(traced, places, strict=True):
+        consts, before, after = _closed_over(t, mine, free, effects)
+        outputs = [*after, *matched(t.draft.outputs, types)]
+        bodies.append(close([*before, *t.draft.arguments, *consts], outputs))
     results = apply_compound(
         what,
         cond_p,
-        Branches(bodies),
+        Branches(tuple(bodies)),
         [index, *values, *free],
         lambda nodes: [cast_node(nodes[0], dtypes.int32), *nodes[1:]],
         1 if effects else -1,
@@ -183,23 +184,17 @@ def _branch(
     return tree.unflatten(first, results)
 
 
-def _branch_body(
-    traced: Traced,
-    places: Sequence[int],
-    free: Sequence[ShapedArray],
-    types: Sequence[ShapedArray],
-    effects: bool,
-) -> Any:
-    """A branch over the operands and all that any branch uses from outside."""
+def _closed_over(
+    traced: Traced, places: Sequence[int], free: Sequence[Value], effects: bool
+) -> tuple[list[Node], list[Node], list[Node]]:
+    """Inputs for all that any body uses from outside; the token, before and after."""
     draft = traced.draft
     mine = dict(zip(places, draft.free, strict=True))
-    others = [mine.get(i, variable(a, _UNUSED, i)) for i, a in enumerate(free)]
-    inputs = [*draft.arguments, *others]
-    outputs = matched(draft.outputs, types)
-    if effects:
-        before, after = draft.effects or (variable(TOKEN, _UNUSED, -1),) * 2
-        return close([before, *inputs], [after, *outputs])
-    return close(inputs, outputs)
+    consts = [mine.get(i, variable(aval_of(x), _UNUSED, i)) for i, x in enumerate(free)]
+    if not effects:
+        return consts, [], []
+    before, after = draft.effects or (variable(TOKEN, _UNUSED, -1),) * 2
+    return consts, [before], [after]
 
 
 #: The depth of variables that no function uses.
@@ -230,39 +225,33 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     wanted = tree.structure(init_val)
     names = leaf_names("carry", init_val)
     avals = [aval_of(x) for x in values]
-    first = avals
-    while True:
+
+    def body_of(avals: Sequence[ShapedArray]) -> Traced:
         body = trace_function("while_loop", body_fun, treedef, avals)
         check_structure("while_loop", wanted, body.treedef)
-        types = next_types("while_loop", avals, body.draft.outputs, names)
-        if types != avals:
-            first, avals = _returned(first, avals, types), types
-            continue
-        test = trace_function("while_loop", cond_fun, treedef, avals)
-        types = with_wide(avals, {*body.draft.wide, *test.draft.wide})
-        if types == avals:
-            break
-        avals = types
+        return body
+
+    def test_of(avals: Sequence[ShapedArray]) -> Traced:
+        return trace_function("while_loop", cond_fun, treedef, avals)
+
+    (body, test), first, avals = _settled("while_loop", avals, names, body_of, test_of)
     predicate = _predicate(test, cond_fun)
     if test.draft.effects:
         return _while_with_effects(cond_fun, body_fun, init_val)
-    free, places = distinct([test.draft.values, body.draft.values])
-    consts = len(free)
-    arg = While(
-        _loop_body(test, places[0], free, [predicate], bool(body.draft.effects), False),
-        _loop_body(
-            body, places[1], free, returned(body.draft.outputs, avals),
-            bool(body.draft.effects), True,
-        ),
-        consts,
-    )  # fmt: skip
+    free, (of_test, of_body) = distinct([test.draft.values, body.draft.values])
+    count, effects = len(free), bool(body.draft.effects)
+    consts, before, _ = _closed_over(test, of_test, free, effects)
+    test_body = close([*consts, *before, *test.draft.arguments], [predicate])
+    consts, before, after = _closed_over(body, of_body, free, effects)
+    outputs = [*after, *returned(body.draft.outputs, avals)]
+    loop_body = close([*consts, *before, *body.draft.arguments], outputs)
     results = apply_compound(
         "while_loop",
         while_p,
-        arg,
+        While(test_body, loop_body, count),
         [*free, *_as_first(values, avals)],
-        lambda nodes: [*nodes[:consts], *matched(nodes[consts:], avals)],
-        consts if body.draft.effects else -1,
+        lambda nodes: [*nodes[:count], *matched(nodes[count:], avals)],
+        count if effects else -1,
     )
     return tree.unflatten(wanted, _as_last(results, first))
 
@@ -281,14 +270,32 @@ def _rounded(node: Node) -> Node:
     return cast_node(node, narrow, True)
 
 
-def _returned(
-    first: Sequence[ShapedArray],
-    before: Sequence[ShapedArray],
-    after: Sequence[ShapedArray],
-) -> list[ShapedArray]:
-    """The types that come out of a loop, when the body made others of its carry."""
-    pairs = zip(first, before, after, strict=True)
-    return [f if old == new else new for f, old, new in pairs]
+def _settled(
+    what: str,
+    avals: list[ShapedArray],
+    names: Sequence[str],
+    body_of: Callable[[Sequence[ShapedArray]], Traced],
+    *others: Callable[[Sequence[ShapedArray]], Traced],
+) -> tuple[list[Traced], list[ShapedArray], list[ShapedArray]]:
+    """Bodies of a loop, traced with types that the carry keeps; and the types.
+
+    Returns:
+      the bodies; the types that come out of the loop; those that go around in it.
+    """
+    first = avals
+    while True:
+        bodies = [body_of(avals)]
+        outputs = bodies[0].draft.outputs[: len(avals)]
+        types = next_types(what, avals, outputs, names)
+        if types != avals:
+            rows = zip(first, avals, types, strict=True)
+            first, avals = [f if old == new else new for f, old, new in rows], types
+            continue
+        bodies += [trace(avals) for trace in others]
+        types = with_wide(avals, [i for body in bodies for i in body.draft.wide])
+        if types == avals:
+            return bodies, first, avals
+        avals = types
 
 
 def _as_last(results: Sequence[Value], first: Sequence[ShapedArray]) -> list[Value]:
@@ -310,25 +317,6 @@ def _while_with_effects(cond_fun: Function, body_fun: Function, init_val: Any) -
     step.__name__ = name_of(body_fun)
     first = cond_fun(init_val)
     return while_loop(operator.itemgetter(1), step, (init_val, first))[0]
-
-
-def _loop_body(
-    traced: Traced,
-    places: Sequence[int],
-    free: Sequence[Value],
-    outputs: Sequence[Node],
-    effects: bool,
-    returned: bool,
-) -> Any:
-    """(consts, token, arguments) -> (token, outputs), tokens only where needed."""
-    draft = traced.draft
-    mine = dict(zip(places, draft.free, strict=True))
-    consts = [mine.get(i, variable(aval_of(x), _UNUSED, i)) for i, x in enumerate(free)]
-    if not effects:
-        return close([*consts, *draft.arguments], outputs)
-    before, after = draft.effects or (variable(TOKEN, _UNUSED, -1),) * 2
-    tokens = [after] if returned else []
-    return close([*consts, before, *draft.arguments], [*tokens, *outputs])
 
 
 def _predicate(traced: Traced, fun: Function) -> Node:
@@ -496,18 +484,14 @@ def _scan(
         of_elements = [counter[1]]
         example = 0
     treedef = tree.structure((init, example))
-    first = avals = [aval_of(x) for x in values]
-    while True:
+
+    def body_of(avals: Sequence[ShapedArray]) -> Traced:
         body = trace_function(what, f, treedef, [*avals, *of_elements])
         _check_pair(what, f, wanted, body)
-        types = next_types(what, avals, body.draft.outputs[: len(avals)], names)
-        if types != avals:
-            first, avals = _returned(first, avals, types), types
-            continue
-        types = with_wide(avals, body.draft.wide)
-        if types == avals:
-            break
-        avals = types
+        return body
+
+    begin = [aval_of(x) for x in values]
+    (body,), first, avals = _settled(what, begin, names, body_of)
     draft = body.draft
     count = len(avals)
     outputs = [*returned(draft.outputs[:count], avals), *draft.outputs[count:]]

@@ -22,7 +22,7 @@ from ftrace.lax.elementwise import (
     PrecisionLike,
     check_dtypes,
 )
-from ftrace.lax.reductions import Padding, check_counts, check_padding, padtype_to_pads
+from ftrace.lax.reductions import Padding, check_counts, check_padding, windows_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, dot_axes, finished, promoted
 from ftrace.trace.eager.composite import run_fused
@@ -260,27 +260,17 @@ def conv_general_dilated(
     (x, w), final = promoted(lhs, rhs, preferred_element_type=preferred_element_type)
     axes = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
     x, w = ax.permute(x, tuple(axes.lhs_spec)), ax.permute(w, tuple(axes.rhs_spec))
-    ndim = x.ndim - 2
-    strides = check_counts(name, "window_strides", window_strides, ndim)
-    spread = check_counts(name, "lhs_dilation", lhs_dilation, ndim)
-    dilation = check_counts(name, "rhs_dilation", rhs_dilation, ndim)
-    space, sizes = x.shape[2:], w.shape[2:]
-    if isinstance(padding, str):
-        if set(spread) - {1}:
-            raise ValueRangeError(
-                f"{name}: with lhs_dilation, write the padding in numbers, or use "
-                "lax.conv_transpose"
-            )
-        reaches = [(k - 1) * d + 1 for k, d in zip(sizes, dilation, strict=True)]
-        pads = padtype_to_pads(space, reaches, strides, padding)
-    else:
-        pads = check_padding(name, padding, ndim)
+    if isinstance(padding, str) and set(lhs_dilation or ()) - {1}:
+        raise ValueRangeError(
+            f"{name}: with lhs_dilation, write the padding in numbers, or use "
+            "lax.conv_transpose"
+        )
+    windows = windows_of(
+        name, x.shape[2:], w.shape[2:], padding, window_strides=window_strides,
+        lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
+    )  # fmt: skip
     groups = (feature_group_count, batch_group_count)
     _check_channels(name, x.shape, w.shape, groups)
-    rows = zip(sizes, strides, dilation, pads, spread, strict=True)
-    windows = tuple(
-        ax.Window(k, s, d, lo, hi, gap - 1) for k, s, d, (lo, hi), gap in rows
-    )
     result = run_fused(_convolve, [x, w], windows=windows, groups=groups)
     order = sorted(range(x.ndim), key=tuple(axes.out_spec).__getitem__)
     return finished(ax.permute(result, tuple(order)), final)

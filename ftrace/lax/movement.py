@@ -300,30 +300,13 @@ def pad(
             f"lax.pad: padding_config must hold for each axis of {x.shape} a triple "
             f"(before, after, between) with between >= 0, got {config}"
         )
-    grown = tuple((max(lo, 0), max(hi, 0), gap) for lo, hi, gap in config)
-    result = moves.pad(x, grown)
-    if not _is_zero(padding_value) and any(map(any, grown)):
-        everywhere = moves.full(x.shape, True, dtypes.bool_)
-        result = moves.choose(moves.pad(everywhere, grown), result, padding_value)
-    bounds = [
-        (max(-lo, 0), n - max(-hi, 0))
-        for n, (lo, hi, _) in zip(result.shape, config, strict=True)
-    ]
-    if any(lo > hi for lo, hi in bounds):
-        raise ShapeError(
-            f"lax.pad: {config} takes away more elements than {x.shape} has"
-        )
-    return moves.shrink(result, tuple(bounds))
+    windows = [moves.Window(1, 1, 1, lo, hi, gap) for lo, hi, gap in config]
+    return moves.padded(x, windows, padding_value)
 
 
 def is_number(value: Value) -> bool:
     """Is it a number of Python or NumPy, and no array?"""
     return isinstance(value, (bool, int, float, complex, np.generic))
-
-
-def _is_zero(value: Value) -> bool:
-    """Is it a Python or NumPy number that equals positive zero?"""
-    return is_number(value) and not np.asarray(value).tobytes().strip(b"\0")
 
 
 # New arrays.

@@ -415,11 +415,7 @@ def padtype_to_pads(
       ValueRangeError: it is none of them.
     """
     kind = padding.upper()
-    if kind not in ("SAME", "SAME_LOWER", "VALID"):
-        raise errors.ValueRangeError(
-            f"padding must be 'SAME', 'SAME_LOWER', 'VALID' or pairs of counts, got "
-            f"{padding!r}"
-        )
+    errors.one_of("padding in words", kind, ("SAME", "SAME_LOWER", "VALID"))
     pads: list[tuple[int, int]] = []
     for n, window, step in zip(in_shape, window_shape, window_strides, strict=True):
         total = (
@@ -468,6 +464,35 @@ def check_counts(
     return found
 
 
+def windows_of(
+    name: str,
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    padding: Padding,
+    **counts: Sequence[int] | None,
+) -> tuple[ax.Window, ...]:
+    """Windows of these sizes that slide along axes of a shape.
+
+    Args:
+      counts: strides, spread of the elements and of those of the window, by the names
+        that these arguments have.
+
+    Raises:
+      ShapeError: there is not one number per axis.
+      ValueRangeError: the padding is malformed.
+    """
+    strides, spread, dilation = (
+        check_counts(name, what, n, len(shape)) for what, n in counts.items()
+    )
+    if isinstance(padding, str):
+        reaches = [(n - 1) * d + 1 for n, d in zip(sizes, dilation, strict=True)]
+        pads = padtype_to_pads(shape, reaches, strides, padding)
+    else:
+        pads = check_padding(name, padding, len(shape))
+    rows = zip(sizes, strides, dilation, pads, spread, strict=True)
+    return tuple(ax.Window(n, s, d, lo, hi, gap - 1) for n, s, d, (lo, hi), gap in rows)
+
+
 def reduce_window(
     operand: Value,
     init_value: Value,
@@ -513,18 +538,10 @@ def reduce_window(
     if not begins:
         check_dtypes("reduce_window", x, init_value)
     sizes = check_counts(name, "window_dimensions", window_dimensions, x.ndim)
-    strides = check_counts(name, "window_strides", window_strides, x.ndim)
-    spread = check_counts(name, "base_dilation", base_dilation, x.ndim)
-    dilation = check_counts(name, "window_dilation", window_dilation, x.ndim)
-    if isinstance(padding, str):
-        reaches = [(n - 1) * d + 1 for n, d in zip(sizes, dilation, strict=True)]
-        pads = padtype_to_pads(x.shape, reaches, strides, padding)
-    else:
-        pads = check_padding(name, padding, x.ndim)
-    rows = zip(sizes, strides, dilation, pads, spread, strict=True)
-    windows = tuple(
-        ax.Window(n, s, d, lo, hi, gap - 1) for n, s, d, (lo, hi), gap in rows
-    )
+    windows = windows_of(
+        name, x.shape, sizes, padding, window_strides=window_strides,
+        base_dilation=base_dilation, window_dilation=window_dilation,
+    )  # fmt: skip
     operands = [x]
     if not begins:
         operands.append(ax.cast(init_value, dtype))

@@ -481,7 +481,11 @@ def padded(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
     x = as_value(x)
     grown = tuple((max(w.before, 0), max(w.after, 0), w.between) for w in windows)
     result = pad(x, grown)
-    is_zero = isinstance(fill, (bool, int, float)) and fill == 0
+    is_zero = isinstance(fill, (bool, int, float)) and str(fill) in (
+        "0",
+        "0.0",
+        "False",
+    )
     if not is_zero and any(map(any, grown)):
         inside = pad(full(x.shape, True, dtypes.bool_), grown)
         result = choose(inside, result, fill)
