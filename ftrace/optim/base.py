@@ -125,6 +125,21 @@ def stateless(function: Callable[[Any], Any]) -> GradientTransformation:
     return GradientTransformation(init_empty, update)
 
 
+def stateful(
+    name: str,
+    kind: Any,
+    init: Callable[[Tree], Tree],
+    step: Callable[[Tree, Any], tuple[Tree, Tree]],
+) -> GradientTransformation:
+    """Of a function (updates, state) -> (updates, state), and states of one kind."""
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        check_state(name, state, kind)
+        return step(updates, state)
+
+    return GradientTransformation(init, update)
+
+
 def identity() -> GradientTransformation:
     """Leaves the updates as they are."""
     return stateless(lambda update: update)
@@ -191,13 +206,23 @@ def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
     return tree.map_with_none("tree.map", apply, first, *rest)
 
 
+def several(
+    count: int, function: Callable[..., Any], first: Tree, *rest: Tree
+) -> list[Tree]:
+    """As `each`, of a function that returns so many arrays: as many trees."""
+    rows: list[Any] = []
+
+    def note(*values: Any) -> int:
+        rows.append(function(*values))
+        return len(rows) - 1
+
+    places = each(note, first, *rest)
+    return [tree.map(lambda i, k=k: rows[i][k], places) for k in range(count)]
+
+
 def filled(params: Tree, value: Any = 0, dtype: Any = None) -> Tree:
     """A tree like the parameters, full of one value."""
-
-    def fill(param: Any) -> Any:
-        return fnp.full_like(param, value, dtype=dtype)
-
-    return tree.map(fill, params)
+    return tree.map(lambda param: fnp.full_like(param, value, dtype=dtype), params)
 
 
 def zero_count() -> Any:

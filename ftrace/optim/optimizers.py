@@ -40,29 +40,15 @@ class TraceState(NamedTuple):
     trace: Tree
 
 
-class AdamState(NamedTuple):
-    """The number of steps, and running means of updates and of their squares."""
+class MomentState(NamedTuple):
+    """Running means of updates and of their squares, where they are needed.
 
-    count: Any
-    mu: Tree
-    nu: Tree
-
-
-class RmsState(NamedTuple):
-    """The running mean of the squares of updates."""
-
-    nu: Tree
-
-
-class CountedRmsState(NamedTuple):
-    """The same with the number of steps, for the correction of its bias."""
-
-    count: Any
-    nu: Tree
-
-
-class StddevState(NamedTuple):
-    """Running means of updates and of their squares; `count` may be None."""
+    Attributes:
+      count: the number of steps done, for the correction of the bias of means that
+        began at zero.
+      mu: the mean of updates.
+      nu: the mean of their squares.
+    """
 
     count: Any
     mu: Tree
@@ -98,16 +84,15 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     def init(params: Tree) -> CountState:
         return CountState(base.zero_count())
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        base.check_state("scale_by_schedule", state, CountState)
-        step = fnp.asarray(step_size_fn(state.count))
+    def step(updates: Tree, state: CountState) -> tuple[Tree, Tree]:
+        size = fnp.asarray(step_size_fn(state.count))
 
         def multiply(update: Any) -> Any:
-            return step.astype(update.dtype) * update
+            return size.astype(update.dtype) * update
 
         return base.each(multiply, updates), CountState(base.increment(state.count))
 
-    return GradientTransformation(init, update)
+    return base.stateful("scale_by_schedule", CountState, init, step)
 
 
 @base.hyperparameters
@@ -169,43 +154,24 @@ def _square(x: Any) -> Any:
     return fnp.real(fnp.conj(x) * x) if fnp.iscomplexobj(x) else fnp.square(x)
 
 
-def _running_mean(updates: Tree, means: Tree, decay: Any) -> Tree:
-    def mix(update: Any, mean: Any) -> Any:
-        return (1 - decay) * update + decay * mean
-
-    return base.each(mix, updates, means)
+def _mix(update: Any, mean: Any, decay: Any) -> Any:
+    """The running mean after another update."""
+    return (1 - decay) * update + decay * mean
 
 
-def _running_square(updates: Tree, means: Tree, decay: Any) -> Tree:
-    def mix(update: Any, mean: Any) -> Any:
-        return (1 - decay) * _square(update) + decay * mean
-
-    return base.each(mix, updates, means)
-
-
-def _unbiased(means: Tree, decay: Any, count: Any) -> Tree:
-    """Running means that began at zero, as if they had begun at the first value."""
+def _weight(decay: Any, count: Any) -> Any:
+    """What a running mean that began at zero is divided by."""
     # A power of a float: one of an integer would be multiplied out, value by value.
-    weight = 1 - decay ** fnp.asarray(count).astype(float)
-
-    def divide(mean: Any) -> Any:
-        return mean / weight.astype(mean.dtype)
-
-    return base.each(divide, means)
+    return 1 - decay ** fnp.asarray(count).astype(float)
 
 
-def _as_dtype(values: Tree, dtype: Any) -> Tree:
-    def convert(x: Any) -> Any:
-        return x.astype(dtype)
-
-    return values if dtype is None else base.each(convert, values)
+def _unbiased(mean: Any, weight: Any) -> Any:
+    """A running mean as if it had begun at the first value; None leaves it."""
+    return mean if weight is None else mean / weight.astype(mean.dtype)
 
 
-def _like(values: Tree, others: Tree) -> Tree:
-    def convert(x: Any, other: Any) -> Any:
-        return x.astype(other.dtype)
-
-    return base.each(convert, values, others)
+def _as_dtype(x: Any, dtype: Any) -> Any:
+    return x if dtype is None else x.astype(dtype)
 
 
 @base.hyperparameters
@@ -223,16 +189,16 @@ def trace(
     def init(params: Tree) -> TraceState:
         return TraceState(base.filled(params, dtype=accumulator_dtype))
 
-    def add(update: Any, total: Any) -> Any:
-        return update + decay * total
+    def add(update: Any, before: Any) -> tuple[Any, Any]:
+        total = update + decay * before
+        made = update + decay * total if nesterov else total
+        return made, _as_dtype(total, accumulator_dtype)
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        base.check_state("trace", state, TraceState)
-        total = base.each(add, updates, state.trace)
-        made = base.each(add, updates, total) if nesterov else total
-        return made, TraceState(_as_dtype(total, accumulator_dtype))
+    def step(updates: Tree, state: TraceState) -> tuple[Tree, Tree]:
+        made, total = base.several(2, add, updates, state.trace)
+        return made, TraceState(total)
 
-    return GradientTransformation(init, update)
+    return base.stateful("trace", TraceState, init, step)
 
 
 @base.hyperparameters
@@ -254,30 +220,29 @@ def scale_by_adam(
       nesterov: look one step ahead (Dozat, 2016).
     """
 
-    def init(params: Tree) -> AdamState:
-        return AdamState(
-            base.zero_count(), base.filled(params, dtype=mu_dtype), base.filled(params)
-        )
+    def init(params: Tree) -> MomentState:
+        means = base.filled(params, dtype=mu_dtype), base.filled(params)
+        return MomentState(base.zero_count(), *means)
 
-    def divide(mean: Any, square: Any) -> Any:
-        return mean / (fnp.sqrt(square + eps_root) + eps)
-
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        base.check_state("scale_by_adam", state, AdamState)
+    def step(updates: Tree, state: MomentState) -> tuple[Tree, Tree]:
         count = base.increment(state.count)
-        mu = _running_mean(updates, state.mu, b1)
-        nu = _running_square(updates, state.nu, b2)
-        if nesterov:
-            ahead = _unbiased(mu, b1, base.increment(count))
-            now = _unbiased(updates, b1, count)
-            mean = _running_mean(now, ahead, b1)
-        else:
-            mean = _unbiased(mu, b1, count)
-        square = _unbiased(nu, b2, count)
-        state = AdamState(count, _as_dtype(mu, mu_dtype), _like(nu, state.nu))
-        return base.each(divide, mean, square), state
+        of_mean, of_square = _weight(b1, count), _weight(b2, count)
+        ahead = _weight(b1, base.increment(count)) if nesterov else None
 
-    return GradientTransformation(init, update)
+        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
+            mean = made = _mix(update, mu, b1)
+            square = _mix(_square(update), nu, b2)
+            if nesterov:
+                made = _mix(_unbiased(update, of_mean), _unbiased(mean, ahead), b1)
+            else:
+                made = _unbiased(mean, of_mean)
+            made = made / (fnp.sqrt(_unbiased(square, of_square) + eps_root) + eps)
+            return made, _as_dtype(mean, mu_dtype), square.astype(nu.dtype)
+
+        made, mu, nu = base.several(3, divide, updates, state.mu, state.nu)
+        return made, MomentState(count, mu, nu)
+
+    return base.stateful("scale_by_adam", MomentState, init, step)
 
 
 @base.hyperparameters
@@ -289,25 +254,8 @@ def scale_by_rms(
     bias_correction: bool = False,
 ) -> GradientTransformation:
     """Updates over the root of the running mean of their squares (Hinton, 2012)."""
-    kind = CountedRmsState if bias_correction else RmsState
-
-    def init(params: Tree) -> Any:
-        nu = base.filled(params, initial_scale)
-        return (
-            CountedRmsState(base.zero_count(), nu) if bias_correction else RmsState(nu)
-        )
-
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        base.check_state("scale_by_rms", state, kind)
-        nu = _running_square(updates, state.nu, decay)
-        made: Any = RmsState(nu)
-        square = nu
-        if bias_correction:
-            made = CountedRmsState(base.increment(state.count), nu)
-            square = _unbiased(nu, decay, made.count)
-        return _over_root(updates, square, eps, eps_in_sqrt), made
-
-    return GradientTransformation(init, update)
+    options = (decay, eps, initial_scale, eps_in_sqrt, bias_correction)
+    return _over_deviation("scale_by_rms", False, *options)
 
 
 @base.hyperparameters
@@ -319,37 +267,39 @@ def scale_by_stddev(
     bias_correction: bool = False,
 ) -> GradientTransformation:
     """Updates over their running standard deviation (Graves, 2013)."""
+    options = (decay, eps, initial_scale, eps_in_sqrt, bias_correction)
+    return _over_deviation("scale_by_stddev", True, *options)
 
-    def init(params: Tree) -> StddevState:
+
+def _over_deviation(
+    name: str, centered: bool, decay: Scalar, eps: Scalar, initial_scale: Scalar,
+    eps_in_sqrt: bool, bias_correction: bool,
+) -> GradientTransformation:  # fmt: skip
+    """Updates over the root of their mean square, or of their variance."""
+
+    def init(params: Tree) -> MomentState:
         count = base.zero_count() if bias_correction else None
-        return StddevState(
-            count, base.filled(params), base.filled(params, initial_scale)
-        )
+        mu = base.filled(params) if centered else None
+        return MomentState(count, mu, base.filled(params, initial_scale))
 
-    def subtract(mean: Any, square: Any) -> Any:
-        return square - _square(mean)
+    def step(updates: Tree, state: MomentState) -> tuple[Tree, Tree]:
+        count = base.increment(state.count) if bias_correction else None
+        weight = _weight(decay, count) if bias_correction else None
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        base.check_state("scale_by_stddev", state, StddevState)
-        mu = mean = _running_mean(updates, state.mu, decay)
-        nu = square = _running_square(updates, state.nu, decay)
-        count = None
-        if bias_correction:
-            count = base.increment(state.count)
-            mean, square = _unbiased(mu, decay, count), _unbiased(nu, decay, count)
-        variance = base.each(subtract, mean, square)
-        made = _over_root(updates, variance, eps, eps_in_sqrt)
-        return made, StddevState(count, mu, nu)
+        def divide(update: Any, nu: Any, *mu: Any) -> tuple[Any, ...]:
+            means = [_mix(update, mean, decay) for mean in mu]
+            square = _mix(_square(update), nu, decay)
+            spread = _unbiased(square, weight)
+            for mean in means:
+                spread = spread - _square(_unbiased(mean, weight))
+            root = fnp.sqrt(spread + eps) if eps_in_sqrt else fnp.sqrt(spread) + eps
+            return update / root, square, *means
 
-    return GradientTransformation(init, update)
+        before = (state.nu, state.mu) if centered else (state.nu,)
+        made, nu, *mu = base.several(2 + centered, divide, updates, *before)
+        return made, MomentState(count, mu[0] if centered else None, nu)
 
-
-def _over_root(updates: Tree, squares: Tree, eps: Any, inside: bool) -> Tree:
-    def divide(update: Any, square: Any) -> Any:
-        root = fnp.sqrt(square + eps) if inside else fnp.sqrt(square) + eps
-        return update / root
-
-    return base.each(divide, updates, squares)
+    return base.stateful(name, MomentState, init, step)
 
 
 @base.hyperparameters
@@ -361,20 +311,17 @@ def scale_by_rss(
     def init(params: Tree) -> RssState:
         return RssState(base.filled(params, initial_accumulator_value))
 
-    def add(update: Any, total: Any) -> Any:
-        return _square(update) + total
-
-    def divide(update: Any, total: Any) -> Any:
+    def divide(update: Any, before: Any) -> tuple[Any, Any]:
+        total = _square(update) + before
         known = total > 0
         root = fnp.sqrt(fnp.where(known, total + eps, 1))
-        return fnp.where(known, update / root, 0)
+        return fnp.where(known, update / root, 0), total
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        base.check_state("scale_by_rss", state, RssState)
-        total = base.each(add, updates, state.sum_of_squares)
-        return base.each(divide, updates, total), RssState(total)
+    def step(updates: Tree, state: RssState) -> tuple[Tree, Tree]:
+        made, total = base.several(2, divide, updates, state.sum_of_squares)
+        return made, RssState(total)
 
-    return GradientTransformation(init, update)
+    return base.stateful("scale_by_rss", RssState, init, step)
 
 
 @base.hyperparameters
@@ -386,13 +333,15 @@ def scale_by_lion(
     def init(params: Tree) -> LionState:
         return LionState(base.zero_count(), base.filled(params, dtype=mu_dtype))
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        base.check_state("scale_by_lion", state, LionState)
-        mixed = _running_mean(updates, state.mu, b1)
-        mu = _as_dtype(_running_mean(updates, state.mu, b2), mu_dtype)
-        return base.each(fnp.sign, mixed), LionState(base.increment(state.count), mu)
+    def signs(update: Any, mu: Any) -> tuple[Any, Any]:
+        mean = _as_dtype(_mix(update, mu, b2), mu_dtype)
+        return fnp.sign(_mix(update, mu, b1)), mean
 
-    return GradientTransformation(init, update)
+    def step(updates: Tree, state: LionState) -> tuple[Tree, Tree]:
+        made, mu = base.several(2, signs, updates, state.mu)
+        return made, LionState(base.increment(state.count), mu)
+
+    return base.stateful("scale_by_lion", LionState, init, step)
 
 
 # Updates kept small: each element, or the length of all of them together.
@@ -450,12 +399,10 @@ def sgd(
       nesterov: look one step ahead.
       accumulator_dtype: of the momentum, by default that of the parameters.
     """
-    first = (
-        base.identity()
-        if momentum is None
-        else trace(momentum, nesterov, accumulator_dtype)
-    )
-    return base.chain(first, scale_by_learning_rate(learning_rate))
+    rate = scale_by_learning_rate(learning_rate)
+    if momentum is None:
+        return base.chain(base.identity(), rate)
+    return base.chain(trace(momentum, nesterov, accumulator_dtype), rate)
 
 
 @base.hyperparameters
