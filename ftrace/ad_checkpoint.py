@@ -10,10 +10,6 @@ from ftrace.transforms.autodiff.checkpoint import (
 from ftrace.transforms.autodiff.checkpoint import checkpoint as remat
 
 __all__ = [
-    "checkpoint",
-    "checkpoint_name",
-    "checkpoint_policies",
-    "print_saved_residuals",
-    "remat",
-    "saved_residuals",
-]
+    "checkpoint", "checkpoint_name", "checkpoint_policies", "print_saved_residuals",
+    "remat", "saved_residuals",
+]  # fmt: skip

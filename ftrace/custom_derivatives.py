@@ -15,13 +15,7 @@ from ftrace.transforms.custom.custom_derivatives import (
 )
 
 __all__ = [
-    "CustomVJPPrimal",
-    "SymbolicZero",
-    "closure_convert",
-    "custom_gradient",
-    "custom_jvp",
-    "custom_vjp",
-    "custom_vjp_primal_tree_values",
-    "linear_call",
+    "CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient",
+    "custom_jvp", "custom_vjp", "custom_vjp_primal_tree_values", "linear_call",
     "zero_from_primal",
-]
+]  # fmt: skip
