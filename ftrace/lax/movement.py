@@ -120,11 +120,6 @@ def reshape(
             f"lax.reshape: the sizes must be given in full, got {shape}; "
             "ftrace.numpy.reshape takes -1"
         )
-    if prod(shape) != x.size:
-        raise ShapeError(
-            f"lax.reshape: cannot reshape {x.shape}, which has {x.size} elements, to "
-            f"{shape}, which has {prod(shape)}"
-        )
     if dimensions is not None:
         x = transpose(x, dimensions)
     return moves.reshape(x, shape)
@@ -173,15 +168,12 @@ def transpose(operand: Value, permutation: Sequence[int]) -> Any:
     """The axes in another order.
 
     Raises:
-      ShapeError: it is no permutation of them.
+      AxisError: it is no permutation of them.
     """
     x = moves.as_value(operand)
-    axes = moves.check_shape(permutation, "lax.transpose: permutation")
-    if sorted(axes) != list(range(x.ndim)):
-        raise ShapeError(
-            f"lax.transpose: {axes} is not a permutation of the axes of {x.shape}"
-        )
-    return moves.permute(x, axes)
+    return moves.permute(
+        x, moves.check_shape(permutation, "lax.transpose: permutation")
+    )
 
 
 def rev(operand: Value, dimensions: Sequence[int]) -> Any:

@@ -415,7 +415,9 @@ def padtype_to_pads(
       ValueRangeError: it is none of them.
     """
     kind = padding.upper()
-    errors.one_of("padding in words", kind, ("SAME", "SAME_LOWER", "VALID"))
+    errors.one_of(
+        "padding, if not pairs of counts,", kind, ("SAME", "SAME_LOWER", "VALID")
+    )
     pads: list[tuple[int, int]] = []
     for n, window, step in zip(in_shape, window_shape, window_strides, strict=True):
         total = (

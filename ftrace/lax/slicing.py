@@ -66,17 +66,14 @@ def slice(
     steps = (
         (1,) * x.ndim if strides is None else check_shape(tuple(strides), "lax.slice")
     )
-    if not len(starts) == len(limits) == len(steps) == x.ndim:
+    if (
+        not len(starts) == len(limits) == len(steps) == x.ndim
+        or min(steps, default=1) < 1
+    ):
         raise ShapeError(
-            f"lax.slice: one start, limit and stride per axis of {x.shape} are "
-            f"required, got {starts}, {limits} and {steps}"
+            "lax.slice: one start, limit and stride (of 1 or more) per axis of "
+            f"{x.shape} are required, got {starts}, {limits} and {steps}"
         )
-    if any(not 0 <= lo <= hi for lo, hi in zip(starts, limits, strict=True)):
-        raise ShapeError(f"lax.slice: starts {starts} must not exceed limits {limits}")
-    if any(hi > n for hi, n in zip(limits, x.shape, strict=True)):
-        raise ShapeError(f"lax.slice: limits {limits} exceed the shape {x.shape}")
-    if any(step < 1 for step in steps):
-        raise ShapeError(f"lax.slice: strides must be positive, got {steps}")
     return moves.stride(moves.shrink(x, tuple(zip(starts, limits, strict=True))), steps)
 
 
