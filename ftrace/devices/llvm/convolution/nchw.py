@@ -43,6 +43,11 @@ _BLOCK = 2000.0
 #: Blocks of lines that are considered, and parts of the rows.
 _MOST_BLOCKS = 32
 _PARTS = (1, 2, 4, 8)
+#: Bytes of a line of the cache. Vectors as long as one come from the second cache in
+#: time; of shorter ones a tile takes several times as long, unless all that it reads
+#: stays in the first: two of them for each term are this part of it.
+LINE = 64
+_NEAR = 8
 #: Outer places that a block takes side by side: so many columns are enough.
 _ENOUGH_COLUMNS = 512
 
@@ -91,7 +96,12 @@ class _Choice:
         walk = step_sizes(self.left, plan.ranges, facts)
         self.others = [r for r in plan.ranges if r is not window.tap]
         self.others.sort(key=lambda r: -walk[r])
-        self.lanes = target.vector_bytes // self.right.dtype.itemsize
+        item = self.right.dtype.itemsize
+        self.lanes = target.vector_bytes // item
+        terms = DEPTH * 4 // item
+        if target.vector_bytes < LINE:
+            terms = min(terms, target.l1 // (_NEAR * target.vector_bytes))
+        self.deep = max(terms // window.taps, 1)
         self.depth = prod(size_of(r) for r in plan.ranges)
         even = is_even(self.left, facts)
         row = self.row if even else None
@@ -120,8 +130,8 @@ class _Choice:
         each = width * sum(
             g.classes * window.reach(blocks.lines, g) for g in window.groups
         )
-        deep = min(DEPTH * 4 // item // window.taps, target.l2 // 2 // (each * item))
-        depth = cut_ranges(self.others, max(deep, 1))
+        room = target.l2 // 2 // (each * item)
+        depth = cut_ranges(self.others, max(min(self.deep, room), 1))
         height = size_of(self.row) // blocks.parts
         rows = Cut((), self.row, height, ())
         if blocks.parts == 1:
@@ -188,8 +198,7 @@ class _Choice:
         """Of the panels of a block."""
         item = self.right.dtype.itemsize
         width = prod(size_of(a) for a in self.inner) * blocks.beside
-        deep = max(DEPTH * 4 // item // self.window.taps, 1)
-        positions = min(prod(size_of(r) for r in self.others), deep)
+        positions = min(prod(size_of(r) for r in self.others), self.deep)
         reach, groups = self.window.reach, self.window.groups
         lines = sum(g.classes * reach(blocks.lines, g) for g in groups)
         rows = size_of(self.row) // blocks.parts
