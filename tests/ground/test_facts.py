@@ -23,7 +23,7 @@ LONGEST = 6
 #: What names have to be listed for that is no fact of the primitives.
 OTHERS = {
     # Of processors: cycles; what has an instruction; what takes a constant as well.
-    "devices/llvm/schedule/interleave_vectors.py:_LATENCY",
+    "devices/llvm/schedule/vector_cost.py:_LATENCY",
     "lower/legalize/legalize.py:PLAIN",
     "devices/llvm/kernels/lift_constants.py:_PLAIN",
     # Of NumPy: what repeats its operands by itself.

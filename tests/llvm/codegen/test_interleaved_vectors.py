@@ -15,7 +15,7 @@ from ftrace import dtypes, lax
 from ftrace.devices.llvm.render.select_strategy import render
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.interleave_vectors import (
+from ftrace.devices.llvm.schedule.vector_cost import (
     cycles,
     usual,
     vectors_abreast,

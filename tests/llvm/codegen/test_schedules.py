@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.contraction.blocked import in_blocks
-from ftrace.devices.llvm.contraction.few_columns import find_dots
-from ftrace.devices.llvm.contraction.matmul import as_matrices, as_panels
 from ftrace.devices.llvm.contraction.schedule import Schedule
+from ftrace.devices.llvm.contraction.strategies import (
+    as_matrices,
+    as_panels,
+    find_dots,
+    in_blocks,
+)
 from ftrace.devices.llvm.convolution.filter_gradient import find_sliding_sum
 from ftrace.devices.llvm.convolution.nchw import find_sliding
 from ftrace.devices.llvm.convolution.nhwc import (

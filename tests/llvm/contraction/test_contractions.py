@@ -38,7 +38,7 @@ from tests.support.run_llvm_kernel import (
 Array = np.ndarray[Any, Any]
 
 _render = import_module("ftrace.devices.llvm.render.select_strategy")
-_product_code = import_module("ftrace.devices.llvm.contraction.blocked")
+_product_code = import_module("ftrace.devices.llvm.contraction.strategies")
 
 pytestmark = pytest.mark.usefixtures("private_cache")
 

@@ -14,7 +14,7 @@ import ftrace as ft
 from ftrace import dtypes
 from ftrace.devices.llvm.contraction.block_sizes import Load, choose_blocks, shared
 from ftrace.devices.llvm.render.select_strategy import render
-from ftrace.devices.llvm.schedule.register_tiles import register_tile
+from ftrace.devices.llvm.schedule.tiling_ir import register_tile
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.ground import settings
 from ftrace.lower.kernel.ir import (

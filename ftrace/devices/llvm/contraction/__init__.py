@@ -13,12 +13,7 @@ From the ground up:
     microkernel               Tiles of sums in registers: what runs in the innermost
                               loops of a product
     schedule                  How a product runs, as data
-    blocked                   Contractions in blocks that fit in the caches
-    few_columns               Products with few columns: vectors run along what is
-                              summed over
-    matmul                    Matrix products: contractions with one axis of rows and
-                              one of columns in a block
-    unit_blocks               The operands of a unit of a product: where they stand in
-                              panels
+    strategies                How products run: from a contraction and a processor to a
+                              schedule
     emitter                   Carries out the schedule of a product: see `schedule.py`
 """

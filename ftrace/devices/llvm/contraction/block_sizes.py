@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ftrace.devices.llvm.runtime.work_estimate import PIECES_PER_THREAD
-from ftrace.devices.llvm.schedule.register_tiles import (
+from ftrace.devices.llvm.schedule.tiling_ir import (
     MOST_ROWS,
     RegisterTile,
     register_tile,

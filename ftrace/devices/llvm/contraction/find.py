@@ -6,7 +6,7 @@ The *columns* are the axes of b, the one that is contiguous in memory last; the 
 are the axes of a. Any expressions may stand for a, b and the product, and any reduce
 for the sum.
 
-This file finds them; `blocked.py` is the code that runs them in blocks.
+This file finds them; `strategies.py` says how they run.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
-from ftrace.devices.llvm.schedule.register_tiles import MOST_ROWS, rows_together
-from ftrace.devices.llvm.schedule.tiling_ir import size_of
+from ftrace.devices.llvm.schedule.tiling_ir import MOST_ROWS, rows_together, size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p

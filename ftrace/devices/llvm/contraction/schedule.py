@@ -8,8 +8,8 @@
             sums[i, j] <- sums[i, j] + left · right in tiles of registers
         out <- f(sums)
 
-Strategies say what of it happens, and how large the parts are (`few_columns.py`,
-`matmul.py`, `blocked.py`): a contraction and a processor give a `Schedule`, or None.
+Strategies say what of it happens, and how large the parts are (`strategies.py`): a
+contraction and a processor give a `Schedule`, or None.
 Printed it is that diagram; `emitter.py` carries it out. Blocks of k have a fixed size:
 the result does not depend on how units are shared. The scheme is that of the BLIS
 library (Van Zee and van de Geijn, 2015), with panels filled by arbitrary expressions.

@@ -34,8 +34,7 @@ from ftrace.devices.llvm.convolution.skip_padding import Seen, find_padding
 from ftrace.devices.llvm.convolution.still_operand import can_look_through
 from ftrace.devices.llvm.emit.blocked_ranges import Cut
 from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.register_tiles import step_cycles
-from ftrace.devices.llvm.schedule.tiling_ir import size_of
+from ftrace.devices.llvm.schedule.tiling_ir import size_of, step_cycles
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel

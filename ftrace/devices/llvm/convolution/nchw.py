@@ -32,8 +32,7 @@ from ftrace.devices.llvm.convolution.skip_padding import Seen, find_padding
 from ftrace.devices.llvm.convolution.still_operand import can_look_through
 from ftrace.devices.llvm.emit.blocked_ranges import Cut, cut_ranges
 from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.register_tiles import register_tile, rows_together
-from ftrace.devices.llvm.schedule.tiling_ir import size_of
+from ftrace.devices.llvm.schedule.tiling_ir import register_tile, rows_together, size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel

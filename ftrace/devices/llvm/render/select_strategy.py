@@ -15,13 +15,11 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from ftrace.devices.llvm.contraction.blocked import in_blocks
 from ftrace.devices.llvm.contraction.dot_product_instructions import (
     chosen_groups,
     in_groups,
 )
 from ftrace.devices.llvm.contraction.emitter import ProductEmitter
-from ftrace.devices.llvm.contraction.few_columns import find_dots
 from ftrace.devices.llvm.contraction.find import (
     Contraction,
     find_contraction,
@@ -29,11 +27,13 @@ from ftrace.devices.llvm.contraction.find import (
     reads_in_place,
     reduce_loop,
 )
-from ftrace.devices.llvm.contraction.matmul import (
+from ftrace.devices.llvm.contraction.strategies import (
     FEW_ROWS,
     LONG_ROWS,
     as_matrices,
     as_panels,
+    find_dots,
+    in_blocks,
     without_panels,
 )
 from ftrace.devices.llvm.convolution.depthwise_filter_gradient import (

@@ -2,7 +2,7 @@
 
 What each choice of a vector costs is estimated in `vector_cost.py`. What the `Chooser`
 chooses is in `tiling_ir.py`; how many sums of a product the registers hold, in
-`register_tiles.py`.
+`register_tile`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ from math import prod
 
 from ftrace.devices.llvm.scalar.ops import CALLED
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
-from ftrace.devices.llvm.schedule.interleave_vectors import vectors_abreast
-from ftrace.devices.llvm.schedule.register_tiles import register_tile, rows_together
 from ftrace.devices.llvm.schedule.tiling_ir import (
     ONE_BY_ONE,
     Steps,
     Tiling,
     cut,
     equal_tiles,
+    register_tile,
+    rows_together,
     size_of,
 )
-from ftrace.devices.llvm.schedule.vector_cost import Vector, VectorCosts, Vectors
+from ftrace.devices.llvm.schedule.vector_cost import (
+    Vector,
+    VectorCosts,
+    Vectors,
+    vectors_abreast,
+)
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, axis_of, load_p, reduce_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement

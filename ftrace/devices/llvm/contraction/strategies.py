@@ -1,0 +1,335 @@
+"""How products run: from a contraction and a processor to a schedule.
+
+in_blocks    any contraction, in blocks that fit in the caches
+as_panels    matrix products: one axis of rows and one of columns in a block
+find_dots    few columns: vectors run along what is summed over
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from ftrace.devices.llvm.contraction.block_sizes import Load, choose_blocks
+from ftrace.devices.llvm.contraction.find import (
+    Contraction,
+    is_far,
+    is_heavy,
+    reads_in_place,
+    rows_apart,
+)
+from ftrace.devices.llvm.contraction.schedule import (
+    LooseRows,
+    Schedule,
+    StagedRows,
+    walk,
+)
+from ftrace.devices.llvm.emit.blocked_ranges import Cut, cut_ranges
+from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
+from ftrace.devices.llvm.schedule.tiling_ir import (
+    RegisterTile,
+    register_tile,
+    rows_together,
+    size_of,
+)
+from ftrace.devices.llvm.target import Target
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import Kernel, axis_of, load_p
+from ftrace.trace.graph import Node
+from ftrace.trace.symbolic.bounds import sample
+from ftrace.trace.symbolic.dim import is_dynamic
+
+#: Vectors in a row of panel b, and rows of it (of 4-byte elements): 768 bytes × 512
+#: stay in L2, and the rows of the other operand that a tile needs in L1.
+VECTORS = 12
+DEPTH = 512
+#: Rows of a block: each element of panel b is used so often.
+HEIGHT = 256
+LEAST_HEIGHT = 64
+
+
+def in_blocks(plan: Contraction, facts: Facts, target: Target) -> Schedule:
+    """Any contraction.
+
+    A unit is a block of rows and columns:
+
+    panel c[i, j] <- 0
+    for each block of k:
+        panel b[k, j] <- b(j, k)           any expression, turned where it is turned
+        panel a[i, k] <- a(i, k)           unless it can be read where it stands
+        panel c[i, j] <- c[i, j] + the sum in tiles of registers
+    out <- f(c)
+    """
+    item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
+    lanes = target.vector_bytes // item
+    row = max(plan.rows, key=size_of)
+    height = prod(size_of(a) for a in ((row,) if plan.loose else plan.rows))
+    together = rows_together(plan.left, row if plan.loose else None, facts)
+    columns, tile = _cut_columns(plan.columns, height, lanes, together, target)
+    step = tile.vectors * lanes
+    pitch = -(-columns.length // step) * step
+    room = target.l2 // 2 // (pitch * item * len(plan.right))
+    deep = max(min(DEPTH * 4 // item, room), 16)
+    outer = (*plan.outer, *columns.outer)
+    units = sample(columns.blocks) * prod(map(size_of, outer))
+    rows, others = _cut_rows(plan, row, tile.rows, units, target.cores)
+    return Schedule(
+        plan, lanes,
+        outer=(*outer, *others),
+        inner=(),
+        rows=rows,
+        columns=columns,
+        vectors=tile.vectors,
+        depth=cut_ranges(walk(plan, facts), deep, lanes),
+        packed=plan.right,
+        left=() if plan.loose else plan.left,
+        pitch=pitch,
+    )  # fmt: skip
+
+
+def _cut_columns(
+    columns: Sequence[Node], height: int, lanes: int, together: int, target: Target
+) -> tuple[Cut, RegisterTile]:
+    """Blocks of columns that fill whole vectors and tiles best."""
+    registers, column = target.registers, columns[-1]
+    last = -(-size_of(column) // lanes)
+    tile = register_tile(height, last, registers, together)
+    found = cut_ranges(columns, VECTORS * lanes, tile.vectors * lanes)
+    if found.split is column:
+        return found, tile
+    best = (float("inf"), found, tile)
+    sizes = range(1, found.size + 1) if found.split is not None else (1,)
+    for size in sizes:
+        part = replace(found, size=size)
+        tile = register_tile(height, -(-part.length // lanes), registers, together)
+        # A block has costs of its own.
+        cycles = (tile.cycles + 1) * sample(part.blocks)
+        if cycles < best[0]:
+            best = (cycles, part, tile)
+    return best[1], best[2]
+
+
+def _cut_rows(
+    plan: Contraction, row: Node, tile: int, columns: int, cores: int
+) -> tuple[LooseRows | StagedRows, list[Node]]:
+    """High blocks, but enough of them for all cores; and the rows around them.
+
+    Args:
+      columns: blocks of columns, at all places around them.
+    """
+    height = HEIGHT
+    while True:
+        if plan.loose:
+            others = [a for a in plan.rows if a is not row]
+            rows: LooseRows | StagedRows = LooseRows(row, tile, height)
+        else:
+            found = cut_ranges(plan.rows, height)
+            others, rows = list(found.outer), StagedRows(found, tile)
+        units = columns * sample(rows.blocks) * prod(map(size_of, others))
+        enough = 4 * cores if height > LEAST_HEIGHT else cores
+        if units >= enough or height // 4 < tile:
+            return rows, others
+        height //= 2
+
+
+#: Multiplications that make up for a panel of sums.
+_WORTH_SUMS = 1 << 12
+#: Rows of fewer columns make vectors that are mostly empty.
+_SHORT_ROWS = 4
+#: The axes of a block should be so long; where nothing is filled two rows will do.
+LONG_ROWS, FEW_ROWS = 8, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A contraction as a matrix product.
+
+    Attributes:
+      row, column: the axes of a block.
+      outer: the others that both operands have, or the right ones.
+      rows: other axes of rows: the right operands are the same for all of them.
+      heavy: what becomes of a sum is a long expression.
+    """
+
+    row: Node
+    column: Node
+    outer: tuple[Node, ...]
+    rows: tuple[Node, ...]
+    heavy: bool
+
+
+def as_matrices(
+    plan: Contraction, kernel: Kernel, long: int = LONG_ROWS
+) -> Shape | None:
+    """The contraction as matrix products, if blocks of one axis each are enough.
+
+    Args:
+      long: what the axis of rows has to be.
+    """
+    sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
+    if any(map(is_dynamic, sizes)):
+        return None
+    row = max(plan.rows, key=size_of)
+    column = plan.columns[-1]
+    if not plan.loose and len(plan.rows) > 1:
+        return None
+    if size_of(row) < long or len(plan.columns) > 1:
+        return None
+    return Shape(
+        row, column, (*plan.outer, *plan.columns[:-1]),
+        tuple(a for a in plan.rows if a is not row), is_heavy(plan, kernel),
+    )  # fmt: skip
+
+
+def without_panels(plan: Contraction, kernel: Kernel, facts: Facts) -> Shape | None:
+    """The same where the operands are best read in place.
+
+    Loops over tiles alone would be as fast, but what becomes of the sums may be a long
+    expression, which they repeat for each register of a tile. And vectors of two or
+    three columns would be mostly empty: only tiles, which share what is read, pay.
+    """
+    if not reads_in_place(plan, facts):
+        return None
+    work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
+    shape = as_matrices(plan, kernel)
+    if shape is None:
+        return None
+    if size_of(shape.column) < _SHORT_ROWS:
+        work *= prod(map(size_of, shape.outer))
+    elif not shape.heavy:
+        return None
+    return shape if work >= _WORTH_SUMS else None
+
+
+def as_panels(
+    plan: Contraction, shape: Shape, facts: Facts, target: Target, packed: bool = True
+) -> Schedule:
+    """A matrix product.
+
+    A unit is a block of rows and some strips of columns:
+
+        for each block of k:
+            right[strip][k][j] <- b(j, k)      unless the unit before it did
+            left[k][i] <- a(i, k)              unless it can be read where it stands
+            out <- f(the sum)                  in tiles of registers
+
+    Where k is one block and f is light, results go from registers to where they belong;
+    else the sums of a unit stand in a panel until all of them are known. How large
+    blocks are is decided in `block_sizes.py`.
+
+    Args:
+      packed: the right operands stand in panels; else they are read in place.
+    """
+    item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
+    lanes = target.vector_bytes // item
+    blocks = choose_blocks(
+        target,
+        Load(
+            rows=size_of(shape.row),
+            vectors=-(-size_of(shape.column) // lanes),
+            depth=prod(size_of(r) for r in plan.ranges),
+            item=item,
+            outer=prod(map(size_of, shape.outer)),
+            others=prod(map(size_of, shape.rows)),
+            right=len(plan.right) if packed else 0,
+            left=0 if plan.loose else len(plan.left),
+            sums=len(plan.reduces),
+            heavy=shape.heavy,
+            together=rows_together(plan.left, shape.row if plan.loose else None, facts),
+            apart=rows_apart(plan, facts),
+        ),
+    )
+    tile, width = blocks.tile, blocks.tile.vectors * lanes
+    depth = cut_ranges(walk(plan, facts), blocks.depth, lanes)
+    registers = not (depth.blocks > 1 or depth.outer or shape.heavy)
+    asks, in_place = target.decides("fetch_ahead"), plan.loose or blocks.shallow
+    size = prod(size_of(r) for r in (*plan.columns, *plan.ranges)) * item
+    far = size * len(plan.right) > target.l2
+    # Narrow tiles have more to load than to multiply, and no room for questions.
+    next_rows = registers and in_place and tile.vectors > 1 and is_far(plan, target)
+    return Schedule(
+        plan, lanes,
+        outer=shape.outer,
+        inner=shape.rows,
+        rows=LooseRows(shape.row, tile.rows, blocks.tiles * tile.rows),
+        columns=Cut((), shape.column, width * blocks.strips, ()),
+        vectors=tile.vectors,
+        depth=depth,
+        packed=plan.right if packed and not blocks.shallow else (),
+        left=() if in_place else plan.left,
+        pitch=width, strips=True, once=True, registers=registers,
+        ahead=depth.length if blocks.shallow and far and asks else 0,
+        next_rows=next_rows and asks,
+    )  # fmt: skip
+
+
+#: Cycles to add up the lanes of a vector of sums.
+_ACROSS = 10.0
+#: Rows that make up for the panel of the right operand.
+_LEAST_ROWS = 16
+#: Rows of a unit, about.
+_HEIGHT = 64
+
+
+def find_dots(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Schedule | None:
+    """A contraction as one of few columns, if that is best.
+
+        right[j][k] <- b(k, j)                  once, turned if it stands otherwise
+        out[i, j] <- f(the sum over k of a(i, k) · right[j][k])
+
+    Vectors along three columns would be mostly empty, and along the rows far apart in
+    memory. What is summed over may be taps around channels that lie side by side, of
+    which some are outside of an image: all lanes are, or none. A tile has a vector of
+    partial sums for each pair of some rows and a column; their lanes are added up at
+    the end. Long expressions of the sums are computed for all rows of a unit, which is
+    less code.
+    """
+    sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
+    if any(map(is_dynamic, sizes)) or len(plan.columns) != 1:
+        return None
+    (*others, length), (column,) = plan.ranges, plan.columns
+    row = max(plan.rows, key=size_of)
+    item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
+    lanes = target.vector_bytes // item
+    wide, deep = size_of(column), prod(map(size_of, plan.ranges))
+    if 2 * wide > lanes or deep < 2 * lanes or size_of(row) < _LEAST_ROWS:
+        return None
+    if others and size_of(length) % lanes:
+        return None
+    if deep * wide * item * len(plan.right) > target.l1:
+        return None
+    if not all(_runs_along(n, length, facts) for n in plan.left):
+        return None
+    # Of sums in vectors of columns, each step takes half a cycle per row.
+    if 0.5 * deep <= wide * (0.5 * deep / lanes + _ACROSS):
+        return None
+    room = target.registers - 1 - wide
+    most = rows_together(plan.left, row, facts)
+    tile = min(room // ((wide + 1) * len(plan.reduces)), most)
+    if tile < 1:
+        return None
+    return Schedule(
+        plan, lanes,
+        outer=plan.outer,
+        inner=tuple(a for a in plan.rows if a is not row),
+        rows=LooseRows(row, tile, _HEIGHT),
+        columns=Cut((), None, 1, (column,)),
+        vectors=wide,
+        depth=Cut((), None, 1, plan.ranges),
+        packed=plan.right, left=(),
+        pitch=(-(-deep // lanes) + 1) * lanes,
+        along=length, once=True, registers=not is_heavy(plan, kernel),
+    )  # fmt: skip
+
+
+def _runs_along(node: Node, length: Node, facts: Facts) -> bool:
+    if node.op is not load_p or any(length in facts.free[n] for n in node.src[2:]):
+        return False
+    form = facts.affine[index_of(node)]
+    others = [a for a in form.terms if a is not length]
+    if any(length in facts.free[a] for a in others):
+        return False
+    return form.terms.get(length) == 1
