@@ -85,7 +85,7 @@ def test_running_kernels_have_the_values_of_numpy(
     name: str, dtype: str, reverse: bool
 ) -> None:
     with ft.config(enable_x64=True):
-        for shape, axis in SHAPES:
+        for shape, axis in SHAPES[reverse::2]:
             x = sample(name, dtype, shape)
 
             def f(x: Any, axis: int = axis) -> Any:

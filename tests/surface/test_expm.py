@@ -32,7 +32,11 @@ def _error(got: Any, a: Any) -> float:
 
 
 @pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize("n", [1, 2, 17, 40])
+@pytest.mark.parametrize(
+    ("device", "n"),
+    [("cpu", 1), ("cpu", 2), ("cpu", 40), ("interpreter", 17), ("opencl", 17)],
+    indirect=["device"],
+)
 def test_exponential_is_exact_to_what_the_norm_leaves(
     dtype: str, n: int, device: Any
 ) -> None:

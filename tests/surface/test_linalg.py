@@ -117,7 +117,11 @@ def test_vmap_is_a_loop(sample: Sample, is_complex: bool) -> None:
 
 
 @pytest.mark.parametrize(("sample", "is_complex"), FIRST)
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    ("device", "wide"),
+    [("cpu", False), ("cpu", True), ("interpreter", True), ("opencl", False)],
+    indirect=["device"],
+)
 def test_a_program_gives_what_the_operation_gives(
     sample: Sample, is_complex: bool, wide: bool, device: Any
 ) -> None:

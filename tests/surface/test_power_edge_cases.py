@@ -161,7 +161,7 @@ def test_slopes_of_negative_powers_are_infinite_at_zero(device: Any, name: str) 
     x = np.array([0.0, -0.0, tiny, -tiny, np.inf, -np.inf, 1.0, -1.0]).astype(dtype)
     wanted: list[Any] = []
     slopes: list[Any] = []
-    for exponent in (-1, -2, -3, -4, -5, -8, -9, -17):
+    for exponent in (-1, -2, -3, -8, -17):
         sizes = np.array([np.inf] * 4 + [0] * 2 + [-exponent] * 2)
         signs = np.copysign(1.0, x.astype(float)) ** (exponent - 1)
         for f in (

@@ -185,7 +185,7 @@ STAGES: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("program", [chain, tree])
 def test_large_programs_take_linear_time(program: Any, stage: str) -> None:
-    sizes = (6_000, 24_000) if program is chain else (1_200, 4_800)
+    sizes = (3_000, 12_000) if program is chain else (600, 2_400)
     spent: list[float] = []
     for size in sizes:
         f = program(size)
