@@ -11,7 +11,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.numpy.axes import as_value, cast
-from ftrace.numpy.joining import concatenate
+from ftrace.numpy.shape import concatenate
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
 from ftrace.trace.control.cond import Branches, cond_p

@@ -14,7 +14,7 @@ from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as moves
 from ftrace.numpy.creation import number_for
 from ftrace.numpy.elementwise import values_together
-from ftrace.numpy.joining import concatenate as joined
+from ftrace.numpy.shape import concatenate as joined
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.bind import broadcast_shapes as common_shape
 from ftrace.trace.primitives.barrier import barrier_p

@@ -21,7 +21,7 @@ from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
 from ftrace.numpy.creation import *
 from ftrace.numpy.cumulative import *
-from ftrace.numpy.differences import *
+from ftrace.numpy.curves import *
 from ftrace.numpy.editing import *
 from ftrace.numpy.einstein import *
 from ftrace.numpy.elementwise import *
@@ -29,11 +29,9 @@ from ftrace.numpy.floats import *
 from ftrace.numpy.functional import *
 from ftrace.numpy.histogram import *
 from ftrace.numpy.indexing import *
-from ftrace.numpy.joining import *
 from ftrace.numpy.linear import *
 from ftrace.numpy.matrices import *
 from ftrace.numpy.padding import *
-from ftrace.numpy.polynomial import *
 from ftrace.numpy.ranges import *
 from ftrace.numpy.reductions import *
 from ftrace.numpy.searching import *
@@ -42,7 +40,6 @@ from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
-from ftrace.numpy.take import *
 from ftrace.numpy.types import *
 from ftrace.trace.eager.aliasing import make_owning as _make_owning
 from ftrace.trace.eager.dispatch import Lifting as _Lifting
@@ -81,12 +78,16 @@ _of_numbers = (
     "right_shift", "rint", "sign", "signbit", "sin", "sinh", "sqrt", "square",
     "subtract", "tan", "tanh", "true_divide", "trunc", "where",
 )  # fmt: skip
-# The modules of functions that compute, and do not only choose or move.
+# The modules of functions that compute, and do not only choose or move, and others.
 _computing = (
-    "arithmetic", "cumulative", "differences", "einstein", "elementwise", "floats",
-    "linear", "norms", "reductions", "selection", "statistics",
+    "arithmetic", "cumulative", "einstein", "elementwise", "floats", "linear",
+    "reductions", "selection", "statistics",
 )  # fmt: skip
-_computing = tuple(f"{__name__}.{module}" for module in _computing)
+_computing = (
+    *(f"{__name__}.{module}" for module in _computing),
+    "astype", "cond", "convolve", "correlate", "diff", "ediff1d", "gradient", "interp",
+    "matrix_norm", "matrix_rank", "norm", "trapezoid", "unwrap", "vector_norm",
+)  # fmt: skip
 
 # These show their operand, and share the memory of an array of NumPy's. What others
 # return is memory of its own, whatever the sizes and the values are.
@@ -101,7 +102,7 @@ _shows = (
 
 _recall_all(
     __name__,
-    (*_computing, "astype", "convolve", "correlate"),
+    _computing,
     set(_of_numbers) - {"pow", "power", "float_power"},
     _shows,
     **dict.fromkeys(

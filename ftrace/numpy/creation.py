@@ -15,7 +15,7 @@ from ftrace import dtypes, errors
 from ftrace.arrays.array import Array, ArrayLike, is_array, surface
 from ftrace.ground.errstate import hush, unhush
 from ftrace.numpy import axes as ax
-from ftrace.numpy.joining import concatenate, stack
+from ftrace.numpy.shape import concatenate, stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, do_now

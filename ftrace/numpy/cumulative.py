@@ -16,8 +16,8 @@ from ftrace import dtypes
 from ftrace.arrays.array import Array
 from ftrace.errors import ValueRangeError
 from ftrace.numpy import axes as ax
-from ftrace.numpy.joining import concatenate, stack
 from ftrace.numpy.reductions import chosen_dtype, log_sum_exp, summed_dtype, without_nan
+from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member

@@ -1,4 +1,4 @@
-"""Factorisations of matrices in the last two axes: cholesky, qr, svd, eigh, eig.
+"""Factorisations of matrices in the last two axes, and norms.
 
 Integers and bools are taken as floats. A matrix that has no factorisation, or holds
 NaN, gives NaN; nothing raises for values.
@@ -6,18 +6,27 @@ NaN, gives NaN; nothing raises for values.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy.axes import as_value, cast, flip
-from ftrace.numpy.linear import conjugated, matrix_transpose
+from ftrace.numpy import axes as ax
+from ftrace.numpy.axes import Axis, as_value, cast, flip
+from ftrace.numpy.editing import take_along_axis
+from ftrace.numpy.linear import conjugated, matrix_transpose, need_axes
+from ftrace.numpy.reductions import max as greatest
+from ftrace.numpy.reductions import min as least
+from ftrace.numpy.reductions import reduced
+from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.sorting import argsort
-from ftrace.numpy.take import take_along_axis
-from ftrace.trace import bind
+from ftrace.numpy.statistics import squared_magnitude
+from ftrace.trace.bind import bind, bind_compound, do_now, do_several_now, elementwise
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library.library_op import SUPPORTED
 from ftrace.trace.primitives.library.linalg import eig as spectral
 from ftrace.trace.primitives.library.linalg.eig import eigenvalues
@@ -27,8 +36,8 @@ from ftrace.trace.primitives.library.linalg.triangular import cholesky_p
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "qr", "svd", "svdvals",
-    "EigResult", "EighResult", "QRResult", "SVDResult",
+    "EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh",
+    "eigvals", "eigvalsh", "matrix_norm", "norm", "qr", "svd", "svdvals", "vector_norm",
 ]  # fmt: skip
 
 
@@ -127,7 +136,7 @@ def cholesky(a: Value, *, upper: bool = False, symmetrize_input: bool = True) ->
     x = square("cholesky", a)
     if symmetrize_input:
         x = symmetrized(x)
-    (factor,) = bind.bind_compound(cholesky_p, x)
+    (factor,) = bind_compound(cholesky_p, x)
     return adjoint(factor) if upper else factor
 
 
@@ -149,10 +158,10 @@ def qr(a: Value, mode: str = "reduced") -> Any:
     """
     x = matrices("qr", a)
     if mode == "raw":
-        factors, taus = bind.bind_compound(householder_factor_p, x)
+        factors, taus = bind_compound(householder_factor_p, x)
         return QRResult(matrix_transpose(factors), taus)
     one_of("qr: mode", mode, ("reduced", "complete", "full", "r", "raw"))
-    q, r = bind.bind_compound(qr_p, x, arg=mode in ("complete", "full"))
+    q, r = bind_compound(qr_p, x, arg=mode in ("complete", "full"))
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -190,23 +199,23 @@ def svd(
     if hermitian:
         found = _svd_hermitian(x, compute_uv)
     elif compute_uv:
-        found = bind.bind_compound(svd_p, x, arg="full" if full_matrices else "reduced")
+        found = bind_compound(svd_p, x, arg="full" if full_matrices else "reduced")
     else:
-        found = bind.bind_compound(svd_p, x, arg="values")
+        found = bind_compound(svd_p, x, arg="values")
     if subset_by_index is not None:
         found = _subset(found, *subset_by_index)
     return SVDResult(*found) if compute_uv else found[0]
 
 
 def _svd_hermitian(x: Any, vectors: bool) -> list[Any]:
-    v, w = bind.bind_compound(spectral.eigh_p, symmetrized(square("svd", x)), arg=True)
+    v, w = bind_compound(spectral.eigh_p, symmetrized(square("svd", x)), arg=True)
     size = abs(w)
     order = flip(argsort(size), (w.ndim - 1,))
     s = take_along_axis(size, order, axis=-1)
     if not vectors:
         return [s]
     v = take_along_axis(v, order[..., None, :], axis=-1)
-    sign = bind.bind(p.sign, take_along_axis(w, order, axis=-1))
+    sign = bind(p.sign, take_along_axis(w, order, axis=-1))
     sign = sign + cast(sign == 0, sign.dtype)
     return [v, s, adjoint(v * sign[..., None, :])]
 
@@ -260,7 +269,7 @@ def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> An
     x = square("eigh", a)
     if symmetrize_input:
         x = symmetrized(x)
-    vectors, values = bind.bind_compound(spectral.eigh_p, x, arg=lower)
+    vectors, values = bind_compound(spectral.eigh_p, x, arg=lower)
     return EighResult(values, vectors)
 
 
@@ -272,10 +281,10 @@ def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True)
         x = symmetrized(x)
     if x.dtype in SUPPORTED:
         function, dtype = partial(eigenvalues, lower), dtypes.real_dtype(x.dtype)
-        found = bind.do_now(function, x, dtype=dtype, weak=x.weak_type)
+        found = do_now(function, x, dtype=dtype, weak=x.weak_type)
         if found is not None:
             return found
-    return bind.bind_compound(spectral.eigh_p, x, arg=lower)[1]
+    return bind_compound(spectral.eigh_p, x, arg=lower)[1]
 
 
 def eig(a: Value) -> EigResult:
@@ -293,13 +302,133 @@ def eig(a: Value) -> EigResult:
         avals = spectral.eig_p.infer(None, aval_of(x))
         types = [(v.dtype, v.weak_type) for v in avals[1:]]
         function = partial(spectral.eigen_system, avals)
-        now = bind.do_several_now(function, x, results=types)
+        now = do_several_now(function, x, results=types)
         if now is not None:
             return EigResult(*now)
-    values, _, right = bind.bind_compound(spectral.eig_p, x)
+    values, _, right = bind_compound(spectral.eig_p, x)
     return EigResult(values, right)
 
 
 def eigvals(a: Value) -> Any:
     """The eigenvalues of matrices, complex, in no order: see `eig`."""
-    return bind.bind_compound(spectral.eigvals_p, square("eigvals", a))[0]
+    return bind_compound(spectral.eigvals_p, square("eigvals", a))[0]
+
+
+# Norms.
+
+
+Order = Any  # int | float | str | None
+
+
+def norm(x: Value, ord: Order = None, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The norm of vectors or matrices. Its derivative at zero is zero, not NaN.
+
+    Args:
+      x: the array.
+      ord: of a vector: 2 (the default), inf, -inf, 0, or any p; of a matrix: "fro"
+        (the default), "nuc" (the sum of the singular values), 2 or -2 (the greatest,
+        the least), 1, -1, inf or -inf (the greatest, the least sum of a column, of a
+        row).
+      axis: one axis holds vectors, two hold matrices. None takes all of them; any
+        number is then allowed where `ord` is not given.
+      keepdims: the reduced axes stay, with size 1.
+
+    Raises:
+      ShapeError: neither one axis nor two.
+      ValueRangeError: there is no such norm.
+    """
+    x = inexact(x)
+    axes = ax.canonical_axes(axis, x.ndim, "norm")
+    if (axis is None and ord is None) or (len(axes) == 2 and ord in (None, "f", "fro")):
+        return run_fused(_euclidean, [x], axes=axes, keepdims=keepdims)
+    if len(axes) == 1:
+        return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
+    if len(axes) == 2:
+        return _matrix_norm(x, axes, keepdims, ord)
+    raise ShapeError(
+        f"norm: the axes {axes} of shape {x.shape}: one axis gives the norm of "
+        "vectors, two that of matrices; choose with axis="
+    )
+
+
+def vector_norm(
+    x: Value, /, *, axis: Axis = None, keepdims: bool = False, ord: Order = 2
+) -> Any:
+    """The norm of vectors along `axis`, or of all elements as one vector.
+
+    Raises:
+      ValueRangeError: `ord` is not a number.
+    """
+    x = inexact(x)
+    axes = ax.canonical_axes(axis, x.ndim, "vector_norm")
+    if ord is None or ord == 2:
+        return run_fused(_euclidean, [x], axes=axes, keepdims=keepdims)
+    if isinstance(ord, str):
+        raise ValueRangeError(
+            f"vector_norm: ord must be a number, got {ord!r}; for infinity, write "
+            "ftrace.numpy.inf"
+        )
+    if ord == 0:
+        hits = ax.cast(
+            bind(p.ne, x, ax.full(x.shape, 0, x.dtype)), dtypes.real_dtype(x.dtype)
+        )
+        return reduced(reduce_sum_p, hits, axes, keepdims)
+    size = elementwise(p.absolute, x)
+    if ord == math.inf:
+        return greatest(size, axes, keepdims=keepdims, initial=0)
+    if ord == -math.inf:
+        return least(size, axes, keepdims=keepdims)
+    if ord == 1:
+        return reduced(reduce_sum_p, size, axes, keepdims)
+    return run_fused(_p_norm, [size], axes=axes, keepdims=keepdims, ord=float(ord))
+
+
+def _euclidean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return bind(p.sqrt, reduced(reduce_sum_p, squared_magnitude(x), axes, keepdims))
+
+
+def _p_norm(size: Any, axes: tuple[int, ...], keepdims: bool, ord: float) -> Any:
+    powers = elementwise(p.power, size, ord)
+    return elementwise(p.power, reduced(reduce_sum_p, powers, axes, keepdims), 1 / ord)
+
+
+def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order = "fro") -> Any:
+    """The norm of matrices in the last two axes.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+      ValueRangeError: there is no such norm.
+    """
+    x = inexact(x)
+    need_axes("matrix_norm", x, 2, "only")
+    return norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
+
+
+def _matrix_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> Any:
+    if ord in ("nuc", 2, -2):
+        return _spectral_norm(x, axes, keepdims, ord)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise ValueRangeError(
+            f"norm: ord={ord!r} is not a norm of matrices; these are 'fro', 'nuc', 1, "
+            "-1, 2, -2, inf and -inf"
+        )
+    row, column = axes
+    added, sought = (row, column) if abs(ord) == 1 else (column, row)
+    sums = reduced(reduce_sum_p, elementwise(p.absolute, x), (added,), keepdims)
+    if not keepdims and sought > added:
+        sought -= 1
+    if ord > 0:
+        return greatest(sums, sought, keepdims=keepdims, initial=0)
+    return least(sums, sought, keepdims=keepdims)
+
+
+def _spectral_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> Any:
+    rest = [a for a in range(x.ndim) if a not in axes]
+    values = svdvals(ax.permute(x, (*rest, *axes)))
+    if ord == "nuc":
+        result = add_up(values, -1)
+    elif ord == 2:
+        result = greatest(values, -1, initial=0)
+    else:
+        result = least(values, -1)
+    return ax.insert_axes(result, sorted(axes)) if keepdims else result

@@ -17,9 +17,9 @@ from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError, on
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import Dtype, dtype_or, placed
 from ftrace.numpy.elementwise import add, divide, multiply
-from ftrace.numpy.joining import concatenate
 from ftrace.numpy.linear import conjugated
 from ftrace.numpy.padding import roll
+from ftrace.numpy.shape import concatenate
 from ftrace.trace.bind import bind_compound, elementwise
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p

@@ -12,13 +12,12 @@ from ftrace import dtypes, errors
 from ftrace.arrays.array import Array, is_array
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import asarray
-from ftrace.numpy.differences import diff
+from ftrace.numpy.curves import diff
 from ftrace.numpy.elementwise import promote_inexact
-from ftrace.numpy.joining import stack
 from ftrace.numpy.ranges import linspace
 from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.selection import maximum
-from ftrace.numpy.shape import ravel
+from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.primitives.barrier import barrier_p

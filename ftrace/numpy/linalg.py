@@ -11,26 +11,433 @@ factorisations on the host, as steps of the program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
-from ftrace.errors import ShapeError, ValueRangeError
-from ftrace.numpy import factorizations, linear, norms, systems
+from ftrace import dtypes
+from ftrace.errors import ShapeError, ValueRangeError, one_of
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.numpy import axes as ax
+from ftrace.numpy import factorizations, linear
 from ftrace.numpy.axes import as_value
+from ftrace.numpy.elementwise import isnan
 from ftrace.numpy.factorizations import *
-from ftrace.numpy.joining import sequence_of
+from ftrace.numpy.factorizations import (
+    eigvalsh,
+    inexact,
+    matrices,
+    norm,
+    square,
+    svdvals,
+)
 from ftrace.numpy.linear import matmul, matrix_transpose, need_axes, tensordot, vecdot
-from ftrace.numpy.norms import *
-from ftrace.numpy.systems import *
+from ftrace.numpy.reductions import sum as add_up
+from ftrace.numpy.shape import sequence_of
+from ftrace.numpy.statistics import squared_magnitude
+from ftrace.numpy.types import finfo
+from ftrace.trace.avals import pairs_of
+from ftrace.trace.bind import (
+    bind,
+    bind_compound,
+    broadcast_shapes,
+)
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.library.linalg.lstsq import least_squares_p
+from ftrace.trace.primitives.library.linalg.lu import (
+    Op,
+    det_p,
+    lu_p,
+    lu_solve_p,
+    slogdet_p,
+)
+from ftrace.trace.primitives.library.linalg.svd import pinv_p
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "cross", "diagonal", "matmul", "matrix_transpose", "multi_dot", "outer",
-    "tensordot", "trace", "vecdot",
+    "SlogdetResult", "cond", "cross", "det", "diagonal", "inv", "lstsq", "matmul",
+    "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "outer", "pinv",
+    "slogdet", "solve", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot",
 ]  # fmt: skip
 __all__ += factorizations.__all__
-__all__ += norms.__all__
-__all__ += systems.__all__
+
+
+class SlogdetResult(NamedTuple):
+    """Determinants as sign (or phase) and the logarithm of their size."""
+
+    sign: Any
+    logabsdet: Any
+
+
+# Systems.
+
+
+def together(*values: Value) -> list[Any]:
+    """The operands in one float or complex dtype."""
+    avals = [aval_of(x) for x in values]
+    dtype, weak = dtypes.promote(*pairs_of(avals))
+    dtype = dtypes.to_inexact(dtype)
+    return [ax.cast(x, dtype, weak and dtypes.is_inexact(dtype)) for x in values]
+
+
+def solve(a: Value, b: Value) -> Any:
+    """The x of a·x = b.
+
+    A singular matrix gives infinities or NaN.
+
+    Args:
+      a: (…, n, n).
+      b: (n,), a vector; or (…, n, k). The axes before broadcast.
+
+    Returns:
+      (…, n) for a vector, else (…, n, k).
+
+    Raises:
+      ShapeError: the shapes do not fit.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x, y = together(square("solve", a), ax.as_value(b))
+    n = x.shape[-1]
+    if y.ndim == 0 or y.shape[-1 if y.ndim == 1 else -2] != n:
+        raise ShapeError(
+            f"solve: for matrices of shape {x.shape}, b must be ({n},) or (…, {n}, k), "
+            f"got {y.shape}; several vectors are the columns of a matrix"
+        )
+    if y.ndim > 1:
+        return solve_matrices(x, y)
+    result = solve_matrices(x, ax.insert_axes(y, (1,)))
+    return ax.drop_axes(result, (result.ndim - 1,))
+
+
+def solve_matrices(a: Any, b: Any) -> Any:
+    """The X of a·X = b for (…, n, n) and (…, n, k); the axes before broadcast."""
+    if a.ndim == 2:
+        return over_columns(lambda y: _solved(a, y), b)
+    lead = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
+    full_a = ax.broadcast_to(a, (*lead, *a.shape[-2:]))
+    full_b = ax.broadcast_to(b, (*lead, *b.shape[-2:]))
+    return _solved(full_a, full_b)
+
+
+def _solved(a: Any, b: Any) -> Any:
+    factors, _, order = bind_compound(lu_p, bind(p.stop_gradient, a))
+    return bind_compound(lu_solve_p, a, factors, order, b, arg=Op())[0]
+
+
+def over_columns(function: Callable[[Any], Any], b: Any) -> Any:
+    """A function of (n, k), for all (…, n, k) at once: they are columns of one."""
+    if b.ndim == 2:
+        return function(b)
+    rows = b.ndim - 2
+    moved = ax.move_axis(b, rows, 0)
+    n, rest = moved.shape[0], moved.shape[1:]
+    result = function(ax.reshape(moved, (n, prod(rest))))
+    return ax.move_axis(ax.reshape(result, (result.shape[0], *rest)), 0, rows)
+
+
+def identity_of(like: Any, size: int) -> Any:
+    """The identity matrix in the dtype of a value."""
+    rows, columns = (ax.iota(dtypes.int32, (size, size), a) for a in (0, 1))
+    one, zero = ax.full((), 1, like.dtype), ax.full((), 0, like.dtype)
+    return ax.choose(rows == columns, one, zero)
+
+
+def inv(a: Value) -> Any:
+    """The inverses of matrices (…, n, n); infinities or NaN where there are none.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x = square("inv", a)
+    return solve_matrices(x, ax.broadcast_to(identity_of(x, x.shape[-1]), x.shape))
+
+
+# Determinants.
+
+
+def det(a: Value) -> Any:
+    """The determinants of matrices (…, n, n). Singular ones have a derivative, too.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: float16 or bfloat16, and more than 3 rows.
+    """
+    x = square("det", a)
+    if 1 <= x.shape[-1] <= 3:
+        return run_fused(_short_det, [x])
+    return bind_compound(det_p, x)[0]
+
+
+def _short_det(x: Any) -> Any:
+    """Of up to 3 rows: by the first of them, as arithmetic that fuses."""
+    n = x.shape[-1]
+    rows = [[x[..., i, j] for j in range(n)] for i in range(n)]
+
+    def minor(j: int, k: int) -> Any:
+        """Of the last two rows and the columns j and k."""
+        return rows[-2][j] * rows[-1][k] - rows[-2][k] * rows[-1][j]
+
+    if n == 1:
+        return rows[0][0]
+    if n == 2:
+        return minor(0, 1)
+    first, second, third = rows[0]
+    return first * minor(1, 2) + second * minor(2, 0) + third * minor(0, 1)
+
+
+def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
+    """The signs and the logarithms of the sizes of determinants.
+
+    Args:
+      a: (…, n, n).
+      method: "lu" or "qr" are accepted; both give the same.
+
+    Raises:
+      ValueRangeError: the method is unknown.
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    one_of("slogdet: method", method, (None, "lu", "qr"))
+    return SlogdetResult(*bind_compound(slogdet_p, square("slogdet", a)))
+
+
+# Pseudoinverse and least squares.
+
+
+def epsilon(x: Any) -> float:
+    """The spacing of numbers at 1 in the dtype of a value."""
+    return float(finfo(dtypes.real_dtype(x.dtype)).eps)
+
+
+def pinv(
+    a: Value,
+    rtol: Value | None = None,
+    hermitian: bool = False,
+    *,
+    rcond: Value | None = None,
+) -> Any:
+    """The pseudoinverses of matrices; the derivative is that at constant rank.
+
+    Args:
+      a: (…, m, n).
+      rtol: singular values of no more than `rtol` times the greatest count as zero:
+        one number, or one per matrix; by default 10·max(m, n)·ε.
+      hermitian: `a` is.
+      rcond: another name of `rtol`.
+
+    Returns:
+      (…, n, m).
+
+    Raises:
+      ArgumentError: both `rtol` and `rcond` are given.
+      ShapeError: there are fewer than two axes; not square, but `hermitian`.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    if rtol is not None and rcond is not None:
+        raise ValueRangeError("pinv: rtol and rcond are one argument; give one of them")
+    x = (square if hermitian else matrices)("pinv", a)
+    limit: Any = rtol if rtol is not None else rcond
+    if limit is None:
+        limit = 10 * max(x.shape[-2:]) * epsilon(x)
+    limit = ax.broadcast_to(
+        ax.cast(limit, dtypes.real_dtype(x.dtype)), x.shape[:-2], "pinv: rtol"
+    )
+    limit = bind(p.stop_gradient, limit)
+    return bind_compound(pinv_p, x, limit, arg=bool(hermitian))[0]
+
+
+def lstsq(
+    a: Value, b: Value, rcond: float | None = None, *, numpy_resid: bool = False
+) -> tuple[Any, Any, Any, Any]:
+    """The x that makes |b - a·x| least; of several the shortest.
+
+    Args:
+      a: (m, n).
+      b: (m,) or (m, k).
+      rcond: singular values below `rcond` times the greatest count as zero; by default
+        max(m, n)·ε, and ε where it is negative.
+      numpy_resid: the residuals are empty where NumPy's are: where `a` has not rank n,
+        or no more rows than columns. This needs the value of the rank.
+
+    Returns:
+      (x, the squared lengths of the residuals, the rank, the singular values).
+
+    Raises:
+      ShapeError: the shapes do not fit.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x, y = together(ax.as_value(a), ax.as_value(b))
+    if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
+        raise ShapeError(
+            "lstsq: a must be (m, n) and b (m,) or (m, k), got the shapes "
+            f"{x.shape} and {y.shape}; apply vmap for several systems"
+        )
+    m, n = x.shape
+    columns = y if y.ndim == 2 else ax.insert_axes(y, (1,))
+    limit = epsilon(x) * max(m, n) if rcond is None else float(rcond)
+    limit = epsilon(x) if limit < 0 else limit
+    least = ax.full((), limit, dtypes.real_dtype(x.dtype))
+    result, values = bind_compound(least_squares_p, x, columns, least)
+    residuals = squared_magnitude(columns - matmul(x, result)).sum(0)
+    rank = add_up(values > values[:1] * limit)
+    if numpy_resid and (m <= n or int(rank) < n):
+        residuals = ax.full((0,), 0, residuals.dtype)
+    if y.ndim == 1:
+        result = ax.drop_axes(result, (1,))
+    return result, residuals, rank, values
+
+
+# Powers and tensors.
+
+
+def matrix_power(a: Value, n: int) -> Any:
+    """Square matrices to an integer power, by repeated squaring.
+
+    Args:
+      a: (…, k, k).
+      n: the power; a negative one is that of the inverse.
+
+    Raises:
+      ShapeError: the last two axes differ in size.
+    """
+    x = ax.as_value(a)
+    if x.ndim < 2 or x.shape[-2] != x.shape[-1]:
+        raise ShapeError(f"matrix_power: square matrices are required, got {x.shape}")
+    power = ax.static_int(n, "matrix_power: n")
+    if power < 0:
+        x, power = inv(x), -power
+    if power == 0:
+        return ax.broadcast_to(identity_of(x, x.shape[-1]), x.shape)
+    result: Any = None
+    while power:
+        if power & 1:
+            result = x if result is None else matmul(result, x)
+        power >>= 1
+        if power:
+            x = matmul(x, x)
+    return result
+
+
+def tensorinv(a: Value, ind: int = 2) -> Any:
+    """The inverse of `tensordot(a, ·, ind)`.
+
+    Args:
+      a: an array whose first `ind` sizes have the product of the others.
+      ind: how many axes are the rows.
+
+    Returns:
+      An array with the shape `a.shape[ind:] + a.shape[:ind]`.
+
+    Raises:
+      ValueRangeError: `ind` is not positive.
+      ShapeError: the products of the sizes differ.
+    """
+    x = inexact(a)
+    count = ax.static_int(ind, "tensorinv: ind")
+    if count <= 0:
+        raise ValueRangeError(f"tensorinv: ind must be positive, got {count}")
+    rows, columns = x.shape[:count], x.shape[count:]
+    if prod(rows) != prod(columns):
+        raise ShapeError(
+            f"tensorinv: the first {count} sizes of {x.shape} must have the product of "
+            "the others"
+        )
+    return ax.reshape(
+        inv(ax.reshape(x, (prod(rows), prod(columns)))), (*columns, *rows)
+    )
+
+
+def tensorsolve(a: Value, b: Value, axes: Sequence[int] | None = None) -> Any:
+    """The x of `tensordot(a, x, x.ndim) = b`.
+
+    Args:
+      a: an array with the sizes of b, then those of x.
+      b: an array.
+      axes: axes of `a` that are moved to the end first.
+
+    Raises:
+      ShapeError: the product of the sizes of x is not that of the sizes of b.
+    """
+    x, y = inexact(a), ax.as_value(b)
+    if axes is not None:
+        last = ax.canonical_axes(tuple(axes), x.ndim, "tensorsolve")
+        x = ax.permute(x, (*[i for i in range(x.ndim) if i not in last], *last))
+    rows, columns = x.shape[: y.ndim], x.shape[y.ndim :]
+    if prod(rows) != prod(columns) or prod(rows) != prod(y.shape):
+        raise ShapeError(
+            f"tensorsolve: the first {y.ndim} sizes of a, {x.shape}, must have the "
+            f"product of the others and of those of b, {y.shape}"
+        )
+    flat = solve(
+        ax.reshape(x, (prod(rows), prod(columns))), ax.reshape(y, (prod(y.shape),))
+    )
+    return ax.reshape(flat, columns)
+
+
+# What singular values tell.
+
+
+def cond(x: Value, p: Any = None) -> Any:
+    """The condition numbers of matrices: how much a solution magnifies an error.
+
+    Args:
+      x: (…, m, n), not empty.
+      p: None or 2, the ratio of the singular values; -2, its inverse; else the norm of
+        square matrices times that of their inverses: see `norm`.
+
+    Returns:
+      (…), infinite for singular matrices.
+
+    Raises:
+      ShapeError: the matrices are empty, or not square for this norm.
+    """
+    matrix = matrices("cond", x)
+    if 0 in matrix.shape[-2:]:
+        raise ShapeError(f"cond: empty matrices have no condition: {matrix.shape}")
+    if p in (None, 2, -2):
+        values = svdvals(matrix)
+        high, low = values.max(-1), values.min(-1)
+        pair = (low, high) if p == -2 else (high, low)
+        return pair[0] / pair[1]
+    matrix = square("cond", matrix)
+    result = norm(matrix, p, (-2, -1)) * norm(inv(matrix), p, (-2, -1))
+    # The norm of an inverse that does not exist is infinite, unless x has NaN.
+    given = isnan(matrix).any((-2, -1))
+    infinite = isnan(result) & ~given
+    return ax.choose(infinite, ax.full((), math.inf, result.dtype), result)
+
+
+def matrix_rank(
+    M: Value, rtol: Value | None = None, *, hermitian: bool = False, tol: Any = None
+) -> Any:
+    """How many singular values of matrices are not small.
+
+    Args:
+      M: (…, m, n); of fewer axes: is any element not zero?
+      rtol: what is small (not relative to anything, as in JAX); by default
+        max(m, n)·ε times the greatest singular value.
+      hermitian: M is.
+      tol: another name of `rtol`.
+    """
+    limit: Any = rtol if rtol is not None else tol
+    matrix = inexact(M)
+    if matrix.ndim < 2:
+        return ax.cast((matrix != 0).any(), dtypes.int32)
+    if hermitian:
+        values = abs(eigvalsh(square("matrix_rank", matrix)))
+    else:
+        values = svdvals(matrix)
+    if limit is None:
+        scale = max(matrix.shape[-2:]) * epsilon(matrix)
+        limit = values.max(-1) * scale
+    limit = inexact(limit)
+    return add_up(values > ax.insert_axes(limit, (limit.ndim,)), -1)
+
+
+# Products.
 
 
 def multi_dot(arrays: Sequence[Value], *, precision: Any = None) -> Any:

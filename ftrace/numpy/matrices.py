@@ -14,12 +14,11 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.creation import Dtype, dtype_or, placed
-from ftrace.numpy.joining import stack
+from ftrace.numpy.editing import are_inside
 from ftrace.numpy.linear import diagonal_of
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
-from ftrace.numpy.shape import ravel
-from ftrace.numpy.take import are_inside
+from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.types import shape as shape_of
 from ftrace.trace.tracing.tracer import Value
 

@@ -36,12 +36,11 @@ from ftrace.numpy.elementwise import (
     subtract,
 )
 from ftrace.numpy.functional import apply_along_axis
-from ftrace.numpy.joining import concatenate
 from ftrace.numpy.ranges import linspace
 from ftrace.numpy.reductions import max as greatest
 from ftrace.numpy.reductions import min as least
 from ftrace.numpy.reductions import sum as total
-from ftrace.numpy.shape import ravel
+from ftrace.numpy.shape import concatenate, ravel
 from ftrace.numpy.statistics import mean
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.symbolic.dim import is_dynamic

@@ -17,7 +17,7 @@ from ftrace.numpy.arithmetic import power
 from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
-from ftrace.numpy.joining import concatenate, stack
+from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import own
 from ftrace.trace.eager.dispatch import Eager, member

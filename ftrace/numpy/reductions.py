@@ -16,7 +16,7 @@ from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import values_together
-from ftrace.numpy.joining import stack
+from ftrace.numpy.shape import stack
 from ftrace.trace.avals import pairs_of
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused

@@ -27,8 +27,8 @@ from ftrace.errors import (
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.joining import stack
 from ftrace.numpy.reductions import reduced
+from ftrace.numpy.shape import stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused

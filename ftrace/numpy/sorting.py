@@ -19,9 +19,8 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.elementwise import refuse_complex
-from ftrace.numpy.joining import concatenate
 from ftrace.numpy.reductions import reduced, widened
-from ftrace.numpy.shape import split
+from ftrace.numpy.shape import concatenate, split
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused

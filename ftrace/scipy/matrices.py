@@ -15,7 +15,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import full
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.factorizations import inexact, square
-from ftrace.numpy.systems import together
+from ftrace.numpy.linalg import together
 from ftrace.trace.bind import broadcast_shapes, do_now
 from ftrace.trace.eager.aliasing import owning
 from ftrace.trace.eager.composite import run_fused

@@ -24,8 +24,8 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.factorizations import adjoint, inexact, matrices, square
+from ftrace.numpy.linalg import over_columns, together
 from ftrace.numpy.linear import matmul
-from ftrace.numpy.systems import over_columns, together
 from ftrace.trace.bind import bind_compound, broadcast_shapes
 from ftrace.trace.primitives.library.linalg.matrix_functions import (
     schur_p,
