@@ -2,7 +2,6 @@
 
 backend          it; `transforms.backend` registers it when ftrace is imported
 count_operation  counts towards native eager calls
-kernel_of        functions of elements that NumPy lacks, done at once by compiled code
 """
 
 from __future__ import annotations
@@ -10,17 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ftrace.arrays.array import Array
 from ftrace.trace import tiering
 from ftrace.trace.graph import Graph
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.primitive import Compound, Primitive
+from ftrace.trace.primitives.primitive import Compound
 
 Program = Callable[..., list[Array]]
-#: What computes a function of one array of NumPy's.
-Kernel = Callable[[Any], Any]
 
 
 class Backend:
@@ -36,8 +30,6 @@ class Backend:
         None where NumPy shall compute the result.
       run_operation: does an operation with several results, likewise: given it, its
         argument and the operands.
-      find_kernel: what computes a function of elements that NumPy lacks, for arrays of
-        a dtype; None where Python shall do it.
       make_native: lets eager calls be native, where there is such code.
       calls_left: so many eager operations are done before that.
     """
@@ -48,7 +40,6 @@ class Backend:
     has_compiled: Callable[[], bool]
     run_call: Callable[[Callable[..., Any], bool, Any, Any], Any]
     run_operation: Callable[[Compound, Any, Sequence[Array]], Any]
-    find_kernel: Callable[[Primitive, np.dtype[Any]], Kernel | None]
     make_native: Callable[[], None]
     calls_left: int = tiering.CALLS_BEFORE_NATIVE
 
@@ -61,13 +52,3 @@ def count_operation() -> None:
     backend.calls_left -= 1
     if backend.calls_left == 0:
         backend.make_native()
-
-
-#: Functions of one operand that NumPy lacks. They are compiled at their first call, for
-#: their last bits must not depend on how often they were called.
-LACKING = frozenset((p.erf, p.erfc, p.lgamma, p.digamma))
-
-
-def kernel_of(op: Primitive, dtype: np.dtype[Any]) -> Kernel | None:
-    """What computes a primitive at once, if it is one of these and can be compiled."""
-    return backend.find_kernel(op, dtype) if op in LACKING else None

@@ -21,8 +21,8 @@ from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.ground import settings
 from ftrace.ground.errstate import hush, unhush
 from ftrace.ground.tables import memo
-from ftrace.trace.avals import Shape, ShapedArray, narrowed, pairs_of
-from ftrace.trace.backend import LACKING, backend, count_operation, kernel_of
+from ftrace.trace.avals import Shape, ShapedArray, pairs_of
+from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.call_recorder import is_of_host
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.evaluate import (
@@ -49,7 +49,6 @@ from ftrace.trace.tracing.tracer import (
     Value,
     aval_of,
     check_fits,
-    check_unmasked,
     stack,
 )
 
@@ -64,7 +63,7 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
         node = op(*[x.node for x in operands], arg=arg)
         return Tracer(node, scope, origin_now(node))
     for x in operands:
-        if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
+        if type(x) is not Array:
             break
     else:
         return _bind_now(op, operands, arg)
@@ -72,20 +71,7 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
     if scope is not None:
         node = op(*[scope.lift(x) for x in operands], arg=arg)
         return Tracer(node, scope, origin_now(node))
-    arrays = [asarray(x) for x in operands]
-    aval = op.infer(arg, *[aval_of(x) for x in arrays])
-    if is_dynamic(aval.size):
-        return _recorded(op, operands, arg)
-    if any(not x.memory.host for x in arrays):
-        return run_fused(lambda *xs: bind(op, *xs, arg=arg), arrays)
-    with np.errstate(all="ignore"):
-        try:
-            values = [x.numpy() for x in arrays]
-            require_room_for(op, aval, values)
-            result = op.numpy(aval, arg, *values)
-        except MemoryError:
-            raise no_memory(op.name, aval) from None
-    return Array.of(settle(result, aval.dtype), aval.weak_type)
+    return _bind_now(op, [asarray(x) for x in operands], arg)
 
 
 def _recorded(op: Primitive, operands: Sequence[Value], arg: Any) -> Any:
@@ -102,7 +88,10 @@ def _infer(op: Primitive, arg: Any, types: tuple[Any, ...]) -> ShapedArray:
 
 
 def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
-    """`bind` of arrays of the host: NumPy does it, in a few µs."""
+    """`bind` of arrays: those of the host NumPy does, in a few µs."""
+    for x in operands:
+        if not (x._buffer is None or x._buffer.device.host):
+            return run_fused(lambda *xs: bind(op, *xs, arg=arg), operands)
     types = tuple([(x._shape, x._dtype, x.weak_type) for x in operands])
     aval = _infer(op, arg, types)
     if is_dynamic(aval.size):
@@ -112,11 +101,7 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
         require_room_for(op, aval, values)
     token = hush()
     try:
-        kernel = kernel_of(op, aval.dtype) if op in LACKING else None
-        if kernel is not None:
-            result = kernel(*values)
-        else:
-            result = op.numpy(aval, arg, *values)
+        result = op.numpy(aval, arg, *values)
     except MemoryError:
         raise no_memory(op.name, aval) from None
     finally:
@@ -248,74 +233,26 @@ def elementwise(
       ShapeError: the shapes do not broadcast.
       DtypeError: the primitive is not defined for the promoted dtype.
     """
-    # Common cases first: traced values of one type and numbers; arrays of the host.
+    # The common case of a trace first: values of one type and numbers.
     if dtype is None and len(stack.scopes) > stack.floor:
         traced = _elementwise_traced(op, operands, inexact)
         if traced is not None:
             return traced
-    types: list[Any] = []
-    weak_scalars: list[int] = []
-    concrete_array = has_axes = False
-    for x in operands:
-        cls = x.__class__
-        if cls is Array and (x._buffer is None or x._buffer.device.host):
-            if x._shape:
-                has_axes = True
-            elif x.weak_type:
-                weak_scalars.append(len(types))
-            types.append((x._dtype, x.weak_type))
-            concrete_array = True
-        elif cls is float or (cls is int and -(2**31) <= x < 2**31):
-            types.append(cls)
-        elif isinstance(x, NUMPY):
-            if cls is not np.ndarray:
-                check_unmasked(x)
-            found = dtypes.numpy_type(x)
-            if found[1]:
-                weak_scalars.append(len(types))
-            elif x.shape:
-                has_axes = True
-            types.append(found)
-        elif cls is bool or (cls is complex and dtype is None):
-            aval = aval_of(x)
-            types.append((aval.dtype, aval.weak_type))
-        else:
-            break
-    else:
-        if concrete_array:
-            if has_axes:
-                for i in weak_scalars:
-                    types[i] = narrowed(types[i][0])
-            return _elementwise_now(op, operands, types, dtype, inexact)
-    scope = scope_of(operands)
+    avals = [aval_of(x) for x in operands]
+    pairs, scope = pairs_of(avals), scope_of(operands)
     if scope is None and not any(hasattr(x, "dtype") for x in operands):
         scope = current_scope()  # numbers alone: a constant of the function
-    avals = [aval_of(x) for x in operands]
-    dtype, weak = _compute_type(pairs_of(avals), dtype, inexact)
-    shape = broadcast_shapes(op.name, [a.shape for a in avals])
     if scope is not None:
-        nodes = [scope.lift_to(x, dtype, shape, weak) for x in operands]
+        compute, weak = _compute_type(pairs, dtype, inexact)
+        shape = broadcast_shapes(op.name, [a.shape for a in avals])
+        nodes = [scope.lift_to(x, compute, shape, weak) for x in operands]
         node = op(*nodes)
         return Tracer(node, scope, origin_now(node))
     if any(is_array(x) and not x.memory.host for x in operands):
         return run_fused(
             lambda *xs: elementwise(op, *xs, dtype=dtype, inexact=inexact), operands
         )
-    for x in operands:
-        check_fits(x, dtype)
-    full = ShapedArray.of(shape, dtype, weak)
-    aval = op.infer(None, *[full] * len(operands))
-    require_room(op.name, aval)
-    with np.errstate(all="ignore"):
-        try:
-            arrays = [convert(np.asarray(x), dtype) for x in operands]
-            result = op.numpy(aval, None, *arrays)
-        except MemoryError:
-            raise no_memory(op.name, aval) from None
-    made = Array.of(settle(result, aval.dtype), aval.weak_type)
-    if recording.tape is not None and all(type(x) in _NOTED for x in operands):
-        recording.tape.note_elementwise(op, aval, operands, dtype, made)
-    return made
+    return _elementwise_now(op, operands, pairs, dtype, inexact)
 
 
 def _elementwise_traced(
@@ -374,10 +311,6 @@ def _common_aval(
     return first if found == (first.dtype, first.weak_type) else None
 
 
-#: Operands of which a tape can say how they are used.
-_NOTED = frozenset((Array, int, float))
-
-
 def _compute_type(
     pairs: tuple[tuple[np.dtype[Any], bool], ...],
     dtype: np.dtype[Any] | None,
@@ -393,51 +326,38 @@ def _compute_type(
 @memo(4096)
 def _plan(
     op: Primitive,
-    types: tuple[Any, ...],
+    pairs: tuple[tuple[np.dtype[Any], bool], ...],
     dtype: np.dtype[Any] | None,
     inexact: bool,
     x64: bool | None,  # part of the key: promotion depends on it
-) -> tuple[np.dtype[Any], ShapedArray, bool]:
-    """The dtype to compute in, the type of an element of the result, is it integer?"""
-    scalars = {float: dtypes.default_dtype("f"), int: dtypes.default_dtype("i")}
-    pairs = tuple((scalars[t], True) if t in scalars else t for t in types)
+) -> tuple[np.dtype[Any], ShapedArray]:
+    """The dtype to compute in, and the type of an element of the result."""
     compute, weak = _compute_type(pairs, dtype, inexact)
     operand = ShapedArray.of((), compute, weak)
-    result = op.infer(None, *[operand] * len(types))
-    return compute, result, dtypes.is_integer(compute)
+    return compute, op.infer(None, *[operand] * len(pairs))
 
 
 def _elementwise_now(
     op: Primitive,
     operands: Sequence[Value],
-    types: Sequence[Any],
+    pairs: tuple[tuple[np.dtype[Any], bool], ...],
     dtype: np.dtype[Any] | None,
     inexact: bool,
 ) -> Array:
     """`elementwise` of arrays of the host and numbers; NumPy broadcasts them."""
-    x64 = settings.current().enable_x64
-    compute, aval, integer = _plan(op, tuple(types), dtype, inexact, x64)
+    compute, aval = _plan(op, pairs, dtype, inexact, settings.current().enable_x64)
     arrays: list[Any] = []
     token = hush()
     try:
         for x in operands:
             if type(x) is Array:
                 array = x._host if x._host is not None else x.numpy()
-            elif type(x) is float or type(x) is int:
-                if integer:
-                    check_fits(x, compute)
-                arrays.append(compute.type(x))
-                continue
-            elif type(x) is bool or type(x) is complex:
-                arrays.append(compute.type(x))
-                continue
             else:
-                if integer:
-                    check_fits(x, compute)
-                if dtypes.is_number_in(x, compute):
+                check_fits(x, compute)
+                if type(x) in (int, float) or dtypes.is_number_in(x, compute):
                     arrays.append(compute.type(x))
                     continue
-                array = x
+                array = x if isinstance(x, NUMPY) else asarray(x).numpy()
             # Most arrays of one dtype share the object, and its comparison is slow.
             same = array.dtype is compute or array.dtype == compute
             arrays.append(array if same else convert(array, compute))
@@ -447,11 +367,7 @@ def _elementwise_now(
                 most *= array.size
             if most >= FEW:
                 _require_room_for_all(op, aval, arrays)
-            kernel = kernel_of(op, compute) if op in LACKING else None
-            if kernel is not None:
-                result = kernel(*arrays)
-            else:
-                result = op.numpy(aval, None, *arrays)
+            result = op.numpy(aval, None, *arrays)
         except ValueError:
             broadcast_shapes(op.name, [array.shape for array in arrays])
             raise

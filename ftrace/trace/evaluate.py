@@ -17,7 +17,6 @@ from ftrace import dtypes
 from ftrace.arrays.memory_limit import LARGE, has_room
 from ftrace.errors import OutOfMemoryError
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.backend import LACKING, kernel_of
 from ftrace.trace.graph import Graph, Node, Op, toposort
 from ftrace.trace.numpy_contraction import PreparedProduct
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
@@ -107,12 +106,9 @@ class Plan:
     Args:
       outputs: the nodes whose values a call returns.
       given: the nodes whose values a call gets; `Plan(...)(values)`.
-      with_kernels: what NumPy lacks is done by compiled code: see `backend`.
     """
 
-    __slots__ = (
-        "_constants", "_large", "_outputs", "_size", "_steps", "with_kernels",
-    )  # fmt: skip
+    __slots__ = ("_constants", "_large", "_outputs", "_size", "_steps")
 
     @property
     def constants(self) -> Sequence[tuple[int, Any]]:
@@ -129,13 +125,7 @@ class Plan:
         """(node, the sum of a product that it is, slots of operands and value)."""
         return [step[:4] for step in self._steps]
 
-    def __init__(
-        self,
-        outputs: Sequence[Node],
-        given: Sequence[Node],
-        with_kernels: bool = False,
-    ) -> None:
-        self.with_kernels = with_kernels
+    def __init__(self, outputs: Sequence[Node], given: Sequence[Node]) -> None:
         known = set(given)
         deferred = _products_to_defer(_needed(outputs, known, set()), outputs)
         nodes = _needed(outputs, known, deferred)
@@ -177,8 +167,6 @@ class Plan:
                 _require_room(node, operands)
             if contracts is not None:
                 slots[slot] = contracts(*operands)
-            elif self.with_kernels and node.op in LACKING:
-                slots[slot] = _apply_kernel(node, operands)
             else:
                 slots[slot] = apply(node, operands)
             for last in finished:
@@ -304,12 +292,6 @@ def apply(node: Node, operands: Sequence[Any]) -> Any:
         )
     value = primitive_of(node).numpy(node.aval, node.arg, *operands)
     return settle(value, node.dtype)
-
-
-def _apply_kernel(node: Node, operands: Sequence[Any]) -> Any:
-    """The same, of a function that NumPy lacks."""
-    kernel = kernel_of(primitive_of(node), node.dtype)
-    return apply(node, operands) if kernel is None else kernel(*operands)
 
 
 def settle(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -68,10 +68,6 @@ DRAWS_HUGE = 1 << 19
 #: for all of them before the compiler is loaded.
 DRAWS_SPENT, DRAWS_SPENT_IN_ALL = 20_000, 250_000
 
-#: Elements of a block of a function that NumPy lacks: of a short one, and of those that
-#: longer arrays are cut into.
-SHORT_BLOCK, LONG_BLOCK = 64, 1024
-
 #: Programs of graphs with fewer nodes are lowered sooner than they are read from disk,
 #: once the passes are loaded.
 STORED_NODES = 24

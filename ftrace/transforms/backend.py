@@ -5,7 +5,6 @@ from __future__ import annotations
 from ftrace.trace.backend import backend
 from ftrace.transforms.jit.compile_large_eager import (
     compiles,
-    find_kernel,
     run_call,
     run_operation,
 )
@@ -21,5 +20,4 @@ def register() -> None:
     backend.has_compiled = has_compiled
     backend.run_call = run_call
     backend.run_operation = run_operation
-    backend.find_kernel = find_kernel
     backend.make_native = make_native

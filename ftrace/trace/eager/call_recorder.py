@@ -26,12 +26,11 @@ from ftrace.arrays.array import Array
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.backend import kernel_of
 from ftrace.trace.evaluate import FEW, Contraction, Plan, apply
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p, sum_call
-from ftrace.trace.primitives.cast_numpy import converter
+from ftrace.trace.primitives.cast_numpy import convert, converter
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
@@ -237,7 +236,7 @@ class Tape:
         if type(x) in (int, float) or dtypes.is_number_in(x, dtype):
             return Number(x, dtype)
         if type(x) in (bool, complex):
-            return dtype.type(x)
+            return convert(np.asarray(x), dtype)[()]
         if x.dtype == dtype:
             return x
         value = Value(dtype, x.size, x.shape)
@@ -314,8 +313,7 @@ class Tape:
                 continue
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
                 shape = node.src[0].shape if node.op is reduce_sum_p else None
-                quick = plan.with_kernels
-                function, more = call_of(node.op, node.aval, node.arg, shape, quick)
+                function, more = call_of(node.op, node.aval, node.arg, shape)
                 whole = [*operands, *more]
                 self.note(function, whole, slots[slot], node.op, node.arg)
                 continue
@@ -374,20 +372,13 @@ def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
 
 
 def call_of(
-    op: Primitive,
-    aval: ShapedArray,
-    arg: Any,
-    shape: Any = None,
-    with_kernels: bool = True,
+    op: Primitive, aval: ShapedArray, arg: Any, shape: Any = None
 ) -> tuple[Function, tuple[Any, ...]]:
     """The meaning of a primitive as a function, and what it takes after the arrays.
 
     Args:
       shape: of the first operand; sums need it, for it says how they are added up.
-      with_kernels: what NumPy lacks is done by compiled code.
     """
-    if with_kernels and (kernel := kernel_of(op, aval.dtype)) is not None:
-        return kernel, ()
     if op is reduce_sum_p and shape is not None:
         return sum_call(shape, aval, arg)
     direct = None if op.direct is None else op.direct(aval, arg)

@@ -80,7 +80,7 @@ class Composite:
 
     @cached_property
     def plan(self) -> Plan:
-        return Plan(self.graph.outputs, self.graph.inputs, with_kernels=True)
+        return Plan(self.graph.outputs, self.graph.inputs)
 
 
 class _Kept(Protocol):

@@ -33,8 +33,7 @@ from ftrace.errors import FtraceError
 from ftrace.ground import settings
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
-from ftrace.trace.backend import LACKING, Kernel
-from ftrace.trace.bind import bind, bind_compound
+from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.dispatch import describe
 from ftrace.trace.eager.exact_subgraph import exact_part
 from ftrace.trace.graph import Graph, Node
@@ -44,7 +43,6 @@ from ftrace.trace.primitives.movement import pad_p, reshape_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
-from ftrace.trace.tiering import LONG_BLOCK, SHORT_BLOCK
 from ftrace.trace.tracing.tracer import aval_of
 from ftrace.transforms.jit.jit import Jitted, jit
 
@@ -341,27 +339,3 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
         run = Jitted(partial(bind_compound, op, arg=arg))
         call = _calls.put(identity, _Call(run, 1, row[1]), _COMPILED)
     return call(arrays)
-
-
-# Functions of elements that NumPy lacks, whatever the sizes of the arrays:
-#
-#     erf(x), 100 numbers   ->   a block of 1024 that begins with them, one call
-
-_lacking = {op: Jitted(partial(bind, op)) for op in LACKING}
-
-
-def find_kernel(op: Primitive, dtype: np.dtype[Any]) -> Kernel | None:
-    """What computes a function for arrays of a dtype; None without a compiler."""
-    return partial(_in_blocks, _lacking[op]) if compiles() else None
-
-
-def _in_blocks(kernel: Jitted, x: Any) -> Any:
-    count = x.size
-    if count > LONG_BLOCK:
-        flat, starts = x.reshape(-1), range(0, count, LONG_BLOCK)
-        parts = [_in_blocks(kernel, flat[i : i + LONG_BLOCK]) for i in starts]
-        whole: Any = np.concatenate(parts)
-        return whole.reshape(x.shape)
-    block = np.ones(SHORT_BLOCK if count <= SHORT_BLOCK else LONG_BLOCK, x.dtype)
-    block[:count] = x.reshape(-1)
-    return kernel(block).numpy()[:count].reshape(x.shape)
