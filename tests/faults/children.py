@@ -54,7 +54,6 @@ def forget() -> None:
     device: Any = get_device("cpu")
     ft.clear_caches()
     device._kernels.clear()
-    device._general.clear()
 
 
 @cache

@@ -7,7 +7,6 @@ need it: a program that is on disk needs neither for its first call.
 from __future__ import annotations
 
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +22,7 @@ from ftrace.arrays.buffer import Buffer
 from ftrace.arrays.memory_limit import LARGE
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.call_signature import Bound, Signature
+from ftrace.devices.debug_report import report_compiled, report_run
 from ftrace.devices.llvm.compile.compile import cache_key, object_cache
 from ftrace.devices.llvm.kernels.cached_kernel import CompiledKernel, packed, unpacked
 from ftrace.devices.llvm.runtime.program_table import Table
@@ -43,8 +43,8 @@ from ftrace.ground.fork_safe import free_after_fork
 from ftrace.ground.limits import Limits
 from ftrace.ground.tables import Shared
 from ftrace.lower.kernel.codegen_options import DECISIONS
-from ftrace.lower.kernel.ir import Kernel, KernelInfo
-from ftrace.lower.program.ir import CopySlot, Program, RunKernel, Step, describe
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.program.ir import Program, RunKernel
 from ftrace.trace.python_limits import importing, without_collection
 from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
 
@@ -114,11 +114,9 @@ class CPU(Device):
     def __init__(self) -> None:
         super().__init__()
         self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
-        # By kernel, and how it was scheduled.
+        # By kernel, without its numbers where it loads them, and how it is scheduled.
         self._kernels: Shared[tuple[Kernel, Way], CompiledKernel]
         self._kernels = Shared(KERNELS_KEPT)
-        self._general: Shared[tuple[Kernel, Way], CompiledKernel]
-        self._general = Shared(KERNELS_KEPT)
         # One that forks takes them in the order in which calls do: the last one first.
         free_after_fork(self.memory.lock)
         self._lock = free_after_fork(threading.RLock())
@@ -190,45 +188,53 @@ class CPU(Device):
     def clear_cache(self) -> None:
         with self._lock:
             self._kernels.clear()
-            self._general.clear()
         object_cache.clear()
 
     def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
-        """The code of each step's kernel, as kept or as compiled now."""
+        """The code of each step's kernel, as kept or as compiled now.
+
+        Those that differ in numbers alone share it, but for those that are tuned.
+        """
+        from ftrace.devices.llvm.kernels.lift_constants import without_numbers
+
         way = Way.chosen()
-        known: dict[Kernel, CompiledKernel] = {}
-        missing: dict[Kernel, KernelInfo] = {}
-        for step in steps:
-            kernel = step.kernel
-            if kernel in known or kernel in missing:
-                continue
-            found = self._kernels.get((kernel, way))
-            if found is None:
-                missing[kernel] = step.info
-            else:
-                known[kernel] = found
-        for kernel, code in self._compile_missing(missing, way).items():
-            known[kernel] = self._kernels.put(
-                (kernel, way), code, _weight(kernel, code)
-            )
+        tuned = way.tune and not way.without
+        pairs: list[tuple[Kernel, Any]] = [
+            (step.kernel, None) if tuned else without_numbers(step.kernel)
+            for step in steps
+        ]
+        users = {kernel: step for (kernel, _), step in zip(pairs, steps, strict=True)}
+        known = {kernel: self._kernels.get((kernel, way)) for kernel in users}
+        missing = {k: users[k] for k, code in known.items() if code is None}
+        codes = self._compile_missing(missing, way, tuned) if missing else []
+        for kernel, code in zip(missing, codes, strict=True):
+            weight = _weight(kernel, code)
+            known[kernel] = self._kernels.put((kernel, way), code, weight)
         self.counters.kernels_compiled += len(missing)
         self.counters.kernels_cached += len(steps) - len(missing)
-        return [known[step.kernel] for step in steps]
+        found = [(known[kernel], numbers) for kernel, numbers in pairs]
+        return [_with_numbers(code, n) for code, n in found if code is not None]
 
     def _compile_missing(
-        self, missing: dict[Kernel, KernelInfo], way: Way
-    ) -> dict[Kernel, CompiledKernel]:
+        self, missing: dict[Kernel, RunKernel], way: Way, tuned: bool
+    ) -> list[CompiledKernel]:
         start = time.perf_counter()
-        if way.tune and not way.without:
+        if tuned:
             from ftrace.devices.llvm.kernels.autotune import compile_tuned
 
-            codes = compile_tuned(missing, render_kernel, self.threads, self.allocate)
+            infos = {kernel: step.info for kernel, step in missing.items()}
+            codes = compile_tuned(infos, render_kernel, self.threads, self.allocate)
         else:
-            codes = self._compile_general(missing, way)
-        compiled = dict(zip(missing, codes, strict=True))
-        if missing and settings.current().debug >= 1:
-            _report_compiled(missing, compiled, time.perf_counter() - start)
-        return compiled
+            from ftrace.devices.llvm.kernels.compile_kernels import compile_kernels
+
+            target = way.target()
+            render = render_kernel if target is None else partial(_render_for, target)
+            codes = compile_kernels(list(missing), render, self.threads, target)
+        if settings.current().debug >= 1:
+            each = (time.perf_counter() - start) / len(missing)
+            for step, code in zip(missing.values(), codes, strict=True):
+                report_compiled(self.name, step, each, code.text)
+        return codes
 
     def reuses(self, buffer: Buffer) -> bool:
         native = self._native
@@ -251,26 +257,6 @@ class CPU(Device):
         if found is not None:
             count_natively(found)
         return found
-
-    def _compile_general(
-        self, kernels: Iterable[Kernel], way: Way
-    ) -> list[CompiledKernel]:
-        """The code of kernels; those that differ in numbers alone share it."""
-        from ftrace.devices.llvm.kernels.compile_kernels import compile_kernels
-        from ftrace.devices.llvm.kernels.lift_constants import without_numbers
-
-        pairs = [without_numbers(kernel) for kernel in kernels]
-        general = {k: self._general.get((k, way)) for k, _ in pairs}
-        new = [k for k, code in general.items() if code is None]
-        target = way.target()
-        render = render_kernel if target is None else partial(_render_for, target)
-        codes = compile_kernels(new, render, self.threads, target)
-        for kernel, code in zip(new, codes, strict=True):
-            general[kernel] = self._general.put(
-                (kernel, way), code, _weight(kernel, code)
-            )
-        found = [(code, n) for k, n in pairs if (code := general[k]) is not None]
-        return [_with_numbers(code, numbers) for code, numbers in found]
 
 
 class BoundKernel(NamedTuple):
@@ -443,12 +429,12 @@ class CPUExecutable(Executable):
 
     def _run_step_by_step(self, objects: bytes, threads: int) -> int:
         """The same, telling of each step; a loop is one step."""
-        steps = iter(self.program.steps)
+        steps, device = iter(self.program.steps), self.device.name
         before = time.perf_counter()
 
         def tell(_: int) -> None:
             nonlocal before
-            _report_run(next(steps), time.perf_counter() - before)
+            report_run(device, next(steps), time.perf_counter() - before)
             before = time.perf_counter()
 
         entry, _memory = self._table.observed(tell)
@@ -481,32 +467,3 @@ def _code_bytes(kernels: Iterable[CompiledKernel]) -> int:
 
 def _forget_chunks() -> None:
     runtime().forget_chunks()
-
-
-def _report_compiled(
-    infos: dict[Kernel, KernelInfo],
-    compiled: dict[Kernel, CompiledKernel],
-    seconds: float,
-) -> None:
-    each = seconds * 1e3 / len(infos)
-    for kernel, info in infos.items():
-        lines = sorted({origin.describe() for origin in info.origins})
-        sys.stderr.write(f"cpu: compiled {info.name} {each:.2f} ms {lines}\n")
-        if settings.current().debug >= 3:
-            sys.stderr.write(f"{kernel}\n{compiled[kernel].text}\n")
-
-
-def _report_run(step: Step, seconds: float) -> None:
-    microseconds = f"{seconds * 1e6:.1f} us"
-    if isinstance(step, CopySlot):
-        sys.stderr.write(f"cpu: copied in {microseconds}\n")
-        return
-    if not isinstance(step, RunKernel):
-        sys.stderr.write(f"cpu: ran {describe(step)} in {microseconds}\n")
-        return
-    info = step.info
-    sys.stderr.write(
-        f"cpu: ran {info.name} in {microseconds}, "
-        f"{info.bytes / seconds / 1e9:.2f} GB/s, "
-        f"{info.operations / seconds / 1e9:.2f} G operations/s\n"
-    )
