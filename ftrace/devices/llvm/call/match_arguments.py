@@ -188,39 +188,25 @@ def _find_donated(offsets: Offsets) -> Function:
 def _all_differ() -> Function:
     """1 if no buffer that the program writes is given to it a second time.
 
-    Those that are written are marked where buffers that are free have the next one.
+    How often each is given is counted where buffers that are free have the next one.
     """
     f = ObjectFunction("all_differ", "i32", "ptr %record", "ptr %held")
     record, state = f.view("%record", Call), f.state()
     overwrites, overwritten = record.number("overwrites"), record.pointer("overwritten")
-    twice = f.variable("i64", 0)
 
     def written(i: str) -> View:
         number = f.load("i64", f.word(overwritten, i))
         return f.view(f.slot("%held", number), BufferObject)
 
-    def note(condition: str) -> None:
-        seen = f.let(f"zext i1 {condition} to i64")
-        f.store("i64", f.let(f"add i64 {f.load('i64', twice)}, {seen}"), twice)
-
     with f.repeat(overwrites) as i:
-        written(i).set("next", "null", "ptr")
-    with f.repeat(overwrites) as i:
-        buffer = written(i)
-        note(f.equal("ptr", buffer.pointer("next"), "%held"))
-        buffer.set("next", "%held", "ptr")
-    marked = f.variable("i64", 0)
+        written(i).set("next", 0)
     with f.repeat(record.number("inputs")) as i:
         held = f.slot("%held", i)
         with f.when(f.equal("ptr", f.type_of(held), state.pointer("buffer"))):
-            mark = f.view(held, BufferObject).pointer("next")
-            seen = f.let(f"zext i1 {f.equal('ptr', mark, '%held')} to i64")
-            f.store("i64", f.let(f"add i64 {f.load('i64', marked)}, {seen}"), marked)
+            f.add_to(f.view(held, BufferObject), "next", 1)
     with f.repeat(overwrites) as i:
-        written(i).set("next", "null", "ptr")
-    note(f.differ("i64", f.load("i64", marked), overwrites))
-    once = f.equal("i64", f.load("i64", twice), 0)
-    f.give(f.let(f"zext i1 {once} to i32"))
+        _refuse_unless(f, f.equal("i64", written(i).number("next"), 1))
+    f.give(1)
     return f
 
 

@@ -45,7 +45,6 @@ from ftrace.trace.eager.dispatch import (
     integer_classes,
     is_by_place,
 )
-from ftrace.trace.evaluate import settle
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
     Container,
@@ -241,7 +240,6 @@ class Steps:
         self._leaves = {id(x): i for i, x in enumerate(fresh)}
         self._numbers = dict(self._leaves)
         self._constants = {id(x): x.numpy() for x in tape.constants}
-        self._converted: dict[tuple[int, Any], int] = {}
         self._pool: list[Any] = []
         made = {id(step.result): step for step in tape.steps}
         for step in _needed(tape.steps, made, results):
@@ -249,8 +247,6 @@ class Steps:
             fixed = not any(type(x) is At for x in operands)
             if fixed and type(result) is Array:
                 self._constants[id(result)] = result.numpy()
-            elif fixed and type(result) is Value and _is_little(step):
-                self._constants[id(result)] = _computed(step, operands)
             else:
                 shape = getattr(result, "shape", None)
                 call = Call(step.function, operands, result.dtype, shape)
@@ -295,11 +291,7 @@ class Steps:
         leaf = self._numbers.get(id(x.value))
         if leaf is None:
             return x.dtype.type(x.value)
-        found = self._converted.get((leaf, x.dtype))
-        if found is None:
-            call = Call(x.dtype.type, [At(leaf)], x.dtype, ())
-            found = self._converted[leaf, x.dtype] = self._append(call)
-        return At(found)
+        return At(self._append(Call(x.dtype.type, [At(leaf)], x.dtype, ())))
 
     # In memory: see `bind_signature.Body`.
 
@@ -381,22 +373,6 @@ def _needed(
             seen.add(id(step))
             pending.extend(made.get(id(x)) for x in step.operands)
     return [step for step in steps if id(step) in seen]
-
-
-def _is_little(step: Taped) -> bool:
-    """May its elements, which are the same at each call, be kept?"""
-    size = step.result.size * step.result.dtype.itemsize
-    return step.op is not None and size <= BYTES_KEPT
-
-
-#: Constants of NumPy's, of which a step takes an array.
-_SCALAR: type[Any] = np.generic
-
-
-def _computed(step: Taped, operands: Sequence[Any]) -> Any:
-    values = [np.asarray(x) if isinstance(x, _SCALAR) else x for x in operands]
-    with np.errstate(all="ignore"):
-        return settle(step.function(*values), step.result.dtype)
 
 
 #: Functions that never tell of floating-point errors.
