@@ -26,12 +26,10 @@ import sys
 
 from ftrace.devices.llvm import target
 from ftrace.devices.llvm.ir.function_builder import Function
+from ftrace.devices.llvm.runtime.vm.handlers import handlers_ir
 from ftrace.devices.llvm.runtime.vm.interrupts import signals_ir, stopped
-from ftrace.devices.llvm.runtime.vm.loop_handlers import loops_ir
 from ftrace.devices.llvm.runtime.vm.records import GO_ON, Word
-from ftrace.devices.llvm.runtime.vm.stack_chunks import chunks_ir
 from ftrace.devices.llvm.runtime.vm.stacks import stacks_ir
-from ftrace.devices.llvm.runtime.vm.step_handlers import steps_ir
 from ftrace.devices.llvm.runtime.work_estimate import PIECES_PER_THREAD
 from ftrace.ground.fast_dataclasses import NamedTuple
 
@@ -53,8 +51,7 @@ def runner_ir(kept: int) -> str:
     Args:
       kept: bytes that stacks keep at most for the next ones.
     """
-    parts = (pool_ir(), signals_ir(), steps_ir(), chunks_ir(kept), stacks_ir())
-    return "".join((*parts, loops_ir()))
+    return pool_ir() + signals_ir() + handlers_ir() + stacks_ir(kept)
 
 
 class Job(NamedTuple):

@@ -2,18 +2,12 @@
 
 From the ground up:
 
-    records        What the runner walks over, word by word: written by Python, read by
-                   native code
-    interrupts     Signals: a call that takes long looks from time to time whether
-                   Python has one
-    stack_chunks   The memory of stacks, kept warm: fresh pages cost more than what is
-                   pushed
-    stacks         Stacks: what iterations push whose number nobody knows before
-    step_handlers  Programs and their steps but for loops: functions of the native
-                   runner
-    loop_handlers  Loops: functions of the native runner
-
-From the ground up:
+    records      What the runner walks over, word by word: written by Python, read by
+                 native code
+    interrupts   Signals: a call that takes long looks from time to time whether Python
+                 has one
+    stacks       Stacks: what iterations push whose number nobody knows before
+    handlers     Programs, their steps and loops: functions of the native runner
 
 A program runs on a *frame*: an array of pointers, one per slot. At the top they point
 into this call's objects; the frame of a branch or a body is made from the frame around

@@ -5,11 +5,18 @@
 
 A cell stays where it is, so that nothing is copied: pushing is computing into a cell,
 and reading is computing from one.
+
+Chunks are kept warm: fresh pages cost more than what is pushed. For a large one Python
+is asked first whether there is room: see `out_of_memory`. A chunk that is given back
+waits in a small table for the next one of its size. When the table is full, or holds
+too much, all of it goes.
 """
 
 from __future__ import annotations
 
 from ftrace.devices.llvm.ir.function_builder import Function
+from ftrace.devices.llvm.runtime.vm.records import Word
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.program.ir import STACK_HEADER
 
 #: Cells are aligned like every buffer.
@@ -18,9 +25,29 @@ CELL_ALIGNMENT = 64
 FIRST_CHUNK = 4096
 _CHUNKS = STACK_HEADER // 8 - 1
 
-_DECLARATIONS = """
+#: Smaller ones are kept warm by malloc itself.
+LEAST_KEPT = 1 << 16
+#: For chunks of so many bytes it is asked whether there is room.
+LEAST_ASKED = 1 << 24
+#: Chunks that are kept at the most.
+PLACES = 64
+
+_DECLARATIONS = f"""
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.ctlz.i64(i64, i1)
+declare ptr @malloc(i64)
+declare void @free(ptr)
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare ptr @PyErr_Occurred()
+declare i32 @PyObject_IsTrue(ptr)
+
+@kept = internal global [{2 * PLACES} x i64] zeroinitializer, align 128
+@kept_bytes = internal global i64 0, align 128
+@kept_lock = internal global i32 0, align 128
+
+; A Python object: ask_memory(bytes) -> is there room? null until the runtime sets it
+@ask_memory = global ptr null, align 8
 """
 
 
@@ -34,9 +61,19 @@ def first_log(size: int) -> int:
     return max(FIRST_CHUNK // size, 1).bit_length() - 1
 
 
-def stacks_ir() -> str:
-    """The text of `cell`, `empty_stacks` and `free_stacks`."""
-    functions = (_cell(), _empty_stacks(), _free_stacks())
+class Kept(NamedTuple):
+    """A place of the table; it is free where `size` is 0."""
+
+    size: Word
+    chunk: Word
+
+
+def stacks_ir(limit: int) -> str:
+    """The text of the functions; at most `limit` bytes are kept."""
+    functions = (
+        _cell(), _empty_stacks(), _free_stacks(), _has_room(), _take(), _give(limit),
+        _forget(), _release(), _forget_in_child(),
+    )  # fmt: skip
     return _DECLARATIONS + "\n".join(f.text for f in functions)
 
 
@@ -96,3 +133,108 @@ def _chunk_bytes(f: Function, number: str) -> str:
     doublings = f.let(f"add i64 {number}, %log")
     nbytes = f.let(f"shl i64 %size, {doublings}")
     return f.let(f"add i64 {nbytes}, {CELL_ALIGNMENT}")
+
+
+def _has_room() -> Function:
+    """Is there room? What Python raises stays with the thread: then there is none."""
+    f = Function("has_room", "i1", "i64 %size")
+    ask = f.load("ptr", "@ask_memory")
+    small = f.let(f"icmp ult i64 %size, {LEAST_ASKED}")
+    with f.when(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}")):
+        f.give("true")
+    state = f.let("call i32 @PyGILState_Ensure()")
+    room = f.variable("i32", 0)
+    raised = f.let("call ptr @PyErr_Occurred()")
+    with f.when(f.let(f"icmp eq ptr {raised}, null")):
+        operands = f"ptr {ask}, ptr @one_number, i64 %size"
+        call = f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})"
+        answer = f.let(call)
+        with f.when(f.let(f"icmp ne ptr {answer}, null")):
+            f.store("i32", f.let(f"call i32 @PyObject_IsTrue(ptr {answer})"), room)
+            f.do(f"call void @Py_DecRef(ptr {answer})")
+    f.do(f"call void @PyGILState_Release(i32 {state})")
+    f.give(f.let(f"icmp ne i32 {f.load('i32', room)}, 0"))
+    return f
+
+
+def _take() -> Function:
+    f = Function("take_chunk", "ptr", "i64 %size")
+    found = f.variable("ptr", "null")
+    large = f.let(f"icmp uge i64 %size, {LEAST_KEPT}")
+    with f.when(large), f.locked("@kept_lock"), f.repeat(PLACES) as i:
+        place = f.view("@kept", Kept, i)
+        fits = f.let(f"icmp eq i64 {place.number('size')}, %size")
+        with f.when(fits):
+            f.store("ptr", place.pointer("chunk"), found)
+            place.set("size", 0)
+            less = f.let(f"sub i64 {f.load('i64', '@kept_bytes')}, %size")
+            f.store("i64", less, "@kept_bytes")
+        f.stop_if(fits)
+    for prepare in ("", "call void @forget_chunks()"):
+        kept = f.load("ptr", found)
+        with f.when(f.let(f"icmp eq ptr {kept}, null")):
+            if prepare:
+                f.do(prepare)
+            with f.when(f.let("call i1 @has_room(i64 %size)")):
+                f.store("ptr", f.let("call ptr @malloc(i64 %size)"), found)
+    f.give(f.load("ptr", found))
+    return f
+
+
+def _give(limit: int) -> Function:
+    f = Function("give_chunk", "void", "ptr %chunk", "i64 %size")
+    small = f.let(f"icmp ult i64 %size, {LEAST_KEPT}")
+    large = f.let(f"icmp ugt i64 %size, {limit}")
+    with f.when(f.let(f"or i1 {small}, {large}")):
+        f.do("call void @free(ptr %chunk)")
+        f.give()
+    with f.locked("@kept_lock"):
+        more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
+        with f.when(f.let(f"icmp ugt i64 {more}, {limit}")):
+            f.do("call void @release_kept()")
+        used = f.let(f"load i64, ptr {f.word('@kept', 2 * (PLACES - 1))}")
+        with f.when(f.let(f"icmp ne i64 {used}, 0")):
+            f.do("call void @release_kept()")
+        with f.repeat(PLACES) as i:
+            place = f.view("@kept", Kept, i)
+            free = f.let(f"icmp eq i64 {place.number('size')}, 0")
+            with f.when(free):
+                place.set("chunk", "%chunk", "ptr")
+                place.set("size", "%size")
+                now = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
+                f.store("i64", now, "@kept_bytes")
+            f.stop_if(free)
+    f.give()
+    return f
+
+
+def _release() -> Function:
+    """Frees all that is kept; the lock is held."""
+    f = Function("release_kept", "void")
+    with f.repeat(PLACES) as i:
+        place = f.view("@kept", Kept, i)
+        with f.when(f.let(f"icmp ne i64 {place.number('size')}, 0")):
+            f.do(f"call void @free(ptr {place.pointer('chunk')})")
+            place.set("size", 0)
+    f.store("i64", 0, "@kept_bytes")
+    f.give()
+    return f
+
+
+def _forget() -> Function:
+    f = Function("forget_chunks", "void", visible=True)
+    with f.locked("@kept_lock"):
+        f.do("call void @release_kept()")
+    f.give()
+    return f
+
+
+def _forget_in_child() -> Function:
+    """After a fork: a thread that is no more may have held the lock."""
+    f = Function("reset_chunks", "void", visible=True)
+    with f.repeat(PLACES) as i:
+        f.view("@kept", Kept, i).set("size", 0)
+    f.store("i64", 0, "@kept_bytes")
+    f.do("store atomic i32 0, ptr @kept_lock release, align 4")
+    f.give()
+    return f
