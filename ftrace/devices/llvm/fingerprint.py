@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from ftrace.devices.llvm.compile_threads import apart
 from ftrace.devices.llvm.object_cache import ObjectCache, digest_of
-from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import Once
 from ftrace.ground.version import VERSION
@@ -56,32 +55,27 @@ _cache = ObjectCache()
 _cache.told = True
 
 
-def _machine() -> Machine:
-    stamp = _stamp_of_machine() if settings.current().cache_size else None
+def _remembered(name: str, stamp: str | None, ask: Callable[[], str]) -> str:
+    """What is answered; from disk where it was for the same stamp."""
     if stamp is None:
-        return apart(_asked)
-    key = "machine", VERSION, stamp
-    found = _unpacked(_cache.load(*key))
-    if found is None:
-        found = apart(_asked)
-        _cache.store(json.dumps(found).encode(), *key)
-    return found
+        return ask()
+    key = name, VERSION, stamp
+    found = _cache.load(*key)
+    if found is not None:
+        return found.decode("ascii", "replace")
+    answer = ask()
+    _cache.store(answer.encode(), *key)
+    return answer
+
+
+def _machine() -> Machine:
+    name = " ".join(("machine", *Machine._fields))
+    text = _remembered(name, _stamp_of_machine(), lambda: json.dumps(apart(_asked)))
+    return Machine(*json.loads(text))
 
 
 #: The facts of this process; where they are not on disk LLVM is loaded.
 machine = Once(_machine)
-
-
-def _unpacked(whole: bytes | None) -> Machine | None:
-    """The facts in a file; None if it has others."""
-    if whole is None:
-        return None
-    try:
-        parts = json.loads(whole)
-        found = Machine(*parts)
-    except (ValueError, TypeError):
-        return None
-    return found if all(isinstance(part, str) for part in found) else None
 
 
 def _asked() -> Machine:
@@ -118,12 +112,7 @@ def _sources() -> str:
         stamps = [_stamp_of(path, facts) for path, facts in _own_files()]
     except OSError:
         return ""
-    key = "sources", VERSION, "\n".join(stamps)
-    found = _cache.load(*key)
-    if found is None:
-        found = digest_of_sources().encode()
-        _cache.store(found, *key)
-    return found.decode("ascii", "replace")
+    return _remembered("sources", "\n".join(stamps), lambda: digest_of_sources())
 
 
 #: The digest of our sources in this process.
