@@ -13,6 +13,7 @@ from math import gcd
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.iota_indices import combine_limits
 from ftrace.lower.kernel.ir import INDEX, axis_of, range_p
 from ftrace.trace.graph import Node, constant_value, toposort
 from ftrace.trace.primitives.sources import const_p, dim_p
@@ -121,7 +122,6 @@ def interval_of(
     """Least and greatest value of an integer; None if it may be anything."""
     if node.shape != () or dtypes.kind(node.dtype) not in "biu":
         return None
-    name = node.op.name
     if node.op is range_p:
         return 0, max(upper_bound(axis_of(node).size) - 1, 0)
     if node.op is const_p:
@@ -132,44 +132,7 @@ def interval_of(
     if node.dtype.itemsize < 8 and node.dtype is not INDEX:
         low, high = dtypes.limits(node.dtype)
         return int(low), int(high)
-    found = _combined(name, [known[s] for s in node.src])
+    found = combine_limits(node, known.__getitem__)
     if found is None or found[0] < -_LIMIT or found[1] > _LIMIT:
         return None
     return found
-
-
-def _combined(name: str, src: list[Interval | None]) -> Interval | None:
-    if name == "select":
-        src = src[1:]
-    if not src or any(s is None for s in src):
-        return None
-    (a, b), *rest = [s for s in src if s is not None]
-    if name in ("cast", "copy", "stop_gradient"):
-        return a, b
-    if name == "neg":
-        return -b, -a
-    if len(rest) != 1:
-        return None
-    c, d = rest[0]
-    if name == "add":
-        return a + c, b + d
-    if name == "sub":
-        return a - d, b - c
-    if name == "mul":
-        products = (a * c, a * d, b * c, b * d)
-        return min(products), max(products)
-    if name == "select":
-        return min(a, c), max(b, d)
-    if name == "max":
-        return max(a, c), max(b, d)
-    if name == "min":
-        return min(a, c), min(b, d)
-    if name == "div" and c > 0:
-        reach = max(-a, b)
-        return (a // d, b // c) if a >= 0 else (-reach, reach)
-    if name == "rem" and c > 0 and a >= 0:
-        return (a, b) if b < c else (0, min(b, d - 1))
-    if name == "rem" and c > 0:
-        reach = min(max(-a, b), d - 1)
-        return -reach, reach
-    return None

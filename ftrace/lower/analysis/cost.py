@@ -9,7 +9,7 @@ The answers depend on the graph alone: no stage's decisions change them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import Shape
@@ -80,6 +80,20 @@ def shared_dear(order: Iterable[Node]) -> set[Node]:
                 found.add(source)
             used.add(source)
     return found
+
+
+def nodes_near(
+    root: Node, most: int, below: Callable[[Node], Iterable[Node]]
+) -> dict[Node, None]:
+    """What `below` leads to from a value, itself first, until it is so many values."""
+    seen = {root: None}
+    pending = [root]
+    while pending and len(seen) < most:
+        for source in below(pending.pop()):
+            if source not in seen:
+                seen[source] = None
+                pending.append(source)
+    return seen
 
 
 def weight(node: Node) -> int:

@@ -33,6 +33,7 @@ from ftrace.lower.analysis.cost import (
     ELEMENTWISE,
     elements_of_sum,
     is_contraction,
+    nodes_near,
     reduced_axes,
     shared_dear,
 )
@@ -439,19 +440,14 @@ def _beneath(node: Node) -> Node:
 
 def _elements_of(root: Node) -> set[Node]:
     """The arrays that a value is made of, element by element, and the value itself."""
-    found: set[Node] = set()
-    seen = {root}
-    pending = [root]
-    while pending and len(seen) < _NEAR:
-        node = pending.pop()
-        if same_size(node.size, root.size) and node.op not in (expand_p, reshape_p):
-            found.add(node)
-        inside = node.op.family in ELEMENTWISE or node.op in (expand_p, reshape_p)
-        for source in node.src if inside else ():
-            if source not in seen and same_size(source.size, root.size):
-                seen.add(source)
-                pending.append(source)
-    return found
+
+    def below(node: Node) -> list[Node]:
+        if node.op.family not in ELEMENTWISE and node.op not in (expand_p, reshape_p):
+            return []
+        return [s for s in node.src if same_size(s.size, root.size)]
+
+    near = nodes_near(root, _NEAR, below)
+    return {n for n in near if n.op not in (expand_p, reshape_p)}
 
 
 # For the schedule.

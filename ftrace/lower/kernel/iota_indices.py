@@ -179,31 +179,58 @@ def _exact(node: Node, depth: int) -> Limits | None:
         return 0, max(upper_bound(node.shape[axis]) - 1, 0)
     if op is ops.cast_p and not _is_whole(node.src[0]):
         return None
-    if op in _MOVES or op in (ops.cast_p, gather_p):
+    if op in _MOVES or op is gather_p:
         return values_of(node.src[0], depth - 1)
-    if op is ops.select:
-        return _hull(values_of(s, depth - 1) for s in node.src[1:])
-    rule = _RULES.get(op.name)
-    if rule is None:
-        return None
-    return rule(*(values_of(s, depth - 1) for s in node.src))
+    return combine_limits(node, lambda s: values_of(s, depth - 1))
 
 
 def _is_whole(node: Node) -> bool:
     return dtypes.kind(node.dtype) in "biu"
 
 
-def _hull(parts: Iterable[Limits]) -> Limits:
+def combine_limits(node: Node, of: Callable[[Node], Limits | None]) -> Limits | None:
+    """Between which integers an operation is, by those of its operands."""
+    name = node.op.name
+    if name in ("cast", "copy", "stop_gradient", "neg"):
+        x = of(node.src[0])
+        return (-x[1], -x[0]) if x is not None and name == "neg" else x
+    rule = _RULES.get(name)
+    if rule is None:
+        return None
+    x, y = (of(s) for s in node.src[-2:])
+    return None if x is None or y is None else rule(x, y)
+
+
+def _hull(*parts: Limits) -> Limits:
     lows, highs = zip(*parts, strict=True)
     return min(lows), max(highs)
 
 
-_RULES: dict[str, Callable[[Limits, Limits], Limits]] = {
-    ops.add.name: lambda x, y: (x[0] + y[0], x[1] + y[1]),
-    ops.sub.name: lambda x, y: (x[0] - y[1], x[1] - y[0]),
-    ops.mul.name: lambda x, y: _hull((a * b, a * b) for a in x for b in y),
-    ops.maximum.name: lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
-    ops.minimum.name: lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+def _quotient(x: Limits, y: Limits) -> Limits | None:
+    if y[0] <= 0:
+        return None
+    reach = max(-x[0], x[1])
+    return (x[0] // y[1], x[1] // y[0]) if x[0] >= 0 else (-reach, reach)
+
+
+def _remainder(x: Limits, y: Limits) -> Limits | None:
+    if y[0] <= 0:
+        return None
+    if x[0] >= 0:
+        return x if x[1] < y[0] else (0, min(x[1], y[1] - 1))
+    reach = min(max(-x[0], x[1]), y[1] - 1)
+    return -reach, reach
+
+
+_RULES: dict[str, Callable[[Limits, Limits], Limits | None]] = {
+    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "sub": lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    "mul": lambda x, y: _hull(*((a * b, a * b) for a in x for b in y)),
+    "max": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    "min": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    "select": _hull,
+    "div": _quotient,
+    "rem": _remainder,
 }
 
 # What never meets.

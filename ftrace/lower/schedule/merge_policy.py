@@ -19,7 +19,7 @@ surely lie in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from math import prod
 from typing import Any
 
@@ -31,6 +31,7 @@ from ftrace.lower.analysis.cost import (
     elements_of_sum,
     is_contraction,
     is_step,
+    nodes_near,
     reduced_axes,
     root_of,
     squeeze,
@@ -412,14 +413,12 @@ def _readers_of_elements(plan: Plan, node: Node) -> set[int]:
     found: set[int] = set()
     if node.op.family != "reduction" or sample(node.src[0].size) < NESTED:
         return found
-    size, seen = node.src[0].size, {node}
-    pending = [node]
-    while pending and len(seen) < _NEAR:
-        for source in pending.pop().src:
-            if source not in seen and same_size(source.size, size):
-                seen.add(source)
-                pending.append(source)
-                found |= {c.kernel for c in plan.contexts.get(source, ())}
+    size = node.src[0].size
+    for source in nodes_near(
+        node, _NEAR, lambda n: [s for s in n.src if same_size(s.size, size)]
+    ):
+        if source is not node:
+            found |= {c.kernel for c in plan.contexts.get(source, ())}
     return found
 
 
@@ -429,25 +428,19 @@ def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -
     The first `depth` of its axes, of those of more than 1, are the rows.
     """
     rows = set(draft.atoms[:depth])
-    seen: set[Node] = {node}
-    pending = [node]
-    while pending and len(seen) < _NEAR:
-        above = pending.pop()
-        if above.op.family == "movement" and above.op not in (expand_p, reshape_p):
+
+    def below(above: Node) -> Sequence[Node]:
+        moves = above.op.family == "movement"
+        return () if moves and above.op not in (expand_p, reshape_p) else above.src
+
+    for source in nodes_near(node, _NEAR, below):
+        if source is node or not same_size(squeeze(source.shape), whole):
             continue
-        for source in above.src:
-            if source in seen:
-                continue
-            seen.add(source)
-            pending.append(source)
-            if not same_size(squeeze(source.shape), whole):
-                continue
-            long = [a for a, n in enumerate(source.shape) if not same_size(n, 1)]
-            first = long[depth]
-            for context in plan.contexts.get(source, ()):
-                outer = ranges_of_all(context.indices[:first])
-                if context.kernel == draft.number and outer == rows:
-                    return not _lies_across(plan, source, context, rows)
+        long = [a for a, n in enumerate(source.shape) if not same_size(n, 1)]
+        for context in plan.contexts.get(source, ()):
+            outer = ranges_of_all(context.indices[: long[depth]])
+            if context.kernel == draft.number and outer == rows:
+                return not _lies_across(plan, source, context, rows)
     return False
 
 

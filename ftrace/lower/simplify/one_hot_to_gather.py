@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ftrace import dtypes
 from ftrace.lower.analysis.axis_alignment import KEEPING, axis_below, counted_axis
+from ftrace.lower.analysis.cost import nodes_near
 from ftrace.lower.simplify import fold_constants
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value
@@ -146,16 +147,8 @@ def _varies(node: Node) -> list[int]:
 
 def _is_reduced(f: Node) -> bool:
     """Does f, up to the next values that are surely stored, hold a reduction?"""
-    pending, seen = [f], {f}
-    while pending and len(seen) < _CONE:
-        node = pending.pop()
-        if node.op in REDUCTIONS:
-            return True
-        for source in node.src:
-            if source not in seen:
-                seen.add(source)
-                pending.append(source)
-    return bool(pending)
+    near = nodes_near(f, _CONE, lambda node: node.src)
+    return len(near) >= _CONE or any(node.op in REDUCTIONS for node in near)
 
 
 def _load(f: Node, index: Node, axis: int) -> Node | None:
