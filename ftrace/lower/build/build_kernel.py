@@ -19,7 +19,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors.user_line import Origin
 from ftrace.ground import settings
-from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import reduced_axes, root_of, weight
 from ftrace.lower.build.index_view import View, chosen_view
 from ftrace.lower.build.relax_mul_zero import relax_products
@@ -42,6 +42,7 @@ from ftrace.lower.kernel.ir import (
     Kernel,
     KernelInfo,
     Store,
+    bytes_of,
     is_masked,
     load,
     load_p,
@@ -307,13 +308,16 @@ class _Builder:
                 names.append(node.op.name)
                 size = node.src[0].size if node.op.family == "reduction" else node.size
                 operations += size * max(1, min(weight(node), 10))
-        size = sum(spec.size * spec.dtype.itemsize for spec in specs)
         dims = "x".join(map(str, self.view.shape)) or "1"
         last_first = dict.fromkeys(reversed(names))
         main = [n for n in last_first if n not in ("cast", "select")]
         title = "_".join(main[:3]) or "copy"
         return KernelInfo(
-            f"{title}_{dims}", origins_of(computed), operations, size, tuple(names)
+            f"{title}_{dims}",
+            origins_of(computed),
+            operations,
+            bytes_of(specs),
+            tuple(names),
         )
 
 
@@ -348,17 +352,9 @@ def _in_bounds(index: Node, array: Node, size: int) -> list[Node]:
     return parts
 
 
-class _Pattern(NamedTuple):
-    """A kernel, and of each of its buffers the number of the value in it."""
-
-    built: BuiltKernel
-    stores: dict[int, int]
-    loads: dict[int, int]
-
-
 def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
     """The kernels of those drafts that are no steps, by the draft's number."""
-    known: dict[Any, _Pattern] = {}
+    known: dict[Any, tuple[BuiltKernel, list[Node]]] = {}
     for draft, computed in _computed_by(plan):
         if draft.step is not None:
             continue
@@ -367,12 +363,19 @@ def build_kernels(plan: Schedule) -> Iterator[tuple[int, BuiltKernel]]:
             yield draft.number, build_kernel(draft, plan)
             continue
         structure, values = found
-        pattern = known.get(structure)
-        if pattern is None:
-            built = build_kernel(draft, plan)
-            known[structure] = _pattern_of(built, values)
+        if structure in known:
+            built, others = known[structure]
+            now = dict(zip(others, values, strict=True))
+            lines = origins_of(reversed(computed))
+            built = BuiltKernel(
+                built.kernel,
+                replace(built.info, origins=lines),
+                {i: now[n] for i, n in built.stores.items()},
+                {i: now[n] for i, n in built.loads.items()},
+            )
         else:
-            built = _applied(pattern, values, computed)
+            built = build_kernel(draft, plan)
+            known[structure] = built, values
         yield draft.number, built
 
 
@@ -421,26 +424,3 @@ def _structure_of(
     sums = frozenset([number_of[n] for n in draft.sums])
     structure = (draft.shape, draft.kind, roots, sums, tuple(parts), tuple(loaded))
     return structure, values
-
-
-def _pattern_of(built: BuiltKernel, values: list[Node]) -> _Pattern:
-    number_of = {node: i for i, node in enumerate(values)}
-    return _Pattern(
-        built,
-        {i: number_of[n] for i, n in built.stores.items()},
-        {i: number_of[n] for i, n in built.loads.items()},
-    )
-
-
-def _applied(
-    pattern: _Pattern, values: list[Node], computed: list[Node]
-) -> BuiltKernel:
-    """The kernel of a pattern, about the values of an isomorphic draft."""
-    built = pattern.built
-    lines = origins_of(reversed(computed))
-    return BuiltKernel(
-        built.kernel,
-        replace(built.info, origins=lines),
-        {i: values[n] for i, n in pattern.stores.items()},
-        {i: values[n] for i, n in pattern.loads.items()},
-    )

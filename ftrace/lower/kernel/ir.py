@@ -22,7 +22,7 @@ that `div` and `rem` are the floor division and its remainder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -159,6 +159,11 @@ class BufferSpec:
     dtype: np.dtype[Any]
     size: int
     written: bool
+
+
+def bytes_of(buffers: Iterable[BufferSpec]) -> int:
+    """Bytes of some buffers, each once."""
+    return sum(spec.size * spec.dtype.itemsize for spec in buffers)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors.user_line import Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import weight
+from ftrace.lower.build.build_kernel import origins_of
 from ftrace.lower.control.canonical_loop import Loop, lanes_of, loop_of_while, loop_p
 from ftrace.lower.kernel.affine_index import (
     ALWAYS,
@@ -28,7 +28,7 @@ from ftrace.lower.kernel.affine_index import (
     constant_index,
     flatten_index,
 )
-from ftrace.lower.kernel.ir import INDEX, KernelInfo, Store
+from ftrace.lower.kernel.ir import INDEX, KernelInfo, Store, bytes_of
 from ftrace.lower.register_loops.register_loop import (
     Assign,
     Recurrence,
@@ -537,19 +537,14 @@ class _Maker:
 
     def _info(self, recurrence: Recurrence, nodes: Sequence[Node]) -> KernelInfo:
         names = [n.op.name for n in nodes if cost(n)]
-        origins: dict[str, Origin] = {}
-        for node in (self.node, *toposort(self.prepare(self.arg.body))):
-            if node.origin is not None:
-                origins.setdefault(str(node.origin), node.origin)
         lanes = prod(recurrence.shape)
         length = self.arg.length if self.arg.carry else None
         size = f"{'while' if length is None else length}" if self.arg.carry else ""
         parts = [p for p in (size, f"{lanes}" if lanes > 1 else "") if p]
-        nbytes = sum(s.size * s.dtype.itemsize for s in recurrence.buffers)
         return KernelInfo(
             f"loop_{'x'.join(parts)}",
-            tuple(origins.values()),
+            origins_of((self.node, *toposort(self.prepare(self.arg.body)))),
             recurrence.operations,
-            nbytes,
+            bytes_of(recurrence.buffers),
             tuple(dict.fromkeys(names)),
         )

@@ -33,6 +33,7 @@ from ftrace.lower.kernel.ir import (
     KernelInfo,
     Store,
     axis_of,
+    bytes_of,
     fma_p,
     render_kernel,
 )
@@ -262,7 +263,7 @@ def kernel_step(
         f"{name}_{'x'.join(map(str, shape))}",
         () if of.origin is None else (of.origin,),
         operations,
-        sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers),
+        bytes_of(kernel.buffers),
         (of.op.name,),
     )
     return items(register_loop_p(*operands, arg=Step(kernel, info, tuple(results))))
