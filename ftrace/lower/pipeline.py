@@ -34,9 +34,8 @@ from ftrace.lower.schedule import schedule as scheduling
 from ftrace.lower.simplify import expand_linalg
 from ftrace.lower.simplify.fold_constants import CONSTANTS
 from ftrace.lower.simplify.identities import ALGEBRA, LOGIC
-from ftrace.lower.simplify.one_hot_to_gather import ONE_HOT
+from ftrace.lower.simplify.indexing import BOARDS, ONE_HOT, SCATTERS
 from ftrace.lower.simplify.reductions import REDUCES
-from ftrace.lower.simplify.scatter import BOARDS, SCATTERS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.graph import Body, Node, has_any
 from ftrace.trace.graph_map import Rule, convert

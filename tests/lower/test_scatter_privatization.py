@@ -9,7 +9,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.lower.simplify.scatter import FEWEST_BOARDS, MANY, MOST_BOARDS, board_count
+from ftrace.lower.simplify.indexing import FEWEST_BOARDS, MANY, MOST_BOARDS, board_count
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import scatter

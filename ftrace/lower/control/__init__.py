@@ -2,9 +2,7 @@
 
 From the ground up:
 
-    canonical_loop          Stage 0: control flow in the form in which programs run it
-    hoist_matmul_from_scan  Stage 0: products that a scan need not compute one iteration
-                            at a time
-    simplify_loops          Stage 0: rewrites of loops and branches as a whole, before
-                            their bodies are lowered
+    canonical_loop  Stage 0: control flow in the form in which programs run it
+    simplify_loops  Stage 0: rewrites of loops and branches as a whole, before their
+                    bodies are lowered
 """

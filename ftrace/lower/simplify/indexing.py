@@ -1,0 +1,552 @@
+"""Rules on gathers and scatters, and on comparisons with positions that are such.
+
+    x[arange(n)]                              ->  x
+    zeros.at[arange(n), i].add(u)             ->  where(k == i, u, 0)
+    x.at[i].add(u)                            ->  x + the sum over b of
+                                                  zeros.at[b, i[b]].add(u[b])
+    sum over k of where(k == i, f(k), 0)      ->  f(i) where 0 <= i < n, else 0
+    sum over b of where(k == i(b), f(b), 0)   ->  zeros, with f(b) added at i(b)
+
+A scatter is stored, and what works on it waits for that; a `where` joins the work. This
+is the transpose of `take_along_axis` and of an element at a computed index. A base that
+is no constant stays a scatter, as it may be updated in place.
+
+Many updates of few places are added up on *boards*. One board is written by one thread,
+in the order of the updates. Where there are many more updates than places, each block
+of them has a board, and the boards are added up. How many there are depends on shapes
+alone, so that results do not depend on threads.
+
+The first of the sums is what `one_hot(i, n) @ table` computes, the second its gradient
+and a histogram. With `where` both are exact. With a product, `(k == i)·f(k)`, they are
+so where f is finite; beside an infinity or a NaN that is not picked the sum is NaN
+(0·∞), and what replaces it is not: an embedding need not spoil all rows to show one bad
+one. The second adds up in the order of b, and so may round otherwise than the sum. Each
+is switched off by its name in `config.disabled_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ftrace import dtypes
+from ftrace.lower.analysis.axis_alignment import KEEPING, axis_below, counted_axis
+from ftrace.lower.analysis.cost import nodes_near
+from ftrace.lower.simplify.fold_constants import (
+    ELEMENTWISE,
+    arg_of,
+    is_bits,
+    move_constant,
+)
+from ftrace.trace.avals import Shape
+from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
+from ftrace.trace.primitives.elementwise import (
+    add,
+    bit_and,
+    cast,
+    cast_p,
+    eq,
+    mul,
+    select,
+)
+from ftrace.trace.primitives.indexing import (
+    axes_and_kind,
+    clamp,
+    gather,
+    gather_p,
+    in_bounds,
+    read_back,
+    scatter,
+    scatter_p,
+    trailing,
+)
+from ftrace.trace.primitives.movement import (
+    permute,
+    permute_p,
+    reshape,
+    reshape_p,
+    shrink_axis,
+)
+from ftrace.trace.primitives.reduction import (
+    COMBINES_BY_NAME,
+    REDUCTIONS,
+    reduce,
+    reduce_max_p,
+    reduce_min_p,
+    reduce_prod_p,
+)
+from ftrace.trace.primitives.sources import (
+    const,
+    const_like,
+    const_p,
+    iota,
+    iota_p,
+    zeros_like,
+)
+from ftrace.trace.rewrite import Pat, Rule
+from ftrace.trace.symbolic.dim import any_dynamic, same_size
+
+#: How far below a sum a comparison is looked for.
+_DEPTH = 8
+#: How many nodes of a summand are looked at to see whether it holds a reduction.
+_CONE = 32
+#: From so many positions on, adding in turn is faster than a sum for each of them.
+_MANY_POSITIONS = 16
+
+# What is known of a value along one of its axes.
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def _moved(node: Node, source: Node, axis: int) -> Node:
+    """The movement of `node` on its source, of which that axis has size 1 now."""
+    if node.op is permute_p:
+        return permute(source, arg_of(node))
+    shape = _without(node.shape, axis)
+    return reshape(source, shape) if node.op is reshape_p else expand(source, shape)
+
+
+def counts_along(node: Node, axis: int) -> bool:
+    """Is the node, everywhere, the position along the axis?"""
+    return counted_axis(node, node.shape[axis]) == axis
+
+
+def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
+    """The node with size 1 along an axis, if it does not vary along it."""
+    if same_size(node.shape[axis], 1):
+        return node
+    if node.op is const_p:
+        return move_constant(node, _without(node.shape, axis))
+    if node.op is iota_p and node.arg != axis:
+        return iota(node.dtype, _without(node.shape, axis), arg_of(node))
+    if node.op is expand_p and same_size(node.src[0].shape[axis], 1):
+        return expand(node.src[0], _without(node.shape, axis))
+    if depth == 0:
+        return None
+    if node.op in KEEPING:
+        place = axis_below(node, axis)
+        inner = (
+            None if place is None else _constant_along(node.src[0], place, depth - 1)
+        )
+        return None if inner is None else _moved(node, inner, axis)
+    if node.op not in ELEMENTWISE:
+        return None
+    parts = [_constant_along(s, axis, depth - 1) for s in node.src]
+    found = [part for part in parts if part is not None]
+    return node.op(*found, arg=node.arg) if len(found) == len(parts) else None
+
+
+def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
+    """i, with size 1 along the axis, if the node is 1 or true where position == i."""
+    if depth == 0:
+        return None
+    if node.op in KEEPING:
+        place = axis_below(node, axis)
+        inner = None if place is None else _picked(node.src[0], place, depth - 1)
+        return None if inner is None else _moved(node, inner, axis)
+    if node.op is cast_p and node.src[0].dtype == dtypes.bool_:
+        return _picked(node.src[0], axis, depth - 1)
+    if node.op is select:
+        mask, one, zero = node.src
+        if is_bits(one, 1) and is_bits(zero, 0):
+            return _picked(mask, axis, depth - 1)
+        return None
+    if node.op is not eq or not dtypes.is_integer(node.src[0].dtype):
+        return None
+    for positions, index in (node.src, node.src[::-1]):
+        if counts_along(positions, axis):
+            return _constant_along(index, axis)
+    return None
+
+
+def _may_pick(node: Node) -> bool:
+    """A quick look: is there a comparison below movement and casts?"""
+    while node.op in KEEPING or node.op is cast_p:
+        node = node.src[0]
+    return node.op is eq or node.op is select
+
+
+def _factors(body: Node) -> list[tuple[Node, Node]]:
+    """(mask or 0-1 number, f) of which a summand is the product."""
+    if body.op is select:
+        mask, f, other = body.src
+        zero = other.op is const_p and constant_value(other) == 0
+        return [(mask, f)] if zero and _may_pick(mask) else []
+    if body.op is mul:
+        pairs = (body.src, body.src[::-1])
+        return [(m, f) for m, f in pairs if _may_pick(m)]
+    if body.op is cast_p and body.src[0].dtype == dtypes.bool_:
+        return [(body, const_like(body, 1))] if _may_pick(body) else []
+    return []
+
+
+# Loads.
+
+
+def _core(node: Node) -> Node:
+    """The node before it was expanded."""
+    return node.src[0] if node.op is expand_p else node
+
+
+def _varies(node: Node) -> list[int]:
+    return [a for a, n in enumerate(node.shape) if not same_size(n, 1)]
+
+
+def _is_reduced(f: Node) -> bool:
+    """Does f, up to the next values that are surely stored, hold a reduction?"""
+    near = nodes_near(f, _CONE, lambda node: node.src)
+    return len(near) >= _CONE or any(node.op in REDUCTIONS for node in near)
+
+
+def _load(f: Node, index: Node, axis: int) -> Node | None:
+    """f at an index along an axis, which gets size 1; zero where out of bounds."""
+    size, shape = f.shape[axis], _without(f.shape, axis)
+    source, at = _core(f), _core(index)
+    if source.op is const_p:
+        found = move_constant(source, shape)
+    elif same_size(source.shape[axis], 1):
+        found = expand(source, shape)
+    else:
+        both = {*_varies(source)} & {*_varies(at)}
+        if both and _is_reduced(source):
+            return None  # it stands in the kernel of that reduction, as a sum
+        found = _gathered(source, at, axis, shape)
+    inside = expand(in_bounds([at], [size]), shape)
+    return select(inside, found, zeros_like(found))
+
+
+def _index_arrays(
+    at: Node, batch: list[int], axis: int, indexed: list[int]
+) -> list[Node]:
+    """The index along `axis`, and positions along the others that it runs with."""
+    sizes = tuple(at.shape[a] for a in batch)
+    if len(batch) == 1 and counts_along(at, batch[0]):
+        index = iota(at.dtype, sizes, 0)
+    else:
+        index = reshape(at, sizes)
+    if len(indexed) > 1 and index.dtype.itemsize < 4:  # so that all positions fit
+        index = cast(index, dtypes.int32)
+    return [
+        index if a == axis else iota(index.dtype, sizes, batch.index(a))
+        for a in indexed
+    ]
+
+
+def _gathered(source: Node, at: Node, axis: int, shape: Shape) -> Node:
+    batch = [a for a in range(at.ndim) if not same_size(at.shape[a], 1)]
+    kept = [a for a in _varies(source) if a != axis]
+    indexed = sorted([axis, *[a for a in kept if a in batch]])
+    rest = [a for a in kept if a not in batch]
+    dense = sorted([axis, *kept])
+    arrays = _index_arrays(at, batch, axis, indexed)
+    found = gather(
+        reshape(source, tuple(source.shape[a] for a in dense)),
+        [clamp(i, source.shape[a]) for a, i in zip(indexed, arrays, strict=True)],
+        tuple(dense.index(a) for a in indexed),
+    )
+    stand = [*batch, *rest]
+    order = sorted(stand)
+    found = permute(found, tuple(stand.index(a) for a in order))
+    lined = tuple(
+        found.shape[order.index(a)] if a in order else 1 for a in range(len(shape))
+    )
+    return expand(reshape(found, lined), shape)
+
+
+def _fold_pick(x: Node, body: Node) -> Node | None:
+    axes: tuple[int, ...] = arg_of(x)
+    for mask, f in _factors(body):
+        for axis in axes:
+            if same_size(body.shape[axis], 1):
+                continue
+            index = _picked(mask, axis)
+            found = None if index is None else _load(f, index, axis)
+            if found is None:
+                continue
+            others = tuple(a for a in axes if a != axis)
+            if others:
+                return reduce(reduce_sum_p, found, others)
+            exact = dtypes.is_integer(x.dtype)
+            return found if exact else add(found, zeros_like(found))  # -0 becomes 0
+    return None
+
+
+# Updates.
+
+
+def _fold_spread(x: Node, body: Node) -> Node | None:
+    axes: tuple[int, ...] = arg_of(x)
+    if dtypes.is_float(x.dtype) and x.dtype.itemsize == 2:
+        return None  # its sums are wider
+    for mask, f in _factors(body):
+        for axis in range(body.ndim):
+            if axis in axes or body.shape[axis] < _MANY_POSITIONS:
+                continue
+            index = _picked(mask, axis)
+            values = None if index is None else _constant_along(f, axis)
+            if index is not None and values is not None:
+                found = _spread(x, values, _core(index), axis)
+                if found is not None:
+                    return found
+    return None
+
+
+def _spread(x: Node, values: Node, at: Node, axis: int) -> Node | None:
+    """Zeros like x with values added at an index along an axis."""
+    axes: tuple[int, ...] = arg_of(x)
+    batch = _varies(at)
+    if not any(a in axes for a in batch):
+        return None
+    values = reduce(reduce_sum_p, values, tuple(a for a in axes if a not in batch))
+    indexed = sorted([axis, *[a for a in batch if a not in axes]])
+    arrays = _index_arrays(at, batch, axis, indexed)
+    others = [a for a in range(x.ndim) if a not in batch and a != axis]
+    updates = permute(values, (*batch, *others, axis))
+    sizes = tuple(at.shape[a] for a in batch)
+    rest = tuple(n for a, n in enumerate(x.shape) if a not in indexed)
+    zeros = const(0, x.dtype, x.shape)
+    return scatter(
+        zeros, reshape(updates, (*sizes, *rest)), arrays, tuple(indexed), "add"
+    )
+
+
+def _sum_of(op: Any) -> Pat:
+    return Pat(reduce_sum_p, Pat(op, name="body"), name="x")
+
+
+ONE_HOT: Final = (
+    # sum[k](where(k == i, f, 0)) -> where(0 <= i < n, f[i], 0)
+    Rule("fold_sum_of_picked", _sum_of(select), _fold_pick),
+    # sum[k]((k == i)·f) -> where(0 <= i < n, f[i], 0)
+    Rule("fold_sum_of_one_hot", _sum_of((mul, cast_p)), _fold_pick),
+    # sum[b](where(k == i[b], f[b], 0)) -> zeros.at[i].add(f)
+    Rule("fold_sum_of_spread", _sum_of((select, mul, cast_p)), _fold_spread),
+)
+
+
+def _lanes(x: Node) -> dict[int, int] | None:
+    """Axis of the result -> axis of the batch, where the index only counts.
+
+    None if some axis of the batch has no such index, so that updates may collide.
+    """
+    axes, _ = axes_and_kind(x)
+    indices = x.src[2:]
+    wanted = [c for c, n in enumerate(indices[0].shape) if not same_size(n, 1)]
+    found: dict[int, int] = {}
+    for axis, index in zip(axes, indices, strict=True):
+        for place in wanted:
+            same = same_size(index.shape[place], x.shape[axis])
+            if same and place not in found.values() and counts_along(index, place):
+                found[axis] = place
+                break
+    return found if len(found) == len(wanted) else None
+
+
+def _laid_out(node: Node, x: Node, lanes: dict[int, int], rest: Sequence[int]) -> Node:
+    """Values of batch, or batch and rest, as the axes of x that they belong to."""
+    depth = x.src[2].ndim
+    source = dict(lanes)
+    if node.ndim > depth:
+        source |= {axis: depth + i for i, axis in enumerate(rest)}
+    order = [source[a] for a in sorted(source)]
+    units = [a for a in range(node.ndim) if a not in order]
+    moved = permute(node, (*order, *units))
+    shape = tuple(node.shape[source[a]] if a in source else 1 for a in range(x.ndim))
+    return expand(reshape(moved, shape), x.shape)
+
+
+def _scatter_as_select(x: Node) -> Node | None:
+    lanes = _lanes(x)
+    axes, kind = axes_and_kind(x)
+    base, updates, *indices = x.src
+    if lanes is None or len(lanes) == len(axes):
+        return None
+    rest = [a for a in range(x.ndim) if a not in axes]
+    mask: Node | None = None
+    for axis, index in zip(axes, indices, strict=True):
+        if axis not in lanes:
+            at = _laid_out(index, x, lanes, rest)
+            here = eq(at, iota(at.dtype, x.shape, axis))
+            mask = here if mask is None else bit_and(mask, here)
+    assert mask is not None
+    new = _laid_out(updates, x, lanes, rest)
+    if kind in COMBINES_BY_NAME:
+        new = COMBINES_BY_NAME[kind](base, new)
+    return select(mask, new, base)
+
+
+def _fits(x: Node) -> bool:
+    """Can the index dtypes hold every position?"""
+    axes, _ = axes_and_kind(x)
+    return x.src[0].op is const_p and all(
+        dtypes.limits(index.dtype)[1] >= x.shape[axis] - 1
+        for axis, index in zip(axes, x.src[2:], strict=True)
+    )
+
+
+def _products(x: Node) -> Node:
+    """Each update becomes the product of all those of its element, and is set.
+
+    Devices combine no pairs of numbers in memory. It takes time in the square of the
+    number of updates.
+    """
+    axes, _ = axes_and_kind(x)
+    base, updates, *indices = x.src
+    count = indices[0].size
+    width = updates.size // count
+    same: Node | None = None
+    for index in indices:
+        ours = expand(reshape(index, (count, 1)), (count, count))
+        theirs = expand(reshape(index, (1, count)), (count, count))
+        here = eq(ours, theirs)
+        same = here if same is None else bit_and(same, here)
+    assert same is not None
+    whole = (count, count, width)
+    factors = expand(reshape(updates, (1, count, width)), whole)
+    factors = select(trailing(same, whole), factors, const_like(factors, 1))
+    product = reshape(reduce(reduce_prod_p, factors, (1,)), updates.shape)
+    return scatter(
+        base, mul(read_back(base, indices, axes), product), indices, axes, "set"
+    )
+
+
+def _is_complex_product(x: Node) -> bool:
+    return dtypes.is_complex(x.dtype) and axes_and_kind(x)[1] == "mul"
+
+
+def _gather_as_movement(x: Node) -> Node | None:
+    """Each index counts along its own axis of the batch: the elements only move."""
+    axes: tuple[int, ...] = arg_of(x)
+    source, *indices = x.src
+    batch = indices[0].shape
+    places: list[int] = []
+    for axis, index in zip(axes, indices, strict=True):
+        for place, size in enumerate(batch):
+            fits = 1 < size <= source.shape[axis] and place not in places
+            if fits and counts_along(index, place):
+                places.append(place)
+                break
+        else:
+            return None
+    if any(not same_size(n, 1) and c not in places for c, n in enumerate(batch)):
+        return None
+    for axis, place in zip(axes, places, strict=True):
+        source = shrink_axis(source, axis, 0, batch[place])
+    order = [axis for _, axis in sorted(zip(places, axes, strict=True))]
+    rest = [a for a in range(source.ndim) if a not in axes]
+    return reshape(permute(source, (*order, *rest)), x.shape)
+
+
+SCATTERS: Final = (
+    # x[arange(n)] -> x[:n]
+    Rule(
+        "gather_of_positions_is_movement", Pat(gather_p, name="x"), _gather_as_movement
+    ),
+    # c.at[arange(n), i].add(u) -> where(k == i, c + u, c)
+    Rule(
+        "scatter_without_collisions_is_select",
+        Pat(scatter_p, name="x", where=_fits),
+        _scatter_as_select,
+    ),
+    # x.at[i].multiply(u) -> x.at[i].set(x[i] * product of all u there), complex
+    Rule(
+        "scatter_complex_products",
+        Pat(scatter_p, name="x", where=_is_complex_product),
+        _products,
+    ),
+)
+
+
+MANY = 1 << 15  # updates that are worth a second step
+MOST_BOARDS, FEWEST_BOARDS = 64, 8
+#: Updates for each place of all boards: these are filled, and read once more.
+_PER_PLACE = 4
+#: Elements of an update; those of wider ones are shared by threads as they are.
+_NARROW = 16
+#: Bytes: boards of several threads share no line, nor two that are fetched together.
+_LINES = 128
+
+_REDUCES: Final = {"add": reduce_sum_p, "min": reduce_min_p, "max": reduce_max_p}
+
+
+def _size_of_board(x: Node) -> int:
+    """Elements along the first indexed axis of a board, whose end is never read."""
+    axis = axes_and_kind(x)[0][0]
+    size = x.shape[axis]
+    row = x.size // size * x.dtype.itemsize
+    while row * size % _LINES:
+        size += 1
+    return size
+
+
+def board_count(x: Node) -> int:
+    """How many boards a scatter is cut into; 0 if it is not."""
+    axes, _ = axes_and_kind(x)
+    updates = x.src[2].size
+    places = x.size // x.shape[axes[0]] * _size_of_board(x)
+    count = MOST_BOARDS
+    while count * places * _PER_PLACE > updates:
+        count //= 2
+    return count if count >= FEWEST_BOARDS else 0
+
+
+def _is_crowded(x: Node) -> bool:
+    _, kind = axes_and_kind(x)
+    base, updates, *indices = x.src
+    if kind not in _REDUCES or base.op is not const_p or any_dynamic(updates.shape):
+        return False
+    count = indices[0].size
+    if count < MANY or same_size(x.size, 0) or updates.size > _NARROW * count:
+        return False
+    if dtypes.kind(x.dtype) not in "iuf":
+        return False
+    # -0.0 + 0.0 is 0.0: a base of -0.0 would lose its sign.
+    if kind == "add" and any(arg_of(base)):
+        return False
+    apart = any(
+        counts_along(index, place) and n > 1
+        for index in indices
+        for place, n in enumerate(index.shape)
+    )
+    return not apart
+
+
+def _on_boards(x: Node) -> Node | None:
+    """The boards are filled, combined, and what is left over is added."""
+    boards = board_count(x)
+    if not boards:
+        return None
+    axes, kind = axes_and_kind(x)
+    base, updates, *indices = x.src
+    count, rest = indices[0].size, updates.shape[indices[0].ndim :]
+    updates = reshape(updates, (count, *rest))
+    indices = [reshape(index, (count,)) for index in indices]
+    each = count // boards
+    whole = boards * each
+
+    def cut(node: Node) -> Node:
+        first = shrink_axis(node, 0, 0, whole)
+        return reshape(first, (boards, each, *node.shape[1:]))
+
+    size = _size_of_board(x)
+    shape = list(x.shape)
+    shape[axes[0]] = size
+    board = const(constant_value(base), x.dtype, (boards, *shape))
+    number = iota(dtypes.int32, (boards, each), 0)
+    moved = (0, *[a + 1 for a in axes])
+    filled = scatter(board, cut(updates), [number, *map(cut, indices)], moved, kind)
+    total = reshape(reduce(_REDUCES[kind], filled, (0,)), tuple(shape))
+    total = shrink_axis(total, axes[0], 0, x.shape[axes[0]])
+    if whole < count:
+        left = [shrink_axis(node, 0, whole, count) for node in (updates, *indices)]
+        total = scatter(total, left[0], left[1:], axes, kind)
+    return total
+
+
+BOARDS: Final = (
+    # zeros.at[i].add(u) -> sum over b of zeros.at[b, i[b]].add(u[b])
+    Rule("scatter_on_boards", Pat(scatter_p, name="x", where=_is_crowded), _on_boards),
+)
