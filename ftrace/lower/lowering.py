@@ -6,7 +6,6 @@ At the end kernels and other steps, in their order, get slots for all values.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -40,7 +39,6 @@ from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.primitives.elementwise import copy
-from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
 from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
@@ -61,38 +59,24 @@ class _Temporary:
     last: int
 
 
-@dataclass(eq=False)
-class _Values:
-    """All that has a slot, by node, or by a name of its own for a step's scratch."""
-
-    temporaries: dict[Hashable, _Temporary] = field(
-        default_factory=dict[Hashable, _Temporary]
-    )
-
-    def use(self, key: Hashable, aval: ShapedArray, value: str, step: int) -> None:
-        known = self.temporaries.setdefault(key, _Temporary(aval, value, step, step))
-        known.last = step
-
-
 def assemble(
     graph: Graph, built: Sequence[BuiltKernel | BuiltStep], sharing: Sharing
 ) -> Program:
     """Slots for all values, and the steps that fill them."""
     owner = sharing.root
     work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
-    values = _Values()
+    # All that has a slot, by node, or by a name of its own for a step's scratch.
+    temporaries: dict[Hashable, _Temporary] = {}
     behind: set[Node] = set()  # values that a barrier gives on
     for number, step in enumerate(work):
-        if isinstance(step, BuiltKernel):
-            nodes = step.buffers
-        else:
-            nodes = [*step.operands, *items(step.node)]
-            for key, aval in _scratch(step):
-                values.use((number, key), aval, "scratch", number)
-        for node in nodes:
-            values.use(owner(node), node.aval, node.op.name, number)
-            if root_of(node) is not node:
-                behind.add(node)
+        used = [(owner(n), n.aval, n.op.name) for n in step.buffers]
+        if isinstance(step, BuiltStep):
+            scratch = _scratch(step)
+            used = [*(((number, k), a, "scratch") for k, a in scratch), *used]
+        for key, aval, name in used:
+            known = temporaries.setdefault(key, _Temporary(aval, name, number, number))
+            known.last = number
+        behind.update(n for n in step.buffers if root_of(n) is not n)
     slots: list[Slot] = []
     number_of: dict[Hashable, int] = {}
 
@@ -110,7 +94,7 @@ def assemble(
     for i, node in enumerate(roots):
         if node not in number_of:
             add_slot(node, node.aval, node.op.name, "output", i)
-    rest = {k: t for k, t in values.temporaries.items() if k not in number_of}
+    rest = {k: t for k, t in temporaries.items() if k not in number_of}
     lifetimes = tuple(_lifetime(t, len(work)) for t in rest.values())
     if any_dynamic(life.nbytes for life in lifetimes):
         plan = MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
@@ -191,8 +175,8 @@ def _step(
         slots = tuple(number_of[n] for n in built.buffers)
         return RunKernel(built.kernel, slots, built.info)
     node = built.node
-    operands = tuple(number_of[n] for n in built.operands)
-    results = tuple(number_of[n] for n in items(node))
+    operands = tuple(number_of[n] for n in built.reads)
+    results = tuple(number_of[n] for n in built.writes)
     if not built.programs:
         return CallHost(node, operands, results)
     scratch = number_of[number, "arena"]

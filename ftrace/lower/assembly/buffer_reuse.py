@@ -38,7 +38,6 @@ from ftrace.lower.schedule.drafts import Draft, Schedule
 from ftrace.trace.graph import Node, constant_value, is_constant, toposort
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.indexing import axes_and_kind
-from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
@@ -108,10 +107,7 @@ class _Sharer:
         self.taken: set[Node] = set()
         self.after = {d.number: set(d.feeds) for d in drafts}
         for number, step in built.items():
-            loaded = (
-                step.loads.values() if isinstance(step, BuiltKernel) else step.operands
-            )
-            for node in loaded:
+            for node in step.reads:
                 self.readers.setdefault(root_of(node), set()).add(number)
 
     def run(self) -> Sharing:
@@ -181,9 +177,10 @@ class _Sharer:
         self.result.dropped.add(prepare.number)
 
     def _share_carries(self, number: int, step: BuiltStep) -> None:
-        operands = step.operands
         for initial, result in step.carried_in_place():
-            fits = operands.count(initial) == 1 and same_size(result.size, initial.size)
+            fits = step.reads.count(initial) == 1 and same_size(
+                result.size, initial.size
+            )
             if fits and self._may_take(initial, number, ()):
                 self._take(result, initial, number, set())
 
@@ -442,11 +439,10 @@ class _Memory:
         self.alive: set[Node] = set()
         kept = {sharing.root(n) for n in plan.outputs}
         for number, step in built.items():
-            if isinstance(step, BuiltKernel):
-                loads, stores = step.loads.values(), step.stores.values()
-            else:
-                loads, stores = step.operands, items(step.node)
-            for values, found in ((loads, self.reads), (stores, self.writes)):
+            for values, found in (
+                (step.reads, self.reads),
+                (step.writes, self.writes),
+            ):
                 roots = {sharing.root(n) for n in values if not is_variable(n)}
                 found[number] = {n for n in roots - kept if not is_variable(n)}
             for node in self.reads[number]:

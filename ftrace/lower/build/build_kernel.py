@@ -73,8 +73,19 @@ class BuiltStep:
     programs: tuple[Program, ...]
 
     @property
-    def operands(self) -> list[Node]:
+    def reads(self) -> list[Node]:
+        """The values that it takes, one for each operand."""
         return [root_of(s) for s in self.node.src]
+
+    @property
+    def writes(self) -> list[Node]:
+        """Its results."""
+        return items(self.node)
+
+    @property
+    def buffers(self) -> list[Node]:
+        """All of them."""
+        return [*self.reads, *self.writes]
 
     def updates_in_place(self, k: int) -> bool:
         """Does each iteration write the carry number k where it reads it?"""
@@ -89,10 +100,9 @@ class BuiltStep:
         arg = self.node.arg
         if not isinstance(arg, Loop):
             return []
-        initial = self.operands[arg.predicate + arg.consts :]
-        results = items(self.node)
+        initial = self.reads[arg.predicate + arg.consts :]
         return [
-            (initial[k], results[k])
+            (initial[k], self.writes[k])
             for k in range(arg.carry)
             if self.updates_in_place(k)
         ]
@@ -114,6 +124,14 @@ class BuiltKernel:
     info: KernelInfo
     stores: dict[int, Node]
     loads: dict[int, Node]
+
+    @property
+    def reads(self) -> Iterable[Node]:
+        return self.loads.values()
+
+    @property
+    def writes(self) -> Iterable[Node]:
+        return self.stores.values()
 
     @property
     def buffers(self) -> list[Node]:

@@ -19,6 +19,7 @@ numbers: `program_at` replaces every dynamic dimension by its number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from math import prod
 from typing import Any
@@ -333,12 +334,9 @@ def _step_at(step: Step, sizes: Sizes) -> Step:
     """A step for these sizes."""
     if isinstance(step, RunKernel):
         return replace(step, info=_info_at(step.info, sizes))
-    if isinstance(step, RunBranch):
-        return replace(step, branches=tuple(b.at(sizes) for b in step.branches))
-    if isinstance(step, RunLoop):
-        length = None if step.length is None else evaluate(step.length, sizes)
-        lanes = step.lanes if length is None else max(min(step.lanes, length), 1)
-        return replace(step, body=step.body.at(sizes), length=length, lanes=lanes)
+    if isinstance(step, RunLoop) and step.length is not None:
+        length = evaluate(step.length, sizes)
+        step = replace(step, length=length, lanes=max(min(step.lanes, length), 1))
     if isinstance(step, CallHost):
         types = [
             s.aval.with_shape(evaluate_shape(s.shape, sizes)) for s in step.node.src
@@ -347,7 +345,14 @@ def _step_at(step: Step, sizes: Sizes) -> Step:
         arg = _argument_at(step.node.arg, sizes)
         node = with_origin(step.node, lambda: step.node.op(*operands, arg=arg))
         return replace(step, node=node)
-    return step
+    return _over_programs(step, lambda program: program.at(sizes))
+
+
+def _over_programs(step: Step, change: Callable[[Program], Program]) -> Step:
+    """A step that runs other programs."""
+    if isinstance(step, RunBranch):
+        return replace(step, branches=tuple(map(change, step.branches)))
+    return replace(step, body=change(step.body)) if isinstance(step, RunLoop) else step
 
 
 def _argument_at(arg: Any, sizes: Sizes) -> Any:
@@ -383,12 +388,7 @@ def _with_kernels(program: Program, sizes: Sizes) -> Program:
     def changed(step: Step) -> Step:
         if isinstance(step, RunKernel):
             return replace(step, kernel=kernel_at(step.kernel, sizes))
-        if isinstance(step, RunLoop):
-            return replace(step, body=_with_kernels(step.body, sizes))
-        if isinstance(step, RunBranch):
-            branches = [_with_kernels(b, sizes) for b in step.branches]
-            return replace(step, branches=tuple(branches))
-        return step
+        return _over_programs(step, lambda inner: _with_kernels(inner, sizes))
 
     return replace(program, steps=tuple(map(changed, program.steps)))
 
