@@ -15,7 +15,7 @@ import numpy as np
 from ftrace import dtypes as types_of
 from ftrace.errors import ArgumentError, DtypeError, PrimitiveError, ShapeError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.user_ops import OF_USERS
+from ftrace.lower.kernel.ir import OF_USERS
 from ftrace.lower.legalize.math import DECOMPOSITIONS
 from ftrace.lower.legalize.math.term import Term, eq, fma, ne, number, select
 from ftrace.trace.avals import ShapedArray

@@ -38,6 +38,7 @@ from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import (
+    OF_USERS,
     BufferSpec,
     Kernel,
     KernelInfo,
@@ -47,7 +48,6 @@ from ftrace.lower.kernel.ir import (
     range_p,
     reduce_p,
 )
-from ftrace.lower.kernel.user_ops import OF_USERS
 from ftrace.lower.program.ir import CallHost, Program, RunKernel
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.calls.inline import HOLDERS, bodies_of, inline_calls

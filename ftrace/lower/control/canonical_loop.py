@@ -118,14 +118,18 @@ def _scalars(outputs: list[Node], carry: tuple[Node, ...]) -> list[Node] | None:
     for node in toposort(outputs):
         if node in found:
             continue
-        if node.op is const_p:
-            weak = node.aval.weak_type
-            found[node] = const(constant_value(node), node.dtype, (), weak)
-        elif node.op.family in ELEMENTWISE and same_size(node.shape, shape):
-            found[node] = node.op(*[found[s] for s in node.src], arg=node.arg)
-        else:
+        fits = node.op.family in ELEMENTWISE and same_size(node.shape, shape)
+        if node.op is not const_p and not fits:
             return None
+        found[node] = _on_scalars(node, found)
     return [found[node] for node in outputs]
+
+
+def _on_scalars(node: Node, found: dict[Node, Node]) -> Node:
+    """A constant, or an elementwise operation on one element of each operand."""
+    if node.op is const_p:
+        return const(constant_value(node), node.dtype, (), node.aval.weak_type)
+    return node.op(*[found[s] for s in node.src], arg=node.arg)
 
 
 class Lanes(NamedTuple):
@@ -196,11 +200,8 @@ class _Start:
         return self.found[last]
 
     def _made(self, node: Node) -> Node:
-        if node.op is const_p:
-            value = constant_value(node)
-            return const(value, node.dtype, (), node.aval.weak_type)
-        if node in self.inside:
-            return node.op(*[self.found[s] for s in node.src], arg=node.arg)
+        if node.op is const_p or node in self.inside:
+            return _on_scalars(node, self.found)
         if node.op is expand_p and same_size(node.src[0].size, 1):
             return self._name(self.scalars, reshape(node.src[0], ()))
         return self._name(self.elements, node)

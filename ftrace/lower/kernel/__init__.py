@@ -9,5 +9,4 @@ From the ground up:
     iota_indices     Where index arrays point: those that count are ranges, the others
                      are read
     loop_tree        Where each expression of a kernel is computed: a tree of loops
-    user_ops         Operations whose formula a user has given: `extend.elementwise`
 """

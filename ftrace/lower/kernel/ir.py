@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -82,6 +82,11 @@ pairs_p = KernelOp("pairs")
 #: which those of the first factor have no sign; the sum wraps.
 word_pairs_p = KernelOp("word_pairs")
 byte_quads_p = KernelOp("byte_quads")
+
+#: Names of operations, of this process, whose formula a user has given
+#: (`extend.elementwise`). Nothing that is computed by one is kept on disk: another
+#: process may have another function of that name.
+OF_USERS: Final[set[str]] = set()
 
 INDEX = dtypes.int64
 INDEX_AVAL = ShapedArray.of((), INDEX)

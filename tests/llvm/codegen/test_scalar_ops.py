@@ -11,7 +11,7 @@ from ftrace import dtypes
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel.ir import KernelOp, Store, load
 from ftrace.lower.legalize.math.exponential import TABLES
-from ftrace.lower.legalize.math.table_functions import TABLES_OF_32
+from ftrace.lower.legalize.math.special import TABLES_OF_32
 from ftrace.lower.legalize.math.term import RARE, exponent_p, ldexp_p, mantissa_p
 from ftrace.trace.graph import make_node
 from ftrace.trace.primitives import elementwise as ew

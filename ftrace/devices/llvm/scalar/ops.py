@@ -19,7 +19,7 @@ from ftrace.devices.llvm.scalar.casts import cast
 from ftrace.devices.llvm.scalar.instructions import Instructions, Row
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.legalize.math.exponential import TABLES
-from ftrace.lower.legalize.math.table_functions import TABLES_OF_32
+from ftrace.lower.legalize.math.special import TABLES_OF_32
 from ftrace.trace.primitives.elementwise import COMPARISONS
 from ftrace.trace.primitives.primitive import PRIMITIVES
 

@@ -14,12 +14,6 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.lower.legalize.math import exponential, special, trigonometry
-from ftrace.lower.legalize.math.table_functions import (
-    TABLES_OF_32,
-    erf_in_pieces,
-    erfc_in_pieces,
-    tanh_in_pieces,
-)
 from ftrace.lower.legalize.math.term import (
     INFINITY,
     RELAXED,
@@ -224,9 +218,9 @@ FORMULAS: Final = {
 #: Those that a device takes instead which can look numbers up in the tables.
 BY_TABLES: Final = {
     "pow": (exponential.power_by_tables, exponential.TABLES.keys()),
-    "tanh": (tanh_in_pieces, TABLES_OF_32.keys()),
-    "erf": (erf_in_pieces, TABLES_OF_32.keys()),
-    "erfc": (erfc_in_pieces, TABLES_OF_32.keys()),
+    "tanh": (special.tanh_in_pieces, special.TABLES_OF_32.keys()),
+    "erf": (special.erf_in_pieces, special.TABLES_OF_32.keys()),
+    "erfc": (special.erfc_in_pieces, special.TABLES_OF_32.keys()),
 }
 
 #: For each operation that a device may lack, what computes it from simpler ones; users

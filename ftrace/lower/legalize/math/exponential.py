@@ -15,7 +15,7 @@ have two of 16 numbers for it. With t near 1/m, m the mantissa of x,
 
 which float64 has in a short polynomial, without a division. Near 1, where k is 0, t is
 1 and what is left keeps its relative error. That polynomial is fitted as those of
-`table_functions.py`.
+the tables in `special.py`.
 
 The others are minimax fits (Remez exchange at 50 digits, coefficients rounded one
 after the other, lowest power first); the relative error of the fit stands beside each.

@@ -263,7 +263,7 @@ def exponent(x: Term) -> Term:
 
 
 def lookup(table: KernelOp, x: Term) -> Term:
-    """What a table has for the leading bits of x; see `table_functions.py`."""
+    """What a table has for the leading bits of x; see `special.py`."""
     return Term(make_node(table, x.node.aval, (x.node,)))
 
 
