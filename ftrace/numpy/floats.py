@@ -93,9 +93,6 @@ def unpackbits(
     return ax.move_axis(bits, bits.ndim - 1, axis)
 
 
-# The parts of floats.
-
-
 # Logarithms of sums.
 
 
@@ -114,33 +111,27 @@ def _log_add(x1: Value, x2: Value, power: Any, scale: float) -> Any:
     if ew.kind_of(x1) == "c":
         return _complex_log_add(x1, x2, power, scale)
     # Infinities of one sign, and NaN, have no finite difference: the maximum is right.
-    difference = ew.subtract(x1, x2)
+    difference = x1 - x2
     undefined = ew.isnan(difference)
     safe = ax.choose(undefined, 0.0, difference)
     # -|x1 - x2|, with a slope of 0 at a tie, where the maximum shares it.
-    distance = minimum(safe, ew.multiply(safe, -1))
-    smaller = ew.multiply(ew.log1p(power(distance)), scale)
-    return ew.add(maximum(x1, x2), ax.choose(undefined, 0.0, smaller))
+    smaller = ew.log1p(power(minimum(safe, safe * -1))) * scale
+    return maximum(x1, x2) + ax.choose(undefined, 0.0, smaller)
 
 
 def _complex_log_add(x1: Any, x2: Any, power: Any, scale: float) -> Any:
-    first = ew.less(elementwise(p.real, x1), elementwise(p.real, x2))
+    first = x1.real < x2.real
     high, low = ax.choose(first, x2, x1), ax.choose(first, x1, x2)
-    difference = ew.subtract(low, high)
+    difference = low - high
     undefined = ew.isnan(difference)
     safe = ax.choose(undefined, 0.0, difference)
-    smaller = ew.multiply(ew.log1p(power(safe)), scale)
-    total = ew.add(high, smaller)
+    total = high + ew.log1p(power(safe)) * scale
     # The imaginary part of a logarithm lies between −π and π.
-    angle = elementwise(p.imag, total)
-    half = math.pi * scale
-    turns = ew.multiply(
-        ew.floor_values(ew.divide(ew.add(angle, half), 2 * half)), 2 * half
-    )
-    inside = ew.bitwise_and(ew.less(angle, half), ew.less(ew.multiply(angle, -1), half))
-    angle = ax.choose(inside, angle, ew.subtract(angle, turns))
-    total = elementwise(p.make_complex, elementwise(p.real, total), angle)
-    return ax.choose(undefined, ew.add(x1, x2), total)
+    angle, half = total.imag, math.pi * scale
+    turns = ew.floor_values((angle + half) / (2 * half)) * (2 * half)
+    inside = (angle < half) & (angle * -1 < half)
+    angle = ax.choose(inside, angle, angle - turns)
+    return ax.choose(undefined, x1 + x2, bind(p.make_complex, total.real, angle))
 
 
 # Lengths and waves.
@@ -153,13 +144,11 @@ def hypot(x1: Value, x2: Value, /) -> Any:
       DtypeError: an operand is complex.
     """
     ew.refuse_complex("hypot", x1, x2, instead="; take abs first")
-    x1, x2 = (ew.absolute(x) for x in ew.promote_inexact(x1, x2))
+    x1, x2 = map(abs, ew.promote_inexact(x1, x2))
     long, short = maximum(x1, x2), minimum(x1, x2)
-    safe = ax.choose(ew.equal(long, 0), 1.0, long)
-    ratio = ew.divide(short, safe)
-    length = ew.multiply(long, ew.sqrt(ew.add(ew.multiply(ratio, ratio), 1.0)))
-    infinite = ew.bitwise_or(ew.equal(x1, math.inf), ew.equal(x2, math.inf))
-    return ax.choose(infinite, math.inf, length)
+    ratio = short / ax.choose(long == 0, 1.0, long)
+    length = long * ew.sqrt(ratio * ratio + 1.0)
+    return ax.choose((x1 == math.inf) | (x2 == math.inf), math.inf, length)
 
 
 #: sin(z)/z = Σ (-1)^k z^2k / (2k+1)!
@@ -169,27 +158,22 @@ _SINC_SERIES = [(-1) ** k / math.factorial(2 * k + 1) for k in range(8)]
 def sinc(x: Value, /) -> Any:
     """sin(πx)/(πx), and 1 at 0; derivatives of all low orders are right there."""
     (x,) = ew.promote_inexact(x)
-    z = ew.multiply(x, math.pi)
-    square = ew.multiply(z, z)
+    z = x * math.pi
     # Below 1/2 eight terms of the series are exact to rounding in float64.
-    size = ew.absolute(z)
-    near = ew.less(size, 0.5)
-    series: Any = _SINC_SERIES[-1]
-    for coefficient in reversed(_SINC_SERIES[:-1]):
-        series = ew.add(ew.multiply(series, square), coefficient)
+    near = abs(z) < 0.5
+    series = horner(_SINC_SERIES[::-1], z * z)
     far = ax.choose(near, 1.0, z)
-    wave = (
-        ew.sin(far) if ew.kind_of(x) == "c" else _sine_of_turns(ax.choose(near, 0.5, x))
-    )
-    return ax.choose(near, series, ew.divide(wave, far))
+    turns = ax.choose(near, 0.5, x)
+    wave = ew.sin(far) if ew.kind_of(x) == "c" else _sine_of_turns(turns)
+    return ax.choose(near, series, wave / far)
 
 
 def _sine_of_turns(x: Any) -> Any:
     """sin(πx), exact also near its zeros: of x less the nearest whole number."""
     whole = ew.round_values(x)
-    sine = ew.sin(ew.multiply(ew.subtract(x, whole), math.pi))
-    half = ew.multiply(whole, 0.5)
-    return ax.choose(ew.equal(half, ew.round_values(half)), sine, ew.multiply(sine, -1))
+    sine = ew.sin((x - whole) * math.pi)
+    half = whole * 0.5
+    return ax.choose(half == ew.round_values(half), sine, sine * -1)
 
 
 # Parts of a float.
@@ -218,8 +202,8 @@ def _computed(x: Any) -> Any:
 def _power_of_two(exponent: Any, dtype: np.dtype[Any]) -> Any:
     """2 to a whole power inside the range of normal numbers."""
     form = _format(dtype)
-    shifted = ax.cast(ew.add(exponent, form.bias), form.integer)
-    return bind(p.bitcast, ew.left_shift(shifted, form.mantissa), arg=dtype)
+    shifted = ax.cast(exponent + form.bias, form.integer)
+    return bind(p.bitcast, shifted << form.mantissa, arg=dtype)
 
 
 def ldexp(x1: Value, x2: Value, /) -> Any:
@@ -238,8 +222,8 @@ def ldexp(x1: Value, x2: Value, /) -> Any:
     for parts in (3, 2, 1):
         step = elementwise(p.div, rest, parts)
         step = maximum(minimum(step, bias), 1 - bias)
-        wide = ew.multiply(wide, _power_of_two(step, wide.dtype))
-        rest = ew.subtract(rest, step)
+        wide = wide * _power_of_two(step, wide.dtype)
+        rest = rest - step
     return ax.cast(wide, x1.dtype, x1.weak_type)
 
 
@@ -253,18 +237,16 @@ def frexp(x: Value, /) -> tuple[Any, Any]:
     (x,) = ew.promote_inexact(x)
     wide = _computed(x)
     form = _format(wide.dtype)
-    tiny = ew.less(ew.absolute(wide), float(np.finfo(wide.dtype).tiny))
-    lifted = ax.choose(tiny, ew.multiply(wide, 2.0**form.mantissa), wide)
+    tiny = abs(wide) < float(np.finfo(wide.dtype).tiny)
+    lifted = ax.choose(tiny, wide * 2.0**form.mantissa, wide)
     bits = bind(p.bitcast, lifted, arg=form.integer)
-    exponent = ew.bitwise_and(ew.right_shift(bits, form.mantissa), form.exponent_mask)
-    exponent = ew.subtract(exponent, form.bias - 1)
+    exponent = (bits >> form.mantissa & form.exponent_mask) - (form.bias - 1)
     # Two products, which are exact, and of which the derivative is the power of two.
-    first = ew.right_shift(exponent, 1)
-    mantissa = ew.multiply(lifted, _power_of_two(ew.subtract(0, first), wide.dtype))
-    rest = ew.subtract(first, exponent)
-    mantissa = ew.multiply(mantissa, _power_of_two(rest, wide.dtype))
-    exponent = ew.subtract(exponent, ax.choose(tiny, form.mantissa, 0))
-    plain = ew.bitwise_or(ew.equal(wide, 0), ew.not_equal(ew.subtract(wide, wide), 0))
+    first = exponent >> 1
+    mantissa = lifted * _power_of_two(-first, wide.dtype)
+    mantissa = mantissa * _power_of_two(first - exponent, wide.dtype)
+    exponent = exponent - ax.choose(tiny, form.mantissa, 0)
+    plain = (wide == 0) | (wide - wide != 0)
     mantissa = ax.cast(ax.choose(plain, wide, mantissa), x.dtype, x.weak_type)
     return mantissa, ax.cast(ax.choose(plain, 0, exponent), dtypes.int32)
 
@@ -277,8 +259,8 @@ def nextafter(x1: Value, x2: Value, /) -> Any:
 def spacing(x: Value, /) -> Any:
     """The distance from x to the next number of greater size."""
     x = ax.strong(*ew.promote_inexact(x))
-    away = ax.choose(ew.less(x, 0), -math.inf, math.inf)
-    return ew.subtract(elementwise(p.nextafter, x, ax.cast(away, x.dtype)), x)
+    away = ax.choose(x < 0, -math.inf, math.inf)
+    return elementwise(p.nextafter, x, ax.cast(away, x.dtype)) - x
 
 
 # Modified Bessel functions of the first kind, of orders 0 and 1.

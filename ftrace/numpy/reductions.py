@@ -13,11 +13,11 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
-from ftrace.numpy.elementwise import values_together
+from ftrace.numpy.elementwise import promote_inexact, values_together
 from ftrace.numpy.shape import stack
-from ftrace.trace.avals import pairs_of
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
@@ -25,7 +25,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives import reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "all", "amax", "amin", "any", "count_nonzero", "max", "min", "nanmax", "nanmin",
@@ -86,28 +86,48 @@ def reduced(
     return x if keepdims else ax.drop_axes(x, axes)
 
 
+class Over(NamedTuple):
+    """What a reduction runs over, checked.
+
+    Attributes:
+      name: of the function, for messages.
+      axes: counted from the front.
+      keepdims: they stay, with size 1.
+      mask: which elements count, in the shape of the array; None where all do.
+    """
+
+    name: str
+    axes: tuple[int, ...]
+    keepdims: bool
+    mask: Any = None
+
+
+def over(
+    name: str, a: Any, axis: Axis, keepdims: bool, where: Value | None = None
+) -> Over:
+    axes = ax.canonical_axes(axis, a.ndim, name)
+    return Over(name, axes, keepdims, check_where(name, where, a.shape))
+
+
 def masked_reduce(
-    name: str,
     primitive: Primitive,
     a: Any,
-    axis: Axis,
+    along: Over,
     dtype: np.dtype[Any],
-    keepdims: bool,
-    initial: Value | None,
-    where: Value | None,
+    initial: Value | None = None,
 ) -> Any:
     """A reduction of `a`, computed in `dtype`."""
-    axes = ax.canonical_axes(axis, a.ndim, name)
-    mask = check_where(name, where, a.shape)
     a = ax.cast(a, dtype)
     combine = reduction.COMBINES[primitive]
     if dtype == dtypes.bool_ and primitive in _BOOL:
         primitive, combine = _BOOL[primitive]
-    if mask is not None:
-        a = ax.choose(mask, a, ax.full((), reduction.identity(primitive, dtype), dtype))
-    result = reduced(primitive, a, axes, keepdims)
+    if along.mask is not None:
+        nothing = ax.full((), reduction.identity(primitive, dtype), dtype)
+        a = ax.choose(along.mask, a, nothing)
+    result = reduced(primitive, a, along.axes, along.keepdims)
     if initial is not None:
-        result = elementwise(combine, _first_value(name, initial, dtype), result)
+        first = _first_value(along.name, initial, dtype)
+        result = elementwise(combine, first, result)
     return result
 
 
@@ -128,7 +148,7 @@ _BOOL = {
 
 def is_nan(a: Any) -> Any:
     """Where a float or complex value is not a number; None for other dtypes."""
-    return bind(p.ne, a, a) if dtypes.is_inexact(a.dtype) else None
+    return a != a if dtypes.is_inexact(a.dtype) else None
 
 
 def without_nan(a: Value, fill: float) -> Any:
@@ -145,8 +165,7 @@ def present(name: str, a: Any, where: Value | None) -> Any:
     mask = check_where(name, where, a.shape)
     if not dtypes.is_inexact(a.dtype):
         return mask
-    here = bind(p.eq, a, a)
-    return here if mask is None else bind(p.bit_and, here, mask)
+    return a == a if mask is None else (a == a) & mask
 
 
 def _total(name: str, primitive: Primitive):
@@ -167,8 +186,8 @@ def _total(name: str, primitive: Primitive):
         natural = summed_dtype(natural) if promote else natural
         final = chosen_dtype(dtype, natural)
         wide = widened(final) if dtype is None else final
-        result = masked_reduce(name, primitive, a, axis, wide, keepdims, initial, where)
-        return ax.cast(result, final)
+        along = over(name, a, axis, keepdims, where)
+        return ax.cast(masked_reduce(primitive, a, along, wide, initial), final)
 
     return total
 
@@ -226,16 +245,10 @@ def nanprod():
 
 
 def _extremum(
-    name: str,
-    primitive: Primitive,
-    a: Any,
-    axis: Axis,
-    keepdims: bool,
-    initial: Value | None,
-    where: Value | None,
+    primitive: Primitive, a: Any, along: Over, initial: Value | None = None
 ) -> Any:
-    axes = ax.canonical_axes(axis, a.ndim, name)
-    if initial is None and where is not None:
+    name, axes, keepdims, mask = along
+    if initial is None and mask is not None:
         raise ValueRangeError(
             f"{name}: to use where=, give initial= as well: the value of nothing"
         )
@@ -245,14 +258,12 @@ def _extremum(
             f"{axes}, and {name} has no identity; give initial="
         )
     if not dtypes.is_complex(a.dtype):
-        return masked_reduce(
-            name, primitive, a, axis, a.dtype, keepdims, initial, where
-        )
+        return masked_reduce(primitive, a, along, a.dtype, initial)
     if initial is None:
         return _complex_extremum(primitive, a, axes, keepdims)
     first = _first_value(name, initial, a.dtype)
-    if where is not None:
-        a = ax.choose(check_where(name, where, a.shape), a, first)
+    if mask is not None:
+        a = ax.choose(mask, a, first)
     found = _complex_extremum(primitive, a, axes, keepdims)
     pair = stack([ax.broadcast_to(first, found.shape), found])
     return _complex_extremum(primitive, pair, (0,), False)
@@ -264,22 +275,20 @@ def any_of(conditions: Any) -> bool:
 
 
 def _same(x: Any, extremum: Any) -> Any:
-    return elementwise(
-        p.bit_or, elementwise(p.eq, x, extremum), elementwise(p.ne, x, x)
-    )
+    return (x == extremum) | (x != x)
 
 
 def _complex_extremum(
     primitive: Primitive, a: Any, axes: tuple[int, ...], keepdims: bool
 ) -> Any:
     """By the real part, then by the imaginary part, as NumPy orders."""
-    x, y = elementwise(p.real, a), elementwise(p.imag, a)
+    x, y = a.real, a.imag
     first = reduced(primitive, x, axes, True)
     beyond = ax.full((), reduction.identity(primitive, y.dtype), y.dtype)
     hits = _same(x, first)
     second = reduced(primitive, ax.choose(hits, y, beyond), axes, True)
     # Of the real parts again: those with that imaginary part share the derivative.
-    hits = elementwise(p.bit_and, hits, _same(y, second))
+    hits = hits & _same(y, second)
     first = reduced(primitive, ax.choose(hits, x, beyond), axes, True)
     result = elementwise(p.make_complex, first, second)
     return result if keepdims else ax.drop_axes(result, axes)
@@ -299,12 +308,12 @@ def _extreme(name: str, primitive: Primitive, beyond: float | None = None):
         ax.no_out(name, out)
         a = ax.strong(a)
         filled = a if beyond is None else without_nan(a, beyond)
-        result = _extremum(name, primitive, filled, axis, keepdims, initial, where)
+        along = over(name, a, axis, keepdims, where)
+        result = _extremum(primitive, filled, along, initial)
         missing = None if beyond is None else is_nan(a)
         if missing is None or initial is not None:
             return result
-        axes = ax.canonical_axes(axis, a.ndim, name)
-        nothing = reduced(reduction.reduce_min_p, missing, axes, keepdims)
+        nothing = reduced(reduction.reduce_min_p, missing, along.axes, keepdims)
         return ax.choose(nothing, ax.full((), np.nan, a.dtype), result)
 
     return extreme
@@ -352,9 +361,9 @@ def ptp(a: Value, axis: Axis = None, out: None = None, keepdims: bool = False) -
     """The greatest element less the least, along `axis` or of all."""
     ax.no_out("ptp", out)
     a = ax.strong(a)
-    high = _extremum("ptp", reduction.reduce_max_p, a, axis, keepdims, None, None)
-    low = _extremum("ptp", reduction.reduce_min_p, a, axis, keepdims, None, None)
-    return elementwise(p.sub, high, low)
+    along = over("ptp", a, axis, keepdims)
+    high = _extremum(reduction.reduce_max_p, a, along)
+    return high - _extremum(reduction.reduce_min_p, a, along)
 
 
 # Truth.
@@ -371,9 +380,8 @@ def _truth(name: str, primitive: Primitive):
     ) -> Any:
         ax.no_out(name, out)
         a = ax.as_value(a)
-        return masked_reduce(
-            name, primitive, a, axis, dtypes.bool_, keepdims, None, where
-        )
+        along = over(name, a, axis, keepdims, where)
+        return masked_reduce(primitive, a, along, dtypes.bool_)
 
     return truth
 
@@ -434,7 +442,7 @@ def _softmax(x: Any, *mask: Any, axes: tuple[int, ...]) -> Any:
     if mask:
         x = ax.choose(mask[0], x, _scalar(x, -np.inf))
     powers = bind(p.exp, _shifted(x, axes))
-    result = elementwise(p.div, powers, reduced(reduce_sum_p, powers, axes, True))
+    result = powers / reduced(reduce_sum_p, powers, axes, True)
     return ax.choose(mask[0], result, _scalar(x, 0)) if mask else result
 
 
@@ -443,9 +451,8 @@ def _shifted(x: Any, axes: tuple[int, ...]) -> Any:
 
     The maximum is constant to derivatives.
     """
-    size = bind(p.real, x) if dtypes.is_complex(x.dtype) else x
-    top = bind(p.stop_gradient, reduced(reduction.reduce_max_p, size, axes, True))
-    return elementwise(p.sub, x, top)
+    top = reduced(reduction.reduce_max_p, x.real, axes, True)
+    return x - bind(p.stop_gradient, top)
 
 
 def log_softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
@@ -460,7 +467,7 @@ def _log_softmax(x: Any, *mask: Any, axes: tuple[int, ...]) -> Any:
         x = ax.choose(mask[0], x, _scalar(x, -np.inf))
     shifted = _shifted(x, axes)
     total = reduced(reduce_sum_p, bind(p.exp, shifted), axes, True)
-    result = elementwise(p.sub, shifted, bind(p.log, total))
+    result = shifted - bind(p.log, total)
     return ax.choose(mask[0], result, _scalar(x, -np.inf)) if mask else result
 
 
@@ -489,20 +496,14 @@ def logsumexp(
     if b is None:
         a = ax.as_value(a)
     else:
-        a, factors = values_together([a, b])
-        avals = [aval_of(a), aval_of(factors)]
-        dtype, _ = dtypes.promote(*pairs_of(avals))
-        if not dtypes.is_inexact(dtype):
-            dtype = dtypes.to_inexact(dtype)
+        a, factors = map(ax.strong, promote_inexact(*values_together([a, b])))
         shape = broadcast_shapes("logsumexp", [a.shape, factors.shape])
-        a = ax.broadcast_to(ax.cast(a, dtype), shape, "logsumexp")
-        factors = ax.broadcast_to(ax.cast(factors, dtype), shape, "logsumexp")
+        a, factors = (ax.broadcast_to(x, shape, "logsumexp") for x in (a, factors))
     a = _inexact(a)
     axes = ax.canonical_axes(axis, a.ndim, "logsumexp")
     mask = check_where("logsumexp", where, a.shape)
     if factors is not None:
-        here = bind(p.ne, factors, ax.full(factors.shape, 0, factors.dtype))
-        mask = here if mask is None else bind(p.bit_and, mask, here)
+        mask = factors != 0 if mask is None else mask & (factors != 0)
     operands = [x for x in (a, mask, factors) if x is not None]
     options: dict[str, Any] = {
         "axes": axes, "masked": mask is not None, "scaled": factors is not None,
@@ -517,27 +518,27 @@ def logsumexp(
         return kept
     sign = run_fused(_logsumexp, operands, part=1, **options)
     sign = sign if keepdims else ax.drop_axes(sign, axes)
-    return ax.choose(elementwise(p.lt, sign, 0), _scalar(kept, np.nan), kept)
+    return ax.choose(sign < 0, _scalar(kept, np.nan), kept)
 
 
 def _logsumexp(
     a: Any, *rest: Any, axes: tuple[int, ...], masked: bool, scaled: bool, part: int
 ) -> Any:
     """The logarithm (part 0) or the sign (part 1) of the sum; axes are kept."""
-    size = bind(p.real, a) if dtypes.is_complex(a.dtype) else a
+    size = a.real
     if masked:
         a = ax.choose(rest[0], a, _scalar(a, -np.inf))
         size = ax.choose(rest[0], size, _scalar(size, -np.inf))
     top = finite_maximum(size, axes)
-    powers = elementwise(p.exp, elementwise(p.sub, a, top))
+    powers = bind(p.exp, a - top)
     if scaled:
-        powers = bind(p.mul, powers, rest[-1])
+        powers = powers * rest[-1]
     total = reduced(reduce_sum_p, powers, axes, True)
     if part:
         return bind(p.sign, total)
     if scaled and not dtypes.is_complex(a.dtype):
         total = bind(p.absolute, total)
-    return elementwise(p.add, bind(p.log, total), top)
+    return bind(p.log, total) + top
 
 
 def finite_maximum(x: Any, axes: tuple[int, ...]) -> Any:

@@ -15,17 +15,19 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
-from ftrace.numpy.linear import dot_axes
+from ftrace.numpy.elementwise import common_type
+from ftrace.numpy.linear import conjugated, dot_axes
 from ftrace.numpy.reductions import (
-    check_where,
+    Over,
     chosen_dtype,
     masked_reduce,
+    over,
     present,
     reduced,
     widened,
     without_nan,
 )
-from ftrace.trace.avals import pairs_of
+from ftrace.numpy.shape import concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
@@ -55,37 +57,22 @@ def mean(
     a = ax.as_value(a)
     natural = dtypes.settled(a.dtype, a.weak_type)
     final = chosen_dtype(dtype, dtypes.to_inexact(natural))
-    return ax.cast(_mean("mean", a, axis, widened(final), keepdims, where), final)
+    along = over("mean", a, axis, keepdims, where)
+    return ax.cast(_mean(a, along, widened(final)), final)
 
 
-def _mean(
-    name: str,
-    a: Any,
-    axis: Axis,
-    dtype: np.dtype[Any],
-    keepdims: bool,
-    where: Value | None,
-) -> Any:
-    total = masked_reduce(name, reduce_sum_p, a, axis, dtype, keepdims, None, where)
-    count = counted(name, a.shape, axis, dtype, keepdims, where)
-    return elementwise(p.div, total, count)
+def _mean(a: Any, along: Over, dtype: np.dtype[Any]) -> Any:
+    total = masked_reduce(reduce_sum_p, a, along, dtype)
+    return elementwise(p.div, total, counted(a.shape, along, dtype))
 
 
-def counted(
-    name: str,
-    shape: tuple[int, ...],
-    axis: Axis,
-    dtype: np.dtype[Any],
-    keepdims: bool,
-    where: Value | None,
-) -> Any:
+def counted(shape: tuple[int, ...], along: Over, dtype: np.dtype[Any]) -> Any:
     """How many elements each result of a reduction is made of."""
-    axes = ax.canonical_axes(axis, len(shape), name)
-    if where is None:
-        count = prod(shape[a] for a in axes)
+    if along.mask is None:
+        count = prod(shape[a] for a in along.axes)
         return count if is_dynamic(count) else float(count)
-    hits = ax.cast(check_where(name, where, shape), dtypes.real_dtype(dtype))
-    return ax.cast(reduced(reduce_sum_p, hits, axes, keepdims), dtype)
+    hits = ax.cast(along.mask, dtypes.real_dtype(dtype))
+    return ax.cast(reduced(reduce_sum_p, hits, along.axes, along.keepdims), dtype)
 
 
 def nanmean(
@@ -121,7 +108,8 @@ def _spread(name: str, root: bool):
             raise ValueRangeError(f"{name}: give ddof or correction, not both")
         a = ax.as_value(a)
         lost = ddof if correction is None else correction
-        result = variance(name, a, axis, dtype, lost, keepdims, where, mean)
+        along = over(name, a, axis, keepdims, where)
+        result = _variance(a, along, dtype, lost, mean)
         return elementwise(p.sqrt, result) if root else result
 
     return spread
@@ -162,9 +150,8 @@ def _spread_without_nan(name: str, root: bool):
     ) -> Any:
         ax.no_out(name, out)
         a = ax.as_value(a)
-        mask = present(name, a, where)
-        filled = without_nan(a, 0)
-        result = variance(name, filled, axis, dtype, ddof, keepdims, mask, mean)
+        along = over(name, a, axis, keepdims, present(name, a, where))
+        result = _variance(without_nan(a, 0), along, dtype, ddof, mean)
         return elementwise(p.sqrt, result) if root else result
 
     return nan_spread
@@ -180,17 +167,10 @@ def nanstd():
     """The square root of `nanvar`, with its arguments."""
 
 
-def variance(
-    name: str,
-    a: Any,
-    axis: Axis,
-    dtype: Dtype,
-    ddof: Value,
-    keepdims: bool,
-    where: Value | None,
-    known_mean: Value | None,
+def _variance(
+    a: Any, along: Over, dtype: Dtype, ddof: Value, known_mean: Value | None
 ) -> Any:
-    axes = ax.canonical_axes(axis, a.ndim, name)
+    name, axes, keepdims, mask = along
     natural = dtypes.settled(a.dtype, a.weak_type)
     wanted = chosen_dtype(dtype, dtypes.to_inexact(natural))
     if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
@@ -198,11 +178,7 @@ def variance(
             f"{name}: an array of {a.dtype.name} with dtype={wanted}: take the "
             "real part first, or give a complex dtype"
         )
-    operands = [a]
-    if where is not None:
-        operands.append(check_where(name, where, a.shape))
-    if known_mean is not None:
-        operands.append(known_mean)
+    operands = [a, *[x for x in (mask, known_mean) if x is not None]]
     if not isinstance(ddof, (int, float)):
         if aval_of(ddof).shape:
             raise ShapeError(f"{name}: ddof must be a number, got {aval_of(ddof)!r}")
@@ -211,7 +187,7 @@ def variance(
     final = dtypes.real_dtype(wanted) if dtype is None else wanted
     result = run_fused(
         _mean_square, operands, axes=axes, dtype=widened(wanted), ddof=ddof,
-        has_where=where is not None, has_mean=known_mean is not None,
+        has_where=mask is not None, has_mean=known_mean is not None,
     )  # fmt: skip
     return ax.cast(result if keepdims else ax.drop_axes(result, axes), final)
 
@@ -230,36 +206,32 @@ def _mean_square(
     A `ddof` that is not known yet is the last operand.
     """
     given = iter(rest)
-    where: Any = next(given) if has_where else None
+    along = Over("var", axes, True, next(given) if has_where else None)
     a = ax.cast(a, dtype)
-    if has_mean:
-        center = ax.cast(next(given), dtype)
-    else:
-        center = _mean("var", a, axes, dtype, True, where)
-    centered = elementwise(p.sub, a, center)
-    squares = squared_magnitude(centered)
+    center = ax.cast(next(given), dtype) if has_mean else _mean(a, along, dtype)
+    squares = squared_magnitude(a - center)
     dtype = squares.dtype
-    total = masked_reduce("var", reduce_sum_p, squares, axes, dtype, True, None, where)
+    total = masked_reduce(reduce_sum_p, squares, along, dtype)
     lost: Any = next(given, ddof)
     count: Any = prod(a.shape[axis] for axis in axes)
-    if where is None and lost is ddof:
+    if not has_where and lost is ddof:
         count = count - ddof
         divisor = ax.full((), count if count > 0 else np.nan, dtype)
     else:
-        if where is not None:
-            count = counted("var", a.shape, axes, dtype, True, where)
+        if has_where:
+            count = counted(a.shape, along, dtype)
         count = elementwise(p.sub, count, lost)
-        divisor = ax.choose(elementwise(p.gt, count, 0), count, np.nan)
-    return elementwise(p.div, total, divisor)
+        divisor = ax.choose(count > 0, count, np.nan)
+    return total / divisor
 
 
 def squared_magnitude(x: Value) -> Any:
     """|x|², without a square root for complex numbers."""
     x = ax.as_value(x)
     if not dtypes.is_complex(x.dtype):
-        return bind(p.mul, x, x)
-    re, im = bind(p.real, x), bind(p.imag, x)
-    return bind(p.add, bind(p.mul, re, re), bind(p.mul, im, im))
+        return x * x
+    re, im = x.real, x.imag
+    return re * re + im * im
 
 
 def average(
@@ -288,18 +260,14 @@ def average(
         total = ax.full(result.shape, prod(a.shape[i] for i in axes), result.dtype)
         return (result, total) if returned else result
     factors = ax.as_value(weights)
-    avals = [aval_of(a), aval_of(factors)]
-    dtype, _ = dtypes.promote(*pairs_of(avals))
-    dtype = dtypes.to_inexact(dtype)
+    dtype = dtypes.to_inexact(common_type(a, factors)[0])
     if factors.shape != a.shape:
         factors = _weights_along(a.shape, factors, axes, axis is None)
     a, factors = ax.cast(a, dtype), ax.cast(factors, dtype)
+    weighted = reduced(reduce_sum_p, a * factors, axes, keepdims)
     total = reduced(reduce_sum_p, factors, axes, keepdims)
-    products = bind(p.mul, a, ax.broadcast_to(factors, a.shape))
-    weighted = reduced(reduce_sum_p, products, axes, keepdims)
     total = ax.broadcast_to(total, weighted.shape)
-    result = elementwise(p.div, weighted, total)
-    return (result, total) if returned else result
+    return (weighted / total, total) if returned else weighted / total
 
 
 def _weights_along(
@@ -352,8 +320,7 @@ def cov(
     variables = [_variables("cov", m, rowvar)]
     if y is not None:
         variables.append(_variables("cov", y, rowvar or ax.shape_of(y)[:1] == (1,)))
-    avals = [aval_of(x) for x in variables]
-    computed = dtypes.settled(*dtypes.promote(*pairs_of(avals)))
+    computed = dtypes.settled(*common_type(*variables))
     computed = _inexact_argument("cov", dtype, dtypes.to_inexact(computed))
     if variables[0].shape[0] == 0:
         return ax.full((0, 0), 0, computed)  # as in NumPy, whatever there is of y
@@ -410,37 +377,23 @@ def _sample_weights(name: str, weights: Value, samples: int) -> Any:
 
 
 def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -> Any:
-    x = _stacked_rows(operands[:variables])
+    x = concatenate(operands[:variables])
     weights = operands[variables:]
     if not weights:
-        center = _mean("cov", x, 1, x.dtype, True, None)
-        centered = weighted = elementwise(p.sub, x, center)
+        centered = weighted = x - _mean(x, Over("cov", (1,), True), x.dtype)
         divisor = ax.full((), max(x.shape[1] - ddof, 0), x.dtype)
     else:
-        w = weights[0] if len(weights) == 1 else bind(p.mul, *weights)
+        w = weights[0] if len(weights) == 1 else weights[0] * weights[1]
         count = reduced(reduce_sum_p, w, (0,), False)
-        total = reduced(reduce_sum_p, elementwise(p.mul, x, w), (1,), True)
-        centered = elementwise(p.sub, x, elementwise(p.div, total, count))
-        weighted = elementwise(p.mul, centered, w)
+        centered = x - reduced(reduce_sum_p, x * w, (1,), True) / count
+        weighted = centered * w
         lost: Any = ddof
         if importance and ddof:
-            squares = reduced(reduce_sum_p, bind(p.mul, w, weights[-1]), (0,), False)
-            lost = elementwise(p.div, elementwise(p.mul, squares, ddof), count)
-        divisor = elementwise(p.sub, count, lost)
-    if dtypes.is_complex(x.dtype):
-        weighted = bind(p.conj, weighted)
-    products = dot_axes("cov", centered, weighted, ((1,), (1,)))
-    return elementwise(p.div, products, divisor)
-
-
-def _stacked_rows(parts: Any) -> Any:
-    """Two matrices of one width, one above the other."""
-    if len(parts) == 1:
-        return parts[0]
-    upper, lower = parts
-    below = ax.pad(upper, ((0, lower.shape[0], 0), (0, 0, 0)))
-    above = ax.pad(lower, ((upper.shape[0], 0, 0), (0, 0, 0)))
-    return bind(p.add, below, above)
+            squares = reduced(reduce_sum_p, w * weights[-1], (0,), False)
+            lost = squares * ddof / count
+        divisor = count - lost
+    products = dot_axes("cov", centered, conjugated(weighted), ((1,), (1,)))
+    return products / divisor
 
 
 def corrcoef(
@@ -452,25 +405,18 @@ def corrcoef(
       ShapeError: an array has more than two axes.
     """
     c = cov(x, y, rowvar, dtype=dtype)
-    if c.ndim == 0:
-        return bind(p.div, c, c)
-    return run_fused(_normalized, [c])
+    return c / c if c.ndim == 0 else run_fused(_normalized, [c])
 
 
 def _normalized(c: Any) -> Any:
     """A covariance matrix divided by the deviations of its rows and columns."""
-    n = c.shape[0]
-    rows, columns = ax.iota(dtypes.int32, (n, n), 0), ax.iota(dtypes.int32, (n, n), 1)
-    diagonal = ax.choose(bind(p.eq, rows, columns), c, ax.full((), 0, c.dtype))
-    variance = reduced(reduce_sum_p, diagonal, (1,), True)
-    if dtypes.is_complex(c.dtype):
-        variance = bind(p.real, variance)
+    rows, columns = (ax.iota(dtypes.int32, c.shape, axis) for axis in (0, 1))
+    diagonal = ax.choose(rows == columns, c, ax.full((), 0, c.dtype))
+    variance = reduced(reduce_sum_p, diagonal, (1,), True).real
     deviation = ax.cast(bind(p.sqrt, variance), c.dtype)
-    c = elementwise(p.div, c, deviation)
-    c = elementwise(p.div, c, ax.permute(deviation, (1, 0)))
+    c = c / deviation / ax.permute(deviation, (1, 0))
     if dtypes.is_complex(c.dtype):
-        parts = [_within_one(bind(part, c)) for part in (p.real, p.imag)]
-        return bind(p.make_complex, *parts)
+        return bind(p.make_complex, _within_one(c.real), _within_one(c.imag))
     return _within_one(c)
 
 
