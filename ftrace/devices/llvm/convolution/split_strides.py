@@ -15,35 +15,30 @@ kernels as pairs of remainders. A remainder without taps stores zeros.
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import gcd, prod
 
 from ftrace import dtypes
 from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.unroll_short import rebuilt, stores_over
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import (
     INDEX,
     Kernel,
     axis_of,
-    load,
     load_p,
     make_range,
     range_p,
     reduce,
     reduce_p,
 )
-from ftrace.trace.graph import Node, constant_value, rebuild
-from ftrace.trace.primitives.elementwise import add, bit_and, ge, lt, mul
+from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.primitives.elementwise import add, ge, lt, mul
 from ftrace.trace.primitives.sources import const, const_p
 
 #: Kernels that one becomes, at most.
 _MOST = 32
-
-_FOLDED: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -185,16 +180,51 @@ class _Phase:
 
     def kernel(self) -> Kernel:
         for node in self.whole.nodes:
-            self.new[node] = self._renewed(node)
+            if self._is_zero(node):
+                self.zeros.add(node)
+                self.new[node] = const(0, node.dtype)
+            else:
+                self.new[node] = self._renewed(node)
         axes: list[Node] = []
         for axis in self.whole.axes:
             form = self.forms.get(axis)
             axes += [axis] if form is None else list(form.terms)
-        stores = tuple(store.over(self.new) for store in self.whole.stores)
+        stores = stores_over(self.whole, self.new)
         return Kernel(tuple(axes), stores, self.whole.buffers)
+
+    def _is_zero(self, node: Node) -> bool:
+        """Is there nothing to be loaded, multiplied or summed over?"""
+        if node.op is load_p:
+            return any(_is_known(self.new[valid], False) for valid in node.src[2:])
+        if node.op.name == "mul":
+            return not self.zeros.isdisjoint(node.src)
+        if node.op is reduce_p:
+            return node.src[0] in self.zeros
+        if node.op.name == "select":
+            condition, met, unmet = node.src
+            if _is_known(self.new[condition], False):
+                return unmet in self.zeros or _is_known(unmet, 0)
+            return _is_known(self.new[condition], True) and met in self.zeros
+        return False
+
+    def _renewed(self, node: Node) -> Node:
+        if node in self.truth:
+            return const(self.truth[node], dtypes.bool_)
+        if node.op is range_p and node not in self.forms:
+            return node
+        if node.dtype is INDEX and (form := self._form(node)) is not None:
+            return _expression(form)
+        if node.op.name in ("ge", "lt") and (found := self._compared(node)) is not None:
+            return found
+        src = tuple([self.new[s] for s in node.src])
+        return (
+            self._reduced(node, src[0]) if node.op is reduce_p else rebuilt(node, src)
+        )
 
     def _form(self, node: Node) -> Affine | None:
         """An index over the new ranges, if it is a sum of ranges."""
+        if node.op.name in ("div", "rem"):
+            return self._divided(node)
         form = self.facts.affine.get(node)
         if form is None or not _is_plain(form):
             return None
@@ -203,36 +233,7 @@ class _Phase:
             found = found.plus(self.forms.get(r, Affine(0, {r: 1})).scaled(c))
         return found
 
-    def _renewed(self, node: Node) -> Node:
-        if node in self.truth:
-            return const(self.truth[node], dtypes.bool_)
-        if node.op is range_p:
-            return _expression(self.forms[node]) if node in self.forms else node
-        name = node.op.name
-        if name in ("div", "rem") and (found := self._divided(node)) is not None:
-            return found
-        if name in ("ge", "lt") and (found := self._compared(node)) is not None:
-            return found
-        src = [self.new[s] for s in node.src]
-        if name == "and" and node.dtype == dtypes.bool_:
-            return _both(*src)
-        if node.op is load_p and len(src) > 2:
-            return self._loaded(node, src)
-        if node.op is reduce_p:
-            return self._reduced(node, src)
-        if name == "mul" and not self.zeros.isdisjoint(node.src):
-            return self._zero(node)
-        if name == "select" and src[0].op is const_p:
-            chosen = node.src[1 if constant_value(src[0]) else 2]
-            unmet = chosen is node.src[2] and _is_zero(chosen)
-            if unmet or chosen in self.zeros:
-                return self._zero(node)
-            return self.new[chosen]
-        if node.dtype is INDEX and name in _FOLDED:
-            return _folded(rebuild(node, tuple(src)))
-        return rebuild(node, tuple(src))
-
-    def _divided(self, node: Node) -> Node | None:
+    def _divided(self, node: Node) -> Affine | None:
         """A quotient or remainder that is a sum of ranges."""
         form, by = self._form(node.src[0]), self.facts.constant(node.src[1])
         if form is None or by is None or by < 1:
@@ -240,9 +241,8 @@ class _Phase:
         if any(c % by for c in form.terms.values()):
             return None
         if node.op.name == "rem":
-            return const(form.constant % by, INDEX)
-        terms = {r: c // by for r, c in form.terms.items()}
-        return _expression(Affine(form.constant // by, terms))
+            return Affine(form.constant % by, {})
+        return Affine(form.constant // by, {r: c // by for r, c in form.terms.items()})
 
     def _compared(self, node: Node) -> Node | None:
         """A comparison without a common factor; or what it always is."""
@@ -263,26 +263,14 @@ class _Phase:
         compare = ge if node.op.name == "ge" else lt
         return compare(_expression(Affine(0, terms)), bound)
 
-    def _loaded(self, node: Node, src: list[Node]) -> Node:
-        buffer, index, valid = src[0], src[1], src[2]
-        if valid.op is not const_p:
-            return rebuild(node, tuple(src))
-        return load(buffer, index) if constant_value(valid) else self._zero(node)
-
-    def _reduced(self, node: Node, src: list[Node]) -> Node:
-        if node.src[0] in self.zeros:
-            return self._zero(node)
+    def _reduced(self, node: Node, value: Node) -> Node:
         ranges: list[Node] = []
         for r in node.src[1:]:
             form = self.forms.get(r)
             ranges += [r] if form is None else list(form.terms)
         if not ranges:  # as a sum, it has no -0
-            return add(src[0], const(0, node.dtype))
-        return reduce(node.arg, src[0], tuple(ranges))
-
-    def _zero(self, node: Node) -> Node:
-        self.zeros.add(node)
-        return const(0, node.dtype)
+            return add(value, const(0, node.dtype))
+        return reduce(node.arg, value, tuple(ranges))
 
 
 def _expression(form: Affine) -> Node:
@@ -295,28 +283,8 @@ def _expression(form: Affine) -> Node:
     return total
 
 
-def _folded(node: Node) -> Node:
-    """An index without work on numbers that are known."""
-    a, b = (int(constant_value(s)) if s.op is const_p else None for s in node.src)
-    if a is not None and b is not None:
-        return const(_FOLDED[node.op.name](a, b), INDEX)
-    if b == (1 if node.op.name == "mul" else 0):
-        return node.src[0]
-    if (a, node.op.name) in ((0, "add"), (1, "mul")):
-        return node.src[1]
-    return node
-
-
-def _is_zero(node: Node) -> bool:
-    return node.op is const_p and not constant_value(node)
-
-
-def _both(a: Node, b: Node) -> Node:
-    """A conjunction, of which one part may be known."""
-    for one, other in ((a, b), (b, a)):
-        if one.op is const_p:
-            return other if constant_value(one) else one
-    return bit_and(a, b)
+def _is_known(node: Node, value: int) -> bool:
+    return node.op is const_p and constant_value(node) == value
 
 
 def _vanishes(value: Node, condition: Node) -> bool:
@@ -326,7 +294,7 @@ def _vanishes(value: Node, condition: Node) -> bool:
         return any(condition in _conjuncts(valid) for valid in src[2:])
     if value.op.name == "select":
         found = condition in _conjuncts(src[0]) or _vanishes(src[1], condition)
-        return found and _is_zero(src[2])
+        return found and _is_known(src[2], 0)
     if value.op.name == "mul":
         return any(_vanishes(s, condition) for s in src)
     return value.op.family == "cast" and _vanishes(src[0], condition)

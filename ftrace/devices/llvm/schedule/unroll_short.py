@@ -155,7 +155,7 @@ def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kerne
         if node.op is reduce_p:
             new[node] = _combined(node, new, facts, target)
         else:
-            new[node] = _rebuilt(node, tuple([new[s] for s in node.src]), True)
+            new[node] = rebuilt(node, tuple([new[s] for s in node.src]), True)
     return replace(kernel, stores=stores_over(kernel, new, True))
 
 
@@ -225,7 +225,7 @@ def _combined(
         for node in inside:
             if node not in new:
                 src = tuple([new.get(s) or known.get(s, s) for s in node.src])
-                new[node] = _rebuilt(node, src, True)
+                new[node] = rebuilt(node, src, True)
         if fused:
             factors = [new.get(s) or known.get(s, s) for s in value.src]
             found = make_node(fma_p, reduce.aval, (*factors, found))
@@ -246,7 +246,7 @@ def stores_over(
     """
     for node in kernel.nodes:
         if node not in new:
-            new[node] = _rebuilt(node, tuple([new[s] for s in node.src]), taps)
+            new[node] = rebuilt(node, tuple([new[s] for s in node.src]), taps)
     found: list[Store] = []
     for store in kernel.stores:
         index, value, *rest = [new[e] for e in store.expressions]
@@ -257,7 +257,7 @@ def stores_over(
     return tuple(found)
 
 
-def _rebuilt(node: Node, src: tuple[Node, ...], taps: bool) -> Node:
+def rebuilt(node: Node, src: tuple[Node, ...], taps: bool = False) -> Node:
     """A node of other sources; what is known of constants is folded."""
     if src == node.src:
         return node
