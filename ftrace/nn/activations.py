@@ -16,7 +16,6 @@ from ftrace.errors import ShapeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy import reductions
 from ftrace.numpy.axes import Axis
-from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.reductions import log_softmax, logsumexp, softmax
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -85,13 +84,8 @@ def relu6(x: Any) -> Any:
 
 def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
     """x where it is not negative, `negative_slope`·x elsewhere."""
-    if isinstance(negative_slope, (bool, int, float)):
-        return run_fused(_leaky_relu, [ax.as_value(x)], slope=negative_slope)
-    return _leaky_relu(*values_together([x, negative_slope]))
-
-
-def _leaky_relu(x: Any, slope: Any) -> Any:
-    return fnp.where(x >= 0, x, x * slope)
+    x = ax.as_value(x)
+    return fnp.where(x >= 0, x, x * negative_slope)
 
 
 @_activation
@@ -259,13 +253,8 @@ def glu(x: Value, axis: int = -1) -> Any:
     size = x.shape[place]
     if size % 2:
         raise ShapeError(f"glu: axis {place} of {x.shape} must have an even size")
-    return run_fused(_glu, [x], axis=place)
-
-
-def _glu(x: Any, axis: int) -> Any:
-    half = x.shape[axis] // 2
-    gate = ax.shrink_axis(x, axis, half, 2 * half)
-    return ax.shrink_axis(x, axis, 0, half) * elementwise(p.logistic, gate)
+    gate = ax.shrink_axis(x, place, size // 2, size)
+    return ax.shrink_axis(x, place, 0, size // 2) * elementwise(p.logistic, gate)
 
 
 # Along axes.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
+import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract
 from ftrace.numpy.reductions import log_sum_exp, softmax
-from ftrace.trace.bind import bind, elementwise
-from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.bind import bind
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracing.tracer import Value
 
@@ -61,37 +62,43 @@ def dot_product_attention(
     q, k, v = (_with_four_axes(x) for x in (query, key, value))
     _check(q, k, v)
     batch, length, heads, features = q.shape
-    keys, kv_heads = k.shape[1:3]
-    group = heads // kv_heads
+    keys = k.shape[1]
     full_shape = (batch, heads, length, keys)
-    extra: list[Any] = []
     if bias is not None:
-        extra.append(_like_logits("bias", bias, full_shape))
-    if mask is not None:
-        given = _like_logits("mask", mask, full_shape)
-        if given.dtype != dtypes.bool_:
-            raise DtypeError(
-                f"dot_product_attention: mask must be of bools, got {given.dtype}; "
-                "write mask.astype(bool), or give it as bias"
-            )
-        extra.append(given)
-    lengths = (query_seq_lengths, key_value_seq_lengths)
-    extra += [_lengths(x, batch) for x in lengths if x is not None]
-    if isinstance(local_window_size, int):
-        local_window_size = (local_window_size, local_window_size)
-    options: dict[str, Any] = {
-        "scale": float(1 / math.sqrt(features) if scale is None else scale),
-        "causal": bool(is_causal),
-        "window": None if local_window_size is None else tuple(local_window_size),
-        "group": group,
-        "has": (bias is not None, mask is not None, *(x is not None for x in lengths)),
-    }
-    result = run_fused(_attend, [q, k, v, *extra], **options)
+        bias = _like_logits("bias", bias, full_shape)
+    given = None if mask is None else _like_logits("mask", mask, full_shape)
+    if given is not None and given.dtype != dtypes.bool_:
+        raise DtypeError(
+            f"dot_product_attention: mask must be of bools, got {given.dtype}; write "
+            "mask.astype(bool), or give it as bias"
+        )
+    q_length, k_length = (
+        None if x is None else _lengths(x, batch)
+        for x in (query_seq_lengths, key_value_seq_lengths)
+    )
+    window = local_window_size
+    window = (window, window) if isinstance(window, int) else window
+    seen = _seen(given, is_causal, window, q_length, k_length, (length, keys))
+    scale = float(1 / math.sqrt(features) if scale is None else scale)
+    # In float32 at least.
+    wide, _ = dtypes.promote((q.dtype, False), (dtypes.float32, False))
+    logits = _per_head("btnh", "bsnh", "bnts", q.astype(wide), k.astype(wide)) * scale
+    if bias is not None:
+        logits = (logits + bias).astype(wide)
+    if seen is not None:
+        # Finite, so that a row that sees nothing gives no NaN.
+        logits = fnp.where(seen, logits, -0.7 * 3.4028234663852886e38)
+    logits = logits.astype(dtypes.float32)
+    weights = softmax(logits, -1).astype(k.dtype)
+    result = _per_head("bnts", "bsnh", "btnh", weights, v)
+    if q_length is not None:
+        rows = ax.iota(dtypes.int32, (1, length, 1, 1), 1)
+        result = fnp.where(rows < q_length, result, 0)
     result = ax.reshape(result, shape)
     if not return_residual:
         return result
-    residual = run_fused(_residual, [q, k, *extra], **options)
-    return result, ax.reshape(residual, shape[:-1])
+    residual = fnp.matrix_transpose(log_sum_exp(logits, (3,))[..., 0]).astype(k.dtype)
+    return result, ax.reshape(bind(p.stop_gradient, residual), shape[:-1])
 
 
 def _with_four_axes(x: Value) -> Any:
@@ -137,83 +144,39 @@ def _lengths(x: Value, batch: int) -> Any:
             f"dot_product_attention: sequence lengths must be integers of shape "
             f"({batch},), got {x.dtype.name} of shape {x.shape}"
         )
-    return x
+    return ax.reshape(x, (batch, 1, 1, 1))
 
 
-def _logits(
-    q: Any,
-    k: Any,
-    *extra: Any,
-    scale: float,
+def _seen(
+    mask: Any,
     causal: bool,
     window: tuple[int, int] | None,
-    group: int,
-    has: tuple[bool, ...],
+    q_length: Any,
+    k_length: Any,
+    sizes: tuple[int, int],
 ) -> Any:
-    """(batch, heads, T, S) in float32 at least, masked."""
-    has_bias, has_mask, has_q, has_k = has
-    parts = iter(extra)
-    bias = next(parts) if has_bias else None
-    mask = next(parts) if has_mask else None
-    q_length = next(parts) if has_q else None
-    k_length = next(parts) if has_k else None
-    batch, length, heads, features = q.shape
-    wide, _ = dtypes.promote((q.dtype, False), (dtypes.float32, False))
-    q, k = ax.cast(q, wide), ax.cast(k, wide)
-    if group == 1:
-        logits = contract("attention", q, k, "btnh", "bsnh", "bnts")
-    else:
-        q = ax.reshape(q, (batch, length, heads // group, group, features))
-        logits = contract("attention", q, k, "btngh", "bsnh", "bngts")
-        logits = ax.reshape(logits, (batch, heads, length, k.shape[1]))
-    logits = elementwise(p.mul, logits, scale)
-    if bias is not None:
-        logits = ax.cast(elementwise(p.add, logits, bias), wide)
-    rows = ax.iota(dtypes.int32, (1, 1, *logits.shape[2:]), 2)
-    columns = ax.iota(dtypes.int32, (1, 1, *logits.shape[2:]), 3)
+    """Which keys a query sees, broadcast to (batch, heads, T, S); None is all."""
+    rows, columns = (ax.iota(dtypes.int32, (1, 1, *sizes), axis) for axis in (2, 3))
     seen: list[Any] = [] if mask is None else [mask]
     if causal:
-        seen.append(bind(p.ge, rows, columns))
+        seen.append(rows >= columns)
     if window is not None:
-        before, after = window
-        seen.append(bind(p.le, rows, elementwise(p.add, columns, before)))
-        seen.append(bind(p.ge, rows, elementwise(p.sub, columns, after)))
+        seen += [rows <= columns + window[0], rows >= columns - window[1]]
     if q_length is not None:
-        seen.append(elementwise(p.lt, rows, ax.reshape(q_length, (batch, 1, 1, 1))))
+        seen.append(rows < q_length)
     if k_length is not None:
-        seen.append(elementwise(p.lt, columns, ax.reshape(k_length, (batch, 1, 1, 1))))
-    if not seen:
-        return logits
-    everything = seen[0]
-    for condition in seen[1:]:
-        everything = elementwise(p.bit_and, everything, condition)
-    # Finite, so that a row that sees nothing gives no NaN.
-    least = ax.full((), -0.7 * 3.4028234663852886e38, wide)
-    return ax.choose(ax.broadcast_to(everything, logits.shape), logits, least)
+        seen.append(columns < k_length)
+    return reduce(fnp.bitwise_and, seen) if seen else None
 
 
-def _attend(q: Any, k: Any, v: Any, *extra: Any, **options: Any) -> Any:
-    group, has = options["group"], options["has"]
-    logits = ax.cast(_logits(q, k, *extra, **options), dtypes.float32)
-    weights = ax.cast(softmax(logits, -1), k.dtype)
-    batch, length, heads, features = q.shape
+def _per_head(left: str, right: str, result: str, x: Any, y: Any) -> Any:
+    """A product for each head of x; one of y serves several of them, in groups."""
+    at, heads = left.index("n"), y.shape[2]
+    group = x.shape[at] // heads
     if group == 1:
-        result = contract("attention", weights, v, "bnts", "bsnh", "btnh")
-    else:
-        weights = ax.reshape(
-            weights, (batch, heads // group, group, length, k.shape[1])
-        )
-        result = contract("attention", weights, v, "bngts", "bsnh", "btngh")
-        result = ax.reshape(result, (batch, length, heads, features))
-    if has[2]:
-        lengths = extra[sum(has[:2])]
-        rows = ax.iota(dtypes.int32, (1, length, 1, 1), 1)
-        inside = elementwise(p.lt, rows, ax.reshape(lengths, (batch, 1, 1, 1)))
-        result = ax.choose(inside, result, ax.full((), 0, result.dtype))
-    return result
-
-
-def _residual(q: Any, k: Any, *extra: Any, **options: Any) -> Any:
-    logits = ax.cast(_logits(q, k, *extra, **options), dtypes.float32)
-    total = ax.reshape(log_sum_exp(logits, (3,)), logits.shape[:3])
-    return bind(p.stop_gradient, ax.cast(ax.permute(total, (0, 2, 1)), k.dtype))
+        return contract("attention", x, y, left, right, result)
+    x = ax.reshape(x, (*x.shape[:at], heads, group, *x.shape[at + 1 :]))
+    labels = [label.replace("n", "ng") for label in (left, result)]
+    found = contract("attention", x, y, labels[0], right, labels[1])
+    at = result.index("n")
+    return ax.reshape(found, (*found.shape[:at], heads * group, *found.shape[at + 2 :]))
