@@ -1,16 +1,586 @@
-"""JAX's `scipy.linalg`: factorisations, systems, functions, and special matrices."""
+"""JAX's `scipy.linalg`: factorisations, systems, functions, and special matrices.
+
+Matrices are in the last two axes, of vectors in the last one; the axes before them are
+batches. `overwrite_a`, `overwrite_b`, `check_finite` and the like are accepted, without
+effect: arrays are immutable, and NaN gives NaN.
+"""
 
 # ruff: noqa: F403
 
 from __future__ import annotations
 
-from ftrace.scipy import matrices, spectra
-from ftrace.scipy.matrices import *
-from ftrace.scipy.spectra import *
-from ftrace.trace.eager.dispatch import make_all_eager
+from functools import partial
+from typing import Any
 
-__all__: list[str] = []
-__all__ += matrices.__all__
-__all__ += spectra.__all__
+import ftrace.numpy as fnp
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
+from ftrace.lax import linalg as lax_linalg
+from ftrace.numpy.axes import (
+    as_value,
+    broadcast_to,
+    cast,
+    drop_axes,
+    insert_axes,
+    shrink_axis,
+    static_int,
+)
+from ftrace.numpy.factorizations import adjoint, inexact, matrices, square
+from ftrace.numpy.linalg import over_columns, together
+from ftrace.numpy.linear import matmul
+from ftrace.scipy import matrices as special_matrices
+from ftrace.scipy.matrices import *
+from ftrace.trace.bind import bind_compound, broadcast_shapes
+from ftrace.trace.eager.dispatch import make_all_eager
+from ftrace.trace.primitives.library.linalg.matrix_functions import (
+    schur_p,
+    sqrtm_p,
+    sylvester_p,
+)
+from ftrace.trace.primitives.library.linalg.triangular import (
+    Triangular,
+    triangular_solve_p,
+)
+from ftrace.trace.tracing.tracer import Value
+
+__all__ = [
+    "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigh_tridiagonal",
+    "hessenberg", "inv", "lu", "lu_factor", "lu_solve", "polar", "qr", "qr_multiply",
+    "rsf2csf", "schur", "solve", "solve_sylvester", "solve_triangular", "sqrtm", "svd",
+]  # fmt: skip
+__all__ += special_matrices.__all__
+
+# QR.
+
+
+def qr(
+    a: Value,
+    overwrite_a: bool = False,
+    lwork: Any = None,
+    mode: str = "full",
+    pivoting: bool = False,
+    check_finite: bool = True,
+) -> tuple[Any, ...]:
+    """(Q, R) of a = Q·R; with `pivoting` also the order of the columns.
+
+    Args:
+      a: (…, m, n).
+      overwrite_a, lwork, check_finite: accepted, without effect.
+      mode: "full", "economic", or "r" without Q.
+      pivoting: a[:, order] = Q·R, where the diagonal of R falls. It needs SciPy.
+
+    Raises:
+      ValueRangeError: the mode is unknown.
+      ShapeError: there are fewer than two axes.
+      MissingExtraError: pivoting, without SciPy.
+    """
+    one_of("qr: mode", mode, ("full", "economic", "r"))
+    whole = mode != "economic"
+    found = lax_linalg.qr(a, pivoting=pivoting, full_matrices=whole)
+    return found[1:] if mode == "r" else found
+
+
+def qr_multiply(
+    a: Value,
+    c: Value,
+    mode: str = "right",
+    pivoting: bool = False,
+    conjugate: bool = False,
+    overwrite_a: bool = False,
+    overwrite_c: bool = False,
+) -> tuple[Any, ...]:
+    """(c·Q, R), or (Q·c, R) if `mode` is "left", for the economic a = Q·R.
+
+    Args:
+      a: (m, n).
+      c: the other factor; a vector is a row on the right, a column on the left.
+      mode: which of the two.
+      pivoting: also return the order of the columns.
+      conjugate: take the conjugate of Q.
+      overwrite_a, overwrite_c: accepted, without effect.
+
+    Raises:
+      ValueRangeError: the mode is unknown.
+      ShapeError: the shapes do not fit.
+    """
+    one_of("qr_multiply: mode", mode, ("left", "right"))
+    q, *rest = qr(a, mode="economic", pivoting=pivoting)
+    q = fnp.conj(q) if conjugate else q
+    other = inexact(c)
+    return (matmul(q, other) if mode == "left" else matmul(other, q), *rest)
+
+
+# Spectra.
+
+
+def svd(
+    a: Value,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> Any:
+    """(U, S, Vh), or S: see `numpy.linalg.svd`."""
+    found = fnp.linalg.svd(a, full_matrices, compute_uv)
+    return tuple(found) if compute_uv else found
+
+
+def eigh(
+    a: Value,
+    b: Value | None = None,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    turbo: bool = True,
+    eigvals: None = None,
+    type: int = 1,
+    check_finite: bool = True,
+) -> Any:
+    """Eigenvalues and eigenvectors of hermitian matrices; also the generalised ones.
+
+    Args:
+      a: (…, n, n), hermitian.
+      b: positive definite: a·v = w·b·v (type 1), a·b·v = w·v (2), b·a·v = w·v (3).
+      lower: which triangle is read, where the input is not symmetric.
+      eigvals_only: return the values alone.
+      overwrite_a, overwrite_b, turbo, check_finite: accepted, without effect.
+      eigvals: not supported; slice the result.
+      type: of the generalised problem.
+
+    Returns:
+      (w, v), or w.
+
+    Raises:
+      ArgumentError: `eigvals` is given.
+      ValueRangeError: the type is unknown.
+      ShapeError: the matrices are not square.
+    """
+    if eigvals is not None:
+        raise ArgumentError("eigh: eigvals is not supported; slice the result")
+    one_of("eigh: type", type, (1, 2, 3))
+    if b is None:
+        v, w = lax_linalg.eigh(square("eigh", a), lower=lower)
+        return w if eigvals_only else (w, v)
+    x, y = together(square("eigh", a), b)
+    factor = lax_linalg.cholesky(y)
+    if type == 1:
+        x = solve_triangular(factor, x, lower=True)
+        x = adjoint(solve_triangular(factor, adjoint(x), lower=True))
+    else:
+        x = matmul(matmul(adjoint(factor), x), factor)
+    v, w = lax_linalg.eigh(x)
+    if eigvals_only:
+        return w
+    if type == 3:
+        return w, matmul(factor, v)
+    return w, solve_triangular(factor, v, 2, lower=True)
+
+
+def eigh_tridiagonal(
+    d: Value,
+    e: Value,
+    *,
+    eigvals_only: bool = False,
+    select: str = "a",
+    select_range: tuple[float, float] | None = None,
+    tol: float | None = None,
+    key: Any = None,
+) -> Any:
+    """Eigenvalues and eigenvectors of a hermitian matrix of three diagonals.
+
+    Args:
+      d: (n,), the diagonal, real.
+      e: (n - 1,), below the diagonal.
+      eigvals_only: return the values alone.
+      select: "a", all; "i", those of the numbers from select_range[0] to
+        select_range[1], both included.
+      select_range: see `select`.
+      tol, key: accepted, without effect.
+
+    Returns:
+      (w, v), or w.
+
+    Raises:
+      ValueRangeError: `select` is unknown, or its range is missing.
+      ShapeError: the shapes do not fit.
+    """
+    main, beside = inexact(d), inexact(e)
+    n = main.shape[0] if main.ndim == 1 else -1
+    if n < 1 or beside.shape != (n - 1,):
+        raise ShapeError(
+            f"eigh_tridiagonal: d (n,) and e (n - 1,) are required, got {main.shape} "
+            f"and {beside.shape}"
+        )
+    if select not in ("a", "i") or (select == "i") != (select_range is not None):
+        raise ValueRangeError(
+            "eigh_tridiagonal: select must be 'a', or 'i' with select_range, got "
+            f"{select!r} and {select_range!r}"
+        )
+    matrix = fnp.diag(main) + fnp.diag(beside, -1) + fnp.diag(fnp.conj(beside), 1)
+    v, w = lax_linalg.eigh(matrix, symmetrize_input=False)
+    if select_range is not None:
+        first, last = (static_int(i, "eigh_tridiagonal: range") for i in select_range)
+        w, v = shrink_axis(w, 0, first, last + 1), shrink_axis(v, 1, first, last + 1)
+    return w if eigvals_only else (w, v)
+
+
+def schur(a: Value, output: str = "real") -> tuple[Any, Any]:
+    """(T, Z) of a = Z·T·Zᴴ. It needs SciPy, and has no derivative.
+
+    Args:
+      a: (…, n, n).
+      output: "real", with blocks of two rows on the diagonal of T for pairs of complex
+        eigenvalues; or "complex", with an upper triangular T.
+
+    Raises:
+      ValueRangeError: the output is unknown.
+      ShapeError: the matrices are not square.
+      MissingExtraError: SciPy is not installed.
+    """
+    one_of("schur: output", output, ("real", "complex"))
+    x = square("schur", a)
+    if output == "complex":
+        x = _as_complex(x)
+    t, z = bind_compound(schur_p, x)
+    return t, z
+
+
+def _as_complex(x: Any) -> Any:
+    return x if dtypes.is_complex(x.dtype) else cast(x, dtypes.complex_dtype(x.dtype))
+
+
+def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:
+    """A real Schur form as a complex one: T becomes upper triangular."""
+    t, z = together(square("rsf2csf", T), square("rsf2csf", Z))
+    triangle, turn = bind_compound(schur_p, _as_complex(t))
+    return triangle, matmul(z, turn)
+
+
+def hessenberg(
+    a: Value,
+    *,
+    calc_q: bool = False,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """H of a = Q·H·Qᴴ, zero below the first subdiagonal; (H, Q) with `calc_q`.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      MissingExtraError: SciPy is not installed.
+    """
+    x = square("hessenberg", a)
+    n = x.shape[-1]
+    packed, taus = lax_linalg.hessenberg(x)
+    h = fnp.triu(packed, -1)
+    if not calc_q:
+        return h
+    if n < 2:
+        return h, broadcast_to(fnp.eye(n, dtype=x.dtype), x.shape)
+    below = shrink_axis(shrink_axis(packed, x.ndim - 2, 1, n), x.ndim - 1, 0, n - 1)
+    inner = lax_linalg.householder_product(below, taus)
+    sides = [(0, 0)] * (x.ndim - 2)
+    q = fnp.pad(inner, [*sides, (1, 0), (1, 0)])
+    first = fnp.zeros((n, n), x.dtype).at[0, 0].set(1)
+    return h, q + first
+
+
+def polar(
+    a: Value,
+    side: str = "right",
+    *,
+    method: str = "qdwh",
+    eps: float | None = None,
+    max_iterations: int | None = None,
+) -> tuple[Any, Any]:
+    """(U, P): a = U·P (or P·U), with orthonormal U and positive semidefinite P.
+
+    Its derivative is that of the singular value decomposition, and right only where
+    the singular values differ from each other.
+
+    Args:
+      a: (m, n).
+      side: "right", P is (n, n); "left", P is (m, m).
+      method, eps, max_iterations: accepted; it is done by singular values.
+
+    Raises:
+      ValueRangeError: the side is unknown.
+    """
+    one_of("polar: side", side, ("right", "left"))
+    u, s, vh = fnp.linalg.svd(a, full_matrices=False)
+    unitary = matmul(u, vh)
+    row = insert_axes(s, (s.ndim - 1,))
+    if side == "left":
+        return unitary, matmul(u * row, adjoint(u))
+    return unitary, matmul(adjoint(vh) * row, vh)
+
+
+# Functions of matrices.
+
+
+def sqrtm(A: Value, blocksize: int = 1) -> Any:
+    """The principal square root of matrices (…, n, n), complex. It needs SciPy.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      MissingExtraError: SciPy is not installed.
+    """
+    return bind_compound(sqrtm_p, square("sqrtm", A))[0]
+
+
+# Systems of linear equations: Cholesky, LU, triangular matrices, Sylvester's.
+#
+# Matrices are in the last two axes, of vectors in the last one; the axes before them
+# are batches. `overwrite_a`, `overwrite_b`, `check_finite` and the like are accepted,
+# without effect: arrays are immutable, and NaN gives NaN.
+
+
+# Cholesky.
+
+
+def cholesky(
+    a: Value, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Any:
+    """The upper triangular U of a = Uᴴ·U, or the lower L of a = L·Lᴴ.
+
+    Args:
+      a: (…, n, n), hermitian and positive definite, of which that triangle is read.
+        Where it is not, the result is NaN.
+      lower: which triangle.
+      overwrite_a, check_finite: accepted, without effect.
+
+    Raises:
+      ShapeError: the matrices are not square.
+      DtypeError: the dtype is float16 or bfloat16.
+    """
+    x = square("cholesky", a)
+    if lower:
+        return lax_linalg.cholesky(x, symmetrize_input=False)
+    return adjoint(lax_linalg.cholesky(adjoint(x), symmetrize_input=False))
+
+
+def cho_factor(
+    a: Value, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Any, bool]:
+    """(`cholesky(a, lower)`, lower), as `cho_solve` takes it."""
+    return cholesky(a, lower), lower
+
+
+def cho_solve(
+    c_and_lower: tuple[Value, bool],
+    b: Value,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """The x of a·x = b, by the factor of `cho_factor(a)`.
+
+    Args:
+      c_and_lower: the factor, and which triangle it is.
+      b: (n,) or (…, n, k).
+      overwrite_b, check_finite: accepted, without effect.
+    """
+    c, lower = c_and_lower
+    first, last = (0, 2) if lower else (2, 0)
+    half = solve_triangular(c, b, first, lower)
+    if as_value(b).ndim == 1:
+        half = insert_axes(half, (half.ndim,))
+        result = solve_triangular(c, half, last, lower)
+        return drop_axes(result, (result.ndim - 1,))
+    return solve_triangular(c, half, last, lower)
+
+
+# Systems.
+
+
+def solve_triangular(
+    a: Value,
+    b: Value,
+    trans: int | str = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    debug: Any = None,
+    check_finite: bool = True,
+) -> Any:
+    """The x of op(a)·x = b, for triangular a.
+
+    Args:
+      a: (…, n, n), of which one triangle is read.
+      b: (n,) or (…, n, k); the axes before broadcast.
+      trans: 0 or "N", 1 or "T", 2 or "C": op is nothing, the transpose, the adjoint.
+      lower: which triangle.
+      unit_diagonal: the diagonal is not read and is 1.
+      overwrite_b, debug, check_finite: accepted, without effect.
+
+    Raises:
+      ValueRangeError: `trans` is unknown.
+      ShapeError: the shapes do not fit.
+    """
+    codes = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
+    one_of("solve_triangular: trans", trans, codes)
+    code = codes[trans]
+    x, y = together(square("solve_triangular", a), as_value(b))
+    conjugate = code == 2 and dtypes.is_complex(x.dtype)
+    arg = Triangular(True, bool(lower), code > 0, conjugate, bool(unit_diagonal))
+
+    def solved(x: Any, y: Any) -> Any:
+        return bind_compound(triangular_solve_p, x, y, arg=arg)[0]
+
+    vector = y.ndim == 1
+    y = insert_axes(y, (1,)) if vector else y
+    if y.ndim < 2 or y.shape[-2] != x.shape[-1]:
+        raise ShapeError(
+            f"solve_triangular: for matrices {x.shape}, b must be (n,) or (…, n, k), "
+            f"got {as_value(b).shape}"
+        )
+    if x.ndim == 2:
+        result = over_columns(partial(solved, x), y)
+    else:
+        lead = broadcast_shapes("solve_triangular", [x.shape[:-2], y.shape[:-2]])
+        x = broadcast_to(x, (*lead, *x.shape[-2:]))
+        result = solved(x, broadcast_to(y, (*lead, *y.shape[-2:])))
+    return drop_axes(result, (result.ndim - 1,)) if vector else result
+
+
+def solve(
+    a: Value,
+    b: Value,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    debug: bool = False,
+    check_finite: bool = True,
+    assume_a: str = "gen",
+) -> Any:
+    """The x of a·x = b; a singular matrix gives infinities or NaN.
+
+    Args:
+      a: (…, n, n).
+      b: (n,) or (…, n, k); the axes before broadcast.
+      lower: which triangle is read of a positive definite `a`.
+      overwrite_a, overwrite_b, debug, check_finite: accepted, without effect.
+      assume_a: "gen", "sym", "her", or "pos": positive definite, solved by Cholesky.
+
+    Raises:
+      ValueRangeError: the assumption is unknown.
+      ShapeError: the shapes do not fit.
+    """
+    one_of("solve: assume_a", assume_a, ("gen", "sym", "her", "pos"))
+    if assume_a != "pos":
+        return fnp.linalg.solve(a, b)
+    x, y = together(square("solve", a), as_value(b))
+    return cho_solve(cho_factor(x, lower), y)
+
+
+def inv(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """See `numpy.linalg.inv`."""
+    return fnp.linalg.inv(a)
+
+
+def det(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """See `numpy.linalg.det`."""
+    return fnp.linalg.det(a)
+
+
+def solve_sylvester(
+    A: Value, B: Value, C: Value, *, method: str = "schur", tol: float = 1e-8
+) -> Any:
+    """The X of A·X + X·B = C.
+
+    Args:
+      A: (…, m, m).
+      B: (…, n, n).
+      C: (…, m, n).
+      method, tol: accepted, without effect.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    a, b, c = together(matrices("solve_sylvester", A), B, C)
+    return bind_compound(sylvester_p, a, b, c)[0]
+
+
+# LU.
+
+
+def lu_factor(
+    a: Value, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Any, Any]:
+    """(L and U in one matrix, pivots), as `lu_solve` takes them; a: (…, m, n)."""
+    factors, pivots, _ = lax_linalg.lu(matrices("lu_factor", a))
+    return factors, pivots
+
+
+def lu_solve(
+    lu_and_piv: tuple[Value, Value],
+    b: Value,
+    trans: int = 0,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """The x of op(a)·x = b, by the factors of `lu_factor(a)`.
+
+    Args:
+      lu_and_piv: the factors (…, n, n) and pivots (…, n).
+      b: (n,) or (…, n, k).
+      trans: 0, 1 or 2: op is nothing, the transpose, the adjoint.
+      overwrite_b, check_finite: accepted, without effect.
+
+    Raises:
+      ValueRangeError: `trans` is unknown.
+      ShapeError: the shapes do not fit.
+    """
+    one_of("lu_solve: trans", trans, (0, 1, 2))
+    factors, pivots = square("lu_solve", lu_and_piv[0]), lu_and_piv[1]
+    order = lax_linalg.lu_pivots_to_permutation(pivots, factors.shape[-1])
+    y = as_value(b)
+    vector = y.ndim == 1
+    y = insert_axes(y, (1,)) if vector else y
+    lead = broadcast_shapes("lu_solve", [factors.shape[:-2], y.shape[:-2]])
+    y = broadcast_to(y, (*lead, *y.shape[-2:]))
+    if trans == 0:
+        y = fnp.take_along_axis(y, insert_axes(order, (order.ndim,)), axis=-2)
+        y = solve_triangular(factors, y, lower=True, unit_diagonal=True)
+        y = solve_triangular(factors, y)
+    else:
+        y = solve_triangular(factors, y, trans)
+        y = solve_triangular(factors, y, trans, lower=True, unit_diagonal=True)
+        back = insert_axes(fnp.argsort(order), (order.ndim,))
+        y = fnp.take_along_axis(y, back, axis=-2)
+    return drop_axes(y, (y.ndim - 1,)) if vector else y
+
+
+def lu(
+    a: Value,
+    permute_l: bool = False,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+) -> tuple[Any, ...]:
+    """(P, L, U) of a = P·L·U, or (P·L, U) with `permute_l`.
+
+    Args:
+      a: (…, m, n).
+      permute_l: multiply the permutation matrix to L.
+      overwrite_a, check_finite: accepted, without effect.
+
+    Raises:
+      ShapeError: there are fewer than two axes.
+    """
+    x = matrices("lu", a)
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    factors, _, order = lax_linalg.lu(x)
+    left = shrink_axis(fnp.tril(factors, -1), x.ndim - 1, 0, k)
+    left = left + fnp.eye(m, k, dtype=x.dtype)
+    right = shrink_axis(fnp.triu(factors), x.ndim - 2, 0, k)
+    rows = fnp.arange(m, dtype=order.dtype)
+    moved = fnp.equal(insert_axes(rows, (1,)), insert_axes(order, (order.ndim - 1,)))
+    permutation = cast(moved, left.real.dtype)
+    if permute_l:
+        return matmul(permutation, left), right
+    return permutation, left, right
+
 
 make_all_eager(__name__)
