@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import ArgumentError
-from ftrace.trace.avals import ShapedArray
 from ftrace.trace.effects import call_back
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of
@@ -109,50 +108,19 @@ def _check(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if isinstance(error, ArgumentError):
             raise
         raise ArgumentError(
-            f"debug.print: the format {fmt!r} does not fit its arguments: {error}"
+            f"debug.print: the format {fmt!r} does not fit its arguments: {error}; a "
+            "specification is for a scalar: write {} for an array, and set "
+            "numpy.set_printoptions"
         ) from None
 
 
 def _stand_in(leaf: Any) -> Any:
-    return _StandIn(aval_of(leaf)) if hasattr(leaf, "dtype") else leaf
-
-
-class _StandIn:
-    """An array without values, for a trial of the format."""
-
-    def __init__(self, aval: ShapedArray) -> None:
-        self.aval = aval
-
-    def __getattr__(self, name: str) -> Any:
-        known = name in ("shape", "dtype", "ndim", "size")
-        return getattr(self.aval, name) if known else _Anything()
-
-    def __getitem__(self, index: Any) -> Any:
-        return _Anything()
-
-    def __format__(self, spec: str) -> str:
-        if not spec:
-            return "1"
-        if self.aval.shape:
-            raise ArgumentError(
-                f"debug.print: the specification {spec!r} is for a scalar, and it was "
-                f"given an array of type {self.aval!r}; write {{}} for it, and set "
-                "numpy.set_printoptions"
-            )
-        return format(np.ones((), self.aval.dtype).item(), spec)
-
-
-class _Anything(str):
-    """Part of an array of which nothing is known yet: prints in every way."""
-
-    def __getattr__(self, name: str) -> Any:
-        return _Anything()
-
-    def __getitem__(self, index: Any) -> Any:
-        return _Anything()
-
-    def __format__(self, spec: str) -> str:
-        return ""
+    """For a trial of the format: an array of ones, in the memory of one."""
+    if not hasattr(leaf, "dtype"):
+        return leaf
+    aval = aval_of(leaf)
+    sizes = [n if type(n) is int else 1 for n in aval.shape]  # not of each it is known
+    return np.broadcast_to(np.ones((), aval.dtype), sizes)
 
 
 class _StrictFormatter(Formatter):

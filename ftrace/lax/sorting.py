@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
-
-import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy.axes import as_value, canonical_axis, cast, static_int
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.bind import bind_compound, do_several_now
+from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.library.fft import KINDS, Fourier, fft_p
 from ftrace.trace.primitives.library.sorting.sort import TopK, top_k_p
-from ftrace.trace.primitives.library.sorting.sort_numpy import FEW, top_positions
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -110,25 +106,9 @@ def _top(name: str, operand: Value, k: int, axis: int, largest: bool) -> Any:
             f"lax.{name}: k must be from 0 to the size of axis {place}, "
             f"{x.shape[place]}; got {count}"
         )
-    if place == x.ndim - 1 and 0 < x.size <= FEW:
-        kinds = [(x.dtype, x.weak_type), (dtypes.int32, False)]
-        now = do_several_now(partial(_top_now, count, largest), x, results=kinds)
-        if now is not None:
-            return now[0], now[1]
     arg = TopK(count, place, largest)
     (places,) = bind_compound(top_k_p, x, arg=arg)
     return gather_along(x, places, place), cast(places, dtypes.int32)
-
-
-def _top_now(count: int, largest: bool, x: Any) -> Any:
-    """Values and positions along the last axis."""
-    places = top_positions(x, count, x.ndim - 1, largest)
-    if x.ndim == 1:
-        return x[places], places
-    rows = x.reshape(-1, x.shape[-1])
-    at = places.reshape(len(rows), count)
-    values = rows[np.arange(len(rows))[:, None], at]
-    return values.reshape(places.shape), places
 
 
 def _approximate(name: str, largest: bool):

@@ -16,10 +16,9 @@ from ftrace.numpy.axes import full
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.factorizations import inexact, square
 from ftrace.numpy.linalg import together
-from ftrace.trace.bind import broadcast_shapes, do_now
+from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import owning
-from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms.autodiff.grad import jvp
 
 __all__ = [
@@ -365,8 +364,7 @@ def invpascal(n: int, kind: str | None = None) -> Any:
 #     exp(A) ≈ the approximant at A / 2ˢ, squared s times
 #
 # It is a program of products and one system of equations: it has derivatives of any
-# order, and batches. Small matrices at hand are computed by NumPy, by the same
-# functions.
+# order, and batches.
 #
 # Source: N. Higham, "The scaling and squaring method for the matrix exponential
 # revisited" (2005), eqs. 3.3 and 3.4, table 2.3.
@@ -408,8 +406,24 @@ def expm(
         )
     if a.size == 0:
         return a
-    found = do_now(_at_once, a, dtype=a.dtype, weak=False, more=(most,))
-    return run_fused(_exponential, [a], most=most) if found is None else found
+    start, count, good = _start(a, most)
+    last = fnp.max(count)
+
+    def is_left(state: tuple[Any, Any]) -> Any:
+        return state[0] < last
+
+    def squared(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        done, y = state
+        twice = y @ y
+        return done + 1, twice if a.ndim == 2 else fnp.where(count > done, twice, y)
+
+    state = fnp.zeros_like(last), start
+    if isinstance(last, Tracer):
+        state = while_loop(is_left, squared, state)
+    else:
+        for _ in range(int(last)):
+            state = squared(state)
+    return fnp.where(good, state[1], fnp.nan)
 
 
 def expm_frechet(
@@ -435,54 +449,21 @@ def expm_frechet(
     return found if compute_expm else found[1]
 
 
-def _exponential(a: Any, most: int) -> Any:
-    """Of traced matrices."""
-    start, count, good = _start(fnp, a, most)
-    last = fnp.max(count)
-
-    def is_left(state: tuple[Any, Any]) -> Any:
-        return state[0] < last
-
-    def squared(state: tuple[Any, Any]) -> tuple[Any, Any]:
-        done, y = state
-        return done + 1, _squared(fnp, y, count > done)
-
-    _, result = while_loop(is_left, squared, (fnp.zeros_like(last), start))
-    return fnp.where(good, result, fnp.nan)
-
-
-def _at_once(a: Any, most: int) -> Any:
-    """Of matrices of NumPy's.
-
-    Raises:
-      LinAlgError: the approximant of a matrix has no inverse.
-    """
-    result, count, good = _start(np, a, most)
-    for done in range(int(count.max())):
-        result = _squared(np, result, count > done)
-    return np.where(good, result, np.nan)
-
-
-def _start(of: Any, a: Any, most: int) -> tuple[Any, Any, Any]:
-    """Before it is squared; how often it is; and where it is finite. `of` is NumPy."""
-    numerator, bound = _SINGLE if np.finfo(a.dtype).bits == 32 else _DOUBLE
-    norm = of.max(of.sum(of.abs(a), axis=-2), axis=-1)[..., None, None]
-    good = of.isfinite(norm)
-    _, exponent = of.frexp(of.where(good, norm, 0) / bound)
-    count = of.maximum(exponent, 0)
-    one = of.ones((), norm.dtype)
-    y = _approximant(of, of.where(good, a, 0) * of.ldexp(one, -count), numerator)
+def _start(a: Any, most: int) -> tuple[Any, Any, Any]:
+    """Before it is squared; how often it is; and where it is finite."""
+    numerator, bound = _SINGLE if fnp.finfo(a.dtype).bits == 32 else _DOUBLE
+    norm = fnp.max(fnp.sum(fnp.abs(a), axis=-2), axis=-1)[..., None, None]
+    good = fnp.isfinite(norm)
+    _, exponent = fnp.frexp(fnp.where(good, norm, 0) / bound)
+    count = fnp.maximum(exponent, 0)
+    one = fnp.ones((), norm.dtype)
+    y = _approximant(fnp.where(good, a, 0) * fnp.ldexp(one, -count), numerator)
     good = good & (count <= most + 1)  # one more than JAX scales by
-    return y, of.where(good, count, 0), good
+    return y, fnp.where(good, count, 0), good
 
 
-def _squared(of: Any, y: Any, where: Any) -> Any:
-    """Of a batch, those matrices that need it."""
-    return y @ y if y.ndim == 2 else of.where(where, y @ y, y)
-
-
-def _approximant(of: Any, x: Any, b: tuple[int, ...]) -> Any:
-    one = of.eye(x.shape[-1], dtype=x.dtype)
+def _approximant(x: Any, b: tuple[int, ...]) -> Any:
+    one = fnp.eye(x.shape[-1], dtype=x.dtype)
     x2 = x @ x
     x4 = x2 @ x2
     x6 = x4 @ x2
@@ -494,4 +475,4 @@ def _approximant(of: Any, x: Any, b: tuple[int, ...]) -> Any:
         odd = odd + x6 @ (c[13] * x6 + c[11] * x4 + c[9] * x2)
         even = even + x6 @ (c[12] * x6 + c[10] * x4 + c[8] * x2)
     odd = x @ odd
-    return of.linalg.solve(even - odd, even + odd)
+    return fnp.linalg.solve(even - odd, even + odd)
