@@ -40,6 +40,7 @@ from ftrace.lower.register_loops.register_loop import (
     register_loop_p,
 )
 from ftrace.lower.register_loops.scalar_elements import (
+    MOST_REGISTERS,
     Elements,
     Indices,
     Key,
@@ -51,7 +52,7 @@ from ftrace.lower.register_loops.scalar_elements import (
     is_elementwise,
     places,
 )
-from ftrace.trace.avals import TOKEN, Shape, Stack
+from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.body import apply_body
 from ftrace.trace.control.cond import Branches, cond_p
 from ftrace.trace.graph import Body, Node, toposort
@@ -63,6 +64,10 @@ from ftrace.trace.symbolic.dim import any_dynamic, same_size
 
 #: Operations of the first predicate that need no kernel of their own.
 MOST_INLINED = 32
+
+
+#: Rewrites the outputs of a body as lowering does.
+Prepare = Callable[[Body], Sequence[Node]]
 
 
 @dataclass(frozen=True)
@@ -87,28 +92,90 @@ class Lanes:
 
 
 class Scalarizer(Elements):
-    """Makes the statements of a loop.
+    """Makes the recurrence of a loop.
 
     Args:
+      node: the loop.
       prepare: rewrites the outputs of a body as lowering does.
-      first_operand, most_registers, most_elements: as of `Elements`.
+      size, axis: how many lanes there are, and their axis of the carry; 1 is none.
 
     Attributes:
+      axes: the range of the lanes.
       lanes: what one recurrence runs over, where axes of its values are lanes.
     """
 
-    def __init__(
-        self,
-        prepare: Callable[[Body], Sequence[Node]],
-        first_operand: int,
-        most_registers: int,
-        most_elements: int,
-    ) -> None:
-        super().__init__(first_operand, most_registers, most_elements)
+    def __init__(self, node: Node, prepare: Prepare, size: int, axis: int) -> None:
+        self.node = node
+        self.results: tuple[ShapedArray, ...] = node.aval.items
+        super().__init__(len(self.results))
         self.prepare = prepare
+        self.axes: tuple[Node, ...] = ()
         self.lanes: Lanes | None = None
+        if size > 1:
+            lane, index = self.new_range(size)
+            self.axes = (lane,)
+            self.lanes = Lanes(index, size, axis)
         self._entered: dict[tuple[int, Node, Index], int] = {}
         self._branches: dict[tuple[int, Node, int], list[Node]] = {}
+
+    def make(self) -> Node:
+        """The recurrence.
+
+        Raises:
+          Unsuited: the loop is no work for registers.
+        """
+        lanes = self.lanes
+        if self.node.arg.carry or lanes is None:
+            stores = self._last_stores(self.run(self.loop(0, self.node)))
+        else:
+            self.lanes = None  # each iteration is a lane: its values are whole
+            stores = self._each_lane(lanes.index)
+        block = self.scopes[0].block
+        return self._step([*block, Assign(tuple(stores))] if stores else block)
+
+    def _last_stores(self, results: Sequence[Registers | None]) -> list[Store]:
+        """What the carry is in the end."""
+        return [
+            Store(k, self.rendered(position), registers.places[position])
+            for k, registers in enumerate(results)
+            if registers is not None
+            for _, position in self.positions(registers.shape)
+        ]
+
+    def _each_lane(self, lane: Index) -> list[Store]:
+        """A loop without a carry: its iterations are lanes."""
+        scope = self.enter(0, self.node, lane)
+        stores: list[Store] = []
+        for k, output in enumerate(self.prepare(self.node.arg.body)):
+            stores += self.run(self.pushed(scope, output, k, lane))
+        return stores
+
+    def _step(self, block: Sequence[Statement]) -> Node:
+        operands = list(self.operands)
+        recurrence = Recurrence(
+            self.axes, (), buffers_of(self.results, operands), block=tuple(block),
+            registers=tuple(self.registers),
+        )  # fmt: skip
+        nodes = recurrence.nodes
+        most = MOST_OPERATIONS if self.axes else MOST_OPERATIONS_ALONE
+        if sum(_price(n) for n in nodes if cost(n)) > most:
+            raise Unsuited("too many operations")
+        info = self._info(recurrence, nodes)
+        return register_loop_p(*operands, arg=Step(recurrence, info, self.results))
+
+    def _info(self, recurrence: Recurrence, nodes: Sequence[Node]) -> KernelInfo:
+        arg: Loop = self.node.arg
+        lanes = prod(recurrence.shape)
+        parts = [f"{lanes}"] if lanes > 1 else []
+        if arg.carry:
+            parts.insert(0, "while" if arg.length is None else f"{arg.length}")
+        return KernelInfo(
+            f"loop_{'x'.join(parts)}",
+            origins_of((self.node, *toposort(self.prepare(arg.body)))),
+            recurrence.operations,
+            bytes_of(recurrence.buffers),
+            tuple(dict.fromkeys(n.op.name for n in nodes if cost(n))),
+        )
 
     def control(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
         """A result of a loop or a branch, or what a loop's results are."""
@@ -314,16 +381,12 @@ def _computed_here(node: Node) -> frozenset[Node]:
     return frozenset(found)
 
 
-Prepare = Callable[[Body], Sequence[Node]]
-
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
     "loops_in_registers": "a loop with a small body and carry becomes one kernel",
     "loops_by_lanes": "elements that are done leave a loop that runs for others",
 }
 
-#: Registers of one lane.
-MOST_REGISTERS = 64
 #: Instructions of one iteration of a lane: beyond them the code generator takes longer
 #: (0.2 ms per instruction) than the other way does.
 MOST_OPERATIONS = 1200
@@ -334,8 +397,6 @@ MOST_OPERATIONS_ALONE = 400
 #: contractions a kernel of their own is as fast, and much faster to make.
 MOST_TERMS = 48
 MOST_TERMS_ALONE = 256
-#: Elements that are looked at on the way: movement costs nothing in the end.
-_ELEMENTS = 4 * MOST_OPERATIONS
 #: How much smaller rewrites may make a body.
 _SHRINKING = 4
 #: Fewer lanes than these are rather registers beside each other.
@@ -398,7 +459,7 @@ def find_recurrence(node: Node, prepare: Prepare) -> Node | None:
         if not _may_be_small(arg, size, prepare):
             continue
         try:
-            return _Maker(node, prepare, size, axis).make()
+            return Scalarizer(node, prepare, size, axis).make()
         except Unsuited:
             continue
     return None
@@ -468,83 +529,3 @@ def _price(node: Node) -> int:
     """Instructions of one element: a function is some dozens."""
     operations = max(weight(node), 1)
     return operations if operations < 10 else 3 * operations
-
-
-class _Maker:
-    """Makes one recurrence of a loop."""
-
-    def __init__(self, node: Node, prepare: Prepare, size: int, axis: int) -> None:
-        self.node = node
-        self.prepare = prepare
-        self.arg: Loop = node.arg
-        self.results = node.aval.items
-        count = len(self.results)
-        self.work = Scalarizer(prepare, count, MOST_REGISTERS, _ELEMENTS)
-        self.axes: tuple[Node, ...] = ()
-        self.lanes: Lanes | None = None
-        if size > 1:
-            lane, index = self.work.new_range(size)
-            self.axes = (lane,)
-            self.lanes = Lanes(index, size, axis)
-
-    def make(self) -> Node:
-        work, lanes = self.work, self.lanes
-        if self.arg.carry or lanes is None:
-            work.lanes = lanes
-            registers = work.run(work.loop(0, self.node))
-            stores = self._last_stores(registers)
-            block = [*work.scopes[0].block]
-        else:
-            stores = self._each_lane(lanes)
-            block = [*work.scopes[0].block]
-        if stores:
-            block.append(Assign(tuple(stores)))
-        return self._step(block)
-
-    def _last_stores(self, results: Sequence[Registers | None]) -> list[Store]:
-        """What the carry is in the end."""
-        stores: list[Store] = []
-        for k, registers in enumerate(results):
-            if registers is None:
-                continue
-            for _, position in self.work.positions(registers.shape):
-                place = self.work.rendered(position)
-                stores.append(Store(k, place, registers.places[position]))
-        return stores
-
-    def _each_lane(self, lanes: Lanes) -> list[Store]:
-        """A loop without a carry: its iterations are lanes."""
-        work, arg = self.work, self.arg
-        scope = work.enter(0, self.node, lanes.index)
-        stores: list[Store] = []
-        for k, output in enumerate(self.prepare(arg.body)):
-            stores += work.run(work.pushed(scope, output, k, lanes.index))
-        return stores
-
-    def _step(self, block: Sequence[Statement]) -> Node:
-        work = self.work
-        operands = list(work.operands)
-        recurrence = Recurrence(
-            self.axes, (), buffers_of(self.results, operands), block=tuple(block),
-            registers=tuple(work.registers),
-        )  # fmt: skip
-        nodes = recurrence.nodes
-        most = MOST_OPERATIONS if self.axes else MOST_OPERATIONS_ALONE
-        if sum(_price(n) for n in nodes if cost(n)) > most:
-            raise Unsuited("too many operations")
-        info = self._info(recurrence, nodes)
-        return register_loop_p(*operands, arg=Step(recurrence, info, self.results))
-
-    def _info(self, recurrence: Recurrence, nodes: Sequence[Node]) -> KernelInfo:
-        names = [n.op.name for n in nodes if cost(n)]
-        lanes = prod(recurrence.shape)
-        length = self.arg.length if self.arg.carry else None
-        size = f"{'while' if length is None else length}" if self.arg.carry else ""
-        parts = [p for p in (size, f"{lanes}" if lanes > 1 else "") if p]
-        return KernelInfo(
-            f"loop_{'x'.join(parts)}",
-            origins_of((self.node, *toposort(self.prepare(self.arg.body)))),
-            recurrence.operations,
-            bytes_of(recurrence.buffers),
-            tuple(dict.fromkeys(names)),
-        )

@@ -124,6 +124,12 @@ Key = tuple[int, Node, Indices, Valid]
 Work = Generator[Key, Any, Any]
 
 
+#: Registers of one lane.
+MOST_REGISTERS = 64
+#: Elements that are looked at on the way: movement costs nothing in the end.
+_MOST_ELEMENTS = 4800
+
+
 class Unsuited(GraphError):
     """The loop is run step by step instead; this never leaves lowering."""
 
@@ -165,7 +171,6 @@ class Elements(ABC):
 
     Args:
       first_operand: the number of the buffer of the first operand.
-      most_registers, most_elements: more are `Unsuited`.
 
     Attributes:
       scopes: graphs; the first is the outermost one.
@@ -174,12 +179,8 @@ class Elements(ABC):
       inlined: operations of the outermost graph that are computed, not loaded.
     """
 
-    def __init__(
-        self, first_operand: int, most_registers: int, most_elements: int
-    ) -> None:
+    def __init__(self, first_operand: int) -> None:
         self.first_operand = first_operand
-        self.most_registers = most_registers
-        self.most_elements = most_elements
         self.scopes: list[Scope] = []
         self.registers: list[BufferSpec] = []
         self.operands: dict[Node, int] = {}
@@ -215,7 +216,7 @@ class Elements(ABC):
     def new_register(self, dtype: np.dtype[Any]) -> Node:
         """The expression that loads a new register."""
         number = FIRST_REGISTER + len(self.registers)
-        if len(self.registers) >= self.most_registers:
+        if len(self.registers) >= MOST_REGISTERS:
             raise Unsuited("too many registers")
         self.registers.append(register_spec(dtype))
         return load(param(number, dtype, 1), const(0, INDEX))
@@ -252,7 +253,7 @@ class Elements(ABC):
                 continue
             answer = self._known_or_simple(needed)
             if answer is None:
-                if len(self._known) > self.most_elements:
+                if len(self._known) > _MOST_ELEMENTS:
                     raise Unsuited("too many elements")
                 pending.append((needed, self._express(*needed)))
         return answer
