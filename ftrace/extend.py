@@ -300,20 +300,17 @@ def _check_rules(name: Any, **rules: Any) -> None:
         )
 
 
+@dataclass(frozen=True)
 class _Rules:
     """A user's rules on flat values."""
 
-    def __init__(
-        self, name: str, infer: Function, numpy: Function, jvp: Function | None,
-        transpose: Function | None, batch: Function | None, lower: Function | None,
-    ) -> None:  # fmt: skip
-        self.name = name
-        self.infer = infer
-        self.numpy = numpy
-        self.jvp = jvp
-        self.transpose = transpose
-        self.batch = batch
-        self.lower = lower
+    name: str
+    infer: Function
+    numpy: Function
+    jvp: Function | None
+    transpose: Function | None
+    batch: Function | None
+    lower: Function | None
 
     def several(self, *avals: ShapedArray, **params: Any) -> bool:
         """Is the result a tuple?"""

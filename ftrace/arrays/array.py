@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
@@ -48,22 +49,16 @@ recording = Recording()
 _CONTAINERS = (list, tuple, set, dict)
 
 
-def _operator(name: str) -> Callable[..., Any]:
+def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
         if not is_operand(other) and not isinstance(other, _CONTAINERS):
             return NotImplemented
-        return surface[name](self, other)
+        return surface[name](other, self) if reflected else surface[name](self, other)
 
     return method
 
 
-def _reflected(name: str) -> Callable[..., Any]:
-    def method(self: Any, other: Any) -> Any:
-        if not is_operand(other) and not isinstance(other, _CONTAINERS):
-            return NotImplemented
-        return surface[name](other, self)
-
-    return method
+_reflected = partial(_operator, reflected=True)
 
 
 def _unary(name: str) -> Callable[..., Any]:
@@ -82,14 +77,11 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-def _in_place(symbol: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any) -> NoReturn:
-        raise ImmutableError(
-            "arrays are immutable: x[i] = y is not possible. Write "
-            "x = x.at[i].set(y) instead"
-        )
-
-    return method
+def _in_place(self: Any, *args: Any) -> NoReturn:
+    raise ImmutableError(
+        "arrays are immutable: x[i] = y is not possible. Write x = x.at[i].set(y) "
+        "instead"
+    )
 
 
 def is_operand(value: Any) -> bool:
@@ -152,8 +144,7 @@ class ArrayLike:
     __pos__ = _unary("positive")
     __abs__ = _unary("absolute")
     __invert__ = _unary("bitwise_not")
-    __setitem__ = _in_place("[]=")
-    __delitem__ = _in_place("del []")
+    __setitem__ = __delitem__ = _in_place
 
     def __getitem__(self, index: Any) -> Any:
         return surface["getitem"](self, index)

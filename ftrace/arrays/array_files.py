@@ -206,13 +206,6 @@ def _view(mapped: Array, first: int, dtype: Dtype, shape: tuple[int, ...]) -> Ar
     return mapped[first:last].view(dtype).reshape(shape)
 
 
-def _as_stored(array: Array) -> tuple[Array, str]:
-    """An array in a dtype that every reader knows, and a word on how to undo it."""
-    if array.dtype == dtypes.bfloat16:
-        return array.view(np.uint16), "bfloat16"
-    return array, ""
-
-
 def _bytes(array: Array) -> Any:
     return array.reshape(-1).view(np.uint8).data
 
@@ -273,7 +266,7 @@ def _read_safetensors(mapped: Array, path: Path) -> tuple[dict[str, Array], Any]
     }
     note = json.loads(metadata[_NOTE]) if _NOTE in metadata else None
     for name in note["pairs"] if note is not None else ():
-        arrays[name] = _from_pairs(arrays[name])
+        arrays[name] = arrays[name].view(np.complex128)[..., 0]
     return arrays, note
 
 
@@ -290,11 +283,6 @@ def _read_tensor(mapped: Array, data: int, entry: Any) -> Array:
     return _view(mapped, data + first, dtype, shape)
 
 
-def _from_pairs(array: Array) -> Array:
-    """(…, 2) of float64 as (…) of complex128."""
-    return array.view(np.complex128).reshape(array.shape[:-1])
-
-
 # npz.
 
 
@@ -302,10 +290,10 @@ def _write_npz(file: IO[bytes], arrays: dict[str, Array], structure: Any) -> Non
     note: dict[str, Any] = {"version": 1, "tree": structure, "dtypes": {}}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in arrays.items():
-            stored, word = _as_stored(array)
-            if word:
-                note["dtypes"][name] = word
-            _write_member(archive, file, f"{name}.npy", stored)
+            if array.dtype == dtypes.bfloat16:  # which other readers do not know
+                note["dtypes"][name] = "bfloat16"
+                array = array.view(np.uint16)
+            _write_member(archive, file, f"{name}.npy", array)
         archive.writestr(_NOTE_MEMBER, json.dumps(note))
 
 

@@ -72,16 +72,21 @@ def dot_general(
             f"batch, rhs batch)), got {dimension_numbers!r}"
         ) from None
     name = "lax.dot_general"
-    x_axes = ax.canonical_axes(tuple(of_x), x.ndim, name)
-    y_axes = ax.canonical_axes(tuple(of_y), y.ndim, name)
-    x_batch = ax.canonical_axes(tuple(batch_x), x.ndim, name)
-    y_batch = ax.canonical_axes(tuple(batch_y), y.ndim, name)
-    ax.canonical_axes(x_axes + x_batch, x.ndim, name)
-    ax.canonical_axes(y_axes + y_batch, y.ndim, name)
+    x_axes, x_batch = _axes(name, x, of_x, batch_x)
+    y_axes, y_batch = _axes(name, y, of_y, batch_y)
     _check_pairs("contracting", x.shape, y.shape, x_axes, y_axes)
     _check_pairs("batch", x.shape, y.shape, x_batch, y_batch)
     (x, y), final = promoted(x, y, preferred_element_type=preferred_element_type)
     return finished(dot_axes(name, x, y, (x_axes, y_axes), (x_batch, y_batch)), final)
+
+
+def _axes(
+    name: str, x: Any, axes: Sequence[int], batch: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Those to sum over and those of the batch, all different."""
+    summed = tuple(axes)
+    found = ax.canonical_axes((*summed, *batch), x.ndim, name)
+    return found[: len(summed)], found[len(summed) :]
 
 
 def _check_pairs(
@@ -302,7 +307,7 @@ def _convolve(
 ) -> Any:
     """(batch, feature, space…) with (out, in, space…): (batch, out, space…)."""
     features, batches = groups
-    batch, channels, *space = x.shape
+    batch, _, *space = x.shape
     out = w.shape[0]
     places = [window.outputs(n) for window, n in zip(windows, space, strict=True)]
     if 0 in places or 0 in x.shape or 0 in w.shape:
@@ -313,18 +318,12 @@ def _convolve(
     wide = [k for k, window in zip(taps, windows, strict=True) if window.size > 1]
     x_labels = [*wide, "n", "i", *names]
     w_labels = ["o", "i", *taps]
-    if features > 1:
-        at = len(wide) + 1
-        shape = (features, channels // features)
-        seen = ax.reshape(seen, (*seen.shape[:at], *shape, *seen.shape[at + 1 :]))
-        x_labels.insert(at, "g")
-    if batches > 1:
-        at = len(wide)
-        shape = (batches, batch // batches)
-        seen = ax.reshape(seen, (*seen.shape[:at], *shape, *seen.shape[at + 1 :]))
-        x_labels.insert(at, "g")
     count = max(groups)
     if count > 1:
+        at = len(wide) + (features > 1)
+        shape = (count, seen.shape[at] // count)
+        seen = ax.reshape(seen, (*seen.shape[:at], *shape, *seen.shape[at + 1 :]))
+        x_labels.insert(at, "g")
         w = ax.reshape(w, (count, out // count, *w.shape[1:]))
         w_labels.insert(0, "g")
     result_labels = ["n", *(["g"] if count > 1 else []), "o", *names]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import ftrace.numpy as fnp
 from ftrace import dtypes, errors
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
@@ -19,7 +20,6 @@ from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import combine_axis, scan_fused, scan_logsumexp
 from ftrace.numpy.reductions import reduced
-from ftrace.numpy.searching import position_of
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -261,7 +261,7 @@ def _fold(
 # Positions.
 
 
-def _position(name: str, primitive: Primitive):
+def _position(name: str, function: Callable[..., Any]):
     def position(operand: Value, axis: int, index_dtype: Any) -> Any:
         x = ax.as_value(operand)
         dtype = dtypes.canonicalize(dtypes.as_dtype(index_dtype))
@@ -271,17 +271,12 @@ def _position(name: str, primitive: Primitive):
                 f"{aval_of(x)!r} and {dtype}"
             )
         place = ax.canonical_axis(axis, x.ndim, f"lax.{name}")
-        if x.shape[place] == 0:
-            raise errors.ValueRangeError(
-                f"lax.{name}: axis {place} of {x.shape} has no elements"
-            )
-        found = position_of(primitive, x, place)
-        return ax.cast(ax.drop_axes(found, (place,)), dtype)
+        return ax.cast(function(x, place), dtype)
 
     return position
 
 
-@member(_position, reduce_max_p)
+@member(_position, fnp.argmax)
 def argmax():
     """The index of the first greatest element along `axis`; the first NaN if any.
 
@@ -290,7 +285,7 @@ def argmax():
     """
 
 
-@member(_position, reduce_min_p)
+@member(_position, fnp.argmin)
 def argmin():
     """The index of the first least element along `axis`; the first NaN if any.
 
