@@ -28,7 +28,7 @@ from ftrace.devices.llvm.call.object_layout import (
     offset_of,
     offsets,
 )
-from ftrace.devices.llvm.call.records import CLASSES, BufferObject, Class, State
+from ftrace.devices.llvm.call.records import CLASSES, BufferObject, State
 from ftrace.devices.llvm.compile.compile import emit_own, link
 from ftrace.devices.llvm.runtime.runtime import runtime
 from ftrace.devices.llvm.runtime.warm_allocator import WarmAllocator
@@ -151,7 +151,7 @@ class Native:
       device: the device whose calls these are.
 
     Attributes:
-      words: the state and the size classes.
+      words: the state.
       device: as given.
       buffer: the class of its buffers.
       take: `take(number of the size class, bytes)`: a free buffer, or None.
@@ -166,9 +166,8 @@ class Native:
         names = [*_EXPORTED, *stubs]
         self._code = link(_code(places), names, self._imports)
         self.device = device
-        self.words = np.zeros(
-            len(State._fields) + CLASSES * len(Class._fields), np.int64
-        )
+        self.words = np.zeros(len(State._fields), np.int64)
+        self._free = np.zeros(CLASSES, np.int64)
         self.sizes: list[int] = []
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []  # what native code refers to
@@ -246,6 +245,7 @@ class Native:
         for field, value in objects.items():
             self.put(field, self.refer(value))
         self.put("limit", self.device.memory.limit)
+        self.put("free", self._free.ctypes.data)
         set_state = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
         set_state(self._code.address("set_state"))(self.words.ctypes.data)
 

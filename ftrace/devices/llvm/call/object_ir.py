@@ -2,7 +2,8 @@
 
 A buffer that nobody holds any more is not freed: the whole object, with its memory and
 NumPy's view of it, waits in the list of its size class. Nobody else may see the memory:
-an array of NumPy that a user still holds refers to `raw`, the owner of the bytes.
+an array of NumPy that a user still holds refers to `raw`, the owner of the bytes. When
+too much is kept all of it goes.
 
 `Array` stays the class that Python has made of its definition; only what happens when
 an instance's last reference goes is done here.
@@ -14,7 +15,6 @@ from ftrace.devices.llvm.call.object_layout import TYPE, Offsets
 from ftrace.devices.llvm.call.records import (
     CLASSES,
     BufferObject,
-    Class,
     ResultPart,
     State,
 )
@@ -107,7 +107,7 @@ def objects_ir(offsets: Offsets) -> str:
     """What all other functions use."""
     functions = (
         _set_state(), _let_go(), _take(), _give_out(), _admit(), _free_buffer(),
-        _buffer_dies(), _drop_oldest(), _trim(), _new_array(offsets),
+        _buffer_dies(), _trim(), _new_array(offsets),
         _array_dies(offsets),
     )  # fmt: skip
     return DECLARATIONS + "".join(f.text for f in functions)
@@ -133,25 +133,17 @@ def _let_go() -> Function:
     return f
 
 
-def _classes(f: Function, index: str) -> str:
-    """The address of a size class: they follow the state."""
-    behind = f.let(f"getelementptr i64, ptr {f.load('ptr', '@state')}, i64 {_WORDS}")
-    return f.view(behind, Class, index).address
-
-
-_WORDS = len(State._fields)
-
-
 def _take() -> Function:
     """`take(size class, bytes)` -> a free buffer, or null."""
     f = ObjectFunction("take", "ptr", "i64 %index", "i64 %nbytes", visible=True)
-    free = f.view(_classes(f, "%index"), Class)
-    found = free.pointer("first")
+    state = f.state()
+    free = state.pointer("free")
+    found = f.slot(free, "%index")
     with f.when(f.equal("ptr", found, "null")):
         f.give("null")
     buffer = f.view(found, BufferObject)
-    free.set("first", buffer.pointer("next"), "ptr")
-    size, state = buffer.number("size"), f.state()
+    f.set_slot(free, "%index", buffer.pointer("next"))
+    size = buffer.number("size")
     f.add_to(state, "kept", f.let(f"sub i64 0, {size}"))
     buffer.set("nbytes", "%nbytes")
     buffer.set("holders", 1)
@@ -221,58 +213,28 @@ def _buffer_dies() -> Function:
         with f.when(f.differ("i32", f.load("i32", array), 1)):  # a user sees it
             f.do("call void @free_buffer(ptr %buffer)")
             f.give()
-    free = f.view(_classes(f, buffer.number("size_class")), Class)
-    buffer.set("next", free.pointer("first"), "ptr")
-    free.set("first", "%buffer", "ptr")
-    free.set("stamp", f.add_to(state, "clock", 1))
+    place = f.word(state.pointer("free"), buffer.number("size_class"))
+    buffer.set("next", f.load("ptr", place), "ptr")
+    f.store("ptr", "%buffer", place)
     kept = f.add_to(state, "kept", size)
     with f.when(f.let(f"icmp sgt i64 {kept}, {state.number('limit')}")):
-        f.do("call void @drop_oldest()")
+        f.do("call void @trim()")
     f.give()
     return f
-
-
-def _drop_oldest() -> Function:
-    """Frees buffers, of the size that was given back least recently, to the limit."""
-    f = ObjectFunction("drop_oldest", "void")
-    state = f.state()
-    with f.repeat(1 << 62):
-        over = f.let(f"icmp sgt i64 {state.number('kept')}, {state.number('limit')}")
-        f.stop_if(f.let(f"xor i1 {over}, true"))
-        oldest = f.variable("i64", 0)
-        f.store("i64", -1, oldest)
-        chosen = f.variable("i64", 0)
-        with f.repeat(CLASSES) as i:
-            free = f.view(_classes(f, i), Class)
-            stamp = free.number("stamp")
-            some = f.differ("ptr", free.pointer("first"), "null")
-            older = f.let(f"icmp ult i64 {stamp}, {f.load('i64', oldest)}")
-            with f.when(f.let(f"and i1 {some}, {older}")):
-                f.store("i64", stamp, oldest)
-                f.store("i64", i, chosen)
-        f.stop_if(f.equal("i64", f.load("i64", oldest), -1))
-        _drop(f, f.load("i64", chosen))
-    f.give()
-    return f
-
-
-def _drop(f: ObjectFunction, index: str) -> None:
-    """Frees the first buffer of a class."""
-    free = f.view(_classes(f, index), Class)
-    first = free.pointer("first")
-    buffer = f.view(first, BufferObject)
-    free.set("first", buffer.pointer("next"), "ptr")
-    f.add_to(f.state(), "kept", f.let(f"sub i64 0, {buffer.number('size')}"))
-    f.do(f"call void @free_buffer(ptr {first})")
 
 
 def _trim() -> Function:
     """Frees all that is kept."""
     f = ObjectFunction("trim", "void", visible=True)
-    with f.repeat(CLASSES) as i, f.repeat(1 << 62):
-        first = f.view(_classes(f, i), Class).pointer("first")
-        f.stop_if(f.equal("ptr", first, "null"))
-        _drop(f, i)
+    with f.repeat(CLASSES) as i:
+        place = f.word(f.state().pointer("free"), i)
+        with f.repeat(1 << 62):
+            first = f.load("ptr", place)
+            f.stop_if(f.equal("ptr", first, "null"))
+            buffer = f.view(first, BufferObject)
+            f.store("ptr", buffer.pointer("next"), place)
+            f.add_to(f.state(), "kept", f.let(f"sub i64 0, {buffer.number('size')}"))
+            f.do(f"call void @free_buffer(ptr {first})")
     f.give()
     return f
 

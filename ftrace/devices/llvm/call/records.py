@@ -33,7 +33,7 @@ class State(NamedTuple):
       links: where a jitted function keeps its records, in bytes.
       spare, spares: a list of dead Arrays, and how long it is.
       in_use, kept, peak, limit: bytes of buffers.
-      clock: counts the buffers that were given back.
+      free: the first free buffer of each size class.
       kernels, operations, bytes, nanoseconds: what calls have done.
       none, dict, text, float, int, bool, true: objects of the interpreter.
       tuple_new: `tuple.__new__`.
@@ -67,7 +67,7 @@ class State(NamedTuple):
     kept: Word
     peak: Word
     limit: Word
-    clock: Word
+    free: Word
     kernels: Word
     operations: Word
     bytes: Word
@@ -92,18 +92,6 @@ class State(NamedTuple):
     new_ndarray: Word
     hush_variable: Word
     silence: Word
-
-
-class Class(NamedTuple):
-    """A size class of buffers: those that are free.
-
-    Attributes:
-      first: the one that was given back last.
-      stamp: when that was.
-    """
-
-    first: Word
-    stamp: Word
 
 
 class Call(NamedTuple):
