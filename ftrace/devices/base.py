@@ -10,18 +10,21 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ftrace.arrays import guard_pages
+from ftrace.arrays.array import Array
 from ftrace.arrays.buffer import Allocator, Buffer
-from ftrace.devices.call_signature import Bound, Signature
 from ftrace.errors import DeviceError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property, fresh_after_fork
 from ftrace.ground.limits import ANY_DEVICE, Limits
+from ftrace.ground.settings import Config
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.pytree.structure_cache import Part
 from ftrace.trace.symbolic.bounds import Sizes
 
 if TYPE_CHECKING:
@@ -59,6 +62,86 @@ class Counters:
     def reset(self) -> None:
         for name, value in vars(Counters()).items():
             setattr(self, name, value)
+
+
+# A device is told of a jitted call what the arguments are, what runs, and what is made
+# of the results: if it can do such calls without Python's code it gives a `Bound`.
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A static argument: this value.
+
+    Attributes:
+      constant: the very object, which never changes, whatever its class.
+    """
+
+    value: Any
+    constant: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """A tuple that is one leaf: an index.
+
+    Attributes:
+      number: of the leaf.
+      children: what its parts are; of integers, which only say where, their classes.
+    """
+
+    number: int
+    children: tuple[Any, ...]
+
+
+Expected: TypeAlias = Part | Fixed | Index
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """A kind of calls.
+
+    Attributes:
+      config: the configuration under which they are made.
+      positional, named: what each argument is, in the order of the call.
+      leaves: the class and the type of each leaf, by its number.
+      captured: arrays that the function closed over: inputs behind the leaves.
+      donated: the numbers of the leaves that are arrays which the caller gives up.
+      overwritten: the numbers of the inputs that the program writes.
+      result: the layout of the result, of leaves of the types `avals`.
+    """
+
+    config: Config
+    positional: tuple[Expected, ...]
+    named: dict[str, Expected]
+    leaves: tuple[tuple[type[Any], ShapedArray], ...]
+    captured: tuple[Array, ...]
+    donated: tuple[int, ...]
+    overwritten: tuple[int, ...]
+    result: Part
+    avals: tuple[ShapedArray, ...]
+
+
+class Bound(Protocol):
+    """A signature and a program in a form that the device calls by itself.
+
+    Attributes:
+      config: the configuration; an equal one may be put into its place by `use`.
+      address: of the record that a jitted function keeps in its links.
+    """
+
+    config: Config
+    address: int
+
+    def use(self, config: Config) -> None: ...
+
+    def serve(self, kind: type[Any]) -> None:
+        """Makes the calls of a class native; there is one such class."""
+        ...
+
+
+#: Where an instance of it has an array: how many records it has, and their
+#: addresses; and the method that does calls for which there is no record.
+LINKS, PLAIN = "_links", "plain_call"
 
 
 #: Memory that an allocator gave.

@@ -20,8 +20,7 @@ import numpy as np
 from ftrace.arrays import guard_pages
 from ftrace.arrays.buffer import Buffer
 from ftrace.arrays.memory_limit import LARGE
-from ftrace.devices.base import Device, Executable, timed
-from ftrace.devices.call_signature import Bound, Signature
+from ftrace.devices.base import Bound, Device, Executable, Signature, timed
 from ftrace.devices.debug_report import report_compiled, report_run
 from ftrace.devices.llvm.compile.compile import cache_key, object_cache
 from ftrace.devices.llvm.kernels.cached_kernel import CompiledKernel, packed, unpacked

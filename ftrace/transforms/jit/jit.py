@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.arrays.array import Array, is_array
-from ftrace.devices.base import Device, get_device
-from ftrace.devices.call_signature import Bound
+from ftrace.devices.base import Bound, Device, get_device
 from ftrace.errors import ArgumentError
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork

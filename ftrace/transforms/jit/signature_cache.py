@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.arrays.array import Array, is_array
-from ftrace.devices.base import Device
-from ftrace.devices.call_signature import Bound, Expected, Fixed, Signature
+from ftrace.devices.base import Bound, Device, Expected, Fixed, Signature
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.settings import Config
 from ftrace.ground.tables import Entry, Table

@@ -9,7 +9,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.arrays.array import Array
-from ftrace.devices.call_signature import Expected, Fixed, Index, Signature
+from ftrace.devices.base import Expected, Fixed, Index, Signature
 from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.object_layout import NUMBER, template_of, word
 from ftrace.devices.llvm.runtime.vm.records import Block, Place
@@ -83,7 +83,7 @@ class Body(Protocol):
 
 
 class BoundCall:
-    """See `call_signature.Bound`.
+    """See `base.Bound`.
 
     Args:
       native: the native code of this process.

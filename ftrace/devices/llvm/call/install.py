@@ -20,8 +20,7 @@ import numpy as np
 
 from ftrace.arrays.array import HOST, Array, ArrayLike
 from ftrace.arrays.buffer import Buffer
-from ftrace.devices.base import Counters
-from ftrace.devices.call_signature import LINKS, PLAIN
+from ftrace.devices.base import LINKS, PLAIN, Counters
 from ftrace.devices.llvm.call.object_layout import (
     DEALLOC,
     Offsets,
@@ -326,7 +325,7 @@ class Native:
     # Calls.
 
     def serve(self, kind: type[Any]) -> None:
-        """See `call_signature.Bound`."""
+        """See `base.Bound`."""
         with self.device.memory.lock:
             if not self.words[State._fields.index("links")]:
                 self.put("links", offset_of(object.__new__(kind), LINKS))

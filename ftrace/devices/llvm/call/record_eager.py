@@ -23,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 
 from ftrace.arrays.array import Array, recording
-from ftrace.devices.call_signature import LINKS, Expected, Fixed, Index, Signature
+from ftrace.devices.base import LINKS, Expected, Fixed, Index, Signature
 from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.bind_signature import (
     SCALARS,

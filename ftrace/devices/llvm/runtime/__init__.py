@@ -2,8 +2,6 @@
 
 From the ground up:
 
-    host_calls      What a program calls on the host: NumPy's meaning of an operation,
-                    on its memory
     scratch         Scratch memory of kernels, kept warm from one run to the next
     vm/             The native runner: a program, control flow included, is one native
                     call
