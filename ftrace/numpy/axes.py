@@ -376,6 +376,13 @@ def pad(x: Value, pads: tuple[tuple[int, int, int], ...]) -> Any:
     return bind(movement.pad_p, x, arg=pads) if any(map(any, pads)) else as_value(x)
 
 
+def pad_axis(x: Value, axis: int, before: int, after: int) -> Any:
+    """Zeros around one axis."""
+    pads = [(0, 0, 0)] * len(shape_of(x))
+    pads[axis] = (before, after, 0)
+    return pad(x, tuple(pads))
+
+
 def shrink(x: Value, bounds: tuple[tuple[int, int], ...]) -> Any:
     """A slice (start, stop) per axis."""
     x = as_value(x)

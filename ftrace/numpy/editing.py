@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
 from ftrace.errors import (
     ArgumentError,
     DtypeError,
@@ -29,10 +28,9 @@ from ftrace.numpy.indexing import check_mode, read_at, widened
 from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
-from ftrace.numpy.shape import atleast_1d, concatenate, ravel, tile
+from ftrace.numpy.shape import atleast_1d, concatenate, ravel, split, tile
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.bind import bind, do_now
-from ftrace.trace.eager.composite import whole
+from ftrace.trace.bind import bind
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 
@@ -372,15 +370,11 @@ def repeat(
     size = a.shape[axis]
     if isinstance(repeats, Tracer) and unbound_variable(repeats.node) is not None:
         return _repeat_traced(a, repeats, axis, total_repeat_length)
-    if type(repeats) is Array and total_repeat_length is None:
-        integers = dtypes.kind(repeats.dtype) in "biu"
-        if integers and repeats.shape == (size,) and repeats.dtype != dtypes.uint64:
-            now = whole(_repeated, a, repeats, weak=a.weak_type, more=(axis,))
-            if now is not None:
-                return now
     counts = _host.asarray(repeats)
     if counts.dtype.kind not in "biu" or counts.min(initial=0) < 0:
-        raise _no_counts(repeats)
+        raise ValueRangeError(
+            f"repeat: repeats must be integers from 0, got {repeats!r}"
+        )
     if counts.size == 1 and total_repeat_length is None:
         return _repeat_evenly(a, int(counts.reshape(())), axis)
     if counts.shape not in ((), (1,), (size,)):
@@ -398,27 +392,7 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
     spread = axes.insert_axes(a, (axis + 1,))
     shape = (*a.shape[: axis + 1], count, *a.shape[axis + 1 :])
     merged = (*a.shape[:axis], a.shape[axis] * count, *a.shape[axis + 1 :])
-    if type(a) is Array and a.size * count >= _MANY:  # traced sizes may be unknown
-        more = count, axis
-        now = do_now(_host.repeat, a, dtype=a.dtype, weak=a.weak_type, more=more)
-        if now is not None:
-            return now
     return axes.reshape(axes.expand(spread, shape), merged)
-
-
-#: Elements from which on NumPy's own function is quicker than a copy of a view.
-_MANY = 1 << 11
-
-
-def _repeated(values: Any, counts: Any, axis: int) -> Any:
-    """By NumPy, as often as an array says."""
-    if counts.min(initial=0) < 0:
-        raise _no_counts(counts)
-    return _host.repeat(values, counts, axis)
-
-
-def _no_counts(repeats: Any) -> ValueRangeError:
-    return ValueRangeError(f"repeat: repeats must be integers from 0, got {repeats!r}")
 
 
 def _repeat_traced(a: Any, repeats: Tracer, axis: int, total: int | None) -> Any:
@@ -448,12 +422,10 @@ def resize(a: Value, new_shape: Any) -> Any:
     shape = axes.check_shape(new_shape, "resize")
     if min(shape, default=0) < 0:
         raise ValueRangeError(f"resize: sizes must not be negative, got {shape}")
-    flat = ravel(a)
-    total = int(np.prod(shape, dtype=np.int64))
+    flat, total = ravel(a), prod(shape)
     if flat.size == 0 or total == 0:
         return axes.full(shape, 0, flat.dtype, flat.weak_type)
-    repeated = tile(flat, -(-total // flat.size))
-    return axes.reshape(axes.shrink_axis(repeated, 0, 0, total), shape)
+    return axes.reshape(tile(flat, -(-total // flat.size))[:total], shape)
 
 
 # Put in and take out.
@@ -483,13 +455,9 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     values = axes.cast(values, dtype)
     if positions.ndim == 0:
         values = _one_block(values, arr, axis)
-        at = int(positions)
-        parts = [
-            axes.shrink_axis(arr, axis, 0, at),
-            values,
-            axes.shrink_axis(arr, axis, at, size),
-        ]
-        return concatenate([axes.cast(p, dtype, weak) for p in parts], axis)
+        before, behind = split(arr, [int(positions)], axis)
+        parts = [axes.cast(p, dtype, weak) for p in (before, values, behind)]
+        return concatenate(parts, axis)
     count = positions.size
     shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
     values = axes.broadcast_to(values, shape, "insert")
@@ -514,7 +482,7 @@ def _clipped(name: str, obj: Any, size: int, last: int) -> Any:
     if not dtypes.is_integer(obj.dtype):
         raise ArgumentError(f"{name}: positions must be integers, got {obj.aval!r}")
     obj = widened(obj, size)
-    return clip(axes.choose(ew.less(obj, 0), ew.add(obj, size), obj), 0, last)
+    return clip(axes.choose(obj < 0, obj + size, obj), 0, last)
 
 
 def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
@@ -527,20 +495,14 @@ def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
     values = axes.broadcast_to(values, shape, "insert")
     # Each new element stands behind those of lesser positions, in the order given.
-    mine, other = (
-        axes.reshape(positions, (count, 1)),
-        axes.reshape(positions, (1, count)),
-    )
+    mine, other = positions[:, None], positions[None]
     order = axes.iota(dtypes.int32, (count, count), 1)
-    earlier = ew.bitwise_and(
-        ew.equal(other, mine), ew.less(order, axes.permute(order, (1, 0)))
-    )
-    before = ew.bitwise_or(ew.less(other, mine), earlier)
-    places = ew.add(positions, summed(axes.cast(before, positions.dtype), 1))
+    before = (other < mine) | ((other == mine) & (order < order.T))
+    places = positions + summed(axes.cast(before, positions.dtype), 1)
     marks = axes.full((size + count,), 0, dtypes.int32)
     taken = update(marks, places, axes.as_value(1), "set", "drop")
     numbers = axes.iota(dtypes.int32, (size + count,), 0)
-    source = ew.subtract(numbers, ew.subtract(cumsum(taken), taken))
+    source = numbers - (cumsum(taken) - taken)
     if size == 0:
         kept = axes.full((*shape[:axis], count, *shape[axis + 1 :]), 0, arr.dtype)
     else:
@@ -575,11 +537,7 @@ def delete(
     if _is_traced(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
         gap = _clipped("delete", obj, size, size - 1)
         numbers = axes.iota(dtypes.int32, (size - 1,), 0)
-        return along(
-            arr,
-            ew.add(numbers, axes.cast(ew.less_equal(gap, numbers), dtypes.int32)),
-            axis,
-        )
+        return along(arr, numbers + axes.cast(gap <= numbers, dtypes.int32), axis)
     kept = _kept(obj, size)
     count = int(np.count_nonzero(kept))
     first = int(np.argmax(kept)) if count else 0
@@ -588,11 +546,8 @@ def delete(
         return axes.shrink_axis(arr, axis, first, last)
     if count + 1 == size and count > 1:  # one element: no gather is needed
         gap = int(np.argmin(kept))
-        parts = [
-            axes.shrink_axis(arr, axis, 0, gap),
-            axes.shrink_axis(arr, axis, gap + 1, size),
-        ]
-        return concatenate(parts, axis)
+        before, _, behind = split(arr, [gap, gap + 1], axis)
+        return concatenate([before, behind], axis)
     return along(arr, np.flatnonzero(kept), axis)
 
 
@@ -637,7 +592,6 @@ def trim_zeros(filt: Value, trim: str = "fb") -> Any:
     filt = axes.as_value(filt)
     (places,) = np.nonzero(np.asarray(filt))
     if places.size == 0:
-        return axes.shrink_axis(filt, 0, 0, 0)
-    start = int(places[0]) if "f" in trim.lower() else 0
-    stop = int(places[-1]) + 1 if "b" in trim.lower() else filt.shape[0]
-    return axes.shrink_axis(filt, 0, start, stop)
+        return filt[:0]
+    start = int(places[0]) if "f" in trim.lower() else None
+    return filt[start : int(places[-1]) + 1 if "b" in trim.lower() else None]

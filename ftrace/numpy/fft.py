@@ -16,10 +16,9 @@ from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import Dtype, dtype_or, placed
-from ftrace.numpy.elementwise import add, divide, multiply
+from ftrace.numpy.elementwise import multiply
 from ftrace.numpy.linear import conjugated
 from ftrace.numpy.padding import roll
-from ftrace.numpy.shape import concatenate
 from ftrace.trace.bind import bind_compound, elementwise
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
@@ -223,15 +222,14 @@ def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> 
 
 def _empty(x: Any, kind: str, axes: Sequence[int], lengths: Sequence[int]) -> Any:
     """The transform of no elements."""
-    shape = list(x.shape)
+    shape, dtype = list(x.shape), dtypes.complex_dtype(dtypes.real_dtype(x.dtype))
     for axis, size in zip(axes, lengths, strict=True):
         shape[axis] = size
-    if kind == "fft" or kind == "ifft":
-        return ax.full(tuple(shape), 0, x.dtype)
     if kind == "irfft":
-        return ax.full(tuple(shape), 0, dtypes.real_dtype(x.dtype))
-    shape[axes[-1]] = lengths[-1] // 2 + 1
-    return ax.full(tuple(shape), 0, dtypes.complex_dtype(x.dtype))
+        dtype = dtypes.real_dtype(dtype)
+    if kind == "rfft":
+        shape[axes[-1]] = lengths[-1] // 2 + 1
+    return ax.full(tuple(shape), 0, dtype)
 
 
 def _axes(name: str, x: Any, s: Any, axes: Any) -> tuple[int, ...]:
@@ -283,43 +281,35 @@ def _resized(x: Any, axis: int, size: int) -> Any:
     missing = size - x.shape[axis]
     if missing < 0:
         return ax.shrink_axis(x, axis, 0, size)
-    pads = [(0, 0, 0)] * x.ndim
-    pads[axis] = (0, missing, 0)
-    return ax.pad(x, tuple(pads))
+    return ax.pad_axis(x, axis, 0, missing)
 
 
 # Frequencies, and the order of spectra.
 
 
-def _count(name: str, n: Any) -> int:
+def _frequencies(
+    name: str, n: int, d: Value, dtype: Dtype, device: Any, real: bool
+) -> Any:
+    """0, 1, … divided by n·d; those from the middle on are n less, but of `real`."""
     count = ax.static_int(n, f"{name}: n")
     if count < 1:
         raise ValueRangeError(f"{name}: n must be positive, got {count}")
-    return count
-
-
-def _range(start: int, count: int, dtype: Any) -> Any:
-    if count == 0:
-        return ax.full((0,), 0, dtype)
-    return add(ax.cast(ax.iota(dtypes.int32, (count,), 0), dtype), start)
+    target = dtype_or(dtype, dtypes.default_dtype("f"))
+    numbers = ax.iota(dtypes.int32, (count // 2 + 1 if real else count,), 0)
+    if not real:
+        numbers = ax.choose(numbers < (count + 1) // 2, numbers, numbers - count)
+    unit = ax.cast(multiply(d, count), target)
+    return placed(ax.cast(numbers, target) / unit, device)
 
 
 def fftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:
     """The frequencies of a transform of n samples that are d apart."""
-    count = _count("fftfreq", n)
-    target = dtype_or(dtype, dtypes.default_dtype("f"))
-    positive = (count + 1) // 2
-    first = _range(0, positive, target)
-    numbers = concatenate([first, _range(positive - count, count - positive, target)])
-    return placed(divide(numbers, ax.cast(multiply(d, count), target)), device)
+    return _frequencies("fftfreq", n, d, dtype, device, real=False)
 
 
 def rfftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None) -> Any:
     """The frequencies of a transform of n real samples that are d apart."""
-    count = _count("rfftfreq", n)
-    target = dtype_or(dtype, dtypes.default_dtype("f"))
-    numbers = _range(0, count // 2 + 1, target)
-    return placed(divide(numbers, ax.cast(multiply(d, count), target)), device)
+    return _frequencies("rfftfreq", n, d, dtype, device, real=True)
 
 
 def _shifted(name: str, x: Value, axes: Any, sign: int) -> Any:

@@ -46,10 +46,9 @@ def _packed(bits: Any, axis: int, big: bool) -> Any:
     """Each eighth element on its own: its place in the byte is a constant."""
     size = bits.shape[axis]
     count = -(-size // 8)
-    width = [(0, 0, 0)] * bits.ndim
-    width[axis] = (0, 8 * count - size, 0)
     around, inside = bits.shape[:axis], bits.shape[axis + 1 :]
-    groups = ax.reshape(ax.pad(bits, tuple(width)), (*around, count, 8, *inside))
+    bits = ax.pad_axis(bits, axis, 0, 8 * count - size)
+    groups = ax.reshape(bits, (*around, count, 8, *inside))
     result: Any = None
     for place in range(8):
         bit = ax.shrink_axis(groups, axis + 1, place, place + 1)
@@ -89,7 +88,7 @@ def unpackbits(
         last = bits.ndim - 1
         bits = ax.shrink_axis(bits, last, 0, min(wanted, size))
         if wanted > size:
-            bits = ax.pad(bits, (*[(0, 0, 0)] * last, (0, wanted - size, 0)))
+            bits = ax.pad_axis(bits, last, 0, wanted - size)
     return ax.move_axis(bits, bits.ndim - 1, axis)
 
 

@@ -27,21 +27,11 @@ from ftrace.numpy.axes import (
     static_int,
 )
 from ftrace.numpy.editing import along
-from ftrace.numpy.elementwise import (
-    add,
-    equal,
-    less,
-    logical_or,
-    multiply,
-    subtract,
-)
+from ftrace.numpy.elementwise import less
 from ftrace.numpy.functional import apply_along_axis
 from ftrace.numpy.ranges import linspace
-from ftrace.numpy.reductions import max as greatest
-from ftrace.numpy.reductions import min as least
 from ftrace.numpy.reductions import sum as total
-from ftrace.numpy.shape import concatenate, ravel
-from ftrace.numpy.statistics import mean
+from ftrace.numpy.shape import concatenate, ravel, split
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
@@ -182,13 +172,11 @@ def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any
         if not before + after:
             continue
         size = x.shape[axis]
-        width = [(0, 0, 0)] * x.ndim
-        width[axis] = (before, after, 0)
         line = [1] * x.ndim
         line[axis] = before + size + after
         place = iota(dtypes.int32, tuple(line), axis)
         low, high = [cast(v, x.dtype) for v in ends]
-        x = axes.pad(x, tuple(width))
+        x = axes.pad_axis(x, axis, before, after)
         x = choose(less(place, before), low, x) if before else x
         x = choose(less(place, before + size), x, high) if after else x
     return x
@@ -235,11 +223,11 @@ def _pad_odd(x: Any, axis: int, before: int, after: int, skip: int) -> Any:
         if low:
             mirrored = axes.flip(shrink_axis(x, axis, skip, skip + low), (axis,))
             edge = shrink_axis(x, axis, 0, 1)
-            parts.insert(0, subtract(multiply(edge, 2), mirrored))
+            parts.insert(0, edge * 2 - mirrored)
         if high:
             mirrored = shrink_axis(x, axis, size - skip - high, size - skip)
             edge = shrink_axis(x, axis, size - 1, size)
-            parts.append(subtract(multiply(edge, 2), axes.flip(mirrored, (axis,))))
+            parts.append(edge * 2 - axes.flip(mirrored, (axis,)))
         x = concatenate(parts, axis)
         before, after = before - low, after - high
     return x
@@ -272,19 +260,18 @@ def _median(x: Any, axis: int) -> Any:
     ours, others = axes.insert_axes(x, (axis + 1,)), axes.insert_axes(x, (axis,))
     shape = (*x.shape[:axis], size, size, *x.shape[axis + 1 :])
     line = (1,) * axis + (size, size) + (1,) * (x.ndim - axis - 1)
-    earlier = less(iota(dtypes.int32, line, axis + 1), iota(dtypes.int32, line, axis))
-    smaller = less(others, ours)
-    before = choose(earlier, logical_or(smaller, equal(others, ours)), smaller)
+    earlier = iota(dtypes.int32, line, axis + 1) < iota(dtypes.int32, line, axis)
+    before = (others < ours) | (earlier & (others == ours))
     rank = total(axes.broadcast_to(before, shape), axis + 1)
     middle = [(size - 1) // 2, size // 2]
-    picked = [total(choose(equal(rank, m), x, 0), axis, keepdims=True) for m in middle]
-    return multiply(add(*picked), 0.5)
+    low, high = (choose(rank == m, x, 0).sum(axis, keepdims=True) for m in middle)
+    return (low + high) * 0.5
 
 
-_STATISTICS: dict[str, Callable[[Any, int], Any]] = {
-    "maximum": lambda x, axis: greatest(x, axis, keepdims=True),
-    "minimum": lambda x, axis: least(x, axis, keepdims=True),
-    "mean": lambda x, axis: mean(x, axis, keepdims=True),
+_STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
+    "maximum": lambda x, axis: x.max(axis, keepdims=True),
+    "minimum": lambda x, axis: x.min(axis, keepdims=True),
+    "mean": lambda x, axis: x.mean(axis, keepdims=True),
     "median": _median,
 }
 
@@ -365,9 +352,8 @@ def _roll_axis(x: Any, shift: Any, axis: int) -> Any:
         shift if isinstance(shift, Tracer) else -static_int(shift, "roll: shift") % size
     )
     if isinstance(cut, Tracer) or is_dynamic(cut):
-        source = remainder(subtract(iota(dtypes.int32, (size,), 0), shift), size)
+        source = remainder(iota(dtypes.int32, (size,), 0) - shift, size)
         return along(x, source, axis)
     if cut == 0:
         return x
-    parts = [shrink_axis(x, axis, cut, size), shrink_axis(x, axis, 0, cut)]
-    return concatenate(parts, axis)
+    return concatenate(split(x, [cut], axis)[::-1], axis)

@@ -17,7 +17,7 @@ from ftrace.numpy.arithmetic import power
 from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
-from ftrace.numpy.shape import concatenate, stack
+from ftrace.numpy.shape import as_columns, concatenate, stack
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import own
 from ftrace.trace.eager.dispatch import Eager, member
@@ -172,10 +172,7 @@ def linspace(
     result = placed(ax.cast(ax.move_axis(result, 0, axis), target), device)
     if not retstep:
         return result
-    distance = ew.subtract(stop, start)
-    return result, ew.divide(distance, gaps) if gaps > 0 else ew.multiply(
-        distance, math.nan
-    )
+    return result, (stop - start) / (gaps if gaps > 0 else math.nan)
 
 
 def _end(x: Any) -> Any:
@@ -191,9 +188,9 @@ def _blend(start: Any, stop: Any, num: int, gaps: int) -> Any:
         return ax.reshape(start, (1, *start.shape))
     real = dtypes.real_dtype(start.dtype)
     place = ax.iota(dtypes.int32, (num,) + (1,) * start.ndim, 0)
-    t = ax.cast(ew.divide(ax.cast(place, real), gaps), start.dtype)
-    blended = ew.add(ew.multiply(start, ew.subtract(1, t)), ew.multiply(stop, t))
-    return blended if num == gaps else ax.choose(ew.equal(place, gaps), stop, blended)
+    t = ax.cast(ax.cast(place, real) / gaps, start.dtype)
+    blended = start * (1 - t) + stop * t
+    return blended if num == gaps else ax.choose(place == gaps, stop, blended)
 
 
 def logspace(
@@ -223,14 +220,13 @@ def geomspace(
     target = dtype_or(dtype, dtypes.settled(start.dtype, start.weak_type))
     # The sign is taken out, and given back to the result.
     factor = ew.sign(start)
-    low, high = ew.divide(start, factor), ew.divide(stop, factor)
-    exponents = linspace(ew.log(low), ew.log(high), num, endpoint)
-    result = ew.multiply(factor, power(math.e, exponents))
+    exponents = linspace(ew.log(start / factor), ew.log(stop / factor), num, endpoint)
+    result = factor * power(math.e, exponents)
     place = ax.iota(dtypes.int32, (result.shape[0],) + (1,) * (result.ndim - 1), 0)
     if num > 0:
-        result = ax.choose(ew.equal(place, 0), start, result)
+        result = ax.choose(place == 0, start, result)
     if endpoint and num > 1:
-        result = ax.choose(ew.equal(place, num - 1), stop, result)
+        result = ax.choose(place == num - 1, stop, result)
     axis = ax.canonical_axis(axis, result.ndim, "geomspace")
     return ax.cast(ax.move_axis(result, 0, axis), target)
 
@@ -352,8 +348,7 @@ class _Joined:
             for part in map(dtypes.as_number, index_parts(key))
         ]
         if self.columns:
-            parts = [ax.reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts]
-            return concatenate(parts, -1)
+            return concatenate(list(map(as_columns, parts)), -1)
         return concatenate([ax.reshape(x, (1,)) if x.ndim == 0 else x for x in parts])
 
 

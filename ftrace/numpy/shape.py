@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,7 @@ def reshape(a: Value, shape: Any, order: str = "C", *, copy: bool | None = None)
 def _resolved(shape: Shape, target: Shape, size: int) -> Shape:
     """The target with -1 replaced by what the other sizes leave."""
     unknown = [a for a, n in enumerate(target) if n == -1]
-    known = 1
-    for n in target:
-        known *= 1 if n == -1 else n
+    known = prod(n for n in target if n != -1)
     if len(unknown) > 1:
         raise errors.ShapeError(f"reshape: at most one size may be -1, got {target}")
     if any(n < -1 for n in target):
@@ -99,15 +98,7 @@ def _resolved_dynamic(
 
 def ravel(a: Value, order: str = "C") -> Any:
     """All elements along one axis."""
-    return reshape(a, (-1,) if shape_size(a) else (0,), order)
-
-
-def shape_size(a: Value) -> int:
-    """The number of elements."""
-    total = 1
-    for n in ax.shape_of(a):
-        total *= n
-    return total
+    return reshape(a, (prod(ax.shape_of(a)),), order)
 
 
 def transpose(a: Value, axes: Sequence[int] | None = None) -> Any:
@@ -136,10 +127,7 @@ def permute_dims(a: Value, /, axes: Sequence[int]) -> Any:
 def swapaxes(a: Value, axis1: int, axis2: int) -> Any:
     """Two axes exchanged."""
     ndim = len(ax.shape_of(a))
-    i, j = (
-        ax.canonical_axis(axis1, ndim, "swapaxes"),
-        ax.canonical_axis(axis2, ndim, "swapaxes"),
-    )
+    i, j = (ax.canonical_axis(axis, ndim, "swapaxes") for axis in (axis1, axis2))
     order = list(range(ndim))
     order[i], order[j] = j, i
     return ax.permute(a, tuple(order))
@@ -325,10 +313,8 @@ def unstack(x: Value, /, *, axis: int = 0) -> tuple[Any, ...]:
             "unstack takes at least one axis, got an array without axes"
         )
     axis = ax.canonical_axis(axis, x.ndim, "unstack")
-    if axis == 0 and type(x) is Array:
-        return tuple([x[i] for i in range(x.shape[0])])
-    parts = [ax.shrink_axis(x, axis, i, i + 1) for i in range(x.shape[axis])]
-    return tuple(ax.drop_axes(part, (axis,)) for part in parts)
+    before = (slice(None),) * axis
+    return tuple([x[(*before, i)] for i in range(x.shape[axis])])
 
 
 def array_split(
@@ -498,16 +484,11 @@ def _concatenated(axis: int, *parts: Any) -> Any:
 
 def _join_two(x: Any, y: Any, axis: int) -> Any:
     left, right = x.shape[axis], y.shape[axis]
-
-    def padded(value: Any, before: int, after: int) -> Any:
-        pads = [(0, 0, 0)] * value.ndim
-        pads[axis] = (before, after, 0)
-        return ax.pad(value, tuple(pads))
-
     line = [1] * x.ndim
     line[axis] = left + right
     first = less(ax.iota(dtypes.int32, tuple(line), axis), left)
-    return ax.choose(first, padded(x, 0, right), padded(y, left, 0))
+    padded = ax.pad_axis(x, axis, 0, right), ax.pad_axis(y, axis, left, 0)
+    return ax.choose(first, *padded)
 
 
 def concat(arrays: Sequence[Value], /, *, axis: int | None = 0) -> Any:
@@ -558,10 +539,12 @@ def dstack(tup: Sequence[Value] | Value, dtype: Any = None) -> Any:
 
 def column_stack(tup: Sequence[Value] | Value) -> Any:
     """Vectors as columns, matrices beside each other."""
-    parts = sequence_of("column_stack", tup)
-    return concatenate(
-        [ax.reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in parts], 1
-    )
+    return concatenate(list(map(as_columns, sequence_of("column_stack", tup))), 1)
+
+
+def as_columns(x: Any) -> Any:
+    """A vector as a column; a matrix stays."""
+    return ax.reshape(x, (x.size, 1)) if x.ndim < 2 else x
 
 
 def block(arrays: Any) -> Any:
