@@ -14,6 +14,7 @@ from __future__ import annotations
 from ftrace import dtypes
 from ftrace.devices.llvm.emit.addressing import Access, memory_type
 from ftrace.devices.llvm.ir.types import Type, first_lanes
+from ftrace.devices.llvm.scalar.avx512 import from_table
 from ftrace.devices.llvm.scalar.instructions import Instructions
 
 #: Bits of a register, and how many of them hold a table at most.
@@ -53,14 +54,7 @@ def look_up(
     if kind.bits != places.bits:
         word = "sext" if kind.bits < places.bits else "trunc"
         index = o.convert(word, kind, places, index)
-    parts: list[str] = []
-    for first in range(0, t.lanes, lanes):
-        chosen = [(first + lane) % t.lanes for lane in range(lanes)]
-        piece = index
-        if t.lanes != lanes:
-            piece = o.shuffle(places, index, "poison", chosen)
-        parts.append(_permuted(o, wide, table, piece))
-    found = _joined(o, wide, parts, t.lanes)
+    found = from_table(table)(o, places, index)
     stored = element.integer()
     if stored.bits != places.bits:
         found = o.convert("trunc", places, stored, found)
@@ -89,38 +83,3 @@ def _table(
             part = o.convert("zext", element, wide, part)
         table.append(part)
     return table + [table[-1]] * (len(table) % 2)
-
-
-def _permuted(o: Instructions, wide: Type, table: list[str], index: str) -> str:
-    """What one register of indices finds."""
-    kind = "d" if wide.bits == 32 else "q"
-    name = f"@llvm.x86.avx512.vpermi2var.{kind}.512"
-    o.writer.declare(f"declare {wide} {name}({wide}, {wide}, {wide})")
-    found = [
-        o.pure(
-            f"call {wide} {name}({wide} {a}, {wide} {index}, {wide} {b})", a, index, b
-        )
-        for a, b in zip(table[::2], table[1::2], strict=True)
-    ]
-    bit = 2 * wide.lanes
-    while len(found) > 1:
-        part = o.binary("and", wide, index, wide.constant(bit))
-        upper = o.binary("icmp ne", wide, part, wide.zero)
-        pairs = zip(found[::2], found[1::2], strict=False)
-        joined = [o.select(upper, wide, high, low) for low, high in pairs]
-        found = joined + found[2 * len(joined) :]
-        bit *= 2
-    return found[0]
-
-
-def _joined(o: Instructions, wide: Type, parts: list[str], lanes: int) -> str:
-    """So many lanes of vectors side by side."""
-    if lanes < wide.lanes:
-        return o.shuffle(wide, parts[0], "poison", range(lanes))
-    t = wide
-    while len(parts) > 1:
-        places = range(2 * t.lanes)
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [o.shuffle(t, a, b, places) for a, b in pairs]
-        t = t.with_lanes(2 * t.lanes)
-    return parts[0]

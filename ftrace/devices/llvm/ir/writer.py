@@ -200,39 +200,6 @@ class Writer:
             if self.depth_of.get(result, 0) > outer.depth:
                 self.depth_of[result] = outer.depth
 
-    def close_while(
-        self, loop: OpenLoop, first: str, again: str, updated: Sequence[str]
-    ) -> list[str]:
-        """The values that a loop hands on, after its last iteration.
-
-        Args:
-          loop: from `open_loop`, whose index is not used.
-          first: is there a first iteration?
-          again: is there another one?
-          updated: what it hands on to the next iteration.
-        """
-        level = self._pop()
-        outer = self.stack[-1]
-        entered, header, done = outer.label, level.first, f"done{loop.index[2:]}"
-        lines = outer.lines
-        lines.append(f"  br i1 {first}, label %{header}, label %{done}")
-        lines.append(f"{header}:")
-        edges = list(zip(loop.carried, updated, strict=True))
-        for (kind, initial, name), value in edges:
-            places = f"[{initial}, %{entered}], [{value}, %{level.label}]"
-            lines.append(f"  {name} = phi {kind} {places}")
-        lines.extend(level.lines)
-        lines.append(f"  br i1 {again}, label %{header}, label %{done}")
-        lines.append(f"{done}:")
-        results: list[str] = []
-        for (kind, initial, name), value in edges:
-            places = f"[{initial}, %{entered}], [{value}, %{level.label}]"
-            lines.append(f"  {name}.end = phi {kind} {places}")
-            self.depth_of[f"{name}.end"] = outer.depth
-            results.append(f"{name}.end")
-        outer.label = done
-        return results
-
     def open_branch(self) -> Branch:
         """A level that runs under a condition only, and keeps all that it computes."""
         self._count += 1
@@ -301,47 +268,52 @@ class Writer:
         self.stack.append(level)
         return OpenLoop(level, index, start, stop, step, phis, guarded)
 
-    def close_loop(self, loop: OpenLoop, updated: Sequence[str] = ()) -> list[str]:
-        """The values that the loop hands on, after its last iteration."""
+    def close_loop(
+        self,
+        loop: OpenLoop,
+        updated: Sequence[str] = (),
+        first: str = "",
+        again: str = "",
+    ) -> list[str]:
+        """The values that the loop hands on, after its last iteration.
+
+        Args:
+          updated: what it hands on to the next iteration.
+          first, again: is there a first iteration, and another one? Where this is not
+            said the index tells.
+        """
         level = self._pop()
         assert level is loop.level
         outer = self.stack[-1]
         index, header, entered = loop.index, level.first, outer.label
-        following, done = f"{index}.next", f"done{index[2:]}"
-        lines = outer.lines
-        if loop.guarded:
-            lines.append(f"  {index}.any = icmp slt i64 {loop.start}, {loop.stop}")
-            lines.append(f"  br i1 {index}.any, label %{header}, label %{done}")
-        else:
-            lines.append(f"  br label %{header}")
-        lines.append(f"{header}:")
-        lines.append(
-            f"  {index} = phi i64 [{loop.start}, %{entered}], "
-            f"[{following}, %{level.label}]"
-        )
-        for (kind, initial, name), value in zip(loop.carried, updated, strict=True):
-            lines.append(
-                f"  {name} = phi {kind} [{initial}, %{entered}], "
-                f"[{value}, %{level.label}]"
-            )
-        lines.extend(level.lines)
-        lines.append(f"  {following} = add i64 {index}, {loop.step}")
-        lines.append(f"  {index}.more = icmp slt i64 {following}, {loop.stop}")
-        lines.append(f"  br i1 {index}.more, label %{header}, label %{done}")
-        lines.append(f"{done}:")
-        outer.label = done
-        if not loop.guarded:
-            results = list(updated)
-        else:
-            results: list[str] = []
-            for (kind, initial, name), value in zip(loop.carried, updated, strict=True):
-                lines.append(
-                    f"  {name}.end = phi {kind} [{initial}, %{entered}], "
-                    f"[{value}, %{level.label}]"
-                )
-                results.append(f"{name}.end")
+        following, done, lines = f"{index}.next", f"done{index[2:]}", outer.lines
+        if loop.guarded and not first:
+            first = f"{index}.any"
+            lines.append(f"  {first} = icmp slt i64 {loop.start}, {loop.stop}")
+        to_header = f"label %{header}"
+        enter = f"i1 {first}, {to_header}, label %{done}" if first else to_header
+        lines += [f"  br {enter}", f"{header}:"]
+        edges = [
+            (name, kind, f"[{initial}, %{entered}], [{value}, %{level.label}]")
+            for (kind, initial, name), value in zip(loop.carried, updated, strict=True)
+        ]
+        phis = edges
+        if not again:
+            places = f"[{loop.start}, %{entered}], [{following}, %{level.label}]"
+            phis = [(index, "i64", places), *edges]
+        lines += [f"  {name} = phi {kind} {places}" for name, kind, places in phis]
+        lines += level.lines
+        if not again:
+            again = f"{index}.more"
+            lines.append(f"  {following} = add i64 {index}, {loop.step}")
+            lines.append(f"  {again} = icmp slt i64 {following}, {loop.stop}")
+        lines += [f"  br i1 {again}, {to_header}, label %{done}", f"{done}:"]
+        outer.label, results = done, list(updated)
+        if first:
+            lines += [f"  {name}.end = phi {kind} {on}" for name, kind, on in edges]
+            results = [f"{name}.end" for name, _, _ in edges]
         for result in results:
-            if self.depth_of.get(result, 0) > outer.depth or loop.guarded:
+            if first or self.depth(result) > outer.depth:
                 self.depth_of[result] = outer.depth
         return results
 

@@ -25,7 +25,7 @@ from ftrace import dtypes
 from ftrace.arrays.buffer import Buffer
 from ftrace.devices.llvm.compile.compile import cache_key, object_cache
 from ftrace.devices.llvm.emit.rendered import Rendered
-from ftrace.devices.llvm.kernels.compile_kernels import CompiledKernel, compile_rendered
+from ftrace.devices.llvm.kernels.compile_kernels import CompiledKernel, compile_kernels
 from ftrace.devices.llvm.runtime.runtime import runtime
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.ground.fast_dataclasses import dataclass
@@ -101,7 +101,8 @@ def _show_progress(number: int, count: int, name: str) -> None:
 
 def _compiled(kernel: Kernel, name: str, render: RenderFor) -> CompiledKernel:
     target = SCHEDULES[name](host_target())
-    return compile_rendered(kernel, lambda k: render(k, target), target)
+    (code,) = compile_kernels([kernel], lambda k: render(k, target), 1, target)
+    return code
 
 
 def _choice_key(kernel: Kernel, threads: int) -> tuple[str, ...] | None:

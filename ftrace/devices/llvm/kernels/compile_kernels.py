@@ -85,20 +85,6 @@ def compile_kernels(
     return linked([one for one in found if one is not None], modules, sources)
 
 
-def compile_rendered(kernel: Kernel, render: Render, target: Target) -> CompiledKernel:
-    """The machine code of one kernel in the schedule for a processor.
-
-    Args:
-      render: gives its text for that processor.
-      target: the processor, which this one can stand in for.
-    """
-    key, modules = _key(kernel, target), Modules()
-    found = _kept(key, modules)
-    made = _make([render(kernel)], [key], modules) if found is None else [found]
-    (compiled,) = linked(made, modules, [partial(_text, render, kernel)])
-    return compiled
-
-
 def _text(render: Render, kernel: Kernel) -> str:
     return render(kernel).text
 

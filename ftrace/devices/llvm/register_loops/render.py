@@ -180,7 +180,7 @@ class RegisterLoop(Values):
             self.held[predicate] = first
         pairs = [(self.types[r].text, self.held[r]) for r in carried]
         times = statement.times
-        entry = None if times is not None else self.any(predicate)
+        entry = "" if times is not None else self.any(predicate)
         polls = may_be_long(statement)
         if polls:
             pairs.append(("i64", self.left))
@@ -200,10 +200,7 @@ class RegisterLoop(Values):
             self.close(opened)
             again = ""
         updated = [self.held[r] for r in carried] + [self.left] * polls
-        if entry is None:
-            results = self.writer.close_loop(loop, updated)
-        else:
-            results = self.writer.close_while(loop, entry, again, updated)
+        results = self.writer.close_loop(loop, updated, entry, again)
         self.held.update(zip(carried, results, strict=False))
         if polls:
             self.left = results[-1]

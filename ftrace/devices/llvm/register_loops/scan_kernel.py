@@ -382,8 +382,8 @@ def render_running(kernel: Running, target: Target, name: str) -> Rendered:
     return Rendered(text, units, -(-WORTH_A_THREAD // each))
 
 
-#: Vectors of columns at the most whose combinations stay in registers.
-_IN_REGISTERS = 4
+#: Vectors of a row at the most of which many rows are passed by at once.
+_FEW = 4
 #: Bytes of combinations of a strip: beside them the first cache has room for the rows.
 _STRIP_BYTES = 8 << 10
 #: Fewer strips than this are made narrower, for threads to share, down to so many
@@ -412,11 +412,8 @@ class Columns(Lines):
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         start = self._strip_start(unit.index, strips, width)
         vectors = -(-width // lanes)
-        if vectors <= _IN_REGISTERS:
-            self._narrow_strip(start, width, vectors)
-        else:
-            together = 1 if strips == 1 else _rows_at_once(kernel)
-            self._wide_strip(start, width, vectors, together)
+        streams = strips == 1 and vectors > _FEW
+        self._strip(start, width, vectors, 1 if streams else _rows_at_once(kernel))
         writer.close_loop(unit)
         return kernel.outer * strips
 
@@ -443,40 +440,14 @@ class Columns(Lines):
     def _row_step(self) -> int:
         return -self.kernel.inner if self.kernel.reverse else self.kernel.inner
 
-    def _narrow_strip(self, start: str, width: int, vectors: int) -> None:
-        """The combinations stay in registers."""
-        writer, lanes = self.writer, self.lanes
-        mask = Mask(lanes, width, False) if width < lanes else None
-        offsets = [max(min(k * lanes, width - lanes), 0) for k in range(vectors)]
-
-        def places(start: str) -> list[str]:
-            return [self.access.sum_terms([(1, start)], at) for at in offsets]
-
-        first = [self.enter(place, mask) for place in places(start)]
-        for state, place in zip(first, places(start), strict=True):
-            self.leave(state, place, mask)
-        if self.kernel.size == 1:
-            return
-        pairs = [(t.text, s[register]) for s in first for register, t in self.types()]
-        loop = writer.open_loop("1", str(self.kernel.size), 1, pairs)
-        held = [name for _, _, name in loop.carried]
-        row = self._row_place(start, loop.index)
-        each, updated = len(self.state), list[str]()
-        rights = [self.enter(place, mask) for place in places(row)]
-        for k, (right, place) in enumerate(zip(rights, places(row), strict=True)):
-            left = dict(zip(self.state, held[k * each :], strict=False))
-            new = self.combine(left, right)
-            self.leave(new, place, mask)
-            updated += [new[register] for register in self.state]
-        writer.close_loop(loop, updated)
-
-    def _wide_strip(self, start: str, width: int, vectors: int, together: int) -> None:
+    def _strip(self, start: str, width: int, vectors: int, together: int) -> None:
         """The combinations stay in memory of the function, vector by vector.
 
         Args:
           together: rows that pass by at once.
         """
         writer, lanes = self.writer, self.lanes
+        mask = Mask(lanes, width, False) if width < lanes else None
         held: dict[Register, str] = {}
         for number, (register, t) in enumerate(self.types()):
             kind = f"{memory_type(t)}, i64 {vectors}"
@@ -485,7 +456,7 @@ class Columns(Lines):
         def pass_over(row: str, count: int, first: bool = False) -> None:
             loop = writer.open_loop("0", str(vectors), 1)
             at = self.access.sum_terms([(lanes, loop.index)])
-            if width % lanes:
+            if width > lanes and width % lanes:
                 most = str(width - lanes)
                 late = writer.pure(f"icmp ugt i64 {at}, {most}", at)
                 at = writer.pure(f"select i1 {late}, i64 {most}, i64 {at}", late, at)
@@ -504,9 +475,9 @@ class Columns(Lines):
             for n in range(count):
                 next_row = self.access.sum_terms([(1, row)], n * self._row_step())
                 place = self.access.sum_terms([(1, next_row), (1, at)])
-                right = self.enter(place)
+                right = self.enter(place, mask)
                 left = self.combine(left, right) if left else right
-                self.leave(left, place)
+                self.leave(left, place, mask)
             for register, t in self.types():
                 self.access.store(t, left[register], pointers[register])
             writer.close_loop(loop)

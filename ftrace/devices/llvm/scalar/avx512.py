@@ -124,7 +124,7 @@ def table(numbers: Sequence[float]) -> Row:
     def look_up(o: Instructions, t: Type, a: str) -> str:
         i = t.integer()
         bits = o.binary("lshr", i, o.convert("bitcast", t, i, a), i.constant(48))
-        return _permuted(o, t, "pd", numbers, bits)
+        return _permute_numbers(o, t, numbers, bits)
 
     return _in_registers(look_up, least=_MOST)
 
@@ -133,17 +133,43 @@ def table_of_32(numbers: Sequence[float]) -> Row:
     """The row that looks a float32 up by the five lowest bits of its fraction."""
 
     def look_up(o: Instructions, t: Type, a: str) -> str:
-        return _permuted(o, t, "ps", numbers, o.convert("bitcast", t, t.integer(), a))
+        bits = o.convert("bitcast", t, t.integer(), a)
+        return _permute_numbers(o, t, numbers, bits)
 
     return _in_registers(look_up, least=_MOST)
 
 
-def _permuted(
-    o: Instructions, t: Type, kind: str, numbers: Sequence[float], bits: str
+def _permute_numbers(
+    o: Instructions, t: Type, numbers: Sequence[float], bits: str
 ) -> str:
-    """The numbers, of two registers, that the lowest bits name."""
     low, high = (t.lanewise(numbers[first : first + t.lanes]) for first in (0, t.lanes))
+    return _permute(o, t, low, bits, high)
+
+
+def _permute(o: Instructions, t: Type, low: str, index: str, high: str) -> str:
+    """The elements, of two registers, that the lowest bits of an index name."""
     i = t.integer()
+    kind = {("f", 64): "pd", ("f", 32): "ps", ("i", 64): "q"}.get((t.kind, t.bits), "d")
     name = f"@llvm.x86.avx512.vpermi2var.{kind}.512"
     o.writer.declare(f"declare {t} {name}({t}, {i}, {t})")
-    return o.pure(f"call {t} {name}({t} {low}, {i} {bits}, {t} {high})", bits)
+    text = f"call {t} {name}({t} {low}, {i} {index}, {t} {high})"
+    return o.pure(text, low, index, high)
+
+
+def from_table(table: Sequence[str]) -> Row:
+    """The row that looks integers up in an even number of registers, by index."""
+
+    def look_up(o: Instructions, t: Type, index: str) -> str:
+        pairs = zip(table[::2], table[1::2], strict=True)
+        found = [_permute(o, t, low, index, high) for low, high in pairs]
+        bit = 2 * t.lanes
+        while len(found) > 1:
+            part = o.binary("and", t, index, t.constant(bit))
+            upper = o.binary("icmp ne", t, part, t.zero)
+            halves = zip(found[::2], found[1::2], strict=False)
+            joined = [o.select(upper, t, high, low) for low, high in halves]
+            found = joined + found[2 * len(joined) :]
+            bit *= 2
+        return found[0]
+
+    return _in_registers(look_up, least=_MOST)
