@@ -16,22 +16,25 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.primitives.library.linalg.eig import eig_p, eigh_p, eigvals_p
-from ftrace.trace.primitives.library.linalg.lu import lu_p, permutation_p
-from ftrace.trace.primitives.library.linalg.matrix_functions import schur_p
-from ftrace.trace.primitives.library.linalg.qr import (
+from ftrace.trace.primitives.library.eigen import (
+    eig_p,
+    eigh_p,
+    eigvals_p,
+    hessenberg_p,
+    schur_p,
+    tridiagonal_p,
+)
+from ftrace.trace.primitives.library.orthogonal import (
     householder_product_p,
     qr_p,
     qr_pivoted_p,
 )
-from ftrace.trace.primitives.library.linalg.triangular import (
+from ftrace.trace.primitives.library.systems import (
     Triangular,
     cholesky_p,
+    lu_p,
+    permutation_p,
     triangular_solve_p,
-)
-from ftrace.trace.primitives.library.linalg.tridiagonal import (
-    hessenberg_p,
-    tridiagonal_p,
     tridiagonal_solve_p,
 )
 from ftrace.trace.tracing.tracer import Value

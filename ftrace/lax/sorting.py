@@ -14,7 +14,7 @@ from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.library.fft import KINDS, Fourier, fft_p
-from ftrace.trace.primitives.library.sorting.sort import TopK, top_k_p
+from ftrace.trace.primitives.library.sorting import TopK, top_k_p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [

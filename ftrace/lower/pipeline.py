@@ -41,7 +41,7 @@ from ftrace.trace.graph import Body, Node, has_any
 from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library.fft import fft_p
-from ftrace.trace.primitives.library.scan.cumulative import extremum_tangent_p
+from ftrace.trace.primitives.library.scan import extremum_tangent_p
 from ftrace.trace.primitives.movement import permute_p
 from ftrace.trace.python_limits import without_collection
 from ftrace.trace.rewrite import RULE_NAMES, PatternMatcher, rewrite

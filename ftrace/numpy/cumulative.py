@@ -24,7 +24,7 @@ from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives import reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.library.scan.cumulative import (
+from ftrace.trace.primitives.library.scan import (
     EXTREMA,
     Running,
     check_running,

@@ -27,12 +27,11 @@ from ftrace.trace.bind import bind, bind_compound, do_now, do_several_now, eleme
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
+from ftrace.trace.primitives.library import eigen as spectral
+from ftrace.trace.primitives.library.eigen import eigenvalues
 from ftrace.trace.primitives.library.library_op import SUPPORTED
-from ftrace.trace.primitives.library.linalg import eig as spectral
-from ftrace.trace.primitives.library.linalg.eig import eigenvalues
-from ftrace.trace.primitives.library.linalg.qr import householder_factor_p, qr_p
-from ftrace.trace.primitives.library.linalg.svd import svd_p
-from ftrace.trace.primitives.library.linalg.triangular import cholesky_p
+from ftrace.trace.primitives.library.orthogonal import householder_factor_p, qr_p, svd_p
+from ftrace.trace.primitives.library.systems import cholesky_p
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [

@@ -45,15 +45,14 @@ from ftrace.trace.bind import (
 )
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.library.linalg.lstsq import least_squares_p
-from ftrace.trace.primitives.library.linalg.lu import (
+from ftrace.trace.primitives.library.orthogonal import least_squares_p, pinv_p
+from ftrace.trace.primitives.library.systems import (
     Op,
     det_p,
     lu_p,
     lu_solve_p,
     slogdet_p,
 )
-from ftrace.trace.primitives.library.linalg.svd import pinv_p
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [

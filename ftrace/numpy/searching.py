@@ -35,7 +35,7 @@ from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.primitives.library.sorting.nonzero import places_p
+from ftrace.trace.primitives.library.sorting import places_p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
 from ftrace.trace.symbolic.bounds import upper_bound

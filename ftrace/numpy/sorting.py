@@ -28,12 +28,13 @@ from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.primitives.library.sorting.partition import (
+from ftrace.trace.primitives.library.sorting import (
     Partition,
     argpartition_p,
+    argsort_p,
     partition_p,
+    sort_p,
 )
-from ftrace.trace.primitives.library.sorting.sort import argsort_p, sort_p
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [

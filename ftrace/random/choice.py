@@ -31,7 +31,7 @@ from ftrace.random.keys import Key, random_bits, split_in_two
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.primitives.library.sorting.sort import TopK, top_k_p
+from ftrace.trace.primitives.library.sorting import TopK, top_k_p
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits, is_value
 
 __all__ = ["categorical", "choice", "permutation"]

@@ -32,12 +32,12 @@ from ftrace.scipy import matrices as special_matrices
 from ftrace.scipy.matrices import *
 from ftrace.trace.bind import bind_compound, broadcast_shapes
 from ftrace.trace.eager.dispatch import make_all_eager
-from ftrace.trace.primitives.library.linalg.matrix_functions import (
+from ftrace.trace.primitives.library.eigen import (
     schur_p,
     sqrtm_p,
     sylvester_p,
 )
-from ftrace.trace.primitives.library.linalg.triangular import (
+from ftrace.trace.primitives.library.systems import (
     Triangular,
     triangular_solve_p,
 )

@@ -17,7 +17,7 @@ import ftrace.numpy as fnp
 import ftrace.scipy.linalg as scipy_linalg
 from ftrace.devices.base import get_device
 from ftrace.ground.errstate import hush, unhush
-from ftrace.trace.primitives.library.linalg import lapack_gufuncs
+from ftrace.trace.primitives.library import lapack_numpy
 from ftrace.trace.tiering import CALLS_BEFORE_RECORD as CALLS_BEFORE
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -35,11 +35,11 @@ PLAIN: dict[str, Any] = {
     "inv": lambda x: np.linalg.inv(x),
 }
 LOOPS: dict[str, Any] = {
-    "eigh": lapack_gufuncs.eigh["L"],
-    "eigh_up": lapack_gufuncs.eigh["U"],
-    "eigvalsh": lapack_gufuncs.eigvalsh["L"],
+    "eigh": lapack_numpy.eigh["L"],
+    "eigh_up": lapack_numpy.eigh["U"],
+    "eigvalsh": lapack_numpy.eigvalsh["L"],
     **{
-        name: getattr(lapack_gufuncs, name)
+        name: getattr(lapack_numpy, name)
         for name in PLAIN
         if "eig" not in name
     },
@@ -96,9 +96,9 @@ def test_a_function_has_the_bits_of_numpy(name, dtype, shape):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_eig_has_the_values_of_numpy(dtype):
     x = matrices((3, 5, 5), dtype) + np.triu(matrices((3, 5, 5), dtype, 2))
-    values, vectors = quietly(lapack_gufuncs.eig, x)
+    values, vectors = quietly(lapack_numpy.eig, x)
     np.testing.assert_array_equal(values, np.linalg.eigvals(x).astype(values.dtype))
-    (alone,) = quietly(lapack_gufuncs.eigvals, x)
+    (alone,) = quietly(lapack_numpy.eigvals, x)
     assert values.dtype == alone.dtype == vectors.dtype
     np.testing.assert_allclose(x @ vectors, vectors * values[..., None, :], rtol=1e-4)
 

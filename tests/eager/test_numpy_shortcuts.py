@@ -19,7 +19,7 @@ from ftrace import lax
 from ftrace.devices.base import get_device
 from ftrace.errors import ArgumentError, ValueRangeError
 from ftrace.trace import tiering
-from ftrace.trace.primitives.library.linalg import lapack_numpy
+from ftrace.trace.primitives.library import lapack_numpy
 
 CALLS = tiering.CALLS_BEFORE_RECORD + 3
 EDGES = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.5, -1.5, 1.5], np.float32)

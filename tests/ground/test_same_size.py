@@ -34,8 +34,7 @@ NUMBERS = (
     "devices/llvm/library/sort/", "devices/llvm/register_loops/",
     "devices/llvm/runtime/", "lower/library/fft_radices.py",
     "trace/numpy_contraction.py", "trace/primitives/blocked_sums.py",
-    "trace/primitives/library/linalg/lapack_numpy.py",
-    "trace/primitives/library/scan/cumulative_numpy.py",
+    "trace/primitives/library/lapack_numpy.py",
     "trace/primitives/minmax.py",
     "trace/primitives/reference.py",
 )  # fmt: skip

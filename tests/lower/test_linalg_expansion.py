@@ -15,8 +15,8 @@ from ftrace.lower.simplify.expand_linalg import PARTS
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import toposort
 from ftrace.trace.graph_map import convert
-from ftrace.trace.primitives.library.linalg.lu import cofactors_p
-from ftrace.trace.primitives.library.linalg.svd import pinv_p, svd_p
+from ftrace.trace.primitives.library.orthogonal import pinv_p, svd_p
+from ftrace.trace.primitives.library.systems import cofactors_p
 from ftrace.trace.primitives.sources import variable
 
 pytest.importorskip("scipy")

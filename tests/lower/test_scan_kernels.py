@@ -20,7 +20,7 @@ from ftrace.lower.library.scan_kernels import Running
 from ftrace.lower.program.ir import CallHost, RunKernel
 from ftrace.lower.register_loops.register_loop import legalize_registers
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.primitives.library.scan.cumulative import Along, recurrence_p
+from ftrace.trace.primitives.library.scan import Along, recurrence_p
 
 RULE = "running_in_registers"
 UFUNCS: dict[str, Any] = {

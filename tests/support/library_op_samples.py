@@ -16,26 +16,12 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.primitives.elementwise import stop_gradient
-from ftrace.trace.primitives.library import fft
+from ftrace.trace.primitives.library import eigen, fft, orthogonal, systems
 from ftrace.trace.primitives.library.fft import Fourier
-from ftrace.trace.primitives.library.linalg import (
-    eig,
-    lstsq,
-    lu,
-    matrix_functions,
-    qr,
-    svd,
-    triangular,
-    tridiagonal,
-)
-from ftrace.trace.primitives.library.linalg.lu import Op
-from ftrace.trace.primitives.library.linalg.triangular import Triangular
+from ftrace.trace.primitives.library.systems import Op, Triangular
 from ftrace.trace.primitives.primitive import Compound
 
-MODULES = (
-    fft, matrix_functions, lstsq, lu, qr, svd, eig, triangular,
-    tridiagonal,
-)  # fmt: skip
+MODULES = (fft, eigen, orthogonal, systems)
 
 
 @dataclass(frozen=True)
@@ -130,7 +116,7 @@ def _triangular(arg: Triangular) -> Sample:
 
     shape = (3, 2) if arg.left_side else (2, 3)
     return Sample(
-        triangular.triangular_solve_p,
+        systems.triangular_solve_p,
         shaped((3, 3), shape, shift=2),
         meaning,
         arg,
@@ -139,7 +125,7 @@ def _triangular(arg: Triangular) -> Sample:
 
 
 def _factored(a: Any, b: Any) -> tuple[Any, ...]:
-    factors, _, order = bind_compound(lu.lu_p, bind(stop_gradient, a))
+    factors, _, order = bind_compound(systems.lu_p, bind(stop_gradient, a))
     return a, factors, order, b
 
 
@@ -149,7 +135,11 @@ def _lu_solve(arg: Op) -> Sample:
         return [(fnp.matrix_transpose(a) if arg.transpose else a) @ x - b]
 
     return Sample(
-        lu.lu_solve_p, shaped((3, 3), (3, 2), shift=1), meaning, arg, prepare=_factored
+        systems.lu_solve_p,
+        shaped((3, 3), (3, 2), shift=1),
+        meaning,
+        arg,
+        prepare=_factored,
     )
 
 
@@ -162,7 +152,9 @@ def _lu(m: int, n: int) -> Sample:
         moved = fnp.take_along_axis(a, order[..., None], axis=-2)
         return [left @ right - moved]
 
-    return Sample(lu.lu_p, shaped((m, n)), meaning, seen=lambda factors, *_: factors)
+    return Sample(
+        systems.lu_p, shaped((m, n)), meaning, seen=lambda factors, *_: factors
+    )
 
 
 def _sign_and_size(a: Any, sign: Any, size: Any) -> list[Any]:
@@ -182,7 +174,7 @@ def _qr(m: int, n: int, full: bool) -> Sample:
         rest = q[..., k:]
         return [q[..., :k], r, rest @ adjoint(rest)]
 
-    return Sample(qr.qr_p, shaped((m, n)), meaning, full, seen=seen)
+    return Sample(orthogonal.qr_p, shaped((m, n)), meaning, full, seen=seen)
 
 
 def _pivoted(m: int, n: int, full: bool) -> Sample:
@@ -192,7 +184,7 @@ def _pivoted(m: int, n: int, full: bool) -> Sample:
 
     k = min(m, n)
     return Sample(
-        qr.qr_pivoted_p, shaped((m, n)), meaning, full, scipy=True,
+        orthogonal.qr_pivoted_p, shaped((m, n)), meaning, full, scipy=True,
         seen=lambda q, r, order: [q[..., :k], r],
     )  # fmt: skip
 
@@ -203,7 +195,7 @@ def _reflections(rng: Any, lead: tuple[int, ...], is_complex: bool) -> list[Any]
 
 
 def _of_reflections(a: Any, factors: Any, taus: Any) -> list[Any]:
-    (q,) = bind_compound(qr.householder_product_p, factors, taus)
+    (q,) = bind_compound(orthogonal.householder_product_p, factors, taus)
     return [q @ fnp.triu(factors)[..., :3, :] - a]
 
 
@@ -226,7 +218,9 @@ def _svd(m: int, n: int, arg: str) -> Sample:
         return found if u.dtype.kind == "c" else [*found, left, right]
 
     order = 2 if arg == "reduced" and m > n else 1
-    return Sample(svd.svd_p, shaped((m, n)), meaning, arg, seen=seen, order=order)
+    return Sample(
+        orthogonal.svd_p, shaped((m, n)), meaning, arg, seen=seen, order=order
+    )
 
 
 def _values(a: Any, s: Any) -> list[Any]:
@@ -280,7 +274,9 @@ def _least(rank: int, m: int, n: int) -> Sample:
     def seen(found: Any, values: Any) -> list[Any]:
         return [found, values[..., :rank]]
 
-    return Sample(lstsq.least_squares_p, operands, meaning, prepare=prepare, seen=seen)
+    return Sample(
+        orthogonal.least_squares_p, operands, meaning, prepare=prepare, seen=seen
+    )
 
 
 def _hermitian_product(x: Any, y: Any) -> tuple[Any, Any]:
@@ -301,7 +297,7 @@ def _eigh(lower: bool) -> Sample:
         return found if v.dtype.kind == "c" else [*found, v]
 
     return Sample(
-        eig.eigh_p, shaped((3, 3), scale=0.5, shift=2), meaning, lower,
+        eigen.eigh_p, shaped((3, 3), scale=0.5, shift=2), meaning, lower,
         prepare=hermitian, seen=seen,
     )  # fmt: skip
 
@@ -366,7 +362,7 @@ def _hessenberg(a: Any, packed: Any, taus: Any) -> list[Any]:
 
 SAMPLES: list[Sample] = [
     Sample(
-        triangular.cholesky_p, shaped((3, 3)),
+        systems.cholesky_p, shaped((3, 3)),
         lambda a, f: [f @ adjoint(f) - posdef(a)[0], fnp.triu(f, 1)], prepare=posdef,
     ),
     *(
@@ -376,17 +372,19 @@ SAMPLES: list[Sample] = [
     ),
     *(_lu(m, n) for m, n in ((3, 3), (4, 2), (2, 4))),
     *(_lu_solve(Op(t, c)) for t in (False, True) for c in (False, True)),
-    Sample(lu.slogdet_p, shaped((3, 3)), _sign_and_size),
-    Sample(lu.det_p, shaped((4, 4)), lambda a, d: [np.linalg.det(np.asarray(a)) - d]),
+    Sample(systems.slogdet_p, shaped((3, 3)), _sign_and_size),
     Sample(
-        lu.cofactors_p, shaped((3, 3)),
+        systems.det_p, shaped((4, 4)), lambda a, d: [np.linalg.det(np.asarray(a)) - d]
+    ),
+    Sample(
+        systems.cofactors_p, shaped((3, 3)),
         lambda a, c: [
             fnp.matrix_transpose(c) @ a
             - np.linalg.det(np.asarray(a))[..., None, None] * np.eye(3)
         ],
     ),
     Sample(
-        lu.permutation_p, _pivots, _exchanged, 5, seen=None, kinds="f"
+        systems.permutation_p, _pivots, _exchanged, 5, seen=None, kinds="f"
     ),
     *(
         _qr(m, n, full)
@@ -395,10 +393,10 @@ SAMPLES: list[Sample] = [
     ),
     *(_pivoted(m, n, full) for m, n in ((4, 2), (2, 4)) for full in (False, True)),
     Sample(
-        qr.householder_factor_p, shaped((4, 3)), _of_reflections, seen=None
+        orthogonal.householder_factor_p, shaped((4, 3)), _of_reflections, seen=None
     ),
     Sample(
-        qr.householder_product_p, _reflections, lambda a, t, q: [unitary(q)],
+        orthogonal.householder_product_p, _reflections, lambda a, t, q: [unitary(q)],
         seen=None,
     ),
     *(
@@ -406,34 +404,34 @@ SAMPLES: list[Sample] = [
         for m, n in ((3, 3), (4, 2), (2, 4))
         for arg in ("full", "reduced")
     ),
-    Sample(svd.svd_p, shaped((4, 3)), _values, "values"),
+    Sample(orthogonal.svd_p, shaped((4, 3)), _values, "values"),
     Sample(
-        svd.pinv_p, _deficient(2, 4, 3), _of_product, False, prepare=_product
+        orthogonal.pinv_p, _deficient(2, 4, 3), _of_product, False, prepare=_product
     ),
     Sample(
-        svd.pinv_p, _deficient(3, 3, 3), _of_product, False, prepare=_product
+        orthogonal.pinv_p, _deficient(3, 3, 3), _of_product, False, prepare=_product
     ),
     Sample(
-        svd.pinv_p, _deficient(2, 4, 3), _of_hermitian_product, True,
+        orthogonal.pinv_p, _deficient(2, 4, 3), _of_hermitian_product, True,
         prepare=_hermitian_product,
     ),
     *(_least(*sizes) for sizes in ((2, 4, 3), (3, 4, 3), (2, 5, 2), (2, 3, 4))),
     *(_eigh(lower) for lower in (False, True)),
-    Sample(eig.eig_p, shaped((3, 3)), _eig),
+    Sample(eigen.eig_p, shaped((3, 3)), _eig),
     Sample(
-        eig.eigvals_p, shaped((3, 3)),
+        eigen.eigvals_p, shaped((3, 3)),
         lambda a, w: [w.sum(-1) - fnp.trace(a, axis1=-2, axis2=-1)],
     ),
     Sample(
-        matrix_functions.sylvester_p, shaped((3, 3), (2, 2), (3, 2), shift=2),
+        eigen.sylvester_p, shaped((3, 3), (2, 2), (3, 2), shift=2),
         lambda a, b, c, x: [a @ x + x @ b - c],
     ),
     Sample(
-        matrix_functions.sqrtm_p, shaped((3, 3), scale=0.3, shift=2),
+        eigen.sqrtm_p, shaped((3, 3), scale=0.3, shift=2),
         lambda a, s: [s @ s - a], scipy=True,
     ),
     Sample(
-        matrix_functions.schur_p, shaped((3, 3)),
+        eigen.schur_p, shaped((3, 3)),
         lambda a, t, z: [z @ t @ adjoint(z) - a, unitary(z)], seen=None, scipy=True,
     ),
     *(
@@ -442,13 +440,13 @@ SAMPLES: list[Sample] = [
         for lengths in ((5,), (3, 4))
     ),
     Sample(
-        tridiagonal.hessenberg_p, shaped((4, 4)), _hessenberg, seen=None, scipy=True
+        eigen.hessenberg_p, shaped((4, 4)), _hessenberg, seen=None, scipy=True
     ),
     Sample(
-        tridiagonal.tridiagonal_p, shaped((4, 4)), _tridiagonal, True, seen=None,
+        eigen.tridiagonal_p, shaped((4, 4)), _tridiagonal, True, seen=None,
         prepare=hermitian, scipy=True,
     ),
     Sample(
-        tridiagonal.tridiagonal_solve_p, shaped((4,), (4,), (4,), (4, 2)), _bands,
+        systems.tridiagonal_solve_p, shaped((4,), (4,), (4,), (4, 2)), _bands,
     ),
 ]  # fmt: skip

@@ -22,8 +22,8 @@ from ftrace import errors
 from ftrace.test_util import check_grads
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.graph import toposort
-from ftrace.trace.primitives.library.scan import cumulative_numpy
-from ftrace.trace.primitives.library.scan.cumulative import Along, recurrence_p
+from ftrace.trace.primitives.library import scan
+from ftrace.trace.primitives.library.scan import Along, recurrence_p
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
@@ -172,7 +172,7 @@ def test_running_sums_and_products_are_those_of_wide_numbers(
         wanted = ufunc.accumulate(exact, axis, dtype=exact.dtype)
         for reverse in (False, True):
             y = np.flip(x, axis) if reverse else x
-            found = cumulative_numpy.accumulate(name, y, axis, reverse)
+            found = scan.accumulate(name, y, axis, reverse)
             assert found.dtype == kind
             found = np.flip(found, axis) if reverse else found
             ordered_effects.close(found, wanted)
@@ -184,12 +184,10 @@ def test_recurrences_are_the_same_in_blocks(
 ) -> None:
     rng = np.random.default_rng(size)
     a, b = rng.standard_normal((2, size, 3))
-    wanted = cumulative_numpy.recur(a, b, 0, reverse)
+    wanted = scan.recur(a, b, 0, reverse)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cumulative_numpy, "BLOCK", block)
-        np.testing.assert_allclose(
-            cumulative_numpy.recur(a, b, 0, reverse), wanted, rtol=1e-9
-        )
+        patch.setattr(scan, "BLOCK", block)
+        np.testing.assert_allclose(scan.recur(a, b, 0, reverse), wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -201,10 +199,10 @@ def test_extrema_without_ties_have_the_derivative_of_the_tree(
     rng = np.random.default_rng(size)
     x = rng.permutation(size * lanes).reshape(size, lanes).astype(np.float64)
     t = rng.standard_normal((size, lanes)) + (1j if is_complex else 0)
-    quick = cumulative_numpy.extremum_tangent(kind, x, t, 0, reverse, transposed)
+    quick = scan.extremum_tangent(kind, x, t, 0, reverse, transposed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cumulative_numpy, "_records", lambda x, y: None)
-        tree = cumulative_numpy.extremum_tangent(kind, x, t, 0, reverse, transposed)
+        patch.setattr(scan, "_records", lambda x, y: None)
+        tree = scan.extremum_tangent(kind, x, t, 0, reverse, transposed)
     np.testing.assert_allclose(quick, tree, rtol=1e-12)
 
 
@@ -232,9 +230,7 @@ def test_recurrences_are_loops(size: int, width: int, reverse: bool) -> None:
     y, wanted = np.zeros(width), np.zeros((size, width))
     for i in reversed(range(size)) if reverse else range(size):
         y = wanted[i] = a[i] * y + b[i]
-    np.testing.assert_allclose(
-        cumulative_numpy.recur(a, b, 0, reverse), wanted, rtol=1e-9
-    )
+    np.testing.assert_allclose(scan.recur(a, b, 0, reverse), wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

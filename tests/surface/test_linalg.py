@@ -15,8 +15,8 @@ from ftrace import errors, lax
 from ftrace.scipy import linalg
 from ftrace.test_util import check_grads
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.primitives.library.linalg import lapack_numpy
-from ftrace.trace.primitives.library.linalg.eig import eig_p
+from ftrace.trace.primitives.library import lapack_numpy
+from ftrace.trace.primitives.library.eigen import eig_p
 from ftrace.trace.primitives.primitive import Compound
 from tests.data.linalg_cases import expressions
 from tests.support.library_op_samples import MODULES, SAMPLES, Sample

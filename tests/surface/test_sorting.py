@@ -23,8 +23,8 @@ from ftrace.lower.program.ir import CallHost
 from ftrace.numpy.sorting import METHODS
 from ftrace.test_util import check_grads
 from ftrace.trace.evaluate import evaluate_graph
-from ftrace.trace.primitives.library.sorting import sort_numpy
-from ftrace.trace.primitives.library.sorting.partition import Partition, partition_p
+from ftrace.trace.primitives.library import sorting
+from ftrace.trace.primitives.library.sorting import Partition, partition_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
@@ -198,10 +198,10 @@ def test_sorts_are_stable_with_nan_last(case: tuple[Any, int]) -> None:
     x, axis = case
     key = x.astype(np.float64) if x.dtype.kind in "fV" else x
     places = np.argsort(key, axis, kind="stable")
-    np.testing.assert_array_equal(sort_numpy.argsort([x], axis), places)
+    np.testing.assert_array_equal(sorting.argsort([x], axis), places)
     ordered_values = np.take_along_axis(x, places, axis)
     np.testing.assert_array_equal(
-        _bits(sort_numpy.sort_values(x, axis)), _bits(ordered_values)
+        _bits(sorting.sort_values(x, axis)), _bits(ordered_values)
     )
 
 
@@ -216,7 +216,7 @@ def test_negative_zeros_survive_sorts_of_all_lengths(rows: int, dtype: Any) -> N
         x[:, 1::2] = -1
         places = np.argsort(x, -1, kind="stable")
         wanted = _bits(np.take_along_axis(x, places, -1))
-        np.testing.assert_array_equal(_bits(sort_numpy.sort_values(x, 1)), wanted)
+        np.testing.assert_array_equal(_bits(sorting.sort_values(x, 1)), wanted)
         np.testing.assert_array_equal(_bits(fnp.sort(x)), wanted)
 
 
@@ -230,7 +230,7 @@ def test_lexicographic_sorts_refine_each_other(
     by_second = np.argsort(second, axis, kind="stable")
     by_both = np.argsort(np.take_along_axis(key, by_second, axis), axis, kind="stable")
     wanted = np.take_along_axis(by_second, by_both, axis)
-    np.testing.assert_array_equal(sort_numpy.argsort([x, second], axis), wanted)
+    np.testing.assert_array_equal(sorting.argsort([x, second], axis), wanted)
 
 
 @given(arrays(), st.data())
@@ -240,7 +240,7 @@ def test_top_positions_are_the_first_of_a_descending_sort(
     x, axis = case
     count = data.draw(st.integers(0, x.shape[axis]))
     largest = data.draw(st.booleans())
-    places = sort_numpy.top_positions(x, count, axis, largest)
+    places = sorting.top_positions(x, count, axis, largest)
     assert places.shape == (*x.shape[:axis], count, *x.shape[axis + 1 :])
     if places.size == 0:
         return
@@ -271,9 +271,7 @@ def test_the_least_of_long_rows_are_those_of_a_sort(
     x = np.random.default_rng(seed).integers(-30, 30, (2, 5000)).astype(np.float32)
     keys = -x if largest else x
     wanted = np.argsort(keys, -1, kind="stable")[:, :count]
-    np.testing.assert_array_equal(
-        sort_numpy.top_positions(x, count, 1, largest), wanted
-    )
+    np.testing.assert_array_equal(sorting.top_positions(x, count, 1, largest), wanted)
 
 
 @given(arrays(), st.sampled_from(["left", "right"]))
@@ -281,7 +279,7 @@ def test_searches_of_arrays_and_of_tracers_agree(
     case: tuple[Any, int], side: str
 ) -> None:
     x = case[0]
-    a = sort_numpy.sort_values(x.ravel(), 0)
+    a = sorting.sort_values(x.ravel(), 0)
     found = fnp.searchsorted(fnp.asarray(a), fnp.asarray(x), side)
     graph = trace(
         "test", lambda a, v: [fnp.searchsorted(a, v, side)], [aval_of(a), aval_of(x)]
@@ -439,7 +437,7 @@ def _assert_partition(x: Any, found: Any, place: int, axis: int) -> None:
     """The same elements, with both zeros; what should be before a place is there."""
     assert found.dtype == x.dtype
     wanted, ours = (
-        np.moveaxis(sort_numpy.sort_values(v, axis), axis, 0) for v in (x, found)
+        np.moveaxis(sorting.sort_values(v, axis), axis, 0) for v in (x, found)
     )
     np.testing.assert_array_equal(ours.astype(float), wanted.astype(float))
     if dtypes.is_float(found.dtype):
@@ -452,7 +450,7 @@ def _assert_partition(x: Any, found: Any, place: int, axis: int) -> None:
     for part, kept in (
         (rows[:place], wanted[:place]), (rows[place:], wanted[place:])
     ):  # fmt: skip
-        again = sort_numpy.sort_values(part, 0)
+        again = sorting.sort_values(part, 0)
         np.testing.assert_array_equal(again.astype(float), kept.astype(float))
 
 

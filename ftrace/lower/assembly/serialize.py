@@ -77,11 +77,10 @@ _HOMES = {
     "ftrace.lower.library.scan_kernels": "Running",
 }
 _HOST_HOMES = {
-    "ftrace.trace.primitives.library.scan.cumulative": "Along Running Share",
+    "ftrace.trace.primitives.library.scan": "Along Running Share",
     "ftrace.trace.primitives.library.fft": "Fourier",
-    "ftrace.trace.primitives.library.linalg.lu": "Op",
-    "ftrace.trace.primitives.library.sorting.sort": "TopK",
-    "ftrace.trace.primitives.library.linalg.triangular": "Triangular",
+    "ftrace.trace.primitives.library.sorting": "TopK",
+    "ftrace.trace.primitives.library.systems": "Op Triangular",
 }
 _KINDS = {
     f"{mark}{name}": (home, name)

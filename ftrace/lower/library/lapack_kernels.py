@@ -40,24 +40,9 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import reduce_sum
-from ftrace.trace.primitives.library.linalg import lapack_numpy, triangular
-from ftrace.trace.primitives.library.linalg.eig import eig_p, eigh_p, eigvals_p
-from ftrace.trace.primitives.library.linalg.lu import (
-    Op,
-    det_p,
-    lu_p,
-    lu_solve_p,
-    slogdet_p,
-)
-from ftrace.trace.primitives.library.linalg.matrix_nodes import (
-    along_rows,
-    block,
-    diagonal,
-    transposed,
-)
-from ftrace.trace.primitives.library.linalg.qr import qr_p, qr_pivoted_p
-from ftrace.trace.primitives.library.linalg.svd import svd_p
-from ftrace.trace.primitives.library.linalg.tridiagonal import tridiagonal_solve_p
+from ftrace.trace.primitives.library import eigen, lapack_numpy, orthogonal, systems
+from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library.systems import Op
 from ftrace.trace.primitives.movement import pad, permute_p, reshape
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import const_like, iota, zeros_like
@@ -163,7 +148,7 @@ def _cholesky(node: Node) -> Sequence[Node] | None:
 
 def _triangular(node: Node) -> Sequence[Node] | None:
     a, b = node.src
-    arg: triangular.Triangular = node.arg
+    arg: systems.Triangular = node.arg
     n = a.shape[-1]
     k = b.shape[-1] if arg.left_side else b.shape[-2]
     is_complex = dtypes.is_complex(a.dtype)
@@ -196,7 +181,7 @@ def _lu(node: Node) -> Sequence[Node] | None:
     factors, pivots, order = _factor(
         node, "lu", [column_major], types, [m, n], [], work
     )
-    return transposed(factors), pivots, order
+    return mat.transposed(factors), pivots, order
 
 
 def _parts(columns: int, work: int) -> int:
@@ -237,7 +222,7 @@ def _tridiagonal(node: Node) -> Sequence[Node] | None:
     types = [columns.aval, dl.aval, d.aval, du.aval]
     operands = [dl, d, du, columns]
     found = _factor(node, "tridiagonal", operands, types, [n, k], [], 10 * n * k)
-    return (transposed(found[0]),)
+    return (mat.transposed(found[0]),)
 
 
 # By LAPACK.
@@ -251,7 +236,7 @@ def turned(x: Node) -> Node:
     last = x.ndim - 1
     if x.op is permute_p and x.arg == (*range(last - 1), last, last - 1):
         return x.src[0]
-    return transposed(x)
+    return mat.transposed(x)
 
 
 def _turned_type(aval: ShapedArray) -> ShapedArray:
@@ -278,7 +263,7 @@ def _qr(node: Node, read: Collection[int]) -> Sequence[Node]:
         results.append(_memory(a, dtypes.real_dtype(a.dtype), 2 * n))
     sizes, work = [m, n, columns, length], 4 * m * n * min(m, n)
     found = _factor(node, "qr", [turned(a)], results, sizes, [bool(order)], work)
-    factors = transposed(found[0]), transposed(found[1])
+    factors = mat.transposed(found[0]), mat.transposed(found[1])
     if not order:
         return factors
     return *factors, ops.sub(found[4], const_like(found[4], 1))
@@ -301,7 +286,7 @@ def _eigh(node: Node, read: Collection[int]) -> Sequence[Node]:
     sizes = [n, length, real_length, integers]
     flags, work = [node.arg, with_vectors], (9 if with_vectors else 2) * n**3
     found = _factor(node, "eigh", [turned(a)], results, sizes, flags, work)
-    return transposed(found[0]), found[1]
+    return mat.transposed(found[0]), found[1]
 
 
 def _svd(node: Node, read: Collection[int]) -> Sequence[Node]:
@@ -327,7 +312,7 @@ def _svd(node: Node, read: Collection[int]) -> Sequence[Node]:
     found = _factor(node, "svd", [turned(a)], results, sizes, [vectors], work)
     if not vectors:
         return found[:1]
-    return transposed(found[0]), found[1], transposed(found[2])
+    return mat.transposed(found[0]), found[1], mat.transposed(found[2])
 
 
 # General matrices.
@@ -350,7 +335,7 @@ def _eig(node: Node, read: Collection[int]) -> Sequence[Node]:
         rows = packed.pop(0)
         if not dtypes.is_complex(rows.dtype):
             rows = _unpacked(rows, values)
-        vectors.append(transposed(rows))
+        vectors.append(mat.transposed(rows))
     return values, *vectors
 
 
@@ -376,7 +361,7 @@ def _general(node: Node, sides: tuple[bool, bool]) -> tuple[Node, list[Node]]:
 def _unpacked(rows: Node, values: Node) -> Node:
     """LAPACK's pairs of real vectors (real, imaginary part) as conjugate ones."""
     zero = zeros_like(rows)
-    turn = along_rows(ops.imag(values), rows)
+    turn = mat.along_rows(ops.imag(values), rows)
     first, second = ops.lt(zero, turn), ops.lt(turn, zero)
     before, after = (_moved(rows, by) for by in (1, -1))
     other = ops.select(first, after, ops.select(second, ops.neg(rows), zero))
@@ -386,7 +371,7 @@ def _unpacked(rows: Node, values: Node) -> Node:
 def _moved(rows: Node, by: int) -> Node:
     """The rows one further down, or up; zeros come in."""
     *lead, n, width = rows.shape
-    kept = block(rows, (max(-by, 0), n - max(by, 0)), (0, width))
+    kept = mat.block(rows, (max(-by, 0), n - max(by, 0)), (0, width))
     return pad(
         kept, (*[(0, 0, 0)] * len(lead), (max(by, 0), max(-by, 0), 0), (0, 0, 0))
     )
@@ -409,11 +394,11 @@ def _det(node: Node) -> Sequence[Node] | None:
 def _sign_and_log(node: Node) -> tuple[Node, Node] | None:
     """In 64 bits; NaN does not change a sign, and a zero is one whatever else is."""
     (a,) = node.src
-    found = None if dtypes.is_complex(a.dtype) else _lu(lu_p(a))
+    found = None if dtypes.is_complex(a.dtype) else _lu(systems.lu_p(a))
     if found is None:
         return None
     factors, pivots, _ = found
-    numbers = ops.cast(diagonal(factors), dtypes.float64)
+    numbers = ops.cast(mat.diagonal(factors), dtypes.float64)
     zero = const_like(numbers, 0)
     place = iota(dtypes.int32, pivots.shape, pivots.ndim - 1)
     turns = ops.add(_count(ops.lt(numbers, zero)), _count(ops.ne(pivots, place)))
@@ -440,21 +425,21 @@ def _total(x: Node) -> Node:
 
 _Rule = Callable[[Node], "Sequence[Node] | None"]
 _RULES: dict[Any, _Rule] = {
-    triangular.cholesky_p: _cholesky,
-    triangular.triangular_solve_p: _triangular,
-    lu_p: _lu,
-    lu_solve_p: _solve,
-    tridiagonal_solve_p: _tridiagonal,
-    slogdet_p: _slogdet,
-    det_p: _det,
+    systems.cholesky_p: _cholesky,
+    systems.triangular_solve_p: _triangular,
+    systems.lu_p: _lu,
+    systems.lu_solve_p: _solve,
+    systems.tridiagonal_solve_p: _tridiagonal,
+    systems.slogdet_p: _slogdet,
+    systems.det_p: _det,
 }
 #: What needs LAPACK, and does less where not all of its results are read.
 _BY_LAPACK: dict[Any, Callable[[Node, Collection[int]], Sequence[Node]]] = {
-    qr_p: _qr,
-    qr_pivoted_p: _qr,
-    eigh_p: _eigh,
-    svd_p: _svd,
-    eig_p: _eig,
-    eigvals_p: _eigvals,
+    orthogonal.qr_p: _qr,
+    orthogonal.qr_pivoted_p: _qr,
+    eigen.eigh_p: _eigh,
+    orthogonal.svd_p: _svd,
+    eigen.eig_p: _eig,
+    eigen.eigvals_p: _eigvals,
 }
 FACTORS = (*_RULES, *_BY_LAPACK)

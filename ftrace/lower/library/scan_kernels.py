@@ -56,35 +56,9 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
 from ftrace.trace.control.cond import Branches, cond_p
 from ftrace.trace.graph import Node, toposort
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.elementwise import (
-    absolute,
-    add,
-    bit_and,
-    bit_or,
-    cast,
-    eq,
-    exp,
-    gt,
-    log1p,
-    lt,
-    maximum,
-    minimum,
-    mul,
-    ne,
-    select,
-    sub,
-)
-from ftrace.trace.primitives.library.scan.cumulative import (
-    EXTREMA,
-    Share,
-    cumulate_p,
-    extremum_tangent_p,
-    recurrence_p,
-    shifted,
-)
-from ftrace.trace.primitives.library.scan.cumulative import Running as Cumulation
-from ftrace.trace.primitives.library.scan.cumulative_numpy import wide_dtype
+from ftrace.trace.primitives.library import scan
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.reduction import (
@@ -121,7 +95,7 @@ class Operator(NamedTuple):
     """
 
     combine: Callable[[Sequence[Node], Sequence[Node]], Sequence[Node]]
-    wide: Callable[[np.dtype[Any]], np.dtype[Any]] = wide_dtype
+    wide: Callable[[np.dtype[Any]], np.dtype[Any]] = scan.wide_dtype
     finish: Callable[[Node], Node] = lambda x: x
 
 
@@ -222,7 +196,7 @@ def make_running(
     enter: list[Store] = []
     for k, x in enumerate(operands):
         element = load(param(len(results) + k, x.dtype, whole), zero)
-        enter.append(Store(numbers[k], zero, cast(element, wide[k])))
+        enter.append(Store(numbers[k], zero, p.cast(element, wide[k])))
     combined = [
         Store(number, zero, value)
         for number, value in zip(
@@ -230,7 +204,7 @@ def make_running(
         )
     ]
     leave = [
-        Store(n, zero, cast(operator.finish(left[k]), operands[k].dtype))
+        Store(n, zero, p.cast(operator.finish(left[k]), operands[k].dtype))
         for n, k in enumerate(results)
     ]
     return Running(
@@ -290,7 +264,7 @@ _WIDTH = 64
 
 def _blocks_of(node: Node) -> int:
     """Into how many blocks each row is cut; 0 if it stays as it is."""
-    if node.op is not cumulate_p or node.arg.kind not in _WHOLE:
+    if node.op is not scan.cumulate_p or node.arg.kind not in _WHOLE:
         return 0
     if "running_in_blocks" in settings.current().disabled_rules:
         return 0
@@ -313,17 +287,17 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> list[Node]:
     axis: int = arg.axis
     reverse: bool = arg.reverse
     rows, size = prod(x.shape[:axis]), x.shape[axis] // blocks
-    wide = cast(reshape(x, (rows, blocks, size)), operator.wide(x.dtype))
+    wide = p.cast(reshape(x, (rows, blocks, size)), operator.wide(x.dtype))
     totals = reshape(reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
     own = Operator(operator.combine, as_it_is)
-    (sums,) = cumulate_p.results(totals, arg=node.arg._replace(axis=1))
+    (sums,) = scan.cumulate_p.results(totals, arg=node.arg._replace(axis=1))
     kernel = make_running([totals], (0,), own, 1, reverse)
     (sums,) = _step(sums.src[0], [totals], kernel)
     first = blocks - 1 if reverse else 0
     place = iota(dtypes.int32, totals.shape, 1)
     nothing = const_like(totals, _neutral(kind, totals.dtype))
-    before = select(
-        eq(place, const_like(place, first)), nothing, shifted(sums, 1, reverse)
+    before = p.select(
+        p.eq(place, const_like(place, first)), nothing, scan.shifted(sums, 1, reverse)
     )
     shape = (rows * blocks, size)
     begun = Operator(operator.combine, operator.wide)  # with +0, or sums that did
@@ -346,7 +320,7 @@ def _cumulated(node: Node) -> Operator | None:
     def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
         return [apply(left[0], right[0])]
 
-    if kind in EXTREMA:
+    if kind in scan.EXTREMA:
         return Operator(combine, as_it_is)
     inexact = dtypes.is_inexact(node.src[0].dtype)
     if kind == "sum" and inexact:
@@ -356,7 +330,7 @@ def _cumulated(node: Node) -> Operator | None:
 
 def _from_zero(total: Node) -> Node:
     """A sum begins with +0: that of nothing but -0 is +0."""
-    return add(total, const_like(total, 0))
+    return p.add(total, const_like(total, 0))
 
 
 def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -366,21 +340,22 @@ def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _log_sum(a: Node, b: Node) -> Node:
     """log(eᵃ + eᵇ): the greater one, and what the other adds to it."""
-    high, low = maximum(a, b), minimum(a, b)
-    infinite = eq(absolute(high), const_like(high, np.inf))  # of two -inf, say
-    gap = select(infinite, const_like(high, 0), sub(low, high))
-    return select(infinite, high, add(high, log1p(exp(gap))))
+    high, low = p.maximum(a, b), p.minimum(a, b)
+    infinite = p.eq(p.absolute(high), const_like(high, np.inf))  # of two -inf, say
+    gap = p.select(infinite, const_like(high, 0), p.sub(low, high))
+    return p.select(infinite, high, p.add(high, p.log1p(p.exp(gap))))
 
 
 _KINDS: dict[str, Callable[[Node, Node], Node]] = {
-    "sum": add, "prod": mul, "max": maximum, "min": minimum, "logsumexp": _log_sum,
+    "sum": p.add, "prod": p.mul, "max": p.maximum, "min": p.minimum,
+    "logsumexp": _log_sum,
 }  # fmt: skip
 
 
 def _two_steps(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
     """y -> a·y + b, followed by another such step, is one such step."""
     (a, b), (c, d) = left, right
-    return [mul(a, c), add(mul(c, b), d)]
+    return [p.mul(a, c), p.add(p.mul(c, b), d)]
 
 
 def _recurrence(node: Node) -> Operator | None:
@@ -388,8 +363,8 @@ def _recurrence(node: Node) -> Operator | None:
 
 
 OPERATORS: dict[Any, Callable[[Node], Operator | None]] = {
-    cumulate_p: _cumulated,
-    recurrence_p: _recurrence,
+    scan.cumulate_p: _cumulated,
+    scan.recurrence_p: _recurrence,
 }
 
 
@@ -410,39 +385,39 @@ def tangent_by_kernels(node: Node, read: Collection[int]) -> Node | None:
         return None
     if not (dtypes.is_float(x.dtype) and dtypes.is_float(t.dtype)):
         return None
-    run = Cumulation(arg.kind, arg.axis, arg.reverse)
-    cumulated = cumulate_p(x, arg=run)
+    run = scan.Running(arg.kind, arg.axis, arg.reverse)
+    cumulated = scan.cumulate_p(x, arg=run)
     y = (by_kernels(cumulated, ()) or items(cumulated))[0]
     operands = [x, y, t]
     names = [variable(n.aval, _DEPTH, i) for i, n in enumerate(operands)]
     kernels = (_collected if arg.transposed else _handed_on)(node, names)
-    by_host = extremum_tangent_p.results(
+    by_host = scan.extremum_tangent_p.results(
         names[0], names[2], arg=arg._replace(ties=True)
     )
     bodies = (close(names, kernels), close(names, by_host))
     return cond_p(_is_tied(x, y, arg), *operands, arg=Branches(bodies))
 
 
-def _is_tied(x: Node, y: Node, arg: Share) -> Node:
+def _is_tied(x: Node, y: Node, arg: scan.Share) -> Node:
     """1 if an element equals the extremum of those before it, or is NaN; else 0."""
     place = iota(dtypes.int32, x.shape, arg.axis)
     first = x.shape[arg.axis] - 1 if arg.reverse else 0
-    later = ne(place, const_like(place, first))
-    same = bit_and(eq(x, shifted(y, arg.axis, arg.reverse)), later)
-    tied = cast(bit_or(same, ne(x, x)), np.dtype(np.int32))
+    later = p.ne(place, const_like(place, first))
+    same = p.bit_and(p.eq(x, scan.shifted(y, arg.axis, arg.reverse)), later)
+    tied = p.cast(p.bit_or(same, p.ne(x, x)), np.dtype(np.int32))
     return reshape(reduce(reduce_max_p, tied, tuple(range(x.ndim))), ())
 
 
 def _handed_on(node: Node, names: Sequence[Node]) -> list[Node]:
     """The tangents of the elements that are the extrema."""
     x, _, t = names
-    arg: Share = node.arg
-    before = gt if arg.kind == "max" else lt
+    arg: scan.Share = node.arg
+    before = p.gt if arg.kind == "max" else p.lt
 
     def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
-        (p, s), (q, u) = left, right
-        first = before(p, q)
-        return [select(first, p, q), select(first, s, u)]
+        (a, s), (b, u) = left, right
+        first = before(a, b)
+        return [p.select(first, a, b), p.select(first, s, u)]
 
     kernel = make_running(
         [x, t], (1,), Operator(combine, as_it_is), arg.axis, arg.reverse
@@ -453,16 +428,16 @@ def _handed_on(node: Node, names: Sequence[Node]) -> list[Node]:
 def _collected(node: Node, names: Sequence[Node]) -> list[Node]:
     """The cotangents added up at the elements from which the extrema came."""
     x, y, t = names
-    arg: Share = node.arg
-    here = eq(x, y)
-    new = cast(here, np.dtype(np.uint8))
-    ends = shifted(new, arg.axis, not arg.reverse)
+    arg: scan.Share = node.arg
+    here = p.eq(x, y)
+    new = p.cast(here, np.dtype(np.uint8))
+    ends = scan.shifted(new, arg.axis, not arg.reverse)
 
     def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
         (behind, s), (end, u) = left, right
-        ended = ne(end, const_like(end, 0))
-        return [maximum(behind, end), select(ended, u, add(s, u))]
+        ended = p.ne(end, const_like(end, 0))
+        return [p.maximum(behind, end), p.select(ended, u, p.add(s, u))]
 
     kernel = make_running([ends, t], (1,), Operator(combine), arg.axis, not arg.reverse)
     (sums,) = _step(node, [ends, t], kernel, "extremum_cotangent")
-    return [select(here, sums, zeros_like(sums))]
+    return [p.select(here, sums, zeros_like(sums))]

@@ -42,15 +42,9 @@ from ftrace.lower.register_loops.register_loop import buffers_of, kernel_step
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.library.sorting import partition
-from ftrace.trace.primitives.library.sorting.nonzero import places_p
-from ftrace.trace.primitives.library.sorting.numpy_sort_symbols import has_sorters
-from ftrace.trace.primitives.library.sorting.sort import (
-    TopK,
-    argsort_p,
-    sort_p,
-    top_k_p,
-)
+from ftrace.trace.primitives.library import sorting
+from ftrace.trace.primitives.library import sorting as partition
+from ftrace.trace.primitives.library.numpy_sort_symbols import has_sorters
 from ftrace.trace.primitives.movement import move_axis, shrink_axis
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import const_like, iota
@@ -130,15 +124,15 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
 def _is_plain(node: Node) -> bool:
     """Real numbers of known shapes, with something to sort."""
     wanted: Any = 1
-    if node.op is places_p:
+    if node.op is sorting.places_p:
         if "places_natively" in settings.current().disabled_rules:
             return False
         axis, wanted = node.src[0].ndim - 1, node.arg
-    elif node.op in (sort_p, argsort_p):
+    elif node.op in (sorting.sort_p, sorting.argsort_p):
         axis = int(node.arg)
     else:
         axis = int(node.arg.axis)
-        wanted = node.arg.k if node.op is top_k_p else 1
+        wanted = node.arg.k if node.op is sorting.top_k_p else 1
     return all(
         not any_dynamic(s.shape)
         and prod(s.shape) > 0
@@ -269,7 +263,7 @@ def _by_keys(rows: _Rows, keys: Sequence[Node], **facts: Any) -> Node:
 
 def _top_k(node: Node) -> Node:
     (x,) = node.src
-    arg: TopK = node.arg
+    arg: sorting.TopK = node.arg
     last = x.ndim - 1
     x = move_axis(x, arg.axis, last)
     rows = _Rows(node, x.shape)
@@ -321,7 +315,7 @@ def _partition(node: Node) -> Node:
     (x,) = node.src
     arg: partition.Partition = node.arg
     if not _is_partitioned(x, arg.axis):
-        return _sort(sort_p(x, arg=arg.axis))
+        return _sort(sorting.sort_p(x, arg=arg.axis))
     if dtypes.kind(x.dtype) != "f":
         return partition.partition_p.results(x, arg=arg)[0]
     (found,) = partition.partition_p.results(_float_key(x), arg=arg)
@@ -333,7 +327,7 @@ def _argpartition(node: Node) -> Node:
     (x,) = node.src
     arg: partition.Partition = node.arg
     if not _is_partitioned(x, arg.axis):
-        return _argsort(argsort_p(x, arg=arg.axis))
+        return _argsort(sorting.argsort_p(x, arg=arg.axis))
     if x.dtype.itemsize > 4:
         return partition.argpartition_p.results(x, arg=arg)[0]
     if dtypes.kind(x.dtype) == "f":
@@ -362,10 +356,10 @@ def _turned(bits: Node) -> Node:
 
 
 SORTS: dict[Any, Callable[[Node], Node]] = {
-    sort_p: _sort,
-    argsort_p: _argsort,
-    top_k_p: _top_k,
+    sorting.sort_p: _sort,
+    sorting.argsort_p: _argsort,
+    sorting.top_k_p: _top_k,
     partition.partition_p: _partition,
     partition.argpartition_p: _argpartition,
-    places_p: _places,
+    sorting.places_p: _places,
 }

@@ -20,28 +20,9 @@ from ftrace.trace.graph import Body, Node
 from ftrace.trace.graph_map import Rule
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand, reduce_sum
-from ftrace.trace.primitives.library.linalg.eig import eigh_p
-from ftrace.trace.primitives.library.linalg.lstsq import is_tall, least_squares_p
-from ftrace.trace.primitives.library.linalg.lu import (
-    Op,
-    cofactors_p,
-    det_p,
-    lu_p,
-    lu_solve_p,
-)
-from ftrace.trace.primitives.library.linalg.matrix_nodes import (
-    adjoint,
-    along_columns,
-    along_rows,
-    as_dtype_of,
-    conj,
-    diagonal,
-    diagonal_mask,
-    everywhere,
-    identity,
-    product,
-)
-from ftrace.trace.primitives.library.linalg.svd import pinv_p, svd_p
+from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library import orthogonal, systems
+from ftrace.trace.primitives.library.eigen import eigh_p
 from ftrace.trace.primitives.movement import flip, reshape
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.reduction import (
@@ -76,10 +57,10 @@ def _pinv(whole: Node) -> Sequence[Node]:
         u, values = eigh_p.results(a, arg=True)
         v = u
     else:
-        u, values, vh = svd_p.results(a, arg="reduced")
-        v = adjoint(vh)
-    inverse = as_dtype_of(_inverse(values, rtol), a)
-    return (product(p.mul(v, along_columns(inverse, v)), adjoint(u)),)
+        u, values, vh = orthogonal.svd_p.results(a, arg="reduced")
+        v = mat.adjoint(vh)
+    inverse = mat.as_dtype_of(_inverse(values, rtol), a)
+    return (mat.product(p.mul(v, mat.along_columns(inverse, v)), mat.adjoint(u)),)
 
 
 def _inverse(values: Node, rtol: Node, squares: Node | None = None) -> Node:
@@ -99,31 +80,33 @@ def _inverse(values: Node, rtol: Node, squares: Node | None = None) -> Node:
 def _least_squares(whole: Node) -> Sequence[Node] | None:
     a, b, rtol = whole.src
     *_, m, n = a.shape
-    if not is_tall(m, n):
+    if not orthogonal.is_tall(m, n):
         return _by_vectors(a, b, rtol)
     single = dtypes.real_dtype(a.dtype) == dtypes.float32
     return _by_squares(a, b, rtol) if single else None
 
 
 def _by_vectors(a: Node, b: Node, rtol: Node) -> Sequence[Node]:
-    u, values, vh = svd_p.results(a, arg="reduced")
-    along = product(adjoint(u), b)
-    inverse = as_dtype_of(_inverse(values, rtol), a)
-    return product(adjoint(vh), p.mul(along_rows(inverse, along), along)), values
+    u, values, vh = orthogonal.svd_p.results(a, arg="reduced")
+    along = mat.product(mat.adjoint(u), b)
+    inverse = mat.as_dtype_of(_inverse(values, rtol), a)
+    return mat.product(
+        mat.adjoint(vh), p.mul(mat.along_rows(inverse, along), along)
+    ), values
 
 
 def _by_squares(a: Node, b: Node, rtol: Node) -> Sequence[Node]:
-    """In 64 bits: see `trace/primitives/library/linalg/lstsq.py`."""
+    """In 64 bits: see `trace/primitives/library/orthogonal.py`."""
     is_complex = dtypes.is_complex(a.dtype)
     wide = p.cast(a, dtypes.complex128 if is_complex else dtypes.float64)
-    turned = adjoint(wide)
-    vectors, squares = eigh_p.results(product(turned, wide), arg=True)
+    turned = mat.adjoint(wide)
+    vectors, squares = eigh_p.results(mat.product(turned, wide), arg=True)
     v = flip(vectors, (vectors.ndim - 1,))
     squares = flip(squares, (squares.ndim - 1,))
     values = p.cast(p.sqrt(p.maximum(squares, zeros_like(squares))), rtol.dtype)
-    inverse = as_dtype_of(_inverse(values, rtol, squares), v)
-    along = product(adjoint(v), product(turned, p.cast(b, wide.dtype)))
-    x = product(v, p.mul(along_rows(inverse, along), along))
+    inverse = mat.as_dtype_of(_inverse(values, rtol, squares), v)
+    along = mat.product(mat.adjoint(v), mat.product(turned, p.cast(b, wide.dtype)))
+    x = mat.product(v, p.mul(mat.along_rows(inverse, along), along))
     return p.cast(x, a.dtype), values
 
 
@@ -133,7 +116,7 @@ def _by_squares(a: Node, b: Node, rtol: Node) -> Sequence[Node]:
 def _cofactors(whole: Node) -> Sequence[Node]:
     """By the LU factors, of which no determinant of the batch may be zero."""
     (a,) = whole.src
-    factors, pivots, order = lu_p.results(a)
+    factors, pivots, order = systems.lu_p.results(a)
     size = _determinant(factors, pivots)
     good = p.bit_and(p.is_finite(size), p.ne(size, zeros_like(size)))
     count = p.cast(good, dtypes.int32)
@@ -150,7 +133,7 @@ def _determinant(factors: Node, pivots: Node) -> Node:
     """In 64 bits, where it seldom is too large or too small for a number."""
     is_complex = dtypes.is_complex(factors.dtype)
     wide = dtypes.complex128 if is_complex else dtypes.float64
-    numbers = p.cast(diagonal(factors), wide)
+    numbers = p.cast(mat.diagonal(factors), wide)
     moved = p.ne(pivots, iota(dtypes.int32, pivots.shape, pivots.ndim - 1))
     numbers = p.select(moved, p.neg(numbers), numbers)
     length = p.absolute(numbers)
@@ -163,30 +146,32 @@ def _determinant(factors: Node, pivots: Node) -> Node:
 
 def _by_factors(a: Node, factors: Node, order: Node, size: Node) -> Node:
     """det(a)·a⁻ᵀ, both by the same factors, so that their errors cancel."""
-    eye = identity(a, a.shape[-1])
-    (inverse,) = lu_solve_p.results(a, factors, order, eye, arg=Op(transpose=True))
+    eye = mat.identity(a, a.shape[-1])
+    (inverse,) = systems.lu_solve_p.results(
+        a, factors, order, eye, arg=systems.Op(transpose=True)
+    )
     wide = p.cast(inverse, size.dtype)
-    return p.cast(p.mul(everywhere(size, wide), wide), a.dtype)
+    return p.cast(p.mul(mat.everywhere(size, wide), wide), a.dtype)
 
 
 def _by_singular_values(a: Node, *_: Node) -> Node:
     """conj(U)·diag(∏ of the other s)·Vᵀ, times two signs. Nothing is divided."""
-    u, s, vh = svd_p.results(a, arg="full")
+    u, s, vh = orthogonal.svd_p.results(a, arg="full")
     n = s.shape[-1]
     square = (*s.shape, n)
-    each = along_columns(s, zeros_like(a))
-    others = p.select(diagonal_mask(square), const_like(each, 1), each)
+    each = mat.along_columns(s, zeros_like(a))
+    others = p.select(mat.diagonal_mask(square), const_like(each, 1), each)
     others = reshape(reduce(reduce_prod_p, others, (len(square) - 1,)), s.shape)
-    sign = p.mul(det_p.results(u)[0], det_p.results(vh)[0])
-    columns = along_columns(as_dtype_of(others, a), u)
-    result = product(p.mul(conj(u), columns), conj(vh))
-    return p.mul(everywhere(sign, result), result)
+    sign = p.mul(systems.det_p.results(u)[0], systems.det_p.results(vh)[0])
+    columns = mat.along_columns(mat.as_dtype_of(others, a), u)
+    result = mat.product(p.mul(mat.conj(u), columns), mat.conj(vh))
+    return p.mul(mat.everywhere(sign, result), result)
 
 
 _COMPOUNDS: dict[Any, Callable[[Node], Sequence[Node] | None]] = {
-    pinv_p: _pinv,
-    least_squares_p: _least_squares,
-    cofactors_p: _cofactors,
+    orthogonal.pinv_p: _pinv,
+    orthogonal.least_squares_p: _least_squares,
+    systems.cofactors_p: _cofactors,
 }
 
 #: The rule of each, for `convert`.

@@ -18,7 +18,7 @@ from ftrace import dtypes
 from ftrace.trace.graph import Graph, Node, constant_value, toposort
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, mul
-from ftrace.trace.primitives.library.sorting.sort import argsort_p
+from ftrace.trace.primitives.library.sorting import argsort_p
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Primitive, item_p
 from ftrace.trace.primitives.sources import const_p

@@ -22,7 +22,7 @@ from ftrace.devices.llvm.library.lapack.render import render_factor
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.library.lapack_kernels import SMALL, Factor
 from ftrace.lower.program.ir import CallHost, RunKernel
-from ftrace.trace.primitives.library.linalg import lapack_numpy
+from ftrace.trace.primitives.library import lapack_numpy
 
 pytest.importorskip("scipy")
 

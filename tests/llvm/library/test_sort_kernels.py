@@ -23,7 +23,7 @@ from ftrace.lower.library import sort_kernels
 from ftrace.lower.library.sort_kernels import LONG, SEVERAL, SHORT, Ordering
 from ftrace.lower.program.ir import CallHost, RunKernel
 from ftrace.trace import tiering
-from ftrace.trace.primitives.library.sorting import numpy_sort_symbols
+from ftrace.trace.primitives.library import numpy_sort_symbols
 
 Array = Any  # of NumPy
 

@@ -2,12 +2,20 @@
 
 From the ground up:
 
-    library_op  The family of what the host computes: types that are checked, and
-                batching
-    fft         Fourier transforms over the last axes, of NumPy where a device has none
-    linalg/     Factorisations of matrices, with their derivatives
-    scan/       Running sums, products and extrema
-    sorting/    Sorting, ranks and partitions, and the positions of what is true
+    lapack_numpy        LAPACK by NumPy and SciPy, on arrays with any leading axes
+    numpy_sort_symbols  NumPy's sorts of plain values as addresses, for code that is not
+                        Python
+    library_op          The family of what the host computes: types that are checked,
+                        and batching
+    scan                Running sums, products and extrema
+    sorting             Sorting, partitions, and where something holds
+    fft                 Fourier transforms over the last axes
+    matrix_nodes        Matrices of nodes: what the derivatives of factorisations are
+                        written in
+    systems             Systems of linear equations: triangular, by LU, tridiagonal;
+                        determinants
+    orthogonal          QR, the singular value decomposition, least squares
+    eigen               Eigenvalues, and functions of matrices
 
 A factorisation of a matrix that has none is NaN, as in JAX; no exception leaves a
 step. Each derivative is an identity of linear algebra, written in other primitives:

@@ -8,9 +8,10 @@ that is not batched once it is repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
+from typing_extensions import Unpack
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
@@ -18,7 +19,7 @@ from ftrace.ground.errstate import hush, unhush
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.primitive import Compound, Results
+from ftrace.trace.primitives.primitive import Array, Compound, Results
 from ftrace.trace.symbolic.dim import same_size
 
 Batched = tuple[list[Node], list[bool]]
@@ -39,6 +40,60 @@ def batch_leading(
     ]
     results = op.results(*full, arg=node.arg)
     return results, [True] * len(results)
+
+
+def batch_along(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
+) -> Batched:
+    """All operands get the lanes as their first axis; that of the argument moves."""
+    op, arg = node.op, node.arg
+    assert isinstance(op, Compound)
+    if not any(batched):
+        return op.results(*src, arg=arg), [False]
+    wide = [
+        s if has else broadcast_leading(s, (size, *s.shape))
+        for s, has in zip(src, batched, strict=True)
+    ]
+    moved = arg + 1 if isinstance(arg, int) else arg._replace(axis=arg.axis + 1)
+    return op.results(*wide, arg=moved), [True]
+
+
+def no_tangents(node: Node, tangents: Results) -> Results:
+    return [None] * len(node.aval.items)
+
+
+class _Facts(TypedDict, total=False):
+    jvp: Callable[[Node, Results], Results]
+    transpose: Callable[[Node, Results, tuple[bool, ...]], Results]
+    batch: Callable[..., Batched]
+    dtypes: str
+    into: Callable[..., None]
+    direct: Callable[..., tuple[Any, tuple[Any, ...]] | None]
+    doc: str
+
+
+def along(
+    name: str,
+    infer: Callable[..., ShapedArray],
+    numpy: Callable[..., Array],
+    **facts: Unpack[_Facts],
+) -> Compound:
+    """The record of an operation along an axis, with one result.
+
+    Args:
+      infer: (arg, *avals) -> aval.
+      numpy: (arg, *arrays) -> array.
+      facts: as of `Compound`; where no derivative is among them it is zero.
+    """
+    facts = {"jvp": no_tangents, "batch": batch_along, **facts}
+
+    def infer_one(arg: Any, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        return (infer(arg, *avals),)
+
+    def compute(avals: Any, arg: Any, *arrays: Array) -> Sequence[Array]:
+        return [numpy(arg, *arrays)]
+
+    return Compound(name, "host", infer_one, compute, **facts)
 
 
 def host(

@@ -1,0 +1,457 @@
+"""Eigenvalues, and functions of matrices that they give.
+
+eigh_p(a, arg=lower) -> (v, w)          hermitian: a·v = v·diag(w), ascending
+eig_p(a) -> (w, left, right)            general, always complex
+eigvals_p(a) -> (w,)
+sqrtm_p(a) -> S                         S·S = a, complex
+sylvester_p(a, b, c) -> X               a·X + X·b = c
+schur_p(a) -> (T, Z)                    a = Z·T·Zᴴ
+hessenberg_p(a) -> (H above reflections, taus)
+tridiagonal_p(a, arg=lower) -> (T and reflections, diagonal, beside it, taus)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from ftrace.errors import ShapeError
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import expand
+from ftrace.trace.primitives.library import lapack_numpy, library_op
+from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library.systems import solve
+from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.primitives.reduction import reduce, reduce_max_p
+from ftrace.trace.primitives.sources import const_like, zeros_like
+from ftrace.trace.symbolic.dim import same_size
+
+np: Any = numpy  # whose stubs leave too much unknown
+
+
+# Hermitian matrices.
+
+
+def _infer_eigh(lower: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("eigh", a)
+    return a, library_op.real_of(a, a.shape[:-1])
+
+
+def _eigh(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
+    values, vectors = lapack_numpy.eigh["L" if lower else "U"](a)
+    if lapack_numpy.has_nan(values):  # NaN in a is NaN in all results
+        bad = np.isnan(values).any(-1)
+        values, vectors = np.array(values), np.array(vectors)
+        values[bad], vectors[bad] = np.nan, np.nan
+    return vectors, values
+
+
+def _eigh_tangent(node: Node, tangents: Results) -> Results:
+    """With P = vᴴa'v: w' = diag P, and v' = v·(P / (wⱼ - wᵢ)) off the diagonal.
+
+    Equal eigenvalues have no derivative of their vectors: it is infinite or NaN.
+    """
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    vectors, values = eigh_p.results(a, arg=node.arg)
+    inner = mat.product(mat.product(mat.adjoint(vectors), t), vectors)
+    change = mat.real(mat.diagonal(inner))
+    return mat.product(vectors, _over_gaps(inner, mat.as_dtype_of(values, a))), change
+
+
+def _over_gaps(inner: Node, values: Node) -> Node:
+    """Pᵢⱼ / (wⱼ - wᵢ), and zero on the diagonal."""
+    gaps = p.sub(mat.along_columns(values, inner), mat.along_rows(values, inner))
+    on = mat.diagonal_mask(inner.shape)
+    inverse = p.reciprocal(p.select(on, const_like(gaps, 1), gaps))
+    return p.mul(p.select(on, zeros_like(inner), inner), inverse)
+
+
+eigh_p = library_op.host(
+    "eigh", _infer_eigh, _eigh, _eigh_tangent,
+    doc="eigenvectors and ascending eigenvalues of a hermitian matrix",
+)  # fmt: skip
+
+
+def eigenvalues(lower: bool, a: Array) -> Array:
+    """Those of hermitian matrices without vectors, in a third of the time of `eigh`."""
+    (values,) = lapack_numpy.eigvalsh["L" if lower else "U"](a)
+    if lapack_numpy.has_nan(a):  # NaN in what is read is NaN in all results
+        read = np.tril(a) if lower else np.triu(a)
+        values = np.array(values)
+        values[np.isnan(read).any((-1, -2))] = np.nan
+    return values
+
+
+# General matrices.
+
+
+def _infer_eigvals(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("eig", a)
+    return (library_op.complex_of(a, a.shape[:-1]),)
+
+
+def _finite(function: Callable[[Array], Any], avals: Any, a: Array) -> Sequence[Array]:
+    """`function` of the matrices without NaN and infinity; NaN for the others."""
+    if lapack_numpy.are_finite(a):
+        return function(a)
+    good = np.isfinite(a).all((-1, -2))
+    results = [np.full(x.shape, complex(np.nan, np.nan), x.dtype) for x in avals]
+    for result, value in zip(results, function(a[good]), strict=True):
+        result[good] = value
+    return results
+
+
+def _eigvals(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    return _finite(lapack_numpy.eigvals, avals, a)
+
+
+def _eigvals_tangent(node: Node, tangents: Results) -> Results:
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    _, _, right = eig_p.results(a)
+    inner = _in_basis(right, mat.as_dtype_of(t, right))
+    return (mat.diagonal(inner),)
+
+
+def _in_basis(right: Node, t: Node) -> Node:
+    """V⁻¹·t·V."""
+    return solve(right, mat.product(t, right))
+
+
+eigvals_p = library_op.host(
+    "eigvals", _infer_eigvals, _eigvals, _eigvals_tangent,
+    doc="the eigenvalues of a general matrix, complex",
+)  # fmt: skip
+
+
+def _infer_eig(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    (values,) = _infer_eigvals(arg, a)
+    vectors = library_op.complex_of(a, a.shape)
+    return values, vectors, vectors
+
+
+def _eig(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    def decomposed(x: Array) -> tuple[Array, Array, Array]:
+        linalg = lapack_numpy.scipy_linalg()
+        if linalg is not None and x.size:
+            return _by_geev(linalg, x)
+        values, right = lapack_numpy.eig(x)
+        return values, _left_vectors(right), right
+
+    return _finite(lambda x: lapack_numpy.or_nan(decomposed, x), avals, a)
+
+
+def eigen_system(avals: Any, a: Array) -> Sequence[Array]:
+    """Eigenvalues and right eigenvectors, without the left ones."""
+    return _finite(lapack_numpy.eig, avals, a)
+
+
+def _left_vectors(right: Array) -> Array:
+    """Those u of length 1 with uᴴ·a = w·uᴴ, in the order of the right ones."""
+    if not right.size:
+        return right
+    try:
+        rows = np.linalg.inv(right)
+    except np.linalg.LinAlgError:
+        rows = np.linalg.pinv(right)
+    left = rows.conj().swapaxes(-1, -2)
+    left /= np.linalg.norm(left, axis=-2, keepdims=True)
+    big = np.argmax(np.abs(left), -2)[..., None, :]
+    phase = np.take_along_axis(left, big, -2)
+    return left * (phase.conj() / np.abs(phase))
+
+
+def _by_geev(linalg: Any, a: Array) -> tuple[Array, Array, Array]:
+    """Values and both kinds of vectors by one call for each matrix.
+
+    Raises:
+      LinAlgError: LAPACK has found no result.
+    """
+    geev, ask = linalg.get_lapack_funcs(("geev", "geev_lwork"), (a,))
+    n = a.shape[-1]
+    length = int(np.real(ask(n)[0]))  # with less it works column by column
+    wide = np.result_type(a.dtype, np.complex64)
+    values = np.empty(a.shape[:-1], wide)
+    left, right = np.empty(a.shape, wide), np.empty(a.shape, wide)
+    for index in np.ndindex(*a.shape[:-2]):
+        *found, info = geev(a[index], lwork=length)
+        if info:
+            raise np.linalg.LinAlgError("eigenvalues did not converge")
+        if len(found) == 3:
+            values[index], left[index], right[index] = found
+        else:
+            reals, imaginary, *vectors = found
+            values[index] = reals + 1j * imaginary
+            left[index], right[index] = (_unpacked(imaginary, v) for v in vectors)
+    return values, left, right
+
+
+def _unpacked(imaginary: Array, packed: Array) -> Array:
+    """LAPACK's real pairs of columns (real, imaginary part) as conjugate columns."""
+    result = packed + 0j
+    for j in np.flatnonzero(imaginary > 0):
+        result[:, j] = packed[:, j] + 1j * packed[:, j + 1]
+        result[:, j + 1] = result[:, j].conj()
+    return result
+
+
+def _eig_tangent(node: Node, tangents: Results) -> Results:
+    """With P = V⁻¹a'V: w' = diag P; V turns by P / (wⱼ - wᵢ), at length 1.
+
+    LAPACK makes the greatest component of a vector real; it stays so. The left
+    vectors are those of aᴴ.
+    """
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    values, left, right = eig_p.results(a)
+    t = mat.as_dtype_of(t, right)
+    inner = _in_basis(right, t)
+    change_right = _turned(right, inner, values)
+    conjugate = mat.conj(values)
+    change_left = _turned(left, _in_basis(left, mat.adjoint(t)), conjugate)
+    return mat.diagonal(inner), change_left, change_right
+
+
+def _turned(vectors: Node, inner: Node, values: Node) -> Node:
+    """The change of eigenvectors that keeps their length, and one component real."""
+    turn = mat.product(vectors, _over_gaps(inner, values))
+    longer = mat.real(mat.sum_axis(p.mul(mat.conj(vectors), turn), -2))
+    size = p.absolute(vectors)
+    axis = vectors.ndim - 2
+    greatest = expand(reduce(reduce_max_p, size, (axis,)), size.shape)
+    chosen = p.eq(size, greatest)
+    zero = zeros_like(vectors)
+    count = mat.sum_axis(p.select(chosen, const_like(vectors, 1), zero), -2)
+    ratio = p.div(turn, p.select(chosen, vectors, const_like(vectors, 1)))
+    angle = p.imag(p.div(mat.sum_axis(p.select(chosen, ratio, zero), -2), count))
+    common = p.make_complex(longer, angle)
+    return p.sub(turn, p.mul(vectors, mat.along_columns(common, vectors)))
+
+
+eig_p = library_op.host(
+    "eig", _infer_eig, _eig, _eig_tangent,
+    doc="eigenvalues, left and right eigenvectors of a general matrix, complex",
+)  # fmt: skip
+
+
+as_strided: Any = numpy.lib.stride_tricks.as_strided
+
+# Sylvester's equation, and the square root.
+
+
+def _infer_sylvester(
+    arg: None, a: ShapedArray, b: ShapedArray, c: ShapedArray
+) -> tuple[ShapedArray, ...]:
+    library_op.need_square("sylvester", a)
+    library_op.need_square("sylvester", b)
+    library_op.need_matrices("sylvester", a, b, c)
+    if not same_size(c.shape[-2:], (a.shape[-1], b.shape[-1])):
+        raise ShapeError(
+            "solve_sylvester: a (m, m), b (n, n) and c (m, n) are required, got "
+            f"{a!r}, {b!r} and {c!r}"
+        )
+    return (ShapedArray.of(c.shape, c.dtype),)
+
+
+def _sylvester(avals: Any, arg: None, a: Array, b: Array, c: Array) -> Sequence[Array]:
+    linalg = lapack_numpy.scipy_linalg()
+
+    def solved(a: Array, b: Array, c: Array) -> tuple[Array]:
+        if not c.size or not all(np.isfinite(x).all() for x in (a, b, c)):
+            return (np.full(c.shape, np.nan, c.dtype),)
+        try:
+            if linalg is not None:
+                return (linalg.solve_sylvester(a, b, c),)
+            # Row-major: vec(a·X + X·b) = (a ⊗ 1 + 1 ⊗ bᵀ)·vec X.
+            m, n = c.shape
+            matrix = np.kron(a, np.eye(n)) + np.kron(np.eye(m), b.T)
+            return (np.linalg.solve(matrix, c.ravel()).reshape(m, n),)
+        except np.linalg.LinAlgError:
+            return (np.full(c.shape, np.nan, c.dtype),)
+
+    return lapack_numpy.each(solved, avals, a, b, c)
+
+
+def _sylvester_tangent(node: Node, tangents: Results) -> Results:
+    """a·X' + X'·b = c' - a'·X - X·b'."""
+    a, b, _ = node.src
+    t, u, change = tangents
+    if t is not None or u is not None:
+        (x,) = sylvester_p.results(*node.src)
+        if t is not None:
+            change = mat.minus(change, mat.product(t, x))
+        if u is not None:
+            change = mat.minus(change, mat.product(x, u))
+    assert change is not None
+    return (sylvester_p.results(a, b, change)[0],)
+
+
+def _sylvester_transpose(
+    node: Node, cotangents: Results, linear: tuple[bool, ...]
+) -> Results:
+    mat.need_not_linear("solve_sylvester", node, linear[:2])
+    a, b, _ = node.src
+    (ct,) = cotangents
+    if ct is None:
+        return None, None, None
+    return None, None, sylvester_p.results(mat.transposed(a), mat.transposed(b), ct)[0]
+
+
+sylvester_p = library_op.host(
+    "sylvester", _infer_sylvester, _sylvester, _sylvester_tangent,
+    transpose=_sylvester_transpose, doc="X of a·X + X·b = c",
+)  # fmt: skip
+
+
+def _infer_sqrtm(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("sqrtm", a)
+    return (library_op.complex_of(a, a.shape),)
+
+
+def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    linalg = lapack_numpy.need_scipy("sqrtm")
+
+    def root(x: Array) -> tuple[Array]:
+        if not x.size or not np.isfinite(x).all():
+            return (np.full(x.shape, np.nan, x.dtype),)
+        triangle, turn = linalg.schur(x, output="complex")
+        # NumPy's products are of another library: its threads would wait for those of
+        # SciPy's, which spin for a while.
+        (product,) = linalg.get_blas_funcs(("gemm",), (turn,))
+        left = product(1, turn, _triangular_root(triangle))
+        return (product(1, left, turn, trans_b=2),)
+
+    return lapack_numpy.each(root, avals, a)
+
+
+def _triangular_root(t: Array) -> Array:
+    """Diagonal by diagonal, from the main one up: row d of `found` is the d-th.
+
+    Source: A. Bjorck and S. Hammarling, "A Schur method for the square root of a
+    matrix" (1983).
+    """
+    n = len(t)
+    found = np.zeros_like(t)
+    found[0] = np.sqrt(np.diagonal(t))
+    down, across = found.strides
+    for d in range(1, n):
+        # The root of the row k to the right, times that of the column k further down.
+        left = found[1:d, : n - d]
+        right = as_strided(found[d - 1, 1:], left.shape, (across - down, across))
+        rest = np.diagonal(t, d) - np.einsum("ki,ki->i", left, right)
+        # Of a block of zeros any root will do, if there is one: zero.
+        sums = np.where(rest == 0, 1, found[0, : n - d] + found[0, d:])
+        found[d, : n - d] = rest / sums
+    rows, columns = np.triu_indices(n)
+    root = np.zeros_like(t)
+    root[rows, columns] = found[columns - rows, rows]
+    return root
+
+
+def _sqrtm_tangent(node: Node, tangents: Results) -> Results:
+    """S·S = a gives S·S' + S'·S = a'."""
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    (root,) = sqrtm_p.results(a)
+    return (sylvester_p.results(root, root, mat.as_dtype_of(t, root))[0],)
+
+
+sqrtm_p = library_op.host(
+    "sqrtm", _infer_sqrtm, _sqrtm, _sqrtm_tangent,
+    doc="the principal square root of a matrix, complex",
+)  # fmt: skip
+
+
+# Schur's form.
+
+
+def _infer_schur(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("schur", a)
+    return a, a
+
+
+def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    linalg = lapack_numpy.need_scipy("schur")
+
+    def decomposed(x: Array) -> tuple[Array, Array]:
+        if not x.size or not np.isfinite(x).all():
+            return np.full(x.shape, np.nan), np.full(x.shape, np.nan)
+        return linalg.schur(x, output="complex" if np.iscomplexobj(x) else "real")
+
+    return lapack_numpy.each(decomposed, avals, a)
+
+
+schur_p = library_op.host(
+    "schur", _infer_schur, _schur,
+    no_derivative="the form of Schur is not unique; use eig",
+    doc="a = Z·T·Zᴴ: unitary Z, upper triangular T (of blocks, if real)",
+)  # fmt: skip
+
+
+# Hessenberg and tridiagonal forms.
+
+
+#: Columns that LAPACK treats together, where it has the memory.
+_MEMORY = 64
+
+
+def _infer_hessenberg(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("hessenberg", a)
+    return a, a.with_shape((*a.shape[:-2], max(a.shape[-1] - 1, 0)))
+
+
+def _hessenberg(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    if a.shape[-1] < 2 or not a.size:
+        return np.array(a), np.zeros(avals[1].shape, a.dtype)
+    linalg = lapack_numpy.need_scipy("hessenberg")
+    (gehrd,) = linalg.get_lapack_funcs(("gehrd",), (a,))
+
+    def reduced(x: Array) -> Sequence[Array]:
+        return gehrd(x, lwork=_MEMORY * len(x))[:2]
+
+    return lapack_numpy.each(reduced, avals, a)
+
+
+hessenberg_p = library_op.host(
+    "hessenberg", _infer_hessenberg, _hessenberg,
+    no_derivative="the reflections are not unique",
+    doc="zeros below the first subdiagonal, by reflections on both sides",
+)  # fmt: skip
+
+
+def _infer_tridiagonal(lower: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("tridiagonal", a)
+    *lead, _, n = a.shape
+    fewer = max(n - 1, 0)
+    return (
+        a,
+        library_op.real_of(a, (*lead, n)),
+        library_op.real_of(a, (*lead, fewer)),
+        a.with_shape((*lead, fewer)),
+    )
+
+
+def _tridiagonal(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
+    if a.shape[-1] < 2 or not a.size:
+        diagonal = np.diagonal(a.real, 0, -2, -1)
+        return np.array(a), diagonal, *(np.zeros(x.shape, x.dtype) for x in avals[2:])
+    linalg = lapack_numpy.need_scipy("tridiagonal")
+    name = "hetrd" if np.iscomplexobj(a) else "sytrd"
+    (trd,) = linalg.get_lapack_funcs((name,), (a,))
+
+    def reduced(x: Array) -> Sequence[Array]:
+        return trd(x, lower=int(lower), lwork=_MEMORY * len(x))[:4]
+
+    return lapack_numpy.each(reduced, avals, a)
+
+
+tridiagonal_p = library_op.host(
+    "tridiagonal", _infer_tridiagonal, _tridiagonal,
+    no_derivative="the reflections are not unique; use eigh",
+    doc="a hermitian matrix, made tridiagonal by reflections on both sides",
+)  # fmt: skip

@@ -1,0 +1,472 @@
+"""Orthogonal factors: QR, the singular value decomposition, and least squares by it.
+
+qr_p(a, arg=full) -> (Q, R)                         a = Q·R
+qr_pivoted_p(a, arg=full) -> (Q, R, order)          a[:, order] = Q·R
+householder_product_p(a, taus) -> Q                 the first columns of H₁·H₂·…
+householder_factor_p(a) -> (reflections under R, taus)
+svd_p(a, arg="full" | "reduced") -> (U, s, Vᴴ)      a = U·diag(s)·Vᴴ
+svd_p(a, arg="values") -> (s,)
+pinv_p(a, rtol, arg=hermitian) -> a⁺
+least_squares_p(a, b, rtol) -> (x, s)               x = a⁺·b, and s of a
+
+For least squares a tall matrix is first made a small one of the same singular values.
+In 32 bits that is aᴴ·a in 64: its eigenvalues are their squares, and have twice the
+digits. In 64 bits it is R of a = Q·R, of some rows at a time, as long as these fit in a
+cache: beside a stands b, which becomes Qᴴ·b.
+
+Source: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal parallel
+and sequential QR and LU factorizations" (2012), section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from ftrace import dtypes
+from ftrace.errors import ShapeError
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.library import lapack_numpy, library_op
+from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library.systems import triangular_solve
+from ftrace.trace.primitives.movement import pad
+from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.symbolic.dim import same_size
+
+np: Any = numpy  # whose stubs leave too much unknown
+
+
+# QR.
+
+
+def _infer_qr(full: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_matrices("qr", a)
+    *lead, m, n = a.shape
+    k = m if full else min(m, n)
+    return a.with_shape((*lead, m, k)), a.with_shape((*lead, k, n))
+
+
+def _qr(avals: Any, full: bool, a: Array) -> Sequence[Array]:
+    if not a.size:
+        q, r = (np.zeros(x.shape, x.dtype) for x in avals)
+        q[...] = np.eye(*q.shape[-2:])
+        return q, r
+    return tuple(np.linalg.qr(a, "complete" if full else "reduced"))
+
+
+def _qr_tangent(node: Node, tangents: Results) -> Results:
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    q, r = qr_p.results(a, arg=node.arg)
+    return _qr_changes(q, r, t)
+
+
+def _qr_changes(q: Node, r: Node, t: Node) -> tuple[Node, Node]:
+    """(Q', R') where Q·R changes by `t`.
+
+    Of the columns that R inverts: Qᴴ t R⁻¹ = Qᴴ Q' + R' R⁻¹, where the first term is
+    antihermitian, the second upper triangular with a real diagonal. A full Q has more
+    columns, whose change is not determined: they turn no more than they must.
+    """
+    *_, m, n = t.shape
+    k = min(m, n)
+    first = mat.block(q, (0, m), (0, k))
+    square = mat.block(r, (0, k), (0, k))
+    part = triangular_solve(square, mat.block(t, (0, m), (0, k)), left_side=False)
+    inner = mat.product(mat.adjoint(first), part)
+    low = mat.lower(inner, strict=True)
+    skew = p.sub(low, mat.adjoint(low))
+    if dtypes.is_complex(t.dtype):
+        skew = p.add(skew, mat.imaginary_part(mat.diagonal_only(inner)))
+    change = mat.product(first, p.sub(skew, inner))
+    change_q = p.add(part, change)
+    rest = mat.product(mat.adjoint(first), t)
+    change_r = mat.upper(p.sub(rest, mat.product(skew, mat.block(r, (0, k), (0, n)))))
+    if q.shape[-1] > k:
+        others = mat.block(q, (0, m), (k, m))
+        across = mat.product(mat.adjoint(others), part)
+        more = mat.product(first, mat.adjoint(across))
+        sides = [(0, 0, 0)] * (t.ndim - 2)
+        wide = (*sides, (0, 0, 0), (0, m - k, 0))
+        narrow = (*sides, (0, 0, 0), (k, 0, 0))
+        change_q = p.sub(pad(change_q, wide), pad(more, narrow))
+        change_r = pad(change_r, (*sides, (0, m - k, 0), (0, 0, 0)))
+    return change_q, change_r
+
+
+qr_p = library_op.host(
+    "qr", _infer_qr, _qr, _qr_tangent,
+    doc="a = Q·R: orthonormal columns, and an upper triangle",
+)  # fmt: skip
+
+
+def _infer_pivoted(full: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    return (*_infer_qr(full, a), library_op.integers((*a.shape[:-2], a.shape[-1])))
+
+
+def _pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
+    if not a.size:
+        q, r = _qr(avals[:2], full, a)
+        order = np.zeros(avals[2].shape, np.int32)
+        order[...] = np.arange(a.shape[-1])
+        return q, r, order
+    linalg = lapack_numpy.need_scipy("qr with pivoting=True")
+    mode = "full" if full else "economic"
+
+    def decomposed(x: Array) -> Sequence[Array]:
+        return linalg.qr(x, mode=mode, pivoting=True, check_finite=False)
+
+    return lapack_numpy.each(decomposed, avals, a)
+
+
+def _pivoted_tangent(node: Node, tangents: Results) -> Results:
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    q, r, order = qr_pivoted_p.results(a, arg=node.arg)
+    moved = mat.transposed(mat.take_rows(mat.transposed(t), order))
+    return (*_qr_changes(q, r, moved), None)
+
+
+qr_pivoted_p = library_op.host(
+    "qr_pivoted", _infer_pivoted, _pivoted, _pivoted_tangent,
+    doc="QR of the columns in an order in which the diagonal of R falls",
+)  # fmt: skip
+
+
+# Reflections.
+
+
+def _infer_factor(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_matrices("geqrf", a)
+    return a, a.with_shape((*a.shape[:-2], min(a.shape[-2:])))
+
+
+def _factor(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    if not a.size:
+        return [np.zeros(x.shape, x.dtype) for x in avals]
+    factors, taus = np.linalg.qr(a, "raw")
+    return factors.swapaxes(-1, -2), taus
+
+
+householder_factor_p = library_op.host(
+    "householder_factor", _infer_factor, _factor,
+    no_derivative="the reflections are not unique; use qr",
+    doc="QR with Q as reflections, under R, and their factors",
+)  # fmt: skip
+
+
+def _infer_product(arg: None, a: ShapedArray, taus: ShapedArray) -> Any:
+    library_op.need_matrices("householder_product", a)
+    library_op.need_lapack("householder_product", a, taus)
+    *lead, m, n = a.shape
+    if m < n or not same_size(taus.shape[:-1], tuple(lead)) or taus.shape[-1] > n:
+        raise ShapeError(
+            "householder_product: reflections (…, m, n) with m >= n and taus (…, k) "
+            f"with k <= n are required, got {a!r} and {taus!r}"
+        )
+    return (a,)
+
+
+def _product(avals: Any, arg: None, a: Array, taus: Array) -> Sequence[Array]:
+    """H₁·H₂·…, from the last one on: H = I - τ v vᴴ, where v begins with a 1."""
+    m, n = a.shape[-2:]
+    result = np.zeros(a.shape, a.dtype)
+    result[...] = np.eye(m, n)
+    for i in reversed(range(taus.shape[-1])):
+        v = np.array(a[..., i:, i])
+        v[..., 0] = 1
+        below = result[..., i:, :]
+        along = (v.conj()[..., None, :] @ below) * taus[..., i, None, None]
+        below -= v[..., None] * along
+    return (result,)
+
+
+householder_product_p = library_op.host(
+    "householder_product", _infer_product, _product,
+    no_derivative="the derivative of the reflections is not written; use qr",
+    doc="the orthonormal columns that a product of reflections has",
+)  # fmt: skip
+
+
+# The singular value decomposition.
+
+
+def _infer_svd(arg: str, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_matrices("svd", a)
+    *lead, m, n = a.shape
+    k = min(m, n)
+    s = library_op.real_of(a, (*lead, k))
+    if arg == "values":
+        return (s,)
+    rows, columns = (m, n) if arg == "full" else (k, k)
+    return a.with_shape((*lead, m, rows)), s, a.with_shape((*lead, columns, n))
+
+
+def _svd(avals: Any, arg: str, a: Array) -> Sequence[Array]:
+    if not a.size:
+        return [_empty(x) for x in avals]
+    if arg == "values":
+        return lapack_numpy.svdvals(a)
+    return (lapack_numpy.svd_full if arg == "full" else lapack_numpy.svd_reduced)(a)
+
+
+def _empty(aval: ShapedArray) -> Array:
+    """Of a matrix without elements: U and V are identities."""
+    result = np.zeros(aval.shape, aval.dtype)
+    if aval.ndim > 1 and same_size(aval.shape[-1], aval.shape[-2]):
+        result[...] = np.eye(aval.shape[-1])
+    return result
+
+
+def _svd_tangent(node: Node, tangents: Results) -> Results:
+    """With P = Uᴴa'V: s' = Re diag P, and U, V turn by what P has off the diagonal.
+
+    Equal singular values have no turn between their vectors (it is not determined),
+    and neither is the common phase of a complex pair: U takes all of it. What U and V
+    have beyond the k singular vectors turns no more than it must.
+
+    Source: J. Townsend, "Differentiating the singular value decomposition" (2016).
+    """
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    arg: str = node.arg
+    u, s, vh = svd_p.results(a, arg="full" if arg == "full" else "reduced")
+    *_, m, n = a.shape
+    k = min(m, n)
+    first_u, first_vh = mat.block(u, (0, m), (0, k)), mat.block(vh, (0, k), (0, n))
+    inner = mat.product(mat.product(mat.adjoint(first_u), t), mat.adjoint(first_vh))
+    change = mat.real(mat.diagonal(inner))
+    if arg == "values":
+        return (change,)
+    values = mat.as_dtype_of(s, a)
+    by_row, by_column = mat.along_rows(values, inner), mat.along_columns(values, inner)
+    gaps = p.mul(p.sub(by_column, by_row), p.add(by_column, by_row))
+    gap_inverse = mat.safe_inverse(gaps)
+    scaled_columns, scaled_rows = p.mul(inner, by_column), p.mul(inner, by_row)
+    turn_u = p.mul(gap_inverse, p.add(scaled_columns, mat.adjoint(scaled_columns)))
+    turn_v = p.mul(gap_inverse, p.add(scaled_rows, mat.adjoint(scaled_rows)))
+    inverse = mat.safe_inverse(values)
+    if dtypes.is_complex(a.dtype):
+        phase = mat.imaginary_part(mat.diagonal_only(inner))
+        turn_u = p.add(turn_u, p.mul(phase, mat.along_columns(inverse, phase)))
+    of_v = mat.product(mat.adjoint(t), first_u)
+    of_u = mat.product(t, mat.adjoint(first_vh))
+    change_u = _changed(u, first_u, turn_u, of_u, inverse)
+    change_v = _changed(mat.adjoint(vh), mat.adjoint(first_vh), turn_v, of_v, inverse)
+    return change_u, change, mat.adjoint(change_v)
+
+
+def _changed(u: Node, first: Node, turn: Node, image: Node, inverse: Node) -> Node:
+    """U' = U·turn, and what a'V·s⁻¹ has outside of the span of U."""
+    *_, m, k = first.shape
+    result = mat.product(first, turn)
+    if same_size(m, k):
+        return result
+    inside = mat.product(mat.adjoint(first), image)
+    outside = p.sub(image, mat.product(first, inside))
+    result = p.add(result, p.mul(outside, mat.along_columns(inverse, outside)))
+    if same_size(u.shape[-1], k):
+        return result
+    others = mat.block(u, (0, m), (k, m))
+    across = mat.product(mat.adjoint(others), image)
+    across = p.mul(across, mat.along_columns(inverse, across))
+    sides = [(0, 0, 0)] * (u.ndim - 1)
+    more = p.neg(mat.product(first, mat.adjoint(across)))
+    return p.add(pad(result, (*sides, (0, m - k, 0))), pad(more, (*sides, (k, 0, 0))))
+
+
+svd_p = library_op.host(
+    "svd", _infer_svd, _svd, _svd_tangent, doc="singular values and vectors"
+)
+
+
+# The pseudoinverse.
+
+
+def _infer_pinv(
+    hermitian: bool, a: ShapedArray, rtol: ShapedArray
+) -> tuple[ShapedArray, ...]:
+    library_op.need_matrices("pinv", a)
+    *lead, m, n = a.shape
+    if not same_size(rtol.shape, tuple(lead)):
+        raise ShapeError(f"pinv: one rtol per matrix is required, got {rtol!r}")
+    return (ShapedArray.of((*lead, n, m), a.dtype),)
+
+
+def _pinv(avals: Any, hermitian: bool, a: Array, rtol: Array) -> Sequence[Array]:
+    if not a.size:
+        return (np.zeros(avals[0].shape, a.dtype),)
+    limit = rtol[..., None].astype(a.real.dtype)
+    if hermitian:
+        values, u = lapack_numpy.eigh["L"](a)
+        vh = u.conj().swapaxes(-1, -2)
+    else:
+        u, values, vh = lapack_numpy.svd_reduced(a)
+    size = np.abs(values)
+    large = size > limit * size.max(-1, keepdims=True)
+    inverse = np.where(large, 1 / np.where(large, values, 1), 0)
+    v = vh.conj().swapaxes(-1, -2)
+    uh = u.conj().swapaxes(-1, -2)
+    return ((v * inverse[..., None, :]).astype(a.dtype) @ uh,)
+
+
+def _pinv_tangent(node: Node, tangents: Results) -> Results:
+    """At constant rank: P' = -P a' P + P Pᴴ a'ᴴ (1 - a P) + (1 - P a) a'ᴴ Pᴴ P.
+
+    Source: G. Golub and V. Pereyra, "The differentiation of pseudo-inverses and
+    nonlinear least squares problems whose variables separate" (1973), eq. 4.12.
+    """
+    (a, rtol), (t, _) = node.src, tangents
+    if t is None:
+        return (None,)
+    (inverse,) = pinv_p.results(a, rtol, arg=node.arg)
+    change = mat.adjoint(t)
+    first = p.neg(mat.product(mat.product(inverse, t), inverse))
+    left = mat.product(mat.product(inverse, mat.adjoint(inverse)), change)
+    left = p.sub(left, mat.product(mat.product(left, a), inverse))
+    right = mat.product(mat.product(change, mat.adjoint(inverse)), inverse)
+    right = p.sub(right, mat.product(inverse, mat.product(a, right)))
+    return (p.add(first, p.add(left, right)),)
+
+
+pinv_p = library_op.host(
+    "pinv", _infer_pinv, _pinv, _pinv_tangent,
+    doc="the pseudoinverse; singular values up to rtol times the greatest are zero",
+)  # fmt: skip
+
+
+# Least squares.
+
+
+#: So many times as many rows as columns a tall matrix has.
+_TALL = 2
+#: Rows that are factorised together, for each column, and at the least.
+_ROWS_OF_A_COLUMN, _LEAST_ROWS = 8, 256
+
+
+def _infer_least_squares(
+    arg: None, a: ShapedArray, b: ShapedArray, rtol: ShapedArray
+) -> tuple[ShapedArray, ...]:
+    library_op.need_matrices("lstsq", a, b)
+    *lead, m, n = a.shape
+    if not same_size(b.shape[-2], m) or not same_size(rtol.shape, tuple(lead)):
+        raise ShapeError(
+            "lstsq: a (…, m, n), b (…, m, k) and one rtol per matrix are required, got "
+            f"{a!r}, {b!r} and {rtol!r}"
+        )
+    x = ShapedArray.of((*lead, n, b.shape[-1]), a.dtype)
+    return x, library_op.real_of(a, (*lead, min(m, n)))
+
+
+def _least_squares(
+    avals: Any, arg: None, a: Array, b: Array, rtol: Array
+) -> Sequence[Array]:
+    if not a.size:
+        return [np.zeros(x.shape, x.dtype) for x in avals]
+    return least_squares(a, b, rtol[..., None].astype(a.real.dtype))
+
+
+def is_tall(m: int, n: int) -> bool:
+    """Is a matrix of that many rows first made a small one?"""
+    return m >= _TALL * n
+
+
+def least_squares(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
+    """The meaning, where `a` has elements and the limits an axis more."""
+    m, n = a.shape[-2:]
+    if not is_tall(m, n):
+        return _by_vectors(a, b, limit)
+    if a.real.dtype.itemsize == 4:
+        return _by_squares(a, b, limit)
+    if b.shape[-1] > n:
+        return _by_vectors(a, b, limit)
+    triangle = _triangle(np.concatenate([a, b], -1))[..., :n, :]
+    return _by_vectors(triangle[..., :n], triangle[..., n:], limit)
+
+
+def _by_vectors(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
+    u, values, vh = lapack_numpy.svd_reduced(a)
+    inverse = _inverse(values, values > limit * values[..., :1])
+    return _adjoint(vh) @ (inverse * (_adjoint(u) @ b)), values
+
+
+def _by_squares(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
+    """In 64 bits, where the squares of 32 bits are numbers and have all their digits.
+
+    What 32 bits tell from zero is 10⁻⁷ of the greatest singular value; its square is
+    10⁻¹⁴ of that of the greatest, which 64 bits tell from zero.
+    """
+    wide = a.astype(np.result_type(a, np.float64))
+    turned = _adjoint(wide)
+    squares, v = lapack_numpy.eigh["L"](np.ascontiguousarray(turned @ wide))
+    squares, v = squares[..., ::-1], v[..., ::-1]
+    values = np.sqrt(np.maximum(squares, 0)).astype(a.real.dtype)
+    inverse = _inverse(squares, values > limit * values[..., :1])
+    x = v @ (inverse * (_adjoint(v) @ (turned @ b)))
+    return x.astype(a.dtype), values
+
+
+def _inverse(values: Array, large: Array) -> Array:
+    """A column of inverses; zero where a value counts as zero."""
+    if large.all():
+        return np.reciprocal(values)[..., None]
+    return np.where(large, 1 / np.where(large, values, 1), 0)[..., None]
+
+
+def _adjoint(x: Array) -> Array:
+    turned = x.swapaxes(-1, -2)
+    return turned.conj() if x.dtype.kind == "c" else turned
+
+
+def _triangle(x: Array) -> Array:
+    """R of x = Q·R, first of blocks of rows, then of theirs."""
+    m, width = x.shape[-2:]
+    rows = max(_ROWS_OF_A_COLUMN * width, _LEAST_ROWS)
+    count = m // rows
+    if count > 1:
+        lead = x.shape[:-2]
+        blocks = x[..., : count * rows, :].reshape(*lead, count, rows, width)
+        small = np.linalg.qr(blocks, "r").reshape(*lead, -1, width)
+        x = np.concatenate([small, x[..., count * rows :, :]], -2)
+    return np.linalg.qr(x, "r")
+
+
+def _least_squares_tangent(node: Node, tangents: Results) -> Results:
+    """At constant rank, with P the pseudoinverse of a, and r = b - a·x what is left.
+
+    x' = P·(b' - a'·x) + P·Pᴴ·a'ᴴ·r + (1 - P·a)·a'ᴴ·Pᴴ·x
+
+    Source: as of `pinv_p`, of whose derivative this is the product with b.
+    """
+    a, b, rtol = node.src
+    t, change, _ = tangents
+    if t is None and change is None:
+        return None, None
+    (inverse,) = pinv_p.results(a, rtol, arg=False)
+    if t is None:
+        assert change is not None
+        return mat.product(inverse, change), None
+    x = mat.product(inverse, b)
+    across = mat.adjoint(t)
+    rest = mat.minus(change, mat.product(t, x))
+    assert rest is not None
+    direct = mat.product(inverse, rest)
+    left = mat.product(across, p.sub(b, mat.product(a, x)))
+    left = mat.product(inverse, mat.product(mat.adjoint(inverse), left))
+    right = mat.product(across, mat.product(mat.adjoint(inverse), x))
+    right = p.sub(right, mat.product(inverse, mat.product(a, right)))
+    u, _, vh = svd_p.results(a, arg="reduced")
+    values = mat.real(
+        mat.diagonal(mat.product(mat.product(mat.adjoint(u), t), mat.adjoint(vh)))
+    )
+    return mat.total(direct, p.add(left, right)), values
+
+
+least_squares_p = library_op.host(
+    "least_squares", _infer_least_squares, _least_squares, _least_squares_tangent,
+    doc="x with least |b - a·x|, and the singular values; up to rtol they are zero",
+)  # fmt: skip

@@ -1,0 +1,560 @@
+"""Systems of linear equations: triangular ones, by LU, tridiagonal; determinants.
+
+cholesky_p(a) -> L                 a = L Lᴴ; the lower triangle of a is read
+triangular_solve_p(a, b, arg=Triangular(…)) -> X     op(a) X = b or X op(a) = b
+lu_p(a) -> (L and U in one matrix, pivots, permutation)      a[permutation] = L·U
+lu_solve_p(a, factors, permutation, b, arg=Op(…)) -> X       op(a)·X = b
+slogdet_p(a) -> (sign, log |det a|)
+det_p(a) -> det a
+cofactors_p(a) -> the matrix of cofactors: the derivative of det a
+permutation_p(pivots, arg=size) -> permutation
+tridiagonal_solve_p(dl, d, du, b) -> X
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from ftrace import dtypes
+from ftrace.errors import ShapeError
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.library import lapack_numpy, library_op
+from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library.library_op import Batched
+from ftrace.trace.primitives.movement import move_axis, pad, reshape, shrink_axis
+from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.primitives.sources import const_like
+from ftrace.trace.symbolic.dim import same_size
+
+np: Any = numpy  # whose stubs leave too much unknown
+
+
+# Cholesky.
+
+
+def _infer_cholesky(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("cholesky", a)
+    return (a,)
+
+
+def _cholesky(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    return (lapack_numpy.cholesky(a),)
+
+
+def _cholesky_tangent(node: Node, tangents: Results) -> Results:
+    """L' = L·Φ(L⁻¹ A' L⁻ᴴ), where Φ is the lower triangle with half the diagonal.
+
+    Source: I. Murray, "Differentiation of the Cholesky decomposition" (2016), eq. 8.
+    """
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    (factor,) = cholesky_p.results(a)
+    half = triangular_solve(factor, t, lower=True)
+    inner = triangular_solve(
+        factor, half, left_side=False, lower=True, transpose_a=True, conjugate_a=True
+    )
+    phi = mat.keep(mat.below(inner.shape, strict=True), inner)
+    diagonal = p.mul(mat.diagonal_only(inner), const_like(inner, 0.5))
+    return (mat.product(factor, p.add(phi, diagonal)),)
+
+
+cholesky_p = library_op.host(
+    "cholesky", _infer_cholesky, _cholesky, _cholesky_tangent,
+    doc="the lower triangular L of a = L·Lᴴ; NaN where there is none",
+)  # fmt: skip
+
+
+# Triangular systems.
+
+
+class Triangular(NamedTuple):
+    """The argument of triangular_solve.
+
+    Attributes:
+      left_side: op(a) X = b; else X op(a) = b.
+      lower: which triangle of `a` is read.
+      transpose_a, conjugate_a: what op is.
+      unit_diagonal: the diagonal is 1, whatever it holds.
+    """
+
+    left_side: bool = True
+    lower: bool = False
+    transpose_a: bool = False
+    conjugate_a: bool = False
+    unit_diagonal: bool = False
+
+
+def triangular_solve(
+    a: Node,
+    b: Node,
+    *,
+    left_side: bool = True,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> Node:
+    """`triangular_solve_p` of nodes."""
+    arg = Triangular(left_side, lower, transpose_a, conjugate_a, unit_diagonal)
+    return triangular_solve_p.results(a, b, arg=arg)[0]
+
+
+def _infer_triangular(
+    arg: Triangular, a: ShapedArray, b: ShapedArray
+) -> tuple[ShapedArray, ...]:
+    library_op.need_square("triangular_solve", a)
+    library_op.need_matrices("triangular_solve", a, b)
+    shared = b.shape[-2] if arg.left_side else b.shape[-1]
+    if not same_size(a.shape[-1], shared):
+        side = "(…, n, k)" if arg.left_side else "(…, k, n)"
+        raise ShapeError(
+            f"triangular_solve: a must be (…, n, n) and b {side}, got {a!r} and {b!r}"
+        )
+    return (ShapedArray.of(b.shape, b.dtype, a.weak_type and b.weak_type),)
+
+
+def _triangular(avals: Any, arg: Triangular, a: Array, b: Array) -> Sequence[Array]:
+    if arg.left_side:
+        x = lapack_numpy.solve_triangular(
+            a, b, arg.lower, arg.transpose_a, arg.conjugate_a, arg.unit_diagonal
+        )
+        return (x,)
+    x = lapack_numpy.solve_triangular(
+        a,
+        b.swapaxes(-1, -2),
+        arg.lower,
+        not arg.transpose_a,
+        arg.conjugate_a,
+        arg.unit_diagonal,
+    )
+    return (x.swapaxes(-1, -2),)
+
+
+def _triangular_tangent(node: Node, tangents: Results) -> Results:
+    """op(a) X = b gives op(a) X' = b' - op(a') X."""
+    (a, b), (t, u) = node.src, tangents
+    arg: Triangular = node.arg
+    change: Node | None = None
+    if t is not None:
+        (x,) = triangular_solve_p.results(a, b, arg=arg)
+        shape = t.shape
+        mask = (mat.below if arg.lower else mat.above)(shape, strict=arg.unit_diagonal)
+        t = mat.keep(mask, t)
+        t = mat.conj(t) if arg.conjugate_a else t
+        t = mat.transposed(t) if arg.transpose_a else t
+        change = mat.product(t, x) if arg.left_side else mat.product(x, t)
+    right = mat.minus(u, change)
+    assert right is not None
+    return (triangular_solve_p.results(a, right, arg=arg)[0],)
+
+
+def _triangular_transpose(
+    node: Node, cotangents: Results, linear: tuple[bool, ...]
+) -> Results:
+    mat.need_not_linear("triangular_solve", node, linear[:1])
+    (ct,) = cotangents
+    if ct is None:
+        return None, None
+    arg: Triangular = node.arg
+    turned = arg._replace(transpose_a=not arg.transpose_a)
+    return None, triangular_solve_p.results(node.src[0], ct, arg=turned)[0]
+
+
+def _batch_triangular(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
+) -> Batched:
+    """One matrix for all lanes: their right sides become columns (rows) of one."""
+    if batched[0]:
+        return library_op.batch_leading(node, src, batched, size)
+    a, b = src
+    arg: Triangular = node.arg
+    folded, unfold = fold_lanes(b, -1 if arg.left_side else -2)
+    (x,) = triangular_solve_p.results(a, folded, arg=arg)
+    return [unfold(x)], [True]
+
+
+def fold_lanes(b: Node, axis: int) -> tuple[Node, Any]:
+    """(lanes, …, n, k) -> (…, n, lanes·k), or the rows likewise; and the way back."""
+    size, inner = b.shape[0], b.shape[axis]
+    place = b.ndim + axis - 1  # where the lanes go, once they are taken out in front
+    moved = move_axis(b, 0, place)
+    shape = (*moved.shape[:place], size * inner, *moved.shape[place + 2 :])
+
+    def unfold(x: Node) -> Node:
+        return move_axis(reshape(x, moved.shape), place, 0)
+
+    return reshape(moved, shape), unfold
+
+
+triangular_solve_p = library_op.host(
+    "triangular_solve", _infer_triangular, _triangular, _triangular_tangent,
+    transpose=_triangular_transpose, batch=_batch_triangular,
+    doc="X of op(a)·X = b or X·op(a) = b, for triangular a",
+)  # fmt: skip
+
+
+# LU.
+
+
+# The factorisation.
+
+
+def _infer_lu(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_matrices("lu", a)
+    *lead, m, n = a.shape
+    return a, library_op.integers((*lead, min(m, n))), library_op.integers((*lead, m))
+
+
+def _lu(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    factors, pivots = lapack_numpy.lu(a)
+    return factors, pivots, lapack_numpy.permutation(pivots, a.shape[-2])
+
+
+def _lu_tangent(node: Node, tangents: Results) -> Results:
+    """P A' = L'U + L U', where L' is strictly lower and U' upper triangular.
+
+    In the square part G = L⁻¹ P A' U⁻¹ = L⁻¹L' + U'U⁻¹ has one term on either side of
+    the diagonal. The rows below it, or the columns beside it, are what is left over.
+    """
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    factors, _, order = lu_p.results(a)
+    *_, m, n = a.shape
+    k = min(m, n)
+    square = mat.block(factors, (0, k), (0, k))
+    moved = mat.take_rows(t, order)
+    right = triangular_solve(square, mat.block(moved, (0, m), (0, k)), left_side=False)
+    inner = triangular_solve(
+        square, mat.block(right, (0, k), (0, k)), lower=True, unit_diagonal=True
+    )
+    sides = [(0, 0, 0)] * (t.ndim - 2)
+    if m >= n:
+        high = mat.upper(inner)
+        change = p.sub(right, mat.product(unit_lower(factors), high))
+        top = pad(
+            mat.product(high, mat.upper(square)), (*sides, (0, m - n, 0), (0, 0, 0))
+        )
+        return p.add(mat.lower(change, strict=True), top), None, None
+    low = mat.lower(inner, strict=True)
+    rows = triangular_solve(square, moved, lower=True, unit_diagonal=True)
+    change = mat.upper(p.sub(rows, mat.product(low, mat.upper(factors))))
+    left = pad(mat.product(unit_lower(square), low), (*sides, (0, 0, 0), (0, n - m, 0)))
+    return p.add(change, left), None, None
+
+
+def unit_lower(factors: Node) -> Node:
+    """L of L and U in one matrix, which has no more columns than rows."""
+    one = const_like(factors, 1)
+    return p.select(
+        mat.diagonal_mask(factors.shape), one, mat.lower(factors, strict=True)
+    )
+
+
+lu_p = library_op.host(
+    "lu", _infer_lu, _lu, _lu_tangent,
+    doc="P·a = L·U with partial pivoting: both in one matrix, pivots, permutation",
+)  # fmt: skip
+
+
+def _infer_permutation(size: int, pivots: ShapedArray) -> tuple[ShapedArray, ...]:
+    if pivots.ndim < 1 or pivots.dtype != dtypes.int32 or size < pivots.shape[-1]:
+        raise ShapeError(
+            f"lu_pivots_to_permutation: pivots int32[…, k] with k <= {size} are "
+            f"required, got {pivots!r}"
+        )
+    return (library_op.integers((*pivots.shape[:-1], size)),)
+
+
+def _permutation(avals: Any, size: int, pivots: Array) -> Sequence[Array]:
+    return (lapack_numpy.permutation(np.clip(pivots, 0, max(size - 1, 0)), size),)
+
+
+permutation_p = library_op.host(
+    "permutation", _infer_permutation,
+    _permutation,
+    no_derivative="it is a function of integers", kinds="i",
+    doc="the order of rows that a sequence of exchanges gives",
+)  # fmt: skip
+
+
+# Systems.
+
+
+class Op(NamedTuple):
+    """The argument of lu_solve: op(a) is a, its transpose, conjugate, or both."""
+
+    transpose: bool = False
+    conjugate: bool = False
+
+
+def _infer_solve(
+    arg: Op, a: ShapedArray, factors: ShapedArray, order: ShapedArray, b: ShapedArray
+) -> tuple[ShapedArray, ...]:
+    library_op.need_square("solve", a)
+    library_op.need_matrices("solve", a, factors, b)
+    if not same_size(b.shape[-2], a.shape[-1]) or not same_size(factors.shape, a.shape):
+        raise ShapeError(f"solve: a (…, n, n) and b (…, n, k): got {a!r} and {b!r}")
+    return (ShapedArray.of(b.shape, b.dtype, a.weak_type and b.weak_type),)
+
+
+def _solve(
+    avals: Any, arg: Op, a: Array, factors: Array, order: Array, b: Array
+) -> Sequence[Array]:
+    return (lapack_numpy.solve_lu(factors, order, b, arg.transpose, arg.conjugate),)
+
+
+def _applied(arg: Op, x: Node) -> Node:
+    x = mat.conj(x) if arg.conjugate else x
+    return mat.transposed(x) if arg.transpose else x
+
+
+def _solve_tangent(node: Node, tangents: Results) -> Results:
+    """op(a) X = b gives op(a) X' = b' - op(a') X; the factors follow from a."""
+    a, factors, order, _ = node.src
+    t, _, _, u = tangents
+    arg: Op = node.arg
+    change: Node | None = None
+    if t is not None:
+        (x,) = lu_solve_p.results(*node.src, arg=arg)
+        change = mat.product(_applied(arg, t), x)
+    right = mat.minus(u, change)
+    if right is None:
+        return (None,)
+    return (lu_solve_p.results(a, factors, order, right, arg=arg)[0],)
+
+
+def _solve_transpose(
+    node: Node, cotangents: Results, linear: tuple[bool, ...]
+) -> Results:
+    mat.need_not_linear("solve", node, linear[:3])
+    a, factors, order, _ = node.src
+    (ct,) = cotangents
+    if ct is None:
+        return None, None, None, None
+    turned: Op = node.arg._replace(transpose=not node.arg.transpose)
+    return None, None, None, lu_solve_p.results(a, factors, order, ct, arg=turned)[0]
+
+
+def _batch_solve(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
+) -> Batched:
+    """One matrix for all lanes: their right sides become columns of one."""
+    if any(batched[:3]):
+        return library_op.batch_leading(node, src, batched, size)
+    folded, unfold = fold_lanes(src[3], -1)
+    (x,) = lu_solve_p.results(*src[:3], folded, arg=node.arg)
+    return [unfold(x)], [True]
+
+
+lu_solve_p = library_op.host(
+    "lu_solve", _infer_solve, _solve, _solve_tangent,
+    transpose=_solve_transpose, batch=_batch_solve,
+    doc="X of op(a)·X = b, by the LU factors of a",
+)  # fmt: skip
+
+
+def solve(a: Node, b: Node, transpose: bool = False) -> Node:
+    """X of a·X = b, or aᵀ·X = b. Derivatives solve with the same factors."""
+    factors, _, order = lu_p.results(p.stop_gradient(a))
+    return lu_solve_p.results(a, factors, order, b, arg=Op(transpose))[0]
+
+
+# Determinants.
+
+
+def _infer_slogdet(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("slogdet", a)
+    shape = a.shape[:-2]
+    return ShapedArray.of(shape, a.dtype), library_op.real_of(a, shape).strong()
+
+
+def _slogdet(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    return lapack_numpy.slogdet(a)
+
+
+def _slogdet_tangent(node: Node, tangents: Results) -> Results:
+    """tr(a⁻¹a') is log|det|' in its real part, and turns the sign by its imaginary."""
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    change = mat.trace(solve(a, t))
+    if not dtypes.is_complex(a.dtype):
+        return None, change
+    sign = slogdet_p.results(a)[0]
+    return p.mul(sign, mat.imaginary_part(change)), mat.real(change)
+
+
+slogdet_p = library_op.host(
+    "slogdet", _infer_slogdet, _slogdet, _slogdet_tangent,
+    doc="the sign of the determinant, and the logarithm of its size",
+)  # fmt: skip
+
+
+def _infer_det(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("det", a)
+    return (ShapedArray.of(a.shape[:-2], a.dtype),)
+
+
+def _det(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    return lapack_numpy.det(a)
+
+
+def _det_tangent(node: Node, tangents: Results) -> Results:
+    """The sum of a' over the cofactors: also where a has no inverse (Jacobi)."""
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    (cofactors,) = cofactors_p.results(a)
+    return (mat.sum_axis(mat.sum_axis(p.mul(cofactors, t), -1), -1),)
+
+
+det_p = library_op.host("det", _infer_det, _det, _det_tangent, doc="the determinant")
+
+
+def _infer_cofactors(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
+    library_op.need_square("det", a)
+    return (ShapedArray.of(a.shape, a.dtype),)
+
+
+def _cofactors(avals: Any, arg: None, a: Array) -> Sequence[Array]:
+    """det(a)·a⁻ᵀ, both by the same factors, so that their errors cancel.
+
+    Where a matrix of the batch has no inverse: by singular values.
+    """
+    (size,) = lapack_numpy.det(a)
+    if np.all(np.isfinite(size) & (size != 0)):
+        (inverse,) = lapack_numpy.inv(a)
+        if np.isfinite(inverse).all():
+            return (size[..., None, None] * inverse.swapaxes(-1, -2),)
+    return (_cofactors_of_any(a),)
+
+
+def _cofactors_of_any(a: Array) -> Array:
+    """From a = U·diag(s)·Vᴴ: conj(U)·diag(∏ of the other s)·Vᵀ, times two signs.
+
+    Nothing is divided: singular matrices have cofactors, too.
+    """
+    u, s, vh = lapack_numpy.svd_full(a)
+    others = np.ones_like(s)
+    n = s.shape[-1]
+    others[..., 1:] = np.cumprod(s[..., :-1], -1)
+    after = np.cumprod(s[..., ::-1], -1)[..., ::-1]
+    others[..., : n - 1] *= after[..., 1:]
+    sign = lapack_numpy.det(u)[0] * lapack_numpy.det(vh)[0]
+    return sign[..., None, None] * ((u.conj() * others[..., None, :]) @ vh.conj())
+
+
+def _cofactors_tangent(node: Node, tangents: Results) -> Results:
+    """C = det(a)·a⁻ᵀ gives C' = tr(a⁻¹a')·C - a⁻ᵀ a'ᵀ C."""
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    (cofactors,) = cofactors_p.results(a)
+    change = p.mul(mat.everywhere(mat.trace(solve(a, t)), cofactors), cofactors)
+    turned = solve(a, mat.product(mat.transposed(t), cofactors), transpose=True)
+    return (p.sub(change, turned),)
+
+
+cofactors_p = library_op.host(
+    "cofactors", _infer_cofactors, _cofactors, _cofactors_tangent,
+    doc="the cofactors of a square matrix: the derivative of its determinant",
+)  # fmt: skip
+
+
+# Tridiagonal systems.
+
+
+def _infer_tridiagonal(
+    arg: None, dl: ShapedArray, d: ShapedArray, du: ShapedArray, b: ShapedArray
+) -> tuple[ShapedArray, ...]:
+    library_op.need_lapack("tridiagonal_solve", dl, d, du, b)
+    if (
+        not same_size(dl.shape, d.shape)
+        or not same_size(du.shape, d.shape)
+        or not same_size(b.shape[:-1], d.shape)
+    ):
+        raise ShapeError(
+            "tridiagonal_solve: three diagonals (…, n) and b (…, n, k) are required, "
+            f"got {dl!r}, {d!r}, {du!r} and {b!r}"
+        )
+    return (ShapedArray.of(b.shape, b.dtype),)
+
+
+def _tridiagonal(
+    avals: Any, arg: None, dl: Array, d: Array, du: Array, b: Array
+) -> Sequence[Array]:
+    n = d.shape[-1]
+    if not b.size:
+        return (np.zeros(b.shape, b.dtype),)
+    linalg = lapack_numpy.scipy_linalg()
+    if linalg is None or n < 2:
+        factors, pivots = lapack_numpy.lu(_dense(dl, d, du))
+        order = lapack_numpy.permutation(pivots, n)
+        return (lapack_numpy.solve_lu(factors, order, b, False, False),)
+    (gtsv,) = linalg.get_lapack_funcs(("gtsv",), (d, b))
+    result = np.empty(b.shape, b.dtype)
+    for i in np.ndindex(*d.shape[:-1]):
+        *_, x, info = gtsv(dl[i][1:], d[i], du[i][:-1], b[i])
+        result[i] = x if info == 0 else np.nan
+    return (result,)
+
+
+def _dense(dl: Array, d: Array, du: Array) -> Array:
+    rows = np.arange(d.shape[-1])
+    matrix = np.zeros((*d.shape, len(rows)), d.dtype)
+    matrix[..., rows, rows] = d
+    matrix[..., rows[1:], rows[:-1]] = dl[..., 1:]
+    matrix[..., rows[:-1], rows[1:]] = du[..., :-1]
+    return matrix
+
+
+def _times(dl: Node | None, d: Node | None, du: Node | None, x: Node) -> Node | None:
+    """The tridiagonal matrix times x; None is zero."""
+    rows = x.ndim - 2
+    return mat.total(
+        None if dl is None else p.mul(mat.along_rows(dl, x), _moved(x, rows, 1)),
+        None if d is None else p.mul(mat.along_rows(d, x), x),
+        None if du is None else p.mul(mat.along_rows(du, x), _moved(x, rows, -1)),
+    )
+
+
+def _moved(x: Node, axis: int, by: int) -> Node:
+    """The elements one further on (1) or back (-1) along an axis; zero comes in."""
+    n = x.shape[axis]
+    if same_size(n, 0):
+        return x
+    pads = [(0, 0, 0)] * x.ndim
+    pads[axis] = (1, 0, 0) if by > 0 else (0, 1, 0)
+    kept = shrink_axis(x, axis, 0, n - 1) if by > 0 else shrink_axis(x, axis, 1, n)
+    return pad(kept, tuple(pads))
+
+
+def _tridiagonal_tangent(node: Node, tangents: Results) -> Results:
+    dl, d, du, b = node.src
+    (x,) = tridiagonal_solve_p.results(dl, d, du, b)
+    change = _times(tangents[0], tangents[1], tangents[2], x)
+    right = mat.minus(tangents[3], change)
+    assert right is not None
+    return (tridiagonal_solve_p.results(dl, d, du, right)[0],)
+
+
+def _tridiagonal_transpose(
+    node: Node, cotangents: Results, linear: tuple[bool, ...]
+) -> Results:
+    mat.need_not_linear("tridiagonal_solve", node, linear[:3])
+    dl, d, du, _ = node.src
+    (ct,) = cotangents
+    if ct is None:
+        return None, None, None, None
+    last = d.ndim - 1
+    turned = _moved(du, last, 1), d, _moved(dl, last, -1)
+    return None, None, None, tridiagonal_solve_p.results(*turned, ct)[0]
+
+
+tridiagonal_solve_p = library_op.host(
+    "tridiagonal_solve", _infer_tridiagonal, _tridiagonal, _tridiagonal_tangent,
+    transpose=_tridiagonal_transpose, doc="X of T·X = b, for T of three diagonals",
+)  # fmt: skip
