@@ -16,7 +16,7 @@ from ftrace.trace import tiering
 from ftrace.trace.symbolic.dim import any_dynamic
 from ftrace.trace.tiering import Tier
 from ftrace.transforms.jit import compile_large_eager
-from ftrace.transforms.jit.signature_cache import Ready
+from ftrace.transforms.jit.jit import Ready
 
 rng = np.random.default_rng(5)
 X = rng.standard_normal((40, 50)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Layouts: the containers of one structure, taken apart and put together quickly.
+"""Layouts: the containers of one structure, as native code takes them apart.
 
 optree finds out what a tree is, at half a microsecond a leaf. A function that is called
 again is given the same tree again: its layout says what to expect, so that the leaves
@@ -13,7 +13,6 @@ constructor of their own.
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any, TypeAlias
 
 from ftrace.ground.fast_dataclasses import dataclass
@@ -48,24 +47,11 @@ class Container:
       kind: its class, exactly.
       keys: of a dict, in its own order; None for a sequence.
       children: in the order in which the container holds them.
-      plain: all of them are leaves.
-      first: the number of the first leaf, if the children are all leaves and these
-        are numbered one after the other; else -1.
     """
 
     kind: type[Any]
     keys: list[Any] | None
     children: tuple[Part, ...]
-    plain: bool = field(init=False)
-    first: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        leaves = [child.number for child in self.children if isinstance(child, Leaf)]
-        plain = len(leaves) == len(self.children)
-        first = leaves[0] if leaves else 0
-        following = leaves == list(range(first, first + len(leaves)))
-        object.__setattr__(self, "plain", plain)
-        object.__setattr__(self, "first", first if plain and following else -1)
 
 
 Part: TypeAlias = Leaf | Nothing | Container
@@ -116,97 +102,3 @@ def is_generated(kind: type[Any]) -> bool:
     """Is the constructor of a namedtuple the one that Python wrote?"""
     module = str(getattr(kind.__new__, "__globals__", {}).get("__name__"))
     return module.startswith("namedtuple_") and kind.__init__ is object.__init__
-
-
-class Finder:
-    """Finds the leaves of trees of one layout.
-
-    Two orders of the keys of a dict are two layouts.
-    """
-
-    def __init__(self, root: Container) -> None:
-        self.root = root
-        numbers: list[int] = []
-        _collect(root, numbers)
-        self.count = len(numbers)
-        ordered = numbers == list(range(self.count))
-        order = sorted(range(self.count), key=numbers.__getitem__)
-        self._order = None if ordered else order
-        self._pair: Any = root.children
-
-    def leaves(self, value: Any) -> list[Any] | None:
-        """The leaves in the order of `tree.flatten`; None for another layout."""
-        found: list[Any] = []
-        try:
-            if not _take(self.root, value, found):
-                return None
-        except Exception:  # a key of the user's that cannot be compared
-            return None
-        if self._order is None:
-            return found
-        return [found[place] for place in self._order]
-
-    def arguments(self, args: tuple[Any, ...], kwargs: Any) -> list[Any] | None:
-        """`leaves` of (args, kwargs), for a layout of such pairs."""
-        found: list[Any] = []
-        positional, named = self._pair
-        try:
-            if not _take(positional, args, found):
-                return None
-            if (kwargs or named.keys) and not _take(named, kwargs, found):
-                return None
-        except Exception:  # as in `leaves`
-            return None
-        if self._order is None:
-            return found
-        return [found[place] for place in self._order]
-
-
-def _collect(part: Part, numbers: list[int]) -> None:
-    if isinstance(part, Leaf):
-        numbers.append(part.number)
-    elif isinstance(part, Container):
-        for child in part.children:
-            _collect(child, numbers)
-
-
-def _take(part: Container, value: Any, found: list[Any]) -> bool:
-    """Appends the leaves of a container; False if it is not what is expected."""
-    if type(value) is not part.kind:
-        return False
-    if part.keys is not None:
-        if list(value) != part.keys:
-            return False
-        value = list(value.values())
-    children = part.children
-    if len(value) != len(children):
-        return False
-    if part.plain:
-        found += value
-        return True
-    for child, inner in zip(children, value, strict=True):
-        if type(child) is Leaf:
-            found.append(inner)
-        elif type(child) is Container:
-            if not _take(child, inner, found):
-                return False
-        elif inner is not None:
-            return False
-    return True
-
-
-def build(part: Part, leaves: list[Any]) -> Any:
-    """The tree of a layout with these leaves, in the order of `tree.flatten`."""
-    if isinstance(part, Leaf):
-        return leaves[part.number]
-    if isinstance(part, Nothing):
-        return None
-    if part.first >= 0:
-        children = leaves[part.first : part.first + len(part.children)]
-    else:
-        children = [build(child, leaves) for child in part.children]
-    if part.keys is not None:
-        return dict(zip(part.keys, children, strict=True))
-    if part.kind is list:
-        return children
-    return tuple(children) if part.kind is tuple else part.kind(*children)

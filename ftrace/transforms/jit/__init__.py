@@ -5,8 +5,6 @@ From the ground up:
     compiled_graph       Running graphs: compiled once per device and graph, then called
     inspect_stages       What becomes of a function for one signature: graph, kernels,
                          source, program
-    signature_cache      What a jitted function has been called with before, found
-                         without optree
     argument_kinds       Which arguments of a jitted function are what: static, given
                          up, of dynamic sizes
     jit                  jit: a function is traced once per shape signature, then runs

@@ -5,25 +5,38 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import field
 from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
 
 from ftrace.arrays.array import Array, is_array
-from ftrace.devices.base import Bound, Device, get_device
+from ftrace.devices.base import (
+    Bound,
+    Device,
+    Expected,
+    Fixed,
+    Signature,
+    get_device,
+)
 from ftrace.errors import ArgumentError
 from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.settings import Config
 from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
+from ftrace.trace.pytree.structure_cache import Container, layout_of
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
-from ftrace.trace.tracing.scopes import asarray
+from ftrace.trace.tiering import CALLS_BEFORE_BOUND
+from ftrace.trace.tracing.scopes import as_input, asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.weak_constants import is_exact
 from ftrace.transforms.flatten_arguments import (
     Output,
     Travels,
@@ -42,21 +55,26 @@ from ftrace.transforms.jit.argument_kinds import (
     leaves_of,
     split,
 )
-from ftrace.transforms.jit.compiled_graph import apply_graph, device_for, weight_of
-from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct, Stages, Traced
-from ftrace.transforms.jit.signature_cache import (
-    CLASS_BYTES,
-    SIGNATURE_BYTES,
-    SIGNATURES_KEPT,
-    STRUCTURES_KEPT,
-    Call,
-    Known,
-    Ready,
-    is_on_host,
-    owned,
-    signatures,
-    types_of,
+from ftrace.transforms.jit.compiled_graph import (
+    CompiledGraph,
+    apply_graph,
+    compile_graph,
+    device_for,
+    weight_of,
 )
+from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct, Stages, Traced
+
+#: Signatures of a function that are kept whatever they weigh.
+SIGNATURES_KEPT = 64
+#: Bytes of what is kept for one, besides its graph and its program, and of a class of
+#: containers, which lives as long: measured with 6,000 of each, on Linux.
+SIGNATURE_BYTES, CLASS_BYTES = 3600, 5600
+#: Kinds of calls of a function that are native, and of one signature: with arrays of
+#: NumPy's, numbers, dicts in another order. The others are not.
+BOUND_KEPT, KINDS_BOUND = 16, 4
+
+#: Leaves that are no arrays of ours, and nothing that could hold leaves.
+_PLAIN = frozenset((np.ndarray, float, int, bool, complex))
 
 
 def jit(
@@ -113,15 +131,136 @@ def jit(
 _NO_ARGUMENTS = Chosen()
 
 
-#: Kinds of calls of a function that are native; the others are not.
-BOUND_KEPT = 16
+@dataclass(eq=False)
+class Ready:
+    """What runs for one signature.
+
+    Attributes:
+      compiled: the program.
+      captured: the arrays that it takes besides the leaves.
+      output: how the result is built.
+      donated: the numbers of the leaves that the caller gives up.
+      exact: of leaves that the program takes at 64 bits, number and type.
+      left: so many calls come in Python before those like them become native.
+      bound: the records of native calls, one for each kind of leaves.
+    """
+
+    compiled: CompiledGraph
+    captured: tuple[Array, ...]
+    output: Output
+    donated: tuple[int, ...]
+    exact: tuple[tuple[int, ShapedArray], ...]
+    left: int = CALLS_BEFORE_BOUND
+    bound: list[Bound] = field(default_factory=list[Bound])
+
+    @staticmethod
+    def of(
+        graph: Graph, device: Device, donated: tuple[int, ...], output: Output
+    ) -> Ready:
+        """A graph, ready to be compiled, compiled for a device."""
+        compiled = compile_graph(graph, device, donated)
+        leaves = graph.inputs[: len(graph.inputs) - len(graph.captured)]
+        captured = tuple(graph.captured)
+        exact = tuple([(i, n.aval) for i, n in enumerate(leaves) if is_exact(n.aval)])
+        return Ready(compiled, captured, output, donated, exact)
+
+    def arrays(self, values: Sequence[Any]) -> list[Array]:
+        """The leaves as the program takes them."""
+        if not self.exact:
+            return [x if type(x) is Array else asarray(x) for x in values]
+        exact = dict(self.exact)
+        return [
+            as_input(x, exact[i]) if i in exact else asarray(x)
+            for i, x in enumerate(values)
+        ]
+
+    def run(self, values: Sequence[Any], sizes: Sizes | None = None) -> Any:
+        """The function's result for the leaves."""
+        arrays = self.arrays(values)
+        if self.compiled.shares_inputs:  # NumPy may change what a result would share
+            arrays = [owned(x, a) for x, a in zip(values, arrays, strict=True)]
+        return self.output.build(self.compiled([*arrays, *self.captured], sizes))
+
+    def run_and_delete(
+        self, values: Sequence[Value], sizes: Sizes | None = None
+    ) -> Any:
+        """The same; donated arrays are deleted. One that is given twice is copied."""
+        given = self.arrays(values)
+        for i in self.donated:
+            if any(x is given[i] for k, x in enumerate(given) if k != i):
+                given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
+            given[i] = owned(values[i], given[i])
+        try:
+            results = self.compiled([*given, *self.captured], sizes)
+        finally:
+            for i in self.donated:
+                value = values[i]
+                if is_array(value):
+                    value.delete()
+        return self.output.build(results)
+
+    def bind(
+        self,
+        config: Config,
+        static: Any,
+        treedef: tree.TreeDef,
+        leaves: Sequence[Any],
+        names: Sequence[str],
+    ) -> Bound | None:
+        """Calls like this one without Python's code, where the device can do them.
+
+        Args:
+          static, treedef, leaves: the arguments of the call.
+          names: of those that are given by name, in this order.
+        """
+        assert self.output.treedef is not None
+        result, root = layout_of(self.output.treedef), layout_of(treedef)
+        if result is None or not isinstance(root, Container):
+            return None
+        rest, others = root.children
+        assert isinstance(rest, Container)
+        assert isinstance(others, Container)
+        assert others.keys is not None
+        parts: dict[int | str, Expected] = dict(zip(others.keys, others.children))  # noqa: B905
+        count, fixed = static or (len(rest.children), ())
+        parts.update((place, Fixed(value)) for place, _, value in fixed)
+        remaining = iter(rest.children)
+        positional = [parts[i] if i in parts else next(remaining) for i in range(count)]
+        kinds: list[type[Any]] = [x.__class__ for x in leaves]
+        avals = [aval_of(x) for x in leaves]
+        for i, aval in self.exact:
+            avals[i] = aval
+        signature = Signature(
+            config,
+            tuple(positional),
+            {name: parts[name] for name in names},
+            tuple(zip(kinds, avals, strict=True)),
+            self.captured,
+            tuple([i for i in self.donated if kinds[i] is Array]),
+            self.compiled.overwritten,
+            result,
+            tuple(self.compiled.avals),
+        )
+        return self.compiled.executable.bind(signature)
+
+
+def owned(value: Any, array: Array) -> Array:
+    """The array; a copy where NumPy may change it."""
+    if not isinstance(value, np.ndarray):
+        return array
+    return Array.of(np.array(array.numpy(), order="C"))
 
 
 class Jitted(Travels):
     """A function under jit. Call it; `lower(*args)` shows what becomes of it.
 
-    Native code finds the records of calls through a slot; calls without a record are
-    `plain_call`.
+        arguments -> signature: structure, types, static values, configuration
+            -> Traced: the graph, traced at the first call
+            -> Ready: the program, compiled then
+            -> Bound: a native record, made when some such calls have come
+
+    Native code finds the records through a slot, and does the calls that it knows by
+    them. What it does not know comes to `plain_call`.
 
     Attributes:
       trace_count: how often the function was traced.
@@ -130,8 +269,7 @@ class Jitted(Travels):
     # Not in its dict, which `functools.wraps` copies to what stands around it.
     __slots__ = (
         "__dict__", "__weakref__", "_bound", "_device", "_donated", "_dynamic", "_fun",
-        "_has_static", "_known", "_links", "_lock", "_ready", "_static", "_traced",
-        "trace_count",
+        "_links", "_lock", "_ready", "_static", "_traced", "trace_count",
     )  # fmt: skip
 
     def __init__(
@@ -143,18 +281,20 @@ class Jitted(Travels):
         dynamic: Dynamic | None = None,
     ) -> None:
         self._links: Any = None
-        self._bound: list[Call] = []
+        self._bound: list[tuple[Ready, Bound]] = []
         self._lock = fresh_after_fork(threading.RLock())
         update_wrapper(self, fun)
         self._fun = fun
         self._static = static
-        self._has_static = any(static)
         self._donated = donated
         self._device = device
         self._dynamic = dynamic
         self._traced: Table[Any, Traced] = Table(latest=SIGNATURES_KEPT, own=True)
-        self._ready = signatures()
-        self._known: list[Known] = []
+        self._ready: Table[Any, Ready] = Table(
+            latest=SIGNATURES_KEPT,
+            is_needed=lambda ready: bool(ready.bound),  # its calls do not tell when
+            own=True,
+        )
         self.trace_count = 0
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -166,41 +306,7 @@ class Jitted(Travels):
         config = settings.current()
         if config.disable_jit:
             return self._fun(*args, **kwargs)
-        given: Any = (args, kwargs)
-        static = None
-        if self._has_static:
-            given, static = split(self._fun, self._static, args, kwargs)
-        for known in self._known:
-            if known.config is config or known.config == config:
-                if static != known.static:
-                    continue
-                values = known.finder.arguments(*given)
-                if values is None:
-                    continue
-                types: Any = types_of(values)
-                call = known.calls.get(types)
-                if call is not None and is_on_host(values):
-                    ready = call.ready
-                    assert ready.entry is not None
-                    Table.touch(ready.entry)
-                    if call.left >= 0:
-                        bind = partial(known.bind, ready, types, values, tuple(kwargs))
-                        self._count(call, bind)
-                    elif call.bound is not None:
-                        call.bound.use(config)
-                    if ready.donated:
-                        return self._call_and_delete(ready, values, None)
-                    return ready.build(ready.run(values))
-                break
-        return self._call_new(config, args, kwargs, given, static)
-
-    #: Native, once a device has native calls: see `devices.calls`.
-    __call__ = plain_call
-
-    def _call_new(
-        self, config: Config, args: Any, kwargs: Any, given: Any, static: Any
-    ) -> Any:
-        """A call with arguments that may be of any kind."""
+        given, static = split(self._fun, self._static, args, kwargs)
         values, treedef = tree.flatten(given)
         types, sizes = self._types(values, args, kwargs), None
         traced_call = any(type(x) is Tracer for x in values)
@@ -209,7 +315,7 @@ class Jitted(Travels):
         signature = (treedef, static, config.enable_x64, types)
         if traced_call:
             return self._apply(self._trace(signature, values), values)
-        device = self.target([x if type(x) is Array else asarray(x) for x in values])
+        device = self.target([asarray(x) for x in values if type(x) not in _PLAIN])
         key = (signature, device.name, config.compilation)
         ready = self._ready.get(key)
         if ready is None:
@@ -220,69 +326,45 @@ class Jitted(Travels):
                 graph = ready_graph(traced.graph)
                 donated = leaves_of(self._donated, given, static)
                 ready = Ready.of(graph, device, donated, traced.output)
-                ready.entry = self._ready.enter(key, ready, ready.compiled.nbytes)
-        if self._dynamic is None and device.host:
-            self._remember(config, signature, ready)
-        if ready.donated:
-            return self._call_and_delete(ready, values, sizes)
-        return ready.build(ready.run(values, sizes))
+                self._ready.put(key, ready, ready.compiled.nbytes)
+        elif ready.left >= 0 and self._dynamic is None and device.host:
+            call = config, static, treedef, values, tuple(kwargs)
+            self._count(ready, config, partial(ready.bind, *call))
+        run = ready.run_and_delete if ready.donated else ready.run
+        return run(values, sizes)
 
-    def _remember(self, config: Config, signature: Any, ready: Ready) -> None:
-        """Finds the program for arguments like these without optree from now on."""
-        treedef, static, _, types = signature
-        with self._lock:
-            for known in self._known:
-                if known.is_for(config, static) and known.has_order_of(treedef):
-                    break
-            else:
-                known = Known.of(config, static, treedef)
-                if known is None:
-                    return
-                self._known = [known, *self._known[: STRUCTURES_KEPT - 1]]
-            call = known.calls.get(types)
-            if call is None or call.ready is not ready:
-                known.calls[types] = Call(ready)
-                ready.places.append((known, types))
+    #: Native, once a device has native calls: see `devices.calls`.
+    __call__ = plain_call
 
-    def _count(self, call: Call, bind: Callable[[], Bound | None]) -> None:
+    def _count(
+        self, ready: Ready, config: Config, bind: Callable[[], Bound | None]
+    ) -> None:
         """Counts a call; after some, those like it are native, where they can be."""
         with self._lock:
-            call.left -= 1
-            bound = bind() if call.left == -1 else None
-            if bound is None:
+            for bound in ready.bound:
+                if bound.config is not config and bound.config == config:
+                    bound.use(config)
+                    return
+            ready.left -= 1
+            made = bind() if ready.left < 0 else None
+            if made is None:
                 return
-            call.bound = bound
-            kept = [call, *self._bound[: BOUND_KEPT - 1]]
-            addresses = [x.bound.address for x in kept if x.bound is not None]
+            ready.bound.append(made)
+            if len(ready.bound) < KINDS_BOUND:
+                ready.left = CALLS_BEFORE_BOUND
+            kept = [(ready, made), *self._bound[: BOUND_KEPT - 1]]
+            addresses = [bound.address for _, bound in kept]
             self._links = np.array([len(addresses), *addresses], np.int64)
-            for other in self._bound[BOUND_KEPT - 1 :]:
-                other.bound = None  # after the links, which have named it
+            for other, bound in self._bound[BOUND_KEPT - 1 :]:
+                other.bound.remove(bound)  # after the links, which have named it
             self._bound = kept
-        bound.serve(type(self))
+        made.serve(type(self))
 
     def _resolve(
         self, args: Any, kwargs: Any, treedef: Any, given: Any, types: Any
     ) -> Resolved:
         assert self._dynamic is not None
         return self._dynamic.resolve(args, kwargs, treedef, given, self._static, types)
-
-    def _call_and_delete(
-        self, ready: Ready, values: Sequence[Value], sizes: Sizes | None
-    ) -> Any:
-        """Calls; donated arrays are deleted. One that is given twice is copied."""
-        given = ready.arrays(values)
-        for i in ready.donated:
-            if any(x is given[i] for k, x in enumerate(given) if k != i):
-                given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
-            given[i] = owned(values[i], given[i])
-        try:
-            results = ready.compiled([*given, *ready.captured], sizes)
-        finally:
-            for i in ready.donated:
-                value = values[i]
-                if is_array(value):
-                    value.delete()
-        return ready.build(results)
 
     def target(self, arrays: Sequence[Array]) -> Device:
         """The device that the function was given, else that of its arguments."""
@@ -359,8 +441,7 @@ class Jitted(Travels):
         """Forgets all that was traced and compiled for this function."""
         self._traced.clear()
         self._ready.clear()
-        self._known, self._bound = [], []
-        self._links = None
+        self._links, self._bound = None, []
 
     def reduced(self, protocol: Any) -> Any:
         dynamic = None if self._dynamic is None else self._dynamic.given
