@@ -11,7 +11,7 @@ left out is left out first, and what repeats elements or adds zeros comes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from math import prod
 from typing import Any, Final
 
@@ -316,30 +316,47 @@ def _shrink_before_stride(x: Node, y: Node) -> Node:
     return stride(shrink(y.src[0], tuple(bounds)), arg_of(y))
 
 
-def _shrink_before_permute(x: Node, y: Node) -> Node:
-    bounds: Any = _unpermuted(arg_of(x), arg_of(y))
-    return permute(shrink(y.src[0], bounds), arg_of(y))
+#: Movements with one argument for each axis: what makes them, and the argument that
+#: leaves an axis of some size as it is.
+_BY_AXES: dict[Any, tuple[Callable[[Node, Any], Node], Callable[[int], Any]]] = {
+    shrink_p: (shrink, lambda size: (0, size)),
+    stride_p: (stride, lambda size: 1),
+    pad_p: (pad, lambda size: (0, 0, 0)),
+}
 
 
-def _stride_before_permute(x: Node, y: Node) -> Node:
-    steps: Any = _unpermuted(arg_of(x), arg_of(y))
-    return permute(stride(y.src[0], steps), arg_of(y))
+def _by_axes(
+    x: Node, source: Node, args: Iterable[Any], still: Collection[int] = ()
+) -> Node:
+    """The movement that `x` is, on another operand; some axes stay as they are."""
+    make, leave = _BY_AXES[x.op]
+    sizes = source.shape
+    return make(
+        source,
+        tuple([leave(sizes[a]) if a in still else b for a, b in enumerate(args)]),
+    )
 
 
-def _unpermuted(values: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:
-    """For each axis of the operand the value of the axis that it became."""
-    found = dict(zip(axes, values, strict=True))
-    return tuple(found[a] for a in range(len(axes)))
+def _before_permute(x: Node, y: Node) -> Node:
+    axes: tuple[int, ...] = arg_of(y)
+    found = dict(zip(axes, arg_of(x), strict=True))
+    return permute(_by_axes(x, y.src[0], [found[a] for a in range(len(axes))]), axes)
 
 
-def _shrink_before_expand(x: Node, y: Node) -> Node:
-    sizes = zip(y.src[0].shape, y.shape, arg_of(x), strict=True)
-    bounds = tuple((0, 1) if not same_size(n, m) else bound for n, m, bound in sizes)
-    return expand(shrink(y.src[0], bounds), x.shape)
+def _before_expand(x: Node, y: Node) -> Node | None:
+    grown = _grown_axes(y, y.shape)
+    if x.op is pad_p and any(any(arg_of(x)[a]) for a in grown):
+        return None
+    return expand(_by_axes(x, y.src[0], arg_of(x), grown), x.shape)
 
 
-def _stride_before_expand(x: Node, y: Node) -> Node:
-    return expand(stride(y.src[0], arg_of(x)), x.shape)
+def _before_reduce(x: Node, y: Node) -> Node:
+    return y.op(_by_axes(x, y.src[0], arg_of(x), arg_of(y)), arg=y.arg)
+
+
+def _grown_axes(source: Node, shape: Shape) -> set[int]:
+    before = source.src[0].shape
+    return {a for a, n in enumerate(shape) if not same_size(n, before[a])}
 
 
 def _stride_of_pad(x: Node, y: Node) -> Node | None:
@@ -414,25 +431,17 @@ def _reshape_before_expand(x: Node, y: Node) -> Node | None:
     return expand(reshape(y.src[0], tuple(shape)), x.shape)
 
 
-def _pad_before_expand(x: Node, y: Node) -> Node | None:
-    source = y.src[0].shape
-    grown = [a for a, n in enumerate(source) if not same_size(n, y.shape[a])]
-    if any(any(arg_of(x)[a]) for a in grown):
-        return None
-    return expand(pad(y.src[0], arg_of(x)), x.shape)
-
-
 EXCHANGES: Final = (
     # shrink(y(…)) -> y(shrink(…))
     pair("shrink_before_stride", shrink_p, stride_p, _shrink_before_stride),
-    pair("shrink_before_permute", shrink_p, permute_p, _shrink_before_permute),
+    pair("shrink_before_permute", shrink_p, permute_p, _before_permute),
     pair("shrink_before_reshape", shrink_p, reshape_p, _shrink_before_reshape),
-    pair("shrink_before_expand", shrink_p, expand_p, _shrink_before_expand),
+    pair("shrink_before_expand", shrink_p, expand_p, _before_expand),
     # stride(y(…)) -> y(stride(…))
-    pair("stride_before_permute", stride_p, permute_p, _stride_before_permute),
+    pair("stride_before_permute", stride_p, permute_p, _before_permute),
     pair("stride_before_reshape", stride_p, reshape_p, _stride_before_reshape),
     pair("stride_before_pad", stride_p, pad_p, _stride_of_pad),
-    pair("stride_before_expand", stride_p, expand_p, _stride_before_expand),
+    pair("stride_before_expand", stride_p, expand_p, _before_expand),
     # permute(y(…)) -> y(permute(…))
     pair("permute_before_reshape", permute_p, reshape_p, _permute_before_reshape),
     pair("permute_before_pad", permute_p, pad_p, _permute_before_pad),
@@ -441,7 +450,7 @@ EXCHANGES: Final = (
     pair("reshape_before_pad", reshape_p, pad_p, _reshape_before_pad),
     pair("reshape_before_expand", reshape_p, expand_p, _reshape_before_expand),
     # pad(expand(…)) -> expand(pad(…))
-    pair("pad_before_expand", pad_p, expand_p, _pad_before_expand),
+    pair("pad_before_expand", pad_p, expand_p, _before_expand),
 )
 
 
@@ -486,11 +495,6 @@ def _is_zero_there(
     return not any(result.tobytes())
 
 
-def _grown_axes(source: Node, shape: Shape) -> set[int]:
-    before = source.src[0].shape
-    return {a for a, n in enumerate(shape) if not same_size(n, before[a])}
-
-
 def _pull_expand(y: Node) -> Node | None:
     views = [s for s in y.src if s.op is expand_p]
     if not views:
@@ -521,19 +525,6 @@ def _permute_before_reduce(x: Node, y: Node) -> Node:
     axes: tuple[int, ...] = arg_of(x)
     reduced = tuple(sorted(axes.index(a) for a in arg_of(y)))
     return y.op(permute(y.src[0], axes), arg=reduced)
-
-
-def _shrink_before_reduce(x: Node, y: Node) -> Node:
-    sizes = y.src[0].shape
-    bounds = tuple(
-        (0, sizes[a]) if a in arg_of(y) else bound for a, bound in enumerate(arg_of(x))
-    )
-    return y.op(shrink(y.src[0], bounds), arg=y.arg)
-
-
-def _stride_before_reduce(x: Node, y: Node) -> Node:
-    steps = tuple(1 if a in arg_of(y) else step for a, step in enumerate(arg_of(x)))
-    return y.op(stride(y.src[0], steps), arg=y.arg)
 
 
 def _push_copy(x: Node, inner: Node) -> Node:
@@ -574,7 +565,7 @@ PUSHES: Final = (
     Rule(
         "shrink_before_reduce",
         Pat(shrink_p, Pat(REDUCTIONS, name="y"), name="x", aval=lambda n: n.size > 0),
-        _shrink_before_reduce,
+        _before_reduce,
         single_use="y",
         passes="y",
     ),
@@ -582,7 +573,7 @@ PUSHES: Final = (
     Rule(
         "stride_before_reduce",
         Pat(stride_p, Pat(REDUCTIONS, name="y"), name="x"),
-        _stride_before_reduce,
+        _before_reduce,
         single_use="y",
         passes="y",
     ),
