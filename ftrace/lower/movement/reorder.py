@@ -34,7 +34,7 @@ from ftrace.lower.simplify.fold_constants import (
     of_any_arity,
 )
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.elementwise import copy, select
 from ftrace.trace.primitives.movement import (
@@ -468,11 +468,6 @@ def _push(x: Node, y: Node) -> Node:
     return _over(y, move)
 
 
-def _push_rule(name: str, op: Primitive) -> Rule:
-    pattern = Pat(op, Pat(ELEMENTWISE, name="y"), name="x")
-    return Rule(name, pattern, _push, single_use="y", passes="y")
-
-
 def _push_pad(x: Node, y: Node) -> Node | None:
     op = primitive_of(y)
     if not (op.zero_at_zero or op is select):
@@ -534,49 +529,31 @@ def _push_copy(x: Node, inner: Node) -> Node:
     return copy(_over(x, without))
 
 
+def _push_rule(
+    name: str,
+    op: Primitive,
+    below: tuple[Op, ...],
+    function: Callable[[Node, Node], Node | None],
+) -> Rule:
+    pattern = Pat(op, Pat(below, name="y"), name="x", aval=lambda n: n.size > 0)
+    return Rule(name, pattern, function, single_use="y", passes="y")
+
+
 _REPEATED = Pat((expand_p, const_p))
+_COPY = Pat(copy, name="inner")
 
 PUSHES: Final = (
-    # shrink(f(x, …)) -> f(shrink(x), …)
-    _push_rule("push_shrink_through_elementwise", shrink_p),
-    # stride(f(x, …)) -> f(stride(x), …)
-    _push_rule("push_stride_through_elementwise", stride_p),
-    # permute(f(x, …)) -> f(permute(x), …)
-    _push_rule("push_permute_through_elementwise", permute_p),
-    # reshape(f(x, …)) -> f(reshape(x), …)
-    _push_rule("push_reshape_through_elementwise", reshape_p),
+    # movement(f(x, …)) -> f(movement(x), …)
+    _push_rule("push_shrink_through_elementwise", shrink_p, ELEMENTWISE, _push),
+    _push_rule("push_stride_through_elementwise", stride_p, ELEMENTWISE, _push),
+    _push_rule("push_permute_through_elementwise", permute_p, ELEMENTWISE, _push),
+    _push_rule("push_reshape_through_elementwise", reshape_p, ELEMENTWISE, _push),
     # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
-    Rule(
-        "push_pad_through_elementwise",
-        Pat(pad_p, Pat(ELEMENTWISE, name="y"), name="x"),
-        _push_pad,
-        single_use="y",
-        passes="y",
-    ),
-    # permute(reduce(x)) -> reduce(permute(x))
-    Rule(
-        "permute_before_reduce",
-        Pat(permute_p, Pat(REDUCTIONS, name="y"), name="x"),
-        _permute_before_reduce,
-        single_use="y",
-        passes="y",
-    ),
-    # shrink(reduce(x)) -> reduce(shrink(x))
-    Rule(
-        "shrink_before_reduce",
-        Pat(shrink_p, Pat(REDUCTIONS, name="y"), name="x", aval=lambda n: n.size > 0),
-        _before_reduce,
-        single_use="y",
-        passes="y",
-    ),
-    # stride(reduce(x)) -> reduce(stride(x))
-    Rule(
-        "stride_before_reduce",
-        Pat(stride_p, Pat(REDUCTIONS, name="y"), name="x"),
-        _before_reduce,
-        single_use="y",
-        passes="y",
-    ),
+    _push_rule("push_pad_through_elementwise", pad_p, ELEMENTWISE, _push_pad),
+    # movement(reduce(x)) -> reduce(movement(x))
+    _push_rule("permute_before_reduce", permute_p, REDUCTIONS, _permute_before_reduce),
+    _push_rule("shrink_before_reduce", shrink_p, REDUCTIONS, _before_reduce),
+    _push_rule("stride_before_reduce", stride_p, REDUCTIONS, _before_reduce),
     # f(expand(x), expand(y), …) -> expand(f(x, y, …))
     Rule(
         "pull_expand_through_elementwise",
@@ -593,13 +570,7 @@ PUSHES: Final = (
     Rule(
         "push_copy_through_elementwise",
         tuple(
-            Pat(
-                ELEMENTWISE,
-                *[Pat()] * i,
-                Pat(copy, name="inner"),
-                *[Pat()] * j,
-                name="x",
-            )
+            Pat(ELEMENTWISE, *[Pat()] * i, _COPY, *[Pat()] * j, name="x")
             for i in range(3)
             for j in range(3 - i)
         ),
@@ -609,11 +580,7 @@ PUSHES: Final = (
     # movement(copy(x)) -> copy(movement(x)), where that is not larger
     Rule(
         "push_copy_through_movement",
-        Pat(
-            (shrink_p, stride_p, permute_p, reshape_p),
-            Pat(copy, name="inner"),
-            name="x",
-        ),
+        Pat((shrink_p, stride_p, permute_p, reshape_p), _COPY, name="x"),
         _push_copy,
         single_use="inner",
     ),

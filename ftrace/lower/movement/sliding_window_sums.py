@@ -215,15 +215,15 @@ def _sum_before_reshape(x: Node, view: Node, total: Node, y: Node) -> Node | Non
     return reshape(reduce_sum_p(total, arg=found), x.shape)
 
 
+def _slid(below: Pat) -> tuple[Pat, ...]:
+    """A value, or a reshaped one, whose windows slide."""
+    views = below, Pat(reshape_p, below, name="view")
+    return tuple([Pat(unshear_p, view, name="x") for view in views])
+
+
 _PRODUCT = Pat(reduce_sum_p, Pat(mul, name="y"), name="total")
-_SPREAD = (  # a product, or a reshaped one, whose windows slide
-    Pat(unshear_p, Pat(mul, name="y"), name="x"),
-    Pat(unshear_p, Pat(reshape_p, Pat(mul, name="y"), name="view"), name="x"),
-)
-_SPREAD_SUM = (
-    Pat(unshear_p, _PRODUCT, name="x"),
-    Pat(unshear_p, Pat(reshape_p, _PRODUCT, name="view"), name="x"),
-)
+_SPREAD = _slid(Pat(mul, name="y"))
+_SPREAD_SUM = _slid(_PRODUCT)
 
 WINDOWS: Final = (
     # unshear(sum[a](x·expand(y))) -> sum[a](unshear(x)·expand(y))
@@ -377,20 +377,14 @@ CHOICES: Final = (
     # unshear(select(shear(x) == m, q, 0)) -> select(x == unshear(m), …, 0)
     Rule(
         "slide_before_choice",
-        (
-            Pat(unshear_p, _CHOICE, name="x"),
-            Pat(unshear_p, Pat(reshape_p, _CHOICE, name="view"), name="x"),
-        ),
+        _slid(_CHOICE),
         _choose,
         single_use="y",
     ),
     # unshear(sum[a](select(shear(x) == …, …))) -> sum[a](select(x == …, …))
     Rule(
         "slide_before_sum_of_choices",
-        (
-            Pat(unshear_p, _SUM, name="x"),
-            Pat(unshear_p, Pat(reshape_p, _SUM, name="view"), name="x"),
-        ),
+        _slid(_SUM),
         _choose,
         single_use="total y",
     ),

@@ -97,8 +97,14 @@ Z: Final = Pat(name="z")
 ZERO: Final = constant(0)
 
 
-def zero_like(x: Node) -> Node:
-    return zeros_like(x)
+def to_x(name: str, pattern: Pat | tuple[Pat, ...]) -> Rule:
+    """A rule by which what matches is its part x."""
+    return Rule(name, pattern, lambda x: x)
+
+
+def to_zero(name: str, pattern: Pat) -> Rule:
+    """A rule by which what matches is zeros like its part x."""
+    return Rule(name, pattern, lambda x: zeros_like(x))
 
 
 def move_constant(node: Node, shape: tuple[int, ...]) -> Node:
@@ -172,14 +178,13 @@ _EVERYWHERE = (reshape_p, permute_p, shrink_p, stride_p, expand_p)
 
 CONSTANTS: Final = (
     # any value without elements -> constant
-    Rule(
+    to_zero(
         "fold_empty",
         Pat(
             name="x",
             aval=lambda n: same_size(n.aval.size, 0),
             where=lambda n: n.op is not const_p,
         ),
-        zero_like,
     ),
     # reduce(value without elements) -> the reduction's identity
     Rule(
@@ -212,11 +217,7 @@ CONSTANTS: Final = (
         lambda x: move_constant(x.src[0], x.shape),
     ),
     # pad(0) -> 0; shear(0) -> 0
-    Rule(
-        "fold_padding_of_zero",
-        Pat((pad_p, shear_p, unshear_p), ZERO, name="x"),
-        zero_like,
-    ),
+    to_zero("fold_padding_of_zero", Pat((pad_p, shear_p, unshear_p), ZERO, name="x")),
     # sum(c) -> n·c; prod(c) -> cⁿ; max(c), min(c) -> c
     Rule(
         "reduce_of_constant_collapses",
@@ -226,7 +227,7 @@ CONSTANTS: Final = (
     # copy(c) -> c
     Rule("remove_copy_of_constant", Pat(copy, Pat(const_p, name="c")), lambda c: c),
     # copy(copy(x)) -> copy(x)
-    Rule("merge_copies", Pat(copy, Pat(copy, name="x")), lambda x: x),
+    to_x("merge_copies", Pat(copy, Pat(copy, name="x"))),
     # stop_gradient(x) -> x
-    Rule("remove_stop_gradient", Pat(stop_gradient, X), lambda x: x),
+    to_x("remove_stop_gradient", Pat(stop_gradient, X)),
 )

@@ -28,7 +28,8 @@ from ftrace.lower.simplify.fold_constants import (
     is_exact,
     is_negative_zero,
     last_position,
-    zero_like,
+    to_x,
+    to_zero,
 )
 from ftrace.trace.graph import Node, Op, constant_value
 from ftrace.trace.primitives import elementwise as p
@@ -75,19 +76,16 @@ def _multiply_by_inverse(x: Node, c: Node) -> Node:
 
 _SUMS: Final = (
     # x + -0.0 -> x
-    Rule(
+    to_x(
         "fold_add_negative_zero",
         Pat(p.add, X, Pat(const_p, where=is_negative_zero), commutes=True),
-        lambda x: x,
     ),
     # x + 0 -> x, for integers
-    Rule(
-        "fold_add_zero", Pat(p.add, X, ZERO, commutes=True, aval=is_exact), lambda x: x
-    ),
+    to_x("fold_add_zero", Pat(p.add, X, ZERO, commutes=True, aval=is_exact)),
     # x - 0 -> x
-    Rule("fold_sub_zero", Pat(p.sub, X, ZERO), lambda x: x),
+    to_x("fold_sub_zero", Pat(p.sub, X, ZERO)),
     # x - x -> 0, for integers
-    Rule("fold_sub_itself", Pat(p.sub, X, X, aval=is_exact), zero_like),
+    to_zero("fold_sub_itself", Pat(p.sub, X, X, aval=is_exact)),
     # x - c -> x + (-c), for integers
     Rule(
         "fold_sub_constant",
@@ -103,20 +101,16 @@ _SUMS: Final = (
     # x - (-y) -> x + y
     Rule("fold_sub_neg", Pat(p.sub, X, Pat(p.neg, Y)), lambda x, y: p.add(x, y)),
     # -(-x) -> x
-    Rule("fold_neg_neg", Pat(p.neg, Pat(p.neg, X)), lambda x: x),
+    to_x("fold_neg_neg", Pat(p.neg, Pat(p.neg, X))),
 )
 
 _PRODUCTS: Final = (
     # x·1 -> x
-    Rule(
-        "fold_mul_one",
-        Pat(p.mul, X, constant(1), commutes=True, aval=has_kind("biuf")),
-        lambda x: x,
+    to_x(
+        "fold_mul_one", Pat(p.mul, X, constant(1), commutes=True, aval=has_kind("biuf"))
     ),
     # x·0 -> 0, for integers
-    Rule(
-        "fold_mul_by_zero", Pat(p.mul, X, ZERO, commutes=True, aval=is_exact), zero_like
-    ),
+    to_zero("fold_mul_by_zero", Pat(p.mul, X, ZERO, commutes=True, aval=is_exact)),
     # (-x)·c -> x·(-c)
     Rule(
         "fold_mul_neg",
@@ -137,7 +131,7 @@ _PRODUCTS: Final = (
         lambda x, y: p.mul(x, y),
     ),
     # x/1 -> x
-    Rule("fold_div_one", Pat(p.div, X, constant(1), aval=has_kind("iuf")), lambda x: x),
+    to_x("fold_div_one", Pat(p.div, X, constant(1), aval=has_kind("iuf"))),
     # x/2ⁿ -> x·2⁻ⁿ
     Rule(
         "fold_div_power_of_two",
@@ -151,7 +145,7 @@ _PRODUCTS: Final = (
         lambda x: const_like(x, 1),
     ),
     # x¹ -> x
-    Rule("fold_pow_one", Pat(p.power, X, constant(1), aval=has_kind("f")), lambda x: x),
+    to_x("fold_pow_one", Pat(p.power, X, constant(1), aval=has_kind("f"))),
     # x² -> x·x
     Rule(
         "fold_pow_two",
@@ -176,9 +170,7 @@ _FINITE: Final = Pat(const_p, name="c", where=_is_finite_nonzero)
 
 _MUL_ZERO: Final = (
     # mul_zero(x, 0) -> 0
-    Rule(
-        "fold_mul_zero_by_zero", Pat(p.mul_zero, X, _ANY_ZERO, commutes=True), zero_like
-    ),
+    to_zero("fold_mul_zero_by_zero", Pat(p.mul_zero, X, _ANY_ZERO, commutes=True)),
     # mul_zero(x, c) -> x·c, for c finite and not 0
     Rule(
         "fold_mul_zero_by_constant",
@@ -230,13 +222,11 @@ def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
 
 _EXTREMA: Final = (
     # max(x, x), min(x, x) -> x
-    Rule("fold_extremum_of_itself", Pat((p.maximum, p.minimum), X, X), lambda x: x),
+    to_x("fold_extremum_of_itself", Pat((p.maximum, p.minimum), X, X)),
     # max(x, least) -> x
-    Rule("fold_max_of_least", Pat(p.maximum, X, _limit(0), commutes=True), lambda x: x),
+    to_x("fold_max_of_least", Pat(p.maximum, X, _limit(0), commutes=True)),
     # min(x, greatest) -> x
-    Rule(
-        "fold_min_of_greatest", Pat(p.minimum, X, _limit(1), commutes=True), lambda x: x
-    ),
+    to_x("fold_min_of_greatest", Pat(p.minimum, X, _limit(1), commutes=True)),
     # max(iota, 0), min(iota, n) -> iota
     Rule(
         "fold_clamp_of_iota",
@@ -289,9 +279,7 @@ _EXTREMA: Final = (
 
 _COMPLEX: Final = (
     # real(x + iy) -> x
-    Rule(
-        "fold_real_of_complex", Pat(p.real, Pat(p.make_complex, X, Pat())), lambda x: x
-    ),
+    to_x("fold_real_of_complex", Pat(p.real, Pat(p.make_complex, X, Pat()))),
     # imag(x + iy) -> y
     Rule(
         "fold_imag_of_complex", Pat(p.imag, Pat(p.make_complex, Pat(), Y)), lambda y: y
@@ -340,7 +328,7 @@ _SELECTS: Final = (
         lambda c, x, y: x if constant_value(c) else y,
     ),
     # select(m, x, x) -> x
-    Rule("fold_select_of_equals", Pat(p.select, Pat(), X, X), lambda x: x),
+    to_x("fold_select_of_equals", Pat(p.select, Pat(), X, X)),
     # select(not m, x, y) -> select(m, y, x)
     Rule(
         "fold_select_of_not",
@@ -383,15 +371,11 @@ _SHIFTS = (p.shift_left, p.shift_right_logical, p.shift_right_arithmetic)
 
 _BITS: Final = (
     # x & 0 -> 0
-    Rule("fold_and_zero", Pat(p.bit_and, X, ZERO, commutes=True), zero_like),
+    to_zero("fold_and_zero", Pat(p.bit_and, X, ZERO, commutes=True)),
     # x & ~0 -> x
     Rule("fold_and_ones", Pat(p.bit_and, X, ONES, commutes=True), lambda x, c: x),
     # x | 0, x ^ 0 -> x
-    Rule(
-        "fold_or_zero",
-        Pat((p.bit_or, p.bit_xor), X, ZERO, commutes=True),
-        lambda x: x,
-    ),
+    to_x("fold_or_zero", Pat((p.bit_or, p.bit_xor), X, ZERO, commutes=True)),
     # x | ~0 -> ~0
     Rule("fold_or_ones", Pat(p.bit_or, X, ONES, commutes=True), lambda x, c: c),
     # x ^ ~0 -> ~x
@@ -401,13 +385,13 @@ _BITS: Final = (
         lambda x, c: p.bit_not(x),
     ),
     # x & x, x | x -> x
-    Rule("fold_bits_of_itself", Pat((p.bit_and, p.bit_or), X, X), lambda x: x),
+    to_x("fold_bits_of_itself", Pat((p.bit_and, p.bit_or), X, X)),
     # x ^ x -> 0
-    Rule("fold_xor_itself", Pat(p.bit_xor, X, X), zero_like),
+    to_zero("fold_xor_itself", Pat(p.bit_xor, X, X)),
     # ~~x -> x
-    Rule("fold_not_not", Pat(p.bit_not, Pat(p.bit_not, X)), lambda x: x),
+    to_x("fold_not_not", Pat(p.bit_not, Pat(p.bit_not, X))),
     # x << 0, x >> 0 -> x
-    Rule("fold_shift_by_zero", Pat(_SHIFTS, X, ZERO), lambda x: x),
+    to_x("fold_shift_by_zero", Pat(_SHIFTS, X, ZERO)),
 )
 
 # Comparisons.
