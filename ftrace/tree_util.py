@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import optree
@@ -21,7 +21,6 @@ from ftrace.trace.pytree.tree import (
     keystr,
 )
 from ftrace.trace.pytree.tree import TreeDef as PyTreeDef
-from ftrace.trace.pytree.tree import register_dataclass as _register_dataclass
 
 T = TypeVar("T")
 IsLeaf = Callable[[Any], bool]
@@ -197,13 +196,7 @@ flatten_one_level_with_keys = _tree.flatten_one_level
 # Paths.
 
 
-def tree_flatten_with_path(
-    tree: Any,
-    is_leaf: Callable[..., bool] | None = None,
-    is_leaf_takes_path: bool = False,
-) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """(path, leaf) for every leaf, and the structure."""
-    return _tree.flatten_paths(tree, is_leaf, is_leaf_takes_path)
+tree_flatten_with_path = _tree.flatten_paths
 
 
 def tree_leaves_with_path(
@@ -254,24 +247,8 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 # Containers of the user.
 
 
-def register_pytree_node(
-    nodetype: type[Any],
-    flatten_func: _tree.Flatten,
-    unflatten_func: Callable[[Any, Any], Any],
-    flatten_with_keys_func: _tree.Flatten | None = None,
-) -> None:
-    """Makes a class a container.
-
-    Args:
-      nodetype: the class; subclasses are not included.
-      flatten_func: `flatten_func(x) -> (children, aux)`, with `aux` hashable.
-      unflatten_func: `unflatten_func(aux, children) -> x`.
-      flatten_with_keys_func: `(x) -> ([(key, child), …], aux)`, to name the children.
-
-    Raises:
-      TreeError: the class is a container already.
-    """
-    _tree.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+register_pytree_node = _tree.register_node
+register_dataclass = _tree.register_dataclass
 
 
 def register_pytree_with_keys(
@@ -300,27 +277,6 @@ def register_pytree_with_keys_class(cls: type[T]) -> type[T]:
     made: Any = cls
     flatten = made.tree_flatten_with_keys
     return _tree.register_node(cls, flatten, made.tree_unflatten, flatten)
-
-
-def register_dataclass(
-    nodetype: type[T],
-    data_fields: Sequence[str] | None = None,
-    meta_fields: Sequence[str] | None = None,
-    drop_fields: Sequence[str] = (),
-) -> type[T]:
-    """Makes a dataclass a container of its fields: a decorator, or a call.
-
-    Args:
-      nodetype: the dataclass.
-      data_fields: names of fields that hold arrays or trees; by default all that are
-        neither in `meta_fields` nor marked `metadata={"static": True}`.
-      meta_fields: names of static fields; hashable, part of the structure.
-      drop_fields: names of fields that are left out, and take their default.
-
-    Raises:
-      ArgumentError: it is no dataclass, or a field is not named once.
-    """
-    return _register_dataclass(nodetype, data_fields, meta_fields, drop_fields)
 
 
 def register_static(cls: type[T]) -> type[T]:

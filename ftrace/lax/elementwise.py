@@ -159,12 +159,6 @@ def _check_ranks(name: str, *operands: Value) -> None:
         )
 
 
-def _strict(name: str, op: Primitive, *operands: Value) -> Any:
-    check_dtypes(name, *operands)
-    _check_ranks(name, *operands)
-    return apply_elementwise(op, *operands)
-
-
 def _unary(name: str, op: Primitive) -> Callable[..., Any]:
     def function(x: Value, *, accuracy: Any = None) -> Any:
         return apply_elementwise(op, x)
@@ -319,7 +313,9 @@ def pow(x: Value, y: Value) -> Any:
         )
     if dtypes.is_integer(exponent.dtype):
         y = ax.cast(y, base.dtype, exponent.weak_type)
-    return _strict("pow", p.power, x, y)
+    check_dtypes("pow", x, y)
+    _check_ranks("pow", x, y)
+    return apply_elementwise(p.power, x, y)
 
 
 def round(

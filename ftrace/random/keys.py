@@ -15,17 +15,14 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, recording
 from ftrace.errors import DtypeError, DtypeOverflowError, ValueRangeError
 from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.trace.avals import Shape
-from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.movement import reshape, shrink_axis
 from ftrace.trace.primitives.sources import const, const_like, iota
-from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Tracer, aval_of
 
 __all__ = [
@@ -181,8 +178,6 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     """
     _check_implementation(impl)
     if isinstance(seed, int):
-        if current_scope() is None:
-            return _seeded(None, int(seed))
         seed = _as_integer(int(seed))
     aval = aval_of(seed)
     if not dtypes.is_integer(aval.dtype):
@@ -208,25 +203,6 @@ def _as_integer(seed: int) -> Any:
         f"random.key: a seed has 64 bits, got {seed}; fold larger numbers in piece by "
         "piece with random.fold_in"
     )
-
-
-def _of_seed(_: None, seed: int) -> Any:
-    """The key of a Python integer; native code does the same for all of them."""
-    made = Array.of(_halves(seed))
-    if recording.tape is not None:
-        recording.tape.note(_halves, [seed], made)
-    return made
-
-
-def _halves(seed: int) -> Any:
-    """What `seed_key` makes of an integer."""
-    number = _as_integer(seed)
-    high = int(number) >> 32 & 0xFFFFFFFF if number.dtype.itemsize == 8 else 0
-    return np.array((high, int(number) & 0xFFFFFFFF), np.uint32)
-
-
-#: An integer at the second place is one that decides nothing.
-_seeded = Eager(_of_seed, False, __name__, indexed=True)
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:

@@ -316,16 +316,18 @@ def flatten_with_path(tree: Any) -> list[tuple[KeyPath, Any]]:
 
 
 def flatten_paths(
-    tree: Any, is_leaf: Callable[..., bool] | None = None, takes_path: bool = False
+    tree: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
 ) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
     """(path, leaf) for every leaf, and the structure.
 
     Args:
       tree: any tree.
       is_leaf: stops at what it holds for.
-      takes_path: `is_leaf` is called with the path and the subtree.
+      is_leaf_takes_path: `is_leaf` is called with the path and the subtree.
     """
-    if takes_path and is_leaf is not None:
+    if is_leaf_takes_path and is_leaf is not None:
         verdicts = iter(_verdicts(tree, is_leaf))
         is_leaf = functools.partial(_next, verdicts)
     accessors, found, treedef = _optree.tree_flatten_with_accessor(
@@ -402,7 +404,7 @@ Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 
 
 def register_node(
-    cls: type[T],
+    nodetype: type[T],
     flatten_func: Flatten,
     unflatten_func: Callable[[Any, Any], T],
     flatten_with_keys_func: Flatten | None = None,
@@ -410,7 +412,7 @@ def register_node(
     """Makes a class a container.
 
     Args:
-      cls: the class; subclasses are not included.
+      nodetype: the class; subclasses are not included.
       flatten_func: `flatten_func(x) -> (children, aux)`.
       unflatten_func: `unflatten_func(aux, children) -> x`.
       flatten_with_keys_func: `(x) -> ([(key, child), …], aux)`, to name the children.
@@ -428,21 +430,23 @@ def register_node(
     named = flatten_with_keys_func is not None
     try:
         _optree.register_pytree_node(
-            cls,
+            nodetype,
             flatten_named if named else flatten_func,
             unflatten_func,
             path_entry_type=NamedEntry if named else optree.FlattenedEntry,
             namespace=NAMESPACE,
         )
     except ValueError as error:
-        raise TreeError(f"{cls!r} cannot be made a container: {error}") from None
+        raise TreeError(f"{nodetype!r} cannot be made a container: {error}") from None
     except TypeError as error:
-        raise ArgumentError(f"{cls!r} cannot be made a container: {error}") from None
-    return cls
+        raise ArgumentError(
+            f"{nodetype!r} cannot be made a container: {error}"
+        ) from None
+    return nodetype
 
 
 def register_dataclass(
-    cls: type[T],
+    nodetype: type[T],
     data_fields: Sequence[str] | None = None,
     meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
@@ -450,7 +454,7 @@ def register_dataclass(
     """Makes a dataclass a container of its fields, as a decorator or a call.
 
     Args:
-      cls: the dataclass.
+      nodetype: the dataclass.
       data_fields: names of fields that hold arrays or trees; by default all fields
         that are not in `meta_fields` and not marked `metadata={"static": True}`.
       meta_fields: names of static fields; hashable, part of the structure.
@@ -459,10 +463,10 @@ def register_dataclass(
     Raises:
       ArgumentError: it is no dataclass, or a field is not named once.
     """
-    if not dataclasses.is_dataclass(cls):
-        raise ArgumentError(f"register_dataclass: {cls} is not a dataclass")
+    if not dataclasses.is_dataclass(nodetype):
+        raise ArgumentError(f"register_dataclass: {nodetype} is not a dataclass")
     fields = [
-        f for f in dataclasses.fields(cls) if f.init and f.name not in drop_fields
+        f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields
     ]
     names = [f.name for f in fields]
     if meta_fields is None:
@@ -472,8 +476,8 @@ def register_dataclass(
     data, meta = tuple(data_fields), tuple(meta_fields)
     if sorted(data + meta) != sorted(names):
         raise ArgumentError(
-            f"register_dataclass: {cls.__name__} has the fields {names}; data_fields "
-            f"{data} and meta_fields {meta} must name each of them once"
+            f"register_dataclass: {nodetype.__name__} has the fields {names}; "
+            f"data_fields {data} and meta_fields {meta} must name each of them once"
         )
     keys = tuple([GetAttrKey(name) for name in data])
 
@@ -487,16 +491,16 @@ def register_dataclass(
         return [(key, getattr(x, key.name)) for key in keys], static(x)
 
     def build(aux: Any, children: Iterable[Any]) -> Any:
-        made = object.__new__(cls)
+        made = object.__new__(nodetype)
         for name in drop_fields:
-            object.__setattr__(made, name, _default(cls, name))
+            object.__setattr__(made, name, _default(nodetype, name))
         for name, value in zip(data, children, strict=True):
             object.__setattr__(made, name, value)
         for name, value in zip(meta, aux, strict=True):
             object.__setattr__(made, name, value)
         return made
 
-    return register_node(cls, flatten_fields, build, flatten_with_keys)
+    return register_node(nodetype, flatten_fields, build, flatten_with_keys)
 
 
 def _default(cls: Any, name: str) -> Any:
