@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.convolution.depthwise_filter_gradient import (
-    SlidingDots,
-    find_sliding_dots,
-)
+from ftrace.devices.llvm.convolution.depthwise_filter_gradient import find_sliding_dots
+from ftrace.devices.llvm.convolution.schedule import Sliding
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
@@ -57,7 +55,7 @@ def by_filters(case: Any) -> Any:
     return gradient(strided(case), 1)
 
 
-def dots_of(kernel: Kernel, target: Target | None = None) -> SlidingDots | None:
+def dots_of(kernel: Kernel, target: Target | None = None) -> Sliding | None:
     roots = [e for store in kernel.stores for e in store.expressions]
     facts = Facts([*roots, *kernel.axes])
     return find_sliding_dots(kernel, place(kernel), facts, target or host_target())

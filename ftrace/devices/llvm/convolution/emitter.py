@@ -33,11 +33,14 @@ from ftrace.devices.llvm.emit.pack_panel import fill_panel
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import OpenLoop
-from ftrace.devices.llvm.schedule.tiling_ir import Steps, Tiles, cut
-from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
+from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, Steps, Tiles, cut
+from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p, reduce
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add, bit_and, lt, mul
 from ftrace.trace.primitives.sources import const
+
+#: How many elements ahead a pass over pixels asks for.
+_AHEAD = 1024
 
 
 class Image:
@@ -163,7 +166,9 @@ class Image:
             if block.cut.split in ranges:
                 spans |= block.spans(steps)
         store = Store(self.panel.number, sum_of(terms), value)
-        stage.run(ranges, [store], steps, spans, squares=s.turned)
+        again = any(group.first for group in self.groups)
+        later = None if again else _next_image(value, last, s)
+        stage.run(ranges, [store], steps, spans, squares=s.turned, prefetch=later)
 
 
 class SlidingEmitter:
@@ -245,7 +250,10 @@ class SlidingEmitter:
         for fill in [own, *fills] if s.by_columns else [*fills, own]:
             fill()
         self.finite = self.still.is_finite(depth, self.of_still) if s.skips else ""
-        self._each_line(partial(self._tiles, depth))
+        if s.along_pixels:
+            self._pass(depth)
+        else:
+            self._each_line(partial(self._tiles, depth))
 
     def _each_line(self, run: Callable[[], None]) -> None:
         """Loops over the lines of the block."""
@@ -311,6 +319,51 @@ class SlidingEmitter:
             writer.close_loop(across)
         if not s.kept:
             self._finish()
+
+    def _pass(self, depth: Block) -> None:
+        """Sums of some taps at a time, at all places of columns; lanes are pixels."""
+        s, stage = self.s, self.stage
+        taps = [*itertools.product(*(range(w.taps) for w in s.windows))]
+        columns = [*itertools.product(*map(range, s.columns.extents))]
+        rights = [
+            substitute([s.still.node], {
+                a: const(n, INDEX) for a, n in zip(s.columns.within, place, strict=True)
+            })[0]
+            for place in columns
+        ]  # fmt: skip
+        for part in s.parts:
+            stores: list[Store] = []
+            for tap, column in (divmod(k, len(columns)) for k in part):
+                pixel = self._pixel(taps[tap], depth)
+                total = reduce("add", mul(pixel, rights[column]), depth.cut.within)
+                place = const(tap * s.pitch + column, INDEX)
+                total = add(self.sums.load(place), total)
+                stores.append(Store(self.sums.number, place, total))
+            last = depth.cut.within[-1]
+            steps = {last: Steps(s.lanes)}
+            again = part.start or len(columns) > 1  # it is near
+            later = None if again else _next_image(s.still.node, last, s)
+            stage.run((), stores, steps, depth.spans({}), prefetch=later)
+
+    def _pixel(self, taps: Sequence[int], depth: Block) -> Node:
+        """What some taps see of the image."""
+        for image in self.images:
+            at = 0
+            pairs = zip(self.s.windows, taps, image.groups, strict=True)
+            for window, tap, group in pairs:
+                step, kind = divmod(tap, group.apart)
+                if not group.first <= kind < group.first + group.classes:
+                    break
+                at += step * image.steps[window.tap]
+                at += (kind - group.first) * image.kinds[window.column]
+            else:
+                places = [
+                    term
+                    for r in depth.cut.within
+                    for term in depth.terms(image.steps[r], of=(r,))
+                ]
+                return image.panel.load(sum_of([const(at, INDEX), *places]))
+        raise AssertionError
 
     def _taps(self) -> list[int]:
         """Where the rows of a tile begin in the image, for each pixel of it."""
@@ -477,6 +530,20 @@ class SlidingEmitter:
         stores = replaced_stores(stage.kernel.stores, found)
         axes = [*block.cut.within, pixel]
         run_stores(stage, stores, axes, [block], s.lanes)
+
+
+def _next_image(value: Node, last: Node, s: Sliding) -> Prefetch | None:
+    """What is read of it, which is too short for the processor to ask for it.
+
+    Args:
+      last: along which vectors run: where no image follows, elements ahead are read.
+    """
+    if not s.along_pixels:
+        return None
+    pixels = [w.column for w in s.windows]
+    others = [r for r in (*s.depth.outer, *s.depth.within) if r not in pixels]
+    loads = [n for n in toposort([value]) if n.op is load_p]
+    return Prefetch(loads, others[-1]) if others else Prefetch(loads, last, _AHEAD)
 
 
 def _times(line: Node, by: int) -> Node:

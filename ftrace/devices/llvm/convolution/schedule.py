@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 
 from ftrace.devices.affine_forms import Affine
@@ -53,7 +54,8 @@ class Operand:
     Attributes:
       axis: its own axis, rows or columns.
       positions: how what is summed over is cut, taps last: these are whole in a block.
-      form: the index of a load that is read where it stands; None: it has a panel.
+      form: the index of a load that is read where it stands, or zero of what is
+        evaluated as it is added up; None: it has a panel.
       pitch: elements from one value of the axis to the next.
       row: elements from one position of what is summed over to the next.
       rows: of a panel, which are `size` elements long.
@@ -144,6 +146,8 @@ class Sliding:
       channels_last: what the image has beside its lines comes last in its panel.
       groups: columns are groups and their places (see `grouped.py`); the panel of the
         image has a vector where it would have a number.
+      along_pixels: lanes are pixels, not columns: tiles are the sums of some taps, in
+        one pass, at all places of the columns.
       turned: channels do not lie side by side in memory: the image is turned, and sums
         are turned back.
       flat_pixel: in place of lines and pixels, of which all are turned back together.
@@ -168,6 +172,7 @@ class Sliding:
     flat: Cut | None = None
     channels_last: bool = True
     groups: bool = False
+    along_pixels: bool = False
     turned: bool = False
     flat_pixel: Node | None = None
     cleared: bool = False
@@ -206,9 +211,9 @@ class Sliding:
 
         Vectors need pixels side by side: each class of a strided window has its lines.
         """
-        if self.by_columns:
-            return [(group,) for group in self.windows[0].groups]
-        return [tuple(w.whole for w in self.windows)]
+        apart = self.by_columns or self.along_pixels
+        groups = [w.groups if apart else [w.whole] for w in self.windows]
+        return list(product(*groups))
 
     def __str__(self) -> str:
         order = "[beside][line]" if not self.channels_last else "[line][beside]"

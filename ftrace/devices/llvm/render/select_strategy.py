@@ -36,10 +36,7 @@ from ftrace.devices.llvm.contraction.strategies import (
     in_blocks,
     without_panels,
 )
-from ftrace.devices.llvm.convolution.depthwise_filter_gradient import (
-    SlidingDotsProduct,
-    find_sliding_dots,
-)
+from ftrace.devices.llvm.convolution.depthwise_filter_gradient import find_sliding_dots
 from ftrace.devices.llvm.convolution.emitter import SlidingEmitter
 from ftrace.devices.llvm.convolution.filter_gradient import (
     find_grouped_sum,
@@ -198,7 +195,7 @@ PRODUCTS: tuple[tuple[tuple[str, ...], Strategy], ...] = (
     (("in_blocks", "without_panels"), _in_place),
     (("in_blocks",), _blocks),
     (("sliding_dots",), _of_kernel(
-        SlidingDotsProduct,
+        SlidingEmitter,
         lambda c: find_sliding_dots(c.kernel, c.block, c.facts, c.target))),
 )  # fmt: skip
 
