@@ -139,13 +139,9 @@ def eig(
     a = square("eig", x)
     if not (compute_left_eigenvectors or compute_right_eigenvectors):
         return bind_compound(eigvals_p, a)
-    values, left, right = bind_compound(eig_p, a)
-    found = [values]
-    if compute_left_eigenvectors:
-        found.append(left)
-    if compute_right_eigenvectors:
-        found.append(right)
-    return found
+    asked = (True, compute_left_eigenvectors, compute_right_eigenvectors)
+    found = bind_compound(eig_p, a)
+    return [x for x, wanted in zip(found, asked, strict=True) if wanted]
 
 
 def eigh(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import ftrace.numpy as fnp
@@ -63,34 +64,29 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     return _initializer(dtype, lambda key, shape, kind: fnp.full(shape, value, kind))
 
 
-def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Uniform in [0, scale)."""
-
+def _scaled(dtype: Any, scale: Any, draw: Callable[..., Any]) -> Initializer:
     def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
-        return random.uniform(key, shape, kind) * fnp.asarray(scale, kind)
+        return draw(key, shape=shape, dtype=kind) * fnp.asarray(scale, kind)
 
     return _initializer(dtype, build)
+
+
+def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """Uniform in [0, scale)."""
+    return _scaled(dtype, scale, random.uniform)
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Normal, of mean 0 and this standard deviation."""
-
-    def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
-        return random.normal(key, shape, kind) * fnp.asarray(stddev, kind)
-
-    return _initializer(dtype, build)
+    return _scaled(dtype, stddev, random.normal)
 
 
 def truncated_normal(
     stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
 ) -> Initializer:
     """Normal between two bounds, then scaled; the bounds are in units of `stddev`."""
-
-    def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
-        drawn = random.truncated_normal(key, lower, upper, shape, kind)
-        return drawn * fnp.asarray(stddev, kind)
-
-    return _initializer(dtype, build)
+    draw = partial(random.truncated_normal, lower=lower, upper=upper)
+    return _scaled(dtype, stddev, draw)
 
 
 def _fans(

@@ -313,8 +313,6 @@ def _log_ratio(x: Any, y: Any) -> Any:
     ratio = choose(near, (x - y) / y, 0.0)
     quotient = x / y
     limit = 2.0**900 if x.dtype == dtypes.float64 else 2.0**100
-    if x.dtype == dtypes.float16:
-        limit = 2.0**10
     usual = fnp.logical_and(quotient < limit, quotient > 1 / limit)
     apart = fnp.log(choose(usual, quotient, x)) - fnp.log(choose(usual, 1.0, y))
     return choose(near, fnp.log1p(ratio), apart)
