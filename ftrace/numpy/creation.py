@@ -18,13 +18,11 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
-from ftrace.trace.bind import bind, do_now
-from ftrace.trace.eager.dispatch import Eager, constant_classes
+from ftrace.trace.bind import bind
+from ftrace.trace.eager.dispatch import Eager, constant_classes, member
 from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.elementwise import bitcast
 from ftrace.trace.symbolic.dim import is_dynamic
-from ftrace.trace.tracing.scopes import asarray as shared
-from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import (
     Tracer,
     Value,
@@ -78,11 +76,8 @@ def array(
             f"array: arrays are row-major; got order={order!r}"
         )
     ndmin = ax.static_int(ndmin, "array: ndmin")
-    if not ndmin and device is None:
-        found = _quickly(object, dtype, copy)
-        if found is not None:
-            return found
-    result = _convert(object, dtype, copy)
+    known = _of_numbers(object, dtype) if type(object) in _SEQUENCES else None
+    result = _convert(object, dtype, copy) if known is None else known
     if result.ndim < ndmin:
         result = ax.insert_axes(result, range(ndmin - result.ndim))
     return placed(result, device)
@@ -100,54 +95,31 @@ def asarray(
     return array(a, dtype, bool(copy), order, device=device)
 
 
-def _quickly(value: Any, dtype: Dtype, copy: bool) -> Array | None:
-    """A number, numbers in sequences, an array of a dtype of ours; else None."""
-    if type(value) in _KINDS:
-        return _of_number(value, dtype)
-    if type(value) is np.ndarray:
-        known = value.dtype in _AS_THEY_ARE
-        if known and (dtype is None or value.dtype == dtypes.as_dtype(dtype)):
-            return Array.of(np.array(value, order="C")) if copy else shared(value)
-        return None
-    if type(value) not in _SEQUENCES:
-        return None
+def _of_numbers(value: Any, dtype: Dtype) -> Array | None:
+    """Python's numbers in sequences, which surely fit; else None."""
     kinds = _kinds_in(value)
-    common = _common(kinds)
-    if common is None:
+    if not kinds or not kinds <= _KINDS.keys():
         return None
+    common = dtypes.default_dtype(
+        max((_KINDS[kind] for kind in kinds), key="bif".index)
+    )
     target = common if dtype is None else dtypes.as_dtype(dtype)
     if target != common and int in kinds and target not in _WIDE_FLOATS:
         return None  # each has to fit
-    if target == common or dtypes.is_inexact(target):
-        return _array_of(value, target)
-    made = _array_of(value, common)
-    return (
-        None if made is None else ax.constant(Array.of(convert(made.numpy(), target)))
-    )
-
-
-def _of_number(value: Any, dtype: Dtype) -> Array | None:
-    """A number outside of traces, where it surely fits."""
-    kind = _KINDS[type(value)]
-    if current_scope() is not None or (kind == "i" and not -_LARGE <= value < _LARGE):
-        return None
-    if dtype is None:
-        target, weak = dtypes.default_dtype(kind), kind != "b"
-    else:
-        target, weak = dtypes.as_dtype(dtype), False
-        if target not in _WIDE_FLOATS:
-            return None
+    exact = target == common or dtypes.is_inexact(target)
     token = hush()
     try:
-        return ax.constant(Array.of(np.array(value, target), weak))
+        made = np.array(value, target if exact else common)
+    except (OverflowError, ValueError, RecursionError):
+        return None  # the ordinary way has a message
     finally:
         unhush(token)
+    return ax.constant(Array.of(made if exact else convert(made, target)))
 
 
-#: Integers from -_LARGE on and below it fit any default.
-_LARGE = 1 << 31
 _SEQUENCES = frozenset((list, tuple, range))
 _WIDE_FLOATS = frozenset(map(np.dtype, ("float32", "float64")))
+_KINDS = {bool: "b", int: "i", float: "f"}
 
 
 #: Lists that stand in each other: beyond it one is taken to contain itself.
@@ -165,34 +137,6 @@ def _kinds_in(value: Any, depth: int = 1) -> set[type[Any]]:
     return found
 
 
-def _common(kinds: set[type[Any]]) -> np.dtype[Any] | None:
-    """The dtype to which Python's numbers promote; None where more has to be asked."""
-    if not kinds or not kinds <= _KINDS.keys():
-        return None
-    return dtypes.default_dtype(max((_KINDS[kind] for kind in kinds), key="bif".index))
-
-
-_KINDS = {bool: "b", int: "i", float: "f"}
-
-
-def _array_of(value: Any, dtype: np.dtype[Any]) -> Array | None:
-    """Numbers of nested sequences; None where the ordinary way has a message."""
-    token = hush()
-    try:
-        return ax.constant(Array.of(np.array(value, dtype)))
-    except (OverflowError, ValueError, RecursionError):
-        return None
-    finally:
-        unhush(token)
-
-
-#: Dtypes that are ours under any setting.
-_AS_THEY_ARE = frozenset(
-    map(np.dtype, ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32",
-                   "float16", "float32", "complex64"))
-)  # fmt: skip
-
-
 def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
     for name in ("__ftrace_array__", "__jax_array__"):
         if hasattr(value, name):
@@ -201,8 +145,7 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
         result = value if dtype is None else ax.cast(value, dtypes.as_dtype(dtype))
         # Arrays are immutable, but who donates one does not give up its copies.
         if copy and is_array(value) and result is value:
-            copied = do_now(np.array, value, dtype=value.dtype, weak=value.weak_type)
-            return value.__deepcopy__({}) if copied is None else copied
+            return value.__deepcopy__({})
         return result
     if isinstance(value, np.generic):
         return ax.cast(value, dtype_or(dtype, aval_of(value).dtype))
@@ -377,11 +320,8 @@ def view(x: Value, dtype: Dtype = None) -> Any:
     Raises:
       DtypeError: the widths differ.
     """
-    return (
-        ax.as_value(x)
-        if dtype is None
-        else bind(bitcast, x, arg=dtypes.as_dtype(dtype))
-    )
+    x = ax.as_value(x)
+    return x if dtype is None else bind(bitcast, x, arg=dtypes.as_dtype(dtype))
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -413,21 +353,27 @@ def frombuffer(
 # One value everywhere.
 
 
-def zeros(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+def _of_one_value(name: str, value: int):
+    def filled(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+        target = dtype_or(dtype, dtypes.default_dtype("f"))
+        return placed(ax.full(ax.check_sizes(shape, name), value, target), device)
+
+    return filled
+
+
+@member(_of_one_value, 0)
+def zeros():
     """Zeros of a shape, float32 by default."""
-    target = dtype_or(dtype, dtypes.default_dtype("f"))
-    return placed(ax.full(ax.check_sizes(shape, "zeros"), 0, target), device)
 
 
-def ones(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+@member(_of_one_value, 1)
+def ones():
     """Ones of a shape, float32 by default."""
-    target = dtype_or(dtype, dtypes.default_dtype("f"))
-    return placed(ax.full(ax.check_sizes(shape, "ones"), 1, target), device)
 
 
-def empty(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+@member(_of_one_value, 0)
+def empty():
     """Zeros of a shape, float32 by default: memory is never left as it was found."""
-    return zeros(shape, dtype, device=device)
 
 
 def full(
@@ -449,32 +395,34 @@ def _full(name: str, target: Shape, fill_value: Any, dtype: Dtype, device: Any) 
     return placed(ax.full(target, number_for(fill_value, chosen), chosen), device)
 
 
-def _like(name: str, a: Any, value: Any, dtype: Dtype, shape: Any) -> Any:
-    aval = aval_of(a if is_value(a) else array(a))
-    target = aval.shape if shape is None else ax.check_sizes(shape, name)
-    weak = aval.weak_type and dtype is None
-    return ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
+def _like(name: str, value: int):
+    def like(
+        a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
+    ) -> Any:
+        aval = aval_of(a if is_value(a) else array(a))
+        target = aval.shape if shape is None else ax.check_sizes(shape, name)
+        weak = aval.weak_type and dtype is None
+        made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
+        return placed(made, device)
+
+    return like
 
 
-def zeros_like(
-    a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
-) -> Any:
+@member(_like, 0)
+def zeros_like():
     """Zeros of the shape and dtype of `a`, or as given."""
-    return placed(_like("zeros_like", a, 0, dtype, shape), device)
 
 
-def ones_like(
-    a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
-) -> Any:
+@member(_like, 1)
+def ones_like():
     """Ones of the shape and dtype of `a`, or as given."""
-    return placed(_like("ones_like", a, 1, dtype, shape), device)
 
 
 def empty_like(
     prototype: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
 ) -> Any:
     """Zeros of the shape and dtype of `prototype`, or as given."""
-    return placed(_like("empty_like", prototype, 0, dtype, shape), device)
+    return zeros_like(prototype, dtype, shape, device=device)
 
 
 def full_like(

@@ -19,6 +19,7 @@ from ftrace.numpy.reductions import sum as add_up
 from ftrace.trace.avals import pairs_of
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
@@ -231,8 +232,6 @@ def matmul(
         broadcast.
     """
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
-    need_axes("matmul", x, 1, "first")
-    need_axes("matmul", y, 1, "second")
     x_core = "mk" if x.ndim > 1 else "k"
     y_core = "kn" if y.ndim > 1 else "k"
     return finished(_batched("matmul", x, y, x_core, y_core), final)
@@ -240,6 +239,8 @@ def matmul(
 
 def _batched(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
     """A product over "k" of the last axes; the others broadcast as NumPy's do."""
+    need_axes(name, x, len(x_core), "first")
+    need_axes(name, y, len(y_core), "second")
     depth = max(x.ndim - len(x_core), y.ndim - len(y_core))
 
     def labels(ndim: int, core: str) -> list[Any]:
@@ -250,28 +251,31 @@ def _batched(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
     return contract(name, x, y, labels(x.ndim, x_core), labels(y.ndim, y_core), out)
 
 
-def matvec(x1: Value, x2: Value, /) -> Any:
+def _matrix_and_vector(name: str, x_core: str, y_core: str):
+    def product(x1: Value, x2: Value, /) -> Any:
+        (x, y), _ = promoted(x1, x2)
+        x = conjugated(x) if x_core == "k" else x
+        return _batched(name, x, y, x_core, y_core)
+
+    return product
+
+
+@member(_matrix_and_vector, "mk", "k")
+def matvec():
     """(…, m, k) times (…, k): matrices and vectors; the axes before broadcast.
 
     Raises:
       ShapeError: the shapes do not fit.
     """
-    (x, y), _ = promoted(x1, x2)
-    need_axes("matvec", x, 2, "first")
-    need_axes("matvec", y, 1, "second")
-    return _batched("matvec", x, y, "mk", "k")
 
 
-def vecmat(x1: Value, x2: Value, /) -> Any:
+@member(_matrix_and_vector, "k", "kn")
+def vecmat():
     """Conjugated (…, k) times (…, k, n): vectors and matrices; the rest broadcasts.
 
     Raises:
       ShapeError: the shapes do not fit.
     """
-    (x, y), _ = promoted(x1, x2)
-    need_axes("vecmat", x, 1, "first")
-    need_axes("vecmat", y, 2, "second")
-    return _batched("vecmat", conjugated(x), y, "k", "kn")
 
 
 def vecdot(
@@ -443,24 +447,19 @@ def cross(
     z = x2[0] if x2 else ax.full(x0.shape, 0, x0.dtype)
     w = y2[0] if y2 else ax.full(y0.shape, 0, y0.dtype)
     parts = [_minor(x1, z, y1, w), _minor(z, x0, w, y0), third]
-    result: Any = None
-    for i, part in enumerate(parts):
-        pads = [(0, 0, 0)] * (part.ndim - 1) + [(i, 2 - i, 0)]
-        placed = ax.pad(part, tuple(pads))
-        result = placed if result is None else bind(p.add, result, placed)
-    return ax.move_axis(
-        result, result.ndim - 1, ax.canonical_axis(axisc, result.ndim, "cross")
-    )
+    placed = [ax.pad_axis(v, v.ndim - 1, i, 2 - i) for i, v in enumerate(parts)]
+    last = third.ndim - 1
+    result = placed[0] + placed[1] + placed[2]
+    return ax.move_axis(result, last, ax.canonical_axis(axisc, last + 1, "cross"))
 
 
 def _components(x: Any) -> list[Any]:
-    last = x.ndim - 1
-    return [ax.shrink_axis(x, last, i, i + 1) for i in range(x.shape[last])]
+    return [x[..., i : i + 1] for i in range(x.shape[-1])]
 
 
 def _minor(a: Any, b: Any, c: Any, d: Any) -> Any:
     """a·d - b·c."""
-    return elementwise(p.sub, elementwise(p.mul, a, d), elementwise(p.mul, b, c))
+    return a * d - b * c
 
 
 def matrix_transpose(x: Value, /) -> Any:
