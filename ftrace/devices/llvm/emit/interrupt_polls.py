@@ -109,9 +109,15 @@ class PollingWriter(Writer):
             self._poll(loop)
         return loop
 
-    def close_loop(self, loop: OpenLoop, updated: Sequence[str] = ()) -> list[str]:
+    def close_loop(
+        self,
+        loop: OpenLoop,
+        updated: Sequence[str] = (),
+        first: str = "",
+        again: str = "",
+    ) -> list[str]:
         self._operations = self._outer.pop()
-        return super().close_loop(loop, updated)
+        return super().close_loop(loop, updated, first, again)
 
     def _poll(self, loop: OpenLoop) -> None:
         """Once in about `LONG` operations, at the beginning of an iteration."""

@@ -22,6 +22,7 @@ from ftrace.devices.llvm.ir.types import Type, first_lanes, index_type
 from ftrace.devices.llvm.ir.writer import digits, highest, lowest
 from ftrace.devices.llvm.schedule.index_facts import index_of
 from ftrace.devices.llvm.schedule.tiling_ir import (
+    Fetch,
     Spread,
     Steps,
     Tiles,
@@ -155,14 +156,11 @@ class Loops(ABC):
             small = nbytes <= values.ops.target.l2
             if small or valid or form.terms.get(vector.node) != 1:
                 continue
-            places = [values.terms(form, at) for at in ats]
-            step = (places[1][1] - places[0][1]) * len(ats)
-            if abs(step) * size < 64 * len(ats):
-                continue
-            base = values.buffer(number)
-            for terms, constant in places:
-                p = values.access.pointer(base, terms, constant + step, size)
-                values.access.prefetch(p, False, False)
+            (_, first), (_, second) = (values.terms(form, at) for at in ats[:2])
+            step = (second - first) * len(ats)
+            if abs(step) * size >= 64 * len(ats):
+                for at in ats:
+                    self._prefetch(Fetch.of(node, form.shifted(step)), at)
 
     def _store_spread(self, store: Store, how: Spread, at: At) -> None:
         """Each channel of a vector, repeated for the places of its group."""
@@ -197,12 +195,8 @@ class Loops(ABC):
             width = vector.lanes * fetch.size
             for at in values.assignments([range_]):
                 copy = at[vector.slot] if vector.slot >= 0 else 0
-                if copy * width % 64:  # its line has been asked for
-                    continue
-                terms, constant = values.terms(fetch.form, at)
-                base = values.buffer(fetch.buffer)
-                p = values.access.pointer(base, terms, constant, fetch.size)
-                values.access.prefetch(p, fetch.write, fetch.near)
+                if copy * width % 64 == 0:  # else its line has been asked for
+                    self._prefetch(fetch, at)
 
     def _ask(self) -> None:
         """Asks for what is read some steps later."""
@@ -217,7 +211,8 @@ class Loops(ABC):
                 continue
             for at in values.assignments([node]):
                 for part in range(0, vector.lanes * step * size, 64):
-                    self._prefetch(node, form.shifted(later + part // size), at, False)
+                    line = form.shifted(later + part // size)
+                    self._prefetch(Fetch.of(node, line), at)
 
     def _ask_for_rows(self, loop: ReduceLoop) -> None:
         """Asks for short rows of the next tile, each read from one end to the other."""
@@ -235,20 +230,18 @@ class Loops(ABC):
             ats = values.assignments([index])
             fixed = {atom: c for atom, c in form.terms.items() if atom is not along}
             begin = Affine(form.constant, fixed).shifted(len(ats) * form.terms[rows])
+            fetch = Fetch.of(node, begin, True)
             line = self.writer.open_loop("0", str(size_of(along)), 64 // size)
             for at in ats:
-                self._prefetch(node, begin, at, True, [(1, line.index)])
+                self._prefetch(fetch, at, [(1, line.index)])
             self.writer.close_loop(line)
 
-    def _prefetch(
-        self, node: Node, form: Affine, at: At, near: bool, more: Sequence[Term] = ()
-    ) -> None:
-        """Asks for the line in which a load is, of another index."""
-        values, size = self.values, node.dtype.itemsize
-        base = values.buffer(int(node.src[0].arg))
-        terms, constant = values.terms(form, at)
-        p = values.access.pointer(base, [*terms, *more], constant, size)
-        values.access.prefetch(p, False, near)
+    def _prefetch(self, fetch: Fetch, at: At, more: Sequence[Term] = ()) -> None:
+        values = self.values
+        base = values.buffer(fetch.buffer)
+        terms, constant = values.terms(fetch.form, at)
+        p = values.access.pointer(base, [*terms, *more], constant, fetch.size)
+        values.access.prefetch(p, fetch.write, fetch.near)
 
     # Ranges.
 

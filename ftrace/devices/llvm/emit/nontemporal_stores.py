@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ftrace.devices.llvm.ir.function_builder import Function
 from ftrace.devices.llvm.ir.writer import ARGUMENTS, Writer
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -84,39 +85,29 @@ def function(
     fast = build(streamed) if streamed else plain
     if not fast.streams:
         return Code(plain.declared, [plain.function(name, internal)])
-    kind = "internal " if internal else ""
-    lines = [f"define {kind}void @{name}({ARGUMENTS}) nounwind {{", "entry:"]
+    f = _function(name, not internal)
     bits = "0"
     for number in sorted(streamed):
-        v = f"%b{number}"
-        lines += [
-            f"  {v}.place = getelementptr ptr, ptr %buffers, i64 {number}",
-            f"  {v}.pointer = load ptr, ptr {v}.place, align 8",
-            f"  {v}.address = ptrtoint ptr {v}.pointer to i64",
-            f"  {v} = or i64 {bits}, {v}.address",
-        ]
-        bits = v
-    lines += [
-        f"  %low = and i64 {bits}, {target.vector_bytes - 1}",
-        "  %aligned = icmp eq i64 %low, 0",
-        "  br i1 %aligned, label %fast, label %plain",
-        "fast:",
-        f"  call void @{name}.streaming({ARGUMENTS})",
-        "  call void @llvm.x86.sse.sfence()",
-        "  ret void",
-        "plain:",
-        f"  call void @{name}.plain({ARGUMENTS})",
-        "  ret void",
-        "}",
-        "",
-    ]
+        address = f.let(f"ptrtoint ptr {f.slot('%buffers', number)} to i64")
+        bits = f.let(f"or i64 {bits}, {address}")
+    low = f.let(f"and i64 {bits}, {target.vector_bytes - 1}")
+    with f.when(f.let(f"icmp eq i64 {low}, 0")):
+        f.do(f"call void @{name}.streaming({ARGUMENTS})")
+        f.do("call void @llvm.x86.sse.sfence()")
+        f.give()
+    f.do(f"call void @{name}.plain({ARGUMENTS})")
+    f.give()
     fast.declare("declare void @llvm.x86.sse.sfence()")
     functions = [
         fast.function(f"{name}.streaming", internal=True),
         plain.function(f"{name}.plain", internal=True),
-        "\n".join(lines),
+        f.text,
     ]
     return Code(plain.declared | fast.declared, functions)
+
+
+def _function(name: str, visible: bool) -> Function:
+    return Function(name, "void", *ARGUMENTS.split(", "), visible=visible)
 
 
 def in_turn(name: str, parts: Sequence[tuple[str, int]]) -> Code:
@@ -125,25 +116,17 @@ def in_turn(name: str, parts: Sequence[tuple[str, int]]) -> Code:
     Args:
       parts: names of functions, and how many units each has.
     """
-    lines = [f"define void @{name}({ARGUMENTS}) nounwind {{", "entry:"]
-    first = 0
-    for n, (part, units) in enumerate(parts):
-        lines += [
-            f"  %a{n} = sub i64 %begin, {first}",
-            f"  %b{n} = call i64 @llvm.smax.i64(i64 %a{n}, i64 0)",
-            f"  %c{n} = sub i64 %end, {first}",
-            f"  %e{n} = call i64 @llvm.smin.i64(i64 %c{n}, i64 {units})",
-            f"  %any{n} = icmp slt i64 %b{n}, %e{n}",
-            f"  br i1 %any{n}, label %run{n}, label %over{n}",
-            f"run{n}:",
-            f"  call void @{part}(ptr %buffers, i64 %b{n}, i64 %e{n})",
-            f"  br label %over{n}",
-            f"over{n}:",
-        ]
+    f, first = _function(name, True), 0
+    for part, units in parts:
+        begin, end = (f.let(f"sub i64 {x}, {first}") for x in ("%begin", "%end"))
+        begin = f.let(f"call i64 @llvm.smax.i64(i64 {begin}, i64 0)")
+        end = f.let(f"call i64 @llvm.smin.i64(i64 {end}, i64 {units})")
+        with f.when(f.let(f"icmp slt i64 {begin}, {end}")):
+            f.do(f"call void @{part}(ptr %buffers, i64 {begin}, i64 {end})")
         first += units
-    names = ("smin", "smax")
-    declared = [f"declare i64 @llvm.{word}.i64(i64, i64)" for word in names]
-    return Code(dict.fromkeys(declared), ["\n".join([*lines, "  ret void", "}", ""])])
+    f.give()
+    declared = [f"declare i64 @llvm.{word}.i64(i64, i64)" for word in ("smin", "smax")]
+    return Code(dict.fromkeys(declared), [f.text])
 
 
 def joined(target: Target, *codes: Code) -> str:

@@ -9,7 +9,6 @@ again, stays in the first caches: loading it costs less than a few operations do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
@@ -63,7 +62,8 @@ def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
     if not found:
         return None
     specs = [BufferSpec(n.dtype, axis_of(axis).size, True) for n in found]
-    stores = [_replaced(store, replaced) for store in kernel.stores]
+    values = substitute([store.value for store in kernel.stores], replaced)
+    stores = map(lambda s, value: replace(s, value=value), kernel.stores, values)
     return replace(
         kernel,
         stores=(*stores, *found.values()),
@@ -117,9 +117,3 @@ def _computed_again(
 def _weight(node: Node) -> int:
     plain = node.dtype is INDEX or node.op in (load_p, param_p)
     return 0 if plain else 1
-
-
-def _replaced(store: Store, new: Mapping[Node, Node]) -> Store:
-    """A store with expressions replaced in its value."""
-    (value,) = substitute([store.value], new)
-    return replace(store, value=value)

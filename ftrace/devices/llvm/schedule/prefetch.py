@@ -84,11 +84,8 @@ def _stream(tiling: Tiling, facts: Facts) -> dict[ReduceLoop | Loop, list[Fetch]
         if node.op is not load_p or len(node.src) != 2:
             continue
         form, size = facts.affine[index_of(node)], node.dtype.itemsize
-        buffer = node.src[0].arg
-        assert isinstance(buffer, int)
         if form.terms.get(own) == 1 and size_of(own) * size >= _DISTANCE:
-            later = form.shifted(_DISTANCE // size)
-            found.append(Fetch(buffer, later, size, False, True))
+            found.append(Fetch.of(node, form.shifted(_DISTANCE // size), True))
     return {loop: found} if 0 < len(found) <= _STREAMS // 2 else {}
 
 
@@ -142,11 +139,8 @@ def _reads(
         if nbytes < _LEAST_BYTES or nbytes > target.l2 // 4:
             continue
         moved = _moved(form.shifted(step), own, other)
-        near = nbytes <= target.l1 // 4
-        buffer = node.src[0].arg
-        assert isinstance(buffer, int)
-        key = buffer, frozenset(moved.terms.items()), moved.constant
-        found[key] = Fetch(buffer, moved, size, False, near)
+        fetch = Fetch.of(node, moved, nbytes <= target.l1 // 4)
+        found[fetch.buffer, frozenset(moved.terms.items()), moved.constant] = fetch
     return list(found.values())
 
 

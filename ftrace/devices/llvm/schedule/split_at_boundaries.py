@@ -19,7 +19,7 @@ from itertools import pairwise
 from math import prod
 
 from ftrace import dtypes
-from ftrace.devices.affine_forms import Interval
+from ftrace.devices.affine_forms import Affine, Interval
 from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.devices.llvm.schedule.unroll_short import stores_over
 from ftrace.devices.llvm.target import Target
@@ -46,15 +46,16 @@ _EXPRESSIONS = 1500
 #: Numbers of the ranges of segments: beyond those of any other range.
 _NUMBERS = 1 << 20
 
-_COMPARISONS = ("lt", "le", "gt", "ge")
+#: Comparisons, and what they are with their operands exchanged.
+_OTHER = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
-class _Linear(NamedTuple):
-    """coefficient · axis + constant."""
+class _Border(NamedTuple):
+    """Where on an axis the answer to a comparison changes, and what it is before."""
 
     axis: Node
-    coefficient: int
-    constant: int
+    place: int
+    before: bool
 
 
 class Segments(NamedTuple):
@@ -175,42 +176,36 @@ def _borders(kernel: Kernel, axis: Node, facts: Facts) -> list[int]:
             continue
         if node.op.name in ("div", "rem") and node.dtype is INDEX:
             return []
-        if node.op.name in _COMPARISONS:
-            border = _border(node, facts)
-            if border is not None and border[0].axis is axis:
-                found.add(border[1])
+        border = _border(node, facts) if node.op.name in _OTHER else None
+        if border is not None and border.axis is axis:
+            found.add(border.place)
     return sorted(p for p in found if 0 < p < _size(axis))
 
 
-def _border(node: Node, facts: Facts) -> tuple[_Linear, int] | None:
-    """An axis, and from where on it a comparison has another answer than before."""
-    left, right = (_linear(s, facts) for s in node.src)
-    limit = _constant(node.src[1], facts)
-    linear, name = left, node.op.name
-    if linear is None or limit is None:
-        linear, limit = right, _constant(node.src[0], facts)
-        name = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[name]
-    if linear is None or limit is None:
+def _border(node: Node, facts: Facts) -> _Border | None:
+    """Where on an axis a comparison has another answer than before, if anywhere."""
+    (left, right), name = node.src, node.op.name
+    form, limit = _linear(left, facts), _constant(right, facts)
+    if form is None or limit is None:
+        form, limit, name = _linear(right, facts), _constant(left, facts), _OTHER[name]
+    if form is None or limit is None:
         return None
-    step, rest = linear.coefficient, limit - linear.constant
+    ((axis, step),) = form.terms.items()
+    rest = limit - form.constant
     if step < 0:  # -x < n where x > -n
-        step, rest = -step, -rest
-        name = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[name]
+        step, rest, name = -step, -rest, _OTHER[name]
     # From `rest` on, or from the number behind it, x < rest has another answer.
     rest += name in ("le", "gt")
-    return linear, -(-rest // step)
+    return _Border(axis, -(-rest // step), name in ("lt", "le"))
 
 
-def _linear(node: Node, facts: Facts) -> _Linear | None:
+def _linear(node: Node, facts: Facts) -> Affine | None:
     """An index of one axis, also as a number of another integer dtype that holds it."""
-    node = _uncast(node, facts)
-    form = facts.affine.get(node)
+    form = facts.affine.get(_uncast(node, facts))
     if form is None or len(form.terms) != 1:
         return None
-    ((axis, coefficient),) = form.terms.items()
-    if axis.op is not range_p or axis_of(axis).reduced:
-        return None
-    return _Linear(axis, coefficient, form.constant)
+    (axis,) = form.terms
+    return None if axis.op is not range_p or axis_of(axis).reduced else form
 
 
 def _uncast(node: Node, facts: Facts) -> Node:
@@ -261,23 +256,11 @@ def _piece(
 
 def _known(node: Node, facts: Facts, axis: Node, inside: Interval) -> Node | None:
     """The answer to a comparison that has only one on a part of an axis."""
-    if node.op.name not in _COMPARISONS or axis not in facts.free[node]:
+    if node.op.name not in _OTHER or axis not in facts.free[node]:
         return None
     border = _border(node, facts)
-    if border is None or border[0].axis is not axis:
+    if border is None or border.axis is not axis:
         return None
-    if inside[0] < border[1] <= inside[1]:
+    if inside[0] < border.place <= inside[1]:
         return None
-    x = border[0].coefficient * inside[0] + border[0].constant
-    limit = _constant(node.src[1], facts)
-    if limit is not None:
-        answer = _answer(node.op.name, x, limit)
-    else:
-        first = _constant(node.src[0], facts)
-        assert first is not None
-        answer = _answer(node.op.name, first, x)
-    return const(answer, dtypes.bool_)
-
-
-def _answer(name: str, x: int, y: int) -> bool:
-    return {"lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y}[name]
+    return const(border.before == (inside[1] < border.place), dtypes.bool_)

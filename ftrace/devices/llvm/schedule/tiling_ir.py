@@ -105,6 +105,11 @@ class Fetch(NamedTuple):
     write: bool
     near: bool
 
+    @staticmethod
+    def of(load: Node, form: Affine, near: bool = False) -> Fetch:
+        """What is read by a load, at another index."""
+        return Fetch(int(load.src[0].arg), form, load.dtype.itemsize, False, near)
+
 
 @dataclass(frozen=True, eq=False)
 class Prefetch:
