@@ -27,8 +27,8 @@ from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import require_room
 from ftrace.trace.primitives import minmax
-from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
+from ftrace.trace.primitives.reference import convert
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import (
     Tracer,

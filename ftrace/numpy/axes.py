@@ -24,8 +24,8 @@ from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.graph import constant_bits
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.elementwise import cast_p, select
+from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const, iota_p
 from ftrace.trace.primitives.sources import iota as iota_node
 from ftrace.trace.symbolic.bounds import lower_bound

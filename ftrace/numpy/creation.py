@@ -20,8 +20,8 @@ from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import Eager, constant_classes, member
-from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.elementwise import bitcast
+from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import (
     Tracer,

@@ -21,7 +21,7 @@ from ftrace.numpy.shape import as_columns, concatenate, stack
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import own
 from ftrace.trace.eager.dispatch import Eager, member
-from ftrace.trace.primitives.cast_numpy import convert
+from ftrace.trace.primitives.reference import convert
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value

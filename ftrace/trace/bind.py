@@ -34,8 +34,8 @@ from ftrace.trace.evaluate import (
     settle,
 )
 from ftrace.trace.graph import Node, origin_now, provenance
-from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.primitive import Compound, Primitive
+from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import any_dynamic, bounds, is_dynamic, same_size
 from ftrace.trace.tracing.scopes import (
     asarray,

@@ -17,7 +17,7 @@ from ftrace.devices.base import get_device
 from ftrace.trace import tiering
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.call_recorder import unfolded
-from ftrace.trace.primitives import special
+from ftrace.trace.primitives import reference as special
 from ftrace.trace.primitives.primitive import PRIMITIVES
 
 #: The eighth is learned, and two more are native.

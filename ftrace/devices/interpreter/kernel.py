@@ -37,6 +37,7 @@ from ftrace.trace.numpy_contraction import blas_ready, exact_product, product_of
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.blocked_sums import sum_along
 from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.primitives.reduction import identity_of
 
 Names = Sequence[Hashable]
 
@@ -328,7 +329,7 @@ class Evaluation:
             total = totals.get(node)
             if total is None:  # a range of size 0
                 shape = self._shape(self.plan.ranges[node])
-                total = np.full(shape, _identity(node), node.dtype)
+                total = np.full(shape, identity_of(node.arg, node.dtype), node.dtype)
             self.values[node] = np.asarray(total).astype(node.dtype, copy=False)
 
     def _reduce_block(self, node: Node) -> Array:
@@ -411,8 +412,3 @@ def _accumulator(node: Node) -> np.dtype[Any]:
     """16-bit floats are added and multiplied in 32 bits."""
     narrow = dtypes.is_half(node.dtype)
     return dtypes.float32 if narrow and node.arg in ("add", "mul") else node.dtype
-
-
-def _identity(node: Node) -> Any:
-    low, high = dtypes.limits(node.dtype) if node.arg in ("max", "min") else (0, 0)
-    return {"add": 0, "mul": 1, "max": low, "min": high}[str(node.arg)]

@@ -35,6 +35,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel, Store, axis_of
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.symbolic.bounds import sample, upper_bound
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
@@ -198,7 +199,7 @@ class _Loops:
     def _open_total(self, node: Node) -> str:
         name = self.writer.fresh("s")
         dtype = accumulator(node)
-        start = literal(_identity(node, dtype), dtype)
+        start = literal(identity_of(node.arg, dtype), dtype)
         self.writer.line(f"{C_TYPES[dtype]} {name} = {start};")
         return name
 
@@ -276,7 +277,9 @@ class _Loops:
         dtype = accumulator(node)
         self.writer.line(f"{C_TYPES[dtype]} {name}[{self.launch.lanes}];")
         with self._run_lanes(self.launch.lanes):
-            self.writer.line(f"{name}[lid] = {literal(_identity(node, dtype), dtype)};")
+            self.writer.line(
+                f"{name}[lid] = {literal(identity_of(node.arg, dtype), dtype)};"
+            )
         return name
 
     def _combine_array(self, node: Node, array: str) -> str:
@@ -311,11 +314,6 @@ class _Loops:
 def accumulator(node: Node) -> np.dtype[np.generic]:
     """16-bit floats are accumulated in 32 bits."""
     return dtypes.float32 if dtypes.is_half(node.dtype) else node.dtype
-
-
-def _identity(node: Node, dtype: np.dtype[np.generic]) -> object:
-    low, high = dtypes.limits(dtype)
-    return {"add": 0, "mul": 1, "max": low, "min": high}[str(node.arg)]
 
 
 def _nested(loop: Loop) -> tuple[list[Node], Sequence[Statement]]:

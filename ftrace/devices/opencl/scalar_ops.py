@@ -274,7 +274,7 @@ def narrow(x: str, dtype: Dtype, used: set[str]) -> str:
 
 
 def convert(x: str, source: Dtype, target: Dtype, used: set[str]) -> str:
-    """A cast as `ftrace.trace.primitives.cast_numpy.convert` defines it."""
+    """A cast as `ftrace.trace.primitives.reference.convert` defines it."""
     if source == target:
         return x
     if dtypes.is_half(source):

@@ -62,6 +62,7 @@ from ftrace.trace.primitives.library import scan
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.reduction import (
+    identity_like,
     reduce,
     reduce_max_p,
     reduce_min_p,
@@ -295,7 +296,7 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> list[Node]:
     (sums,) = _step(sums.src[0], [totals], kernel)
     first = blocks - 1 if reverse else 0
     place = iota(dtypes.int32, totals.shape, 1)
-    nothing = const_like(totals, _neutral(kind, totals.dtype))
+    nothing = identity_like(_WHOLE[kind], totals)
     before = p.select(
         p.eq(place, const_like(place, first)), nothing, scan.shifted(sums, 1, reverse)
     )
@@ -303,12 +304,6 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> list[Node]:
     begun = Operator(operator.combine, operator.wide)  # with +0, or sums that did
     kernel = make_running([x], (0,), begun, 1, reverse, shape, [before])
     return _step(node, [x, before], kernel)
-
-
-def _neutral(kind: str, dtype: np.dtype[Any]) -> Any:
-    """What leaves every number as it is, but for the sign of a zero."""
-    low, high = dtypes.limits(dtype)
-    return {"sum": 0, "prod": 1, "max": low, "min": high}[kind]
 
 
 def _cumulated(node: Node) -> Operator | None:

@@ -30,16 +30,15 @@ from ftrace.trace.evaluate import FEW, Contraction, Plan, apply
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p, sum_call
-from ftrace.trace.primitives.cast_numpy import convert, converter
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
+from ftrace.trace.primitives.reference import CENTRE, FAR_TAIL, TAIL, convert, converter
 from ftrace.trace.primitives.sources import const_like, variable
-from ftrace.trace.primitives.special import CENTRE, FAR_TAIL, TAIL
 from ftrace.trace.tracing.tracer import aval_of
 
 # Primitives whose meaning in NumPy is a composition, as that composition. Evaluated
-# step by step it has the bits of the meaning (`primitives/special.py`); a tape notes
+# step by step it has the bits of the meaning (`primitives/reference.py`); a tape notes
 # the steps, which can be done together.
 
 
@@ -59,7 +58,7 @@ def unfolded(op: Primitive, aval: ShapedArray) -> Plan:
 
 
 def _erf_inv(x: Node) -> Node:
-    """As `special.erf_inv`, with the tails computed everywhere."""
+    """As `reference.erf_inv`, with the tails computed everywhere."""
     y = p.cast(x, dtypes.float64)
 
     def number(value: float) -> Node:

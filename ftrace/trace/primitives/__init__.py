@@ -11,15 +11,11 @@ From the ground up:
     barrier       barrier: values that exist only once all of them do
     reference     What elementwise primitives mean in NumPy, where no function of it
                   says just that
-    cast_numpy    Casts in NumPy, with one meaning everywhere: the reference of every
-                  device
     sources       Primitives without operands: constants, iota, and the variables of a
                   graph
     movement      Movement: where elements go. Linear, and free until a kernel's index
                   arithmetic
     broadcast     Expand and sum
-    special       Special functions that NumPy lacks, for real arrays: the meaning of
-                  the primitives
     elementwise   Elementwise primitives, a row each: name, meaning, derivative
     indexing      Gather and scatter by integer arrays
     reduction     Reductions along axes, which stay with size 1. The sum stands in

@@ -19,10 +19,10 @@ from ftrace.errors import DtypeError, ShapeError
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives import minmax, reference, special
+from ftrace.trace.primitives import minmax, reference
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
-from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
+from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const, const_like, const_p, zeros_like
 from ftrace.trace.symbolic.dim import same_size
 
@@ -491,20 +491,20 @@ def _gauss(x: Node, factor: float) -> Node:
 
 
 erf = _function(
-    "erf", "f", special.erf, lambda x, y: _gauss(x, _ERF_SLOPE), zero_at_zero=True,
+    "erf", "f", reference.erf, lambda x, y: _gauss(x, _ERF_SLOPE), zero_at_zero=True,
     slow=400, range=(-1.1, 1.1), zero_for="zero", doc="error function",
 )  # fmt: skip
 erfc = _function(
-    "erfc", "f", special.erfc, lambda x, y: _gauss(x, -_ERF_SLOPE), slow=400,
+    "erfc", "f", reference.erfc, lambda x, y: _gauss(x, -_ERF_SLOPE), slow=400,
     range=(0.0, 2.1), doc="1 - erf(x)",
 )  # fmt: skip
 erf_inv = _function(
-    "erf_inv", "f", special.erf_inv,
+    "erf_inv", "f", reference.erf_inv,
     lambda x, y: mul(const_like(y, 1 / _ERF_SLOPE), exp(_square(y))),
     zero_at_zero=True, cost=20, slow=200, doc="inverse of erf",
 )  # fmt: skip
 lgamma = _function(
-    "lgamma", "f", special.lgamma, lambda x, y: digamma(x), cost=20, slow=500,
+    "lgamma", "f", reference.lgamma, lambda x, y: digamma(x), cost=20, slow=500,
     doc="log |gamma(x)|",
 )  # fmt: skip
 
@@ -535,7 +535,7 @@ def _trigamma(x: Node) -> Node:
 
 
 digamma = _function(
-    "digamma", "f", special.digamma, lambda x, y: _trigamma(x), cost=20, slow=600,
+    "digamma", "f", reference.digamma, lambda x, y: _trigamma(x), cost=20, slow=600,
     doc="derivative of lgamma",
 )  # fmt: skip
 

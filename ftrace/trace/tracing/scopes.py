@@ -23,8 +23,8 @@ from ftrace.trace import python_limits
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, constant_value, making_nodes_of, provenance
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.cast_numpy import convert
 from ftrace.trace.primitives.elementwise import cast, cast_p, stop_gradient
+from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const, scope_and_position, variable
 from ftrace.trace.symbolic.dim import Dim, is_dynamic, same_size
 from ftrace.trace.tracing.tracer import (

@@ -1,6 +1,16 @@
-"""Vectors of complex numbers in LLVM IR, their parts apart."""
+"""Vectors of complex numbers in LLVM IR, and where they come from or go to.
+
+In registers their parts are apart. A side takes and puts a vector of numbers `at` a
+place: the number of its first one for rows; for columns and rows abreast that times the
+lanes of a vector. Some sides stand before others:
+
+    Scaled(Place)        a result that is multiplied by a constant
+    Chirped(Place)       numbers that end early, and are multiplied by a chirp
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ftrace import dtypes
 from ftrace.devices.llvm.emit.rendered import LibraryFunction
@@ -160,3 +170,316 @@ class Waves(LibraryFunction):
         symbol = roots_symbol("f64" if self.t.bytes == 8 else "f32", kind, *sizes)
         self.declare(f"declare ptr @{symbol}()")
         return self.let(f"call ptr @{symbol}()")
+
+
+# Where the numbers of a transform come from or go to.
+
+
+class Side:
+    """Where numbers come from or go to; most are for one of both.
+
+    With a mask only numbers of some lanes are there: zeros stand for the others, and
+    nothing is put.
+    """
+
+    def take(self, at: str, mask: str = "") -> Pair:
+        raise NotImplementedError
+
+    def put(self, x: Pair, at: str, mask: str = "") -> None:
+        raise NotImplementedError
+
+
+class Place(Side):
+    """Complex numbers in memory, side by side.
+
+    Args:
+      base: of the row, or of the first column of the strip.
+      inner: 0 for rows; else how many numbers a row of the matrix has.
+    """
+
+    def __init__(self, f: Waves, base: str, inner: int = 0) -> None:
+        self._f = f
+        self._base = base
+        self._inner = inner
+
+    def _index(self, at: str) -> str:
+        f = self._f
+        if self._inner:
+            row = f.let(f"udiv i64 {at}, {f.lanes}")
+            at = f.let(f"mul i64 {row}, {self._inner}")
+        return f.let(f"shl i64 {at}, 1")
+
+    def take(self, at: str, mask: str = "") -> Pair:
+        f, index, count = self._f, self._index(at), 2 * self._f.lanes
+        if mask:
+            some = self._doubled(mask)
+            return f.apart(f.take_some(self._base, index, count, some))
+        return f.apart(f.take(self._base, index, count))
+
+    def put(self, x: Pair, at: str, mask: str = "") -> None:
+        f, index, count = self._f, self._index(at), 2 * self._f.lanes
+        if mask:
+            some = self._doubled(mask)
+            f.put_some(f.together(x), self._base, index, count, some)
+        else:
+            f.put(f.together(x), self._base, index, count)
+
+    def _doubled(self, mask: str) -> str:
+        n = self._f.lanes
+        places = ", ".join(f"i32 {i // 2}" for i in range(2 * n))
+        kind = f"<{n} x i1>"
+        return self._f.let(
+            f"shufflevector {kind} {mask}, {kind} poison, <{2 * n} x i32> <{places}>"
+        )
+
+    def first(self) -> Pair:
+        """The parts of the first number."""
+        f = self._f
+        a, b = (f.load(f.t.text, f.at(self._base, at)) for at in (0, 1))
+        return a, b
+
+    def set_first(self, x: Pair) -> None:
+        for value, at in zip(x, (0, 1), strict=True):
+            self._f.store(self._f.t.text, value, self._f.at(self._base, at))
+
+
+class Buffer(Side):
+    """Numbers on the stack, the parts apart."""
+
+    def __init__(self, f: Waves) -> None:
+        self._f = f
+        self.base = f.place(f.t.text, 2 * f.plane)
+
+    def take(self, at: str, mask: str = "") -> Pair:
+        assert not mask
+        f = self._f
+        behind = f.let(f"add i64 {at}, {f.plane}")
+        return f.take(self.base, at, f.lanes), f.take(self.base, behind, f.lanes)
+
+    def put(self, x: Pair, at: str, mask: str = "") -> None:
+        assert not mask
+        f = self._f
+        f.put(x[0], self.base, at, f.lanes)
+        f.put(x[1], self.base, f.let(f"add i64 {at}, {f.plane}"), f.lanes)
+
+    def first(self) -> Pair:
+        """The parts of the first number."""
+        f = self._f
+        a, b = (f.load(f.t.text, f.at(self.base, at)) for at in (0, f.plane))
+        return a, b
+
+    def set_first(self, x: Pair) -> None:
+        f = self._f
+        for value, at in zip(x, (0, f.plane), strict=True):
+            f.store(f.t.text, value, f.at(self.base, at))
+
+
+# What stands before another side.
+
+
+class Exchanged(Side):
+    """The parts of numbers in the other order."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+
+    def take(self, at: str, mask: str = "") -> Pair:
+        return exchanged(self._side.take(at, mask))
+
+    def put(self, x: Pair, at: str, mask: str = "") -> None:
+        self._side.put(exchanged(x), at, mask)
+
+
+class Scaled(Side):
+    """Numbers that are multiplied by a constant when they are put."""
+
+    def __init__(self, f: Waves, side: Side, factor: float) -> None:
+        self._f = f
+        self._side = side
+        self._factor = factor
+
+    def put(self, x: Pair, at: str, mask: str = "") -> None:
+        self._side.put(self._f.scaled(x, self._factor), at, mask)
+
+
+class Twisted(Side):
+    """Numbers that are multiplied by the roots of their places in a matrix, when put.
+
+    Args:
+      rows, columns: of the matrix.
+      find: tells the row of the matrix and the group of columns of what is put.
+    """
+
+    def __init__(
+        self, f: Waves, side: Side, sizes: tuple[int, int],
+        find: Callable[[str], tuple[str, str]],
+    ) -> None:  # fmt: skip
+        self._f = f
+        self._side = side
+        self._rows, columns = sizes
+        self._groups = -(-columns // f.lanes)
+        self._table = f.roots("twist", *sizes, f.lanes)
+        self._find = find
+
+    def put(self, x: Pair, at: str, mask: str = "") -> None:
+        f = self._f
+        row, group = self._find(at)
+        each, count = self._rows * f.lanes, self._rows * self._groups
+        within = f.let(f"mul i64 {row}, {f.lanes}")
+        start = f.let(f"add i64 {row}, {2 * each}")
+        turn = f.let(f"add i64 {f.let(f'mul i64 {group}, {self._rows}')}, {start}")
+        x = f.times(x, (
+            f.take(self._table, within, f.lanes),
+            f.take(self._table, f.let(f"add i64 {within}, {each}"), f.lanes),
+        ))  # fmt: skip
+        behind = f.let(f"add i64 {turn}, {count}")
+        x = f.times(x, (f.splat(self._table, turn), f.splat(self._table, behind)))
+        self._side.put(x, at, mask)
+
+
+class Numbers:
+    """Which numbers of a transform stand where.
+
+    Args:
+      find: the number in the first lane.
+      alike: do all lanes have the same number, of as many transforms?
+    """
+
+    def __init__(self, f: Waves, find: Callable[[str], str], *, alike: bool) -> None:
+        self._f = f
+        self.find = find
+        self.alike = alike
+
+    def roots(self, table: str, size: int, number: str) -> Pair:
+        """Of a table of so many roots, those of a vector."""
+        f = self._f
+        behind = f.let(f"add i64 {number}, {size}")
+        if self.alike:
+            return f.splat(table, number), f.splat(table, behind)
+        return f.take(table, number, f.lanes), f.take(table, behind, f.lanes)
+
+    def before(self, number: str, end: int) -> str:
+        """The mask of the lanes whose numbers come before the end."""
+        f = self._f
+        n = f.lanes
+        kind = f"<{n} x i64>"
+        one = f.let(f"insertelement {kind} poison, i64 {number}, i64 0")
+        all_ = f.let(
+            f"shufflevector {kind} {one}, {kind} poison, <{n} x i32> zeroinitializer"
+        )
+        steps = ", ".join(f"i64 {i}" for i in range(n))
+        each = f.let(f"add {kind} {all_}, <{steps}>")
+        ends = ", ".join([f"i64 {end}"] * n)
+        return f.let(f"icmp ult {kind} {each}, <{ends}>")
+
+
+class Convolved(Side):
+    """Numbers of a spectrum that are multiplied by a chirp's, and transformed back.
+
+    Args:
+      sizes: of the table: the transform's length, and the form of the spectrum.
+    """
+
+    def __init__(
+        self, f: Waves, side: Side, sizes: tuple[int, int, int], numbers: Numbers
+    ) -> None:
+        self._f = f
+        self._side = side
+        self._table = f.roots("spectrum", *sizes)
+        self._size = sizes[1] * sizes[2]
+        self._numbers = numbers
+
+    def take(self, at: str, mask: str = "") -> Pair:
+        number = self._numbers.find(at)
+        root = self._numbers.roots(self._table, self._size, number)
+        return exchanged(self._f.times(self._side.take(at), root))
+
+
+class Chirped(Side):
+    """Numbers that are multiplied by a chirp: those behind its end are zeros.
+
+    What is put has its parts exchanged: it comes from a transform back.
+    """
+
+    def __init__(self, f: Waves, side: Side, numbers: Numbers) -> None:
+        self._f = f
+        self._side = side
+        self._size = f.form.length
+        self._table = f.roots("chirp", self._size)
+        self._numbers = numbers
+
+    def take(self, at: str, mask: str = "") -> Pair:
+        f, number = self._f, self._numbers.find(at)
+        if not self._numbers.alike:
+            mask = self._numbers.before(number, self._size)
+            return f.times(self._side.take(at, mask), self._some(number, mask))
+        inside = f.let(f"icmp ult i64 {number}, {self._size}")
+        number, at = (
+            f.let(f"select i1 {inside}, i64 {v}, i64 0") for v in (number, at)
+        )
+        root = self._numbers.roots(self._table, self._size, number)
+        kind = f.type(f.lanes)
+        a, b = (
+            f.let(f"select i1 {inside}, {kind} {v}, {kind} zeroinitializer")
+            for v in f.times(self._side.take(at), root)
+        )
+        return a, b
+
+    def put(self, x: Pair, at: str, mask: str = "") -> None:
+        f, number = self._f, self._numbers.find(at)
+        if not self._numbers.alike:
+            mask = self._numbers.before(number, self._size)
+            x = f.times(x, self._some(number, mask), conjugate=True)
+            self._side.put(x, at, mask)
+            return
+        with f.when(f.let(f"icmp ult i64 {number}, {self._size}")):
+            root = self._numbers.roots(self._table, self._size, number)
+            self._side.put(f.times(x, root, conjugate=True), at)
+
+    def _some(self, number: str, mask: str) -> Pair:
+        """The chirp, as far as there is one."""
+        f = self._f
+        behind = f.let(f"add i64 {number}, {self._size}")
+        a, b = (f.take_some(self._table, k, f.lanes, mask) for k in (number, behind))
+        return a, b
+
+
+def turn(f: Waves, rows: str, buffer: Buffer, count: int, *, into: bool) -> None:
+    """Brings rows of so many numbers to a buffer, or back.
+
+    The parts of numbers are columns of a square. Numbers that fill no square begin
+    earlier, and are moved twice.
+    """
+    lanes = f.lanes
+    each = lanes // 2
+    with f.repeat(-(-count // each)) as i:
+        wanted = f.let(f"mul i64 {i}, {each}")
+        first = f.least(wanted, count - each)
+        at = f.let(f"shl i64 {first}, 1")
+        places = [f.let(f"add i64 {at}, {2 * count * row}") for row in range(lanes)]
+        start = f.let(f"mul i64 {first}, {lanes}")
+        inner = [f.let(f"add i64 {start}, {k * lanes}") for k in range(each)]
+        if into:
+            parts = _transposed(f, [f.take(rows, place, lanes) for place in places])
+            for k, place in enumerate(inner):
+                buffer.put((parts[2 * k], parts[2 * k + 1]), place)
+        else:
+            mixed = [part for place in inner for part in buffer.take(place)]
+            for x, place in zip(_transposed(f, mixed), places, strict=True):
+                f.put(x, rows, place, lanes)
+
+
+def _transposed(f: Waves, rows: list[str]) -> list[str]:
+    """A square of numbers, by exchanges of neighbours, of pairs, and so on."""
+    lanes, apart = f.lanes, 1
+    rows = list(rows)
+    while apart < lanes:
+        low = [k if not k & apart else lanes + k - apart for k in range(lanes)]
+        high = [k + apart if not k & apart else lanes + k for k in range(lanes)]
+        for i in range(lanes):
+            if not i & apart:
+                a, b = rows[i], rows[i + apart]
+                rows[i] = f.shuffle(a, b, lanes, low)
+                rows[i + apart] = f.shuffle(a, b, lanes, high)
+        apart *= 2
+    return rows

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ftrace.devices.llvm.emit.rendered import Rendered
-from ftrace.devices.llvm.library.lapack.function import Routines
-from ftrace.devices.llvm.library.lapack.unrolled_factorizations import (
+from ftrace.devices.llvm.library.lapack.small import (
     SMALL_ROUTINES,
+    Routines,
     Triangle,
     eliminated,
     exchange,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ftrace.devices.llvm.ir.function_builder import Function
-from ftrace.devices.llvm.library.sort.sort_keys import Code, Keys
+from ftrace.devices.llvm.library.sort.keys import Code, Keys
 
 #: The least lanes of a vector, and the most.
 _FEWEST, _MOST = 4, 16
