@@ -10,6 +10,7 @@ y       = scatter_p(operand, updates, indices);  windows out of bounds get index
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ftrace import dtypes
@@ -27,7 +28,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.tracing.tracer import Tracer, Value
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 
 __all__ = [
     "GatherDimensionNumbers", "ScatterDimensionNumbers", "gather", "index_take",
@@ -115,9 +116,9 @@ def _check_gather(
     x: Any, starts: Any, numbers: GatherDimensionNumbers, sizes: Shape
 ) -> tuple[Windows, tuple[int, ...]]:
     name = "gather"
-    slicing.require(
+    need = partial(slicing.require, name)
+    need(
         len(sizes) == x.ndim,
-        name,
         f"slice_sizes {sizes} must have one size per axis of shape {x.shape}",
     )
     collapsed = slicing.check_axes(
@@ -127,9 +128,8 @@ def _check_gather(
         name, x.shape, sizes, starts, numbers.start_index_map,
         numbers.operand_batching_dims, numbers.start_indices_batching_dims, collapsed,
     )  # fmt: skip
-    slicing.require(
+    need(
         all(sizes[a] <= 1 for a in windows.squeezed),
-        name,
         f"the axes {windows.squeezed}, which the windows lose, must have slice size 1, "
         f"got slice_sizes {sizes}",
     )
@@ -137,9 +137,8 @@ def _check_gather(
     offsets = slicing.check_axes(
         name, "offset_dims", numbers.offset_dims, starts.ndim - 1 + count
     )
-    slicing.require(
+    need(
         len(offsets) == count,
-        name,
         f"offset_dims {offsets} must name one axis of the result for each of the axes "
         f"{windows.kept} of the windows",
     )
@@ -239,17 +238,16 @@ def _scatter(name: str, kind: str, negated: bool = False):
     ) -> Any:
         new = negative(moves.as_value(updates)) if negated else updates
         check_dtypes(name, operand, new)
-        x, starts = moves.as_value(operand), slicing.check_starts(name, scatter_indices)
+        x, numbers = _with_an_axis(operand, dimension_numbers)
+        starts = slicing.check_starts(name, scatter_indices)
         new = moves.cast(new, x.dtype)
-        windows, through = _check_scatter(name, x, starts, new.shape, dimension_numbers)
-        if new.size == 0 or x.size == 0:
-            return x
-        x, found, inner = _at_places(x, windows, starts, mode)
-        new = _ordered_updates(new, inner, found, through, starts.ndim - 1)
-        result = bind(
-            scatter_p, x, new, *slicing.only_inside(found), arg=(found.axes, kind)
-        )
-        return moves.reshape(result, windows.shape)
+        windows, through = _check_scatter(name, x, starts, new.shape, numbers)
+        if new.size and x.size:
+            found = slicing.places(windows, starts, slicing.mode_of(mode), writing=True)
+            new = _ordered_updates(new, windows, found, through, starts.ndim - 1)
+            inside = slicing.only_inside(found)
+            x = bind(scatter_p, x, new, *inside, arg=(found.axes, kind))
+        return moves.reshape(x, aval_of(operand).shape)
 
     return scatter
 
@@ -337,15 +335,13 @@ def scatter_apply(
     Raises:
       ShapeError: as `scatter`, or `func` gives another shape.
     """
-    x, starts = (
-        moves.as_value(operand),
-        slicing.check_starts("scatter_apply", scatter_indices),
-    )
+    x, numbers = _with_an_axis(operand, dimension_numbers)
+    starts = slicing.check_starts("scatter_apply", scatter_indices)
     shape = moves.check_shape(tuple(update_shape), "lax.scatter_apply: update_shape")
-    windows, _ = _check_scatter("scatter_apply", x, starts, shape, dimension_numbers)
+    windows, _ = _check_scatter("scatter_apply", x, starts, shape, numbers)
     if 0 in shape or x.size == 0:
-        return x
-    x, found, _ = _at_places(x, windows, starts, mode)
+        return moves.as_value(operand)
+    found = slicing.places(windows, starts, slicing.mode_of(mode), writing=True)
     old = bind(gather_p, x, *found.indices, arg=found.axes)
     inside = slicing.only_inside(found)
     repeats = moves.full(old.shape, 1, dtypes.int32)
@@ -374,7 +370,7 @@ def scatter_apply(
     else:
         state = while_loop(goes_on, once_more, state)
     result = bind(scatter_p, x, state[1], *inside, arg=(found.axes, "set"))
-    return moves.reshape(result, windows.shape)
+    return moves.reshape(result, aval_of(operand).shape)
 
 
 def _counted(x: Any, found: Places, inside: Sequence[Any], ones: Any) -> Any:
@@ -392,7 +388,7 @@ def _check_scatter(
     numbers: ScatterDimensionNumbers,
 ) -> tuple[Windows, tuple[int, ...]]:
     """The windows, and the axes of the updates that run through them."""
-    depth = starts.ndim - 1
+    need, depth = partial(slicing.require, name), starts.ndim - 1
     inserted = slicing.check_axes(
         name, "inserted_window_dims", numbers.inserted_window_dims, x.ndim
     )
@@ -401,17 +397,15 @@ def _check_scatter(
     )
     gone = {*inserted, *numbers.operand_batching_dims}
     kept = [a for a in range(x.ndim) if a not in gone]
-    slicing.require(
+    need(
         len(kept) == len(through) and len(update_shape) == depth + len(through),
-        name,
         f"updates of shape {update_shape} must have {depth} axes of the indices, and "
         f"update_window_dims {through} one for each of the axes {tuple(kept)} of the "
         f"windows",
     )
     around = tuple(n for a, n in enumerate(update_shape) if a not in through)
-    slicing.require(
+    need(
         around == starts.shape[:-1],
-        name,
         f"updates of shape {update_shape} have, without update_window_dims {through}, "
         f"the shape {around}; required is that of the indices, {starts.shape[:-1]}",
     )
@@ -425,17 +419,15 @@ def _check_scatter(
     return windows, through
 
 
-def _at_places(
-    x: Any, windows: Windows, starts: Any, mode: Any
-) -> tuple[Any, Places, Windows]:
-    """The operand, the places, and the windows, along at least one indexed axis."""
-    found = slicing.places(windows, starts, slicing.mode_of(mode), writing=True)
-    if found.axes:
-        return x, found, windows
-    # The windows are the whole array: it gets an axis that all of them index at 0.
-    inner = slicing.with_axis(windows)
-    zeros = moves.full((*starts.shape[:-1], 1), 0, dtypes.int32)
-    return moves.reshape(x, inner.shape), Places((0,), (zeros,), found.inside), inner
+def _with_an_axis(
+    operand: Value, numbers: ScatterDimensionNumbers
+) -> tuple[Any, ScatterDimensionNumbers]:
+    """A scalar as a vector, whose axis windows do not have."""
+    x = moves.as_value(operand)
+    if x.ndim:
+        return x, numbers
+    inserted = (*numbers.inserted_window_dims, 0)
+    return moves.reshape(x, (1,)), numbers._replace(inserted_window_dims=inserted)
 
 
 def _ordered_updates(

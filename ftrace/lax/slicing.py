@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -413,7 +414,7 @@ def mode_of(mode: str | GatherScatterMode | None) -> GatherScatterMode:
     return found
 
 
-def require(holds: bool, name: str, message: str) -> None:
+def require(name: str, holds: bool, message: str) -> None:
     """Raises ShapeError unless the condition holds."""
     if not holds:
         raise ShapeError(f"lax.{name}: {message}")
@@ -423,8 +424,8 @@ def check_axes(name: str, what: str, axes: Sequence[int], ndim: int) -> Axes:
     """Axes in order, all from 0 to ndim - 1 and different."""
     found = check_shape(tuple(axes), f"lax.{name}: {what}")
     require(
-        list(found) == sorted(set(found)) and all(0 <= a < ndim for a in found),
         name,
+        list(found) == sorted(set(found)) and all(0 <= a < ndim for a in found),
         f"{what} must be different axes in order, from 0 to {ndim - 1}, got {found}",
     )
     return found
@@ -438,8 +439,8 @@ def check_starts(name: str, starts: Value) -> Any:
             f"lax.{name}: the indices must be integers, got {aval_of(found)!r}"
         )
     require(
-        found.ndim > 0,
         name,
+        found.ndim > 0,
         "the indices need a last axis, with one entry per axis that they start; write "
         "indices[None]",
     )
@@ -461,43 +462,37 @@ def check_windows(
     Raises:
       ShapeError: they do not.
     """
-    ndim, depth = len(shape), starts.ndim - 1
+    need, ndim, depth = partial(require, name), len(shape), starts.ndim - 1
     first = check_shape(tuple(starting), f"lax.{name}")
-    require(
+    need(
         len(set(first)) == len(first) and all(0 <= a < ndim for a in first),
-        name,
         f"the starts must belong to different axes of an array of shape {shape}, got "
         f"{first}",
     )
-    require(
+    need(
         len(first) == starts.shape[-1],
-        name,
         f"the last axis of the indices, of shape {starts.shape}, must have one entry "
         f"per axis that they start, which are {first}",
     )
     ours = check_axes(name, "operand_batching_dims", array_batch, ndim)
     theirs = check_shape(tuple(starts_batch), f"lax.{name}")
-    require(
+    need(
         len(set(theirs)) == len(theirs) and all(0 <= a < depth for a in theirs),
-        name,
         f"the batching dims of the indices must be different axes, not the last, of "
         f"shape {starts.shape}, got {theirs}",
     )
-    require(
+    need(
         [shape[a] for a in ours] == [starts.shape[a] for a in theirs],
-        name,
         f"the axes {ours} of shape {shape} and {theirs} of the indices of shape "
         f"{starts.shape} run together and must have the same sizes",
     )
-    require(
+    need(
         len({*squeezed, *ours}) == len(squeezed) + len(ours) and not {*first} & {*ours},
-        name,
         f"the batching dims {ours} must not be among the axes of the starts, {first}, "
         f"or of the windows of one element, {squeezed}",
     )
-    require(
+    need(
         all(0 <= n <= m for n, m in zip(sizes, shape, strict=True)),
-        name,
         f"the windows, of shape {sizes}, must fit the array of shape {shape}",
     )
     pairs = tuple(zip(ours, theirs, strict=True))
@@ -536,6 +531,8 @@ def places(
     ):
         if writing and size != whole and axis not in at:
             at[axis] = moves.full(batch, 0, dtypes.int32)
+    if writing and not at:
+        at[0] = moves.full(batch, 0, dtypes.int32)
     axes = tuple(sorted(at))
     shape = (*batch, *[windows.sizes[a] for a in axes])
     common = max([at[a].dtype for a in axes], key=_width, default=dtypes.int32)
@@ -581,14 +578,3 @@ def spread(mask: Any, shape: Shape) -> Any:
     """A mask with more axes at the end, to a shape."""
     mask = reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim))
     return moves.expand(mask, shape)
-
-
-def with_axis(windows: Windows) -> Windows:
-    """The same windows of the array with another axis, of size 1, in front."""
-    return Windows(
-        (1, *windows.shape),
-        (1, *windows.sizes),
-        tuple(a + 1 for a in windows.starting),
-        tuple((a + 1, b) for a, b in windows.paired),
-        (0, *(a + 1 for a in windows.squeezed)),
-    )
