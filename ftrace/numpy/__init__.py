@@ -15,6 +15,7 @@ import math as _math
 
 from ftrace.arrays.array import Array as _Array
 from ftrace.arrays.array import surface as _surface
+from ftrace.numpy import elementwise as _elementwise
 from ftrace.numpy import fft as fft
 from ftrace.numpy import linalg as linalg
 from ftrace.numpy.arithmetic import *
@@ -63,20 +64,9 @@ newaxis = None
 
 # Of these floats are operands; what other functions do may depend on them.
 _of_numbers = (
-    "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
-    "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2",
-    "atanh", "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift",
-    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil",
-    "clip", "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees",
-    "divide", "equal", "exp", "exp2", "expm1", "fabs", "fix", "float_power", "floor",
-    "floor_divide", "fmax", "fmin", "fmod", "greater", "greater_equal", "heaviside",
-    "imag", "invert", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
-    "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
-    "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "maximum", "minimum", "mod", "multiply", "negative", "not_equal", "positive",
-    "pow", "power", "rad2deg", "radians", "real", "reciprocal", "remainder",
-    "right_shift", "rint", "sign", "signbit", "sin", "sinh", "sqrt", "square",
-    "subtract", "tan", "tanh", "true_divide", "trunc", "where",
+    *_elementwise.__all__, "ceil", "clip", "copysign", "fix", "float_power", "floor",
+    "floor_divide", "fmax", "fmin", "fmod", "heaviside", "logaddexp", "logaddexp2",
+    "maximum", "minimum", "mod", "pow", "power", "remainder", "rint", "trunc", "where",
 )  # fmt: skip
 # The modules of functions that compute, and do not only choose or move, and others.
 _computing = (

@@ -225,14 +225,12 @@ def update(
     values = fitted(values, parsed.result_shape, f"at.{kind}")
     values = cast(values, x.dtype)
     region = indexing.sliced(x, parsed)
-    if parsed.batch is None:
-        new = _COMBINE[kind](region, reshape(values, region.shape))
-    elif not parsed.gathered:
-        if 0 in parsed.batch:
-            return x
-        new = _COMBINE[kind](region, reshape(values, region.shape))
-    else:
+    if parsed.gathered:
         new = _scattered(region, parsed, values, kind, mode, wrap)
+    elif 0 in (parsed.batch or ()):
+        return x
+    else:
+        new = _COMBINE[kind](region, reshape(values, region.shape))
     return put_back(x, cast(new, x.dtype), parsed)
 
 
@@ -351,11 +349,8 @@ def at(x: Value) -> At:
 
 _BASIC = frozenset((int, slice, type(Ellipsis), *integer_classes))
 _UFUNCS: dict[str, Any] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "min": minmax.minimum,
-    "max": minmax.maximum,
-}
+    "add": np.add, "mul": np.multiply, "min": minmax.minimum, "max": minmax.maximum,
+}  # fmt: skip
 
 
 def update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:

@@ -18,7 +18,7 @@ from ftrace.errors import ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.reductions import chosen_dtype, log_sum_exp, summed_dtype, without_nan
 from ftrace.numpy.shape import concatenate, stack
-from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
@@ -185,10 +185,7 @@ def cumulate(
 ) -> Any:
     """A running sum or product as NumPy has it."""
     a = ax.as_value(a)
-    if axis is None or a.ndim == 0:
-        a = ax.reshape(a, (a.size,))
-        axis = 0 if axis is None else axis
-    axis = ax.canonical_axis(axis, a.ndim, name)
+    a, axis = ax.flattened(ax.reshape(a, a.shape or (1,)), axis, name)
     promote = promote_integers or a.dtype == dtypes.bool_
     natural = dtypes.settled(a.dtype, a.weak_type)
     natural = summed_dtype(natural) if promote else natural
@@ -256,14 +253,9 @@ def _array_api(name: str, primitive: Primitive):
             )
         axis = ax.canonical_axis(0 if axis is None else axis, x.ndim, name)
         if include_initial:
-            pads = [(0, 0, 0)] * x.ndim
-            pads[axis] = (1, 0, 0)
+            shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
             first = reduction.identity(primitive, x.dtype)
-            padded = ax.pad(x, tuple(pads))
-            if first:
-                start = elementwise(p.eq, ax.iota(dtypes.int32, padded.shape, axis), 0)
-                padded = ax.choose(start, ax.full((), first, x.dtype), padded)
-            x = padded
+            x = concatenate([ax.full(shape, first, x.dtype, x.weak_type), x], axis)
         promote = primitive is reduce_sum_p  # as in JAX; a product stays as narrow as x
         return cumulate(name, primitive, x, axis, dtype, promote_integers=promote)
 

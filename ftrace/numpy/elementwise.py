@@ -20,7 +20,7 @@ from ftrace.errors import DtypeError, DtypeOverflowError
 from ftrace.numpy.axes import as_value, cast, full, no_out
 from ftrace.trace.avals import LargeInteger, pairs_of
 from ftrace.trace.bind import bind, elementwise
-from ftrace.trace.eager.dispatch import named
+from ftrace.trace.eager.dispatch import member, named
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
@@ -209,13 +209,7 @@ def log10(x: Value, /) -> Any:
     return bind(ops.make_complex, *parts)
 
 
-def cbrt(x: Value, /) -> Any:
-    """The real cube root.
-
-    Raises:
-      DtypeError: x is complex.
-    """
-    return elementwise(ops.cbrt, x, inexact=True)
+cbrt = _float("cbrt", ops.cbrt, "The real cube root, of real numbers.")
 
 
 # Trigonometric and hyperbolic functions.
@@ -244,8 +238,7 @@ def arctan2(x1: Value, x2: Value, /) -> Any:
     if "c" not in (kind_of(x1), kind_of(x2)):
         return elementwise(ops.atan2, x1, x2, inexact=True)
     y, x = promote_inexact(x1, x2)
-    size = sqrt(add(multiply(x, x), multiply(y, y)))
-    return multiply(-1j, log(divide(add(x, multiply(1j, y)), size)))
+    return -1j * log((x + 1j * y) / sqrt(x * x + y * y))
 
 
 atan2 = arctan2
@@ -315,19 +308,16 @@ def truth(x: Value) -> Any:
     return x if x.dtype == dtypes.bool_ else elementwise(ops.ne, x, 0)
 
 
-def logical_and(x1: Value, x2: Value, /) -> Any:
-    """Where neither is zero."""
-    return elementwise(ops.bit_and, truth(x1), truth(x2))
+def _logical(name: str, op: Primitive, doc: str) -> Binary:
+    def function(x1: Value, x2: Value, /) -> Any:
+        return elementwise(op, truth(x1), truth(x2))
+
+    return named(function, name, doc)
 
 
-def logical_or(x1: Value, x2: Value, /) -> Any:
-    """Where one is not zero."""
-    return elementwise(ops.bit_or, truth(x1), truth(x2))
-
-
-def logical_xor(x1: Value, x2: Value, /) -> Any:
-    """Where exactly one is zero."""
-    return elementwise(ops.bit_xor, truth(x1), truth(x2))
+logical_and = _logical("logical_and", ops.bit_and, "Where neither is zero.")
+logical_or = _logical("logical_or", ops.bit_or, "Where one is not zero.")
+logical_xor = _logical("logical_xor", ops.bit_xor, "Where exactly one is zero.")
 
 
 def logical_not(x: Value, /) -> Any:
@@ -477,23 +467,25 @@ def isinf(x: Value, /) -> Any:
     return equal(absolute(x), math.inf)
 
 
-def isposinf(x: Value, /, out: None = None) -> Any:
+def _is_limit(name: str, limit: float):
+    def is_limit(x: Value, /, out: None = None) -> Any:
+        no_out(name, out)
+        refuse_complex(name, x)
+        if kind_of(x) != "f":
+            return full(aval_of(x).shape, False, dtypes.bool_)
+        return equal(x, limit)
+
+    return is_limit
+
+
+@member(_is_limit, math.inf)
+def isposinf():
     """Where x is positive infinity."""
-    no_out("isposinf", out)
-    return _is_limit("isposinf", x, math.inf)
 
 
-def isneginf(x: Value, /, out: None = None) -> Any:
+@member(_is_limit, -math.inf)
+def isneginf():
     """Where x is negative infinity."""
-    no_out("isneginf", out)
-    return _is_limit("isneginf", x, -math.inf)
-
-
-def _is_limit(name: str, x: Value, limit: float) -> Any:
-    refuse_complex(name, x)
-    if kind_of(x) != "f":
-        return full(aval_of(x).shape, False, dtypes.bool_)
-    return equal(x, limit)
 
 
 def isreal(x: Value, /) -> Any:

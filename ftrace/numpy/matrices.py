@@ -20,6 +20,7 @@ from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.types import shape as shape_of
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -42,7 +43,7 @@ def eye(
     rows, columns = _sizes("eye", N, M)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     row, column = _grid(rows, columns)
-    return placed(ax.cast(ew.equal(ew.add(row, k), column), target), device)
+    return placed(ax.cast(row + k == column, target), device)
 
 
 def identity(n: int, dtype: Dtype = None) -> Any:
@@ -63,15 +64,13 @@ def _sizes(name: str, rows: Any, columns: Any) -> tuple[int, int]:
 
 
 def _grid(rows: int, columns: int) -> tuple[Any, Any]:
-    shape = (rows, columns)
-    if 0 in shape:
-        return ax.full(shape, 0, dtypes.int32), ax.full(shape, 0, dtypes.int32)
-    return ax.iota(dtypes.int32, shape, 0), ax.iota(dtypes.int32, shape, 1)
+    row, column = (ax.iota(dtypes.int32, (rows, columns), axis) for axis in (0, 1))
+    return row, column
 
 
 def _below(rows: int, columns: int, k: Value) -> Any:
     row, column = _grid(rows, columns)
-    return ew.greater_equal(ew.add(row, k), column)
+    return row + k >= column
 
 
 def tril(m: Value, k: int = 0) -> Any:
@@ -128,7 +127,7 @@ def diag(v: Value, k: int = 0) -> Any:
         raise ShapeError(f"diag takes a vector or a matrix, got shape {v.shape}")
     n, k = v.shape[0], ax.static_int(k, "diag: k")
     row, column = _grid(n, n)
-    square = ax.choose(ew.equal(row, column), ax.reshape(v, (n, 1)), _zero(v))
+    square = ax.choose(row == column, ax.reshape(v, (n, 1)), _zero(v))
     right, down = max(k, 0), max(-k, 0)
     return ax.pad(square, ((down, right, 0), (right, down, 0)))
 
@@ -182,28 +181,44 @@ def diag_indices_from(arr: Value) -> tuple[Any, ...]:
     return diag_indices(shape[0], len(shape))
 
 
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+def _triangle(name: str):
+    find: Callable[..., Any] = getattr(np, name)
+
+    def indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+        rows, columns = _arrays(find(n, k, m))
+        return rows, columns
+
+    return indices
+
+
+@member(_triangle)
+def tril_indices():
     """The indices of the lower triangle of an n × m matrix."""
-    rows, columns = np.tril_indices(n, k, m)
-    return _arrays([rows, columns])
 
 
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+@member(_triangle)
+def triu_indices():
     """The indices of the upper triangle of an n × m matrix."""
-    rows, columns = np.triu_indices(n, k, m)
-    return _arrays([rows, columns])
 
 
-def tril_indices_from(arr: Value, k: int = 0) -> tuple[Any, Any]:
+def _triangle_of(name: str, find: Callable[..., tuple[Any, Any]]):
+    def indices(arr: Value, k: int = 0) -> tuple[Any, Any]:
+        shape = shape_of(arr)
+        if len(shape) != 2:
+            raise ShapeError(f"{name} takes a matrix, got shape {shape}")
+        return find(shape[0], k, shape[1])
+
+    return indices
+
+
+@member(_triangle_of, tril_indices)
+def tril_indices_from():
     """The indices of the lower triangle of a matrix."""
-    rows, columns = _matrix("tril_indices_from", arr)
-    return tril_indices(rows, k, columns)
 
 
-def triu_indices_from(arr: Value, k: int = 0) -> tuple[Any, Any]:
+@member(_triangle_of, triu_indices)
+def triu_indices_from():
     """The indices of the upper triangle of a matrix."""
-    rows, columns = _matrix("triu_indices_from", arr)
-    return triu_indices(rows, k, columns)
 
 
 def mask_indices(
@@ -225,13 +240,6 @@ def mask_indices(
     return nonzero(
         mask_func(ax.full(shape, 1, dtypes.default_dtype("f")), k), size=size
     )
-
-
-def _matrix(name: str, arr: Value) -> tuple[int, int]:
-    shape = shape_of(arr)
-    if len(shape) != 2:
-        raise ShapeError(f"{name} takes a matrix, got shape {shape}")
-    return shape[0], shape[1]
 
 
 def ix_(*args: Value) -> tuple[Any, ...]:
@@ -264,7 +272,7 @@ def unravel_index(indices: Value, shape: Any) -> tuple[Any, ...]:
     total = int(np.prod(sizes, dtype=np.int64))
     if total == 0:
         return tuple(ax.full(rest.shape, 0, rest.dtype) for _ in sizes)
-    rest = clip(ax.choose(ew.less(rest, 0), ew.add(rest, total), rest), 0, total - 1)
+    rest = clip(ax.choose(rest < 0, rest + total, rest), 0, total - 1)
     found: list[Any] = []
     for size in reversed(sizes):
         found.append(remainder(rest, size))
@@ -309,7 +317,7 @@ def ravel_multi_index(
     wide = arrays and arrays[0].dtype == np.uint64  # beside int32 it would be a float
     result: Any = ax.full((), 0, dtypes.uint64 if wide else dtypes.int32)
     for axis in axes:
-        result = ew.add(ew.multiply(result, sizes[axis]), bounded[axis])
+        result = result * sizes[axis] + bounded[axis]
     return result if dtype is None else ax.cast(result, dtypes.as_dtype(dtype))
 
 

@@ -18,7 +18,9 @@ from ftrace.numpy.reductions import all as every
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.types import finfo, is_sequence
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
+from ftrace.trace.eager.dispatch import named
 from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 __all__ = [
@@ -115,34 +117,37 @@ def piecewise(
 # The greater and the lesser.
 
 
-def maximum(x1: Value, x2: Value, /) -> Any:
-    """The greater of two; NaN if one is NaN."""
-    try:
-        return elementwise(ops.maximum, x1, x2)
-    except DtypeError:
-        if "c" not in (ew.kind_of(x1), ew.kind_of(x2)):
-            raise
-    return choose(ew.logical_or(ew.isnan(x1), ew.greater(x1, x2)), x1, x2)
+def _extreme(name: str, op: Primitive, before: ew.Binary, doc: str) -> ew.Binary:
+    def function(x1: Value, x2: Value, /) -> Any:
+        try:
+            return elementwise(op, x1, x2)
+        except DtypeError:
+            if "c" not in (ew.kind_of(x1), ew.kind_of(x2)):
+                raise
+        return choose(ew.isnan(x1) | before(x1, x2), x1, x2)
+
+    return named(function, name, doc)
 
 
-def minimum(x1: Value, x2: Value, /) -> Any:
-    """The lesser of two; NaN if one is NaN."""
-    try:
-        return elementwise(ops.minimum, x1, x2)
-    except DtypeError:
-        if "c" not in (ew.kind_of(x1), ew.kind_of(x2)):
-            raise
-    return choose(ew.logical_or(ew.isnan(x1), ew.less(x1, x2)), x1, x2)
+def _extreme_number(name: str, before: ew.Binary, doc: str) -> ew.Binary:
+    def function(x1: Value, x2: Value, /) -> Any:
+        return choose(before(x1, x2) | ew.isnan(x2), x1, x2)
+
+    return named(function, name, doc)
 
 
-def fmax(x1: Value, x2: Value, /) -> Any:
-    """The greater of two, where NaN yields to a number."""
-    return choose(ew.logical_or(ew.greater(x1, x2), ew.isnan(x2)), x1, x2)
-
-
-def fmin(x1: Value, x2: Value, /) -> Any:
-    """The lesser of two, where NaN yields to a number."""
-    return choose(ew.logical_or(ew.less(x1, x2), ew.isnan(x2)), x1, x2)
+maximum = _extreme(
+    "maximum", ops.maximum, ew.greater, "The greater of two; NaN if one is NaN."
+)
+minimum = _extreme(
+    "minimum", ops.minimum, ew.less, "The lesser of two; NaN if one is NaN."
+)
+fmax = _extreme_number(
+    "fmax", ew.greater, "The greater of two, where NaN yields to a number."
+)
+fmin = _extreme_number(
+    "fmin", ew.less, "The lesser of two, where NaN yields to a number."
+)
 
 
 def clip(
@@ -233,17 +238,11 @@ def isclose(
     equal_nan: bool = False,
 ) -> Any:
     """Where |a - b| <= atol + rtol·|b|; infinities are close to themselves."""
-    dtype, _ = ew.common_type(a, b)
-    if not dtypes.is_inexact(dtype):
-        dtype = dtypes.to_inexact(dtype)
+    dtype = dtypes.to_inexact(ew.common_type(a, b)[0])
     a, b = cast(a, dtype), cast(b, dtype)
-    bound = ew.add(atol, ew.multiply(rtol, ew.absolute(b)))
-    near = ew.less_equal(ew.absolute(ew.subtract(a, b)), bound)
-    finite = ew.logical_and(ew.isfinite(a), ew.isfinite(b))
-    result = ew.logical_or(ew.logical_and(finite, near), ew.equal(a, b))
-    if equal_nan:
-        result = ew.logical_or(result, ew.logical_and(ew.isnan(a), ew.isnan(b)))
-    return result
+    near = abs(a - b) <= atol + rtol * abs(b)
+    result = (ew.isfinite(a) & ew.isfinite(b) & near) | (a == b)
+    return result | (ew.isnan(a) & ew.isnan(b)) if equal_nan else result
 
 
 def allclose(
@@ -266,9 +265,7 @@ def array_equal(a1: Value, a2: Value, equal_nan: bool = False) -> Any:
     if aval_of(a1).shape != aval_of(a2).shape:
         return full((), False, dtypes.bool_)
     same = ew.equal(a1, a2)
-    if equal_nan:
-        same = ew.logical_or(same, ew.logical_and(ew.isnan(a1), ew.isnan(a2)))
-    return every(same)
+    return every(same | (ew.isnan(a1) & ew.isnan(a2)) if equal_nan else same)
 
 
 def array_equiv(a1: Value, a2: Value) -> Any:
