@@ -66,6 +66,16 @@ def test_a_channel_that_is_not_a_number_stays_in_its_group() -> None:
     assert wrong.sum() == 3 * 3 * 4
 
 
+@pytest.mark.parametrize("groups", [8, 32])
+def test_groups_of_integers_are_added_up_as_integers(groups: int) -> None:
+    x = np.arange(2 * 9 * 11 * 32, dtype=np.int32).reshape(2, 9, 11, 32)
+    w = np.arange(9 * 32 // groups * 32, dtype=np.int32).reshape(3, 3, -1, 32)
+    case = (x.shape, w.shape, (1, 1), ((1, 1), (1, 1)), (1, 1), groups)
+    found = np.asarray(ft.jit(convolution(case))(x, w))
+    with ft.config(device="interpreter"):
+        np.testing.assert_array_equal(found, ft.jit(convolution(case))(x, w))
+
+
 def plan_of(function: Any, *arrays: Array) -> Any:
     (kernel,) = ft.jit(function).lower(*arrays).kernels
     legal = legalize(kernel, operations_of(WIDE))

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from math import prod
 
+from ftrace import dtypes
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import MOST_ROWS, rows_together, size_of
 from ftrace.devices.llvm.target import Target
@@ -39,6 +40,8 @@ _FAR = 4
 _LIGHT = 6
 
 
+#: The numbers that tiles of registers add up.
+FLOATS = (dtypes.float32, dtypes.float64)
 #: Results so far apart (in elements) are written one by one, but by the same tiles.
 _NEAR = 64
 
@@ -123,11 +126,12 @@ def reduce_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None
 
 
 def product_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
-    """The loop of a kernel that is one sum of products of two, of known sizes."""
+    """The loop of a kernel that is one sum of products of floats, of known sizes."""
     loop = None if kernel.is_dynamic else reduce_loop(kernel, block)
     if loop is None or len(loop.reduces) != 1 or loop.reduces[0].arg != "add":
         return None
-    return loop if loop.reduces[0].src[0].op is mul else None
+    (total,) = loop.reduces
+    return loop if total.dtype in FLOATS and total.src[0].op is mul else None
 
 
 def _contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:

@@ -19,7 +19,6 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from ftrace import dtypes
 from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.contraction.find import Contraction, product_loop
 from ftrace.devices.llvm.contraction.find_windows import Window, find_windows
@@ -53,8 +52,6 @@ def find_sliding_dots(
         return None
     (total,) = loop.reduces
     term = total.src[0]
-    if total.dtype not in (dtypes.float32, dtypes.float64):
-        return None
     for left, right in (term.src, term.src[::-1]):
         found = _as_dots(kernel, total, left, right, loop.ranges, facts, target)
         if found is not None:

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from ftrace import dtypes
-from ftrace.devices.llvm.contraction.find import Contraction, product_loop
+from ftrace.devices.llvm.contraction.find import FLOATS, Contraction, product_loop
 from ftrace.devices.llvm.emit.blocked_ranges import Cut
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p
-from ftrace.lower.kernel.loop_tree import Statement
+from ftrace.lower.kernel.loop_tree import ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
 
 #: Cycles that it takes to evaluate a vector of a panel; where its elements are apart.
@@ -35,7 +34,7 @@ def is_sum_of_products(kernel: Kernel, plan: Contraction) -> bool:
     if len(plan.left) != 1 or len(plan.right) != 1:
         return False
     (total,), (left,), (right,) = plan.reduces, plan.left, plan.right
-    if total.arg != "add" or total.dtype not in (dtypes.float32, dtypes.float64):
+    if total.arg != "add" or total.dtype not in FLOATS:
         return False
     if prod(map(size_of, (*kernel.axes, *plan.ranges))) < _LEAST:
         return False
@@ -53,32 +52,34 @@ def find_groups(
     The left operand has the groups, too, but not the places.
     """
     loop = product_loop(kernel, block)
-    if loop is None:
+    columns = loop and _side_by_side(kernel, loop.reduces[0].src[0], facts)
+    if loop is None or columns is None:
         return None
-    (total,) = loop.reduces
-    term = total.src[0]
-    columns = _side_by_side(kernel, term, facts)
-    if columns is None:
-        return None
-    lanes = target.vector_bytes // total.dtype.itemsize
+    lanes = target.vector_bytes // loop.reduces[0].dtype.itemsize
     places = size_of(columns[1]) if len(columns) > 1 else 1
     if 2 * places > lanes or 2 * size_of(columns[0]) * places < lanes:
         return None
+    return _with_columns(kernel, loop, columns, facts)
+
+
+def _with_columns(
+    kernel: Kernel, loop: ReduceLoop, columns: Sequence[Node], facts: Facts
+) -> Contraction | None:
+    """The sum of products of groups and their places, which one operand has alone."""
+    (total,), (groups, *places) = loop.reduces, columns
     axes = [a for a in kernel.axes if size_of(a) > 1 and a not in columns]
-    for left, right in (term.src, term.src[::-1]):
+    a, b = total.src[0].src
+    for left, right in ((a, b), (b, a)):
         of_left, of_right = facts.free[left], facts.free[right]
-        if not set(columns) <= of_right or columns[0] not in of_left:
-            continue
-        if len(columns) > 1 and columns[1] in of_left:
-            continue
         rows = [a for a in axes if a in of_left and a not in of_right]
-        if not rows:
+        if not rows or not set(columns) <= of_right or groups not in of_left:
             continue
-        return Contraction(
-            tuple(a for a in axes if a not in rows), tuple(rows), tuple(columns),
-            loop.ranges,
-            (left,), (right,), (), (total,), False,
-        )  # fmt: skip
+        if of_left.isdisjoint(places):
+            outer = tuple(a for a in axes if a not in rows)
+            return Contraction(
+                outer, tuple(rows), tuple(columns), loop.ranges, (left,), (right,), (),
+                (total,), False,
+            )  # fmt: skip
     return None
 
 
@@ -119,25 +120,15 @@ def find_channels(
     if loop is None or len(kernel.stores) != 1:
         return None
     (total,), (store,) = loop.reduces, kernel.stores
-    term = total.src[0]
-    terms = facts.affine[store.index].terms
     axes = [a for a in kernel.axes if size_of(a) > 1]
-    for left, right in (term.src, term.src[::-1]):
-        of_left, of_right = facts.free[left], facts.free[right]
-        both = [a for a in axes if a in of_left and a in of_right]
-        rows = [a for a in axes if a in of_left and a not in of_right]
-        if len(both) != 1 or len(rows) + 1 != len(axes) or not rows:
-            continue
-        lanes = target.vector_bytes // total.dtype.itemsize
-        if terms.get(rows[-1]) != 1 or 2 * size_of(both[0]) < lanes:
-            continue
-        plan = Contraction(
-            (), tuple(rows), tuple(both), loop.ranges, (left,), (right,), (),
-            (total,), False,
-        )  # fmt: skip
-        if is_sum_of_products(kernel, plan):
-            return plan
-    return None
+    both = [a for a in axes if all(a in facts.free[s] for s in total.src[0].src)]
+    lanes = target.vector_bytes // total.dtype.itemsize
+    if len(both) != 1 or 2 * size_of(both[0]) < lanes:
+        return None
+    plan = _with_columns(kernel, loop, both, facts)
+    if plan is None or plan.outer or not is_sum_of_products(kernel, plan):
+        return None
+    return plan if facts.affine[store.index].terms.get(plan.rows[-1]) == 1 else None
 
 
 def fill_cost(node: Node, column: Node, facts: Facts, lanes: int) -> float | None:

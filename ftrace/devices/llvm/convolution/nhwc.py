@@ -9,7 +9,7 @@ for each pixel that the block sees, into a panel with padding: its numbers are s
 over vectors one at a time, so that taps and strides are distances in it and nothing
 else. Tiles are pixels of one line beside each other, and vectors of columns.
 
-Groups have a vector of that panel for each number (see `grouped.py`). Channels that do
+Groups have a vector of that panel for each number (see `image.py`). Channels that do
 not lie side by side are turned (the third form): vectors along the pixels are half
 empty where lines are short, lie across the lines of the cache for every tap but one,
 and must be picked apart where windows move by more than one. Short lines are turned
