@@ -14,7 +14,8 @@ From the ground up:
                                numbers of pixels
     filter_gradient            Gradients of convolutions by their filters: the window is
                                what is left of the sum
-    grouped                    Groups, channels last: how their numbers become vectors
+    image                      The operand that slides, in a panel: evaluated once for
+                               each line that is seen
     emitter                    Carries out the schedule of a convolution
     depthwise_filter_gradient  Gradients of convolutions by few filters: lanes run along
                                the pixels
