@@ -27,16 +27,8 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.arrays.memory_limit import has_room
-from ftrace.errors import (
-    ArgumentError,
-    DtypeError,
-    FileFormatError,
-    OutOfMemoryError,
-    TreeError,
-    ValueRangeError,
-)
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 Dtype = np.dtype[Any]
@@ -83,7 +75,7 @@ def load(path: PathLike) -> Any:
     try:
         arrays, note = read(_map(path), path)
         return arrays if note is None else _unflatten(note["tree"], arrays)
-    except (FileFormatError, MemoryError):
+    except (errors.FileFormatError, MemoryError):
         raise
     except FileNotFoundError:
         raise _bad(path, "there is no such file") from None
@@ -93,17 +85,17 @@ def load(path: PathLike) -> Any:
         raise _bad(path, f"it is damaged ({error})") from error
 
 
-def _bad(path: Path, reason: str) -> FileFormatError:
+def _bad(path: Path, reason: str) -> errors.FileFormatError:
     kind = {".npz": "an npz archive of arrays"}.get(path.suffix, "a safetensors file")
-    return FileFormatError(f"{path}: {reason}; {kind} was expected")
+    return errors.FileFormatError(f"{path}: {reason}; {kind} was expected")
 
 
 def _format(path: PathLike, verb: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     if not isinstance(path, (str, os.PathLike)):
-        raise ArgumentError(f"{verb}: a path is required, got {path!r:.60}")
+        raise errors.ArgumentError(f"{verb}: a path is required, got {path!r:.60}")
     suffix = Path(path).suffix
     if suffix not in _HANDLERS:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"{verb}: the name of the file says its format and must end in {_FORMATS}, "
             f"got {os.fspath(path)!r}"
         )
@@ -121,7 +113,7 @@ def _flatten(tree: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any:
         items = cast(dict[Any, Any], tree)
         for key in items:
             if not isinstance(key, str):
-                raise TreeError(
+                raise errors.TreeError(
                     f"save: keys of dicts must be text, got {key!r} {_place(path)}"
                 )
         pairs = [[k, _flatten(v, (*path, k), arrays)] for k, v in items.items()]
@@ -146,14 +138,16 @@ def _place(path: tuple[str, ...]) -> str:
 
 def _leaf(value: Any, path: tuple[str, ...]) -> Array:
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
-        raise TreeError(
+        raise errors.TreeError(
             "save takes dicts, lists, tuples and None, of arrays and numbers; got "
             f"{type(value).__name__} {_place(path)}. Of any other pytree save the list "
             "of its leaves, ft.tree.leaves(tree), and unflatten it when it is loaded"
         )
     array: Array = np.asarray(value)
     if array.dtype not in dtypes.ALL:
-        raise DtypeError(f"save: dtype {array.dtype} {_place(path)} is not supported")
+        raise errors.DtypeError(
+            f"save: dtype {array.dtype} {_place(path)} is not supported"
+        )
     return array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
 
 
@@ -183,7 +177,7 @@ def _replacing(path: Path) -> Generator[IO[bytes]]:
         os.replace(draft, path)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise FileFormatError(
+        raise errors.FileFormatError(
             f"{path}: it cannot be written: {error.strerror}"
         ) from error
     except BaseException:
@@ -354,7 +348,7 @@ def _read_member(
         _check_claim(member, nbytes, mapped)
         if member.compress_type != zipfile.ZIP_STORED or not dtype.isnative:
             if not has_room(nbytes):
-                raise OutOfMemoryError(
+                raise errors.OutOfMemoryError(
                     f"load: {member.filename} takes {nbytes} bytes of memory, which "
                     "the host does not have; save it without compression"
                 )

@@ -16,26 +16,11 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.primitives.library.eigen import (
-    eig_p,
-    eigh_p,
-    eigvals_p,
-    hessenberg_p,
-    schur_p,
-    tridiagonal_p,
-)
+from ftrace.trace.primitives.library import eigen, systems
 from ftrace.trace.primitives.library.orthogonal import (
     householder_product_p,
     qr_p,
     qr_pivoted_p,
-)
-from ftrace.trace.primitives.library.systems import (
-    Triangular,
-    cholesky_p,
-    lu_p,
-    permutation_p,
-    triangular_solve_p,
-    tridiagonal_solve_p,
 )
 from ftrace.trace.tracing.tracer import Value
 
@@ -87,7 +72,9 @@ def cholesky(x: Value, *, symmetrize_input: bool = True) -> Any:
       DtypeError: the dtype is float16 or bfloat16.
     """
     a = square("cholesky", x)
-    return bind_compound(cholesky_p, symmetrized(a) if symmetrize_input else a)[0]
+    return bind_compound(systems.cholesky_p, symmetrized(a) if symmetrize_input else a)[
+        0
+    ]
 
 
 def cholesky_update(r_matrix: Value, w_vector: Value) -> Any:
@@ -138,9 +125,9 @@ def eig(
     """
     a = square("eig", x)
     if not (compute_left_eigenvectors or compute_right_eigenvectors):
-        return bind_compound(eigvals_p, a)
+        return bind_compound(eigen.eigvals_p, a)
     asked = (True, compute_left_eigenvectors, compute_right_eigenvectors)
-    found = bind_compound(eig_p, a)
+    found = bind_compound(eigen.eig_p, a)
     return [x for x, wanted in zip(found, asked, strict=True) if wanted]
 
 
@@ -170,7 +157,7 @@ def eigh(
     """
     a = square("eigh", x)
     a = symmetrized(a) if symmetrize_input else a
-    vectors, values = bind_compound(eigh_p, a, arg=bool(lower))
+    vectors, values = bind_compound(eigen.eigh_p, a, arg=bool(lower))
     if subset_by_index is not None:
         start, stop = _subset("eigh", subset_by_index, a.shape[-1])
         vectors = ax.shrink_axis(vectors, vectors.ndim - 1, start, stop)
@@ -201,13 +188,13 @@ def lu(x: Value) -> list[Any]:
       ShapeError: there are fewer than two axes.
       DtypeError: integers, float16 or bfloat16.
     """
-    return bind_compound(lu_p, ax.as_value(x))
+    return bind_compound(systems.lu_p, ax.as_value(x))
 
 
 def lu_pivots_to_permutation(pivots: Value, permutation_size: int) -> Any:
     """The order of rows that exchanging row i with row pivots[i], one by one, gives."""
     size = ax.static_int(permutation_size, "lu_pivots_to_permutation: permutation_size")
-    return bind_compound(permutation_p, ax.as_value(pivots), arg=size)[0]
+    return bind_compound(systems.permutation_p, ax.as_value(pivots), arg=size)[0]
 
 
 def qr(
@@ -270,7 +257,7 @@ def schur(
     """
     if sort_eig_vals or select_callable is not None:
         raise ArgumentError("schur: sorted eigenvalues are not supported")
-    found = bind_compound(schur_p, square("schur", x))
+    found = bind_compound(eigen.schur_p, square("schur", x))
     return found if compute_schur_vectors else found[:1]
 
 
@@ -323,7 +310,7 @@ def hessenberg(a: Value) -> tuple[Any, Any]:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
     """
-    h, taus = bind_compound(hessenberg_p, square("hessenberg", a))
+    h, taus = bind_compound(eigen.hessenberg_p, square("hessenberg", a))
     return h, taus
 
 
@@ -338,7 +325,9 @@ def tridiagonal(a: Value, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
     """
-    found = bind_compound(tridiagonal_p, square("tridiagonal", a), arg=bool(lower))
+    found = bind_compound(
+        eigen.tridiagonal_p, square("tridiagonal", a), arg=bool(lower)
+    )
     reflections, diagonal, beside, taus = found
     return reflections, diagonal, beside, taus
 
@@ -371,16 +360,16 @@ def triangular_solve(
       DtypeError: the dtypes differ, or LAPACK does not have them.
     """
     x, y = ax.as_value(a), ax.as_value(b)
-    arg = Triangular(
+    arg = systems.Triangular(
         bool(left_side), bool(lower), bool(transpose_a),
         bool(conjugate_a) and dtypes.is_complex(x.dtype), bool(unit_diagonal),
     )  # fmt: skip
     vector = y.ndim == x.ndim - 1
     if not vector:
-        return bind_compound(triangular_solve_p, x, y, arg=arg)[0]
+        return bind_compound(systems.triangular_solve_p, x, y, arg=arg)[0]
     place = y.ndim if left_side else y.ndim - 1
     (result,) = bind_compound(
-        triangular_solve_p, x, ax.insert_axes(y, (place,)), arg=arg
+        systems.triangular_solve_p, x, ax.insert_axes(y, (place,)), arg=arg
     )
     return ax.drop_axes(result, (place,))
 
@@ -402,7 +391,7 @@ def tridiagonal_solve(
       DtypeError: the dtypes differ, or LAPACK does not have them.
     """
     diagonals = [ax.as_value(x) for x in (dl, d, du)]
-    return bind_compound(tridiagonal_solve_p, *diagonals, ax.as_value(b))[0]
+    return bind_compound(systems.tridiagonal_solve_p, *diagonals, ax.as_value(b))[0]
 
 
 def symmetric_product(

@@ -21,16 +21,6 @@ from ftrace.lax.elementwise import GatherScatterMode, check_dtypes
 from ftrace.numpy import axes as moves
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.at import at
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axis,
-    cast,
-    check_shape,
-    choose,
-    iota,
-    reshape,
-    static_int,
-)
 from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, elementwise
@@ -61,11 +51,13 @@ def slice(
     Raises:
       ShapeError: the bounds or strides do not fit the shape.
     """
-    x = as_value(operand)
-    starts = check_shape(tuple(start_indices), "lax.slice")
-    limits = check_shape(tuple(limit_indices), "lax.slice")
+    x = moves.as_value(operand)
+    starts = moves.check_shape(tuple(start_indices), "lax.slice")
+    limits = moves.check_shape(tuple(limit_indices), "lax.slice")
     steps = (
-        (1,) * x.ndim if strides is None else check_shape(tuple(strides), "lax.slice")
+        (1,) * x.ndim
+        if strides is None
+        else moves.check_shape(tuple(strides), "lax.slice")
     )
     if (
         not len(starts) == len(limits) == len(steps) == x.ndim
@@ -86,15 +78,21 @@ def slice_in_dim(
     axis: int = 0,
 ) -> Any:
     """A slice along one axis; negative bounds count from the end."""
-    x = as_value(operand)
-    place = canonical_axis(axis, x.ndim, "lax.slice_in_dim")
+    x = moves.as_value(operand)
+    place = moves.canonical_axis(axis, x.ndim, "lax.slice_in_dim")
     size = x.shape[place]
-    start = 0 if start_index is None else static_int(start_index, "lax.slice_in_dim")
-    limit = size if limit_index is None else static_int(limit_index, "lax.slice_in_dim")
+    start = (
+        0 if start_index is None else moves.static_int(start_index, "lax.slice_in_dim")
+    )
+    limit = (
+        size
+        if limit_index is None
+        else moves.static_int(limit_index, "lax.slice_in_dim")
+    )
     starts, limits, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
     starts[place] = start + size if start < 0 else start
     limits[place] = limit + size if limit < 0 else limit
-    steps[place] = static_int(stride, "lax.slice_in_dim: stride")
+    steps[place] = moves.static_int(stride, "lax.slice_in_dim: stride")
     return slice(x, starts, limits, steps)
 
 
@@ -106,10 +104,10 @@ def index_in_dim(
     Raises:
       IndexBoundsError: there is no such position.
     """
-    x = as_value(operand)
-    place = canonical_axis(axis, x.ndim, "lax.index_in_dim")
+    x = moves.as_value(operand)
+    place = moves.canonical_axis(axis, x.ndim, "lax.index_in_dim")
     size = x.shape[place]
-    position = static_int(index, "lax.index_in_dim: index")
+    position = moves.static_int(index, "lax.index_in_dim: index")
     if not -size <= position < size:
         raise IndexBoundsError(
             f"lax.index_in_dim: index {position} is out of bounds for axis {place} of "
@@ -135,7 +133,7 @@ def _starts(
     if isinstance(start_indices, (list, tuple)):
         parts = [*start_indices]  # pyright: ignore[reportUnknownArgumentType]
     else:
-        vector = as_value(start_indices)
+        vector = moves.as_value(start_indices)
         if vector.ndim != 1:
             raise ShapeError(
                 f"{name}: start_indices must be a sequence of scalars or a vector, got "
@@ -158,7 +156,7 @@ def _start(name: str, start: Any, size: int, length: int, wrap: bool) -> Any:
     if type(start) is int and not is_dynamic(last):
         start = start + size if wrap and start < 0 else start
         return min(max(start, 0), last)
-    value = as_value(start)
+    value = moves.as_value(start)
     if value.ndim or not dtypes.is_integer(value.dtype):
         raise DtypeError(
             f"{name}: each start must be an integer scalar, got {aval_of(value)!r}"
@@ -166,11 +164,11 @@ def _start(name: str, start: Any, size: int, length: int, wrap: bool) -> Any:
     if not is_dynamic(last) and last == 0:
         return 0
     if value.dtype.itemsize < 4:  # so that the size fits
-        value = cast(value, dtypes.int32)
+        value = moves.cast(value, dtypes.int32)
     if dtypes.kind(value.dtype) == "i":
         if wrap:
             behind = elementwise(p.lt, value, 0)
-            value = choose(behind, elementwise(p.add, value, size), value)
+            value = moves.choose(behind, elementwise(p.add, value, size), value)
         value = elementwise(p.maximum, value, 0)
     return elementwise(p.minimum, value, last)
 
@@ -200,7 +198,7 @@ def dynamic_slice(
     Raises:
       ShapeError: the sizes exceed the shape, or a start is missing.
     """
-    x = as_value(operand)
+    x = moves.as_value(operand)
     sizes = _checked_sizes("lax.dynamic_slice", x, slice_sizes)
     starts = _starts(
         "lax.dynamic_slice", start_indices, x.shape, sizes, allow_negative_indices
@@ -215,7 +213,7 @@ def dynamic_slice(
 
 
 def _checked_sizes(name: str, x: Any, slice_sizes: Sequence[int]) -> tuple[int, ...]:
-    sizes = check_shape(tuple(slice_sizes), name)
+    sizes = moves.check_shape(tuple(slice_sizes), name)
     fits = len(sizes) == x.ndim and all(
         0 <= n <= m for n, m in zip(sizes, x.shape, strict=True)
     )
@@ -230,7 +228,7 @@ def _checked_sizes(name: str, x: Any, slice_sizes: Sequence[int]) -> tuple[int, 
 def _positions(start: Any, shape: tuple[int, ...], axis: int) -> Any:
     """start, start + 1, … along one axis of a shape."""
     dtype = dtypes.int32 if type(start) is int else start.dtype
-    return elementwise(p.add, iota(dtype, shape, axis), start)
+    return elementwise(p.add, moves.iota(dtype, shape, axis), start)
 
 
 def dynamic_slice_in_dim(
@@ -242,8 +240,8 @@ def dynamic_slice_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """A slice of known size at a computed position of one axis; else whole."""
-    x = as_value(operand)
-    place = canonical_axis(axis, x.ndim, "lax.dynamic_slice_in_dim")
+    x = moves.as_value(operand)
+    place = moves.canonical_axis(axis, x.ndim, "lax.dynamic_slice_in_dim")
     starts: list[Any] = [0] * x.ndim
     sizes = list(x.shape)
     starts[place], sizes[place] = start_index, slice_size
@@ -261,8 +259,8 @@ def dynamic_index_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """One computed position along one axis."""
-    x = as_value(operand)
-    place = canonical_axis(axis, x.ndim, "lax.dynamic_index_in_dim")
+    x = moves.as_value(operand)
+    place = moves.canonical_axis(axis, x.ndim, "lax.dynamic_index_in_dim")
     part = dynamic_slice_in_dim(
         x, index, 1, place, allow_negative_indices=allow_negative_indices
     )
@@ -282,8 +280,8 @@ def dynamic_update_slice(
       ShapeError: the update has another number of axes, or is larger.
       DtypeError: the dtypes differ.
     """
-    x, part = as_value(operand), as_value(update)
-    part = cast(part, check_dtypes("dynamic_update_slice", x, part))
+    x, part = moves.as_value(operand), moves.as_value(update)
+    part = moves.cast(part, check_dtypes("dynamic_update_slice", x, part))
     sizes = _checked_sizes("lax.dynamic_update_slice: update", x, part.shape)
     starts = _starts(
         "lax.dynamic_update_slice",
@@ -318,8 +316,8 @@ def dynamic_update_slice_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """`dynamic_update_slice` at a computed position of one axis."""
-    x, part = as_value(operand), as_value(update)
-    place = canonical_axis(axis, x.ndim, "lax.dynamic_update_slice_in_dim")
+    x, part = moves.as_value(operand), moves.as_value(update)
+    place = moves.canonical_axis(axis, x.ndim, "lax.dynamic_update_slice_in_dim")
     starts: list[Any] = [0] * x.ndim
     starts[place] = start_index
     return dynamic_update_slice(
@@ -336,8 +334,8 @@ def dynamic_update_index_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """One computed position along one axis replaced; the update may lack the axis."""
-    x, part = as_value(operand), as_value(update)
-    place = canonical_axis(axis, x.ndim, "lax.dynamic_update_index_in_dim")
+    x, part = moves.as_value(operand), moves.as_value(update)
+    place = moves.canonical_axis(axis, x.ndim, "lax.dynamic_update_index_in_dim")
     if part.ndim == x.ndim - 1:
         part = moves.insert_axes(part, (place,))
     elif part.ndim != x.ndim:
@@ -422,7 +420,7 @@ def require(name: str, holds: bool, message: str) -> None:
 
 def check_axes(name: str, what: str, axes: Sequence[int], ndim: int) -> Axes:
     """Axes in order, all from 0 to ndim - 1 and different."""
-    found = check_shape(tuple(axes), f"lax.{name}: {what}")
+    found = moves.check_shape(tuple(axes), f"lax.{name}: {what}")
     require(
         name,
         list(found) == sorted(set(found)) and all(0 <= a < ndim for a in found),
@@ -433,7 +431,7 @@ def check_axes(name: str, what: str, axes: Sequence[int], ndim: int) -> Axes:
 
 def check_starts(name: str, starts: Value) -> Any:
     """Starts as a value whose last axis holds the components of each start."""
-    found = as_value(starts)
+    found = moves.as_value(starts)
     if not dtypes.is_integer(found.dtype):
         raise DtypeError(
             f"lax.{name}: the indices must be integers, got {aval_of(found)!r}"
@@ -463,7 +461,7 @@ def check_windows(
       ShapeError: they do not.
     """
     need, ndim, depth = partial(require, name), len(shape), starts.ndim - 1
-    first = check_shape(tuple(starting), f"lax.{name}")
+    first = moves.check_shape(tuple(starting), f"lax.{name}")
     need(
         len(set(first)) == len(first) and all(0 <= a < ndim for a in first),
         f"the starts must belong to different axes of an array of shape {shape}, got "
@@ -475,7 +473,7 @@ def check_windows(
         f"per axis that they start, which are {first}",
     )
     ours = check_axes(name, "operand_batching_dims", array_batch, ndim)
-    theirs = check_shape(tuple(starts_batch), f"lax.{name}")
+    theirs = moves.check_shape(tuple(starts_batch), f"lax.{name}")
     need(
         len(set(theirs)) == len(theirs) and all(0 <= a < depth for a in theirs),
         f"the batching dims of the indices must be different axes, not the last, of "
@@ -516,7 +514,7 @@ def places(
     for number, axis in enumerate(windows.starting):
         last = windows.shape[axis] - windows.sizes[axis]
         start = moves.shrink_axis(starts, len(batch), number, number + 1)
-        start = _signed(reshape(start, batch), windows.shape[axis])
+        start = _signed(moves.reshape(start, batch), windows.shape[axis])
         if drops:
             here = ew.bitwise_and(
                 ew.greater_equal(start, 0), ew.less_equal(start, last)
@@ -525,7 +523,7 @@ def places(
         if last:
             at[axis] = minimum(maximum(start, 0), last)
     for axis, place in windows.paired:
-        at[axis] = iota(dtypes.int32, batch, place)
+        at[axis] = moves.iota(dtypes.int32, batch, place)
     for axis, (size, whole) in enumerate(
         zip(windows.sizes, windows.shape, strict=True)
     ):
@@ -537,7 +535,7 @@ def places(
     shape = (*batch, *[windows.sizes[a] for a in axes])
     common = max([at[a].dtype for a in axes], key=_width, default=dtypes.int32)
     indices = [
-        _window_index(cast(at[a], common), shape, len(batch) + i)
+        _window_index(moves.cast(at[a], common), shape, len(batch) + i)
         for i, a in enumerate(axes)
     ]
     return Places(axes, tuple(indices), inside)
@@ -552,18 +550,20 @@ def _signed(start: Any, size: int) -> Any:
     if dtypes.kind(start.dtype) == "u":
         if dtypes.limits(start.dtype)[1] > size:
             start = minimum(start, size)  # which is out of bounds, too
-        return cast(start, dtypes.int32 if surely_less(size, 2**31) else dtypes.int64)
+        return moves.cast(
+            start, dtypes.int32 if surely_less(size, 2**31) else dtypes.int64
+        )
     wide = start.dtype if start.dtype.itemsize >= 4 else dtypes.int32
-    return cast(start, wide if surely_less(size, 2**31) else dtypes.int64)
+    return moves.cast(start, wide if surely_less(size, 2**31) else dtypes.int64)
 
 
 def _window_index(start: Any, shape: Shape, axis: int) -> Any:
     """start + position along one axis of a shape that begins with start's."""
-    lined = reshape(start, start.shape + (1,) * (len(shape) - start.ndim))
+    lined = moves.reshape(start, start.shape + (1,) * (len(shape) - start.ndim))
     lined = moves.expand(lined, shape)
     if shape[axis] == 1:
         return lined
-    return ew.add(lined, iota(start.dtype, shape, axis))
+    return ew.add(lined, moves.iota(start.dtype, shape, axis))
 
 
 def only_inside(found: Places) -> tuple[Any, ...]:
@@ -571,10 +571,10 @@ def only_inside(found: Places) -> tuple[Any, ...]:
     if found.inside is None:
         return found.indices
     first, *others = found.indices
-    return (choose(spread(found.inside, first.shape), first, -1), *others)
+    return (moves.choose(spread(found.inside, first.shape), first, -1), *others)
 
 
 def spread(mask: Any, shape: Shape) -> Any:
     """A mask with more axes at the end, to a shape."""
-    mask = reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim))
+    mask = moves.reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim))
     return moves.expand(mask, shape)

@@ -12,18 +12,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy.axes import (
-    as_value,
-    canonical_axis,
-    cast,
-    check_count,
-    full,
-    iota,
-    move_axis,
-    permute,
-    reshape,
-    shrink_axis,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.sorting import gather_along, positions_along
 from ftrace.random.distributions import extreme, offset_between, unit
 from ftrace.random.draw import as_shape, check_key, draw
@@ -61,7 +50,7 @@ def permutation(
     """
     check_key("permutation", key)
     aval = aval_of(x)
-    axis = canonical_axis(axis, aval.ndim or 1, "random.permutation")
+    axis = ax.canonical_axis(axis, aval.ndim or 1, "random.permutation")
     if aval.shape:
         whole = independent or aval.ndim == 1
         shape = aval.shape if whole else (aval.shape[axis],)
@@ -72,8 +61,8 @@ def permutation(
             "random.permutation takes an integer or an array with an axis, got "
             f"{aval!r}"
         )
-    count = check_count(int(x), "random.permutation: x")
-    return cast(draw(_order, key, shape=(count,), axis=0), dtypes.default_dtype("i"))
+    count = ax.check_count(int(x), "random.permutation: x")
+    return ax.cast(draw(_order, key, shape=(count,), axis=0), dtypes.default_dtype("i"))
 
 
 def _order(key: Key, shape: Shape, axis: int) -> Any:
@@ -83,7 +72,7 @@ def _order(key: Key, shape: Shape, axis: int) -> Any:
         key, drawn = split_in_two(key)
         order = positions_along([random_bits(drawn, 32, shape)], axis)
         places = order if places is None else gather_along(places, order, axis)
-    return iota(dtypes.int32, shape, axis) if places is None else places
+    return ax.iota(dtypes.int32, shape, axis) if places is None else places
 
 
 def _rounds(size: int) -> int:
@@ -117,7 +106,7 @@ def categorical(
     aval = aval_of(logits)
     if not dtypes.is_float(aval.dtype):
         raise DtypeError(f"random.categorical: logits must be floats, got {aval!r}")
-    axis = canonical_axis(axis, aval.ndim, "random.categorical")
+    axis = ax.canonical_axis(axis, aval.ndim, "random.categorical")
     one_of("random.categorical: mode", mode, (None, "low", "high"))
     rest = aval.shape[:axis] + aval.shape[axis + 1 :]
     shape = rest if shape is None else as_shape("categorical", shape)
@@ -156,10 +145,10 @@ def _greatest(
     noisy = logits + extreme(key, logits.shape, logits.dtype, mode)
     last = logits.ndim - 1
     (places,) = bind_compound(
-        top_k_p, move_axis(noisy, axis, last), arg=TopK(count, last)
+        top_k_p, ax.move_axis(noisy, axis, last), arg=TopK(count, last)
     )
-    found = reshape(move_axis(places, last, 0), shape)
-    return cast(found, dtypes.default_dtype("i"))
+    found = ax.reshape(ax.move_axis(places, last, 0), shape)
+    return ax.cast(found, dtypes.default_dtype("i"))
 
 
 def _categories(
@@ -167,7 +156,7 @@ def _categories(
 ) -> Any:
     """The Gumbel-max trick: the argmax of logits + Gumbel noise."""
     noisy = extreme(key, shape, logits.dtype, mode) + logits
-    return cast(fnp.argmax(noisy, axis), dtypes.default_dtype("i"))
+    return ax.cast(fnp.argmax(noisy, axis), dtypes.default_dtype("i"))
 
 
 def choice(
@@ -201,7 +190,7 @@ def choice(
     rows = (a,) if aval.shape else ()
     if not rows and dtypes.is_complex(aval.dtype):
         raise DtypeError(f"random.choice: a must be an array or a count, got {aval!r}")
-    axis = canonical_axis(axis, aval.ndim, "random.choice") if rows else 0
+    axis = ax.canonical_axis(axis, aval.ndim, "random.choice") if rows else 0
     count = aval.shape[axis] if rows else int(a)
     check_fits(count, dtypes.default_dtype("i"))
     if count <= 0 and prod(shape):
@@ -226,8 +215,8 @@ def _drawn_once(key: Any, count: int, shape: Shape, p: Any, mode: str | None) ->
         )
     if p is None:
         order = draw(_order, key, shape=(count,), axis=0)
-        first = reshape(shrink_axis(order, 0, 0, size), shape)
-        return cast(first, dtypes.default_dtype("i"))
+        first = ax.reshape(ax.shrink_axis(order, 0, 0, size), shape)
+        return ax.cast(first, dtypes.default_dtype("i"))
     logits = fnp.log(_probabilities(p, count))
     return draw(_greatest, key, logits, shape=shape, count=size, axis=0, mode=mode)
 
@@ -246,18 +235,18 @@ def _probabilities(p: Any, count: int) -> Any:
 
 def _positions(key: Key, shape: Shape, count: int) -> Any:
     dtype = dtypes.default_dtype("i")
-    bounds = full((), 0, dtype), full((), count, dtype)
+    bounds = ax.full((), 0, dtype), ax.full((), count, dtype)
     return offset_between(key, *bounds, shape, dtype)
 
 
 def _weighted_positions(key: Key, steps: Tracer, shape: Shape) -> Any:
     """Where 1 - u falls among the cumulative probabilities, which may not end in 1."""
     level = steps[-1] * (1 - unit(key, shape, steps.dtype))
-    return cast(fnp.searchsorted(steps, level), dtypes.default_dtype("i"))
+    return ax.cast(fnp.searchsorted(steps, level), dtypes.default_dtype("i"))
 
 
 def _take(x: Any, index: Any, axis: int) -> Any:
     """`x` at the index along an axis; the axes of the index stand in its place."""
-    taken = bind(gather_p, as_value(x), index, arg=(axis,))
+    taken = bind(gather_p, ax.as_value(x), index, arg=(axis,))
     own, rest = range(index.ndim), range(index.ndim, taken.ndim)
-    return permute(taken, (*rest[:axis], *own, *rest[axis:]))
+    return ax.permute(taken, (*rest[:axis], *own, *rest[axis:]))
