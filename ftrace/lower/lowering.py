@@ -18,7 +18,7 @@ from ftrace.lower.analysis.cost import root_of
 from ftrace.lower.assembly.buffer_reuse import Sharing, ordered_drafts, share_memory
 from ftrace.lower.blocking.split_reductions import kernels_add_up
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep, build_kernels
-from ftrace.lower.control.canonical_loop import Loop, bodies_of, runs_on_host
+from ftrace.lower.control.canonical_loop import Loop, runs_on_host
 from ftrace.lower.pipeline import simplified_body, simplify_graph, suit_device
 from ftrace.lower.program.arena_plan import ALIGNMENT, Lifetime, MemoryPlan, plan_memory
 from ftrace.lower.program.ir import (
@@ -37,7 +37,7 @@ from ftrace.lower.schedule.drafts import Schedule
 from ftrace.lower.schedule.schedule import schedule
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
-from ftrace.trace.graph import Body, Graph, Node, toposort
+from ftrace.trace.graph import Body, Graph, Node, bodies_of, toposort
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
@@ -309,7 +309,7 @@ def build_step(node: Node, limits: Limits) -> BuiltStep | BuiltKernel:
     if isinstance(arg, Loop):
         carry = range(arg.consts, arg.consts + arg.carry)
     return BuiltStep(
-        node, tuple(lower_body(body, limits, carry) for body in bodies_of(node))
+        node, tuple(lower_body(body, limits, carry) for body in bodies_of(node.arg))
     )
 
 

@@ -18,7 +18,7 @@ for a value in the midst of a function, and what is computed again for a derivat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, fields, is_dataclass, replace
+from dataclasses import field, replace
 from itertools import product
 from types import MethodType
 from typing import Any
@@ -34,7 +34,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.evaluate import settle
-from ftrace.trace.graph import Body, Node, constant_bits, make_node
+from ftrace.trace.graph import Node, bodies_in, constant_bits, make_node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.movement import reshape
@@ -451,7 +451,7 @@ def check_repeatable(nodes: Sequence[Node]) -> None:
             continue
         seen.add(node)
         pending.extend(node.src)
-        for body in _bodies(node.arg):
+        for body in bodies_in(node.arg):
             pending.extend(body.outputs)
         if node.op is callback_p and node.arg.results:
             arg: Callback = node.arg
@@ -461,18 +461,6 @@ def check_repeatable(nodes: Sequence[Node]) -> None:
                 "again; pass the values in, or have a loop of a known length (scan)",
                 arg.origin,
             )
-
-
-def _bodies(arg: Any) -> list[Body]:
-    """The bodies that the argument of a node holds."""
-    if not is_dataclass(arg):
-        return []
-    found: list[Body] = []
-    for one in fields(arg):
-        value: Any = getattr(arg, one.name)
-        parts = value if isinstance(value, _TUPLE) else (value,)
-        found += [part for part in parts if isinstance(part, Body)]
-    return found
 
 
 # On values.

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from struct import Struct
 from typing import Any, cast
 
@@ -406,6 +406,33 @@ class Body:
         return render_graph(Graph(self.inputs, self.outputs))
 
     __repr__ = __str__
+
+
+def bodies_of(arg: Any) -> tuple[Body, ...]:
+    """The bodies that an operation holds in its argument, in the order of its fields.
+
+    Those that rules hold are none of them: see `bodies_in`.
+    """
+    found: list[Body] = []
+    for one in fields(arg) if is_dataclass(arg) else ():
+        value: Any = getattr(arg, one.name)
+        parts = cast(tuple[Any, ...], value if type(value) is tuple else (value,))
+        found += [x for x in parts if isinstance(x, Body)]
+    return tuple(found)
+
+
+def with_bodies(arg: Any, bodies: Sequence[Body]) -> Any:
+    """The argument with other bodies in the places of its own."""
+    rest, changed = iter(bodies), dict[str, Any]()
+    for one in fields(arg):
+        value: Any = getattr(arg, one.name)
+        if isinstance(value, Body):
+            changed[one.name] = next(rest)
+        elif type(value) is tuple:
+            parts = cast(tuple[Any, ...], value)
+            kept = [next(rest) if isinstance(x, Body) else x for x in parts]
+            changed[one.name] = tuple(kept)
+    return replace(arg, **changed)
 
 
 @dataclass(frozen=True, eq=False)

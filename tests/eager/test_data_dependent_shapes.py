@@ -14,7 +14,6 @@ from ftrace.arrays.array import Array
 from ftrace.devices.base import get_device
 from ftrace.errors import FtraceError
 from ftrace.trace import tiering
-from ftrace.trace.eager import composite
 
 #: The eighth is learned, and two more are native.
 CALLS = tiering.CALLS_BEFORE_RECORD + 3
@@ -60,8 +59,7 @@ def repeated(
     function: Function, args: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All calls give what the composition gives."""
-    with monkeypatch.context() as patch, ft.config(native_calls=False):
-        patch.setattr(composite, "hosts", lambda operands: None)
+    with ft.config(native_calls=False):
         expected = function(*args)
     for _ in range(CALLS):
         same(function(*args), expected)

@@ -50,12 +50,13 @@ from ftrace.lower.kernel.ir import (
 )
 from ftrace.lower.program.ir import CallHost, Program, RunKernel
 from ftrace.trace.avals import Bundle, ShapedArray
-from ftrace.trace.calls.inline import HOLDERS, bodies_of, inline_calls
+from ftrace.trace.calls.inline import HOLDERS, inline_calls
 from ftrace.trace.graph import (
     Body,
     Graph,
     Node,
     Op,
+    bodies_of,
     make_node,
     nodes_of,
     operations_of,

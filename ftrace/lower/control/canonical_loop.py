@@ -29,10 +29,9 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.analysis.cost import ELEMENTWISE, weight
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import BODY_DEPTH, apply_body, close
-from ftrace.trace.calls import inline
 from ftrace.trace.control.scan import Scan, scan_p, stacked_type
 from ftrace.trace.control.while_loop import While, while_p
-from ftrace.trace.graph import Body, Node, constant_value, toposort
+from ftrace.trace.graph import Body, Node, bodies_of, constant_value, toposort
 from ftrace.trace.graph_map import Rule
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import bit_not, eq, ne, select
@@ -291,16 +290,9 @@ def runs_on_host(body: Body) -> bool:
     for node in toposort(body.outputs):
         if node.aval is TOKEN or node.op.family == "host":
             return True
-        if any(runs_on_host(inner) for inner in bodies_of(node)):
+        if any(runs_on_host(inner) for inner in bodies_of(node.arg)):
             return True
     return False
-
-
-def bodies_of(node: Node) -> tuple[Body, ...]:
-    """The bodies that a node holds."""
-    return (
-        (node.arg.body,) if isinstance(node.arg, Loop) else inline.bodies_of(node.arg)
-    )
 
 
 #: What makes loops of the operations that have bodies to be repeated.

@@ -1,6 +1,5 @@
 """Calls and bodies in graphs: found, replaced, and taken away before all else.
 
-bodies_of      the bodies that a node holds
 follow_rules   what is differentiated by a rule is also computed by it
 inline_calls   call(x) -> the body of the call, applied to x; name(x) -> x; arrays held
                in bodies become operands of the loops and branches that hold these
@@ -26,7 +25,6 @@ from ftrace.trace.calls.custom_derivative import (
 )
 from ftrace.trace.calls.rule_graphs import Call, Held, held_p
 from ftrace.trace.calls.user_primitive import UserArg
-from ftrace.trace.control.cond import Branches
 from ftrace.trace.control.scan import Scan
 from ftrace.trace.control.while_loop import While
 from ftrace.trace.graph import (
@@ -34,6 +32,7 @@ from ftrace.trace.graph import (
     Graph,
     Node,
     Op,
+    bodies_of,
     dependents,
     has_any,
     nodes_of,
@@ -41,6 +40,7 @@ from ftrace.trace.graph import (
     rebuild,
     substitute,
     toposort,
+    with_bodies,
 )
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.barrier import IN_LOOPS, barrier, barrier_p
@@ -54,30 +54,6 @@ _VANISHING = (name_p, widened)
 _HELD_DEPTH = -12
 #: Families of the operations that may have bodies in their argument.
 HOLDERS = ("control", "call")
-
-
-def bodies_of(arg: Any) -> tuple[Body, ...]:
-    """The bodies in the argument of a node."""
-    if arg is None:  # of nearly all nodes
-        return ()
-    if isinstance(arg, Branches):
-        return arg.bodies
-    if isinstance(arg, While):
-        return (arg.cond, arg.body)
-    if isinstance(arg, (Scan, Call)):
-        return (arg.body,)
-    return ()
-
-
-def with_bodies(arg: Any, bodies: Sequence[Body]) -> Any:
-    """The argument with other bodies in the places of its own."""
-    if isinstance(arg, Branches):
-        return Branches(tuple(bodies))
-    if isinstance(arg, While):
-        cond, body = bodies
-        return replace(arg, cond=cond, body=body)
-    (body,) = bodies
-    return replace(arg, body=body)
 
 
 # Rules. A call with a rule is a node of its own, and its tangents are others. Once a

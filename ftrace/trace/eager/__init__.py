@@ -11,5 +11,5 @@ From the ground up:
     call_recorder     What an eager call made NumPy do: the steps from its arguments to
                       its result
     composite         Compositions as one graph: recorded as such, or done by a plan of
-                      NumPy's calls; functions of NumPy that look at values
+                      NumPy's calls
 """

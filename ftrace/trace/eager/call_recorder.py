@@ -24,93 +24,15 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.arrays.array import Array
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import FEW, Contraction, Plan, apply
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p, sum_call
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
-from ftrace.trace.primitives.reference import CENTRE, FAR_TAIL, TAIL, convert, converter
-from ftrace.trace.primitives.sources import const_like, variable
+from ftrace.trace.primitives.reference import convert, converter
 from ftrace.trace.tracing.tracer import aval_of
-
-# Primitives whose meaning in NumPy is a composition, as that composition. Evaluated
-# step by step it has the bits of the meaning (`primitives/reference.py`); a tape notes
-# the steps, which can be done together.
-
-
-_FLOATS = (dtypes.float32, dtypes.float64)
-
-
-def is_unfolded(op: Primitive, dtype: np.dtype[np.generic]) -> bool:
-    """Is there a composition for it?"""
-    return op in _COMPOSITIONS and dtype in _FLOATS
-
-
-@memo(256)
-def unfolded(op: Primitive, aval: ShapedArray) -> Plan:
-    """The composition, of one operand of a type."""
-    x = variable(ShapedArray.of(aval.shape, aval.dtype), 0, 0)
-    return Plan([_COMPOSITIONS[op](x)], [x])
-
-
-def _erf_inv(x: Node) -> Node:
-    """As `reference.erf_inv`, with the tails computed everywhere."""
-    y = p.cast(x, dtypes.float64)
-
-    def number(value: float) -> Node:
-        return const_like(y, value)
-
-    def ratio(coefficients: tuple[tuple[float, ...], ...], at: Node) -> Node:
-        top, bottom = (_polynomial(c, at) for c in coefficients)
-        return p.div(top, bottom)
-
-    z = p.div(y, number(2))
-    square = p.sub(number(0.180625), p.mul(z, z))
-    middle = p.mul(z, ratio(CENTRE, square))
-    rest = p.div(p.sub(number(1), p.absolute(y)), number(2))
-    r = p.sqrt(p.neg(p.log(rest)))
-    near = ratio(TAIL, p.sub(r, number(1.6)))
-    tail = p.select(p.le(r, number(5)), near, ratio(FAR_TAIL, p.sub(r, number(5))))
-    infinity = number(np.inf)
-    tail = p.select(p.eq(r, infinity), infinity, tail)
-    tail = p.select(p.lt(y, number(0)), p.neg(tail), tail)
-    central = p.le(p.absolute(z), number(0.425))
-    whole = p.select(central, middle, tail)
-    return p.cast(p.div(whole, number(float(np.sqrt(2.0)))), x.dtype)
-
-
-def _polynomial(coefficients: tuple[float, ...], x: Node) -> Node:
-    """Horner's rule, highest power first."""
-    value = const_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
-        value = p.add(p.mul(value, x), const_like(x, coefficient))
-    return value
-
-
-def _logistic(x: Node) -> Node:
-    one = const_like(x, 1)
-    part = p.exp(p.neg(p.absolute(x)))
-    top = p.select(p.lt(x, const_like(x, 0)), part, one)
-    return p.div(top, p.add(one, part))
-
-
-def _rsqrt(x: Node) -> Node:
-    return p.div(const_like(x, 1), p.sqrt(x))
-
-
-_COMPOSITIONS: dict[Primitive, Callable[[Node], Node]] = {
-    p.erf_inv: _erf_inv,
-    p.logistic: _logistic,
-    p.rsqrt: _rsqrt,
-}
-
-
-# Tapes.
-
 
 Function = Callable[..., Any]
 
@@ -210,10 +132,6 @@ class Tape:
         if op is cast_p:
             self._note_conversion(operands[0], aval.dtype, result)
             return
-        if is_unfolded(op, aval.dtype):
-            plan = unfolded(op, aval.with_shape(tuple(operands[0].shape)))
-            self.note_plan(plan, operands, result)
-            return
         shape = operands[0].shape if op is reduce_sum_p else None
         function, more = call_of(op, aval, arg, shape)
         self.note(function, [*operands, *more], result, op, arg)
@@ -305,10 +223,6 @@ class Tape:
                 function, more = contracts, ()
             elif node.op is cast_p:
                 self._note_conversion(operands[0], node.dtype, slots[slot])
-                continue
-            elif isinstance(node.op, Primitive) and is_unfolded(node.op, node.dtype):
-                plan_of_node = unfolded(node.op, node.src[0].aval)
-                self.note_plan(plan_of_node, operands, slots[slot])
                 continue
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
                 shape = node.src[0].shape if node.op is reduce_sum_p else None

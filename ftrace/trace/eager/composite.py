@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
-from typing import cast as cast_to
 
 import numpy as np
 
 from ftrace.arrays.array import Array, recording
 from ftrace.ground import settings
-from ftrace.ground.errstate import hush, unhush
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend, count_operation
-from ftrace.trace.evaluate import FEW, Plan, no_memory
+from ftrace.trace.evaluate import Plan, no_memory
 from ftrace.trace.graph import Graph
 from ftrace.trace.tracing.scopes import asarray, scope_of
 from ftrace.trace.tracing.trace import trace
@@ -110,54 +108,3 @@ def kept(
         found = make()
         _composites.put(key, found, _NODE_BYTES * len(found.graph.nodes))
     return found
-
-
-# Functions of NumPy that look at values: how many elements the results have. Calls of
-# them are never repeated by a record: see `call_recorder.py`.
-
-
-def hosts(operands: Sequence[Any]) -> list[Any] | None:
-    """The operands in NumPy, where all are Arrays of the host, and not large.
-
-    Numbers of NumPy's are what they are.
-    """
-    values: list[Any] = []
-    for x in operands:
-        if isinstance(x, np.generic):
-            values.append(x)
-            continue
-        if type(x) is not Array or not x.memory.host or x.size >= FEW:
-            return None
-        values.append(x.numpy())
-    return values
-
-
-def whole(
-    function: Callable[..., Any],
-    *operands: Any,
-    weak: bool = False,
-    more: tuple[Any, ...] = (),
-) -> Any:
-    """`function(*operands, *more)` in NumPy: an Array, or a tuple of Arrays.
-
-    None where an operand is no Array of the host or is large: then somebody else has to
-    do it. What it returns must be what its caller returns, with nothing beside it.
-
-    Args:
-      function: of arrays of NumPy's; it returns one or a tuple, of known dtypes.
-      weak: the result is weakly typed; of several the first, which has the elements.
-    """
-    values = hosts(operands)
-    if values is None:
-        return None
-    if recording.tape is not None:
-        recording.tape.refuse()
-    token = hush()
-    try:
-        found = function(*values, *more)
-    finally:
-        unhush(token)
-    if type(found) is tuple:
-        first, *others = cast_to(Any, found)
-        return (Array.of(first, weak), *[Array.of(x) for x in others])
-    return Array.of(found, weak)

@@ -320,15 +320,13 @@ def vjp_for(
         return _followed(graph, (*graph.outputs, *grads), leaves)
 
     unknown = [ct for ct in cotangents if ct is not None]
-    if graph.level is None:
-        whole = derived(("vjp", len(avals), output.count), graph, differentiated)
-        results, run = _forward(whole, len(varying), unknown, values)
-    elif not graph.level.backward:
-        whole, operands = graph.level.completed(differentiated(), values)
-        results, run = _forward(whole, len(varying), unknown, operands)
-    else:
+    if graph.level is not None and graph.level.backward:
         results = graph.level.apply(_followed(graph, graph.outputs, leaves), values)
         run = _Later(graph, differentiated, values, unknown)
+    else:
+        kind = ("vjp", len(avals), output.count)
+        given = kind, graph, differentiated, values
+        results, run = _forward(*given, len(varying), unknown)
     assert output.treedef is not None
     pull = Linear(
         "vjp", run, types, output.treedef,
@@ -351,19 +349,21 @@ def _trace_primals(
 
 
 def _forward(
-    graph: Graph,
-    count: int,
-    unknown: Sequence[Node],
-    values: Sequence[Value],
-) -> tuple[list[Value], Program]:
-    """Runs what does not depend on the unknown variables.
+    kind: Hashable, graph: Graph, derive: Callable[[], Graph],
+    values: Sequence[Value], count: int, unknown: Sequence[Node],
+) -> tuple[list[Value], Program]:  # fmt: skip
+    """Runs the part of a derived graph that does not depend on the unknown variables.
 
     Args:
-      graph: its last `count` outputs depend on them.
+      kind, graph, derive: as of `derived`; the last `count` outputs depend on them.
 
     Returns:
       The other outputs, and a program of the last ones in terms of the unknown.
     """
+    if graph.level is None:
+        graph = derived(kind, graph, derive)
+    else:
+        graph, values = graph.level.completed(derive(), values)
     size = len(graph.outputs) - count
     key = (graph.inputs, graph.outputs, count, tuple(unknown))
     halves = None if graph.effects else _halves.get(key)
@@ -496,11 +496,7 @@ def linearize_for(
     kind = ("linearize", len(avals), output.count)
     types = [tangent_type(n.aval) for n in heads]
     count = sum(map(holds_numbers, types))
-    if graph.level is None:
-        whole = derived(kind, graph, differentiated)
-    else:
-        whole, values = graph.level.completed(differentiated(), values)
-    results, run = _forward(whole, count, unknown, values)
+    results, run = _forward(kind, graph, differentiated, values, count, unknown)
     assert output.treedef is not None
     push = Linear(
         "linearize", run, [tangent_type(a) for a in avals], treedef,

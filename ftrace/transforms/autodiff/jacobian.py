@@ -61,7 +61,7 @@ def _jacfwd(
         shapes = [a.shape for a in avals]
         rows: list[Any] = []
         for out, value in zip(outs, tree.leaves(output), strict=True):
-            parts = _split_last(_full(out, value), sizes, shapes)
+            parts = _split(_full(out, value), sizes, shapes, last=True)
             rows.append(_as_argument(treedef, parts, chosen))
         answer = tree.unflatten(out_def, rows)
         return (answer, *aux) if has_aux else answer
@@ -101,7 +101,7 @@ def _jacrev(
         shapes = [aval_of(x).shape for x in outs]
         sizes = [aval_of(x).size for x in outs]
         pairs = zip(grads, values, strict=True)
-        per_argument = [_split_first(_full(g, x), sizes, shapes) for g, x in pairs]
+        per_argument = [_split(_full(g, x), sizes, shapes, False) for g, x in pairs]
         rows = [
             _as_argument(treedef, [parts[i] for parts in per_argument], chosen)
             for i in range(len(outs))
@@ -174,21 +174,15 @@ def _basis(values: Sequence[Value]) -> list[Array]:
     return parts
 
 
-def _split_last(x: Value, sizes: Sequence[int], shapes: Sequence[Any]) -> list[Value]:
+def _split(
+    x: Value, sizes: Sequence[int], shapes: Sequence[Any], last: bool
+) -> list[Value]:
+    """Parts of an array along its last axis, or the first, each in a shape."""
     out: list[Value] = []
     start = 0
     for size, shape in zip(sizes, shapes, strict=True):
-        part = x[..., start : start + size]
-        out.append(part.reshape((*part.shape[:-1], *shape)))
-        start += size
-    return out
-
-
-def _split_first(x: Value, sizes: Sequence[int], shapes: Sequence[Any]) -> list[Value]:
-    out: list[Value] = []
-    start = 0
-    for size, shape in zip(sizes, shapes, strict=True):
-        part = x[start : start + size]
-        out.append(part.reshape((*shape, *part.shape[1:])))
+        part = x[..., start : start + size] if last else x[start : start + size]
+        rest = part.shape[:-1] if last else part.shape[1:]
+        out.append(part.reshape((*rest, *shape) if last else (*shape, *rest)))
         start += size
     return out
