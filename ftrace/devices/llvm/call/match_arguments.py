@@ -76,27 +76,43 @@ def arguments_ir(offsets: Offsets) -> str:
     functions = [
         _find(), _find_array(offsets), _find_hosted(offsets), _find_donated(offsets),
         _find_sequence(), _find_dict(), _find_numpy(), _find_object(), _find_value(),
-        _find_integer(), _find_number(), _all_differ(),
+        _find_same(), _find_class(), _find_integer(), _find_number(), _all_differ(),
     ]  # fmt: skip
-    return "".join(f.text for f in functions)
+    listed = ", ".join(f"ptr @find_{_FINDERS[kind]}" for kind in range(len(_FINDERS)))
+    table = f"@finders = internal constant [{len(_FINDERS)} x ptr] [{listed}]\n"
+    return table + "".join(f.text for f in functions)
+
+
+#: What looks at an argument of a kind.
+_FINDERS = {
+    ARRAY: "array", HOSTED: "hosted", DONATED: "donated", OVERWRITTEN: "donated",
+    NUMPY: "numpy", OBJECT: "object", FLOAT32: "number", FLOAT64: "number",
+    INT32: "number", BOOL: "number", STATIC: "same", CLASS: "class", VALUE: "value",
+    INTEGER: "integer", TUPLE: "sequence", LIST: "sequence", SLICE: "sequence",
+    DICT: "dict",
+}  # fmt: skip
 
 
 def _find() -> Function:
     f = ObjectFunction("find", "i32", *_PARAMETERS)
-    kind = f.load("i64", "%part")
-    for one, name in (
-        (ARRAY, "array"), (HOSTED, "hosted"), (DICT, "dict"), (TUPLE, "sequence"),
-        (LIST, "sequence"), (NUMPY, "numpy"), (OBJECT, "object"),
-        (DONATED, "donated"), (OVERWRITTEN, "donated"), (SLICE, "sequence"),
-        (VALUE, "value"), (INTEGER, "integer"),
-    ):  # fmt: skip
-        with f.when(f.equal("i64", kind, one)):
-            f.give(f.let(f"call i32 @find_{name}({_OPERANDS})"))
+    finder = f.slot("@finders", f.load("i64", "%part"))
+    f.give(f.let(f"call i32 {finder}({_OPERANDS})"))
+    return f
+
+
+def _find_same() -> Function:
+    """This very object."""
+    f = ObjectFunction("find_same", "i32", *_PARAMETERS)
     expected = f.view("%part", ObjectPart).pointer("object")
-    for one, seen in ((STATIC, "%thing"), (CLASS, f.type_of("%thing"))):
-        with f.when(f.equal("i64", kind, one)):
-            f.give(f.let(f"zext i1 {f.equal('ptr', seen, expected)} to i32"))
-    f.give(f.let(f"call i32 @find_number({_OPERANDS})"))
+    f.give(f.let(f"zext i1 {f.equal('ptr', '%thing', expected)} to i32"))
+    return f
+
+
+def _find_class() -> Function:
+    """An object of this class."""
+    f = ObjectFunction("find_class", "i32", *_PARAMETERS)
+    expected = f.view("%part", ObjectPart).pointer("object")
+    f.give(f.let(f"zext i1 {f.equal('ptr', f.type_of('%thing'), expected)} to i32"))
     return f
 
 
