@@ -81,8 +81,7 @@ def _build_mapping() -> Function:
     f = ObjectFunction("build_mapping", "ptr", *_PARAMETERS)
     part = f.view("%part", BuiltPart)
     made = f.let(f"call ptr @PyDict_Copy(ptr {part.pointer('template')})")
-    with f.when(f.equal("ptr", made, "null")):
-        f.give("null")
+    f.give_if(f.equal("ptr", made, "null"), "null")
     keys, parts = part.pointer("keys"), part.pointer("parts")
     slots = part.pointer("slots")
     with f.when(f.differ("ptr", slots, "null")):
@@ -118,8 +117,7 @@ def _build_sequence(name: str, new: str, elsewhere: bool) -> Function:
     part = f.view("%part", BuiltPart)
     count, parts = part.number("length"), part.pointer("parts")
     made = f.let(f"call ptr @{new}(i64 {count})")
-    with f.when(f.equal("ptr", made, "null")):
-        f.give("null")
+    f.give_if(f.equal("ptr", made, "null"), "null")
     items = f.at(made, ITEMS) if elsewhere else f.beyond(made, ITEMS)
     with f.repeat(count) as i:
         child = _child(f, f.slot(parts, i))
@@ -134,8 +132,7 @@ def _build_namedtuple() -> Function:
     f = ObjectFunction("build_namedtuple", "ptr", *_PARAMETERS)
     part = f.view("%part", BuiltPart)
     items = f.let(f"call ptr @build_tuple({_OPERANDS})")
-    with f.when(f.equal("ptr", items, "null")):
-        f.give("null")
+    f.give_if(f.equal("ptr", items, "null"), "null")
     new, kind = f.state().pointer("tuple_new"), part.pointer("type")
     made = f.ask(new, kind, items)
     f.let_go(items)

@@ -68,8 +68,7 @@ def _call() -> Function:
     f = ObjectFunction("call", "ptr", *_CALLED, visible=True)
     operands = f"{', '.join(_CALLED)}, i64 {f.state().number('links')}"
     found = f.let(f"call ptr @try_records({operands})")
-    with f.when(f.differ("ptr", found, MISS)):
-        f.give(found)
+    f.give_if(f.differ("ptr", found, MISS), found)
     _call_plain(f)
     return f
 
@@ -85,8 +84,7 @@ def _call_eager() -> Function:
         found = f.let(f"call ptr @try_records({operands})")
         with f.when(f.equal("ptr", found, MISS)):
             _call_plain(f)
-        with f.when(f.differ("ptr", found, LEAVE)):
-            f.give(found)
+        f.give_if(f.differ("ptr", found, LEAVE), found)
     function = f.at("%self", state.number("behind"))
     operands = f"ptr {function}, ptr %args, i64 %given, ptr %names"
     f.give(f.let(f"call ptr @plain_call({operands})"))
@@ -97,18 +95,15 @@ def _try_records() -> Function:
     """What the first record makes of a call that fits it; `links` is in bytes."""
     f = ObjectFunction("try_records", "ptr", *_CALLED, "i64 %links")
     holder = f.load("ptr", f.beyond("%self", "%links"))
-    with f.when(f.equal("ptr", holder, "null")):
-        f.give(MISS)
+    f.give_if(f.equal("ptr", holder, "null"), MISS)
     kind = f.type_of(holder)
-    with f.when(f.differ("ptr", kind, f.state().pointer("ndarray"))):
-        f.give(MISS)
+    f.give_if(f.differ("ptr", kind, f.state().pointer("ndarray")), MISS)
     records, config = f.at(holder, DATA), f.let("call ptr @current()")
     with f.repeat(f.load("i64", records)) as i:
         record = f.slot(records, f.let(f"add i64 {i}, 1"))
         operands = "ptr %args, i64 %given, ptr %names"
         found = f.let(f"call ptr @attempt(ptr {record}, {operands}, ptr {config})")
-        with f.when(f.differ("ptr", found, MISS)):
-            f.give(found)
+        f.give_if(f.differ("ptr", found, MISS), found)
     f.give(MISS)
     return f
 
@@ -150,8 +145,7 @@ def _current() -> Function:
     config = f.load("ptr", found)
     with f.when(f.differ("ptr", config, "null")):
         f.let_go(config)  # the context keeps it
-        with f.when(f.differ("ptr", config, state.pointer("none"))):
-            f.give(config)
+        f.give_if(f.differ("ptr", config, state.pointer("none")), config)
     pair = f"ptr {state.pointer('settings')}, ptr {state.pointer('default')}"
     f.give(f.let(f"call ptr @PyDict_GetItem({pair})"))
     return f
@@ -164,15 +158,12 @@ def _match() -> Function:
     )  # fmt: skip
     f = ObjectFunction("match", "i32", *parameters)
     record = f.view("%record", Call)
-    with f.when(f.differ("i64", "%given", record.number("positional"))):
-        f.give(0)
+    f.give_if(f.differ("i64", "%given", record.number("positional")), 0)
     named, names = record.number("named"), record.pointer("names")
-    with f.when(f.differ("i64", _named(f), named)):
-        f.give(0)
+    f.give_if(f.differ("i64", _named(f), named), 0)
     with f.repeat(named) as i:
         name = f.slot(f.beyond("%names", ITEMS), i)
-        with f.when(f.differ("ptr", name, f.slot(names, i))):
-            f.give(0)
+        f.give_if(f.differ("ptr", name, f.slot(names, i)), 0)
     parts = record.pointer("parts")
     with f.repeat(f.let(f"add i64 {named}, %given")) as i:
         _find(f, f.slot(parts, i), f.slot("%args", i))
@@ -187,8 +178,7 @@ def _match() -> Function:
 def _find(f: ObjectFunction, part: str, thing: str) -> None:
     operands = f"ptr {part}, ptr {thing}, ptr %places"
     found = f.let(f"call i32 @find({operands})")
-    with f.when(f.equal("i32", found, 0)):
-        f.give(0)
+    f.give_if(f.equal("i32", found, 0), 0)
 
 
 def _give_up(offsets: Offsets) -> Function:
@@ -269,8 +259,7 @@ def _attempt() -> Function:
     )  # fmt: skip
     f = ObjectFunction("attempt", "ptr", *parameters)
     record = f.view("%record", Call)
-    with f.when(f.differ("ptr", "%config", record.pointer("config"))):
-        f.give(MISS)
+    f.give_if(f.differ("ptr", "%config", record.pointer("config")), MISS)
     inputs, makes = record.number("inputs"), record.number("makes")
     objects = f.let(f"add i64 {inputs}, {makes}")
     frame, held, cells = (f.pointers(f.let(f"add i64 {objects}, 1")) for _ in "fhc")
@@ -279,12 +268,10 @@ def _attempt() -> Function:
         places.set(field, place, "ptr")
     given = f"ptr %args, i64 %given, ptr %names, ptr {places.address}"
     found = f.let(f"call i32 @match(ptr %record, {given})")
-    with f.when(f.equal("i32", found, 0)):
-        f.give(MISS)
+    f.give_if(f.equal("i32", found, 0), MISS)
     with f.when(f.differ("i64", record.number("overwrites"), 0)):
         alone = f.let(f"call i32 @all_differ(ptr %record, ptr {held})")
-        with f.when(f.equal("i32", alone, 0)):
-            f.give(MISS)
+        f.give_if(f.equal("i32", alone, 0), MISS)
     # From here on Python's code may run, here or in other threads.
     owner = record.pointer("owner")
     f.hold(owner)
@@ -394,15 +381,13 @@ def _loop() -> Function:
     with f.repeat(arity) as i:
         thing = f.slot("%values", f.load("i64", f.word(operands, i)))
         same = f.equal("ptr", f.type_of(thing), state.pointer("ndarray"))
-        with f.when(f.let(f"xor i1 {same}, true")):
-            f.give("null")
+        f.give_if(f.let(f"xor i1 {same}, true"), "null")
         dtype = f.slot(loop.pointer("dtypes"), i)
         flags = f.let(f"and i32 {f.load('i32', f.beyond(thing, FLAGS))}, {ORDERLY}")
         orderly = f.equal("i32", flags, ORDERLY)
         same = f.equal("ptr", f.at(thing, DTYPE), dtype)
         good = f.let(f"and i1 {same}, {orderly}")
-        with f.when(f.let(f"xor i1 {good}, true")):
-            f.give("null")
+        f.give_if(f.let(f"xor i1 {good}, true"), "null")
         f.set_slot(places, i, f.at(thing, DATA))
     dtype = step.pointer("dtype")
     f.do(f"call void @Py_IncRef(ptr {dtype})")  # the array takes it over
@@ -438,8 +423,7 @@ def _step() -> Function:
     loop = step.pointer("loop")
     with f.when(f.differ("ptr", loop, "null")):
         quick = f.let(f"call ptr @loop(ptr %step, ptr {loop}, ptr %values)")
-        with f.when(f.differ("ptr", quick, "null")):
-            f.give(quick)
+        f.give_if(f.differ("ptr", quick, "null"), quick)
     loud = f.differ("i64", step.number("loud"), 0)
     told = f.equal("ptr", f.load("ptr", "%token"), "null")
     with f.when(f.let(f"and i1 {loud}, {told}")):
@@ -453,8 +437,7 @@ def _step() -> Function:
     given = f.let(f"or i64 {count}, {_OFFSET}")
     call = f"ptr {step.pointer('function')}, ptr {operands}, i64 {given}, ptr null"
     made = f.let(f"call ptr @PyObject_VectorcallDict({call})")
-    with f.when(f.equal("ptr", made, "null")):
-        f.give("null")
+    f.give_if(f.equal("ptr", made, "null"), "null")
     dtype = step.pointer("dtype")
     with f.when(f.differ("ptr", dtype, "null")):
         f.give(f.let(f"call ptr @settled(ptr {made}, ptr {dtype})"))
@@ -467,8 +450,7 @@ def _run_steps() -> Function:
     f = ObjectFunction("run_steps", "ptr", "ptr %record", "ptr %body", "ptr %held")
     record, body, state = f.view("%record", Call), f.view("%body", Steps), f.state()
     leaves, steps = record.number("inputs"), body.number("steps")
-    with f.when(f.let(f"icmp slt i64 {steps}, 0")):
-        f.give(LEAVE)
+    f.give_if(f.let(f"icmp slt i64 {steps}, 0"), LEAVE)
     constants, total = body.number("constants"), f.sum(leaves, steps)
     values = f.pointers(f.sum(f.sum(f.sum(constants, total), leaves), 1))
     f.copy(values, body.pointer("pool"), f.let(f"shl i64 {constants}, 3"))

@@ -117,8 +117,7 @@ def _find_class() -> Function:
 
 
 def _refuse_unless(f: Function, condition: str) -> None:
-    with f.when(f.let(f"xor i1 {condition}, true")):
-        f.give(0)
+    f.give_if(f.let(f"xor i1 {condition}, true"), 0)
 
 
 def _found(f: Function, data: str, holder: str) -> None:

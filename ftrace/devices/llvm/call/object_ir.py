@@ -139,8 +139,7 @@ def _take() -> Function:
     state = f.state()
     free = state.pointer("free")
     found = f.slot(free, "%index")
-    with f.when(f.equal("ptr", found, "null")):
-        f.give("null")
+    f.give_if(f.equal("ptr", found, "null"), "null")
     buffer = f.view(found, BufferObject)
     f.set_slot(free, "%index", buffer.pointer("next"))
     size = buffer.number("size")
@@ -160,8 +159,7 @@ def _give_out() -> Function:
         f.let(f"call i64 @PyLong_AsSsize_t(ptr {f.slot('%args', i)})") for i in (0, 1)
     )
     found = f.let(f"call ptr @take(i64 {index}, i64 {nbytes})")
-    with f.when(f.differ("ptr", found, "null")):
-        f.give(found)
+    f.give_if(f.differ("ptr", found, "null"), found)
     none = f.state().pointer("none")
     f.do(f"call void @Py_IncRef(ptr {none})")
     f.give(none)
@@ -260,8 +258,7 @@ def _new_array(offsets: Offsets) -> Function:
     with f.when(fresh):
         kind = state.pointer("array")
         new = f.let(f"call ptr @PyType_GenericAlloc(ptr {kind}, i64 0)")
-        with f.when(f.equal("ptr", new, "null")):
-            f.give("null")
+        f.give_if(f.equal("ptr", new, "null"), "null")
         f.store("ptr", new, made)
     with f.when(f.let(f"xor i1 {fresh}, true")):
         state.set("spare", f.at(spare, offsets.aval), "ptr")

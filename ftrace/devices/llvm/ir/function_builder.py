@@ -4,7 +4,8 @@ Values are names ("%v3") or numbers. Blocks are `with` statements:
 
     with f.repeat(count) as i:      # for i in 0 … count - 1
         with f.when(condition):
-            f.give(status)          # return
+            …
+        f.give_if(condition, 0)     # return
         f.stop_if(condition)        # break
 """
 
@@ -66,6 +67,11 @@ class Function:
         """Returns."""
         self.do(f"ret {self._result} {value}")
         self._ended = True
+
+    def give_if(self, condition: str, value: str | int = "") -> None:
+        """Returns where a condition holds."""
+        with self.when(condition):
+            self.give(value)
 
     def _name(self, prefix: str) -> str:
         self._count += 1

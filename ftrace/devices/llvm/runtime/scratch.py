@@ -72,8 +72,7 @@ def _take() -> str:
                 f.do(f"call void @free(ptr {f.slot(kept, 1)})")
     size = _whole(f, needed, PAGE)
     raw = f.let(f"call ptr @malloc(i64 {f.sum(size, PAGE)})")
-    with f.when(f.let(f"icmp eq ptr {raw}, null")):
-        f.give("null")
+    f.give_if(f.let(f"icmp eq ptr {raw}, null"), "null")
     start = _whole(f, f.let(f"ptrtoint ptr {raw} to i64"), PAGE)
     block = f.let(f"inttoptr i64 {start} to ptr")
     if sys.platform.startswith("linux"):  # for huge pages
@@ -91,8 +90,7 @@ def _give() -> str:
         place = f.word("@places", n)
         with f.when(f.let(f"icmp eq ptr {_seen(f, place)}, null")):
             swap = f"cmpxchg ptr {place}, ptr null, ptr {block} release monotonic"
-            with f.when(f.let(f"extractvalue {{ ptr, i1 }} {f.let(swap)}, 1")):
-                f.give()
+            f.give_if(f.let(f"extractvalue {{ ptr, i1 }} {f.let(swap)}, 1"))
     f.do(f"call void @free(ptr {f.slot(block, 1)})")
     f.give()
     return f.text
@@ -116,8 +114,7 @@ def _take_fenced() -> str:
     where = f"ptr null, i64 {total}, i32 3, i32 {flags}, i32 -1, i64 0"
     raw = f.let(f"call ptr @mmap({where})")
     failed = f.let(f"icmp eq i64 {f.let(f'ptrtoint ptr {raw} to i64')}, -1")
-    with f.when(failed):
-        f.give("null")
+    f.give_if(failed, "null")
     f.store("i64", total, raw)
     end = f.beyond(raw, f.sum(total, -small))
     f.do(f"call i32 @mprotect(ptr {end}, i64 {small}, i32 0)")

@@ -150,8 +150,7 @@ def _alone() -> Function:
         status = f.let("call i32 @look(ptr %context)")
         ended = f.let(f"icmp eq i64 {end}, %units")
         stops = f.let(f"icmp ne i32 {status}, {GO_ON}")
-        with f.when(f.let(f"or i1 {ended}, {stops}")):
-            f.give(status)
+        f.give_if(f.let(f"or i1 {ended}, {stops}"), status)
         fold.following = [end]
     f.give(GO_ON)
     return f
@@ -169,8 +168,7 @@ def _parallel() -> Function:
 def _status() -> Function:
     """That of the call that a context is of, if there is one."""
     f = Function("status_of", "i32", "ptr %context")
-    with f.when(f.let("icmp eq ptr %context, null")):
-        f.give(GO_ON)
+    f.give_if(f.let("icmp eq ptr %context, null"), GO_ON)
     f.give(stopped(f, "%context"))
     return f
 

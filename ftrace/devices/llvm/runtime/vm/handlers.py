@@ -168,8 +168,7 @@ def _run_kernel() -> Function:
 
 
 def _give_stopped(f: Function, status: str) -> None:
-    with f.when(f.let(f"icmp ne i32 {status}, {records.GO_ON}")):
-        f.give(status)
+    f.give_if(f.let(f"icmp ne i32 {status}, {records.GO_ON}"), status)
 
 
 def _spend(f: Function, context: View, cost: int) -> str:

@@ -75,11 +75,9 @@ def _look() -> Function:
         f.give(GO_ON)
         return f
     state = call.pointer("state")
-    with f.when(f.let(f"icmp eq ptr {state}, null")):
-        f.give(GO_ON)
+    f.give_if(f.let(f"icmp eq ptr {state}, null"), GO_ON)
     here = f.let("call i64 @pthread_self()")
-    with f.when(f.let(f"icmp ne i64 {here}, {call.number('thread')}")):
-        f.give(GO_ON)
+    f.give_if(f.let(f"icmp ne i64 {here}, {call.number('thread')}"), GO_ON)
     clock = f.place("i64", 2)  # seconds, nanoseconds
     f.do(f"call i32 @clock_gettime(i32 0, ptr {clock})")
     whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
@@ -89,8 +87,7 @@ def _look() -> Function:
         call.set("checked", now)
         f.give(GO_ON)
     passed = f.let(f"sub i64 {now}, {before}")
-    with f.when(f.let(f"icmp ult i64 {passed}, {BREATH}")):
-        f.give(GO_ON)
+    f.give_if(f.let(f"icmp ult i64 {passed}, {BREATH}"), GO_ON)
     call.set("checked", now)
     f.do(f"call void @PyEval_RestoreThread(ptr {state})")
     found = f.let("call i32 @PyErr_CheckSignals()")
@@ -112,8 +109,7 @@ def _breathe() -> Function:
 def _poll() -> Function:
     f = Function(POLL, "i1", "ptr %buffers", visible=True)
     context = f.slot("%buffers", -1)
-    with f.when(f.let(f"icmp eq ptr {context}, null")):
-        f.give("false")
+    f.give_if(f.let(f"icmp eq ptr {context}, null"), "false")
     status = f.let(f"call i32 @look(ptr {context})")
     f.give(f.let(f"icmp ne i32 {status}, {GO_ON}"))
     return f

@@ -92,8 +92,7 @@ def _cell() -> Function:
     with f.when(f.let(f"icmp eq ptr {f.load('ptr', at)}, null")):
         nbytes = _chunk_bytes(f, chunk)
         made = f.let(f"call ptr @take_chunk(i64 {nbytes})")
-        with f.when(f.let(f"icmp eq ptr {made}, null")):
-            f.give("null")
+        f.give_if(f.let(f"icmp eq ptr {made}, null"), "null")
         f.store("ptr", made, at)
     start = f.let(f"ptrtoint ptr {f.load('ptr', at)} to i64")
     up = f.let(f"add i64 {start}, {CELL_ALIGNMENT - 1}")
@@ -140,8 +139,7 @@ def _has_room() -> Function:
     f = Function("has_room", "i1", "i64 %size")
     ask = f.load("ptr", "@ask_memory")
     small = f.let(f"icmp ult i64 %size, {LEAST_ASKED}")
-    with f.when(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}")):
-        f.give("true")
+    f.give_if(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}"), "true")
     state = f.let("call i32 @PyGILState_Ensure()")
     room = f.variable("i32", 0)
     raised = f.let("call ptr @PyErr_Occurred()")
