@@ -5,6 +5,8 @@ build(part, held)   a new object, or null with an exception
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ftrace.devices.llvm.call.object_ir import ObjectFunction
 from ftrace.devices.llvm.call.object_layout import ITEMS, KEYS
 from ftrace.devices.llvm.call.records import (
@@ -19,26 +21,17 @@ from ftrace.devices.llvm.call.records import (
     GivenPart,
     ResultPart,
 )
-from ftrace.devices.llvm.ir.function_builder import Function, View
+from ftrace.devices.llvm.ir.function_builder import Routines, View
 
 _PARAMETERS = ("ptr %part", "ptr %held")
 _OPERANDS = "ptr %part, ptr %held"
 
 
-def results_ir() -> str:
-    """All functions on results."""
-    functions = (
-        _build(),
-        _build_mapping(),
-        _build_sequence("tuple", "PyTuple_New", False),
-        _build_sequence("list", "PyList_New", True),
-        _build_namedtuple(),
-    )
-    return "".join(f.text for f in functions)
+results = Routines(ObjectFunction)
 
 
-def _build() -> Function:
-    f = ObjectFunction("build", "ptr", *_PARAMETERS)
+@results("ptr", *_PARAMETERS)
+def build(f: ObjectFunction) -> None:
     kind = f.load("i64", "%part")
     with f.when(f.equal("i64", kind, RESULT)):
         buffer = f.slot("%held", f.view("%part", ResultPart).number("number"))
@@ -63,7 +56,6 @@ def _build() -> Function:
     none = f.state().pointer("none")
     f.hold(none)
     f.give(none)
-    return f
 
 
 def _give_up_if_null(f: ObjectFunction, made: str, begun: str) -> None:
@@ -76,9 +68,9 @@ def _child(f: ObjectFunction, part: str) -> str:
     return f.let(f"call ptr @build(ptr {part}, ptr %held)")
 
 
-def _build_mapping() -> Function:
+@results("ptr", *_PARAMETERS)
+def build_mapping(f: ObjectFunction) -> None:
     """A dict: a copy of one with these keys has them in place."""
-    f = ObjectFunction("build_mapping", "ptr", *_PARAMETERS)
     part = f.view("%part", BuiltPart)
     made = f.let(f"call ptr @PyDict_Copy(ptr {part.pointer('template')})")
     f.give_if(f.equal("ptr", made, "null"), "null")
@@ -97,7 +89,6 @@ def _build_mapping() -> Function:
             f.let_go(made)
             f.give("null")
     f.give(made)
-    return f
 
 
 def _put_in_place(f: ObjectFunction, part: View, made: str, slots: str) -> None:
@@ -112,24 +103,34 @@ def _put_in_place(f: ObjectFunction, part: View, made: str, slots: str) -> None:
         f.let_go(before)
 
 
-def _build_sequence(name: str, new: str, elsewhere: bool) -> Function:
-    f = ObjectFunction(f"build_{name}", "ptr", *_PARAMETERS)
+@results("ptr", *_PARAMETERS)
+def build_tuple(f: ObjectFunction) -> None:
+    _build_sequence(f, "PyTuple_New", lambda made: f.beyond(made, ITEMS))
+
+
+@results("ptr", *_PARAMETERS)
+def build_list(f: ObjectFunction) -> None:
+    _build_sequence(f, "PyList_New", lambda made: f.at(made, ITEMS))
+
+
+def _build_sequence(
+    f: ObjectFunction, new: str, items_of: Callable[[str], str]
+) -> None:
     part = f.view("%part", BuiltPart)
     count, parts = part.number("length"), part.pointer("parts")
     made = f.let(f"call ptr @{new}(i64 {count})")
     f.give_if(f.equal("ptr", made, "null"), "null")
-    items = f.at(made, ITEMS) if elsewhere else f.beyond(made, ITEMS)
+    items = items_of(made)
     with f.repeat(count) as i:
         child = _child(f, f.slot(parts, i))
         _give_up_if_null(f, child, made)
         f.set_slot(items, i, child)
     f.give(made)
-    return f
 
 
-def _build_namedtuple() -> Function:
+@results("ptr", *_PARAMETERS)
+def build_namedtuple(f: ObjectFunction) -> None:
     """`tuple.__new__(cls, items)`: what the class's own `__new__` does."""
-    f = ObjectFunction("build_namedtuple", "ptr", *_PARAMETERS)
     part = f.view("%part", BuiltPart)
     items = f.let(f"call ptr @build_tuple({_OPERANDS})")
     f.give_if(f.equal("ptr", items, "null"), "null")
@@ -137,4 +138,3 @@ def _build_namedtuple() -> Function:
     made = f.ask(new, kind, items)
     f.let_go(items)
     f.give(made)
-    return f

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 
-from ftrace.devices.llvm.call.build_results import results_ir
+from ftrace.devices.llvm.call.build_results import results
 from ftrace.devices.llvm.call.match_arguments import Places, arguments_ir
 from ftrace.devices.llvm.call.object_ir import ObjectFunction, objects_ir
 from ftrace.devices.llvm.call.object_layout import (
@@ -35,13 +35,16 @@ from ftrace.devices.llvm.call.records import (
     Step,
     Steps,
 )
-from ftrace.devices.llvm.ir.function_builder import Function, View
+from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
 from ftrace.devices.llvm.runtime.vm.records import GO_ON, NO_MEMORY
 
 #: Something is not as the record expects; Python's code shall do this call.
 MISS, LEAVE = "inttoptr (i64 1 to ptr)", "inttoptr (i64 2 to ptr)"
 #: A vectorcall may use the place before its arguments.
 _OFFSET = (1 << 63) - (1 << 64)
+_CALLED = ("ptr %self", "ptr %args", "i64 %given", "ptr %names")
+
+entries = Routines(ObjectFunction)
 
 
 def native_ir(offsets: Offsets, methods: int) -> str:
@@ -51,31 +54,24 @@ def native_ir(offsets: Offsets, methods: int) -> str:
       offsets: of the slots of Arrays and buffers.
       methods: how many methods of arrays are public functions.
     """
-    functions = (
-        _call(), _call_eager(), _try_records(), _method(), *map(_stub, range(methods)),
-        _current(), _match(), _give_up(offsets), _take_all(), _run(), _attempt(),
-        _hosted(offsets), _settled(), _loop(), _step(), _run_steps(),
-    )  # fmt: skip
-    own = "".join(f.text for f in functions)
-    return objects_ir(offsets) + arguments_ir(offsets) + results_ir() + own
+    return "\n".join((
+        objects_ir(offsets), arguments_ir(offsets), results.text(),
+        entries.text(offsets), *map(_stub, range(methods)),
+    ))  # fmt: skip
 
 
-_CALLED = ("ptr %self", "ptr %args", "i64 %given", "ptr %names")
-
-
-def _call() -> Function:
+@entries("ptr", *_CALLED, visible=True)
+def call(f: ObjectFunction) -> None:
     """`Jitted.__call__`: METH_FASTCALL | METH_KEYWORDS."""
-    f = ObjectFunction("call", "ptr", *_CALLED, visible=True)
     operands = f"{', '.join(_CALLED)}, i64 {f.state().number('links')}"
     found = f.let(f"call ptr @try_records({operands})")
     f.give_if(f.differ("ptr", found, MISS), found)
     _call_plain(f)
-    return f
 
 
-def _call_eager() -> Function:
+@entries("ptr", *_CALLED, visible=True)
+def call_eager(f: ObjectFunction) -> None:
     """`Eager.__call__`, likewise."""
-    f = ObjectFunction("call_eager", "ptr", *_CALLED, visible=True)
     state = f.state()
     traced = f.load("i64", f.beyond(state.pointer("traces"), SIZE))
     busy = f.let(f"or i64 {traced}, {state.number('recording')}")
@@ -88,12 +84,11 @@ def _call_eager() -> Function:
     function = f.at("%self", state.number("behind"))
     operands = f"ptr {function}, ptr %args, i64 %given, ptr %names"
     f.give(f.let(f"call ptr @plain_call({operands})"))
-    return f
 
 
-def _try_records() -> Function:
+@entries("ptr", *_CALLED, "i64 %links")
+def try_records(f: ObjectFunction) -> None:
     """What the first record makes of a call that fits it; `links` is in bytes."""
-    f = ObjectFunction("try_records", "ptr", *_CALLED, "i64 %links")
     holder = f.load("ptr", f.beyond("%self", "%links"))
     f.give_if(f.equal("ptr", holder, "null"), MISS)
     kind = f.type_of(holder)
@@ -105,7 +100,6 @@ def _try_records() -> Function:
         found = f.let(f"call ptr @attempt(ptr {record}, {operands}, ptr {config})")
         f.give_if(f.differ("ptr", found, MISS), found)
     f.give(MISS)
-    return f
 
 
 def _call_plain(f: ObjectFunction) -> None:
@@ -133,9 +127,9 @@ def _named(f: ObjectFunction) -> str:
     return f.load("i64", count)
 
 
-def _current() -> Function:
+@entries("ptr")
+def current(f: ObjectFunction) -> None:
     """The configuration in force, borrowed; null where that cannot be said."""
-    f = ObjectFunction("current", "ptr")
     state, found = f.state(), f.variable("ptr", "null")
     operands = f"ptr {state.pointer('variable')}, ptr null, ptr {found}"
     status = f.let(f"call i32 @PyContextVar_Get({operands})")
@@ -148,15 +142,11 @@ def _current() -> Function:
         f.give_if(f.differ("ptr", config, state.pointer("none")), config)
     pair = f"ptr {state.pointer('settings')}, ptr {state.pointer('default')}"
     f.give(f.let(f"call ptr @PyDict_GetItem({pair})"))
-    return f
 
 
-def _match() -> Function:
+@entries("i32", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %places")
+def match(f: ObjectFunction) -> None:
     """Are the arguments as a record expects? 1 or 0; fills the places."""
-    parameters = (
-        "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %places",
-    )  # fmt: skip
-    f = ObjectFunction("match", "i32", *parameters)
     record = f.view("%record", Call)
     f.give_if(f.differ("i64", "%given", record.number("positional")), 0)
     named, names = record.number("named"), record.pointer("names")
@@ -172,7 +162,6 @@ def _match() -> Function:
         capture = f.view(captured, Capture, i)
         _find(f, capture.pointer("part"), capture.pointer("array"))
     f.give(1)
-    return f
 
 
 def _find(f: ObjectFunction, part: str, thing: str) -> None:
@@ -181,10 +170,9 @@ def _find(f: ObjectFunction, part: str, thing: str) -> None:
     f.give_if(f.equal("i32", found, 0), 0)
 
 
-def _give_up(offsets: Offsets) -> Function:
+@entries("void", "ptr %record", "ptr %cells")
+def give_up(f: ObjectFunction, offsets: Offsets) -> None:
     """Arrays that the caller gives up have no memory from now on; the call has it."""
-    parameters = ("ptr %record", "ptr %cells")
-    f = ObjectFunction("give_up", "void", *parameters)
     record, none = f.view("%record", Call), f.state().pointer("none")
     donated = record.pointer("donated")
     with f.repeat(record.number("donations")) as i:
@@ -197,13 +185,11 @@ def _give_up(offsets: Offsets) -> Function:
             with f.when(f.differ("ptr", before, "null")):
                 f.let_go(before)
     f.give()
-    return f
 
 
-def _take_all() -> Function:
+@entries("i64", "ptr %record", "ptr %frame", "ptr %held")
+def take_all(f: ObjectFunction) -> None:
     """Takes the buffers of a call; how many it has got: all, or there was an error."""
-    parameters = ("ptr %record", "ptr %frame", "ptr %held")
-    f = ObjectFunction("take_all", "i64", *parameters)
     record, state = f.view("%record", Call), f.state()
     made, inputs = record.pointer("made"), record.number("inputs")
     makes = record.number("makes")
@@ -223,12 +209,11 @@ def _take_all() -> Function:
         f.set_slot("%held", number, found)
         f.set_slot("%frame", number, f.view(found, BufferObject).pointer("data"))
     f.give(f.let(f"add i64 {inputs}, {makes}"))
-    return f
 
 
-def _run() -> Function:
+@entries("i32", "ptr %record", "ptr %frame")
+def run_counted(f: ObjectFunction) -> None:
     """Runs the program and counts; its status."""
-    f = ObjectFunction("run_counted", "i32", "ptr %record", "ptr %frame")
     record, state = f.view("%record", Call), f.state()
     start = _now(f)
     operands = f"ptr {record.pointer('entry')}, ptr %frame"
@@ -239,7 +224,6 @@ def _run() -> Function:
     for field in ("kernels", "operations", "bytes"):
         f.add_to(state, field, record.number(field))
     f.give(status)
-    return f
 
 
 def _now(f: Function) -> str:
@@ -253,11 +237,8 @@ def _now(f: Function) -> str:
     return f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
 
 
-def _attempt() -> Function:
-    parameters = (
-        "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %config",
-    )  # fmt: skip
-    f = ObjectFunction("attempt", "ptr", *parameters)
+@entries("ptr", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %config")
+def attempt(f: ObjectFunction) -> None:
     record = f.view("%record", Call)
     f.give_if(f.differ("ptr", "%config", record.pointer("config")), MISS)
     inputs, makes = record.number("inputs"), record.number("makes")
@@ -292,7 +273,6 @@ def _attempt() -> Function:
         _conclude(f, record, held, status, result)
     _release(f, held, taken, owner)
     f.give(f.load("ptr", result))
-    return f
 
 
 def _release(f: ObjectFunction, held: str, count: str, owner: str = "") -> None:
@@ -318,25 +298,24 @@ def _conclude(
 # Eager calls.
 
 
-def _method() -> Function:
+@entries("ptr", *_CALLED, "i64 %number")
+def method(f: ObjectFunction) -> None:
     """A method of arrays, by its number: the array goes before the arguments."""
-    f = ObjectFunction("method", "ptr", *_CALLED, "i64 %number")
     function = f.slot(f.state().pointer("methods"), "%number")
     operands, count = _with_self(f)
     call = f"ptr {function}, ptr {operands}, i64 {count}, ptr %names"
     f.give(f.let(f"call ptr @call_eager({call})"))
-    return f
 
 
-def _stub(number: int) -> Function:
+def _stub(number: int) -> str:
     f = ObjectFunction(f"method_{number}", "ptr", *_CALLED, visible=True)
     f.give(f.let(f"call ptr @method({', '.join(_CALLED)}, i64 {number})"))
-    return f
+    return f.text
 
 
-def _hosted(offsets: Offsets) -> Function:
+@entries("ptr", "ptr %thing")
+def hosted(f: ObjectFunction, offsets: Offsets) -> None:
     """A new reference to an Array's values in NumPy, or to a float; or null."""
-    f = ObjectFunction("hosted", "ptr", "ptr %thing")
     state = f.state()
     with f.when(f.differ("ptr", f.type_of("%thing"), state.pointer("array"))):
         f.hold("%thing")
@@ -348,12 +327,11 @@ def _hosted(offsets: Offsets) -> Function:
         f.give(f.ask(state.pointer("host_of"), "%thing"))
     f.hold(host)
     f.give(host)
-    return f
 
 
-def _settled() -> Function:
+@entries("ptr", "ptr %value", "ptr %dtype")
+def settled(f: ObjectFunction) -> None:
     """What a step has made, as an array of a dtype; takes over the reference."""
-    f = ObjectFunction("settled", "ptr", "ptr %value", "ptr %dtype")
     state = f.state()
     array = f.equal("ptr", f.type_of("%value"), state.pointer("ndarray"))
     with f.when(array), f.when(f.equal("ptr", f.at("%value", DTYPE), "%dtype")):
@@ -369,12 +347,11 @@ def _settled() -> Function:
     made = f.ask(state.pointer("settle"), whole, "%dtype")
     f.let_go(whole)
     f.give(made)
-    return f
 
 
-def _loop() -> Function:
+@entries("ptr", "ptr %step", "ptr %loop", "ptr %values")
+def loop(f: ObjectFunction) -> None:
     """A step as one inner loop of NumPy's; null where NumPy shall do it."""
-    f = ObjectFunction("loop", "ptr", "ptr %step", "ptr %loop", "ptr %values")
     step, loop, state = f.view("%step", Step), f.view("%loop", Loop), f.state()
     arity, operands = step.number("arity"), step.pointer("operands")
     places = f.place("ptr", MOST_OPERANDS + 1)
@@ -410,15 +387,14 @@ def _loop() -> Function:
         f.do("call void @PyErr_Clear()")
         f.give("null")
     f.give(made)
-    return f
 
 
-def _step() -> Function:
+@entries("ptr", "ptr %step", "ptr %values", "ptr %token")
+def step(f: ObjectFunction) -> None:
     """What a step makes; or null, mostly with an exception.
 
     From the first one on that NumPy does itself it tells of no floating-point errors.
     """
-    f = ObjectFunction("step", "ptr", "ptr %step", "ptr %values", "ptr %token")
     step, state = f.view("%step", Step), f.state()
     loop = step.pointer("loop")
     with f.when(f.differ("ptr", loop, "null")):
@@ -442,12 +418,11 @@ def _step() -> Function:
     with f.when(f.differ("ptr", dtype, "null")):
         f.give(f.let(f"call ptr @settled(ptr {made}, ptr {dtype})"))
     f.give(made)
-    return f
 
 
-def _run_steps() -> Function:
+@entries("ptr", "ptr %record", "ptr %body", "ptr %held")
+def run_steps(f: ObjectFunction) -> None:
     """The result of steps for leaves; null with an exception, or LEAVE."""
-    f = ObjectFunction("run_steps", "ptr", "ptr %record", "ptr %body", "ptr %held")
     record, body, state = f.view("%record", Call), f.view("%body", Steps), f.state()
     leaves, steps = record.number("inputs"), body.number("steps")
     f.give_if(f.let(f"icmp slt i64 {steps}, 0"), LEAVE)
@@ -489,4 +464,3 @@ def _run_steps() -> Function:
             f.give("null")  # Ctrl-C is no reason to begin again
         f.do("call void @PyErr_Clear()")  # Python's code says what is wrong
     f.give(LEAVE)
-    return f

@@ -47,7 +47,7 @@ from ftrace.devices.llvm.call.records import (
     ObjectPart,
     ValuePart,
 )
-from ftrace.devices.llvm.ir.function_builder import Function, View
+from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
 from ftrace.devices.llvm.runtime.vm.records import Word
 from ftrace.ground.fast_dataclasses import NamedTuple
 
@@ -71,16 +71,14 @@ class Places(NamedTuple):
     cells: Word
 
 
+arguments = Routines(ObjectFunction)
+
+
 def arguments_ir(offsets: Offsets) -> str:
     """All functions on arguments."""
-    functions = [
-        _find(), _find_array(offsets), _find_hosted(offsets), _find_donated(offsets),
-        _find_sequence(), _find_dict(), _find_numpy(), _find_object(), _find_value(),
-        _find_same(), _find_class(), _find_integer(), _find_number(), _all_differ(),
-    ]  # fmt: skip
     listed = ", ".join(f"ptr @find_{_FINDERS[kind]}" for kind in range(len(_FINDERS)))
     table = f"@finders = internal constant [{len(_FINDERS)} x ptr] [{listed}]\n"
-    return table + "".join(f.text for f in functions)
+    return table + arguments.text(offsets)
 
 
 #: What looks at an argument of a kind.
@@ -93,27 +91,24 @@ _FINDERS = {
 }  # fmt: skip
 
 
-def _find() -> Function:
-    f = ObjectFunction("find", "i32", *_PARAMETERS)
+@arguments("i32", *_PARAMETERS)
+def find(f: ObjectFunction) -> None:
     finder = f.slot("@finders", f.load("i64", "%part"))
     f.give(f.let(f"call i32 {finder}({_OPERANDS})"))
-    return f
 
 
-def _find_same() -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_same(f: ObjectFunction) -> None:
     """This very object."""
-    f = ObjectFunction("find_same", "i32", *_PARAMETERS)
     expected = f.view("%part", ObjectPart).pointer("object")
     f.give(f.let(f"zext i1 {f.equal('ptr', '%thing', expected)} to i32"))
-    return f
 
 
-def _find_class() -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_class(f: ObjectFunction) -> None:
     """An object of this class."""
-    f = ObjectFunction("find_class", "i32", *_PARAMETERS)
     expected = f.view("%part", ObjectPart).pointer("object")
     f.give(f.let(f"zext i1 {f.equal('ptr', f.type_of('%thing'), expected)} to i32"))
-    return f
 
 
 def _refuse_unless(f: Function, condition: str) -> None:
@@ -149,9 +144,9 @@ def _refuse_elsewhere(f: ObjectFunction, buffer: str, offsets: Offsets) -> None:
     _refuse_unless(f, f.let(f"or i1 {here}, {host}"))
 
 
-def _find_array(offsets: Offsets) -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_array(f: ObjectFunction, offsets: Offsets) -> None:
     """An Array whose buffer is in the host's memory."""
-    f = ObjectFunction("find_array", "i32", *_PARAMETERS)
     buffer, state = _array_buffer(f, offsets), f.state()
     with f.when(f.equal("ptr", f.type_of(buffer), state.pointer("buffer"))):
         _found(f, f.view(buffer, BufferObject).pointer("data"), buffer)
@@ -160,12 +155,11 @@ def _find_array(offsets: Offsets) -> Function:
     _refuse_unless(f, f.differ("ptr", memory, "null"))
     _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
     _found(f, f.at(memory, DATA), buffer)
-    return f
 
 
-def _find_hosted(offsets: Offsets) -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_hosted(f: ObjectFunction, offsets: Offsets) -> None:
     """An Array that NumPy can see: its buffer, or an array of NumPy's in its place."""
-    f = ObjectFunction("find_hosted", "i32", *_PARAMETERS)
     buffer, state = _array_buffer(f, offsets), f.state()
     none = state.pointer("none")
     with f.when(f.equal("ptr", buffer, none)):
@@ -174,12 +168,11 @@ def _find_hosted(offsets: Offsets) -> Function:
     with f.when(f.differ("ptr", f.type_of(buffer), state.pointer("buffer"))):
         _refuse_elsewhere(f, buffer, offsets)
     _found(f, "null", "%thing")
-    return f
 
 
-def _find_donated(offsets: Offsets) -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_donated(f: ObjectFunction, offsets: Offsets) -> None:
     """An Array that is given up; if it is written, nobody else sees its memory."""
-    f = ObjectFunction("find_donated", "i32", *_PARAMETERS)
     found = f.let(f"call i32 @find_array({_OPERANDS})")
     _refuse_unless(f, f.differ("i32", found, 0))
     part, places = f.view("%part", LeafPart), f.view("%places", Places)
@@ -197,15 +190,14 @@ def _find_donated(offsets: Offsets) -> Function:
             _refuse_unless(f, f.equal("i32", f.load("i32", thing), 1))
     f.set_slot(places.pointer("cells"), number, "%thing")
     f.give(1)
-    return f
 
 
-def _all_differ() -> Function:
+@arguments("i32", "ptr %record", "ptr %held")
+def all_differ(f: ObjectFunction) -> None:
     """1 if no buffer that the program writes is given to it a second time.
 
     How often each is given is counted where buffers that are free have the next one.
     """
-    f = ObjectFunction("all_differ", "i32", "ptr %record", "ptr %held")
     record, state = f.view("%record", Call), f.state()
     overwrites, overwritten = record.number("overwrites"), record.pointer("overwritten")
 
@@ -222,7 +214,6 @@ def _all_differ() -> Function:
     with f.repeat(overwrites) as i:
         _refuse_unless(f, f.equal("i64", written(i).number("next"), 1))
     f.give(1)
-    return f
 
 
 def _find_children(f: ObjectFunction, part: str, child: str) -> None:
@@ -231,9 +222,9 @@ def _find_children(f: ObjectFunction, part: str, child: str) -> None:
     _refuse_unless(f, f.differ("i32", found, 0))
 
 
-def _find_sequence() -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_sequence(f: ObjectFunction) -> None:
     """A tuple, a list or a namedtuple of this class and length; or a slice."""
-    f = ObjectFunction("find_sequence", "i32", *_PARAMETERS)
     part = f.view("%part", ContainerPart)
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
     kind, count, parts = (
@@ -253,12 +244,11 @@ def _find_sequence() -> Function:
     with f.when(f.let(f"icmp sge i64 {leaf}, 0")):
         f.set_slot(f.view("%places", Places).pointer("held"), leaf, "%thing")
     f.give(1)
-    return f
 
 
-def _find_dict() -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_dict(f: ObjectFunction) -> None:
     """A dict with these keys in this order: the same objects, or the same text."""
-    f = ObjectFunction("find_dict", "i32", *_PARAMETERS)
     part, state = f.view("%part", ContainerPart), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("dict")))
     count, parts = part.number("length"), part.pointer("parts")
@@ -280,12 +270,11 @@ def _find_dict() -> Function:
             _refuse_unless(f, f.equal("i32", order, 0))
         _find_children(f, f.slot(parts, i), f.load("ptr", value))
     f.give(1)
-    return f
 
 
-def _find_numpy() -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_numpy(f: ObjectFunction) -> None:
     """An array of NumPy of this dtype and shape, row-major and aligned."""
-    f = ObjectFunction("find_numpy", "i32", *_PARAMETERS)
     part = f.view("%part", LeafPart)
     kind = f.state().pointer("ndarray")
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
@@ -301,12 +290,11 @@ def _find_numpy() -> Function:
         size = f.load("i64", f.word(given, i))
         _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
     _found(f, f.at("%thing", DATA), "%thing")
-    return f
 
 
-def _find_object() -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_object(f: ObjectFunction) -> None:
     """An object of this class; a number of NumPy's is where its object has it."""
-    f = ObjectFunction("find_object", "i32", *_PARAMETERS)
     part = f.view("%part", LeafPart)
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("expected")))
     with f.when(f.differ("i64", part.number("ndim"), 0)):
@@ -315,29 +303,26 @@ def _find_object() -> Function:
         fits = f.let(f"sext i32 {low} to i64")
         _refuse_unless(f, f.equal("i64", fits, value))
     _found(f, f.beyond("%thing", NUMBER), "%thing")
-    return f
 
 
-def _find_value() -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_value(f: ObjectFunction) -> None:
     """A number of this class and these bits."""
-    f = ObjectFunction("find_value", "i32", *_PARAMETERS)
     part = f.view("%part", ValuePart)
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
     bits, given = part.at("first"), f.beyond("%thing", NUMBER)
     with f.repeat(part.number("words")) as i:
         _refuse_unless(f, f.equal("ptr", f.slot(bits, i), f.slot(given, i)))
     f.give(1)
-    return f
 
 
-def _find_integer() -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_integer(f: ObjectFunction) -> None:
     """This integer, whichever object it is."""
-    f = ObjectFunction("find_integer", "i32", *_PARAMETERS)
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), f.state().pointer("int")))
     value, fits = _integer(f)
     same = f.equal("i64", value, f.view("%part", ObjectPart).number("object"))
     f.give(f.let(f"zext i1 {f.let(f'and i1 {same}, {fits}')} to i32"))
-    return f
 
 
 def _integer(f: ObjectFunction) -> tuple[str, str]:
@@ -348,9 +333,9 @@ def _integer(f: ObjectFunction) -> tuple[str, str]:
     return value, f.equal("i32", f.load("i32", over), 0)
 
 
-def _find_number() -> Function:
+@arguments("i32", *_PARAMETERS)
+def find_number(f: ObjectFunction) -> None:
     """A number of Python's that fits the input's dtype."""
-    f = ObjectFunction("find_number", "i32", *_PARAMETERS)
     part, state = f.view("%part", LeafPart), f.state()
     kind, given = part.number("kind"), f.type_of("%thing")
     cells = f.view("%places", Places).pointer("cells")
@@ -384,4 +369,3 @@ def _find_number() -> Function:
     true = f.equal("ptr", "%thing", state.pointer("true"))
     f.store("i8", f.let(f"zext i1 {true} to i8"), cell)
     _found(f, cell, "%thing")
-    return f

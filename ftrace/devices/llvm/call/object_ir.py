@@ -18,7 +18,7 @@ from ftrace.devices.llvm.call.records import (
     ResultPart,
     State,
 )
-from ftrace.devices.llvm.ir.function_builder import Function, View
+from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
 
 DECLARATIONS = """
 @state = internal global ptr null
@@ -103,25 +103,22 @@ class ObjectFunction(Function):
         return total
 
 
+objects = Routines(ObjectFunction)
+
+
 def objects_ir(offsets: Offsets) -> str:
     """What all other functions use."""
-    functions = (
-        _set_state(), _let_go(), _take(), _give_out(), _admit(), _free_buffer(),
-        _buffer_dies(), _trim(), _new_array(offsets),
-        _array_dies(offsets),
-    )  # fmt: skip
-    return DECLARATIONS + "".join(f.text for f in functions)
+    return DECLARATIONS + objects.text(offsets)
 
 
-def _set_state() -> Function:
-    f = Function("set_state", "void", "ptr %words", visible=True)
+@objects("void", "ptr %words", visible=True)
+def set_state(f: ObjectFunction) -> None:
     f.store("ptr", "%words", "@state")
     f.give()
-    return f
 
 
-def _let_go() -> Function:
-    f = ObjectFunction("let_go", "void", "ptr %thing")
+@objects("void", "ptr %thing")
+def let_go(f: ObjectFunction) -> None:
     low = f.load("i32", "%thing")
     with f.when(f.let(f"icmp slt i32 {low}, 0")):  # it lives for ever
         f.give()
@@ -130,12 +127,11 @@ def _let_go() -> Function:
     with f.when(f.equal("i64", less, 0)):
         f.do("call void @_Py_Dealloc(ptr %thing)")
     f.give()
-    return f
 
 
-def _take() -> Function:
+@objects("ptr", "i64 %index", "i64 %nbytes", visible=True)
+def take(f: ObjectFunction) -> None:
     """`take(size class, bytes)` -> a free buffer, or null."""
-    f = ObjectFunction("take", "ptr", "i64 %index", "i64 %nbytes", visible=True)
     state = f.state()
     free = state.pointer("free")
     found = f.slot(free, "%index")
@@ -148,13 +144,11 @@ def _take() -> Function:
     buffer.set("holders", 1)
     _count_in(f, size)
     f.give(found)
-    return f
 
 
-def _give_out() -> Function:
+@objects("ptr", "ptr %self", "ptr %args", "i64 %given", visible=True)
+def give_out(f: ObjectFunction) -> None:
     """`take` as a function of Python's: METH_FASTCALL; None where nothing is free."""
-    parameters = ("ptr %self", "ptr %args", "i64 %given")
-    f = ObjectFunction("give_out", "ptr", *parameters, visible=True)
     index, nbytes = (
         f.let(f"call i64 @PyLong_AsSsize_t(ptr {f.slot('%args', i)})") for i in (0, 1)
     )
@@ -163,15 +157,13 @@ def _give_out() -> Function:
     none = f.state().pointer("none")
     f.do(f"call void @Py_IncRef(ptr {none})")
     f.give(none)
-    return f
 
 
-def _admit() -> Function:
+@objects("void", "ptr %buffer", visible=True)
+def admit(f: ObjectFunction) -> None:
     """Counts a buffer that was just made."""
-    f = ObjectFunction("admit", "void", "ptr %buffer", visible=True)
     _count_in(f, f.view("%buffer", BufferObject).number("size"))
     f.give()
-    return f
 
 
 def _count_in(f: ObjectFunction, size: str) -> None:
@@ -181,9 +173,9 @@ def _count_in(f: ObjectFunction, size: str) -> None:
         state.set("peak", used)
 
 
-def _free_buffer() -> Function:
+@objects("void", "ptr %buffer")
+def free_buffer(f: ObjectFunction) -> None:
     """Gives a buffer that nobody holds back to the system."""
-    f = ObjectFunction("free_buffer", "void", "ptr %buffer")
     buffer = f.view("%buffer", BufferObject)
     kind = buffer.pointer("type")
     for field in ("memory", "device", "allocator"):
@@ -194,12 +186,11 @@ def _free_buffer() -> Function:
     f.do("call void @PyObject_Free(ptr %buffer)")
     f.let_go(kind)
     f.give()
-    return f
 
 
-def _buffer_dies() -> Function:
+@objects("void", "ptr %buffer", visible=True)
+def buffer_dies(f: ObjectFunction) -> None:
     """What Python calls when a buffer's last reference goes."""
-    f = ObjectFunction("buffer_dies", "void", "ptr %buffer", visible=True)
     buffer, state = f.view("%buffer", BufferObject), f.state()
     memory, size = buffer.pointer("memory"), buffer.number("size")
     f.add_to(state, "in_use", f.let(f"sub i64 0, {size}"))
@@ -218,12 +209,11 @@ def _buffer_dies() -> Function:
     with f.when(f.let(f"icmp sgt i64 {kept}, {state.number('limit')}")):
         f.do("call void @trim()")
     f.give()
-    return f
 
 
-def _trim() -> Function:
+@objects("void", visible=True)
+def trim(f: ObjectFunction) -> None:
     """Frees all that is kept."""
-    f = ObjectFunction("trim", "void", visible=True)
     with f.repeat(CLASSES) as i:
         place = f.word(f.state().pointer("free"), i)
         with f.repeat(1 << 62):
@@ -234,7 +224,6 @@ def _trim() -> Function:
             f.add_to(f.state(), "kept", f.let(f"sub i64 0, {buffer.number('size')}"))
             f.do(f"call void @free_buffer(ptr {first})")
     f.give()
-    return f
 
 
 #: Dead Arrays that are kept.
@@ -244,13 +233,12 @@ KEPT = 4096
 _SLOTS = ("host", "aval", "buffer", "dtype", "shape", "weak_type")
 
 
-def _new_array(offsets: Offsets) -> Function:
+@objects("ptr", "ptr %part", "ptr %buffer", "ptr %host")
+def new_array(f: ObjectFunction, offsets: Offsets) -> None:
     """An Array of the type that a part of a result says; or null.
 
     It is in a buffer or in an array of NumPy's; the other one is None.
     """
-    parameters = ("ptr %part", "ptr %buffer", "ptr %host")
-    f = ObjectFunction("new_array", "ptr", *parameters)
     state, part = f.state(), f.view("%part", ResultPart)
     spare = state.pointer("spare")
     made = f.variable("ptr", spare)
@@ -275,12 +263,11 @@ def _new_array(offsets: Offsets) -> Function:
     with f.when(f.let(f"xor i1 {fresh}, true")):
         f.do(f"call void @PyObject_GC_Track(ptr {array})")
     f.give(array)
-    return f
 
 
-def _array_dies(offsets: Offsets) -> Function:
+@objects("void", "ptr %array", visible=True)
+def array_dies(f: ObjectFunction, offsets: Offsets) -> None:
     """What Python calls when an Array's last reference goes, or one of a subclass."""
-    f = ObjectFunction("array_dies", "void", "ptr %array", visible=True)
     f.do("call void @PyObject_GC_UnTrack(ptr %array)")
     references = f.at("%array", offsets.references)
     with f.when(f.differ("ptr", references, "null")):
@@ -302,4 +289,3 @@ def _array_dies(offsets: Offsets) -> Function:
     f.do("call void @PyObject_GC_Del(ptr %array)")
     f.let_go(kind)
     f.give()
-    return f

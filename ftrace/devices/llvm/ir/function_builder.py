@@ -11,15 +11,17 @@ Values are names ("%v3") or numbers. Blocks are `with` statements:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 #: The parameters of every handler.
 HANDLER = ("ptr %record", "ptr %frame", "ptr %context")
 
 #: A class of `vm/records.py`: a named tuple whose fields are words.
 RecordType = Any
+
+F = TypeVar("F", bound="Function")
 
 
 class Function:
@@ -227,6 +229,51 @@ class Function:
         self._lines.append(f"{label}:")
         self._label = label
         self._ended = False
+
+
+class Routines(Generic[F]):
+    """The functions of a piece of hand-written code, each written where it is declared.
+
+        routines = Routines(Function)
+
+        @routines("i32", "ptr %record", visible=True)
+        def look(f: Function) -> None:
+            f.give(0)
+
+    Args:
+      kind: the class of such functions.
+    """
+
+    def __init__(self, kind: Callable[..., F]) -> None:
+        self._kind = kind
+        self._parts: list[Callable[..., str]] = []
+
+    def __call__(
+        self, result: str, *parameters: str, visible: bool = False, name: str = ""
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Declares a function: the type of what it gives, and its parameters.
+
+        Args:
+          name: how it is called; by default as what writes it.
+        """
+
+        def declare(write: Callable[..., None]) -> Callable[..., None]:
+            count = write.__code__.co_argcount - 1
+
+            def text(*facts: Any) -> str:
+                called = name or write.__name__
+                f = self._kind(called, result, *parameters, visible=visible)
+                write(f, *facts[:count])
+                return f.text
+
+            self._parts.append(text)
+            return write
+
+        return declare
+
+    def text(self, *facts: Any) -> str:
+        """All of them; each is given as many of the facts as it asks for."""
+        return "\n".join([part(*facts) for part in self._parts])
 
 
 class Fold:

@@ -25,7 +25,7 @@ import platform
 import sys
 
 from ftrace.devices.llvm import target
-from ftrace.devices.llvm.ir.function_builder import Function
+from ftrace.devices.llvm.ir.function_builder import Function, Routines
 from ftrace.devices.llvm.runtime.vm.handlers import handlers_ir
 from ftrace.devices.llvm.runtime.vm.interrupts import signals_ir, stopped
 from ftrace.devices.llvm.runtime.vm.records import GO_ON, Word
@@ -106,6 +106,10 @@ _ALONE = "@alone(ptr %kernel, ptr %buffers, i64 %units, i64 %breath, ptr %contex
 _BITS = 18
 
 
+#: What there is without threads as well; and what is written for them.
+plain, pool = Routines(Function), Routines(Function)
+
+
 def pool_ir() -> str:
     """The text of `parallel`, `pool_reset` and `pool_workers`, for this machine."""
     if not target.has_threads():
@@ -115,14 +119,9 @@ def pool_ir() -> str:
         reset.give()
         workers = Function("pool_workers", "i64", visible=True)
         workers.give(0)
-        functions = _alone(), _parallel(), share, reset, workers
-        return "\n".join(f.text for f in functions)
-    functions = (
-        _alone(), _parallel(), _status(), _work(), _worker(), _nap(), _start_workers(),
-        _ring(), _share(), _reset(), _workers(),
-    )  # fmt: skip
+        return plain.text() + "\n".join(f.text for f in (share, reset, workers))
     declared = f"{_DECLARATIONS}declare void @{_pause().replace('i32 1', 'i32')}\n"
-    return declared + _seats() + "\n".join(f.text for f in functions)
+    return declared + _seats() + plain.text() + pool.text()
 
 
 def _pause() -> str:
@@ -134,10 +133,9 @@ def _pause() -> str:
     return "llvm.donothing()"
 
 
-def _alone() -> Function:
+@plain("i32", *_SHARED[:3], "i64 %breath", _SHARED[-1])
+def alone(f: Function) -> None:
     """The whole job by the caller; looks for signals where it is long."""
-    *shared, context = _SHARED
-    f = Function("alone", "i32", *shared[:3], "i64 %breath", context)
     brief = f.let("icmp ule i64 %units, %breath")
     deaf = f.let("icmp eq ptr %context, null")
     with f.when(f.let(f"or i1 {brief}, {deaf}")):
@@ -153,24 +151,21 @@ def _alone() -> Function:
         f.give_if(f.let(f"or i1 {ended}, {stops}"), status)
         fold.following = [end]
     f.give(GO_ON)
-    return f
 
 
-def _parallel() -> Function:
+@plain("void", *_SHARED[:4], _SHARED[5], visible=True)
+def parallel(f: Function) -> None:
     kernel, buffers, units, grain, _, threads, _ = _SHARED
-    f = Function("parallel", "void", *_SHARED[:4], threads, visible=True)
     operands = f"{kernel}, {buffers}, {units}, {grain}, {units}, {threads}, ptr null"
     f.do(f"call i32 @share({operands})")
     f.give()
-    return f
 
 
-def _status() -> Function:
+@pool("i32", "ptr %context")
+def status_of(f: Function) -> None:
     """That of the call that a context is of, if there is one."""
-    f = Function("status_of", "i32", "ptr %context")
     f.give_if(f.let("icmp eq ptr %context, null"), GO_ON)
     f.give(stopped(f, "%context"))
-    return f
 
 
 def _ticket(f: Function, order: str = "acquire") -> str:
@@ -197,14 +192,14 @@ def _not(f: Function, x: str) -> str:
     return f.let(f"xor i1 {x}, true")
 
 
-def _work() -> Function:
+@pool("void", "ptr %context")
+def work(f: Function) -> None:
     """Claims pieces and runs them until none is left.
 
     The job is read after the claim: the next one is written only when all claimed
     pieces are done. The caller of a long job has a context and looks for signals after
     each piece.
     """
-    f = Function("work", "void", "ptr %context")
     calls, job = f.let("icmp ne ptr %context, null"), f.view("@job", Job)
     with f.repeat(-1):
         f.stop_if(_is_used_up(f, _ticket(f)))
@@ -221,11 +216,10 @@ def _work() -> Function:
         with f.when(calls):
             f.do("call i32 @look(ptr %context)")
     f.give()
-    return f
 
 
-def _worker() -> Function:
-    f = Function("worker", "ptr", "ptr %argument")
+@pool("ptr", "ptr %argument")
+def worker(f: Function) -> None:
     number, spins = f.let("ptrtoint ptr %argument to i64"), f.variable("i64", 0)
     with f.repeat(-1):
         ticket = _ticket(f)
@@ -249,12 +243,11 @@ def _worker() -> Function:
             f.do(f"call void @nap(i64 {number})")
             f.store("i64", 0, spins)
     f.give("null")
-    return f
 
 
-def _nap() -> Function:
+@pool("void", "i64 %number")
+def nap(f: Function) -> None:
     """Sleeps until the bell has rung."""
-    f = Function("nap", "void", "i64 %number")
     f.do("call i32 @pthread_mutex_lock(ptr @mutex)")
     heard = f.load("i64", "@wakes")
     f.let("atomicrmw add ptr @sleepers, i64 1 seq_cst")
@@ -267,7 +260,6 @@ def _nap() -> Function:
     f.let("atomicrmw sub ptr @sleepers, i64 1 seq_cst")
     f.do("call i32 @pthread_mutex_unlock(ptr @mutex)")
     f.give()
-    return f
 
 
 def _seats() -> str:
@@ -306,11 +298,11 @@ def _seats() -> str:
     return seat.text + f.text
 
 
-def _start_workers() -> Function:
+@pool("void", "i64 %wanted")
+def start_workers(f: Function) -> None:
     """Until there are `wanted`. Signals stay with the interpreter's threads."""
     linux = sys.platform.startswith("linux")
     block, set_mask = (0, 2) if linux else (1, 3)
-    f = Function("start_workers", "void", "i64 %wanted")
     thread = f.place("ptr")
     attributes, all_, old = (f.place("i8", 256) for _ in range(3))
     first = f.load("i64", "@workers")
@@ -334,12 +326,11 @@ def _start_workers() -> Function:
     f.do(f"call i32 @pthread_sigmask(i32 {set_mask}, ptr {old}, ptr null)")
     f.do(f"call i32 @pthread_attr_destroy(ptr {attributes})")
     f.give()
-    return f
 
 
-def _ring() -> Function:
+@pool("void", "i64 %helpers", "i64 %threads", "i64 %sleepers")
+def ring(f: Function) -> None:
     """Wakes as many as there are pieces for, or all where some might not be invited."""
-    f = Function("ring", "void", "i64 %helpers", "i64 %threads", "i64 %sleepers")
     f.do("call i32 @pthread_mutex_lock(ptr @mutex)")
     f.store("i64", f.sum(f.load("i64", "@wakes"), 1), "@wakes")
     f.do("call i32 @pthread_mutex_unlock(ptr @mutex)")
@@ -351,11 +342,10 @@ def _ring() -> Function:
         f.give()
     f.do("call i32 @pthread_cond_broadcast(ptr @bell)")
     f.give()
-    return f
 
 
-def _share() -> Function:
-    f = Function("share", "i32", *_SHARED)
+@pool("i32", *_SHARED)
+def share(f: Function) -> None:
 
     def alone_if(condition: str) -> None:
         with f.when(condition):
@@ -414,21 +404,18 @@ def _share() -> Function:
                 f.do("call i32 @look(ptr %context)")
     f.do("store atomic i32 0, ptr @taken release, align 4")
     f.give(f.let("call i32 @status_of(ptr %context)"))
-    return f
 
 
-def _reset() -> Function:
+@pool("void", visible=True)
+def pool_reset(f: Function) -> None:
     """In a forked child: nobody works, sleeps or holds the lock."""
-    f = Function("pool_reset", "void", visible=True)
     for name in ("ticket", "done", "workers", "sleepers", "wakes"):
         f.store("i64", 0, f"@{name}")
     f.store("i32", 0, "@taken")
     f.store("i1", "false", "@no_more")
     f.give()
-    return f
 
 
-def _workers() -> Function:
-    f = Function("pool_workers", "i64", visible=True)
+@pool("i64", visible=True)
+def pool_workers(f: Function) -> None:
     f.give(f.let("load atomic i64, ptr @workers acquire, align 8"))
-    return f

@@ -13,7 +13,7 @@ frame and an arena of its own, on one thread.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.ir.function_builder import HANDLER, Function, View
+from ftrace.devices.llvm.ir.function_builder import HANDLER, Function, Routines, View
 from ftrace.devices.llvm.runtime.vm import records
 from ftrace.devices.llvm.runtime.vm.interrupts import new_context, new_lane, stopped
 
@@ -32,36 +32,32 @@ declare void @Py_DecRef(ptr)
 """
 
 
+handlers = Routines(Function)
+
+
 def handlers_ir() -> str:
     """The text of all of them."""
-    functions = (
-        _run(), _run_pointers(), _run_program(), _resolve(), _run_kernel(), _copy(),
-        _run_branch(), _run_host(), _run_loop(), _run_lanes(), _iterate(),
-    )  # fmt: skip
-    return DECLARATIONS + "\n".join(f.text for f in functions)
+    return DECLARATIONS + handlers.text()
 
 
-def _run(data_offset: int = object.__basicsize__) -> Function:
+@handlers("i32", "ptr %entry", "ptr %objects", "i64 %threads", visible=True)
+def run(f: Function) -> None:
     """`run(entry, objects, threads)` -> status: `run_pointers` of NumPy's arrays.
 
     Their data pointers stand after the object's head.
     """
-    parameters = ("ptr %entry", "ptr %objects", "i64 %threads")
-    f = Function("run", "i32", *parameters, visible=True)
     count = f.view("%entry", records.Entry).number("objects")
     outer = f.pointers(f.let(f"add i64 {count}, 1"))
     with f.repeat(count) as i:
         array = f.slot("%objects", i)
-        f.set_slot(outer, i, f.load("ptr", f.beyond(array, data_offset)))
+        f.set_slot(outer, i, f.load("ptr", f.beyond(array, object.__basicsize__)))
     operands = f"ptr %entry, ptr {outer}, i64 %threads"
     f.give(f.let(f"call i32 @run_pointers({operands})"))
-    return f
 
 
-def _run_pointers() -> Function:
+@handlers("i32", "ptr %entry", "ptr %outer", "i64 %threads", visible=True)
+def run_pointers(f: Function) -> None:
     """The entry: `run_pointers(entry, pointers, threads)`; called with the GIL."""
-    parameters = ("ptr %entry", "ptr %outer", "i64 %threads")
-    f = Function("run_pointers", "i32", *parameters, visible=True)
     entry = f.view("%entry", records.Entry)
     program = entry.pointer("program")
     frame = _new_frame(f, program, "%outer", "null")
@@ -73,7 +69,6 @@ def _run_pointers() -> Function:
     with f.when(released):
         f.do(f"call void @PyEval_RestoreThread(ptr {context.pointer('state')})")
     f.give(status)
-    return f
 
 
 def _new_frame(f: Function, program: str, outer: str, scratch: str) -> str:
@@ -91,10 +86,9 @@ def _call_program(f: Function, program: str, frame: str, context: str) -> str:
     return f.let(f"call i32 @run_program({operands})")
 
 
-def _resolve() -> Function:
+@handlers("void", "ptr %program", "ptr %outer", "ptr %scratch", "ptr %frame")
+def resolve(f: Function) -> None:
     """Fills a frame: every slot is a reference to the frame around it."""
-    parameters = ("ptr %program", "ptr %outer", "ptr %scratch", "ptr %frame")
-    f = Function("resolve", "void", *parameters)
     program = f.view("%program", records.ProgramRecord)
     references = program.pointer("references")
     with f.repeat(program.number("slots")) as i:
@@ -106,13 +100,11 @@ def _resolve() -> Function:
         base = f.let(f"select i1 {own}, ptr %scratch, ptr {there}")
         f.set_slot("%frame", i, f.beyond(base, reference.number("offset")))
     f.give()
-    return f
 
 
-def _run_program() -> Function:
+@handlers("i32", "ptr %program", "ptr %frame", "ptr %context")
+def run_program(f: Function) -> None:
     """Runs the steps of a program, with stacks that are its own."""
-    parameters = ("ptr %program", "ptr %frame", "ptr %context")
-    f = Function("run_program", "i32", *parameters)
     program = f.view("%program", records.ProgramRecord)
     stacks, headers = program.number("stacks"), program.pointer("headers")
     with f.repeat(stacks) as i:
@@ -135,15 +127,14 @@ def _run_program() -> Function:
         facts = [f"i64 {row.number(name)}" for name in ("stacks", "size", "log")]
         f.do(f"call void @free_stacks(ptr {header}, {', '.join(facts)})")
     f.give(f.load("i32", status))
-    return f
 
 
-def _run_kernel() -> Function:
+@handlers("i32", *HANDLER, visible=True)
+def run_kernel(f: Function) -> None:
     """Calls a kernel: here if it is too little to share, else by the pool.
 
     The context stands before the buffers: a long kernel asks it whether to go on.
     """
-    f = Function("run_kernel", "i32", *HANDLER, visible=True)
     context = f.view("%context", records.Context)
     step = f.view("%record", records.KernelStep)
     slots, count = step.pointer("slots"), step.number("buffers")
@@ -164,7 +155,6 @@ def _run_kernel() -> Function:
     f.do(f"call i32 @share({job}, i64 {threads}, ptr %context)")
     _give_stopped(f, stopped(f, "%context"))
     f.give(_spend(f, context, _MUCH))
-    return f
 
 
 def _give_stopped(f: Function, status: str) -> None:
@@ -180,20 +170,18 @@ def _spend(f: Function, context: View, cost: int) -> str:
     return str(records.GO_ON)
 
 
-def _copy() -> Function:
+@handlers("void", "ptr %buffers", "i64 %begin", "i64 %end", visible=True)
+def copy(f: Function) -> None:
     """A kernel that copies bytes; its units are bytes."""
-    parameters = ("ptr %buffers", "i64 %begin", "i64 %end")
-    f = Function("copy", "void", *parameters, visible=True)
     source = f.beyond(f.slot("%buffers", 0), "%begin")
     target = f.beyond(f.slot("%buffers", 1), "%begin")
     f.copy(target, source, f.let("sub i64 %end, %begin"))
     f.give()
-    return f
 
 
-def _run_branch() -> Function:
+@handlers("i32", *HANDLER, visible=True)
+def run_branch(f: Function) -> None:
     """Runs the program that the index chooses."""
-    f = Function("run_branch", "i32", *HANDLER, visible=True)
     step = f.view("%record", records.BranchStep)
     chosen = f.load("i32", f.slot("%frame", step.number("chosen")))
     wide = f.let(f"sext i32 {chosen} to i64")
@@ -206,15 +194,14 @@ def _run_branch() -> Function:
     scratch = f.slot("%frame", step.number("scratch"))
     frame = _new_frame(f, program, "%frame", scratch)
     f.give(_call_program(f, program, frame, "%context"))
-    return f
 
 
-def _run_host() -> Function:
+@handlers("i32", *HANDLER, visible=True)
+def run_host(f: Function) -> None:
     """Calls a Python object on the address of the frame; its exception ends the call.
 
     The exception stays with the thread: whoever called `run` raises it.
     """
-    f = Function("run_host", "i32", *HANDLER, visible=True)
     context = f.view("%context", records.Context)
     f.do(f"call void @PyEval_RestoreThread(ptr {context.pointer('state')})")
     function = f.view("%record", records.HostStep).pointer("callable")
@@ -227,15 +214,14 @@ def _run_host() -> Function:
         f.store("i32", records.GO_ON, status)
     context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
     f.give(f.load("i32", status))
-    return f
 
 
 # Loops.
 
 
-def _run_loop() -> Function:
+@handlers("i32", *HANDLER, visible=True)
+def run_loop(f: Function) -> None:
     """All iterations, in one piece or in lanes."""
-    f = Function("run_loop", "i32", *HANDLER, visible=True)
     step = f.view("%record", records.LoopStep)
     lanes = step.number("lanes")
     with f.when(f.let(f"icmp ule i64 {lanes}, 1")):
@@ -252,7 +238,6 @@ def _run_loop() -> Function:
     found = f.load("i32", status)
     none = f.let(f"icmp eq i32 {found}, {records.GO_ON}")
     f.give(f.let(f"select i1 {none}, i32 {stopped}, i32 {found}"))
-    return f
 
 
 def _length(f: Function, step: View) -> str:
@@ -281,10 +266,9 @@ def _call_iterate(
     return f.let(f"call i32 @iterate({operands})")
 
 
-def _run_lanes() -> Function:
+@handlers("void", "ptr %job", "i64 %begin", "i64 %end")
+def run_lanes(f: Function) -> None:
     """The iterations of some lanes; what the pool runs: its units are lanes."""
-    parameters = ("ptr %job", "i64 %begin", "i64 %end")
-    f = Function("run_lanes", "void", *parameters)
     record = f.slot("%job", 0)
     f.do("%frame = load ptr, ptr " + f.word("%job", 1))
     step = f.view(record, records.LoopStep)
@@ -299,13 +283,11 @@ def _run_lanes() -> Function:
         status = f.word("%job", 2)
         f.do(f"store atomic i32 {found}, ptr {status} monotonic, align 4")
     f.give()
-    return f
 
 
-def _iterate() -> Function:
+@handlers("i32", *HANDLER, "i64 %start", "i64 %stop", "ptr %scratch")
+def iterate(f: Function) -> None:
     """The iterations from `start` to below `stop`."""
-    parameters = ("i64 %start", "i64 %stop", "ptr %scratch")
-    f = Function("iterate", "i32", *HANDLER, *parameters)
     step = f.view("%record", records.LoopStep)
     body = step.pointer("body")
     inner = _new_frame(f, body, "%frame", "%scratch")
@@ -346,7 +328,6 @@ def _iterate() -> Function:
         f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {records.GO_ON}"))
     _end_in_turn(f, step, inner)
     f.give(f.load("i32", status))
-    return f
 
 
 # Carry. The places around the body are in %frame, those of the body in `inner`.

@@ -15,7 +15,7 @@ is itself long at its next poll.
 from __future__ import annotations
 
 from ftrace.devices.llvm import target
-from ftrace.devices.llvm.ir.function_builder import Function
+from ftrace.devices.llvm.ir.function_builder import Function, Routines
 from ftrace.devices.llvm.ir.symbols import POLL, STOP
 from ftrace.devices.llvm.runtime.vm.records import GO_ON, NO_MEMORY, RAISED, Context
 
@@ -33,11 +33,12 @@ declare i64 @pthread_self()
 """
 
 
+signals = Routines(Function)
+
+
 def signals_ir() -> str:
     """The text of all of them."""
-    system = _POSIX if target.has_threads() else ""
-    functions = (_look(), _breathe(), _poll(), _stop())
-    return _DECLARATIONS + system + "\n".join(f.text for f in functions)
+    return _DECLARATIONS + (_POSIX if target.has_threads() else "") + signals.text()
 
 
 def new_context(f: Function, threads: str, state: str) -> str:
@@ -64,8 +65,8 @@ def new_lane(f: Function, outer: str) -> str:
     return context.address
 
 
-def _look() -> Function:
-    f = Function("look", "i32", "ptr %record")
+@signals("i32", "ptr %record")
+def look(f: Function) -> None:
     call = f.view(f.view("%record", Context).pointer("call"), Context)
     mark = call.at("stopped")
     stopped = f.let(f"load atomic i64, ptr {mark} monotonic, align 8")
@@ -73,7 +74,7 @@ def _look() -> Function:
         f.give(f.let(f"trunc i64 {stopped} to i32"))
     if not target.has_threads():
         f.give(GO_ON)
-        return f
+        return
     state = call.pointer("state")
     f.give_if(f.let(f"icmp eq ptr {state}, null"), GO_ON)
     here = f.let("call i64 @pthread_self()")
@@ -96,34 +97,30 @@ def _look() -> Function:
         f.do(f"store atomic i64 {RAISED}, ptr {mark} monotonic, align 8")
         f.give(RAISED)
     f.give(GO_ON)
-    return f
 
 
-def _breathe() -> Function:
-    f = Function("breathe", "i32", "ptr %record")
+@signals("i32", "ptr %record")
+def breathe(f: Function) -> None:
     f.view("%record", Context).set("budget", BUDGET)
     f.give(f.let("call i32 @look(ptr %record)"))
-    return f
 
 
-def _poll() -> Function:
-    f = Function(POLL, "i1", "ptr %buffers", visible=True)
+@signals("i1", "ptr %buffers", visible=True, name=POLL)
+def poll(f: Function) -> None:
     context = f.slot("%buffers", -1)
     f.give_if(f.let(f"icmp eq ptr {context}, null"), "false")
     status = f.let(f"call i32 @look(ptr {context})")
     f.give(f.let(f"icmp ne i32 {status}, {GO_ON}"))
-    return f
 
 
-def _stop() -> Function:
+@signals("void", "ptr %buffers", visible=True, name=STOP)
+def stop(f: Function) -> None:
     """An exception that was raised before stays what the call ends with."""
-    f = Function(STOP, "void", "ptr %buffers", visible=True)
     context = f.slot("%buffers", -1)
     call = f.view(f.view(context, Context).pointer("call"), Context)
     numbers = f"i64 {GO_ON}, i64 {NO_MEMORY} monotonic monotonic"
     f.do(f"cmpxchg ptr {call.at('stopped')}, {numbers}")
     f.give()
-    return f
 
 
 def stopped(f: Function, context: str) -> str:

@@ -14,7 +14,7 @@ too much, all of it goes.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.ir.function_builder import Function
+from ftrace.devices.llvm.ir.function_builder import Function, Routines
 from ftrace.devices.llvm.runtime.vm.records import Word
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.program.ir import STACK_HEADER
@@ -68,19 +68,17 @@ class Kept(NamedTuple):
     chunk: Word
 
 
+stacks = Routines(Function)
+
+
 def stacks_ir(limit: int) -> str:
     """The text of the functions; at most `limit` bytes are kept."""
-    functions = (
-        _cell(), _empty_stacks(), _free_stacks(), _has_room(), _take(), _give(limit),
-        _forget(), _release(), _forget_in_child(),
-    )  # fmt: skip
-    return _DECLARATIONS + "\n".join(f.text for f in functions)
+    return _DECLARATIONS + stacks.text(limit)
 
 
-def _cell() -> Function:
+@stacks("ptr", "ptr %header", "i64 %number", "i64 %size", "i64 %log")
+def cell(f: Function) -> None:
     """The address of a cell; its chunk is made if need be. Null: there is no memory."""
-    parameters = ("ptr %header", "i64 %number", "i64 %size", "i64 %log")
-    f = Function("cell", "ptr", *parameters)
     block = f.let("lshr i64 %number, %log")  # numbered in first chunks
     one_more = f.let(f"add i64 {block}, 1")
     zeros = f.let(f"call i64 @llvm.ctlz.i64(i64 {one_more}, i1 true)")
@@ -99,22 +97,19 @@ def _cell() -> Function:
     aligned = f.let(f"and i64 {up}, {-CELL_ALIGNMENT}")
     address = f.let(f"add i64 {aligned}, {f.let(f'mul i64 {within}, %size')}")
     f.give(f.let(f"inttoptr i64 {address} to ptr"))
-    return f
 
 
-def _empty_stacks() -> Function:
+@stacks("void", "ptr %header", "i64 %count")
+def empty_stacks(f: Function) -> None:
     """Makes so many headers, one after the other, those of empty stacks."""
-    f = Function("empty_stacks", "void", "ptr %header", "i64 %count")
     nbytes = f.let(f"mul i64 %count, {STACK_HEADER}")
     f.do(f"call void @llvm.memset.p0.i64(ptr %header, i8 0, i64 {nbytes}, i1 false)")
     f.give()
-    return f
 
 
-def _free_stacks() -> Function:
+@stacks("void", "ptr %header", "i64 %count", "i64 %size", "i64 %log")
+def free_stacks(f: Function) -> None:
     """Gives back the chunks of so many stacks."""
-    parameters = ("ptr %header", "i64 %count", "i64 %size", "i64 %log")
-    f = Function("free_stacks", "void", *parameters)
     with f.repeat("%count") as i:
         header = f.beyond("%header", f.let(f"mul i64 {i}, {STACK_HEADER}"))
         with f.repeat(_CHUNKS) as number:
@@ -124,7 +119,6 @@ def _free_stacks() -> Function:
                 nbytes = _chunk_bytes(f, number)
                 f.do(f"call void @give_chunk(ptr {chunk}, i64 {nbytes})")
     f.give()
-    return f
 
 
 def _chunk_bytes(f: Function, number: str) -> str:
@@ -134,9 +128,9 @@ def _chunk_bytes(f: Function, number: str) -> str:
     return f.let(f"add i64 {nbytes}, {CELL_ALIGNMENT}")
 
 
-def _has_room() -> Function:
+@stacks("i1", "i64 %size")
+def has_room(f: Function) -> None:
     """Is there room? What Python raises stays with the thread: then there is none."""
-    f = Function("has_room", "i1", "i64 %size")
     ask = f.load("ptr", "@ask_memory")
     small = f.let(f"icmp ult i64 %size, {LEAST_ASKED}")
     f.give_if(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}"), "true")
@@ -152,11 +146,10 @@ def _has_room() -> Function:
             f.do(f"call void @Py_DecRef(ptr {answer})")
     f.do(f"call void @PyGILState_Release(i32 {state})")
     f.give(f.let(f"icmp ne i32 {f.load('i32', room)}, 0"))
-    return f
 
 
-def _take() -> Function:
-    f = Function("take_chunk", "ptr", "i64 %size")
+@stacks("ptr", "i64 %size")
+def take_chunk(f: Function) -> None:
     found = f.variable("ptr", "null")
     large = f.let(f"icmp uge i64 %size, {LEAST_KEPT}")
     with f.when(large), f.locked("@kept_lock"), f.repeat(PLACES) as i:
@@ -176,11 +169,10 @@ def _take() -> Function:
             with f.when(f.let("call i1 @has_room(i64 %size)")):
                 f.store("ptr", f.let("call ptr @malloc(i64 %size)"), found)
     f.give(f.load("ptr", found))
-    return f
 
 
-def _give(limit: int) -> Function:
-    f = Function("give_chunk", "void", "ptr %chunk", "i64 %size")
+@stacks("void", "ptr %chunk", "i64 %size")
+def give_chunk(f: Function, limit: int) -> None:
     small = f.let(f"icmp ult i64 %size, {LEAST_KEPT}")
     large = f.let(f"icmp ugt i64 %size, {limit}")
     with f.when(f.let(f"or i1 {small}, {large}")):
@@ -203,12 +195,11 @@ def _give(limit: int) -> Function:
                 f.store("i64", now, "@kept_bytes")
             f.stop_if(free)
     f.give()
-    return f
 
 
-def _release() -> Function:
+@stacks("void")
+def release_kept(f: Function) -> None:
     """Frees all that is kept; the lock is held."""
-    f = Function("release_kept", "void")
     with f.repeat(PLACES) as i:
         place = f.view("@kept", Kept, i)
         with f.when(f.let(f"icmp ne i64 {place.number('size')}, 0")):
@@ -216,23 +207,20 @@ def _release() -> Function:
             place.set("size", 0)
     f.store("i64", 0, "@kept_bytes")
     f.give()
-    return f
 
 
-def _forget() -> Function:
-    f = Function("forget_chunks", "void", visible=True)
+@stacks("void", visible=True)
+def forget_chunks(f: Function) -> None:
     with f.locked("@kept_lock"):
         f.do("call void @release_kept()")
     f.give()
-    return f
 
 
-def _forget_in_child() -> Function:
+@stacks("void", visible=True)
+def reset_chunks(f: Function) -> None:
     """After a fork: a thread that is no more may have held the lock."""
-    f = Function("reset_chunks", "void", visible=True)
     with f.repeat(PLACES) as i:
         f.view("@kept", Kept, i).set("size", 0)
     f.store("i64", 0, "@kept_bytes")
     f.do("store atomic i32 0, ptr @kept_lock release, align 4")
     f.give()
-    return f
