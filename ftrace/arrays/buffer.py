@@ -31,7 +31,7 @@ class Buffer:
     """A piece of a device's memory, given back when the last reference goes.
 
     No finaliser does that: an exception of a signal would be printed and lost in it.
-    Its allocator has a reference to it; see `LRUAllocator`.
+    Its allocator has a reference to it; see `Allocator`.
 
     Attributes:
       device: where it is.
@@ -92,39 +92,6 @@ def is_exclusive(buffer: Buffer, holders: int) -> bool:
     return not isinstance(memory, np.ndarray) or count(memory.base) == 2
 
 
-class Allocator(ABC):
-    """Gives out buffers and counts the bytes.
-
-    Attributes:
-      in_use: bytes in buffers that are alive.
-      kept: bytes that are free and kept for reuse.
-      peak: the most bytes that were in use at one time.
-    """
-
-    peak: int = 0
-
-    @property
-    @abstractmethod
-    def in_use(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def kept(self) -> int: ...
-
-    @abstractmethod
-    def allocate(self, nbytes: int) -> Buffer:
-        """Uninitialised memory of `nbytes` bytes.
-
-        Raises:
-          OutOfMemoryError: the device has none left, also after giving back all
-            that was kept.
-        """
-
-    @abstractmethod
-    def trim(self) -> None:
-        """Gives all memory that is kept back to the device."""
-
-
 class _Loan(weakref.ref[Buffer]):
     """A buffer that was given out, and what comes back when it is gone.
 
@@ -138,8 +105,8 @@ class _Loan(weakref.ref[Buffer]):
     size: int
 
 
-class LRUAllocator(Allocator):
-    """Keeps freed memory by size and reuses it, most recently freed first.
+class Allocator(ABC):
+    """Gives out buffers; keeps freed memory by size, and reuses the latest first.
 
     That a buffer is gone is noted in C alone; its memory is taken back when the
     allocator is asked for something next.
@@ -150,7 +117,12 @@ class LRUAllocator(Allocator):
     Args:
       device: whose memory it is.
       limit: bytes kept at the most.
+
+    Attributes:
+      peak: the most bytes that were in use at one time.
     """
+
+    peak: int = 0
 
     def __init__(self, device: Memory, limit: int = 1 << 30) -> None:
         self.device = device
@@ -181,15 +153,23 @@ class LRUAllocator(Allocator):
 
     @property
     def in_use(self) -> int:
+        """Bytes in buffers that are alive."""
         self._take_back()
         return self._in_use
 
     @property
     def kept(self) -> int:
+        """Bytes that are free and kept for reuse."""
         self._take_back()
         return self._kept
 
     def allocate(self, nbytes: int) -> Buffer:
+        """Uninitialised memory of `nbytes` bytes.
+
+        Raises:
+          OutOfMemoryError: the device has none left, also after giving back all
+            that was kept.
+        """
         size = self.size_class(nbytes)
         with self._lock:
             return self._lend(self._take(size), nbytes, size)
@@ -255,13 +235,14 @@ class LRUAllocator(Allocator):
                 del self._free[size]
 
     def trim(self) -> None:
+        """Gives all memory that is kept back to the device."""
         with self._lock:
             self._take_back()
             self._free.clear()
             self._kept = 0
 
 
-class HostAllocator(LRUAllocator):
+class HostAllocator(Allocator):
     """Aligned host memory, as NumPy arrays of bytes; or fenced, and never reused."""
 
     def __init__(self, device: Memory, limit: int = 1 << 30) -> None:
@@ -269,7 +250,7 @@ class HostAllocator(LRUAllocator):
 
     @staticmethod
     def size_class(nbytes: int) -> int:
-        return nbytes if guard_pages.ON else LRUAllocator.size_class(nbytes)
+        return nbytes if guard_pages.ON else Allocator.size_class(nbytes)
 
     def _obtain(self, nbytes: int) -> Any:
         if guard_pages.ON:

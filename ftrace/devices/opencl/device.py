@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.arrays.buffer import Buffer, LRUAllocator
+from ftrace.arrays.buffer import Allocator, Buffer
 from ftrace.arrays.memory_limit import LARGE, free_memory
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.debug_report import report_compiled
@@ -113,7 +113,7 @@ class Memory:
         return found
 
 
-class DeviceAllocator(LRUAllocator):
+class DeviceAllocator(Allocator):
     """Buffers of OpenCL, kept for reuse."""
 
     def __init__(self, device: OpenCL, limit: int = 1 << 30) -> None:
