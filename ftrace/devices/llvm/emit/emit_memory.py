@@ -108,18 +108,10 @@ class Values(Expressions):
             else:
                 found = access.load_masked(t, p, mask, fixed)
             return self.ops.reverse(t, found) if stride < 0 else found
-        if (
-            stride is not None
-            and 2 <= stride <= longest(self.ops.target)
-            and len(node.src) == 2
-        ):
-            found = self._window(node, t, stride, at)
+        if stride is not None and 2 <= stride <= longest(self.ops.target):
+            found = self._window(node, t, stride, at, uniform, mask)
             if found is not None:
                 return found
-        wide = t.bits >= 32 and self.ops.target.vector_bytes >= 32
-        few = stride is not None and 2 <= stride <= _MASKED_WINDOW
-        if stride is not None and few and mask is not None and wide:
-            return self._masked_window(node, t, stride, at, uniform, mask)
         p, offsets, offset_type = self._scattered(index, base, size, number, at)
         if uniform is not None:
             mask = self.ops.all_of(
@@ -140,70 +132,64 @@ class Values(Expressions):
         largest = max(s for s in self.sizes if isinstance(s, int))
         return largest >= _OFTEN and target.decides("held_tables")
 
-    def _window(self, node: Node, t: Type, stride: int, at: At) -> str | None:
-        """Every `stride`-th element of vectors side by side.
-
-        Between those of a buffer's ends nothing else may be read.
-        """
-        buffer, index = node.src
-        form = self.facts.affine[index]
-        bounds = self.facts.interval[index]
-        number, v = buffer.arg, self.vector
-        assert isinstance(number, int)
-        assert v is not None
-        lanes = count = t.lanes
-        if self.mask(at) is not None:
-            if not v.existing:
-                return None
-            count = v.existing
-        phase = form.constant % stride
-        last, size = stride - 1 - phase, self.sizes[number]
-        whole = bounds is not None and bounds[0] >= phase
-        if whole and bounds is not None and surely_less(bounds[1] + last, size):
-            read = stride * count
-        elif t.bits >= 32 and self.ops.target.vector_bytes >= 32:
-            phase, read = 0, stride * (count - 1) + 1  # not a place beyond
-        else:
-            return None
-        terms, constant = self.terms(form.shifted(-phase), at)
-        parts: list[str] = []
-        for n in range(stride):
-            p = self.access.pointer(
-                self.buffer(number), terms, constant + n * lanes, t.bytes
-            )
-            existing = read - n * lanes
-            if existing >= lanes:
-                parts.append(self.access.load(t, p, number in self.fixed))
-            elif existing > 0:
-                mask = first_lanes(lanes, existing)
-                parts.append(self.access.load_masked(t, p, mask, number in self.fixed))
-            else:
-                parts.append(t.zero)
-        return self.ops.pick(t, parts, stride, phase)
-
-    def _masked_window(
+    def _window(
         self,
         node: Node,
         t: Type,
         stride: int,
         at: At,
         uniform: str | None,
-        mask: str,
-    ) -> str:
-        """Every `stride`-th element, of which only those are read that the mask has."""
-        number, lanes = node.src[0].arg, t.lanes
-        assert isinstance(number, int)
-        terms, constant = self.terms(self.facts.affine[index_of(node)], at)
-        kind, parts = mask_type(lanes), list[str]()
+        mask: str | None,
+    ) -> str | None:
+        """Every `stride`-th element of vectors side by side, where that may be read.
+
+        Between those of a buffer's ends nothing else may be, and of masked lanes only
+        those that the mask has.
+        """
+        number, index = int(node.src[0].arg), index_of(node)
+        form, bounds = self.facts.affine[index], self.facts.interval[index]
+        v, lanes = self.vector, t.lanes
+        assert v is not None
+        wide = t.bits >= 32 and self.ops.target.vector_bytes >= 32
+        spread = mask if len(node.src) > 2 or not v.existing else None
+        phase, read = 0, stride * lanes
+        if spread is not None:
+            if not wide or stride > _MASKED_WINDOW:
+                return None
+        elif len(node.src) > 2:
+            return None
+        else:
+            count = lanes if mask is None else v.existing
+            phase, read = form.constant % stride, stride * count
+            last, size = stride - 1 - phase, self.sizes[number]
+            whole = bounds is not None and bounds[0] >= phase
+            if not (whole and bounds and surely_less(bounds[1] + last, size)):
+                phase, read = 0, stride * (count - 1) + 1  # not a place beyond
+                if not wide:
+                    return None
+        terms, constant = self.terms(form.shifted(-phase), at)
+        parts: list[str] = []
         for n in range(stride):
-            spread = [divmod(n * lanes + lane, stride) for lane in range(lanes)]
-            places = [lanes if rest else lane for lane, rest in spread]
-            on = self.ops.shuffle(kind, mask, kind.zero, places)
-            place = constant + n * lanes
+            existing, place = read - n * lanes, constant + n * lanes
+            on = first_lanes(lanes, existing) if existing < lanes else None
+            if spread is not None:
+                on = self._spread(spread, lanes, stride, n)
             p = self.access.pointer(self.buffer(number), terms, place, t.bytes)
             p = self.access.or_zeros(p, uniform)
-            parts.append(self.access.load_masked(t, p, on, number in self.fixed))
-        return self.ops.pick(t, parts, stride, 0)
+            if existing <= 0:
+                parts.append(t.zero)
+            elif on is None:
+                parts.append(self.access.load(t, p, number in self.fixed))
+            else:
+                parts.append(self.access.load_masked(t, p, on, number in self.fixed))
+        return self.ops.pick(t, parts, stride, phase)
+
+    def _spread(self, mask: str, lanes: int, stride: int, part: int) -> str:
+        """A mask for every `stride`-th element, in one of as many vectors."""
+        kind = mask_type(lanes)
+        spread = [divmod(part * lanes + lane, stride) for lane in range(lanes)]
+        places = [lanes if rest else lane for lane, rest in spread]
+        return self.ops.shuffle(kind, mask, kind.zero, places)
 
     def _scattered(
         self, index: Node, base: str, size: int, number: int, at: At
@@ -281,7 +267,7 @@ class Values(Expressions):
         if uniform is not None:
             everywhere = self.ops.splat(uniform, mask_type(v.lanes))
             mask = self.ops.all_of(v.lanes, everywhere, mask)
-        p, index, kind = self._scattered_store(store, base, size, at)
+        p, index, kind = self._scattered(store.index, base, size, store.buffer, at)
         if store.combine:
             old = self.access.gather(t, p, index, kind, mask, True)
             value = self.ops.apply(store.combine, t, old, value)
@@ -308,8 +294,7 @@ class Values(Expressions):
             if mask is None:
                 on = kind.lanewise([not rest for _, rest in spread])
             else:
-                apart = [lanes if rest else lane for lane, rest in spread]
-                on = self.ops.shuffle(kind, mask, kind.zero, apart)
+                on = self._spread(mask, lanes, stride, n)
             place = constant + n * lanes
             p = self.access.pointer(base, terms, place, t.bytes)
             self.access.store_masked(t, part, self.access.or_sink(p, uniform), on)
@@ -365,15 +350,6 @@ class Values(Expressions):
             elif existing > 0:
                 mask = first_lanes(v.lanes, existing)
                 self.access.store_masked(t, value, p, mask)
-
-    def _scattered_store(
-        self, store: Store, base: str, size: int, at: At
-    ) -> tuple[str, str, Type]:
-        if self.varies(store.index):
-            return self._scattered(store.index, base, size, store.buffer, at)
-        terms, constant = self.terms(self.facts.affine[store.index], at)
-        t = index_type(self.lanes, True)
-        return self.access.pointer(base, terms, constant, size), t.zero, t
 
     def _store_value(
         self, store: Store, t: Type, value: str, p: str, at: At, mask: str | None
