@@ -108,12 +108,10 @@ class Access:
         m = memory_type(t)
         whole, on = self._whole(m, mask)
         lanes = mask_type(whole.lanes)
-        name = f"@llvm.masked.load.{whole.suffix}.p0"
-        self.writer.declare(f"declare {whole} {name}(ptr, i32, {lanes}, {whole})")
-        text = (
-            f"call {whole} {name}(ptr {p}, i32 {m.bits // 8}, {lanes} {on}, "
-            f"{whole} zeroinitializer)"
-        )
+        text = self.writer.call(
+            whole, f"@llvm.masked.load.{whole.suffix}.p0", ("ptr", p),
+            ("i32", m.bits // 8), (lanes, on), (whole, "zeroinitializer"),
+        )  # fmt: skip
         found = self.writer.here(text) if fixed else self.writer.pure(text, p, on)
         if whole is not m:
             found = self._resized(whole, found, m.lanes)
@@ -148,14 +146,12 @@ class Access:
         """The elements at `index` (of type `kind`) from `p`; zero where masked."""
         m, lanes = memory_type(t), mask_type(t.lanes)
         places = self._places(m, p, index, kind)
-        pointers = f"<{t.lanes} x ptr>"
-        name = f"@llvm.masked.gather.{m.suffix}.v{t.lanes}p0"
-        self.writer.declare(f"declare {m} {name}({pointers}, i32, {lanes}, {m})")
         on = mask or lanes.constant(True)
-        text = (
-            f"call {m} {name}({pointers} {places}, i32 {m.bits // 8}, {lanes} {on}, "
-            f"{m} zeroinitializer)"
-        )
+        text = self.writer.call(
+            m, f"@llvm.masked.gather.{m.suffix}.v{t.lanes}p0",
+            (f"<{t.lanes} x ptr>", places), ("i32", m.bits // 8), (lanes, on),
+            (m, "zeroinitializer"),
+        )  # fmt: skip
         found = self.writer.here(text) if fixed else self.writer.pure(text, places, on)
         return self._from_memory(t, m, found)
 
@@ -177,9 +173,9 @@ class Access:
 
     def prefetch(self, p: str, write: bool, near: bool) -> None:
         """Asks for a line, which need not exist, to be in the first or second cache."""
-        self.writer.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        how = f"i32 {int(write)}, i32 {3 if near else 2}, i32 1"
-        self.writer.effect(f"call void @llvm.prefetch.p0(ptr {p}, {how})")
+        how = ("i32", int(write)), ("i32", 3 if near else 2), ("i32", 1)
+        call = self.writer.call("void", "@llvm.prefetch.p0", ("ptr", p), *how)
+        self.writer.effect(call)
 
     # Stores.
 
@@ -208,12 +204,11 @@ class Access:
         if whole is not m:
             value = self._resized(m, value, whole.lanes)
         lanes = mask_type(whole.lanes)
-        name = f"@llvm.masked.store.{whole.suffix}.p0"
-        self.writer.declare(f"declare void {name}({whole}, ptr, i32, {lanes})")
-        self.writer.effect(
-            f"call void {name}({whole} {value}, ptr {p}, i32 {m.bits // 8}, "
-            f"{lanes} {on})"
-        )
+        call = self.writer.call(
+            "void", f"@llvm.masked.store.{whole.suffix}.p0", (whole, value),
+            ("ptr", p), ("i32", m.bits // 8), (lanes, on),
+        )  # fmt: skip
+        self.writer.effect(call)
 
     def _store_one(self, m: Type, value: str, p: str, lane: int) -> None:
         """One element of a vector, on its own.
@@ -237,11 +232,9 @@ class Access:
         m, value = self._to_memory(t, value)
         lanes = mask_type(t.lanes)
         places = self._places(m, p, index, kind)
-        pointers = f"<{t.lanes} x ptr>"
-        name = f"@llvm.masked.scatter.{m.suffix}.v{t.lanes}p0"
-        self.writer.declare(f"declare void {name}({m}, {pointers}, i32, {lanes})")
-        on = mask or lanes.constant(True)
-        self.writer.effect(
-            f"call void {name}({m} {value}, {pointers} {places}, i32 {m.bits // 8}, "
-            f"{lanes} {on})"
-        )
+        call = self.writer.call(
+            "void", f"@llvm.masked.scatter.{m.suffix}.v{t.lanes}p0", (m, value),
+            (f"<{t.lanes} x ptr>", places), ("i32", m.bits // 8),
+            (lanes, mask or lanes.constant(True)),
+        )  # fmt: skip
+        self.writer.effect(call)

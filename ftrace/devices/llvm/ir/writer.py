@@ -106,6 +106,13 @@ class Writer:
         """Adds a line before the function: a declaration, a constant."""
         self.declared[line] = None
 
+    def call(self, result: object, name: str, *operands: tuple[object, object]) -> str:
+        """The text of a call, whose function is declared; operands with their types."""
+        kinds = ", ".join(f"{kind}" for kind, _ in operands)
+        self.declare(f"declare {result} {name}({kinds})")
+        given = ", ".join(f"{kind} {text}" for kind, text in operands)
+        return f"call {result} {name}({given})"
+
     # Instructions.
 
     def pure(self, text: str, *operands: str) -> str:
@@ -358,8 +365,8 @@ def highest(writer: Writer, a: str, b: int | str) -> str:
 
 
 def _extremum(writer: Writer, name: str, a: str, b: int | str) -> str:
-    writer.declare(f"declare i64 @llvm.{name}.i64(i64, i64)")
-    return writer.pure(f"call i64 @llvm.{name}.i64(i64 {a}, i64 {b})", a, str(b))
+    text = writer.call("i64", f"@llvm.{name}.i64", ("i64", a), ("i64", b))
+    return writer.pure(text, a, str(b))
 
 
 def digits(writer: Writer, number: str, sizes: Sequence[int | str]) -> list[str]:

@@ -59,11 +59,8 @@ def _masked(o: Instructions, t: Type, word: str, *operands: tuple[str, str]) -> 
     given = [*operands, (f"i{max(t.lanes, 8)}", "-1")]
     if width == _MOST:
         given.append(("i32", "4"))
-    name = f"@llvm.x86.avx512.mask.{word}.{kind}.{width}"
-    o.writer.declare(f"declare {t} {name}({', '.join(kind for kind, _ in given)})")
-    texts = ", ".join(f"{kind} {text}" for kind, text in given)
-    values = [text for kind, text in operands if kind == t.text]
-    return o.pure(f"call {t} {name}({texts})", *values)
+    call = o.writer.call(t, f"@llvm.x86.avx512.mask.{word}.{kind}.{width}", *given)
+    return o.pure(call, *[text for kind, text in operands if kind == t.text])
 
 
 def _scale(o: Instructions, t: Type, a: str, n: str) -> str:
@@ -87,16 +84,14 @@ def _exponent(o: Instructions, t: Type, a: str) -> str:
 def _add_pairs(o: Instructions, t: Type, total: str, a: str, b: str) -> str:
     pair = f"<{2 * t.lanes} x bfloat>"
     name = f"@llvm.x86.avx512bf16.dpbf16ps.{t.lanes * t.bits}"
-    o.writer.declare(f"declare {t} {name}({t}, {pair}, {pair})")
     x, y = (o.pure(f"bitcast {t} {text} to {pair}", text) for text in (a, b))
-    return o.pure(f"call {t} {name}({t} {total}, {pair} {x}, {pair} {y})", total, x, y)
+    return o.pure(o.writer.call(t, name, (t, total), (pair, x), (pair, y)), total, x, y)
 
 
 def _add_integers(word: str) -> Row:
     def add(o: Instructions, t: Type, total: str, a: str, b: str) -> str:
         name = f"@llvm.x86.avx512.{word}.{t.lanes * t.bits}"
-        o.writer.declare(f"declare {t} {name}({t}, {t}, {t})")
-        return o.pure(f"call {t} {name}({t} {total}, {t} {a}, {t} {b})", total, a, b)
+        return o.pure(o.writer.call(t, name, (t, total), (t, a), (t, b)), total, a, b)
 
     return _in_registers(add)
 
@@ -151,9 +146,8 @@ def _permute(o: Instructions, t: Type, low: str, index: str, high: str) -> str:
     i = t.integer()
     kind = {("f", 64): "pd", ("f", 32): "ps", ("i", 64): "q"}.get((t.kind, t.bits), "d")
     name = f"@llvm.x86.avx512.vpermi2var.{kind}.512"
-    o.writer.declare(f"declare {t} {name}({t}, {i}, {t})")
-    text = f"call {t} {name}({t} {low}, {i} {index}, {t} {high})"
-    return o.pure(text, low, index, high)
+    call = o.writer.call(t, name, (t, low), (i, index), (t, high))
+    return o.pure(call, low, index, high)
 
 
 def from_table(table: Sequence[str]) -> Row:

@@ -23,13 +23,8 @@ class Instructions:
 
     def call(self, name: str, t: Type, *x: str, extra: str = "") -> str:
         """An intrinsic of operands of one type; `extra` is a last constant operand."""
-        types = ", ".join([t.text] * len(x) + (["i1"] if extra else []))
-        full = f"@llvm.{name}.{t.suffix}"
-        self.writer.declare(f"declare {t} {full}({types})")
-        operands = ", ".join(f"{t} {a}" for a in x)
-        if extra:
-            operands = f"{operands}, i1 {extra}"
-        return self.pure(f"call {t} {full}({operands})", *x)
+        operands = [(t.text, a) for a in x] + ([("i1", extra)] if extra else [])
+        return self.pure(self.writer.call(t, f"@llvm.{name}.{t.suffix}", *operands), *x)
 
     def part(
         self, function: str, number: int, t: Type, results: Sequence[Type], *x: str
@@ -37,11 +32,9 @@ class Instructions:
         """Result `number` of a function of `kernels/function_library.py`."""
         name = f"@{PREFIX}{function}_{t.suffix}"
         whole = f"{{ {', '.join(map(str, results))} }}"
-        self.writer.declare(f"declare {whole} {name}({', '.join([str(t)] * len(x))})")
         width = t.lanes * t.bits // 8
         self.writer.alignment = max(self.writer.alignment, width)
-        operands = ", ".join(f"{t} {a}" for a in x)
-        call = self.pure(f"call {whole} {name}({operands})", *x)
+        call = self.pure(self.writer.call(whole, name, *[(t, a) for a in x]), *x)
         return self.pure(f"extractvalue {whole} {call}, {number}", call)
 
     def binary(self, word: str, t: Type, a: str, b: str) -> str:
