@@ -43,7 +43,7 @@ from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.library import eigen, lapack_numpy, orthogonal, systems
 from ftrace.trace.primitives.library import matrix_nodes as mat
 from ftrace.trace.primitives.library.systems import Op
-from ftrace.trace.primitives.movement import pad, permute_p, reshape
+from ftrace.trace.primitives.movement import permute_p, reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.sources import const_like, iota, zeros_like
 from ftrace.trace.symbolic.dim import any_dynamic
@@ -363,18 +363,9 @@ def _unpacked(rows: Node, values: Node) -> Node:
     zero = zeros_like(rows)
     turn = mat.along_rows(ops.imag(values), rows)
     first, second = ops.lt(zero, turn), ops.lt(turn, zero)
-    before, after = (_moved(rows, by) for by in (1, -1))
+    before, after = (shift_axis(rows, rows.ndim - 2, by) for by in (1, -1))
     other = ops.select(first, after, ops.select(second, ops.neg(rows), zero))
     return ops.make_complex(ops.select(second, before, rows), other)
-
-
-def _moved(rows: Node, by: int) -> Node:
-    """The rows one further down, or up; zeros come in."""
-    *lead, n, width = rows.shape
-    kept = mat.block(rows, (max(-by, 0), n - max(by, 0)), (0, width))
-    return pad(
-        kept, (*[(0, 0, 0)] * len(lead), (max(by, 0), max(-by, 0), 0), (0, 0, 0))
-    )
 
 
 # Determinants, of real matrices.

@@ -59,7 +59,7 @@ from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library import scan
-from ftrace.trace.primitives.movement import reshape
+from ftrace.trace.primitives.movement import reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.reduction import (
     identity_like,
@@ -297,9 +297,8 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> list[Node]:
     first = blocks - 1 if reverse else 0
     place = iota(dtypes.int32, totals.shape, 1)
     nothing = identity_like(_WHOLE[kind], totals)
-    before = p.select(
-        p.eq(place, const_like(place, first)), nothing, scan.shifted(sums, 1, reverse)
-    )
+    moved = shift_axis(sums, 1, -1 if reverse else 1)
+    before = p.select(p.eq(place, const_like(place, first)), nothing, moved)
     shape = (rows * blocks, size)
     begun = Operator(operator.combine, operator.wide)  # with +0, or sums that did
     kernel = make_running([x], (0,), begun, 1, reverse, shape, [before])
@@ -398,7 +397,7 @@ def _is_tied(x: Node, y: Node, arg: scan.Share) -> Node:
     place = iota(dtypes.int32, x.shape, arg.axis)
     first = x.shape[arg.axis] - 1 if arg.reverse else 0
     later = p.ne(place, const_like(place, first))
-    same = p.bit_and(p.eq(x, scan.shifted(y, arg.axis, arg.reverse)), later)
+    same = p.bit_and(p.eq(x, shift_axis(y, arg.axis, -1 if arg.reverse else 1)), later)
     tied = p.cast(p.bit_or(same, p.ne(x, x)), np.dtype(np.int32))
     return reshape(reduce(reduce_max_p, tied, tuple(range(x.ndim))), ())
 
@@ -426,7 +425,7 @@ def _collected(node: Node, names: Sequence[Node]) -> list[Node]:
     arg: scan.Share = node.arg
     here = p.eq(x, y)
     new = p.cast(here, np.dtype(np.uint8))
-    ends = scan.shifted(new, arg.axis, not arg.reverse)
+    ends = shift_axis(new, arg.axis, 1 if arg.reverse else -1)
 
     def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
         (behind, s), (end, u) = left, right

@@ -108,7 +108,7 @@ def _elementwise(
     def meaning(aval: ShapedArray, arg: Any, *xs: Any) -> Any:
         return numpy(*xs)
 
-    if facts.get("transpose") is None:
+    if not facts.get("linear"):
         facts.setdefault("jvp", jvp if derivatives else _no_tangent)
     facts.setdefault("direct", lambda aval, arg: (numpy, ()))
     return Primitive(
@@ -213,30 +213,17 @@ def _transpose_product(node: Node, ct: Node, i: int) -> Node:
 mul = _binary(
     "mul", "biufc", reference.multiply, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, zero_at_zero=True,
-    direct=lambda aval, arg: (reference.multiplication(aval), ()),
-    jvp=lambda node, t: _product_tangent(node, t), doc="x·y",
+    direct=lambda aval, arg: (reference.multiplication(aval), ()), doc="x·y",
 )  # fmt: skip
 mul_zero = _binary(
     "mul_zero", "iufc", reference.mul_zero, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, zero_at_zero=True,
-    jvp=lambda node, t: _product_tangent(node, t),
     doc="x·y, and zero where either is zero, also beside infinity and NaN",
 )  # fmt: skip
 square: Primitive = _unary(
     "square", "c", reference.square, lambda x, y: add(x, x),
     zero_at_zero=True, doc="x·x of complex numbers, without a difference of squares",
 )  # fmt: skip
-
-
-def _product_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
-    x, y = node.src
-    t, u = tangents
-    return _sum_tangents(
-        [
-            scale(t, y) if t is not None else None,
-            scale(u, x) if u is not None else None,
-        ]
-    )
 
 
 # Arithmetic.

@@ -252,6 +252,17 @@ def shrink_axis(x: Node, axis: int, start: int, stop: int) -> Node:
     return shrink(x, tuple(bounds))
 
 
+def shift_axis(x: Node, axis: int, by: int) -> Node:
+    """The elements one place further on (1) or back (-1); a zero comes in."""
+    size = x.shape[axis]
+    if same_size(size, 0):
+        return x
+    pads = [(0, 0, 0)] * x.ndim
+    pads[axis] = (1, 0, 0) if by > 0 else (0, 1, 0)
+    start = 0 if by > 0 else 1
+    return pad(shrink_axis(x, axis, start, start + size - 1), tuple(pads))
+
+
 # stride
 
 

@@ -36,9 +36,8 @@ np: Any = numpy  # whose stubs leave too much unknown
 # Hermitian matrices.
 
 
-def _infer_eigh(lower: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    library_op.need_square("eigh", a)
-    return a, library_op.real_of(a, a.shape[:-1])
+def _real_values(a: ShapedArray) -> ShapedArray:
+    return library_op.real_of(a, a.shape[:-1])
 
 
 def _eigh(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
@@ -72,7 +71,8 @@ def _over_gaps(inner: Node, values: Node) -> Node:
 
 
 eigh_p = library_op.host(
-    "eigh", _infer_eigh, _eigh, _eigh_tangent,
+    "eigh", library_op.of_square("eigh", library_op.same, _real_values),
+    _eigh, _eigh_tangent,
     doc="eigenvectors and ascending eigenvalues of a hermitian matrix",
 )  # fmt: skip
 
@@ -90,9 +90,12 @@ def eigenvalues(lower: bool, a: Array) -> Array:
 # General matrices.
 
 
-def _infer_eigvals(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    library_op.need_square("eig", a)
-    return (library_op.complex_of(a, a.shape[:-1]),)
+def _values(a: ShapedArray) -> ShapedArray:
+    return library_op.complex_of(a, a.shape[:-1])
+
+
+def _vectors(a: ShapedArray) -> ShapedArray:
+    return library_op.complex_of(a, a.shape)
 
 
 def _finite(function: Callable[[Array], Any], avals: Any, a: Array) -> Sequence[Array]:
@@ -124,15 +127,10 @@ def _in_basis(right: Node, t: Node) -> Node:
 
 
 eigvals_p = library_op.host(
-    "eigvals", _infer_eigvals, _eigvals, _eigvals_tangent,
+    "eigvals", library_op.of_square("eig", _values),
+    _eigvals, _eigvals_tangent,
     doc="the eigenvalues of a general matrix, complex",
 )  # fmt: skip
-
-
-def _infer_eig(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    (values,) = _infer_eigvals(arg, a)
-    vectors = library_op.complex_of(a, a.shape)
-    return values, vectors, vectors
 
 
 def _eig(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -234,7 +232,8 @@ def _turned(vectors: Node, inner: Node, values: Node) -> Node:
 
 
 eig_p = library_op.host(
-    "eig", _infer_eig, _eig, _eig_tangent,
+    "eig", library_op.of_square("eig", _values, _vectors, _vectors),
+    _eig, _eig_tangent,
     doc="eigenvalues, left and right eigenvectors of a general matrix, complex",
 )  # fmt: skip
 
@@ -308,11 +307,6 @@ sylvester_p = library_op.host(
 )  # fmt: skip
 
 
-def _infer_sqrtm(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    library_op.need_square("sqrtm", a)
-    return (library_op.complex_of(a, a.shape),)
-
-
 def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack_numpy.need_scipy("sqrtm")
 
@@ -362,17 +356,13 @@ def _sqrtm_tangent(node: Node, tangents: Results) -> Results:
 
 
 sqrtm_p = library_op.host(
-    "sqrtm", _infer_sqrtm, _sqrtm, _sqrtm_tangent,
+    "sqrtm", library_op.of_square("sqrtm", _vectors),
+    _sqrtm, _sqrtm_tangent,
     doc="the principal square root of a matrix, complex",
 )  # fmt: skip
 
 
 # Schur's form.
-
-
-def _infer_schur(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    library_op.need_square("schur", a)
-    return a, a
 
 
 def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -387,7 +377,7 @@ def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
 
 
 schur_p = library_op.host(
-    "schur", _infer_schur, _schur,
+    "schur", library_op.of_square("schur", library_op.same, library_op.same), _schur,
     no_derivative="the form of Schur is not unique; use eig",
     doc="a = Z·T·Zᴴ: unitary Z, upper triangular T (of blocks, if real)",
 )  # fmt: skip

@@ -167,6 +167,22 @@ def need_square(name: str, x: ShapedArray) -> None:
         raise ShapeError(f"{name}: square matrices (…, n, n) are required, got {x!r}")
 
 
+def of_square(
+    name: str, *results: Callable[[ShapedArray], ShapedArray]
+) -> Callable[..., tuple[ShapedArray, ...]]:
+    """The rule of types for results of square matrices."""
+
+    def infer(arg: Any, a: ShapedArray) -> tuple[ShapedArray, ...]:
+        need_square(name, a)
+        return tuple(result(a) for result in results)
+
+    return infer
+
+
+def same(x: ShapedArray) -> ShapedArray:
+    return x
+
+
 def real_of(x: ShapedArray, shape: Shape) -> ShapedArray:
     """The type of real results of an operand."""
     return ShapedArray.of(shape, dtypes.real_dtype(x.dtype), x.weak_type)

@@ -32,7 +32,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.elementwise import add, eq, exp, mul, select, sub
 from ftrace.trace.primitives.library.library_op import along
-from ftrace.trace.primitives.movement import pad, shrink_axis
+from ftrace.trace.primitives.movement import shift_axis
 from ftrace.trace.primitives.primitive import Array, Results
 from ftrace.trace.primitives.sources import const_like, zeros_like
 from ftrace.trace.symbolic.dim import same_size
@@ -263,18 +263,6 @@ class Running(NamedTuple):
     reverse: bool = False
 
 
-def shifted(x: Node, axis: int, reverse: bool) -> Node:
-    """The elements one place further on, behind a zero; back if `reverse`."""
-    size = x.shape[axis]
-    if same_size(size, 0):
-        return x
-    start = 1 if reverse else 0
-    kept = shrink_axis(x, axis, start, start + size - 1)
-    pads = [(0, 0, 0)] * x.ndim
-    pads[axis] = (0, 1, 0) if reverse else (1, 0, 0)
-    return pad(kept, tuple(pads))
-
-
 # cumulate
 
 
@@ -319,12 +307,12 @@ def _tangent(node: Node, tangents: Results) -> Results:
     if arg.kind in EXTREMA:
         return extremum_tangent_p.results(x, t, arg=Share(*arg))
     (y,) = cumulate_p.results(x, arg=arg)
-    before = shifted(y, arg.axis, arg.reverse)
+    before = shift_axis(y, arg.axis, -1 if arg.reverse else 1)
     place = Along(arg.axis, arg.reverse)
     if arg.kind == "prod":
         # Before the first element stands the empty product.
         ones = const_like(y, 1)
-        first = shifted(ones, arg.axis, arg.reverse)
+        first = shift_axis(ones, arg.axis, -1 if arg.reverse else 1)
         before = add(before, sub(ones, first))
         return recurrence_p.results(x, mul(before, t), arg=place)
     return recurrence_p.results(
@@ -380,7 +368,7 @@ def _recurrence_tangent(node: Node, tangents: Results) -> Results:
     terms: Node | None = db
     if da is not None:
         (y,) = recurrence_p.results(a, b, arg=arg)
-        moved = mul(shifted(y, arg.axis, arg.reverse), da)
+        moved = mul(shift_axis(y, arg.axis, -1 if arg.reverse else 1), da)
         terms = moved if terms is None else add(moved, terms)
     assert terms is not None
     return recurrence_p.results(a, terms, arg=arg)
@@ -392,7 +380,7 @@ def _transpose_recurrence(node: Node, cotangents: Results, linear: Any) -> Resul
     (ct,) = cotangents
     assert ct is not None
     assert not linear[0]
-    factors = shifted(node.src[0], arg.axis, not arg.reverse)
+    factors = shift_axis(node.src[0], arg.axis, 1 if arg.reverse else -1)
     back = arg._replace(reverse=not arg.reverse)
     return [None, *recurrence_p.results(factors, ct, arg=back)]
 

@@ -27,7 +27,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library import lapack_numpy, library_op
 from ftrace.trace.primitives.library import matrix_nodes as mat
 from ftrace.trace.primitives.library.library_op import Batched
-from ftrace.trace.primitives.movement import move_axis, pad, reshape, shrink_axis
+from ftrace.trace.primitives.movement import move_axis, pad, reshape, shift_axis
 from ftrace.trace.primitives.primitive import Array, Results
 from ftrace.trace.primitives.sources import const_like
 from ftrace.trace.symbolic.dim import same_size
@@ -36,11 +36,6 @@ np: Any = numpy  # whose stubs leave too much unknown
 
 
 # Cholesky.
-
-
-def _infer_cholesky(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    library_op.need_square("cholesky", a)
-    return (a,)
 
 
 def _cholesky(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -65,7 +60,8 @@ def _cholesky_tangent(node: Node, tangents: Results) -> Results:
 
 
 cholesky_p = library_op.host(
-    "cholesky", _infer_cholesky, _cholesky, _cholesky_tangent,
+    "cholesky", library_op.of_square("cholesky", library_op.same),
+    _cholesky, _cholesky_tangent,
     doc="the lower triangular L of a = L·Lᴴ; NaN where there is none",
 )  # fmt: skip
 
@@ -368,10 +364,12 @@ def solve(a: Node, b: Node, transpose: bool = False) -> Node:
 # Determinants.
 
 
-def _infer_slogdet(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    library_op.need_square("slogdet", a)
-    shape = a.shape[:-2]
-    return ShapedArray.of(shape, a.dtype), library_op.real_of(a, shape).strong()
+def _determinant(a: ShapedArray) -> ShapedArray:
+    return ShapedArray.of(a.shape[:-2], a.dtype)
+
+
+def _size(a: ShapedArray) -> ShapedArray:
+    return library_op.real_of(a, a.shape[:-2]).strong()
 
 
 def _slogdet(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -390,14 +388,10 @@ def _slogdet_tangent(node: Node, tangents: Results) -> Results:
 
 
 slogdet_p = library_op.host(
-    "slogdet", _infer_slogdet, _slogdet, _slogdet_tangent,
+    "slogdet", library_op.of_square("slogdet", _determinant, _size),
+    _slogdet, _slogdet_tangent,
     doc="the sign of the determinant, and the logarithm of its size",
 )  # fmt: skip
-
-
-def _infer_det(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    library_op.need_square("det", a)
-    return (ShapedArray.of(a.shape[:-2], a.dtype),)
 
 
 def _det(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -412,12 +406,13 @@ def _det_tangent(node: Node, tangents: Results) -> Results:
     return (mat.sum_axis(mat.sum_axis(p.mul(cofactors, t), -1), -1),)
 
 
-det_p = library_op.host("det", _infer_det, _det, _det_tangent, doc="the determinant")
-
-
-def _infer_cofactors(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
-    library_op.need_square("det", a)
-    return (ShapedArray.of(a.shape, a.dtype),)
+det_p = library_op.host(
+    "det",
+    library_op.of_square("det", _determinant),
+    _det,
+    _det_tangent,
+    doc="the determinant",
+)
 
 
 def _cofactors(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -459,7 +454,8 @@ def _cofactors_tangent(node: Node, tangents: Results) -> Results:
 
 
 cofactors_p = library_op.host(
-    "cofactors", _infer_cofactors, _cofactors, _cofactors_tangent,
+    "cofactors", library_op.of_square("det", ShapedArray.strong),
+    _cofactors, _cofactors_tangent,
     doc="the cofactors of a square matrix: the derivative of its determinant",
 )  # fmt: skip
 
@@ -515,21 +511,10 @@ def _times(dl: Node | None, d: Node | None, du: Node | None, x: Node) -> Node | 
     """The tridiagonal matrix times x; None is zero."""
     rows = x.ndim - 2
     return mat.total(
-        None if dl is None else p.mul(mat.along_rows(dl, x), _moved(x, rows, 1)),
+        None if dl is None else p.mul(mat.along_rows(dl, x), shift_axis(x, rows, 1)),
         None if d is None else p.mul(mat.along_rows(d, x), x),
-        None if du is None else p.mul(mat.along_rows(du, x), _moved(x, rows, -1)),
+        None if du is None else p.mul(mat.along_rows(du, x), shift_axis(x, rows, -1)),
     )
-
-
-def _moved(x: Node, axis: int, by: int) -> Node:
-    """The elements one further on (1) or back (-1) along an axis; zero comes in."""
-    n = x.shape[axis]
-    if same_size(n, 0):
-        return x
-    pads = [(0, 0, 0)] * x.ndim
-    pads[axis] = (1, 0, 0) if by > 0 else (0, 1, 0)
-    kept = shrink_axis(x, axis, 0, n - 1) if by > 0 else shrink_axis(x, axis, 1, n)
-    return pad(kept, tuple(pads))
 
 
 def _tridiagonal_tangent(node: Node, tangents: Results) -> Results:
@@ -550,7 +535,7 @@ def _tridiagonal_transpose(
     if ct is None:
         return None, None, None, None
     last = d.ndim - 1
-    turned = _moved(du, last, 1), d, _moved(dl, last, -1)
+    turned = shift_axis(du, last, 1), d, shift_axis(dl, last, -1)
     return None, None, None, tridiagonal_solve_p.results(*turned, ct)[0]
 
 

@@ -31,7 +31,7 @@ def _qr(f: Routines, unit: str) -> None:
     """
     m, n, columns, length = f.kernel.sizes
     (pivoted,) = f.kernel.flags
-    parts = [f.buffer(number, unit) for number in range(len(f.kernel.buffers))]
+    parts = f.buffers(unit)
     q, r, tau, work, *pivots, a = parts
     k = min(m, n)
     in_r = columns == m  # R has as many rows as the matrix
@@ -67,7 +67,7 @@ def _qr(f: Routines, unit: str) -> None:
 def _eigh(f: Routines, unit: str) -> None:
     n, length, real_length, integers = f.kernel.sizes
     lower, with_vectors = f.kernel.flags
-    parts = [f.buffer(number, unit) for number in range(len(f.kernel.buffers))]
+    parts = f.buffers(unit)
     vectors, values, work, whole, a = parts[0], parts[1], parts[2], parts[-2], parts[-1]
     f.copy(vectors, a, n * n * f.size)
     info = f.variable("i32", 0)
@@ -80,9 +80,9 @@ def _eigh(f: Routines, unit: str) -> None:
     name = "heevd" if f.is_complex else "syevd"
     f.call(name, *letters, f.integer(n), vectors, f.integer(n), values, *memory)
     t = f.real
-    failed = f.variable("i1", f.let(f"icmp ne i32 {f.load('i32', info)}, 0"))
+    failed = f.variable("i1", f.is_set(info))
     with f.repeat(n) as i:
-        value = f.load(t.text, f.let(f"getelementptr {t}, ptr {values}, i64 {i}"))
+        value = f.load(t.text, f.item(t.text, values, i))
         unknown = f.let(f"fcmp uno {t} {value}, {value}")
         f.store("i1", f.let(f"or i1 {f.load('i1', failed)}, {unknown}"), failed)
     with f.when(f.load("i1", failed)):
@@ -94,7 +94,7 @@ def _eigh(f: Routines, unit: str) -> None:
 def _svd(f: Routines, unit: str) -> None:
     m, n, rows, columns, length = f.kernel.sizes
     (vectors,) = f.kernel.flags
-    parts = [f.buffer(number, unit) for number in range(len(f.kernel.buffers))]
+    parts = f.buffers(unit)
     u, s, vh = parts[:3] if vectors else ("null", parts[0], "null")
     matrix, work, *others, whole, a = parts[3 if vectors else 1 :]
     f.copy(matrix, a, m * n * f.size)
@@ -105,7 +105,7 @@ def _svd(f: Routines, unit: str) -> None:
         u, f.integer(m), vh, f.integer(max(columns, 1)), work, f.integer(length),
         *others, whole, info,
     )  # fmt: skip
-    with f.when(f.let(f"icmp ne i32 {f.load('i32', info)}, 0")):
+    with f.when(f.is_set(info)):
         f.fill_nan_reals(s, min(m, n))
         if vectors:
             f.fill_nan(u, m * rows)
@@ -116,7 +116,7 @@ def _eig(f: Routines, unit: str) -> None:
     """Values (their parts, if the matrix is real), vectors, memory; the matrix."""
     n, length = f.kernel.sizes
     left, right = f.kernel.flags
-    parts = [f.buffer(number, unit) for number in range(len(f.kernel.buffers))]
+    parts = f.buffers(unit)
     a = parts.pop()
     values = [parts.pop(0) for _ in range(1 if f.is_complex else 2)]
     u, v = (parts.pop(0) if asked else "null" for asked in (left, right))
@@ -130,7 +130,7 @@ def _eig(f: Routines, unit: str) -> None:
             f.integer(n), matrix, f.integer(n), *values, u, f.integer(n), v,
             f.integer(n), memory[0], f.integer(length), *memory[1:], info,
         )  # fmt: skip
-    with f.when(f.let(f"icmp ne i32 {f.load('i32', info)}, 0")):
+    with f.when(f.is_set(info)):
         for part in values:
             f.fill_nan_reals(part, n * width)
         for asked, vectors in ((left, u), (right, v)):
@@ -150,7 +150,7 @@ def _cholesky(f: Routines, unit: str) -> None:
         f.clear(f.address(result, (i, n), (count, 1)), rest)
     info = f.variable("i32", 0)
     f.call("potrf", f.char("U"), f.integer(n), result, f.integer(n), info)
-    with f.when(f.let(f"icmp ne i32 {f.load('i32', info)}, 0")), f.repeat(n) as i:
+    with f.when(f.is_set(info)), f.repeat(n) as i:
         f.fill_nan(f.address(result, (i, n)), f.let(f"add i64 {i}, 1"))
 
 
@@ -159,7 +159,7 @@ def _triangular(f: Routines, unit: str) -> None:
     n, k, parts = f.kernel.sizes
     left, lower, transpose, conjugate, ones = f.kernel.flags
     matrix, part = f.divided(unit, parts)
-    result, a, b = (f.buffer(number, matrix) for number in range(3))
+    result, a, b = f.buffers(matrix, 3)
     count = k // parts
     first = f.let(f"mul i64 {part}, {count}")
     if left:
@@ -217,7 +217,7 @@ def _spread_nan(f: Routines, factors: str, m: int, n: int) -> None:
 def _lu(f: Routines, unit: str) -> None:
     """Of column-major matrices; rows are numbered from 0."""
     m, n = f.kernel.sizes
-    factors, pivots, order, a = (f.buffer(number, unit) for number in range(4))
+    factors, pivots, order, a = f.buffers(unit, 4)
     f.copy(factors, a, m * n * f.size)
     info = f.variable("i32", 0)
     sizes = f.integer(m), f.integer(n), factors, f.integer(m)
@@ -229,14 +229,14 @@ def _lu(f: Routines, unit: str) -> None:
             # Which of several NaN is a pivot depends on BLAS's code for a processor.
             f.copy(factors, a, m * n * f.size)
             with eliminated(f, factors, m, n, (1, m)) as (j, place):
-                at = f.let(f"getelementptr i32, ptr {pivots}, i64 {j}")
+                at = f.item("i32", pivots, j)
                 chosen = f.let(f"trunc i64 {place} to i32")
                 f.store("i32", f.let(f"add i32 {chosen}, 1"), at)
     with f.repeat(m) as i:
-        at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
+        at = f.item("i32", order, i)
         f.store("i32", f.let(f"trunc i64 {i} to i32"), at)
     with f.repeat(min(m, n)) as i:
-        at = f.let(f"getelementptr i32, ptr {pivots}, i64 {i}")
+        at = f.item("i32", pivots, i)
         chosen = f.let(f"sub i32 {f.load('i32', at)}, 1")
         f.store("i32", chosen, at)
         exchange(f, order, i, chosen)
@@ -247,7 +247,7 @@ def _solve(f: Routines, unit: str) -> None:
     n, k, parts = f.kernel.sizes
     (transpose,) = f.kernel.flags
     matrix, part = f.divided(unit, parts)
-    buffers = [f.buffer(number, matrix) for number in range(5)]
+    buffers = f.buffers(matrix)
     count = k // parts
     first = f.let(f"mul i64 {part}, {count}")
     factors, order = buffers[2:4]
@@ -279,7 +279,7 @@ def _solve(f: Routines, unit: str) -> None:
 def _tridiagonal(f: Routines, unit: str) -> None:
     """X is column-major; the lower diagonal begins with a number that is not read."""
     n, k = f.kernel.sizes
-    result, *copies = (f.buffer(number, unit) for number in range(4))
+    result, *copies = f.buffers(unit, 4)
     *diagonals, b = (f.buffer(number, unit) for number in range(4, 8))
     f.copy(result, b, n * k * f.size)
     for to, of in zip(copies, diagonals, strict=True):
@@ -290,7 +290,7 @@ def _tridiagonal(f: Routines, unit: str) -> None:
         "gtsv", f.integer(n), f.integer(k), f.beyond(lower, f.size), middle, upper,
         result, f.integer(n), info,
     )  # fmt: skip
-    with f.when(f.let(f"icmp ne i32 {f.load('i32', info)}, 0")):
+    with f.when(f.is_set(info)):
         f.fill_nan(result, n * k)
 
 

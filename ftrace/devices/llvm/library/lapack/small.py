@@ -64,6 +64,15 @@ class Routines(LibraryFunction):
         base = self.slot("%buffers", number)
         return self.beyond(base, self.let(f"mul i64 {unit}, {each}"))
 
+    def buffers(self, unit: str, count: int | None = None) -> list[str]:
+        """Those parts of all buffers, or of the first ones."""
+        count = len(self.kernel.buffers) if count is None else count
+        return [self.buffer(number, unit) for number in range(count)]
+
+    def is_set(self, flag: str) -> str:
+        """Is a 32-bit integer not zero?"""
+        return self.let(f"icmp ne i32 {self.load('i32', flag)}, 0")
+
     def copy_rows(
         self, target: str, source: str, rows: int, count: int, step: int
     ) -> None:
@@ -105,7 +114,7 @@ class Routines(LibraryFunction):
         """Sets so many real numbers to NaN."""
         t = self.real
         with self.repeat(count) as i:
-            at = self.let(f"getelementptr {t}, ptr {target}, i64 {i}")
+            at = self.item(t.text, target, i)
             self.store(t.text, t.constant(np.nan), at)
 
     def any_not_finite(self, x: str, count: int, step: int = 1) -> str:
@@ -201,7 +210,7 @@ _UNROLLED = 6
 
 def exchange(f: Function, order: str, i: str, chosen: str) -> None:
     """Exchanges two of the row numbers."""
-    one = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
+    one = f.item("i32", order, i)
     other = f.let(f"getelementptr i32, ptr {order}, i32 {chosen}")
     a, b = f.load("i32", one), f.load("i32", other)
     f.store("i32", b, one)
@@ -224,7 +233,7 @@ def move_rows(
     """
     rows, count, step = sizes
     with f.repeat(rows) as i:
-        at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
+        at = f.item("i32", order, i)
         other = f.let(f"sext i32 {f.load('i32', at)} to i64")
         to, of = (i, other) if gather else (other, i)
         places = f.address(target, (to, step)), f.address(source, (of, step))
@@ -333,7 +342,7 @@ def _triangular(f: Routines, unit: str) -> None:
     """By substitution, row after row; X is (n, k), or (k, n) on the left side."""
     n, k = f.kernel.sizes
     left, lower, transpose, _, ones = f.kernel.flags
-    result, a, b = (f.buffer(number, unit) for number in range(3))
+    result, a, b = f.buffers(unit, 3)
     f.copy(result, b, n * k * f.size)
     # X op(a) = b is op(a)ᵀ Xᵀ = bᵀ.
     steps = (k, 1) if left else (1, n)
@@ -391,14 +400,14 @@ def substitute(
 
 def _lu(f: Routines, unit: str) -> None:
     m, n = f.kernel.sizes
-    x, pivots, order, a = (f.buffer(number, unit) for number in range(4))
+    x, pivots, order, a = f.buffers(unit, 4)
     f.copy(x, a, m * n * f.size)
     with f.repeat(m) as i:
-        at = f.let(f"getelementptr i32, ptr {order}, i64 {i}")
+        at = f.item("i32", order, i)
         f.store("i32", f.let(f"trunc i64 {i} to i32"), at)
     with eliminated(f, x, m, n, (n, 1)) as (j, place):
         narrow = f.let(f"trunc i64 {place} to i32")
-        f.store("i32", narrow, f.let(f"getelementptr i32, ptr {pivots}, i64 {j}"))
+        f.store("i32", narrow, f.item("i32", pivots, j))
         exchange(f, order, j, narrow)
 
 
@@ -452,7 +461,7 @@ def eliminated(
 def _solve(f: Routines, unit: str) -> None:
     n, k = f.kernel.sizes
     (transpose,) = f.kernel.flags
-    result, scratch, factors, order, b = (f.buffer(number, unit) for number in range(5))
+    result, scratch, factors, order, b = f.buffers(unit, 5)
 
     def solve(x: str, lower: bool) -> None:
         substitute(f, Triangle(lower, transpose, lower), factors, x, (n, k), (k, 1))
