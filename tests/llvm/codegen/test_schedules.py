@@ -11,7 +11,6 @@ import pytest
 import ftrace as ft
 from ftrace.devices.llvm.contraction.schedule import Schedule
 from ftrace.devices.llvm.contraction.strategies import (
-    as_matrices,
     as_panels,
     find_dots,
     in_blocks,
@@ -39,8 +38,7 @@ def few_columns(case: Case) -> Schedule | None:
 
 def matrix(case: Case) -> Schedule | None:
     assert case.plan is not None
-    shape = as_matrices(case.plan, case.kernel)
-    return shape and as_panels(case.plan, shape, case.facts, WIDE)
+    return as_panels(case.plan, case.kernel, case.facts, WIDE)
 
 
 def blocks(case: Case) -> Schedule | None:

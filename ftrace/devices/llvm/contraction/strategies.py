@@ -34,7 +34,6 @@ from ftrace.devices.llvm.schedule.tiling_ir import (
     size_of,
 )
 from ftrace.devices.llvm.target import Target
-from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel, axis_of, load_p
 from ftrace.trace.graph import Node
 from ftrace.trace.symbolic.bounds import sample
@@ -141,49 +140,10 @@ _SHORT_ROWS = 4
 LONG_ROWS, FEW_ROWS = 8, 2
 
 
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """A contraction as a matrix product.
-
-    Attributes:
-      row, column: the axes of a block.
-      outer: the others that both operands have, or the right ones.
-      rows: other axes of rows: the right operands are the same for all of them.
-      heavy: what becomes of a sum is a long expression.
-    """
-
-    row: Node
-    column: Node
-    outer: tuple[Node, ...]
-    rows: tuple[Node, ...]
-    heavy: bool
-
-
-def as_matrices(
-    plan: Contraction, kernel: Kernel, long: int = LONG_ROWS
-) -> Shape | None:
-    """The contraction as matrix products, if blocks of one axis each are enough.
-
-    Args:
-      long: what the axis of rows has to be.
-    """
-    sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
-    if any(map(is_dynamic, sizes)):
-        return None
-    row = max(plan.rows, key=size_of)
-    column = plan.columns[-1]
-    if not plan.loose and len(plan.rows) > 1:
-        return None
-    if size_of(row) < long or len(plan.columns) > 1:
-        return None
-    return Shape(
-        row, column, (*plan.outer, *plan.columns[:-1]),
-        tuple(a for a in plan.rows if a is not row), is_heavy(plan, kernel),
-    )  # fmt: skip
-
-
-def without_panels(plan: Contraction, kernel: Kernel, facts: Facts) -> Shape | None:
-    """The same where the operands are best read in place.
+def without_panels(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Schedule | None:
+    """A matrix product whose operands are best read in place.
 
     Loops over tiles alone would be as fast, but what becomes of the sums may be a long
     expression, which they repeat for each register of a tile. And vectors of two or
@@ -192,20 +152,24 @@ def without_panels(plan: Contraction, kernel: Kernel, facts: Facts) -> Shape | N
     if not reads_in_place(plan, facts):
         return None
     work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
-    shape = as_matrices(plan, kernel)
-    if shape is None:
+    if size_of(plan.columns[-1]) < _SHORT_ROWS:
+        work *= prod(map(size_of, plan.outer))
+    elif not is_heavy(plan, kernel):
         return None
-    if size_of(shape.column) < _SHORT_ROWS:
-        work *= prod(map(size_of, shape.outer))
-    elif not shape.heavy:
+    if work < _WORTH_SUMS:
         return None
-    return shape if work >= _WORTH_SUMS else None
+    return as_panels(plan, kernel, facts, target, packed=False)
 
 
 def as_panels(
-    plan: Contraction, shape: Shape, facts: Facts, target: Target, packed: bool = True
-) -> Schedule:
-    """A matrix product.
+    plan: Contraction,
+    kernel: Kernel,
+    facts: Facts,
+    target: Target,
+    long: int = LONG_ROWS,
+    packed: bool = True,
+) -> Schedule | None:
+    """A matrix product, if blocks of one axis each are enough.
 
     A unit is a block of rows and some strips of columns:
 
@@ -219,30 +183,40 @@ def as_panels(
     blocks are is decided in `block_sizes.py`.
 
     Args:
+      long: what the axis of rows has to be.
       packed: the right operands stand in panels; else they are read in place.
     """
+    sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
+    *more, column = plan.columns
+    if any(map(is_dynamic, sizes)) or more:
+        return None
+    row = max(plan.rows, key=size_of)
+    others = tuple(a for a in plan.rows if a is not row)
+    if size_of(row) < long or (others and not plan.loose):
+        return None
+    heavy = is_heavy(plan, kernel)
     item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
     lanes = target.vector_bytes // item
     blocks = choose_blocks(
         target,
         Load(
-            rows=size_of(shape.row),
-            vectors=-(-size_of(shape.column) // lanes),
+            rows=size_of(row),
+            vectors=-(-size_of(column) // lanes),
             depth=prod(size_of(r) for r in plan.ranges),
             item=item,
-            outer=prod(map(size_of, shape.outer)),
-            others=prod(map(size_of, shape.rows)),
+            outer=prod(map(size_of, plan.outer)),
+            others=prod(map(size_of, others)),
             right=len(plan.right) if packed else 0,
             left=0 if plan.loose else len(plan.left),
             sums=len(plan.reduces),
-            heavy=shape.heavy,
-            together=rows_together(plan.left, shape.row if plan.loose else None, facts),
+            heavy=heavy,
+            together=rows_together(plan.left, row if plan.loose else None, facts),
             apart=rows_apart(plan, facts),
         ),
     )
     tile, width = blocks.tile, blocks.tile.vectors * lanes
     depth = cut_ranges(walk(plan, facts), blocks.depth, lanes)
-    registers = not (depth.blocks > 1 or depth.outer or shape.heavy)
+    registers = not (depth.blocks > 1 or depth.outer or heavy)
     asks, in_place = target.decides("fetch_ahead"), plan.loose or blocks.shallow
     size = prod(size_of(r) for r in (*plan.columns, *plan.ranges)) * item
     far = size * len(plan.right) > target.l2
@@ -250,10 +224,10 @@ def as_panels(
     next_rows = registers and in_place and tile.vectors > 1 and is_far(plan, target)
     return Schedule(
         plan, lanes,
-        outer=shape.outer,
-        inner=shape.rows,
-        rows=LooseRows(shape.row, tile.rows, blocks.tiles * tile.rows),
-        columns=Cut((), shape.column, width * blocks.strips, ()),
+        outer=plan.outer,
+        inner=others,
+        rows=LooseRows(row, tile.rows, blocks.tiles * tile.rows),
+        columns=Cut((), column, width * blocks.strips, ()),
         vectors=tile.vectors,
         depth=depth,
         packed=plan.right if packed and not blocks.shallow else (),

@@ -30,7 +30,6 @@ from ftrace.devices.llvm.contraction.find import (
 from ftrace.devices.llvm.contraction.strategies import (
     FEW_ROWS,
     LONG_ROWS,
-    as_matrices,
     as_panels,
     find_dots,
     in_blocks,
@@ -150,11 +149,8 @@ def _in_place(case: Case) -> Emit | None:
     plan = case.plan
     if plan is None or is_worthwhile(plan, case.facts, case.target):
         return None
-    shape = without_panels(plan, case.kernel, case.facts)
-    if shape is None:
-        return None
-    found = as_panels(plan, shape, case.facts, case.target, False)
-    return lambda stage: ProductEmitter(found, stage).emit()
+    found = without_panels(case.kernel, plan, case.facts, case.target)
+    return None if found is None else lambda stage: ProductEmitter(found, stage).emit()
 
 
 def _blocks(case: Case) -> Emit | None:
@@ -168,10 +164,9 @@ def _blocks(case: Case) -> Emit | None:
         own = in_groups(plan, groups, stage) if groups else plan
         panels = case.decides("in_panels")
         long = FEW_ROWS if few else LONG_ROWS
-        shape = as_matrices(own, stage.kernel, long) if panels else None
         known = stage.facts, stage.target
-        found = as_panels(own, shape, *known) if shape else in_blocks(own, *known)
-        return ProductEmitter(found, stage).emit()
+        found = as_panels(own, stage.kernel, *known, long) if panels else None
+        return ProductEmitter(found or in_blocks(own, *known), stage).emit()
 
     return emit
 
