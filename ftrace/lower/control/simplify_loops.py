@@ -66,9 +66,17 @@ def split_scan(node: Node, read: Collection[int]) -> Node | Sequence[Node] | Non
     return _after(node, sums) if sums else node if early else None
 
 
+Parts = tuple[Sequence[Node], Sequence[Node], Sequence[Node]]
+
+
+def _parts(arg: Scan | While, values: Sequence[Node]) -> Parts:
+    """Constants, carry and elements, of the operands of a loop or of its body."""
+    first, border = arg.consts, arg.consts + arg.carry
+    return values[:first], values[first:border], values[border:]
+
+
 def _most_stored(arg: Scan, src: Sequence[Node]) -> int:
-    elements = sum(s.size for s in src[arg.consts + arg.carry :])
-    return _MOST_STORED * elements + _ALLOWANCE
+    return _MOST_STORED * sum(s.size for s in _parts(arg, src)[2]) + _ALLOWANCE
 
 
 # Before the scan.
@@ -77,9 +85,9 @@ def _most_stored(arg: Scan, src: Sequence[Node]) -> int:
 def _early(arg: Scan) -> list[Node]:
     """Values of elements and constants that a product leads to, as far as possible."""
     body = arg.body
-    first = arg.consts + arg.carry
-    late = depends_on(body.outputs, body.inputs[arg.consts : first])
-    of_elements = depends_on(body.outputs, body.inputs[first:])
+    _, carry, elements = _parts(arg, body.inputs)
+    late = depends_on(body.outputs, carry)
+    of_elements = depends_on(body.outputs, elements)
     ordered = toposort(body.outputs)
     heavy: set[Node] = set()
     for node in ordered:
@@ -96,31 +104,25 @@ def _early(arg: Scan) -> list[Node]:
         if node in late:
             found.update(dict.fromkeys(s for s in node.src if s in heavy))
     found.update(dict.fromkeys(n for n in body.outputs[: arg.carry] if n in heavy))
-    limit = sum(n.size for n in body.inputs[first:]) * _MOST_STORED + _ALLOWANCE // (
-        arg.length or 1
-    )
+    limit = _MOST_STORED * sum(n.size for n in elements)
+    limit += _ALLOWANCE // (arg.length or 1)
     return list(found) if sum(n.size for n in found) <= limit else []
 
 
 def _before(node: Node, early: Sequence[Node]) -> Node:
     arg: Scan = node.arg
-    src = node.src
     assert arg.length is not None
-    first = arg.consts + arg.carry
-    wide = {
-        name: variable(whole.aval, _NEW_DEPTH, i)
-        for i, (name, whole) in enumerate(
-            zip(arg.body.inputs[first:], src[first:], strict=True)
-        )
-    }
+    names_of_consts, _, names_of_xs = _parts(arg, arg.body.inputs)
+    consts, _, xs = _parts(arg, node.src)
+    whole = [variable(x.aval, _NEW_DEPTH, i) for i, x in enumerate(xs)]
+    wide = dict(zip(names_of_xs, whole, strict=True))
     batched = batch_nodes(early, wide, arg.length)
-    known = dict(zip(arg.body.inputs[: arg.consts], src[: arg.consts], strict=True))
-    known |= dict(zip(wide.values(), src[first:], strict=True))
+    known = dict(zip([*names_of_consts, *whole], [*consts, *xs], strict=True))
     values = substitute([made for made, _ in batched], known)
     names = [variable(n.aval, _NEW_DEPTH, i) for i, n in enumerate(early)]
     outputs = substitute(arg.body.outputs, dict(zip(early, names, strict=True)))
     body = close([*arg.body.inputs, *names], outputs)
-    return node.op(*src, *values, arg=replace(arg, body=body))
+    return node.op(*node.src, *values, arg=replace(arg, body=body))
 
 
 # After the scan.
@@ -186,38 +188,31 @@ def _factors(product: Node) -> tuple[Node, ...]:
 def _after(node: Node, sums: Sequence[_Sum]) -> list[Node]:
     """The scan without these carries, and their sums as products over its results."""
     arg: Scan = node.arg
-    src = node.src
     body = arg.body
     assert arg.length is not None
-    first = arg.consts + arg.carry
     gone = {s.carry for s in sums}
     kept = [k for k in range(arg.carry) if k not in gone]
-    given = dict(zip(body.inputs[first:], src[first:], strict=True))
-    constant = set(body.inputs[: arg.consts])
-    extra = list(
-        dict.fromkeys(
-            f for s in sums for f in s.factors if f not in given and f not in constant
-        )
-    )
-    inputs = [
-        *body.inputs[: arg.consts],
-        *(body.inputs[arg.consts + k] for k in kept),
-        *body.inputs[first:],
-    ]
+    names_of_consts, _, names_of_xs = _parts(arg, body.inputs)
+    consts, carry, xs = _parts(arg, node.src)
+    given = dict(zip(names_of_xs, xs, strict=True))
+    known = dict(zip(names_of_consts, consts, strict=True))
+    factors = dict.fromkeys(f for s in sums for f in s.factors)
+    extra = [f for f in factors if f not in given and f not in known]
+
+    def smaller(values: Sequence[Node]) -> list[Node]:
+        consts, carry, xs = _parts(arg, values)
+        return [*consts, *(carry[k] for k in kept), *xs]
+
     outputs = [*(body.outputs[k] for k in kept), *body.outputs[arg.carry :], *extra]
-    smaller = replace(arg, body=close(inputs, outputs), carry=len(kept))
-    operands = [
-        *src[: arg.consts], *(src[arg.consts + k] for k in kept), *src[first:],
-    ]  # fmt: skip
-    results = items(node.op(*operands, arg=smaller))
+    inner = close(smaller(body.inputs), outputs)
+    new = replace(arg, body=inner, carry=len(kept))
+    results = items(node.op(*smaller(node.src), arg=new))
     ys = len(body.outputs) - arg.carry
     stacked = given | dict(zip(extra, results[len(kept) + ys :], strict=True))
     answer = dict(zip(kept, results, strict=False))
-    known = dict(zip(body.inputs[: arg.consts], src[: arg.consts], strict=True))
     for total in sums:
-        answer[total.carry] = add(
-            src[arg.consts + total.carry], _summed(total, stacked, known, arg.length)
-        )
+        whole = _summed(total, stacked, known, arg.length)
+        answer[total.carry] = add(carry[total.carry], whole)
     carries = [answer[k] for k in range(arg.carry)]
     return [*carries, *results[len(kept) : len(kept) + ys]]
 
@@ -293,7 +288,7 @@ def _fusible(outputs: Sequence[Node]) -> tuple[Node, Node] | None:
         if second.op is not scan_p:
             continue
         arg: Scan = second.arg
-        elements = second.src[arg.consts + arg.carry :]
+        _, _, elements = _parts(arg, second.src)
         makers = dict.fromkeys(x.src[0] for x in elements if x.op is item_p)
         for first in makers:
             if not _in_step(first, arg):
@@ -343,13 +338,12 @@ def _fuse_pair(outputs: Sequence[Node], first: Node, second: Node) -> list[Node]
             if i >= border:
                 extra.append(i)
     found = apply_body(b.body, given)
-    edge = a.consts + a.carry
 
     def joined(mine: Sequence[Node], others: Sequence[Node]) -> list[Node]:
-        return [
-            *mine[: a.consts], *others[: b.consts], *mine[a.consts : edge],
-            *others[b.consts : border], *mine[edge:], *(others[i] for i in extra),
-        ]  # fmt: skip
+        consts, carry, xs = _parts(a, mine)
+        more_consts, more_carry, _ = _parts(b, others)
+        more_xs = [others[i] for i in extra]
+        return [*consts, *more_consts, *carry, *more_carry, *xs, *more_xs]
 
     body = close(
         joined(own, more),
@@ -393,7 +387,7 @@ def _prune(outputs: list[Node]) -> list[Node]:
         if not kept[node]:  # nobody looks at them
             return _fillers(node)
         if isinstance(node.arg, Scan) and same_size(node.arg.length, 0):
-            carry = src[node.arg.consts : node.arg.consts + node.arg.carry]
+            _, carry, _ = _parts(node.arg, src)
             empty = node.aval.items[len(carry) :]
             return [*carry, *(const(0, a.dtype, a.shape) for a in empty)]
         if node.op is cond_p:
