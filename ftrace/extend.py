@@ -314,7 +314,7 @@ class _Rules:
 
     def several(self, *avals: ShapedArray, **params: Any) -> bool:
         """Is the result a tuple?"""
-        return _is_tuple(self._inferred(avals, params))
+        return isinstance(self._inferred(avals, params), _SEVERAL)
 
     def _inferred(self, avals: Sequence[ShapedArray], params: Any) -> Any:
         return self.infer(
@@ -322,8 +322,7 @@ class _Rules:
         )
 
     def types(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
-        found = self._inferred(avals, params)
-        return [self._type(t) for t in (found if _is_tuple(found) else (found,))]
+        return [self._type(t) for t in _tuple(self._inferred(avals, params))]
 
     def _type(self, found: Any) -> ShapedArray:
         if not (hasattr(found, "shape") and hasattr(found, "dtype")):
@@ -337,7 +336,7 @@ class _Rules:
 
     def values(self, *arrays: Any, **params: Any) -> list[Any]:
         found = self.numpy(*map(_read_only, arrays), **params)
-        return [np.asarray(x) for x in (found if _is_tuple(found) else (found,))]
+        return [np.asarray(x) for x in _tuple(found)]
 
     def tangents(self, flat: Sequence[Value], params: Any, mask: Any) -> list[Value]:
         assert self.jvp is not None
@@ -395,7 +394,7 @@ class _Rules:
         self, what: str, rule: Function, found: Any, like: Sequence[Any],
         tangents: bool = False,
     ) -> list[Any]:  # fmt: skip
-        got = tuple(found) if _is_tuple(found) else (found,)
+        got = _tuple(found)
         avals = [type_of(x) for x in like]
         if tangents:  # None is zero
             zeros = [*map(zeros_of, avals), *got[len(avals) :]]
@@ -415,8 +414,12 @@ def _read_only(array: Any) -> Any:
     return view
 
 
-def _is_tuple(value: Any) -> bool:
-    return isinstance(value, (tuple, list))
+_SEVERAL: tuple[type[Any], ...] = (tuple, list)
+
+
+def _tuple(found: Any) -> tuple[Any, ...]:
+    """Several results, or one."""
+    return tuple(found) if isinstance(found, _SEVERAL) else (found,)
 
 
 __all__ = ["Term", "elementwise", "kernel_functions", "primitive"]

@@ -49,22 +49,12 @@ Function = Callable[..., Any]
 # Branches.
 
 
-class _Absent:
-    """The default of `operand`, of which None is a value."""
-
-    def __repr__(self) -> str:
-        return "none"
-
-
-_ABSENT = _Absent()
-
-
 def cond(
     pred: Value,
     true_fun: Function | Any,
     false_fun: Function | Any,
     *operands: Any,
-    operand: Any = _ABSENT,
+    operand: Any = ...,
     linear: Any = None,
 ) -> Any:
     """`true_fun(*operands)` if the predicate holds, else `false_fun(*operands)`.
@@ -76,14 +66,14 @@ def cond(
       pred: a scalar bool; a number counts as true where it is not zero.
       true_fun, false_fun: return results of the same structure, shapes and dtypes.
       operands: arrays, or pytrees of them.
-      operand: one operand, by name; it may be None.
+      operand: one operand, by name; it may be None, and is not given by default.
       linear: accepted for JAX's sake.
 
     Raises:
       ArgumentError: `pred` is no scalar, or a branch no function.
       TreeError, ShapeError, DtypeError: the branches return different types.
     """
-    if operand is not _ABSENT:
+    if operand is not ...:
         operands = (operand,)
     names = [name_of(false_fun), name_of(true_fun)]
     branches: list[Function] = [false_fun, true_fun]
@@ -103,7 +93,7 @@ def cond(
 
 
 def switch(
-    index: Value, branches: Sequence[Function], *operands: Any, operand: Any = _ABSENT
+    index: Value, branches: Sequence[Function], *operands: Any, operand: Any = ...
 ) -> Any:
     """`branches[index](*operands)`; an index out of bounds is moved inside.
 
@@ -111,14 +101,14 @@ def switch(
       index: a scalar integer.
       branches: functions that return results of the same structure and types.
       operands: arrays, or pytrees of them.
-      operand: one operand, by name; it may be None.
+      operand: one operand, by name; it may be None, and is not given by default.
 
     Raises:
       ArgumentError: no scalar integer, no branches, or a branch no function.
       TreeError, ShapeError, DtypeError: the branches return different types.
     """
     branches = list(branches)
-    if operand is not _ABSENT:
+    if operand is not ...:
         operands = (operand,)
     if not branches:
         raise ArgumentError("switch takes at least one branch, got none")
