@@ -183,13 +183,11 @@ def put(
     values = ravel(axes.cast(v, x.dtype))
     if indices.size == 0 or values.size == 0:
         return x
-    values = along(values, np.arange(indices.size) % values.size, 0)
+    values = resize(values, indices.size)
     if mode in ("wrap", "clip"):
         indices, mode = _in_range(indices, x.size, mode), None
-    values = axes.cast(values, x.dtype)
-    return axes.reshape(
-        update(ravel(x), indices, values, "set", check_mode("put", mode)), x.shape
-    )
+    mode = check_mode("put", mode)
+    return axes.reshape(update(ravel(x), indices, values, "set", mode), x.shape)
 
 
 def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
@@ -211,11 +209,9 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
             f"and {flags.size}"
         )
     (found,) = nonzero(flags, size=_traced_size(flags), fill_value=x.size)
-    values = along(values, np.arange(found.shape[0]) % values.size, 0)
+    values = resize(values, found.shape[0])
     mode = "drop" if isinstance(found, Tracer) else None
-    return axes.reshape(
-        update(ravel(x), found, axes.cast(values, x.dtype), "set", mode), x.shape
-    )
+    return axes.reshape(update(ravel(x), found, values, "set", mode), x.shape)
 
 
 def _traced_size(flags: Any) -> int | None:
@@ -327,8 +323,7 @@ def fill_diagonal(
     end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
     values = ravel(axes.cast(val, x.dtype))
     places = slice(0, end, step)
-    count = len(range(end)[places])
-    values = along(values, np.arange(count) % values.size, 0)
+    values = resize(values, len(range(end)[places]))
     return axes.reshape(update(ravel(x), places, values, "set", None), x.shape)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
+from math import prod
 from typing import Any
 
 from ftrace.arrays.array import surface
@@ -32,10 +33,7 @@ def apply_along_axis(
     axis = ax.canonical_axis(axis, x.ndim, "apply_along_axis")
     lanes = ax.move_axis(x, axis, x.ndim - 1)
     outer = lanes.shape[:-1]
-    size = 1
-    for n in outer:
-        size *= n
-    flat = ax.reshape(lanes, (size, lanes.shape[-1]))
+    flat = ax.reshape(lanes, (prod(outer), lanes.shape[-1]))
 
     def lane(vector: Any) -> Any:
         return func1d(vector, *args, **kwargs)
@@ -127,9 +125,8 @@ def _map_cores(function: Callable[..., Any], operands: list[Any], cores: Any) ->
             f"vectorize: the signature has {len(inputs)} arguments, got {len(operands)}"
         )
     sizes: dict[str, int] = {}
-    loops: list[Shape] = []
-    for operand, core in zip(operands, inputs, strict=True):
-        loops.append(_check_core(operand.shape, core, sizes))
+    pairs = zip(operands, inputs, strict=True)
+    loops = [_check_core(operand.shape, core, sizes) for operand, core in pairs]
     loop = broadcast_shapes("vectorize", loops) if loops else ()
     ndim = len(loop)
     padded = [

@@ -17,7 +17,7 @@ from ftrace.numpy.arithmetic import power
 from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
-from ftrace.numpy.shape import as_columns, concatenate, stack
+from ftrace.numpy.shape import as_columns, broadcast_arrays, concatenate, stack
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import own
 from ftrace.trace.eager.dispatch import Eager, member
@@ -257,10 +257,7 @@ def meshgrid(
         shape = [1] * ndim
         shape[place] = v.size
         lines.append(ax.reshape(v, tuple(shape)))
-    if sparse:
-        return lines
-    full_shape = broadcast_shapes("meshgrid", [x.shape for x in lines]) if lines else ()
-    return [ax.broadcast_to(x, full_shape) for x in lines]
+    return lines if sparse else broadcast_arrays(*lines)
 
 
 def indices(
@@ -269,15 +266,11 @@ def indices(
     """The index of every element of a shape, one array per axis."""
     shape = ax.check_sizes(dimensions, "indices")
     target = dtype_or(dtype, dtypes.default_dtype("i"))
+    places = [ax.iota(target, (n,), 0) for n in shape]
+    found = meshgrid(*places, sparse=sparse, indexing="ij")
     if sparse:
-        ones = [
-            tuple(n if a == b else 1 for b, n in enumerate(shape))
-            for a in range(len(shape))
-        ]
-        return tuple(ax.iota(target, one, a) for a, one in enumerate(ones))
-    if not shape:
-        return ax.full((0,), 0, target)
-    return stack([ax.iota(target, shape, a) for a in range(len(shape))])
+        return tuple(found)
+    return stack(found) if shape else ax.full((0,), 0, target)
 
 
 def fromfunction(

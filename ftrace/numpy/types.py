@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -9,7 +10,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.arrays.array import ArrayLike
-from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.errors import ArgumentError, ValueRangeError, one_of
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 __all__ = [
@@ -73,9 +74,8 @@ def _plain(kind: Any) -> Any:
     """A dtype, or one of NumPy's abstract classes."""
     if any(kind is abstract for abstract in _ABSTRACT):
         return kind
-    return (
-        np.dtype(kind) if kind in (bool, int, float, complex) else dtypes.as_dtype(kind)
-    )
+    ours = kind not in (bool, int, float, complex)
+    return dtypes.as_dtype(kind) if ours else np.dtype(kind)
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
@@ -87,15 +87,14 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     found = dtypes.as_dtype(dtype)
     kinds: Any = kind if is_sequence(kind) else (kind,)
     for one in kinds:
-        if isinstance(one, str) and one not in _CATEGORIES:
-            names = ", ".join(map(repr, _CATEGORIES))
-            raise ValueRangeError(f"isdtype: the kinds are {names}; got {one!r}")
         if isinstance(one, str):
-            if dtypes.kind(found) in _CATEGORIES[one]:
-                return True
-        elif dtypes.as_dtype(one) == found:
-            return True
-    return False
+            one_of("isdtype: kind", one, _CATEGORIES)
+    return any(
+        dtypes.kind(found) in _CATEGORIES[one]
+        if isinstance(one, str)
+        else dtypes.as_dtype(one) == found
+        for one in kinds
+    )
 
 
 def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
@@ -162,12 +161,10 @@ def size(a: Value, axis: int | tuple[int, ...] | None = None) -> int:
     """The number of elements, or the size of an axis or the product of several."""
     sizes = shape(a)
     axes = range(len(sizes)) if axis is None else np.atleast_1d(axis)
-    total = 1
     for i in axes:
         if not -len(sizes) <= i < len(sizes):
             raise ValueRangeError(f"size: axis {i} does not fit the shape {sizes}")
-        total *= sizes[i]
-    return total
+    return prod(sizes[i] for i in axes)
 
 
 def is_sequence(x: Any) -> bool:
