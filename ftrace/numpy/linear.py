@@ -15,15 +15,16 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError
 from ftrace.numpy import axes as ax
+from ftrace.numpy.elementwise import common_type
 from ftrace.numpy.reductions import sum as add_up
-from ftrace.trace.avals import pairs_of
+from ftrace.numpy.shape import broadcast_arrays, concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "cross", "dot", "inner", "kron", "matmul", "matrix_transpose", "matvec", "outer",
@@ -46,8 +47,7 @@ def promoted(
 
     A preferred dtype that holds more than the operands' is taken before multiplying.
     """
-    avals = [aval_of(x) for x in operands]
-    dtype, weak = dtypes.promote(*pairs_of(avals))
+    dtype, weak = common_type(*operands)
     if preferred_element_type is None:
         return [ax.cast(x, dtype, weak) for x in operands], None
     final = dtypes.canonicalize(dtypes.as_dtype(preferred_element_type))
@@ -447,10 +447,9 @@ def cross(
     z = x2[0] if x2 else ax.full(x0.shape, 0, x0.dtype)
     w = y2[0] if y2 else ax.full(y0.shape, 0, y0.dtype)
     parts = [_minor(x1, z, y1, w), _minor(z, x0, w, y0), third]
-    placed = [ax.pad_axis(v, v.ndim - 1, i, 2 - i) for i, v in enumerate(parts)]
     last = third.ndim - 1
-    result = placed[0] + placed[1] + placed[2]
-    return ax.move_axis(result, last, ax.canonical_axis(axisc, last + 1, "cross"))
+    place = ax.canonical_axis(axisc, last + 1, "cross")
+    return ax.move_axis(concatenate(broadcast_arrays(*parts), last), last, place)
 
 
 def _components(x: Any) -> list[Any]:
