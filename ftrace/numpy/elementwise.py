@@ -94,6 +94,12 @@ def _is_number(x: Value) -> bool:
     return not isinstance(x, (np.ndarray, bool, np.bool_)) and aval_of(x).weak_type
 
 
+def inexact(x: Value) -> Any:
+    """`x`, as floats if it has integers or bools."""
+    x = as_value(x)
+    return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
+
+
 def refuse_complex(name: str, *values: Value, instead: str = "") -> None:
     """Raises where a value is complex; `instead` says what may be done."""
     if any(kind_of(x) == "c" for x in values):

@@ -14,8 +14,9 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
-from ftrace.numpy.axes import Axis, as_value, cast, flip
+from ftrace.numpy.axes import Axis, cast, flip
 from ftrace.numpy.editing import take_along_axis
+from ftrace.numpy.elementwise import inexact
 from ftrace.numpy.linear import conjugated, matrix_transpose, need_axes
 from ftrace.numpy.reductions import max as greatest
 from ftrace.numpy.reductions import min as least
@@ -70,12 +71,6 @@ class SVDResult(NamedTuple):
 
 
 # Arguments.
-
-
-def inexact(x: Value) -> Any:
-    """`x`, as floats if it has integers or bools."""
-    x = as_value(x)
-    return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
 
 
 def matrices(name: str, x: Value) -> Any:

@@ -22,11 +22,10 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy import factorizations, linear
 from ftrace.numpy.axes import as_value
-from ftrace.numpy.elementwise import isnan
+from ftrace.numpy.elementwise import inexact, isnan, promote_inexact
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import (
     eigvalsh,
-    inexact,
     matrices,
     norm,
     square,
@@ -37,7 +36,6 @@ from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import sequence_of
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.numpy.types import finfo
-from ftrace.trace.avals import pairs_of
 from ftrace.trace.bind import (
     bind,
     bind_compound,
@@ -73,14 +71,6 @@ class SlogdetResult(NamedTuple):
 # Systems.
 
 
-def together(*values: Value) -> list[Any]:
-    """The operands in one float or complex dtype."""
-    avals = [aval_of(x) for x in values]
-    dtype, weak = dtypes.promote(*pairs_of(avals))
-    dtype = dtypes.to_inexact(dtype)
-    return [ax.cast(x, dtype, weak and dtypes.is_inexact(dtype)) for x in values]
-
-
 def solve(a: Value, b: Value) -> Any:
     """The x of a·x = b.
 
@@ -97,7 +87,7 @@ def solve(a: Value, b: Value) -> Any:
       ShapeError: the shapes do not fit.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    x, y = together(square("solve", a), ax.as_value(b))
+    x, y = promote_inexact(square("solve", a), ax.as_value(b))
     n = x.shape[-1]
     if y.ndim == 0 or y.shape[-1 if y.ndim == 1 else -2] != n:
         raise ShapeError(
@@ -268,7 +258,7 @@ def lstsq(
       ShapeError: the shapes do not fit.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    x, y = together(ax.as_value(a), ax.as_value(b))
+    x, y = promote_inexact(ax.as_value(a), ax.as_value(b))
     if x.ndim != 2 or y.ndim not in (1, 2) or y.shape[0] != x.shape[0]:
         raise ShapeError(
             "lstsq: a must be (m, n) and b (m,) or (m, k), got the shapes "

@@ -16,7 +16,7 @@ from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
-from ftrace.numpy.elementwise import promote_inexact, values_together
+from ftrace.numpy.elementwise import inexact, promote_inexact, values_together
 from ftrace.numpy.shape import stack
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -411,11 +411,6 @@ def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
 # of them becomes one kernel. They belong to `ftrace.nn` and `ftrace.scipy.special`.
 
 
-def _inexact(x: Value) -> Any:
-    x = ax.as_value(x)
-    return x if dtypes.is_inexact(x.dtype) else ax.cast(x, dtypes.to_inexact(x.dtype))
-
-
 def _masked(name: str, x: Any, where: Value | None) -> list[Any]:
     """The operands: the value, and the mask where there is one."""
     return [x] if where is None else [x, check_where(name, where, x.shape)]
@@ -433,7 +428,7 @@ def softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
       axis: an axis, several, or None for all.
       where: a mask of the elements that count; the others give 0.
     """
-    x = _inexact(x)
+    x = inexact(x)
     axes = ax.canonical_axes(axis, x.ndim, "softmax")
     return run_fused(_softmax, _masked("softmax", x, where), axes=axes)
 
@@ -457,7 +452,7 @@ def _shifted(x: Any, axes: tuple[int, ...]) -> Any:
 
 def log_softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
     """The logarithm of `softmax`; arguments as there. Masked elements give -inf."""
-    x = _inexact(x)
+    x = inexact(x)
     axes = ax.canonical_axes(axis, x.ndim, "log_softmax")
     return run_fused(_log_softmax, _masked("log_softmax", x, where), axes=axes)
 
@@ -499,7 +494,7 @@ def logsumexp(
         a, factors = map(ax.strong, promote_inexact(*values_together([a, b])))
         shape = broadcast_shapes("logsumexp", [a.shape, factors.shape])
         a, factors = (ax.broadcast_to(x, shape, "logsumexp") for x in (a, factors))
-    a = _inexact(a)
+    a = inexact(a)
     axes = ax.canonical_axes(axis, a.ndim, "logsumexp")
     mask = check_where("logsumexp", where, a.shape)
     if factors is not None:

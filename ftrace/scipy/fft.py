@@ -19,7 +19,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
-from ftrace.numpy.factorizations import inexact
+from ftrace.numpy.elementwise import inexact
 from ftrace.trace.eager.dispatch import make_all_eager, member
 from ftrace.trace.tracing.tracer import Value
 

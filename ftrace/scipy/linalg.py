@@ -25,8 +25,9 @@ from ftrace.numpy.axes import (
     shrink_axis,
     static_int,
 )
-from ftrace.numpy.factorizations import adjoint, inexact, matrices, square
-from ftrace.numpy.linalg import over_columns, together
+from ftrace.numpy.elementwise import inexact, promote_inexact
+from ftrace.numpy.factorizations import adjoint, matrices, square
+from ftrace.numpy.linalg import over_columns
 from ftrace.numpy.linear import matmul
 from ftrace.scipy import matrices as special_matrices
 from ftrace.scipy.matrices import *
@@ -163,7 +164,7 @@ def eigh(
     if b is None:
         v, w = lax_linalg.eigh(square("eigh", a), lower=lower)
         return w if eigvals_only else (w, v)
-    x, y = together(square("eigh", a), b)
+    x, y = promote_inexact(square("eigh", a), b)
     factor = lax_linalg.cholesky(y)
     if type == 1:
         x = solve_triangular(factor, x, lower=True)
@@ -253,7 +254,7 @@ def _as_complex(x: Any) -> Any:
 
 def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:
     """A real Schur form as a complex one: T becomes upper triangular."""
-    t, z = together(square("rsf2csf", T), square("rsf2csf", Z))
+    t, z = promote_inexact(square("rsf2csf", T), square("rsf2csf", Z))
     triangle, turn = bind_compound(schur_p, _as_complex(t))
     return triangle, matmul(z, turn)
 
@@ -421,7 +422,7 @@ def solve_triangular(
     codes = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
     one_of("solve_triangular: trans", trans, codes)
     code = codes[trans]
-    x, y = together(square("solve_triangular", a), as_value(b))
+    x, y = promote_inexact(square("solve_triangular", a), as_value(b))
     conjugate = code == 2 and dtypes.is_complex(x.dtype)
     arg = Triangular(True, bool(lower), code > 0, conjugate, bool(unit_diagonal))
 
@@ -470,7 +471,7 @@ def solve(
     one_of("solve: assume_a", assume_a, ("gen", "sym", "her", "pos"))
     if assume_a != "pos":
         return fnp.linalg.solve(a, b)
-    x, y = together(square("solve", a), as_value(b))
+    x, y = promote_inexact(square("solve", a), as_value(b))
     return cho_solve(cho_factor(x, lower), y)
 
 
@@ -498,7 +499,7 @@ def solve_sylvester(
     Raises:
       ShapeError: the shapes do not fit.
     """
-    a, b, c = together(matrices("solve_sylvester", A), B, C)
+    a, b, c = promote_inexact(matrices("solve_sylvester", A), B, C)
     return bind_compound(sylvester_p, a, b, c)[0]
 
 

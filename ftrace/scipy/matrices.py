@@ -13,9 +13,8 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.lax.control import while_loop
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import full
-from ftrace.numpy.elementwise import values_together
-from ftrace.numpy.factorizations import inexact, square
-from ftrace.numpy.linalg import together
+from ftrace.numpy.elementwise import inexact, promote_inexact, values_together
+from ftrace.numpy.factorizations import square
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import owning
 from ftrace.trace.tracing.tracer import Tracer, Value
@@ -439,7 +438,7 @@ def expm_frechet(
     Raises:
       ShapeError: the matrices are not square, or differ in shape.
     """
-    a, e = together(square("expm_frechet", A), square("expm_frechet", E))
+    a, e = promote_inexact(square("expm_frechet", A), square("expm_frechet", E))
     if a.shape != e.shape:
         raise ShapeError(
             "expm_frechet: the direction has the shape of the matrices, got "
