@@ -114,6 +114,12 @@ def counts_along(node: Node, axis: int) -> bool:
     return counted_axis(node, node.shape[axis]) == axis
 
 
+def _counted(index: Node) -> int | None:
+    """The axis, of more than one place, along which an index array counts."""
+    long = [a for a, n in enumerate(index.shape) if not same_size(n, 1)]
+    return next((a for a in long if counts_along(index, a)), None)
+
+
 def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     """The node with size 1 along an axis, if it does not vary along it."""
     if same_size(node.shape[axis], 1):
@@ -337,11 +343,11 @@ def _lanes(x: Node) -> dict[int, int] | None:
     wanted = [c for c, n in enumerate(indices[0].shape) if not same_size(n, 1)]
     found: dict[int, int] = {}
     for axis, index in zip(axes, indices, strict=True):
-        for place in wanted:
-            same = same_size(index.shape[place], x.shape[axis])
-            if same and place not in found.values() and counts_along(index, place):
-                found[axis] = place
-                break
+        place = _counted(index)
+        if place is None or place in found.values():
+            continue
+        if same_size(index.shape[place], x.shape[axis]):
+            found[axis] = place
     return found if len(found) == len(wanted) else None
 
 
@@ -424,13 +430,10 @@ def _gather_as_movement(x: Node) -> Node | None:
     batch = indices[0].shape
     places: list[int] = []
     for axis, index in zip(axes, indices, strict=True):
-        for place, size in enumerate(batch):
-            fits = 1 < size <= source.shape[axis] and place not in places
-            if fits and counts_along(index, place):
-                places.append(place)
-                break
-        else:
+        place = _counted(index)
+        if place is None or place in places or batch[place] > source.shape[axis]:
             return None
+        places.append(place)
     if any(not same_size(n, 1) and c not in places for c, n in enumerate(batch)):
         return None
     for axis, place in zip(axes, places, strict=True):
@@ -506,12 +509,7 @@ def _is_crowded(x: Node) -> bool:
     # -0.0 + 0.0 is 0.0: a base of -0.0 would lose its sign.
     if kind == "add" and any(arg_of(base)):
         return False
-    apart = any(
-        counts_along(index, place) and n > 1
-        for index in indices
-        for place, n in enumerate(index.shape)
-    )
-    return not apart
+    return all(_counted(index) is None for index in indices)
 
 
 def _on_boards(x: Node) -> Node | None:
