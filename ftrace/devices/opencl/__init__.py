@@ -3,9 +3,8 @@
 From the ground up:
 
     pocl_workaround  A fault of PoCL 3.0, the last one on PyPI, worked around
-    scalar_ops       OpenCL C for scalars: one row per operation
-    helpers          Functions in OpenCL C that kernels call, by name; a source holds
-                     those it needs
+    scalar_ops       OpenCL C for scalars: one row per operation, and the functions that
+                     rows call
     writer           The text of a kernel in OpenCL C: values, ranges and stores, line
                      by line
     contraction      Sums of products (matmul, convolution) in OpenCL C, blocked in

@@ -19,10 +19,10 @@ from math import prod
 from ftrace import dtypes
 from ftrace.devices.affine_forms import Affine
 from ftrace.devices.opencl.scalar_ops import C_TYPES, literal
-from ftrace.devices.opencl.writer import Sizes, Traits, Writer
+from ftrace.devices.opencl.writer import Sizes, Traits, Writer, reduce_loops
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel, axis_of, free_ranges, load_p
-from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop, Statement
+from ftrace.lower.kernel.loop_tree import ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
 
 #: Fewer terms than this are not worth a block.
@@ -68,8 +68,13 @@ def find_contraction(
     """The kernel as a contraction, if it is one that is worth blocking."""
     if kernel.is_dynamic:  # a block is moved back where it does not fit: it must fit
         return None
-    loop = _only_reduce(kernel, block)
-    if loop is None or len(loop.reduces) != 1 or kernel.ordered or 0 in kernel.shape:
+    loops = reduce_loops(block)
+    if [depth for depth, _ in loops] != [len(kernel.axes)]:
+        return None  # not one loop that stands inside all axes
+    loop = loops[0][1]
+    if len(loop.reduces) != 1 or any(isinstance(s, ReduceLoop) for s in loop.body):
+        return None
+    if kernel.ordered or 0 in kernel.shape:
         return None
     (total,) = loop.reduces
     product = total.src[0]
@@ -84,21 +89,6 @@ def find_contraction(
         if frozenset().union(*[free[e] for e in store.expressions]) != axes:
             return None
     return _oriented(total, free, axes, forms, traits)
-
-
-def _only_reduce(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
-    """The one reduce loop of a kernel that stands inside all axes."""
-    for _ in kernel.axes:
-        if any(isinstance(statement, ReduceLoop) for statement in block):
-            return None
-        inner = [statement for statement in block if isinstance(statement, Loop)]
-        if not inner:
-            return None
-        block = inner[0].body
-    loops = [statement for statement in block if isinstance(statement, ReduceLoop)]
-    if len(loops) != 1 or any(isinstance(s, ReduceLoop) for s in loops[0].body):
-        return None
-    return loops[0]
 
 
 def _oriented(

@@ -27,8 +27,14 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.devices.opencl.contraction import find_contraction, write_contraction
-from ftrace.devices.opencl.helpers import helper_source
-from ftrace.devices.opencl.scalar_ops import C_TYPES, combine, literal, narrow, widen
+from ftrace.devices.opencl.scalar_ops import (
+    C_TYPES,
+    combine,
+    helper_source,
+    literal,
+    narrow,
+    widen,
+)
 from ftrace.devices.opencl.writer import Sizes, Traits, Writer, choose_launch
 from ftrace.errors import DeviceError
 from ftrace.ground.fast_dataclasses import dataclass

@@ -101,7 +101,7 @@ def choose_launch(
     if kernel.ordered:
         ordered = {axis for axis in axes if axis_of(axis).number in kernel.ordered}
         return Launch({a: "serial" if a in ordered else "item" for a in axes})
-    loops = _reduce_loops(block)
+    loops = reduce_loops(block)
     depth = max((d for d, _ in loops if d < len(axes)), default=None)
     if depth is not None:
         return _launch_rows(kernel, depth, traits)
@@ -131,7 +131,7 @@ def _lanes(length: int, traits: Traits) -> int:
     return 1 << max(min(traits.group, length).bit_length() - 1, 0)
 
 
-def _reduce_loops(block: Sequence[Statement]) -> list[tuple[int, ReduceLoop]]:
+def reduce_loops(block: Sequence[Statement]) -> list[tuple[int, ReduceLoop]]:
     """The outermost reduce loops, each with the number of axes around it."""
     found: list[tuple[int, ReduceLoop]] = []
     depth = 0

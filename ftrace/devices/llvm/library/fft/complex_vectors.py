@@ -189,7 +189,26 @@ class Side:
         raise NotImplementedError
 
 
-class Place(Side):
+class Memory(Side):
+    """Complex numbers in memory, the imaginary part `apart` after the real one."""
+
+    def __init__(self, f: Waves, base: str, apart: int) -> None:
+        self._f = f
+        self._base = base
+        self._apart = apart
+
+    def first(self) -> Pair:
+        """The parts of the first number."""
+        f = self._f
+        a, b = (f.load(f.t.text, f.at(self._base, at)) for at in (0, self._apart))
+        return a, b
+
+    def set_first(self, x: Pair) -> None:
+        for value, at in zip(x, (0, self._apart), strict=True):
+            self._f.store(self._f.t.text, value, self._f.at(self._base, at))
+
+
+class Place(Memory):
     """Complex numbers in memory, side by side.
 
     Args:
@@ -198,8 +217,7 @@ class Place(Side):
     """
 
     def __init__(self, f: Waves, base: str, inner: int = 0) -> None:
-        self._f = f
-        self._base = base
+        super().__init__(f, base, 1)
         self._inner = inner
 
     def _index(self, at: str) -> str:
@@ -232,46 +250,24 @@ class Place(Side):
             f"shufflevector {kind} {mask}, {kind} poison, <{2 * n} x i32> <{places}>"
         )
 
-    def first(self) -> Pair:
-        """The parts of the first number."""
-        f = self._f
-        a, b = (f.load(f.t.text, f.at(self._base, at)) for at in (0, 1))
-        return a, b
 
-    def set_first(self, x: Pair) -> None:
-        for value, at in zip(x, (0, 1), strict=True):
-            self._f.store(self._f.t.text, value, self._f.at(self._base, at))
-
-
-class Buffer(Side):
+class Buffer(Memory):
     """Numbers on the stack, the parts apart."""
 
     def __init__(self, f: Waves) -> None:
-        self._f = f
-        self.base = f.place(f.t.text, 2 * f.plane)
+        super().__init__(f, f.place(f.t.text, 2 * f.plane), f.plane)
 
     def take(self, at: str, mask: str = "") -> Pair:
         assert not mask
         f = self._f
         behind = f.let(f"add i64 {at}, {f.plane}")
-        return f.take(self.base, at, f.lanes), f.take(self.base, behind, f.lanes)
+        return f.take(self._base, at, f.lanes), f.take(self._base, behind, f.lanes)
 
     def put(self, x: Pair, at: str, mask: str = "") -> None:
         assert not mask
         f = self._f
-        f.put(x[0], self.base, at, f.lanes)
-        f.put(x[1], self.base, f.let(f"add i64 {at}, {f.plane}"), f.lanes)
-
-    def first(self) -> Pair:
-        """The parts of the first number."""
-        f = self._f
-        a, b = (f.load(f.t.text, f.at(self.base, at)) for at in (0, f.plane))
-        return a, b
-
-    def set_first(self, x: Pair) -> None:
-        f = self._f
-        for value, at in zip(x, (0, f.plane), strict=True):
-            f.store(f.t.text, value, f.at(self.base, at))
+        f.put(x[0], self._base, at, f.lanes)
+        f.put(x[1], self._base, f.let(f"add i64 {at}, {f.plane}"), f.lanes)
 
 
 # What stands before another side.

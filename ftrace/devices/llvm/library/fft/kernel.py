@@ -31,6 +31,7 @@ from ftrace.devices.llvm.library.fft.complex_vectors import (
     Chirped,
     Convolved,
     Exchanged,
+    Memory,
     Numbers,
     Pair,
     Place,
@@ -425,7 +426,7 @@ def _half_roots(f: Waves, half: str, k: str) -> Pair:
     return f.take(half, k, f.lanes), f.take(half, behind, f.lanes)
 
 
-def real_from(f: Waves, side: Place | Buffer, target: str, half: str) -> None:
+def real_from(f: Waves, side: Memory, target: str, half: str) -> None:
     """The transform of a real row from that of its pairs."""
     n, lanes = f.form.size, f.lanes
     place = Place(f, target)
@@ -442,7 +443,7 @@ def real_from(f: Waves, side: Place | Buffer, target: str, half: str) -> None:
         f.store(f.t.text, f.t.constant(0), f.at(target, at + 1))
 
 
-def pairs_from(f: Waves, source: str, side: Place | Buffer, half: str) -> None:
+def pairs_from(f: Waves, source: str, side: Memory, half: str) -> None:
     """What the pairs of a real row are transformed to."""
     n, lanes = f.form.size, f.lanes
     place = Place(f, source)

@@ -252,28 +252,27 @@ def _solve(f: Routines, unit: str) -> None:
     first = f.let(f"mul i64 {part}, {count}")
     factors, order = buffers[2:4]
     result, scratch, b = (f.address(buffers[i], (first, 1)) for i in (0, 1, 4))
-    if not transpose:
-        move_rows(f, result, b, order, (n, count, k), gather=True)
-        f.solve_triangular(factors, result, n, count, ("R", "L", "T", "U"), k)
-        f.solve_triangular(factors, result, n, count, ("R", "U", "T", "N"), k)
-        if f.is_complex:
-            return
-        with f.when(_is_not_finite(f, result, 0, count, (k, 1))):
-            move_rows(f, result, b, order, (n, count, k), gather=True)
-            for lower in (True, False):  # of column-major factors: the transposes
-                of = Triangle(not lower, True, lower)
-                substitute(f, of, factors, result, (n, count), (k, 1))
-        return
-    f.copy_rows(scratch, b, n, count, k)
-    f.solve_triangular(factors, scratch, n, count, ("R", "U", "N", "N"), k)
-    f.solve_triangular(factors, scratch, n, count, ("R", "L", "N", "U"), k)
+    sizes, x = (n, count, k), scratch if transpose else result
+
+    def fill() -> None:
+        if transpose:
+            f.copy_rows(scratch, b, *sizes)
+        else:
+            move_rows(f, result, b, order, sizes, gather=True)
+
+    fill()
+    for lower in (not transpose, transpose):  # of column-major factors: the transposes
+        trans, unit = "N" if transpose else "T", "U" if lower else "N"
+        letters = ("R", "L" if lower else "U", trans, unit)
+        f.solve_triangular(factors, x, n, count, letters, k)
     if not f.is_complex:
-        with f.when(_is_not_finite(f, scratch, 0, count, (k, 1))):
-            f.copy_rows(scratch, b, n, count, k)
-            for lower in (True, False):
-                of = Triangle(lower, False, not lower)
-                substitute(f, of, factors, scratch, (n, count), (k, 1))
-    move_rows(f, result, scratch, order, (n, count, k), gather=False)
+        with f.when(_is_not_finite(f, x, 0, count, (k, 1))):
+            fill()
+            for lower in (not transpose, transpose):
+                of = Triangle(not lower, not transpose, lower)
+                substitute(f, of, factors, x, (n, count), (k, 1))
+    if transpose:
+        move_rows(f, result, scratch, order, sizes, gather=False)
 
 
 def _tridiagonal(f: Routines, unit: str) -> None:

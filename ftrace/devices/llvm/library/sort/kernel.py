@@ -154,28 +154,43 @@ def _pad(f: Sorting, to: str, count: str) -> None:
 
 
 def _runs(f: Sorting) -> int:
-    _use_entering(f)
+    """Sorted runs of keys, or of positions."""
+    packs = f.kernel.routine == "position_runs"
+    (_use_packing if packs else _use_entering)(f)
     with f.repeat("%end", "%begin") as unit:
         row, begin, count, to = _run(f, unit)
-        offset = f.let(f"mul i64 {row}, {f.kernel.size}")
-        of = f.base(f.first_operand, f.let(f"add i64 {offset}, {begin}"))
-        _enter(f, to, of, count)
+        if packs:
+            _pack(f, to, row, begin, count)
+        else:
+            offset = f.let(f"mul i64 {row}, {f.kernel.size}")
+            of = f.base(f.first_operand, f.let(f"add i64 {offset}, {begin}"))
+            _enter(f, to, of, count)
         _pad(f, to, count)
     return f.kernel.rows * f.kernel.runs
 
 
+def _use_packing(f: Sorting) -> None:
+    f.use_sort(sort_symbol(dtypes.int64))
+    f.use(pack(f.keys, f.through))
+
+
+def _pack(f: Sorting, to: str, row: str, begin: str, count: str) -> str:
+    """Keys and positions of a part of a row, sorted; -> the positions so far."""
+    source = f.row(f.first_operand, row)
+    places = f.row(f.first_operand + 1, row) if f.through else "null"
+    operands = f"ptr {to}, ptr {source}, ptr {places}, i64 {begin}, i64 {count}"
+    f.do(f"call void @pack({operands})")
+    f.sort(sort_symbol(dtypes.int64), to, count)
+    return places
+
+
 def _positions(f: Sorting) -> int:
-    n, symbol = f.kernel.size, sort_symbol(dtypes.int64)
-    f.use_sort(symbol)
-    f.use(pack(f.keys, f.through) + unpack(f.through))
+    n = f.kernel.size
+    _use_packing(f)
+    f.use(unpack(f.through))
     packed = _room(f, 8 * n)
     with f.repeat("%end", "%begin") as row:
-        source = f.row(f.first_operand, row)
-        places = f.row(f.first_operand + 1, row) if f.through else "null"
-        f.do(
-            f"call void @pack(ptr {packed}, ptr {source}, ptr {places}, i64 0, i64 {n})"
-        )
-        f.sort(symbol, packed, n)
+        places = _pack(f, packed, row, "0", str(n))
         to = f.row(0, row)
         f.do(f"call void @unpack(ptr {to}, ptr {packed}, ptr {places}, i64 {n})")
     if n > ON_STACK:
@@ -195,23 +210,6 @@ def _room(f: Sorting, nbytes: int) -> str:
         f.do(f"call void @{STOP}(ptr %buffers)")
         f.give()
     return taken
-
-
-def _position_runs(f: Sorting) -> int:
-    symbol = sort_symbol(dtypes.int64)
-    f.use_sort(symbol)
-    f.use(pack(f.keys, f.through))
-    with f.repeat("%end", "%begin") as unit:
-        row, begin, count, to = _run(f, unit)
-        source = f.row(f.first_operand, row)
-        places = f.row(f.first_operand + 1, row) if f.through else "null"
-        f.do(
-            f"call void @pack(ptr {to}, ptr {source}, ptr {places}, i64 {begin}, "
-            f"i64 {count})"
-        )
-        f.sort(symbol, to, count)
-        _pad(f, to, count)
-    return f.kernel.rows * f.kernel.runs
 
 
 def _merge(f: Sorting) -> int:
@@ -422,7 +420,7 @@ _ROUTINES: dict[str, Callable[[Sorting], int]] = {
     "merge": _merge,
     "merged": _merge,
     "positions": _positions,
-    "position_runs": _position_runs,
+    "position_runs": _runs,
     "merged_positions": _merge,
     "top": _top,
 }
