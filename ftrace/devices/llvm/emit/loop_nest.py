@@ -117,9 +117,14 @@ class Lines:
             return LONG_BLOCK if self.rounds and upper_bound(count) > block else 0
         if not self.rounds or count <= 2 * block:
             return 0
-        while block * block < count:
-            block *= 2
-        return block
+        return _block_size(block, count)
+
+
+def _block_size(block: int, count: int) -> int:
+    """A size of blocks, doubled until there are no more of them than it says."""
+    while block * block < count:
+        block *= 2
+    return block
 
 
 def products_of(value: Node) -> list[tuple[bool, tuple[Node, ...]]]:
@@ -159,16 +164,6 @@ class Place(NamedTuple):
 
     node: Node
     origin: str
-
-
-class _Sweep(NamedTuple):
-    """A reduce of columns: the part of its rows that are cut alike."""
-
-    loop: Loop
-    reduce: ReduceLoop
-    span: Span | None
-    tiles: Tiles
-    known: list[Place]
 
 
 class Nest(Loops):
@@ -386,12 +381,31 @@ class Nest(Loops):
     ) -> list[Place]:
         """All rows of one reduce; returns where its sums are."""
         writer = self.writer
-        outer, last = reduce.ranges[:-1], reduce.ranges[-1]
+        *outer, last = reduce.ranges
         blocks = cut(axis_of(last).size, Steps(0, self.tiling.rows, even=False))
-        group = _group(blocks[0].count)
-        grouped = blocks[0].count > 2 * group and _rounds(reduce)
+        group = _block_size(_BLOCKS, blocks[0].count)
         sums = [self._place(node, loop, span, "") for node in reduce.reduces]
-        parts = [self._place(n, loop, span, ".part") for n in reduce.reduces if grouped]
+        parts: list[Place] = []
+        if blocks[0].count > 2 * group and any(self._sum(s).rounds for s in sums):
+            parts = [self._place(node, loop, span, ".part") for node in reduce.reduces]
+
+        def add_rows(tiles: Tiles, start: str, stop: str, into: list[Place]) -> None:
+            """Adds rows start … stop - 1 to the sums, block by block."""
+            text = writer.open_loop(start, stop, tiles.width)
+            opened = self.open(last, text.index, Steps(0, tiles.copies), tiles)
+
+            def body() -> None:
+                self._recall(known)
+                lines = Lines([self._sum(place) for place in into], Steps())
+                state = [self._load(place) for place in into]
+                state = self.accumulate(reduce, opened, lines, state)
+                for place, value in zip(into, state, strict=True):
+                    self._put(place, value)
+
+            self.each_tile(loop.axis, span, body)
+            self.values.close(opened)
+            writer.close_loop(text)
+
         self.each_tile(loop.axis, span, lambda: self._clear(sums))
         loops = [writer.open_loop("0", str(axis_of(r).size), 1) for r in outer]
         ranges = [
@@ -401,41 +415,21 @@ class Nest(Loops):
             self.values.open(opened)
         for tiles in blocks:
             first, stop = tiles.start, tiles.start + tiles.count * tiles.width
-            sweep = _Sweep(loop, reduce, span, tiles, known)
             if parts and tiles.count > group:
                 width = group * tiles.width
                 text = writer.open_loop(str(first), str(stop), width)
                 end = writer.pure(f"add i64 {text.index}, {width}", text.index)
                 end = lowest(writer, end, stop)
                 self.each_tile(loop.axis, span, lambda: self._clear(parts))
-                self._rows(sweep, text.index, end, parts)
+                add_rows(tiles, text.index, end, parts)
                 self.each_tile(loop.axis, span, lambda: self._join(sums, parts))
                 writer.close_loop(text)
             else:
-                self._rows(sweep, str(first), str(stop), sums)
+                add_rows(tiles, str(first), str(stop), sums)
         for opened, text in zip(reversed(ranges), reversed(loops), strict=True):
             self.values.close(opened)
             writer.close_loop(text)
         return sums
-
-    def _rows(self, sweep: _Sweep, start: str, stop: str, into: list[Place]) -> None:
-        """Adds rows start … stop - 1 to the sums, block by block."""
-        text = self.writer.open_loop(start, stop, sweep.tiles.width)
-        last = sweep.reduce.ranges[-1]
-        steps = Steps(0, sweep.tiles.copies)
-        opened = self.open(last, text.index, steps, sweep.tiles)
-
-        def body() -> None:
-            self._recall(sweep.known)
-            lines = Lines([self._sum(place) for place in into], Steps())
-            state = [self._load(place) for place in into]
-            state = self.accumulate(sweep.reduce, opened, lines, state)
-            for place, value in zip(into, state, strict=True):
-                self._put(place, value)
-
-        self.each_tile(sweep.loop.axis, sweep.span, body)
-        self.values.close(opened)
-        self.writer.close_loop(text)
 
     # Sums in memory.
 
@@ -486,15 +480,3 @@ class Nest(Loops):
         """Makes finished sums the values of their reduces."""
         for place in places:
             self.values.put(place.node, (), self._load(place))
-
-
-def _group(count: int) -> int:
-    """How many of so many blocks are added up before their sum is put aside."""
-    group = _BLOCKS
-    while group * group < count:
-        group *= 2
-    return group
-
-
-def _rounds(reduce: ReduceLoop) -> bool:
-    return any(n.arg == "add" and dtypes.kind(n.dtype) == "f" for n in reduce.reduces)
