@@ -291,18 +291,23 @@ def _each(
     return apply
 
 
+def _near_lgamma(x: float) -> float:
+    # Around its zeros the sum that Python makes of it loses three bits.
+    return math.log(math.gamma(x)) if 0.75 < x < 2.75 else math.lgamma(x)
+
+
 def _lgamma(x: float) -> float:
     if math.isinf(x) or (x <= 0 and x == math.floor(x)):
         return math.inf
     try:
-        return math.lgamma(x)
+        return _near_lgamma(x)
     except OverflowError:
         return math.inf
 
 
 erf = _each(math.erf, math.erf)
 erfc = _each(math.erfc, math.erfc)
-lgamma = _each(math.lgamma, _lgamma)
+lgamma = _each(_near_lgamma, _lgamma)
 
 # Coefficients of the asymptotic series of digamma: B_2k / 2k (Abramowitz & Stegun
 # 6.3.18); with the argument shifted to 10 or more the remainder is below 1e-16.
