@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -321,16 +322,12 @@ def live_devices() -> list[Device]:
     return list(_devices.values())
 
 
-class timed:  # reads as a statement: `with timed(counters, "seconds")`
+@contextmanager
+def timed(counters: Counters, name: str) -> Generator[None]:
     """Adds the seconds that a block takes to one field of a device's counters."""
-
-    def __init__(self, counters: Counters, name: str) -> None:
-        self.counters = counters
-        self.name = name
-
-    def __enter__(self) -> None:
-        self.start = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        spent = time.perf_counter() - self.start
-        setattr(self.counters, self.name, getattr(self.counters, self.name) + spent)
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        spent = time.perf_counter() - start
+        setattr(counters, name, getattr(counters, name) + spent)

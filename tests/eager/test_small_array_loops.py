@@ -47,8 +47,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     loop = record_eager.Steps._loop
 
-    def noted(self: Any, call: Any) -> Any:
-        result = loop(self, call)
+    def noted(self: Any, call: Any, *memory: Any) -> Any:
+        result = loop(self, call, *memory)
         if not isinstance(call.function, type) and call.dtype is not None:
             found.append(result is not None)
         return result

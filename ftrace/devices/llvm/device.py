@@ -24,7 +24,7 @@ from ftrace.devices.base import Bound, Device, Executable, Signature, timed
 from ftrace.devices.debug_report import report_compiled, report_run
 from ftrace.devices.llvm.compile.compile import cache_key, object_cache
 from ftrace.devices.llvm.kernels.cached_kernel import CompiledKernel, packed, unpacked
-from ftrace.devices.llvm.runtime.program_table import Table
+from ftrace.devices.llvm.runtime.program_table import NativeKernel, Table
 from ftrace.devices.llvm.runtime.runtime import prepare_runtime, runtime
 from ftrace.devices.llvm.runtime.vm.records import NO_MEMORY
 from ftrace.devices.llvm.runtime.warm_allocator import WarmAllocator
@@ -258,16 +258,6 @@ class CPU(Device):
         return found
 
 
-class BoundKernel(NamedTuple):
-    """A kernel as a program runs it: see `tables.NativeKernel`."""
-
-    address: int
-    units: int
-    grain: int
-    sizes: int
-    numbers: int
-
-
 class DynamicExecutable(Executable):
     """Compiled kernels of a program with dynamic dimensions, for calls of any sizes."""
 
@@ -339,7 +329,7 @@ class CPUExecutable(Executable):
         self._made = [(nbytes, size_class(nbytes)) for nbytes in made]
         self._large = needed(program) >= LARGE
         objects = len(program.inputs) + len(made)
-        bound: list[BoundKernel] = []
+        bound: list[NativeKernel] = []
         self._dims: list[np.ndarray[Any, Any]] = []  # objects behind the others
         for kernel in kernels:
             place = objects + len(self._dims) if kernel.dims else -1
@@ -348,7 +338,7 @@ class CPUExecutable(Executable):
                 self._dims.append(np.array(values, np.int64))
             numbers = 0 if kernel.numbers is None else kernel.numbers.ctypes.data
             units = evaluate(kernel.units, sizes)
-            found = BoundKernel(kernel.address, units, kernel.grain, place, numbers)
+            found = NativeKernel(kernel.address, units, kernel.grain, place, numbers)
             bound.append(found)
         self._pack = struct.Struct(f"{objects + len(self._dims)}P").pack
 

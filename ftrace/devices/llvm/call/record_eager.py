@@ -296,7 +296,7 @@ class Steps:
     # In memory: see `bind_signature.Body`.
 
     def place(self, block: Block, refer: Callable[[Any], int]) -> Place:
-        loops = [self._loop(call) for call in self.calls]
+        loops = [self._loop(call, block, refer) for call in self.calls]
         numbers: list[list[int]] = []
         for call, loop in zip(self.calls, loops, strict=True):
             row: list[int] = []
@@ -316,7 +316,7 @@ class Steps:
                 len(row),
                 block.add(*[first + n if n >= 0 else -n - 1 for n in row]),
                 0 if call.dtype is None else refer(call.dtype),
-                0 if loop is None else loop.place(block, refer),
+                0 if loop is None else loop,
                 int(not silent),
             )
         pool = block.add(*map(refer, self._pool))
@@ -330,7 +330,9 @@ class Steps:
             return array_part(r.HOSTED, source, aval_of(result), refer)
         return r.GivenPart(r.GIVEN, source)
 
-    def _loop(self, call: Call) -> _Loop | None:
+    def _loop(
+        self, call: Call, block: Block, refer: Callable[[Any], int]
+    ) -> Place | None:
         """A step as one inner loop; None if it is none."""
         ufunc, shape = call.function, call.shape
         if not isinstance(ufunc, np.ufunc) or call.dtype is None or shape is None:
@@ -360,7 +362,9 @@ class Steps:
             t.itemsize if n == elements else 0
             for t, n in zip(types, [*sizes, elements], strict=True)
         ]
-        return _Loop(code, elements, strides, types[:-1], shape)
+        of_operands = block.add(*strides), block.add(*map(refer, types[:-1]))
+        size = len(shape), block.add(*shape)
+        return block.add(*r.Loop(*code, elements, *of_operands, *size))
 
 
 def _needed(
@@ -390,24 +394,6 @@ class Leave:
 
 
 # Inner loops.
-
-
-@dataclass(frozen=True, eq=False)
-class _Loop:
-    """A ufunc's inner loop; see `records.Loop`."""
-
-    code: tuple[int, int]
-    elements: int
-    strides: Sequence[int]
-    dtypes: Sequence[Any]
-    shape: tuple[int, ...]
-
-    def place(self, block: Block, refer: Callable[[Any], int]) -> Place:
-        dtypes = block.add(*map(refer, self.dtypes))
-        strides, sizes = block.add(*self.strides), block.add(*self.shape)
-        size = self.elements, strides, dtypes, len(self.shape), sizes
-        return block.add(*r.Loop(*self.code, *size))
-
 
 #: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
 #: version of which that is known.

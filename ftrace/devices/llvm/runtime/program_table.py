@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from ftrace.devices.llvm.runtime.work_estimate import (
     work_of,
 )
 from ftrace.errors import ShapeError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.program.arena_plan import ALIGNMENT
 from ftrace.lower.program.ir import (
     CallHost,
@@ -55,24 +56,19 @@ from ftrace.trace.primitives.primitive import Compound
 COPY_GRAIN = 1 << 18
 
 
-class NativeKernel(Protocol):
-    """The part of a compiled kernel that a table needs."""
+class NativeKernel(NamedTuple):
+    """A compiled kernel as a program runs it.
 
-    @property
-    def address(self) -> int: ...
-    @property
-    def units(self) -> int: ...
-    @property
-    def grain(self) -> int: ...
-    @property
-    def sizes(self) -> int:
-        """The object that holds its dynamic sizes, its last buffer; -1: it has none."""
-        ...
+    Attributes:
+      sizes: the object that holds its dynamic sizes, its last buffer; -1: it has none.
+      numbers: the address of its numbers, its last buffer; 0: it has none.
+    """
 
-    @property
-    def numbers(self) -> int:
-        """The address of its numbers, its last buffer; 0: it has none."""
-        ...
+    address: int
+    units: int
+    grain: int
+    sizes: int
+    numbers: int
 
 
 Array = Any  # of NumPy, whose stubs leave too much unknown

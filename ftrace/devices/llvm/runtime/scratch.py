@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from ftrace.arrays import guard_pages
 from ftrace.devices.llvm.compile.compile import Code, emit_own, link
-from ftrace.devices.llvm.ir.function_builder import Function
+from ftrace.devices.llvm.ir.function_builder import Function, Routines
 from ftrace.devices.llvm.ir.symbols import GIVE, TAKE
 
 #: Blocks that are kept: about as many as threads run kernels at the same time.
@@ -54,12 +54,15 @@ def scratch() -> Code:
 def scratch_ir() -> str:
     """The text of both functions, for this system."""
     if guard_pages.ON:
-        return _FENCED_DECLARATIONS + _take_fenced() + _give_fenced()
-    return _DECLARATIONS + _take() + _give()
+        return _FENCED_DECLARATIONS + fenced.text()
+    return _DECLARATIONS + warm.text()
 
 
-def _take() -> str:
-    f = Function(TAKE, "ptr", "i64 %bytes", visible=True)
+warm, fenced = Routines(Function), Routines(Function)
+
+
+@warm("ptr", "i64 %bytes", visible=True, name=TAKE)
+def take(f: Function) -> None:
     needed = f.sum("%bytes", _HEAD)
     with f.repeat(PLACES) as n:
         place = f.word("@places", n)
@@ -80,11 +83,10 @@ def _take() -> str:
     f.store("i64", size, block)
     f.set_slot(block, 1, raw)
     f.give(f.beyond(block, _HEAD))
-    return f.text
 
 
-def _give() -> str:
-    f = Function(GIVE, "void", "ptr %memory", visible=True)
+@warm("void", "ptr %memory", visible=True, name=GIVE)
+def give(f: Function) -> None:
     block = f.beyond("%memory", -_HEAD)
     with f.repeat(PLACES) as n:
         place = f.word("@places", n)
@@ -93,7 +95,6 @@ def _give() -> str:
             f.give_if(f.let(f"extractvalue {{ ptr, i1 }} {f.let(swap)}, 1"))
     f.do(f"call void @free(ptr {f.slot(block, 1)})")
     f.give()
-    return f.text
 
 
 def _seen(f: Function, place: str) -> str:
@@ -105,10 +106,10 @@ def _whole(f: Function, nbytes: str, unit: int) -> str:
     return f.let(f"and i64 {f.sum(nbytes, unit - 1)}, {-unit}")
 
 
-def _take_fenced() -> str:
+@fenced("ptr", "i64 %bytes", visible=True, name=TAKE)
+def take_fenced(f: Function) -> None:
     """A block that ends at a page which is not there."""
     small, flags = mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    f = Function(TAKE, "ptr", "i64 %bytes", visible=True)
     used = _whole(f, "%bytes", _HEAD)
     total = f.sum(_whole(f, used, small), 2 * small)
     where = f"ptr null, i64 {total}, i32 3, i32 {flags}, i32 -1, i64 0"
@@ -119,14 +120,12 @@ def _take_fenced() -> str:
     end = f.beyond(raw, f.sum(total, -small))
     f.do(f"call i32 @mprotect(ptr {end}, i64 {small}, i32 0)")
     f.give(f.beyond(end, f.let(f"sub i64 0, {used}")))
-    return f.text
 
 
-def _give_fenced() -> str:
+@fenced("void", "ptr %memory", visible=True, name=GIVE)
+def give_fenced(f: Function) -> None:
     small = mmap.PAGESIZE
-    f = Function(GIVE, "void", "ptr %memory", visible=True)
     page = f.let(f"and i64 {f.let('ptrtoint ptr %memory to i64')}, {-small}")
     raw = f.let(f"inttoptr i64 {f.sum(page, -small)} to ptr")
     f.do(f"call i32 @munmap(ptr {raw}, i64 {f.load('i64', raw)})")
     f.give()
-    return f.text

@@ -121,7 +121,7 @@ def pool_ir() -> str:
         workers.give(0)
         return plain.text() + "\n".join(f.text for f in (share, reset, workers))
     declared = f"{_DECLARATIONS}declare void @{_pause().replace('i32 1', 'i32')}\n"
-    return declared + _seats() + plain.text() + pool.text()
+    return declared + plain.text() + pool.text()
 
 
 def _pause() -> str:
@@ -262,21 +262,26 @@ def nap(f: Function) -> None:
     f.give()
 
 
-def _seats() -> str:
-    """`seat`: the core of this thread, and `leave_the_caller_alone`: to another core.
+@pool("i64")
+def seat(f: Function) -> None:
+    """The core of this thread; elsewhere than on Linux that is not asked."""
+    if sys.platform.startswith("linux"):
+        f.give(f.let(f"sext i32 {f.let('call i32 @sched_getcpu()')} to i64"))
+    else:
+        f.give(-1)
+
+
+@pool("void")
+def leave_the_caller_alone(f: Function) -> None:
+    """To another core, on Linux.
 
     Two threads that spin on one core take turns of milliseconds. The system moves one
     of them in the end; a worker that sees its caller's core under it goes at once: to
-    any other core that it may use, from where it may go on to all of them. Elsewhere
-    than on Linux threads stay where they are put.
+    any other core that it may use, from where it may go on to all of them.
     """
-    seat = Function("seat", "i64")
-    f = Function("leave_the_caller_alone", "void")
     if not sys.platform.startswith("linux"):
-        seat.give(-1)
         f.give()
-        return seat.text + f.text
-    seat.give(seat.let(f"sext i32 {seat.let('call i32 @sched_getcpu()')} to i64"))
+        return
     mine, noted = f.let("call i64 @seat()"), f.view("@job", Job).at("seat")
     callers = f.let(f"load atomic i64, ptr {noted} monotonic, align 8")
     same = f.let(f"icmp eq i64 {mine}, {callers}")
@@ -295,7 +300,6 @@ def _seats() -> str:
             for cores_ in (others, all_):
                 f.do(f"call i32 @sched_setaffinity({mask} {cores_})")
     f.give()
-    return seat.text + f.text
 
 
 @pool("void", "i64 %wanted")
