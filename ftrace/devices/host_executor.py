@@ -21,15 +21,7 @@ from ftrace.devices.base import Counters
 from ftrace.devices.debug_report import report_run
 from ftrace.errors import GraphError
 from ftrace.ground import settings
-from ftrace.lower.program.ir import (
-    CallHost,
-    CopySlot,
-    Program,
-    RunBranch,
-    RunKernel,
-    RunLoop,
-    Slot,
-)
+from ftrace.lower.program import ir
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.primitive import Compound
@@ -51,7 +43,7 @@ class Driver(ABC):
     counters: Counters
 
     @abstractmethod
-    def run_kernel(self, step: RunKernel, memories: Memories) -> None:
+    def run_kernel(self, step: ir.RunKernel, memories: Memories) -> None:
         """Runs or enqueues a kernel."""
 
     @abstractmethod
@@ -71,7 +63,7 @@ class Driver(ABC):
         """Memory that lives as long as something refers to it."""
 
     @abstractmethod
-    def place_arena(self, program: Program) -> tuple[dict[int, Memory], Any]:
+    def place_arena(self, program: ir.Program) -> tuple[dict[int, Memory], Any]:
         """The memory of each slot of the arena, and what keeps it alive."""
 
     @abstractmethod
@@ -94,7 +86,7 @@ class Driver(ABC):
     # Programs.
 
     def run(
-        self, program: Program, inputs: Sequence[Memory], outputs: Sequence[Memory]
+        self, program: ir.Program, inputs: Sequence[Memory], outputs: Sequence[Memory]
     ) -> None:
         """Runs a program on the memories of its inputs and outputs."""
         memories: Memories = [None] * len(program.slots)
@@ -115,17 +107,19 @@ class Driver(ABC):
                 report_run(self.name, step, time.perf_counter() - start)
         del held
 
-    def _kernel(self, program: Program, step: RunKernel, memories: Memories) -> None:
+    def _kernel(
+        self, program: ir.Program, step: ir.RunKernel, memories: Memories
+    ) -> None:
         self.run_kernel(step, memories)
         self.counters.kernels_run += 1
         self.counters.operations += step.info.operations
         self.counters.bytes += step.info.bytes
 
-    def _copy(self, program: Program, step: CopySlot, memories: Memories) -> None:
+    def _copy(self, program: ir.Program, step: ir.CopySlot, memories: Memories) -> None:
         nbytes = program.slots[step.target].nbytes
         self.copy(memories[step.source], memories[step.target], nbytes)
 
-    def _host(self, program: Program, step: CallHost, memories: Memories) -> None:
+    def _host(self, program: ir.Program, step: ir.CallHost, memories: Memories) -> None:
         node, slots = step.node, program.slots
         operation = node.op
         assert isinstance(operation, Compound)
@@ -140,13 +134,15 @@ class Driver(ABC):
         for slot, aval, value in zip(step.results, avals, values, strict=True):
             self.write(memories[slot], checked_result(operation.name, aval, value))
 
-    def _branch(self, program: Program, step: RunBranch, memories: Memories) -> None:
+    def _branch(
+        self, program: ir.Program, step: ir.RunBranch, memories: Memories
+    ) -> None:
         index = int(self.read(memories[step.index], dtypes.int32, 1)[0])
         operands = [memories[s] for s in step.operands]
         results = [memories[s] for s in step.results]
         self.run(step.branches[index], operands, results)
 
-    def _loop(self, program: Program, step: RunLoop, memories: Memories) -> None:
+    def _loop(self, program: ir.Program, step: ir.RunLoop, memories: Memories) -> None:
         _LoopRun(self, program, step, memories).run()
 
 
@@ -154,7 +150,7 @@ class _LoopRun:
     """One run of a loop."""
 
     def __init__(
-        self, driver: Driver, program: Program, step: RunLoop, memories: Memories
+        self, driver: Driver, program: ir.Program, step: ir.RunLoop, memories: Memories
     ) -> None:
         self.driver = driver
         self.slots = program.slots
@@ -231,14 +227,14 @@ class _LoopRun:
         flag = self.memories[self.step.predicate] if t == 0 else self.flag
         return bool(self.driver.read(flag, dtypes.bool_, 1)[0])
 
-    def _element(self, memory: Memory, slot: Slot, t: int, inner: Slot) -> Memory:
+    def _element(self, memory: Memory, slot: ir.Slot, t: int, inner: ir.Slot) -> Memory:
         if slot.stacks and self.step.length is None:
             return memory[0][t]
         if slot.stacks:
             return memory[t * inner.stacks : (t + 1) * inner.stacks]
         return self.driver.element(memory, t, inner.nbytes)
 
-    def _new(self, memory: Memory, slot: Slot, t: int, inner: Slot) -> Memory:
+    def _new(self, memory: Memory, slot: ir.Slot, t: int, inner: ir.Slot) -> Memory:
         if slot.stacks and self.step.length is None:
             return self.driver.allocate(inner.nbytes)
         if slot.stacks:
@@ -246,7 +242,7 @@ class _LoopRun:
         return self.driver.new_element(memory, t, inner.nbytes)
 
     def _keep(
-        self, memory: Memory, slot: Slot, t: int, inner: Slot, written: Memory
+        self, memory: Memory, slot: ir.Slot, t: int, inner: ir.Slot, written: Memory
     ) -> None:
         if slot.stacks and self.step.length is None:
             if self.step.reverse:
@@ -258,11 +254,11 @@ class _LoopRun:
 
 
 _RUN: dict[type, Callable[..., None]] = {
-    RunKernel: Driver._kernel,  # pyright: ignore[reportPrivateUsage]
-    CopySlot: Driver._copy,  # pyright: ignore[reportPrivateUsage]
-    CallHost: Driver._host,  # pyright: ignore[reportPrivateUsage]
-    RunBranch: Driver._branch,  # pyright: ignore[reportPrivateUsage]
-    RunLoop: Driver._loop,  # pyright: ignore[reportPrivateUsage]
+    ir.RunKernel: Driver._kernel,  # pyright: ignore[reportPrivateUsage]
+    ir.CopySlot: Driver._copy,  # pyright: ignore[reportPrivateUsage]
+    ir.CallHost: Driver._host,  # pyright: ignore[reportPrivateUsage]
+    ir.RunBranch: Driver._branch,  # pyright: ignore[reportPrivateUsage]
+    ir.RunLoop: Driver._loop,  # pyright: ignore[reportPrivateUsage]
 }
 
 

@@ -12,28 +12,20 @@ from functools import partial
 from ftrace.arrays.buffer import Allocator
 from ftrace.arrays.memory_limit import LARGE, free_memory
 from ftrace.errors import OutOfMemoryError
-from ftrace.lower.program.ir import (
-    CallHost,
-    Program,
-    RunKernel,
-    RunLoop,
-    Slot,
-    Step,
-    programs_of,
-)
+from ftrace.lower.program import ir
 
 #: How many of the largest arrays a message names.
 NAMED = 4
 
 
-def needed(program: Program) -> int:
+def needed(program: ir.Program) -> int:
     """Bytes of the outputs and the arena of a program."""
     slots = {program.slots[n] for n in program.outputs}
     return program.arena + sum(s.nbytes for s in slots if s.place == "output")
 
 
 def require_memory(
-    name: str, allocator: Allocator, program: Program, most: int | None = None
+    name: str, allocator: Allocator, program: ir.Program, most: int | None = None
 ) -> None:
     """Refuses a call if there is no memory for it, also without what is kept.
 
@@ -55,7 +47,9 @@ def require_memory(
         raise shortage(name, program, free)
 
 
-def shortage(name: str, program: Program, free: int | None = None) -> OutOfMemoryError:
+def shortage(
+    name: str, program: ir.Program, free: int | None = None
+) -> OutOfMemoryError:
     """The exception for a call that found no memory for its program."""
     results = needed(program) - program.arena
     have = "" if free is None else f", and {_size(free)} are free"
@@ -71,7 +65,7 @@ def shortage(name: str, program: Program, free: int | None = None) -> OutOfMemor
     return error
 
 
-def no_working_memory(program: Program | None = None) -> OutOfMemoryError:
+def no_working_memory(program: ir.Program | None = None) -> OutOfMemoryError:
     """The exception for a call that found no memory while it ran.
 
     Loops ask for what they remember of their iterations, and kernels for the few
@@ -89,12 +83,12 @@ def no_working_memory(program: Program | None = None) -> OutOfMemoryError:
     return error
 
 
-def _pushed(program: Program) -> Iterator[tuple[int, str]]:
+def _pushed(program: ir.Program) -> Iterator[tuple[int, str]]:
     """What each loop of unknown length keeps of an iteration."""
     for step in program.steps:
-        for inner in programs_of(step):
+        for inner in ir.programs_of(step):
             yield from _pushed(inner)
-        if isinstance(step, RunLoop):
+        if isinstance(step, ir.RunLoop):
             known = dict(pair for own in step.body.steps for pair in _lines_of(own))
             written = step.body.outputs[len(step.carry) :]
             for slot, outer in zip(written, step.ys, strict=False):
@@ -102,18 +96,18 @@ def _pushed(program: Program) -> Iterator[tuple[int, str]]:
                     yield _row(step.body.slots[slot], known.get(slot, ""))
 
 
-def largest(program: Program) -> list[str]:
+def largest(program: ir.Program) -> list[str]:
     """A line for each of the largest arrays that a program makes, the largest first."""
     made = sorted(_made(program), key=lambda row: -row[0])
     return [text for size, text in made[:NAMED] if size * 100 >= made[0][0]]
 
 
-def _made(program: Program) -> Iterator[tuple[int, str]]:
+def _made(program: ir.Program) -> Iterator[tuple[int, str]]:
     """What each array takes that is not an input; for a loop's body one iteration."""
     lines: dict[int, str] = {}
     bodies: set[int] = set()
     for step in program.steps:
-        for inner in programs_of(step):
+        for inner in ir.programs_of(step):
             yield from _made(inner)
             bodies.add(getattr(step, "scratch", -1))
         for slot, line in _lines_of(step):
@@ -124,24 +118,24 @@ def _made(program: Program) -> Iterator[tuple[int, str]]:
         yield _row(slot, lines.get(number, ""))
 
 
-def _row(slot: Slot, line: str) -> tuple[int, str]:
+def _row(slot: ir.Slot, line: str) -> tuple[int, str]:
     nbytes = slot.size * slot.dtype.itemsize
     sizes = ",".join(map(str, slot.shape))
     text = f"{_size(nbytes)}: {slot.dtype}[{sizes}]"
     return nbytes, f"{text}, {line}" if line else f"{text} ({slot.value})"
 
 
-def _lines_of(step: Step) -> Iterator[tuple[int, str]]:
+def _lines_of(step: ir.Step) -> Iterator[tuple[int, str]]:
     """The slots that a step writes, and the user's line that makes them."""
-    if isinstance(step, RunKernel):
+    if isinstance(step, ir.RunKernel):
         line = step.info.origins[-1].describe() if step.info.origins else ""
         pairs = zip(step.slots, step.buffers, strict=True)
         yield from ((slot, line) for slot, spec in pairs if spec.written)
-    elif isinstance(step, CallHost):
+    elif isinstance(step, ir.CallHost):
         origin = step.node.origin
         line = "" if origin is None else origin.describe()
         yield from ((slot, line) for slot in step.results)
-    elif isinstance(step, RunLoop):
+    elif isinstance(step, ir.RunLoop):
         inner = dict(pair for own in step.body.steps for pair in _lines_of(own))
         written = step.body.outputs[len(step.carry) :]
         yield from (

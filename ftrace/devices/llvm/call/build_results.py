@@ -7,20 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.object_ir import ObjectFunction
 from ftrace.devices.llvm.call.object_layout import ITEMS, KEYS
-from ftrace.devices.llvm.call.records import (
-    GIVEN,
-    HOSTED,
-    LIST,
-    MAPPING,
-    NAMEDTUPLE,
-    RESULT,
-    TUPLE,
-    BuiltPart,
-    GivenPart,
-    ResultPart,
-)
 from ftrace.devices.llvm.ir.function_builder import Routines, View
 
 _PARAMETERS = ("ptr %part", "ptr %held")
@@ -33,23 +22,23 @@ results = Routines(ObjectFunction)
 @results("ptr", *_PARAMETERS)
 def build(f: ObjectFunction) -> None:
     kind = f.load("i64", "%part")
-    with f.when(f.equal("i64", kind, RESULT)):
-        buffer = f.slot("%held", f.view("%part", ResultPart).number("number"))
+    with f.when(f.equal("i64", kind, r.RESULT)):
+        buffer = f.slot("%held", f.view("%part", r.ResultPart).number("number"))
         operands = f"ptr %part, ptr {buffer}, ptr {f.state().pointer('none')}"
         f.give(f.let(f"call ptr @new_array({operands})"))
-    with f.when(f.equal("i64", kind, HOSTED)):
-        host = f.slot("%held", f.view("%part", ResultPart).number("number"))
+    with f.when(f.equal("i64", kind, r.HOSTED)):
+        host = f.slot("%held", f.view("%part", r.ResultPart).number("number"))
         operands = f"ptr %part, ptr {f.state().pointer('none')}, ptr {host}"
         f.give(f.let(f"call ptr @new_array({operands})"))
-    with f.when(f.equal("i64", kind, GIVEN)):
-        given = f.slot("%held", f.view("%part", GivenPart).number("number"))
+    with f.when(f.equal("i64", kind, r.GIVEN)):
+        given = f.slot("%held", f.view("%part", r.GivenPart).number("number"))
         f.hold(given)
         f.give(given)
     for one, name in (
-        (MAPPING, "mapping"),
-        (TUPLE, "tuple"),
-        (LIST, "list"),
-        (NAMEDTUPLE, "namedtuple"),
+        (r.MAPPING, "mapping"),
+        (r.TUPLE, "tuple"),
+        (r.LIST, "list"),
+        (r.NAMEDTUPLE, "namedtuple"),
     ):
         with f.when(f.equal("i64", kind, one)):
             f.give(f.let(f"call ptr @build_{name}({_OPERANDS})"))
@@ -71,7 +60,7 @@ def _child(f: ObjectFunction, part: str) -> str:
 @results("ptr", *_PARAMETERS)
 def build_mapping(f: ObjectFunction) -> None:
     """A dict: a copy of one with these keys has them in place."""
-    part = f.view("%part", BuiltPart)
+    part = f.view("%part", r.BuiltPart)
     made = f.let(f"call ptr @PyDict_Copy(ptr {part.pointer('template')})")
     f.give_if(f.equal("ptr", made, "null"), "null")
     keys, parts = part.pointer("keys"), part.pointer("parts")
@@ -116,7 +105,7 @@ def build_list(f: ObjectFunction) -> None:
 def _build_sequence(
     f: ObjectFunction, new: str, items_of: Callable[[str], str]
 ) -> None:
-    part = f.view("%part", BuiltPart)
+    part = f.view("%part", r.BuiltPart)
     count, parts = part.number("length"), part.pointer("parts")
     made = f.let(f"call ptr @{new}(i64 {count})")
     f.give_if(f.equal("ptr", made, "null"), "null")
@@ -131,7 +120,7 @@ def _build_sequence(
 @results("ptr", *_PARAMETERS)
 def build_namedtuple(f: ObjectFunction) -> None:
     """`tuple.__new__(cls, items)`: what the class's own `__new__` does."""
-    part = f.view("%part", BuiltPart)
+    part = f.view("%part", r.BuiltPart)
     items = f.let(f"call ptr @build_tuple({_OPERANDS})")
     f.give_if(f.equal("ptr", items, "null"), "null")
     new, kind = f.state().pointer("tuple_new"), part.pointer("type")

@@ -13,28 +13,11 @@ from __future__ import annotations
 
 import time
 
+from ftrace.devices.llvm.call import object_layout as layout
+from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.build_results import results
 from ftrace.devices.llvm.call.match_arguments import Places, arguments_ir
 from ftrace.devices.llvm.call.object_ir import ObjectFunction, objects_ir
-from ftrace.devices.llvm.call.object_layout import (
-    DATA,
-    DTYPE,
-    FLAGS,
-    ITEMS,
-    ORDERLY,
-    SIZE,
-    Offsets,
-)
-from ftrace.devices.llvm.call.records import (
-    MOST_OPERANDS,
-    BufferObject,
-    Call,
-    Capture,
-    Loop,
-    Make,
-    Step,
-    Steps,
-)
 from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
 from ftrace.devices.llvm.runtime.vm.records import GO_ON, NO_MEMORY
 
@@ -47,7 +30,7 @@ _CALLED = ("ptr %self", "ptr %args", "i64 %given", "ptr %names")
 entries = Routines(ObjectFunction)
 
 
-def native_ir(offsets: Offsets, methods: int) -> str:
+def native_ir(offsets: layout.Offsets, methods: int) -> str:
     """The text of all native code of calls, for an interpreter's layout.
 
     Args:
@@ -73,7 +56,7 @@ def call(f: ObjectFunction) -> None:
 def call_eager(f: ObjectFunction) -> None:
     """`Eager.__call__`, likewise."""
     state = f.state()
-    traced = f.load("i64", f.beyond(state.pointer("traces"), SIZE))
+    traced = f.load("i64", f.beyond(state.pointer("traces"), layout.SIZE))
     busy = f.let(f"or i64 {traced}, {state.number('recording')}")
     with f.when(f.equal("i64", busy, 0)):
         operands = f"{', '.join(_CALLED)}, i64 {state.number('eager_links')}"
@@ -93,7 +76,7 @@ def try_records(f: ObjectFunction) -> None:
     f.give_if(f.equal("ptr", holder, "null"), MISS)
     kind = f.type_of(holder)
     f.give_if(f.differ("ptr", kind, f.state().pointer("ndarray")), MISS)
-    records, config = f.at(holder, DATA), f.let("call ptr @current()")
+    records, config = f.at(holder, layout.DATA), f.let("call ptr @current()")
     with f.repeat(f.load("i64", records)) as i:
         record = f.slot(records, f.let(f"add i64 {i}, 1"))
         operands = "ptr %args, i64 %given, ptr %names"
@@ -123,7 +106,7 @@ def _named(f: ObjectFunction) -> str:
     """How many arguments have names."""
     count = f.variable("i64", 0)
     with f.when(f.differ("ptr", "%names", "null")):
-        f.store("i64", f.load("i64", f.beyond("%names", SIZE)), count)
+        f.store("i64", f.load("i64", f.beyond("%names", layout.SIZE)), count)
     return f.load("i64", count)
 
 
@@ -147,19 +130,19 @@ def current(f: ObjectFunction) -> None:
 @entries("i32", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %places")
 def match(f: ObjectFunction) -> None:
     """Are the arguments as a record expects? 1 or 0; fills the places."""
-    record = f.view("%record", Call)
+    record = f.view("%record", r.Call)
     f.give_if(f.differ("i64", "%given", record.number("positional")), 0)
     named, names = record.number("named"), record.pointer("names")
     f.give_if(f.differ("i64", _named(f), named), 0)
     with f.repeat(named) as i:
-        name = f.slot(f.beyond("%names", ITEMS), i)
+        name = f.slot(f.beyond("%names", layout.ITEMS), i)
         f.give_if(f.differ("ptr", name, f.slot(names, i)), 0)
     parts = record.pointer("parts")
     with f.repeat(f.let(f"add i64 {named}, %given")) as i:
         _find(f, f.slot(parts, i), f.slot("%args", i))
     captured = record.pointer("captured")
     with f.repeat(record.number("captures")) as i:
-        capture = f.view(captured, Capture, i)
+        capture = f.view(captured, r.Capture, i)
         _find(f, capture.pointer("part"), capture.pointer("array"))
     f.give(1)
 
@@ -171,9 +154,9 @@ def _find(f: ObjectFunction, part: str, thing: str) -> None:
 
 
 @entries("void", "ptr %record", "ptr %cells")
-def give_up(f: ObjectFunction, offsets: Offsets) -> None:
+def give_up(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """Arrays that the caller gives up have no memory from now on; the call has it."""
-    record, none = f.view("%record", Call), f.state().pointer("none")
+    record, none = f.view("%record", r.Call), f.state().pointer("none")
     donated = record.pointer("donated")
     with f.repeat(record.number("donations")) as i:
         array = f.slot("%cells", f.load("i64", f.word(donated, i)))
@@ -190,11 +173,11 @@ def give_up(f: ObjectFunction, offsets: Offsets) -> None:
 @entries("i64", "ptr %record", "ptr %frame", "ptr %held")
 def take_all(f: ObjectFunction) -> None:
     """Takes the buffers of a call; how many it has got: all, or there was an error."""
-    record, state = f.view("%record", Call), f.state()
+    record, state = f.view("%record", r.Call), f.state()
     made, inputs = record.pointer("made"), record.number("inputs")
     makes = record.number("makes")
     with f.repeat(makes) as i:
-        make = f.view(made, Make, i)
+        make = f.view(made, r.Make, i)
         index, nbytes = make.number("size_class"), make.number("nbytes")
         free = f.let(f"call ptr @take(i64 {index}, i64 {nbytes})")
         buffer = f.variable("ptr", free)
@@ -207,14 +190,14 @@ def take_all(f: ObjectFunction) -> None:
             f.store("ptr", new, buffer)
         found, number = f.load("ptr", buffer), f.let(f"add i64 {inputs}, {i}")
         f.set_slot("%held", number, found)
-        f.set_slot("%frame", number, f.view(found, BufferObject).pointer("data"))
+        f.set_slot("%frame", number, f.view(found, r.BufferObject).pointer("data"))
     f.give(f.let(f"add i64 {inputs}, {makes}"))
 
 
 @entries("i32", "ptr %record", "ptr %frame")
 def run_counted(f: ObjectFunction) -> None:
     """Runs the program and counts; its status."""
-    record, state = f.view("%record", Call), f.state()
+    record, state = f.view("%record", r.Call), f.state()
     start = _now(f)
     operands = f"ptr {record.pointer('entry')}, ptr %frame"
     threads = record.number("threads")
@@ -239,7 +222,7 @@ def _now(f: Function) -> str:
 
 @entries("ptr", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %config")
 def attempt(f: ObjectFunction) -> None:
-    record = f.view("%record", Call)
+    record = f.view("%record", r.Call)
     f.give_if(f.differ("ptr", "%config", record.pointer("config")), MISS)
     inputs, makes = record.number("inputs"), record.number("makes")
     objects = f.let(f"add i64 {inputs}, {makes}")
@@ -314,7 +297,7 @@ def _stub(number: int) -> str:
 
 
 @entries("ptr", "ptr %thing")
-def hosted(f: ObjectFunction, offsets: Offsets) -> None:
+def hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """A new reference to an Array's values in NumPy, or to a float; or null."""
     state = f.state()
     with f.when(f.differ("ptr", f.type_of("%thing"), state.pointer("array"))):
@@ -334,13 +317,13 @@ def settled(f: ObjectFunction) -> None:
     """What a step has made, as an array of a dtype; takes over the reference."""
     state = f.state()
     array = f.equal("ptr", f.type_of("%value"), state.pointer("ndarray"))
-    with f.when(array), f.when(f.equal("ptr", f.at("%value", DTYPE), "%dtype")):
+    with f.when(array), f.when(f.equal("ptr", f.at("%value", layout.DTYPE), "%dtype")):
         f.give("%value")
     whole = f.ask(state.pointer("as_ndarray"), "%value")
     with f.when(f.equal("ptr", whole, "null")):
         f.let_go("%value")
         f.give("null")
-    with f.when(f.equal("ptr", f.at(whole, DTYPE), "%dtype")):
+    with f.when(f.equal("ptr", f.at(whole, layout.DTYPE), "%dtype")):
         f.let_go("%value")
         f.give(whole)
     f.let_go("%value")
@@ -352,20 +335,22 @@ def settled(f: ObjectFunction) -> None:
 @entries("ptr", "ptr %step", "ptr %loop", "ptr %values")
 def loop(f: ObjectFunction) -> None:
     """A step as one inner loop of NumPy's; null where NumPy shall do it."""
-    step, loop, state = f.view("%step", Step), f.view("%loop", Loop), f.state()
+    step, loop, state = f.view("%step", r.Step), f.view("%loop", r.Loop), f.state()
     arity, operands = step.number("arity"), step.pointer("operands")
-    places = f.place("ptr", MOST_OPERANDS + 1)
+    places = f.place("ptr", r.MOST_OPERANDS + 1)
     with f.repeat(arity) as i:
         thing = f.slot("%values", f.load("i64", f.word(operands, i)))
         same = f.equal("ptr", f.type_of(thing), state.pointer("ndarray"))
         f.give_if(f.let(f"xor i1 {same}, true"), "null")
         dtype = f.slot(loop.pointer("dtypes"), i)
-        flags = f.let(f"and i32 {f.load('i32', f.beyond(thing, FLAGS))}, {ORDERLY}")
-        orderly = f.equal("i32", flags, ORDERLY)
-        same = f.equal("ptr", f.at(thing, DTYPE), dtype)
+        flags = f.let(
+            f"and i32 {f.load('i32', f.beyond(thing, layout.FLAGS))}, {layout.ORDERLY}"
+        )
+        orderly = f.equal("i32", flags, layout.ORDERLY)
+        same = f.equal("ptr", f.at(thing, layout.DTYPE), dtype)
         good = f.let(f"and i1 {same}, {orderly}")
         f.give_if(f.let(f"xor i1 {good}, true"), "null")
-        f.set_slot(places, i, f.at(thing, DATA))
+        f.set_slot(places, i, f.at(thing, layout.DATA))
     dtype = step.pointer("dtype")
     f.do(f"call void @Py_IncRef(ptr {dtype})")  # the array takes it over
     ndim = f.let(f"trunc i64 {loop.number('ndim')} to i32")
@@ -377,7 +362,7 @@ def loop(f: ObjectFunction) -> None:
     with f.when(f.equal("ptr", made, "null")):
         f.do("call void @PyErr_Clear()")  # no memory: NumPy will say so
         f.give("null")
-    f.set_slot(places, arity, f.at(made, DATA))
+    f.set_slot(places, arity, f.at(made, layout.DATA))
     inner = f"ptr {loop.pointer('strides')}, ptr {loop.pointer('data')}"
     call = f"ptr {places}, ptr {loop.at('elements')}, {inner}"
     f.do(f"call void {loop.pointer('function')}({call})")
@@ -395,7 +380,7 @@ def step(f: ObjectFunction) -> None:
 
     From the first one on that NumPy does itself it tells of no floating-point errors.
     """
-    step, state = f.view("%step", Step), f.state()
+    step, state = f.view("%step", r.Step), f.state()
     loop = step.pointer("loop")
     with f.when(f.differ("ptr", loop, "null")):
         quick = f.let(f"call ptr @loop(ptr %step, ptr {loop}, ptr %values)")
@@ -423,7 +408,7 @@ def step(f: ObjectFunction) -> None:
 @entries("ptr", "ptr %record", "ptr %body", "ptr %held")
 def run_steps(f: ObjectFunction) -> None:
     """The result of steps for leaves; null with an exception, or LEAVE."""
-    record, body, state = f.view("%record", Call), f.view("%body", Steps), f.state()
+    record, body, state = f.view("%record", r.Call), f.view("%body", r.Steps), f.state()
     leaves, steps = record.number("inputs"), body.number("steps")
     f.give_if(f.let(f"icmp slt i64 {steps}, 0"), LEAVE)
     constants, total = body.number("constants"), f.sum(leaves, steps)
@@ -439,7 +424,7 @@ def run_steps(f: ObjectFunction) -> None:
         f.store("i64", f.sum(i, 1), filled)
     with f.when(f.equal("i64", f.load("i64", filled), leaves)):
         with f.repeat(steps) as i:
-            step = f.view(body.pointer("first"), Step, i)
+            step = f.view(body.pointer("first"), r.Step, i)
             operands = f"ptr {step.address}, ptr {values}, ptr {token}"
             made = f.let(f"call ptr @step({operands})")
             f.stop_if(f.equal("ptr", made, "null"))

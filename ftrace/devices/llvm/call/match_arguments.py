@@ -8,45 +8,9 @@ borrowed references stay good.
 
 from __future__ import annotations
 
+from ftrace.devices.llvm.call import object_layout as layout
+from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.object_ir import ObjectFunction
-from ftrace.devices.llvm.call.object_layout import (
-    DATA,
-    DTYPE,
-    FLAGS,
-    ITEMS,
-    NDIM,
-    NUMBER,
-    ORDERLY,
-    SHAPE,
-    SIZE,
-    Offsets,
-)
-from ftrace.devices.llvm.call.records import (
-    ARRAY,
-    BOOL,
-    CLASS,
-    DICT,
-    DONATED,
-    FLOAT32,
-    FLOAT64,
-    HOSTED,
-    INT32,
-    INTEGER,
-    LIST,
-    NUMPY,
-    OBJECT,
-    OVERWRITTEN,
-    SLICE,
-    STATIC,
-    TUPLE,
-    VALUE,
-    BufferObject,
-    Call,
-    ContainerPart,
-    LeafPart,
-    ObjectPart,
-    ValuePart,
-)
 from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
 from ftrace.devices.llvm.runtime.vm.records import Word
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -74,7 +38,7 @@ class Places(NamedTuple):
 arguments = Routines(ObjectFunction)
 
 
-def arguments_ir(offsets: Offsets) -> str:
+def arguments_ir(offsets: layout.Offsets) -> str:
     """All functions on arguments."""
     listed = ", ".join(f"ptr @find_{_FINDERS[kind]}" for kind in range(len(_FINDERS)))
     table = f"@finders = internal constant [{len(_FINDERS)} x ptr] [{listed}]\n"
@@ -83,11 +47,11 @@ def arguments_ir(offsets: Offsets) -> str:
 
 #: What looks at an argument of a kind.
 _FINDERS = {
-    ARRAY: "array", HOSTED: "hosted", DONATED: "donated", OVERWRITTEN: "donated",
-    NUMPY: "numpy", OBJECT: "object", FLOAT32: "number", FLOAT64: "number",
-    INT32: "number", BOOL: "number", STATIC: "same", CLASS: "class", VALUE: "value",
-    INTEGER: "integer", TUPLE: "sequence", LIST: "sequence", SLICE: "sequence",
-    DICT: "dict",
+    r.ARRAY: "array", r.HOSTED: "hosted", r.DONATED: "donated",
+    r.OVERWRITTEN: "donated", r.NUMPY: "numpy", r.OBJECT: "object",
+    r.FLOAT32: "number", r.FLOAT64: "number", r.INT32: "number", r.BOOL: "number",
+    r.STATIC: "same", r.CLASS: "class", r.VALUE: "value", r.INTEGER: "integer",
+    r.TUPLE: "sequence", r.LIST: "sequence", r.SLICE: "sequence", r.DICT: "dict",
 }  # fmt: skip
 
 
@@ -100,14 +64,14 @@ def find(f: ObjectFunction) -> None:
 @arguments("i32", *_PARAMETERS)
 def find_same(f: ObjectFunction) -> None:
     """This very object."""
-    expected = f.view("%part", ObjectPart).pointer("object")
+    expected = f.view("%part", r.ObjectPart).pointer("object")
     f.give(f.let(f"zext i1 {f.equal('ptr', '%thing', expected)} to i32"))
 
 
 @arguments("i32", *_PARAMETERS)
 def find_class(f: ObjectFunction) -> None:
     """An object of this class."""
-    expected = f.view("%part", ObjectPart).pointer("object")
+    expected = f.view("%part", r.ObjectPart).pointer("object")
     f.give(f.let(f"zext i1 {f.equal('ptr', f.type_of('%thing'), expected)} to i32"))
 
 
@@ -117,24 +81,24 @@ def _refuse_unless(f: Function, condition: str) -> None:
 
 def _found(f: Function, data: str, holder: str) -> None:
     """Notes where the leaf's memory is, and ends."""
-    number = f.view("%part", LeafPart).number("number")
+    number = f.view("%part", r.LeafPart).number("number")
     places = f.view("%places", Places)
     f.set_slot(places.pointer("frame"), number, data)
     f.set_slot(places.pointer("held"), number, holder)
     f.give(1)
 
 
-def _array_buffer(f: ObjectFunction, offsets: Offsets) -> str:
+def _array_buffer(f: ObjectFunction, offsets: layout.Offsets) -> str:
     """The buffer of an Array of the type that is expected."""
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), f.state().pointer("array")))
-    expected = f.view("%part", LeafPart).pointer("expected")
+    expected = f.view("%part", r.LeafPart).pointer("expected")
     _refuse_unless(f, f.equal("ptr", f.at("%thing", offsets.aval), expected))
     buffer = f.at("%thing", offsets.buffer)
     _refuse_unless(f, f.differ("ptr", buffer, "null"))
     return buffer
 
 
-def _refuse_elsewhere(f: ObjectFunction, buffer: str, offsets: Offsets) -> None:
+def _refuse_elsewhere(f: ObjectFunction, buffer: str, offsets: layout.Offsets) -> None:
     """Goes on with a buffer of Python's that is in the host's memory."""
     state = f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of(buffer), state.pointer("host_buffer")))
@@ -145,20 +109,20 @@ def _refuse_elsewhere(f: ObjectFunction, buffer: str, offsets: Offsets) -> None:
 
 
 @arguments("i32", *_PARAMETERS)
-def find_array(f: ObjectFunction, offsets: Offsets) -> None:
+def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """An Array whose buffer is in the host's memory."""
     buffer, state = _array_buffer(f, offsets), f.state()
     with f.when(f.equal("ptr", f.type_of(buffer), state.pointer("buffer"))):
-        _found(f, f.view(buffer, BufferObject).pointer("data"), buffer)
+        _found(f, f.view(buffer, r.BufferObject).pointer("data"), buffer)
     _refuse_elsewhere(f, buffer, offsets)
     memory = f.at(buffer, offsets.memory)
     _refuse_unless(f, f.differ("ptr", memory, "null"))
     _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
-    _found(f, f.at(memory, DATA), buffer)
+    _found(f, f.at(memory, layout.DATA), buffer)
 
 
 @arguments("i32", *_PARAMETERS)
-def find_hosted(f: ObjectFunction, offsets: Offsets) -> None:
+def find_hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """An Array that NumPy can see: its buffer, or an array of NumPy's in its place."""
     buffer, state = _array_buffer(f, offsets), f.state()
     none = state.pointer("none")
@@ -171,13 +135,13 @@ def find_hosted(f: ObjectFunction, offsets: Offsets) -> None:
 
 
 @arguments("i32", *_PARAMETERS)
-def find_donated(f: ObjectFunction, offsets: Offsets) -> None:
+def find_donated(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """An Array that is given up; if it is written, nobody else sees its memory."""
     found = f.let(f"call i32 @find_array({_OPERANDS})")
     _refuse_unless(f, f.differ("i32", found, 0))
-    part, places = f.view("%part", LeafPart), f.view("%places", Places)
+    part, places = f.view("%part", r.LeafPart), f.view("%places", Places)
     number = part.number("number")
-    with f.when(f.equal("i64", part.number("kind"), OVERWRITTEN)):
+    with f.when(f.equal("i64", part.number("kind"), r.OVERWRITTEN)):
         host = f.at("%thing", offsets.host)
         missing = f.equal("ptr", host, "null")
         none = f.equal("ptr", host, f.state().pointer("none"))
@@ -185,7 +149,7 @@ def find_donated(f: ObjectFunction, offsets: Offsets) -> None:
         held = f.slot(places.pointer("held"), number)
         own = f.equal("ptr", f.type_of(held), f.state().pointer("buffer"))
         _refuse_unless(f, own)
-        buffer = f.view(held, BufferObject)
+        buffer = f.view(held, r.BufferObject)
         for thing in (held, buffer.pointer("memory"), buffer.pointer("raw")):
             _refuse_unless(f, f.equal("i32", f.load("i32", thing), 1))
     f.set_slot(places.pointer("cells"), number, "%thing")
@@ -198,19 +162,19 @@ def all_differ(f: ObjectFunction) -> None:
 
     How often each is given is counted where buffers that are free have the next one.
     """
-    record, state = f.view("%record", Call), f.state()
+    record, state = f.view("%record", r.Call), f.state()
     overwrites, overwritten = record.number("overwrites"), record.pointer("overwritten")
 
     def written(i: str) -> View:
         number = f.load("i64", f.word(overwritten, i))
-        return f.view(f.slot("%held", number), BufferObject)
+        return f.view(f.slot("%held", number), r.BufferObject)
 
     with f.repeat(overwrites) as i:
         written(i).set("next", 0)
     with f.repeat(record.number("inputs")) as i:
         held = f.slot("%held", i)
         with f.when(f.equal("ptr", f.type_of(held), state.pointer("buffer"))):
-            f.add_to(f.view(held, BufferObject), "next", 1)
+            f.add_to(f.view(held, r.BufferObject), "next", 1)
     with f.repeat(overwrites) as i:
         _refuse_unless(f, f.equal("i64", written(i).number("next"), 1))
     f.give(1)
@@ -225,18 +189,18 @@ def _find_children(f: ObjectFunction, part: str, child: str) -> None:
 @arguments("i32", *_PARAMETERS)
 def find_sequence(f: ObjectFunction) -> None:
     """A tuple, a list or a namedtuple of this class and length; or a slice."""
-    part = f.view("%part", ContainerPart)
+    part = f.view("%part", r.ContainerPart)
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
     kind, count, parts = (
         part.number("kind"), part.number("length"), part.pointer("parts")
     )  # fmt: skip
-    items = f.variable("ptr", f.beyond("%thing", ITEMS))
-    with f.when(f.equal("i64", kind, LIST)):
-        f.store("ptr", f.at("%thing", ITEMS), items)
-    with f.when(f.equal("i64", kind, SLICE)):
+    items = f.variable("ptr", f.beyond("%thing", layout.ITEMS))
+    with f.when(f.equal("i64", kind, r.LIST)):
+        f.store("ptr", f.at("%thing", layout.ITEMS), items)
+    with f.when(f.equal("i64", kind, r.SLICE)):
         f.store("ptr", f.beyond("%thing", _BOUNDS), items)
-    with f.when(f.differ("i64", kind, SLICE)):
-        size = f.load("i64", f.beyond("%thing", SIZE))
+    with f.when(f.differ("i64", kind, r.SLICE)):
+        size = f.load("i64", f.beyond("%thing", layout.SIZE))
         _refuse_unless(f, f.equal("i64", size, count))
     with f.repeat(count) as i:
         _find_children(f, f.slot(parts, i), f.slot(f.load("ptr", items), i))
@@ -249,10 +213,10 @@ def find_sequence(f: ObjectFunction) -> None:
 @arguments("i32", *_PARAMETERS)
 def find_dict(f: ObjectFunction) -> None:
     """A dict with these keys in this order: the same objects, or the same text."""
-    part, state = f.view("%part", ContainerPart), f.state()
+    part, state = f.view("%part", r.ContainerPart), f.state()
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("dict")))
     count, parts = part.number("length"), part.pointer("parts")
-    size = f.load("i64", f.beyond("%thing", SIZE))
+    size = f.load("i64", f.beyond("%thing", layout.SIZE))
     _refuse_unless(f, f.equal("i64", size, count))
     keys, text = part.pointer("keys"), state.pointer("text")
     position = f.variable("i64", 0)
@@ -275,42 +239,42 @@ def find_dict(f: ObjectFunction) -> None:
 @arguments("i32", *_PARAMETERS)
 def find_numpy(f: ObjectFunction) -> None:
     """An array of NumPy of this dtype and shape, row-major and aligned."""
-    part = f.view("%part", LeafPart)
+    part = f.view("%part", r.LeafPart)
     kind = f.state().pointer("ndarray")
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
-    dtype = f.at("%thing", DTYPE)
+    dtype = f.at("%thing", layout.DTYPE)
     _refuse_unless(f, f.equal("ptr", dtype, part.pointer("expected")))
-    flags = f.load("i32", f.beyond("%thing", FLAGS))
-    orderly = f.let(f"and i32 {flags}, {ORDERLY}")
-    _refuse_unless(f, f.equal("i32", orderly, ORDERLY))
-    ndim = f.let(f"sext i32 {f.load('i32', f.beyond('%thing', NDIM))} to i64")
+    flags = f.load("i32", f.beyond("%thing", layout.FLAGS))
+    orderly = f.let(f"and i32 {flags}, {layout.ORDERLY}")
+    _refuse_unless(f, f.equal("i32", orderly, layout.ORDERLY))
+    ndim = f.let(f"sext i32 {f.load('i32', f.beyond('%thing', layout.NDIM))} to i64")
     _refuse_unless(f, f.equal("i64", ndim, part.number("ndim")))
-    sizes, given = part.pointer("sizes"), f.at("%thing", SHAPE)
+    sizes, given = part.pointer("sizes"), f.at("%thing", layout.SHAPE)
     with f.repeat(ndim) as i:
         size = f.load("i64", f.word(given, i))
         _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
-    _found(f, f.at("%thing", DATA), "%thing")
+    _found(f, f.at("%thing", layout.DATA), "%thing")
 
 
 @arguments("i32", *_PARAMETERS)
 def find_object(f: ObjectFunction) -> None:
     """An object of this class; a number of NumPy's is where its object has it."""
-    part = f.view("%part", LeafPart)
+    part = f.view("%part", r.LeafPart)
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("expected")))
     with f.when(f.differ("i64", part.number("ndim"), 0)):
-        value = f.load("i64", f.beyond("%thing", NUMBER))
+        value = f.load("i64", f.beyond("%thing", layout.NUMBER))
         low = f.let(f"trunc i64 {value} to i32")
         fits = f.let(f"sext i32 {low} to i64")
         _refuse_unless(f, f.equal("i64", fits, value))
-    _found(f, f.beyond("%thing", NUMBER), "%thing")
+    _found(f, f.beyond("%thing", layout.NUMBER), "%thing")
 
 
 @arguments("i32", *_PARAMETERS)
 def find_value(f: ObjectFunction) -> None:
     """A number of this class and these bits."""
-    part = f.view("%part", ValuePart)
+    part = f.view("%part", r.ValuePart)
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
-    bits, given = part.at("first"), f.beyond("%thing", NUMBER)
+    bits, given = part.at("first"), f.beyond("%thing", layout.NUMBER)
     with f.repeat(part.number("words")) as i:
         _refuse_unless(f, f.equal("ptr", f.slot(bits, i), f.slot(given, i)))
     f.give(1)
@@ -321,7 +285,7 @@ def find_integer(f: ObjectFunction) -> None:
     """This integer, whichever object it is."""
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), f.state().pointer("int")))
     value, fits = _integer(f)
-    same = f.equal("i64", value, f.view("%part", ObjectPart).number("object"))
+    same = f.equal("i64", value, f.view("%part", r.ObjectPart).number("object"))
     f.give(f.let(f"zext i1 {f.let(f'and i1 {same}, {fits}')} to i32"))
 
 
@@ -336,11 +300,11 @@ def _integer(f: ObjectFunction) -> tuple[str, str]:
 @arguments("i32", *_PARAMETERS)
 def find_number(f: ObjectFunction) -> None:
     """A number of Python's that fits the input's dtype."""
-    part, state = f.view("%part", LeafPart), f.state()
+    part, state = f.view("%part", r.LeafPart), f.state()
     kind, given = part.number("kind"), f.type_of("%thing")
     cells = f.view("%places", Places).pointer("cells")
     cell = f.word(cells, part.number("number"))
-    single, double = (f.equal("i64", kind, k) for k in (FLOAT32, FLOAT64))
+    single, double = (f.equal("i64", kind, k) for k in (r.FLOAT32, r.FLOAT64))
     with f.when(f.let(f"or i1 {single}, {double}")):
         _refuse_unless(f, f.equal("ptr", given, state.pointer("float")))
         value = f.let("call double @PyFloat_AsDouble(ptr %thing)")
@@ -355,7 +319,7 @@ def find_number(f: ObjectFunction) -> None:
         _refuse_unless(f, f.let(f"xor i1 {lost}, true"))
         f.store("float", f.let(f"fptrunc double {value} to float"), cell)
         _found(f, cell, "%thing")
-    with f.when(f.equal("i64", kind, INT32)):
+    with f.when(f.equal("i64", kind, r.INT32)):
         _refuse_unless(f, f.equal("ptr", given, state.pointer("int")))
         value, small = _integer(f)
         _refuse_unless(f, small)
@@ -364,7 +328,7 @@ def find_number(f: ObjectFunction) -> None:
         _refuse_unless(f, fits)
         f.store("i32", low, cell)
         _found(f, cell, "%thing")
-    _refuse_unless(f, f.equal("i64", kind, BOOL))
+    _refuse_unless(f, f.equal("i64", kind, r.BOOL))
     _refuse_unless(f, f.equal("ptr", given, state.pointer("bool")))
     true = f.equal("ptr", "%thing", state.pointer("true"))
     f.store("i8", f.let(f"zext i1 {true} to i8"), cell)

@@ -11,13 +11,8 @@ an instance's last reference goes is done here.
 
 from __future__ import annotations
 
+from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.object_layout import TYPE, Offsets
-from ftrace.devices.llvm.call.records import (
-    CLASSES,
-    BufferObject,
-    ResultPart,
-    State,
-)
 from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
 
 DECLARATIONS = """
@@ -65,7 +60,7 @@ class ObjectFunction(Function):
     """A function in the making that touches Python's objects."""
 
     def state(self) -> View:
-        return self.view(self.load("ptr", "@state"), State)
+        return self.view(self.load("ptr", "@state"), r.State)
 
     def equal(self, kind: str, left: str | int, right: str | int) -> str:
         return self.let(f"icmp eq {kind} {left}, {right}")
@@ -136,7 +131,7 @@ def take(f: ObjectFunction) -> None:
     free = state.pointer("free")
     found = f.slot(free, "%index")
     f.give_if(f.equal("ptr", found, "null"), "null")
-    buffer = f.view(found, BufferObject)
+    buffer = f.view(found, r.BufferObject)
     f.set_slot(free, "%index", buffer.pointer("next"))
     size = buffer.number("size")
     f.add_to(state, "kept", f.let(f"sub i64 0, {size}"))
@@ -162,7 +157,7 @@ def give_out(f: ObjectFunction) -> None:
 @objects("void", "ptr %buffer", visible=True)
 def admit(f: ObjectFunction) -> None:
     """Counts a buffer that was just made."""
-    _count_in(f, f.view("%buffer", BufferObject).number("size"))
+    _count_in(f, f.view("%buffer", r.BufferObject).number("size"))
     f.give()
 
 
@@ -176,7 +171,7 @@ def _count_in(f: ObjectFunction, size: str) -> None:
 @objects("void", "ptr %buffer")
 def free_buffer(f: ObjectFunction) -> None:
     """Gives a buffer that nobody holds back to the system."""
-    buffer = f.view("%buffer", BufferObject)
+    buffer = f.view("%buffer", r.BufferObject)
     kind = buffer.pointer("type")
     for field in ("memory", "device", "allocator"):
         held = buffer.pointer(field)
@@ -191,7 +186,7 @@ def free_buffer(f: ObjectFunction) -> None:
 @objects("void", "ptr %buffer", visible=True)
 def buffer_dies(f: ObjectFunction) -> None:
     """What Python calls when a buffer's last reference goes."""
-    buffer, state = f.view("%buffer", BufferObject), f.state()
+    buffer, state = f.view("%buffer", r.BufferObject), f.state()
     memory, size = buffer.pointer("memory"), buffer.number("size")
     f.add_to(state, "in_use", f.let(f"sub i64 0, {size}"))
     raw = buffer.pointer("raw")
@@ -214,12 +209,12 @@ def buffer_dies(f: ObjectFunction) -> None:
 @objects("void", visible=True)
 def trim(f: ObjectFunction) -> None:
     """Frees all that is kept."""
-    with f.repeat(CLASSES) as i:
+    with f.repeat(r.CLASSES) as i:
         place = f.word(f.state().pointer("free"), i)
         with f.repeat(1 << 62):
             first = f.load("ptr", place)
             f.stop_if(f.equal("ptr", first, "null"))
-            buffer = f.view(first, BufferObject)
+            buffer = f.view(first, r.BufferObject)
             f.store("ptr", buffer.pointer("next"), place)
             f.add_to(f.state(), "kept", f.let(f"sub i64 0, {buffer.number('size')}"))
             f.do(f"call void @free_buffer(ptr {first})")
@@ -239,7 +234,7 @@ def new_array(f: ObjectFunction, offsets: Offsets) -> None:
 
     It is in a buffer or in an array of NumPy's; the other one is None.
     """
-    state, part = f.state(), f.view("%part", ResultPart)
+    state, part = f.state(), f.view("%part", r.ResultPart)
     spare = state.pointer("spare")
     made = f.variable("ptr", spare)
     fresh = f.equal("ptr", spare, "null")

@@ -12,22 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.devices.llvm.runtime.vm.records import (
-    SCRATCH,
-    Block,
-    BranchStep,
-    CarryRow,
-    Entry,
-    Headers,
-    HostStep,
-    KernelStep,
-    LoopStep,
-    MoveRow,
-    Place,
-    ProgramRecord,
-    Reference,
-    StackRow,
-)
+from ftrace.devices.llvm.runtime.vm import records as r
 from ftrace.devices.llvm.runtime.vm.stacks import cell_bytes, first_log
 from ftrace.devices.llvm.runtime.work_estimate import (
     LASTING,
@@ -37,17 +22,8 @@ from ftrace.devices.llvm.runtime.work_estimate import (
 )
 from ftrace.errors import ShapeError
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.program import ir
 from ftrace.lower.program.arena_plan import ALIGNMENT
-from ftrace.lower.program.ir import (
-    CallHost,
-    CopySlot,
-    Program,
-    RunBranch,
-    RunKernel,
-    RunLoop,
-    Slot,
-    Step,
-)
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.primitive import Compound
@@ -88,7 +64,7 @@ class HostCall:
       Exception: whatever the operation raises, with a note that names it.
     """
 
-    def __init__(self, step: CallHost) -> None:
+    def __init__(self, step: ir.CallHost) -> None:
         assert isinstance(step.node.op, Compound)
         self.node = step.node
         self.op = step.node.op
@@ -173,7 +149,7 @@ class Table:
 
     def __init__(
         self,
-        program: Program,
+        program: ir.Program,
         kernels: Sequence[NativeKernel],
         objects: Sequence[tuple[int, int]],
         handlers: Mapping[str, int],
@@ -185,31 +161,31 @@ class Table:
             if kernel.sizes >= 0 or kernel.numbers:
                 last[number] = len(pairs)
                 # A call has no scratch memory: an offset into it is an address.
-                fixed = SCRATCH, kernel.numbers
+                fixed = r.SCRATCH, kernel.numbers
                 pairs.append(fixed if kernel.numbers else (kernel.sizes, 0))
-        references = [Reference(*pair) for pair in pairs]
+        references = [r.Reference(*pair) for pair in pairs]
         self._objects = max((number for number, _ in pairs), default=-1) + 1
         self._writer = writer = _Writer(kernels, handlers, last)
         steps, record = writer.write(program, references)
         block = writer.block
         released = 0 if self.work.brief else 1
-        entry = block.add(*Entry(block.add(*record), self._objects, released))
+        entry = block.add(*r.Entry(block.add(*record), self._objects, released))
         block.freeze()
         self.entry = block.settle(entry)
         self._steps = [block.settle(step) for step in steps]
-        self._program = ProgramRecord(*map(block.settle, record))
+        self._program = r.ProgramRecord(*map(block.settle, record))
 
-    def observed(self, tell: Callable[[int], object]) -> tuple[int, Block]:
+    def observed(self, tell: Callable[[int], object]) -> tuple[int, r.Block]:
         """The same program; it calls `tell` on its frame's address after each step.
 
         Returns:
           What `run` takes, and the memory in which it is.
         """
-        block = Block()
-        teller = block.add(*HostStep(self._writer.handlers["run_host"], id(tell)))
+        block = r.Block()
+        teller = block.add(*r.HostStep(self._writer.handlers["run_host"], id(tell)))
         steps = [word for step in self._steps for word in (step, teller)]
         program = self._program._replace(steps=len(steps), first=block.add(*steps))
-        entry = block.add(*Entry(block.add(*program), self._objects, 1))
+        entry = block.add(*r.Entry(block.add(*program), self._objects, 1))
         block.freeze()
         return block.settle(entry), block
 
@@ -227,7 +203,7 @@ class _Writer:
         handlers: Mapping[str, int],
         sizes: Mapping[int, int],
     ) -> None:
-        self.block = Block()
+        self.block = r.Block()
         self.handlers = handlers
         self._kernels = kernels
         self._next = 0  # kernel
@@ -236,10 +212,10 @@ class _Writer:
 
     def write(
         self,
-        program: Program,
-        references: Sequence[Reference],
+        program: ir.Program,
+        references: Sequence[r.Reference],
         results: Sequence[tuple[int, int]] = (),
-    ) -> tuple[list[Place], ProgramRecord]:
+    ) -> tuple[list[r.Place], r.ProgramRecord]:
         """The steps of a program and its record.
 
         Args:
@@ -250,11 +226,11 @@ class _Writer:
         for source, target in results:
             steps.append(self._copy(source, target, program.slots[source].nbytes))
         stacks = [
-            Headers(number, slot.stacks, *_cells(slot))
+            r.Headers(number, slot.stacks, *_cells(slot))
             for number, slot in enumerate(program.slots)
             if slot.stacks and slot.place == "arena"
         ]
-        return steps, ProgramRecord(
+        return steps, r.ProgramRecord(
             len(steps),
             self.block.add(*steps),
             *self.block.rows(references),
@@ -263,10 +239,10 @@ class _Writer:
 
     def _nested(
         self,
-        program: Program,
-        references: Sequence[Reference],
+        program: ir.Program,
+        references: Sequence[r.Reference],
         results: Sequence[tuple[int, int]] = (),
-    ) -> ProgramRecord:
+    ) -> r.ProgramRecord:
         """A program in a step; the sizes of its kernels follow what it refers to."""
         outer = self._sizes
         every = [*references]
@@ -274,14 +250,14 @@ class _Writer:
         for number in range(self._next, self._next + len(program.kernels)):
             if number in outer:
                 inner[number] = len(every)
-                every.append(Reference(outer[number], 0))
+                every.append(r.Reference(outer[number], 0))
         self._sizes = inner
         _, record = self.write(program, every, results)
         self._sizes = outer
         return record
 
-    def _step(self, program: Program, step: Step) -> Place:
-        if isinstance(step, RunKernel):
+    def _step(self, program: ir.Program, step: ir.Step) -> r.Place:
+        if isinstance(step, ir.RunKernel):
             number, slots = self._next, step.slots
             self._next += 1
             kernel = self._kernels[number]
@@ -291,84 +267,84 @@ class _Writer:
             return self._kernel(
                 kernel.address, slots, kernel.units, kernel.grain, LASTING // each
             )
-        if isinstance(step, CopySlot):
+        if isinstance(step, ir.CopySlot):
             nbytes = program.slots[step.target].nbytes
             return self._copy(step.source, step.target, nbytes)
-        if isinstance(step, RunBranch):
+        if isinstance(step, ir.RunBranch):
             return self._branch(step)
-        if isinstance(step, RunLoop):
+        if isinstance(step, ir.RunLoop):
             return self._loop(program, step)
         call = HostCall(step)
         self._host_calls.append(call)
-        return self.block.add(*HostStep(self.handlers["run_host"], id(call)))
+        return self.block.add(*r.HostStep(self.handlers["run_host"], id(call)))
 
     def _kernel(
         self, address: int, slots: Sequence[int], units: int, grain: int, breath: int
-    ) -> Place:
+    ) -> r.Place:
         count, listed = len(slots), self.block.add(*slots)
         handler = self.handlers["run_kernel"]
         breath = max(breath, grain)
-        record = KernelStep(handler, address, count, listed, units, grain, breath)
+        record = r.KernelStep(handler, address, count, listed, units, grain, breath)
         return self.block.add(*record)
 
-    def _copy(self, source: int, target: int, nbytes: int) -> Place:
+    def _copy(self, source: int, target: int, nbytes: int) -> r.Place:
         slots = (source, target)
         copy = self.handlers["copy"]
         return self._kernel(copy, slots, nbytes, COPY_GRAIN, LASTING)
 
     # Branches.
 
-    def _branch(self, step: RunBranch) -> Place:
+    def _branch(self, step: ir.RunBranch) -> r.Place:
         places = [self._chosen(step, branch) for branch in step.branches]
         count, programs = len(places), self.block.add(*places)
         handler = self.handlers["run_branch"]
         return self.block.add(
-            *BranchStep(handler, step.index, count, programs, max(step.scratch, 0))
+            *r.BranchStep(handler, step.index, count, programs, max(step.scratch, 0))
         )
 
-    def _chosen(self, step: RunBranch, branch: Program) -> Place:
+    def _chosen(self, step: ir.RunBranch, branch: ir.Program) -> r.Place:
         """A branch; what it hands through, or gives twice, it copies at its end."""
         known = {
-            slot: Reference(operand, 0)
+            slot: r.Reference(operand, 0)
             for slot, operand in zip(branch.inputs, step.operands, strict=True)
         }
-        more: list[Reference] = []
+        more: list[r.Reference] = []
         copies: list[tuple[int, int]] = []
         for slot, result in zip(branch.outputs, step.results, strict=True):
             if slot in known:
                 copies.append((slot, len(branch.slots) + len(more)))
-                more.append(Reference(result, 0))
+                more.append(r.Reference(result, 0))
             else:
-                known[slot] = Reference(result, 0)
+                known[slot] = r.Reference(result, 0)
         references = [*_references(branch, known), *more]
         record = self._nested(branch, references, copies)
         return self.block.add(*record)
 
     # Loops.
 
-    def _loop(self, program: Program, step: RunLoop) -> Place:
+    def _loop(self, program: ir.Program, step: ir.RunLoop) -> r.Place:
         elements = _Elements(program, step)
         body, carry = step.body, step.carry
         known = dict(elements.references)
         after_consts = body.inputs[len(step.consts) :]
         for slot, const in zip(body.inputs, step.consts, strict=False):
-            known[slot] = Reference(const, 0)
-        rows: list[CarryRow] = []
+            known[slot] = r.Reference(const, 0)
+        rows: list[r.CarryRow] = []
         for read, written, kept in zip(after_consts, body.outputs, carry, strict=False):
-            known[read] = Reference(kept.initial, 0)
-            known[written] = Reference(kept.result, 0)
+            known[read] = r.Reference(kept.initial, 0)
+            known[written] = r.Reference(kept.result, 0)
             nbytes = body.slots[read].nbytes
             rows.append(
-                CarryRow(read, written, kept.initial, kept.result, kept.spare, nbytes)
+                r.CarryRow(read, written, kept.initial, kept.result, kept.spare, nbytes)
             )
         again = -1
         if step.predicate >= 0:
             again = body.outputs[-1]
-            known[again] = Reference(step.predicate, 0)
+            known[again] = r.Reference(step.predicate, 0)
         record = self._nested(body, _references(body, known))
         own_work = own_work_of(body)
         return self.block.add(
-            *LoopStep(
+            *r.LoopStep(
                 self.handlers["run_loop"],
                 self.block.add(*record),
                 max(step.scratch, 0),
@@ -397,11 +373,11 @@ class _Elements:
       reads, pushes: the slots that are cells of stacks.
     """
 
-    def __init__(self, program: Program, step: RunLoop) -> None:
-        self.references: dict[int, Reference] = {}
-        self.moves: list[MoveRow] = []
-        self.reads: list[StackRow] = []
-        self.pushes: list[StackRow] = []
+    def __init__(self, program: ir.Program, step: ir.RunLoop) -> None:
+        self.references: dict[int, r.Reference] = {}
+        self.moves: list[r.MoveRow] = []
+        self.reads: list[r.StackRow] = []
+        self.pushes: list[r.StackRow] = []
         self._slots = program.slots
         self._step = step
         body, carried = step.body, len(step.carry)
@@ -412,39 +388,41 @@ class _Elements:
         for inner, outer in zip(written, step.ys, strict=True):
             self._add(inner, outer, self.pushes)
 
-    def _add(self, inner: int, outer: int, cells: list[StackRow]) -> None:
+    def _add(self, inner: int, outer: int, cells: list[r.StackRow]) -> None:
         element, step = self._step.body.slots[inner], self._step
         if self._slots[outer].stacks == 1 and not element.stacks:
-            cells.append(StackRow(inner, outer, *_cells(self._slots[outer])))
-            self.references[inner] = Reference(outer, 0)
+            cells.append(r.StackRow(inner, outer, *_cells(self._slots[outer])))
+            self.references[inner] = r.Reference(outer, 0)
         elif step.reverse:
             assert step.length is not None, "where is the last of so many elements?"
             last = max(step.length - 1, 0) * element.nbytes
-            self.references[inner] = Reference(outer, last)
-            self.moves.append(MoveRow(inner, -element.nbytes))
+            self.references[inner] = r.Reference(outer, last)
+            self.moves.append(r.MoveRow(inner, -element.nbytes))
         else:
-            self.references[inner] = Reference(outer, 0)
-            self.moves.append(MoveRow(inner, element.nbytes))
+            self.references[inner] = r.Reference(outer, 0)
+            self.moves.append(r.MoveRow(inner, element.nbytes))
 
 
-def _references(program: Program, known: Mapping[int, Reference]) -> list[Reference]:
+def _references(
+    program: ir.Program, known: Mapping[int, r.Reference]
+) -> list[r.Reference]:
     """Where each slot of a nested program is."""
 
-    def reference(number: int, slot: Slot) -> Reference:
+    def reference(number: int, slot: ir.Slot) -> r.Reference:
         if slot.place == "arena":
-            return Reference(SCRATCH, slot.position)
+            return r.Reference(r.SCRATCH, slot.position)
         return known[number]
 
     return [reference(number, slot) for number, slot in enumerate(program.slots)]
 
 
-def _cells(stack: Slot) -> tuple[int, int]:
+def _cells(stack: ir.Slot) -> tuple[int, int]:
     """The bytes of a cell, and how many the first chunk has, as a power of two."""
     size = cell_bytes(stack.size * stack.dtype.itemsize)
     return size, first_log(size)
 
 
-def _lanes(step: RunLoop) -> int:
+def _lanes(step: ir.RunLoop) -> int:
     """Into how many lanes a loop is split: each is worth a thread's while."""
     work = work_of(step.body)
     if not step.parallel or step.length is None or work.on_host:
