@@ -24,7 +24,7 @@ from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.statistics import squared_magnitude
-from ftrace.trace.bind import bind, bind_compound, do_now, do_several_now, elementwise
+from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -33,7 +33,7 @@ from ftrace.trace.primitives.library.eigen import eigenvalues
 from ftrace.trace.primitives.library.library_op import SUPPORTED
 from ftrace.trace.primitives.library.orthogonal import householder_factor_p, qr_p, svd_p
 from ftrace.trace.primitives.library.systems import cholesky_p
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "eig", "eigh",
@@ -292,13 +292,6 @@ def eig(a: Value) -> EigResult:
     """
     x = square("eig", a)
 
-    if x.dtype in SUPPORTED:  # without the left ones
-        avals = spectral.eig_p.infer(None, aval_of(x))
-        types = [(v.dtype, v.weak_type) for v in avals[1:]]
-        function = partial(spectral.eigen_system, avals)
-        now = do_several_now(function, x, results=types)
-        if now is not None:
-            return EigResult(*now)
     values, _, right = bind_compound(spectral.eig_p, x)
     return EigResult(values, right)
 
@@ -363,11 +356,9 @@ def vector_norm(
             "ftrace.numpy.inf"
         )
     if ord == 0:
-        hits = ax.cast(
-            bind(p.ne, x, ax.full(x.shape, 0, x.dtype)), dtypes.real_dtype(x.dtype)
-        )
+        hits = ax.cast(x != 0, dtypes.real_dtype(x.dtype))
         return reduced(reduce_sum_p, hits, axes, keepdims)
-    size = elementwise(p.absolute, x)
+    size = abs(x)
     if ord == math.inf:
         return greatest(size, axes, keepdims=keepdims, initial=0)
     if ord == -math.inf:
@@ -408,7 +399,7 @@ def _matrix_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> A
         )
     row, column = axes
     added, sought = (row, column) if abs(ord) == 1 else (column, row)
-    sums = reduced(reduce_sum_p, elementwise(p.absolute, x), (added,), keepdims)
+    sums = reduced(reduce_sum_p, abs(x), (added,), keepdims)
     if not keepdims and sought > added:
         sought -= 1
     if ord > 0:

@@ -21,7 +21,6 @@ from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy import factorizations, linear
-from ftrace.numpy.axes import as_value
 from ftrace.numpy.elementwise import inexact, isnan, promote_inexact
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import (
@@ -31,7 +30,7 @@ from ftrace.numpy.factorizations import (
     square,
     svdvals,
 )
-from ftrace.numpy.linear import matmul, matrix_transpose, need_axes, tensordot, vecdot
+from ftrace.numpy.linear import matmul, matrix_transpose, tensordot, vecdot
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import sequence_of
 from ftrace.numpy.statistics import squared_magnitude
@@ -526,9 +525,7 @@ def outer(x1: Value, x2: Value, /) -> Any:
 
 def diagonal(x: Value, /, *, offset: int = 0) -> Any:
     """The diagonals of matrices in the last two axes."""
-    x = as_value(x)
-    need_axes("linalg.diagonal", x, 2, "only")
-    return linear.diagonal_of(x, x.ndim - 2, x.ndim - 1, offset)
+    return linear.checked_diagonal("linalg.diagonal", x, offset, -2, -1)
 
 
 def trace(x: Value, /, *, offset: int = 0, dtype: Any = None) -> Any:

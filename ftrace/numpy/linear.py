@@ -492,6 +492,16 @@ def diagonal_of(x: Any, axis1: int, axis2: int, offset: int = 0) -> Any:
     return ax.stride(part, (*[1] * len(rest), step))
 
 
+def checked_diagonal(name: str, a: Value, offset: int, axis1: int, axis2: int) -> Any:
+    """The diagonal of two axes that are to be there, and to differ."""
+    x = ax.as_value(a)
+    need_axes(name, x, 2, "only")
+    rows, columns = (ax.canonical_axis(i, x.ndim, name) for i in (axis1, axis2))
+    if rows == columns:
+        raise ShapeError(f"{name}: axis1 and axis2 are both {rows}; they must differ")
+    return diagonal_of(x, rows, columns, ax.static_int(offset, f"{name}: offset"))
+
+
 def trace(
     a: Value,
     offset: int = 0,
@@ -513,11 +523,4 @@ def trace(
       ShapeError: there are fewer than two axes, or axis1 is axis2.
     """
     ax.no_out("trace", out)
-    x = ax.as_value(a)
-    need_axes("trace", x, 2, "only")
-    rows = ax.canonical_axis(axis1, x.ndim, "trace")
-    columns = ax.canonical_axis(axis2, x.ndim, "trace")
-    if rows == columns:
-        raise ShapeError(f"trace: axis1 and axis2 are both {rows}; they must differ")
-    line = diagonal_of(x, rows, columns, ax.static_int(offset, "trace: offset"))
-    return add_up(line, -1, dtype)
+    return add_up(checked_diagonal("trace", a, offset, axis1, axis2), -1, dtype)

@@ -15,7 +15,7 @@ from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.creation import Dtype, dtype_or, placed
 from ftrace.numpy.editing import are_inside
-from ftrace.numpy.linear import diagonal_of
+from ftrace.numpy.linear import checked_diagonal
 from ftrace.numpy.searching import nonzero
 from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel, stack
@@ -144,12 +144,7 @@ def diagonal(a: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
       ShapeError: there are fewer than two axes.
       AxisError: the two axes are one.
     """
-    a = _matrices("diagonal", a)
-    first = ax.canonical_axis(axis1, a.ndim, "diagonal")
-    second = ax.canonical_axis(axis2, a.ndim, "diagonal")
-    if first == second:
-        raise ShapeError(f"diagonal: axis1 and axis2 must differ, got {axis1}, {axis2}")
-    return diagonal_of(a, first, second, ax.static_int(offset, "diagonal: offset"))
+    return checked_diagonal("diagonal", a, offset, axis1, axis2)
 
 
 # Indices of such matrices, and the two numberings of elements.

@@ -146,6 +146,27 @@ _BOOL = {
 }
 
 
+def weights_like(
+    name: str, weights: Any, shape: tuple[int, ...], axes: tuple[int, ...], whole: bool
+) -> Any:
+    """Weights of an array, or of its reduced axes, so that they broadcast to it.
+
+    Raises:
+      ShapeError: they have neither shape; or all axes are reduced (`whole`).
+    """
+    if weights.shape == shape:
+        return weights
+    wanted = tuple(shape[i] for i in axes)
+    if whole or weights.shape != wanted:
+        hint = "; give axis= for others" if whole else f" or {wanted}"
+        raise ShapeError(
+            f"{name}: the weights must have shape {shape}{hint}, got {weights.shape}"
+        )
+    order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
+    line = tuple(n if i in axes else 1 for i, n in enumerate(shape))
+    return ax.reshape(ax.permute(weights, order), line)
+
+
 def is_nan(a: Any) -> Any:
     """Where a float or complex value is not a number; None for other dtypes."""
     return a != a if dtypes.is_inexact(a.dtype) else None

@@ -14,12 +14,12 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.arrays.array import ArrayLike
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.elementwise import refuse_complex
-from ftrace.numpy.reductions import reduced, widened
+from ftrace.numpy.reductions import reduced, weights_like, widened
 from ftrace.numpy.shape import concatenate, split
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind, bind_compound, elementwise
@@ -400,8 +400,9 @@ def _quantile(
     elif weights is None:
         result = _of_rows(rows, ax.cast(fractions, compute), method, skip_nan)
     else:
-        wide = _weights_like(name, ax.as_value(weights), a.shape, axes, axis is None)
-        wide = _rows(ax.cast(wide, compute), axes)
+        refuse_complex(f"weights of {name}", weights)
+        wide = weights_like(name, ax.as_value(weights), a.shape, axes, axis is None)
+        wide = _rows(ax.broadcast_to(ax.cast(wide, compute), a.shape), axes)
         result = _of_weighted_rows(rows, wide, ax.cast(fractions, compute), skip_nan)
     kept = tuple(
         1 if i in axes else n
@@ -441,24 +442,6 @@ def _rows(a: Any, axes: tuple[int, ...]) -> Any:
     columns = prod(a.shape[i] for i in axes)
     rows = prod(a.shape[i] for i in rest)
     return ax.reshape(ax.permute(a, rest + axes), (rows, columns))
-
-
-def _weights_like(
-    name: str, weights: Any, shape: tuple[int, ...], axes: tuple[int, ...], whole: bool
-) -> Any:
-    if dtypes.is_complex(weights.dtype):
-        raise DtypeError(f"{name}: weights must be real, got {weights.dtype}")
-    if weights.shape == shape:
-        return weights
-    wanted = tuple(shape[i] for i in axes)
-    if whole or weights.shape != wanted:
-        raise ShapeError(
-            f"{name}: the weights must have shape {shape}"
-            f"{'' if whole else f' or {wanted}'}, got {weights.shape}"
-        )
-    order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-    line = tuple(n if i in axes else 1 for i, n in enumerate(shape))
-    return ax.broadcast_to(ax.reshape(ax.permute(weights, order), line), shape)
 
 
 def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:

@@ -24,6 +24,7 @@ from ftrace.numpy.reductions import (
     over,
     present,
     reduced,
+    weights_like,
     widened,
     without_nan,
 )
@@ -261,32 +262,12 @@ def average(
         return (result, total) if returned else result
     factors = ax.as_value(weights)
     dtype = dtypes.to_inexact(common_type(a, factors)[0])
-    if factors.shape != a.shape:
-        factors = _weights_along(a.shape, factors, axes, axis is None)
+    factors = weights_like("average", factors, a.shape, axes, axis is None)
     a, factors = ax.cast(a, dtype), ax.cast(factors, dtype)
     weighted = reduced(reduce_sum_p, a * factors, axes, keepdims)
     total = reduced(reduce_sum_p, factors, axes, keepdims)
     total = ax.broadcast_to(total, weighted.shape)
     return (weighted / total, total) if returned else weighted / total
-
-
-def _weights_along(
-    shape: tuple[int, ...], weights: Any, axes: tuple[int, ...], all_axes: bool
-) -> Any:
-    if all_axes:
-        raise ShapeError(
-            f"average: the shapes of the array, {shape}, and of the weights, "
-            f"{weights.shape}, differ; give axis="
-        )
-    wanted = tuple(shape[a] for a in axes)
-    if weights.shape != wanted:
-        raise ShapeError(
-            f"average: the weights along the axes {axes} of {shape} must have shape "
-            f"{wanted}, got {weights.shape}"
-        )
-    order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-    kept = tuple(n if a in axes else 1 for a, n in enumerate(shape))
-    return ax.reshape(ax.permute(weights, order), kept)
 
 
 # Covariance.

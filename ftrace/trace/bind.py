@@ -156,29 +156,6 @@ def _found_now(
         unhush(token)
 
 
-def do_several_now(
-    function: Callable[..., Any],
-    *operands: Any,
-    results: Sequence[tuple[np.dtype[Any], bool]],
-    more: tuple[Any, ...] = (),
-) -> list[Array] | None:
-    """`do_now` of a function that returns a tuple.
-
-    Args:
-      results: dtype and weakness of each.
-    """
-    found = _found_now(function, operands, more)
-    if found is None:
-        return None
-    made = [
-        Array.of(settle(value, dtype), weak)
-        for value, (dtype, weak) in zip(found, results, strict=True)
-    ]
-    if recording.tape is not None:
-        recording.tape.note_several(function, [*operands, *more], made)
-    return made
-
-
 def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     """`bind` of an operation with several results, which are returned as a list.
 

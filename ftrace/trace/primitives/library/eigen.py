@@ -144,11 +144,6 @@ def _eig(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     return _finite(lambda x: lapack_numpy.or_nan(decomposed, x), avals, a)
 
 
-def eigen_system(avals: Any, a: Array) -> Sequence[Array]:
-    """Eigenvalues and right eigenvectors, without the left ones."""
-    return _finite(lapack_numpy.eig, avals, a)
-
-
 def _left_vectors(right: Array) -> Array:
     """Those u of length 1 with uᴴ·a = w·uᴴ, in the order of the right ones."""
     if not right.size:
