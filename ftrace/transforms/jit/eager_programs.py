@@ -48,6 +48,7 @@ from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value
+from ftrace.transforms.flatten_arguments import Output
 from ftrace.transforms.jit.compiled_graph import (
     GRAPH_BYTES,
     apart,
@@ -55,6 +56,7 @@ from ftrace.transforms.jit.compiled_graph import (
     ready,
     weight_of,
 )
+from ftrace.transforms.jit.inspect_stages import Traced
 from ftrace.transforms.jit.jit import Jitted
 
 
@@ -81,7 +83,14 @@ _derived: Table[Hashable, _Derived] = Table(1024)
 
 def program_of(graph: Graph) -> Program:
     """A graph without effects, compiled when it is first called with values."""
-    return Jitted(lambda *values: apply_graph(graph, values))
+
+    def apply(*values: Value) -> list[Any]:
+        return apply_graph(graph, values)
+
+    program, output = Jitted(apply), Output(apply, "jit", False)
+    output.accept([0] * len(graph.outputs))
+    program.known = Traced(graph, output, True)
+    return program
 
 
 def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:

@@ -264,12 +264,14 @@ class Jitted(Travels):
 
     Attributes:
       trace_count: how often the function was traced.
+      known: of a function that applies a graph, that graph: it need not be traced.
     """
 
     # Not in its dict, which `functools.wraps` copies to what stands around it.
     __slots__ = (
         "__dict__", "__weakref__", "_bound", "_device", "_donated", "_dynamic", "_fun",
-        "_links", "_lock", "_ready", "_static", "_traced", "trace_count",
+        "_links", "_lock", "_ready", "_static", "_traced", "known",
+        "trace_count",
     )  # fmt: skip
 
     def __init__(
@@ -296,6 +298,7 @@ class Jitted(Travels):
             own=True,
         )
         self.trace_count = 0
+        self.known: Traced | None = None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
@@ -392,6 +395,9 @@ class Jitted(Travels):
             if found is not None:
                 return found
             treedef, static, _, avals = signature
+            known = self.known
+            if known and avals == tuple([n.aval for n in known.graph.inputs]):
+                return known
 
             def call(*tracers: Value) -> Any:
                 args, kwargs = join(tree.unflatten(treedef, tracers), static)
