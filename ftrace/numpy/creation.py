@@ -23,6 +23,7 @@ from ftrace.trace.eager.dispatch import Eager, constant_classes, member
 from ftrace.trace.primitives.elementwise import bitcast
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.tracing.scopes import asarray as shared
 from ftrace.trace.tracing.tracer import (
     Tracer,
     Value,
@@ -222,7 +223,7 @@ def _from_numpy(values: np.ndarray[Any, Any], dtype: Dtype, copy: bool) -> Array
         return Array.of(convert(values.astype(native, copy=False), target))
     if copy or not values.dtype.isnative:
         return Array.of(np.array(values, native, order="C"))
-    return Array.of(values)
+    return shared(values)  # a copy in what outlives its trace
 
 
 _NUMBERS = {bool, int, float, complex}
