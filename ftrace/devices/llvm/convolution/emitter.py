@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 
-from ftrace.devices.llvm.contraction.find_windows import Group, Window
+from ftrace.devices.llvm.contraction.find_windows import Group
 from ftrace.devices.llvm.contraction.microkernel import (
     MicroKernel,
     Place,
@@ -190,7 +190,6 @@ class SlidingEmitter:
     def _pass(self, depth: Block) -> None:
         """Sums of some taps at a time, at all places of columns; lanes are pixels."""
         s, stage = self.s, self.stage
-        taps = [*itertools.product(*(range(w.taps) for w in s.windows))]
         columns = [*itertools.product(*map(range, s.columns.extents))]
         rights = [
             substitute([s.still.node], {
@@ -201,7 +200,7 @@ class SlidingEmitter:
         for part in s.parts:
             stores: list[Store] = []
             for tap, column in (divmod(k, len(columns)) for k in part):
-                pixel = self._pixel(taps[tap], depth)
+                pixel = self._pixel(s.numbers[tap], depth)
                 total = reduce("add", mul(pixel, rights[column]), depth.cut.within)
                 place = const(tap * s.pitch + column, INDEX)
                 total = add(self.sums.load(place), total)
@@ -238,9 +237,8 @@ class SlidingEmitter:
         if not s.by_filters:
             return [0]
         weights = [steps[w.tap] for w in s.windows]
-        numbers = itertools.product(*(range(w.taps) for w in s.windows))
         return [
-            sum(k * n for k, n in zip(weights, tap, strict=True)) for tap in numbers
+            sum(k * n for k, n in zip(weights, tap, strict=True)) for tap in s.numbers
         ]
 
     def _walks(
@@ -309,8 +307,7 @@ class SlidingEmitter:
         if not s.by_filters:
             place = next(o.base for o in stage.opened if o.node is window.column)
             return seen.range(stage.writer, place, self.finite)
-        numbers = [*itertools.product(*(range(w.taps) for w in s.windows))]
-        taps = [numbers[k][s.windows.index(window)] for k in part]
+        taps = [s.numbers[k][s.windows.index(window)] for k in part]
         start = "0"
         if window.column is depth.cut.split:
             start = stage.scaled(depth.number, depth.cut.size)
@@ -324,30 +321,27 @@ class SlidingEmitter:
         columns: tuple[Tiles, str],
     ) -> tuple[str, str]:
         """The steps of a window that a tile needs, and the first of them."""
-        first, last = self._seen_by(seen.window, rows, columns)
-        return seen.steps(self.stage.writer, first, last, group, self.finite)
+        s, stage, axis = self.s, self.stage, seen.window.column
+        first = last = self.at.get(axis, rows[1])
+        if s.by_columns:
+            first, last = self._ends(axis, *columns)
+        elif axis not in self.at:
+            last = stage.scaled(first, 1, rows[0].copies - 1)
+        return seen.steps(stage.writer, first, last, group, self.finite)
 
-    def _seen_by(
-        self, window: Window, rows: tuple[Tiles, str], columns: tuple[Tiles, str]
-    ) -> tuple[str, str]:
-        """The first and the last place of a tile along the axis of a window."""
+    def _ends(self, axis: Node, tiles: Tiles, at: str) -> list[str]:
+        """The first and the last place of a tile along an axis of the columns."""
         s, stage, writer = self.s, self.stage, self.stage.writer
-        if window.column in self.at:
-            return self.at[window.column], self.at[window.column]
-        if not s.by_columns:
-            tiles, at = rows
-            return at, stage.scaled(at, 1, tiles.copies - 1)
-        tiles, at = columns
         ends: list[str] = []
-        width = s.columns.steps(1, s.columns.within)[window.column]
+        width = s.columns.steps(1, s.columns.within)[axis]
         for plus in (0, tiles.copies * s.lanes - 1):
             place = stage.scaled(at, s.lanes, plus)
             line = writer.pure(f"udiv i64 {place}, {width}", place)
-            if s.columns.split is window.column:
+            if s.columns.split is axis:
                 begin = stage.scaled(self.block.number, s.columns.size)
                 line = writer.pure(f"add i64 {line}, {begin}", line, begin)
             ends.append(line)
-        return ends[0], ends[1]
+        return ends
 
     # What becomes of the sums.
 

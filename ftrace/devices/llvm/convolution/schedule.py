@@ -196,9 +196,14 @@ class Sliding:
         return self.along is self.depth
 
     @property
+    def numbers(self) -> list[tuple[int, ...]]:
+        """The taps of all windows, in their order."""
+        return list(product(*(range(w.taps) for w in self.windows)))
+
+    @property
     def taps(self) -> int:
         """Rows of sums for each row."""
-        return prod(w.taps for w in self.windows) if self.by_filters else 1
+        return len(self.numbers) if self.by_filters else 1
 
     @property
     def beside(self) -> Cut:
@@ -221,7 +226,9 @@ class Sliding:
         kind = "columns" if self.by_columns else kind
         *lines, row = self.rows.within or (None,)
         rows, vectors = self.tile
-        found = [f"for each {', '.join(map(name_of, (*self.outer, *self._places)))}:"]
+        cuts = [self.rows, self.columns]
+        cuts = [c for c in cuts[:: -1 if self.by_columns else 1] if c.split]
+        found = [f"for each {', '.join(map(name_of, (*self.outer, *cuts)))}:"]
         if self.adds:
             found.append("    panel sums <- 0")
         depth = name_of(self.depth)
@@ -246,13 +253,6 @@ class Sliding:
             )
         of = "all lines" if self.kept else "a line"
         return "\n".join([*found, f"    out <- f(sums)    of {of}{turned}"])
-
-    @property
-    def _places(self) -> tuple[Cut, ...]:
-        cuts = (self.columns, self.rows) if self.by_columns else (
-            self.rows, self.columns
-        )  # fmt: skip
-        return tuple(c for c in cuts if c.split is not None)
 
 
 def flat_columns(columns: Sequence[Node], whole: Cut, facts: Facts) -> Cut | None:
