@@ -10,11 +10,12 @@ that has the axis, the same slice only. `sliced` makes the operation over slices
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 
 from ftrace import dtypes
+from ftrace.ground.tables import memo
 from ftrace.lower.analysis.cost import ELEMENTWISE
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, has_any, make_node, substitute, toposort
@@ -26,6 +27,8 @@ from ftrace.trace.primitives.sources import const, const_p, iota, iota_p
 from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic, same_size
 
+#: Answers about shapes that are remembered: they are the same ones layer after layer.
+RECENT = 1 << 10
 #: Movements that neither leave out an element nor add one.
 KEEPING = (expand_p, movement.permute_p, movement.reshape_p)
 #: For each axis of an operand the axis of the result that runs in step; None is none.
@@ -79,6 +82,7 @@ def _pairs(old: Shape, new: Shape) -> list[tuple[int, int, int]]:
     return [(a, n, m) for a, (n, m) in enumerate(zip(old, new, strict=True))]
 
 
+@memo(RECENT)
 def same_axes(old: Shape, new: Shape) -> Steps:
     """For each axis the one that a reshape makes of it, as long and at its place."""
     if any_dynamic((*old, *new)):
@@ -89,8 +93,10 @@ def same_axes(old: Shape, new: Shape) -> Steps:
     return tuple(behind.get((prod(old[:a]), n)) for a, n in enumerate(old))
 
 
-def reshape_groups(old: Shape, new: Shape) -> Iterator[tuple[slice, slice]]:
+@memo(RECENT)
+def reshape_groups(old: Shape, new: Shape) -> list[tuple[slice, slice]]:
     """Which axes of a reshape belong together: the fewest known to be of one size."""
+    groups: list[tuple[slice, slice]] = []
     i = j = 0
     while i < len(old) or j < len(new):
         ends = product(
@@ -102,8 +108,9 @@ def reshape_groups(old: Shape, new: Shape) -> Iterator[tuple[slice, slice]]:
             for a, b in sorted(ends, key=sum)
             if same_size(prod(old[i:a]), prod(new[j:b]))
         )
-        yield slice(i, a), slice(j, b)
+        groups.append((slice(i, a), slice(j, b)))
         i, j = a, b
+    return groups
 
 
 def axis_below(node: Node, axis: int) -> int | None:
