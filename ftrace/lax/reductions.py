@@ -410,9 +410,11 @@ def padtype_to_pads(
       ValueRangeError: it is none of them.
     """
     kind = padding.upper()
-    errors.one_of(
-        "padding, if not pairs of counts,", kind, ("SAME", "SAME_LOWER", "VALID")
-    )
+    if kind not in ("SAME", "SAME_LOWER", "VALID"):
+        raise errors.ValueRangeError(
+            f"padding must be 'SAME', 'SAME_LOWER', 'VALID' or pairs of counts, got "
+            f"{padding!r}"
+        )
     pads: list[tuple[int, int]] = []
     for n, window, step in zip(in_shape, window_shape, window_strides, strict=True):
         total = (

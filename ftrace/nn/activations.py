@@ -16,6 +16,7 @@ from ftrace.errors import ShapeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy import reductions
 from ftrace.numpy.axes import Axis
+from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.reductions import log_softmax, logsumexp, softmax
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -84,8 +85,8 @@ def relu6(x: Any) -> Any:
 
 def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
     """x where it is not negative, `negative_slope`·x elsewhere."""
-    x = ax.as_value(x)
-    return fnp.where(x >= 0, x, x * negative_slope)
+    x, slope = values_together([x, negative_slope])
+    return fnp.where(x >= 0, x, x * slope)
 
 
 @_activation

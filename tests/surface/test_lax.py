@@ -300,7 +300,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (
         lambda: lax.reduce_window(_ones(3), 0.0, lax.add, (2,), padding="MAYBE"),
         ValueRangeError,
-        "'SAME', 'SAME_LOWER' or 'VALID'",
+        "'SAME', 'SAME_LOWER', 'VALID'",
     ),
     (
         lambda: lax.dot(_ones(2, 3), _ones(2)),
