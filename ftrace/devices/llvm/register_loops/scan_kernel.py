@@ -28,7 +28,7 @@ from ftrace.devices.llvm.emit.interrupt_polls import writer_for
 from ftrace.devices.llvm.emit.nontemporal_stores import large_results, module
 from ftrace.devices.llvm.emit.rendered import Rendered
 from ftrace.devices.llvm.ir.types import Type, mask_type
-from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.ir.writer import Writer, digits, lowest
 from ftrace.devices.llvm.register_loops.render import Register, register_of, target_of
 from ftrace.devices.llvm.runtime.work_estimate import WORTH_A_THREAD
 from ftrace.devices.llvm.schedule.index_facts import Facts
@@ -182,9 +182,6 @@ class Lines(Values):
                 lanes = mask.part(n, len(values))
                 self.access.store_masked(t, value, at, lanes)
 
-    def types(self) -> list[tuple[Register, Type]]:
-        return list(self.state.items())
-
 
 #: Operations of an operator that is unrolled at all.
 _CHEAP = 3
@@ -238,7 +235,7 @@ class Rows(Lines):
         """What comes before a row, in all lanes."""
         first = len(self.kernel.buffers) - len(self.state)
         found: State = {}
-        for n, (register, t) in enumerate(self.types()):
+        for n, (register, t) in enumerate(self.state.items()):
             p = self.access.pointer(self.buffer(first + n), [(1, row)], 0, t.bytes)
             one = Type.of(self.kernel.buffers[first + n].dtype, 0)
             found[register] = self.ops.splat(self.access.load(one, p, True), t)
@@ -257,7 +254,7 @@ class Rows(Lines):
         for start, stop, each in ((first, groups, together), (groups, count, 1)):
             if start == stop:
                 continue
-            held = [(t.text, s[r]) for s in carried for r, t in self.types()]
+            held = [(t.text, s[r]) for s in carried for r, t in self.state.items()]
             begin, end = str(start * lanes), str(stop * lanes)
             loop = self.writer.open_loop(begin, end, each * lanes, held)
             carried = self._states([name for _, _, name in loop.carried])
@@ -419,18 +416,12 @@ class Columns(Lines):
 
     def _strip_start(self, unit: str, strips: int, width: int) -> str:
         """The place of the first column of a unit, in the first row to be computed."""
-        kernel, pure = self.kernel, self.writer.pure
-        outer, column = unit, ""
-        if strips > 1:
-            outer = pure(f"udiv i64 {unit}, {strips}", unit)
-            strip = pure(f"urem i64 {unit}, {strips}", unit)
-            wished = pure(f"mul i64 {strip}, {width}", strip)
-            most = str(kernel.inner - width)
-            late = pure(f"icmp ugt i64 {wished}, {most}", wished)
-            column = pure(f"select i1 {late}, i64 {most}, i64 {wished}", late, wished)
+        kernel, writer = self.kernel, self.writer
+        outer, strip = digits(writer, unit, [kernel.outer, strips])
         terms = [(kernel.size * kernel.inner, outer)]
-        if column:
-            terms.append((1, column))
+        if strips > 1:
+            column = self.access.sum_terms([(width, strip)])
+            terms.append((1, lowest(writer, column, kernel.inner - width)))
         first = kernel.inner * (kernel.size - 1) if kernel.reverse else 0
         return self.access.sum_terms(terms, first)
 
@@ -449,7 +440,7 @@ class Columns(Lines):
         writer, lanes = self.writer, self.lanes
         mask = Mask(lanes, width, False) if width < lanes else None
         held: dict[Register, str] = {}
-        for number, (register, t) in enumerate(self.types()):
+        for number, (register, t) in enumerate(self.state.items()):
             kind = f"{memory_type(t)}, i64 {vectors}"
             held[register] = writer.memory(kind, f"%held{number}")
 
@@ -457,20 +448,18 @@ class Columns(Lines):
             loop = writer.open_loop("0", str(vectors), 1)
             at = self.access.sum_terms([(lanes, loop.index)])
             if width > lanes and width % lanes:
-                most = str(width - lanes)
-                late = writer.pure(f"icmp ugt i64 {at}, {most}", at)
-                at = writer.pure(f"select i1 {late}, i64 {most}, i64 {at}", late, at)
+                at = lowest(writer, at, width - lanes)
             pointers = {
                 register: writer.pure(
                     f"getelementptr {memory_type(t)}, ptr {held[register]}, "
                     f"i64 {loop.index}",
                     loop.index,
                 )
-                for register, t in self.types()
+                for register, t in self.state.items()
             }
             left: State = {}
             if not first:
-                for register, t in self.types():
+                for register, t in self.state.items():
                     left[register] = self.access.load(t, pointers[register], True)
             for n in range(count):
                 next_row = self.access.sum_terms([(1, row)], n * self._row_step())
@@ -478,7 +467,7 @@ class Columns(Lines):
                 right = self.enter(place, mask)
                 left = self.combine(left, right) if left else right
                 self.leave(left, place, mask)
-            for register, t in self.types():
+            for register, t in self.state.items():
                 self.access.store(t, left[register], pointers[register])
             writer.close_loop(loop)
 
