@@ -14,7 +14,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.shape import broadcast_arrays
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
+from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, elementwise
 from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.eager.dispatch import named
@@ -222,7 +222,7 @@ def _power_in_loop(x: Any, exponents: Any) -> Any:
 
     Most are small, and a step for each bit of their dtype takes ten times as long.
     """
-    shape = np.broadcast_shapes(x.shape, exponents.shape)
+    shape = broadcast_shapes("power", [x.shape, exponents.shape])
     start = ax.full((), 1, x.dtype)
     if dtypes.kind(exponents.dtype) == "i":
         start = ax.choose(exponents < 0, _negative_power(x, exponents), start)
