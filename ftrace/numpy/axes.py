@@ -37,7 +37,13 @@ from ftrace.trace.tracing.scopes import (
     current_scope,
     scope_of,
 )
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, check_fits
+from ftrace.trace.tracing.tracer import (
+    Tracer,
+    Value,
+    aval_of,
+    check_fits,
+    unbound_variable,
+)
 from ftrace.trace.tracing.weak_constants import WIDE, counts_bits
 
 Axis = int | Sequence[int] | None
@@ -204,6 +210,11 @@ def as_value(x: Value) -> Any:
                 tape.note(np.asarray, [x], made)
         return made
     return scope.wrap(scope.lift(dtypes.as_number(x)))
+
+
+def is_unknown(x: Any) -> bool:
+    """Is it traced, and depends on what is known at calls only?"""
+    return isinstance(x, Tracer) and unbound_variable(x.node) is not None
 
 
 def shape_of(x: Value) -> Shape:

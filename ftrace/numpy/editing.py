@@ -32,7 +32,7 @@ from ftrace.numpy.shape import atleast_1d, concatenate, ravel, split, tile
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.tracing.tracer import Tracer, Value
 
 __all__ = [
     "append", "choose", "compress", "delete", "extract", "fill_diagonal", "insert",
@@ -208,15 +208,11 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
             f"place: the array and the mask must have as many elements, got {x.size} "
             f"and {flags.size}"
         )
-    (found,) = nonzero(flags, size=_traced_size(flags), fill_value=x.size)
+    size = x.size if axes.is_unknown(flags) else None
+    (found,) = nonzero(flags, size=size, fill_value=x.size)
     values = resize(values, found.shape[0])
     mode = "drop" if isinstance(found, Tracer) else None
     return axes.reshape(update(ravel(x), found, values, "set", mode), x.shape)
-
-
-def _traced_size(flags: Any) -> int | None:
-    traced = isinstance(flags, Tracer) and unbound_variable(flags.node) is not None
-    return flags.shape[0] if traced else None
 
 
 def choose(
@@ -363,7 +359,7 @@ def repeat(
     if total_repeat_length is not None:
         axes.check_count(total_repeat_length, "repeat: total_repeat_length")
     size = a.shape[axis]
-    if isinstance(repeats, Tracer) and unbound_variable(repeats.node) is not None:
+    if axes.is_unknown(repeats):
         return _repeat_traced(a, repeats, axis, total_repeat_length)
     counts = _host.asarray(repeats)
     if counts.dtype.kind not in "biu" or counts.min(initial=0) < 0:
@@ -390,7 +386,7 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
     return axes.reshape(axes.expand(spread, shape), merged)
 
 
-def _repeat_traced(a: Any, repeats: Tracer, axis: int, total: int | None) -> Any:
+def _repeat_traced(a: Any, repeats: Any, axis: int, total: int | None) -> Any:
     if total is None:
         raise ArgumentError(
             "repeat: the size of the result depends on traced repeats; give "
@@ -443,7 +439,7 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     """
     arr, axis = axes.flattened(arr, axis, "insert")
     size = arr.shape[axis]
-    if _is_traced(obj):
+    if axes.is_unknown(obj):
         return _insert_traced(arr, obj, axes.cast(values, arr.dtype), axis)
     positions = _positions("insert", obj, size, size)
     dtype, weak = arr.dtype, arr.weak_type and ew.common_type(arr, values)[1]
@@ -466,10 +462,6 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     source[places] = size + np.arange(count)
     source[is_old] = np.arange(size)
     return along(concatenate([arr, values], axis), source, axis)
-
-
-def _is_traced(obj: Any) -> bool:
-    return isinstance(obj, Tracer) and unbound_variable(obj.node) is not None
 
 
 def _clipped(name: str, obj: Any, size: int, last: int) -> Any:
@@ -529,7 +521,7 @@ def delete(
     """
     arr, axis = axes.flattened(arr, axis, "delete")
     size = arr.shape[axis]
-    if _is_traced(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
+    if axes.is_unknown(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
         gap = _clipped("delete", obj, size, size - 1)
         numbers = axes.iota(dtypes.int32, (size - 1,), 0)
         return along(arr, numbers + axes.cast(gap <= numbers, dtypes.int32), axis)

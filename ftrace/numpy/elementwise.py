@@ -520,6 +520,5 @@ def signbit(x: Value, /) -> Any:
 # Rounding of floats only; `arithmetic` has NumPy's functions.
 
 floor_values = _unary("floor", ops.floor, "Rounded down.")
-ceil_values = _unary("ceil", ops.ceil, "Rounded up.")
 truncate_values = _unary("trunc", ops.truncate, "Rounded toward 0.")
 round_values = _unary("rint", ops.round_even, "Rounded to the nearest, ties to even.")

@@ -23,20 +23,14 @@ from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracing.tracer import (
-    Tracer,
     Value,
     aval_of,
     concrete,
-    unbound_variable,
 )
 
 __all__ = [
     "bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",
 ]  # fmt: skip
-
-
-def _is_unknown(x: Any) -> bool:
-    return isinstance(x, Tracer) and unbound_variable(x.node) is not None
 
 
 def bincount(
@@ -91,7 +85,7 @@ def bincount(
 def _bins(x: Any, minlength: int, length: int | None) -> int:
     if length is not None:
         return ax.check_count(length, "bincount: length")
-    if _is_unknown(x):
+    if ax.is_unknown(x):
         raise errors.ConcretizationTypeError(
             f"bincount: how many bins a traced array of type {aval_of(x)!r} needs is "
             "not known; give length=n"
@@ -159,7 +153,7 @@ def histogram_bin_edges(
 
 
 def _edges_by_rule(x: Any, rule: str, range: Any, dtype: np.dtype[Any]) -> Any:
-    if _is_unknown(x):
+    if ax.is_unknown(x):
         raise errors.ConcretizationTypeError(
             f"histogram: how many bins {rule!r} gives depends on the values of a "
             "traced array; give their number"

@@ -28,7 +28,7 @@ from ftrace.trace.bind import bind, do_now
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.reduction import reduce_max_p
-from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
+from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",
@@ -84,7 +84,7 @@ def count_of(name: str, flags: Any, size: Any) -> int:
     if size is not None:
         return ax.check_count(size, f"{name}: size")
     total = flags.sum()
-    if isinstance(total, Tracer) and unbound_variable(total.node) is not None:
+    if ax.is_unknown(total):
         raise ConcretizationTypeError(
             f"{name}: how many elements the result has depends on the values of a "
             f"traced array; give size=n"
