@@ -195,7 +195,7 @@ class Loops(ABC):
             width = vector.lanes * fetch.size
             for at in values.assignments([range_]):
                 copy = at[vector.slot] if vector.slot >= 0 else 0
-                if copy * width % 64 == 0:  # else its line has been asked for
+                if not copy * width % 64:  # else its line has been asked for
                     self._prefetch(fetch, at)
 
     def _ask(self) -> None:
