@@ -39,7 +39,6 @@ try:  # as `_importing` does
     )
     from ftrace.transforms.autodiff.jacobian import hessian, jacfwd, jacrev
     from ftrace.transforms.autodiff.jacobian import jacrev as jacobian
-    from ftrace.transforms.backend import register as _register
     from ftrace.transforms.custom.callbacks import (
         effects_barrier,
         io_callback,
@@ -60,6 +59,7 @@ try:  # as `_importing` does
         device_put,
         devices,
     )
+    from ftrace.transforms.jit.compile_large_eager import register as _register
     from ftrace.transforms.jit.compiled_graph import cache_clear, clear_caches
     from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct
     from ftrace.transforms.jit.jit import (

@@ -1,6 +1,6 @@
 """What stands above and is used from below: it runs graphs as programs of a device.
 
-backend          it; `transforms.backend` registers it when ftrace is imported
+backend          it; `transforms` registers it when ftrace is imported
 count_operation  counts towards native eager calls
 """
 

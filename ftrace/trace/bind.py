@@ -127,18 +127,6 @@ def do_now(
     None where an operand is no array of the host or is large, or where NumPy refuses:
     the composition has the messages.
     """
-    result = _found_now(function, operands, more)
-    if result is None:
-        return None
-    made = Array.of(settle(result, dtype), weak)
-    if recording.tape is not None:
-        recording.tape.note(function, [*operands, *more], made)
-    return made
-
-
-def _found_now(
-    function: Callable[..., Any], operands: Sequence[Any], more: tuple[Any, ...]
-) -> Any:
     values: list[Any] = []
     for x in operands:
         if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
@@ -149,11 +137,15 @@ def _found_now(
         values.append(value)
     token = hush()
     try:
-        return function(*values, *more)
+        result = function(*values, *more)
     except (ValueError, MemoryError):
         return None
     finally:
         unhush(token)
+    made = Array.of(settle(result, dtype), weak)
+    if recording.tape is not None:
+        recording.tape.note(function, [*operands, *more], made)
+    return made
 
 
 def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:

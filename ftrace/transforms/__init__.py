@@ -7,8 +7,6 @@ From the ground up:
                        of values
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
-    backend            What runs graphs, for those below, who know no device: see
-                       `trace.backend`
     custom/            Rules of users: derivatives, batching and calls back into Python
     save_load          Arrays on disk and back: `ft.save` and `ft.load`
     tangents           Tangents and cotangents that users give, held against the values

@@ -33,6 +33,7 @@ from ftrace.errors import FtraceError
 from ftrace.ground import settings
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
+from ftrace.trace.backend import backend
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.dispatch import describe
 from ftrace.trace.eager.exact_subgraph import exact_part
@@ -44,6 +45,8 @@ from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import aval_of
+from ftrace.transforms.jit.compiled_graph import has_compiled, make_native, run_graph
+from ftrace.transforms.jit.eager_programs import program_of
 from ftrace.transforms.jit.jit import Jitted, jit
 
 #: How many times as long as an addition these take NumPy, twice: see `Primitive.slow`.
@@ -339,3 +342,14 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
         run = Jitted(partial(bind_compound, op, arg=arg))
         call = _calls.put(identity, _Call(run, 1, row[1]), _COMPILED)
     return call(arrays)
+
+
+def register() -> None:
+    """From now on graphs run for those below; `ftrace` does it when it is imported."""
+    backend.run_graph = run_graph
+    backend.compiles = compiles
+    backend.program_of = program_of
+    backend.has_compiled = has_compiled
+    backend.run_call = run_call
+    backend.run_operation = run_operation
+    backend.make_native = make_native
