@@ -317,25 +317,6 @@ def solve_lu(factors: Array, order: Array, b: Array, trans: bool, conj: bool) ->
     return solve_triangular(factors, y, False, False, conj, False)
 
 
-#: Right sides of so many elements are exchanged row by row in LAPACK.
-_FEW = 1 << 10
-
-
-def solve(a: Array, b: Array) -> Array:
-    """X of a·X = b for one matrix: the bits of `lu`, `permutation` and `solve_lu`."""
-    factors, pivots = lu(a)
-    if scipy_linalg() is not None and 0 < b.size <= _FEW:
-        moved = _routine("lapack", "laswp", b.dtype)(b, pivots)
-        trsm, seen = _routine("blas", "trsm", b.dtype), factors.T
-        # As `_substituted`: what is not finite after one substitution is not after two.
-        y = trsm(1, seen, moved.T, 1, False, False, True)
-        found = trsm(1, seen, y, 1, True).T
-        if are_finite(found[0]):
-            return found
-    order = permutation(pivots, a.shape[-1])
-    return solve_lu(factors, order, b, False, False)
-
-
 def each(
     function: Callable[..., Sequence[Array]],
     avals: Sequence[Any],

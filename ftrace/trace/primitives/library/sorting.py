@@ -37,8 +37,6 @@ from ftrace.trace.symbolic.dim import same_size
 # The order of numbers in NumPy.
 
 
-#: So many elements are looked through faster than a part of them is found.
-FEW = 1 << 10
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 #: Integers with the bits of floats of a width, and the bits of -0.0 as one of them.
 _LEAST = {width: (of, -1 << (8 * width - 1)) for width, of in _SIGNED.items()}
