@@ -501,7 +501,7 @@ class EagerRecords:
         given = [*args, *kwargs.values()]
         try:
             arguments = Arguments(function, given, len(kwargs))
-        except NotRecordable:
+        except (NotRecordable, RecursionError):  # or nested too deep
             return function.behind(*args, **kwargs)
         key = (function, id(config), *kwargs, *arguments.words)
         if len(self._counts) >= COUNTED:
