@@ -86,7 +86,7 @@ def owning(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, whose results share no memory with NumPy's arrays among its operands.
 
     For functions that do not recognise their calls; the others see to it themselves:
-    see `recall.recalling`.
+    see `dispatch.recalling`.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:

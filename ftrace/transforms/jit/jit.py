@@ -336,7 +336,7 @@ class Jitted(Travels):
         run = ready.run_and_delete if ready.donated else ready.run
         return run(values, sizes)
 
-    #: Native, once a device has native calls: see `devices.calls`.
+    #: Native, once a device has native calls: see `devices.base`.
     __call__ = plain_call
 
     def _count(
