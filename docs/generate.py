@@ -183,8 +183,9 @@ def accuracy_page() -> str:
         "# Accuracy of the elementary functions",
         paragraph(
             "Devices without an instruction for a function compute it by plain "
-            "arithmetic (`ftrace/lower/math`). The table has the greatest error that "
-            "was seen, rounded up: in float32 over numbers from the whole range, "
+            "arithmetic (`ftrace/lower/legalize/math`). The table has the greatest "
+            "error that was seen, rounded up: in float32 over numbers from the whole "
+            "range, "
             "against float64; in float64 over millions of numbers, against 113 bits. "
             "The unit is the distance to the next number (ulp); 0.5 is a correctly "
             "rounded result. The tests hold each function to its bound."

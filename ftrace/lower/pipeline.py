@@ -94,11 +94,11 @@ def _simplified(body: Body, disabled: frozenset[str], check: bool) -> Sequence[N
     return simplify_graph(body.outputs)
 
 
-#: Stage 1: rules that make the graph smaller.
+#: Rules that make the graph smaller.
 SIMPLIFY: Final = PatternMatcher(
     (*CONSTANTS, *ALGEBRA, *LOGIC, *ONE_HOT, *SCATTERS, *REDUCES)
 )
-#: Stage 2: movements merge, vanish, and move to where they cost least. The normal form,
+#: Movements merge, vanish, and move to where they cost least. The normal form,
 #: from the loads to the outputs:
 #:
 #:     loads  ->  shrink, stride, permute, reshape, pad, expand  ->  work  ->  copy
@@ -107,7 +107,7 @@ SIMPLIFY: Final = PatternMatcher(
 #: ends: each moves one operation past another that must stand above it, or makes the
 #: graph smaller.
 MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS, *CHOICES))
-#: Runs last: `merge_reduces` would undo it.
+#: Runs when the graph is simple: `merge_reduces` would undo it.
 SPLIT: Final = PatternMatcher((*split_reductions.SPLITS, *BOARDS))
 
 LOOPS: dict[Any, Rule] = {

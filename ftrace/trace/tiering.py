@@ -18,10 +18,10 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 #: Eager operations before there is native code for any: who does less shall not wait
 #: for it.
 CALLS_BEFORE_NATIVE = 2000
-#: Calls of one kind, of a jitted function or of a derived program, that are not native:
-#: who calls twice shall not wait for the record.
+#: Calls of one kind, of a jitted function or of a derived program, before one makes the
+#: record: who calls twice shall not wait for it.
 CALLS_BEFORE_BOUND = 4
-#: Eager calls of one kind that are not: the next one is recorded.
+#: Of the eager calls of one kind that are not native, each so many-th is recorded.
 CALLS_BEFORE_RECORD = 8
 #: Calls with arrays of one shape by the kernel for all sizes, before they have one of
 #: their own.

@@ -18,6 +18,7 @@ from ftrace import dtypes
 from ftrace.arrays import array_files
 from ftrace.arrays.array_files import load, save
 from ftrace.errors import DtypeError, FileFormatError, TreeError, ValueRangeError
+from tests.support.refusals import refuses
 
 SUFFIXES = (".safetensors", ".npz")
 suffixes = pytest.mark.parametrize("suffix", SUFFIXES)
@@ -134,7 +135,7 @@ def test_save_into_a_missing_folder_says_so(tmp_path: Path, suffix: str) -> None
 def test_save_names_the_place_of_what_it_cannot_store(
     tmp_path: Path, tree: Any, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         save(tmp_path / "x.npz", tree)
     assert os.listdir(tmp_path) == []
 

@@ -19,6 +19,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
 from ftrace.devices.base import get_device
+from tests.support.refusals import refuses
 
 F = Callable[..., Any]
 X = fnp.ones((2, 3))
@@ -132,7 +133,7 @@ BAD_SHAPES: list[tuple[F, type[Exception], str]] = [
     (lambda x, y: ~x, errors.DtypeError, "not defined for f32.*astype"),
     (lambda x, y: lax.sin(V), errors.DtypeError, "sin is not defined for i32"),
     (lambda x, y: lax.add(x, x.astype(int)), errors.DtypeError, "one dtype, got float"),
-    (lambda x, y: fnp.sin("abc"), errors.ArgumentError, "got str: 'abc'; convert it"),
+    (lambda x, y: fnp.sin("abc"), errors.ArgumentError, "got str: 'abc'; pass an"),
     (lambda x, y: fnp.sum([1.0]), errors.ArgumentError, "ftrace.numpy.asarray"),
     (lambda x, y: fnp.zeros(3, "nope"), errors.ArgumentError, "'nope' is not a dtype"),
     (lambda x, y: fnp.array([[1], [2, 3]]), errors.ShapeError, "not rectangular"),
@@ -165,7 +166,7 @@ def test_bad_input_is_refused_alike_under_every_transform(
         "grad": lambda: ft.grad(lambda x: fnp.sum(f(x, Y) * 1.0))(X),
         "vmap": lambda: ft.vmap(f)(X[None], Y[None]),
     }[wrap]
-    with pytest.raises(error, match=message) as caught:
+    with refuses(error, message) as caught:
         call()
     check(caught.value)
     assert abs(caught.value.origin.line - line) <= 2  # type: ignore[attr-defined]
@@ -209,7 +210,7 @@ def test_bad_input_is_refused_alike_under_every_transform(
         (lambda: ft.grad(3), errors.ArgumentError, "grad takes a function, got int"),
         (lambda: ft.tree.map(3, [1]), errors.ArgumentError, "map takes a function"),
         (lambda: ft.optim.apply_updates({"a": X}, {"b": X}), errors.TreeError,
-         r"^apply_updates: .*: \{'a': \*\} and \{'b': \*\}\n"),
+         r"^apply_updates: .*: \{'a': \*\} and \{'b': \*\}$"),
         (lambda: V == [1, 2, 3], errors.ArgumentError, "equal: .* got list.*asarray"),
         (lambda: V != (1, 2, 3), errors.ArgumentError, "not_equal: .* got tuple"),
         (lambda: ft.jit(lambda a: a == {"b": 1})(V), errors.ArgumentError, "got dict"),
@@ -244,7 +245,7 @@ def test_bad_input_is_refused_alike_under_every_transform(
 def test_a_transform_says_what_it_requires(
     call: F, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message) as caught:
+    with refuses(error, message) as caught:
         call()
     check(caught.value)
 

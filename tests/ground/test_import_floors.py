@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from ftrace.devices.llvm.fingerprint import SOURCES
+
 PACKAGE = Path(__file__).parents[2] / "ftrace"
 
 #: Floor -> the files and folders of ftrace/ that stand on it.
@@ -195,6 +197,20 @@ def test_no_imports_run_in_a_circle() -> None:
         if any(module in edges.get(other, ()) for other in edges)
     }
     assert not edges, f"these files import each other in a circle: {circle}"
+
+
+def test_what_decides_the_code_is_in_the_key_of_the_disk_cache() -> None:
+    """All that the device imports; `ftrace` itself binds names alone."""
+    reached: set[str] = set()
+    pending = ["ftrace.devices.llvm.device"]
+    while pending:
+        module = pending.pop()
+        if module not in reached | {"ftrace"}:
+            reached.add(module)
+            pending += [name for name, _ in own_imports(MODULES[module])]
+    package = MODULES["ftrace"].parent
+    parts = {MODULES[m].relative_to(package).parts[0] for m in reached}
+    assert parts == set(SOURCES)
 
 
 def test_functions_import_only_optional_packages() -> None:

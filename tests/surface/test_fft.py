@@ -14,6 +14,7 @@ from ftrace.scipy import fft as cosine
 from ftrace.test_util import check_grads
 from tests.data.linalg_cases import expressions
 from tests.support.linalg_cases import check
+from tests.support.refusals import refuses
 
 KINDS = ("fft", "ifft", "rfft", "irfft")
 LENGTHS = [(1,), (2,), (4,), (5,), (3, 4), (2, 3, 5)]
@@ -177,7 +178,7 @@ def test_cosine_transforms_along_axes(device: Any) -> None:
         (lambda x: fnp.fft.fft2(x, axes=(0,)), errors.AxisError, "two axes"),
         (lambda x: fnp.fft.fftn(x, (2,), (0, 1)), errors.ShapeError, "one length per"),
         (lambda x: fnp.fft.fftn(x, axes=(0, 0)), errors.AxisError, "duplicate"),
-        (lambda x: lax.fft(x, "dct", (4,)), errors.ValueRangeError, "one of fft, ifft"),
+        (lambda x: lax.fft(x, "dct", (4,)), errors.ValueRangeError, "'fft', 'ifft'"),
         (lambda x: lax.fft(x, "fft", (5,)), errors.ShapeError, "pad or slice"),
         (lambda x: lax.fft(x, "fft", (2, 3, 4)), errors.ShapeError, "of the operand"),
         (lambda x: cosine.dct(x, 5), errors.ValueRangeError, "2 or 3"),
@@ -188,7 +189,7 @@ def test_cosine_transforms_along_axes(device: Any) -> None:
     ],
 )
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         call(np.ones((3, 4)))
 
 

@@ -29,6 +29,7 @@ from ftrace.test_util import check_grads
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
+from tests.support.refusals import refuses
 
 G, S = lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers
 ROWS = G((1,), (0,), (0,))
@@ -320,9 +321,9 @@ def test_batched_gradients_of_updates_on_devices(device: Any) -> None:
 )  # fmt: skip
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
     x, i = fnp.ones((4, 3)), fnp.arange(5)[:, None]
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         call(x, i)
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         ft.jit(call)(x, i)
 
 
@@ -341,7 +342,7 @@ def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> 
 def test_what_must_be_known_is_named(
     call: Any, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         ft.jit(call)(fnp.ones(4), fnp.arange(4))
 
 

@@ -21,6 +21,7 @@ from ftrace.trace.primitives.primitive import Compound
 from tests.data.linalg_cases import expressions
 from tests.support.library_op_samples import MODULES, SAMPLES, Sample
 from tests.support.linalg_cases import check
+from tests.support.refusals import refuses
 
 CASES = [
     pytest.param(sample, kind == "c", id=f"{sample.name}-{kind}-{i}")
@@ -526,7 +527,7 @@ def test_lanes_factorise_as_long_as_they_need(device: Any) -> None:
     ],
 )  # fmt: skip
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         call(np.ones((2, 3)))
 
 

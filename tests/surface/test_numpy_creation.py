@@ -23,6 +23,7 @@ from ftrace.errors import (
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Tracer, aval_of
 from tests.support.recorded_values import PARTS, check_part
+from tests.support.refusals import refuses
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -156,13 +157,17 @@ def test_functions_of_numpy_called_on_tracers_are_ours() -> None:
         (lambda: fnp.linspace(0, 1, -1), ValueRangeError, "must not be negative"),
         (lambda: fnp.full((2, 3), fnp.ones(4)), ShapeError, "does not broadcast"),
         (lambda: fnp.triu(fnp.ones(3)), ShapeError, "triu takes at least two axes"),
-        (lambda: fnp.isdtype("float32", "real"), ValueRangeError, "the kinds are"),
+        (
+            lambda: fnp.isdtype("float32", "real"),
+            ValueRangeError,
+            "kind must be 'bool'",
+        ),
         (lambda: ft.jit(fnp.arange)(3), ConcretizationTypeError, "static_argnums"),
         (lambda: ft.jit(fnp.zeros)(3), ConcretizationTypeError, "static_argnums"),
     ],
 )
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         call()
 
 

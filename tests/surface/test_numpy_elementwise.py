@@ -17,6 +17,7 @@ from ftrace.errors import ArgumentError, DtypeError, DtypeOverflowError, ShapeEr
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
 from tests.support.recorded_values import PARTS, check_part
+from tests.support.refusals import refuses
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -219,9 +220,9 @@ def test_numbers_alone_are_constants_of_a_traced_function() -> None:
 )
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
     x = fnp.ones((2, 3))
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         call(x)
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         trace("jit", lambda v: [call(v)], [aval_of(x)])
 
 

@@ -26,6 +26,7 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
 from tests.support.recorded_values import PARTS, check_part
+from tests.support.refusals import refuses
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -299,9 +300,9 @@ def test_iteration_and_unpacking() -> None:
     ],
 )
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         call(fnp.ones((2, 3)))
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         trace("jit", lambda v: [call(v)], [aval_of(fnp.ones((2, 3)))])
 
 
@@ -316,7 +317,7 @@ def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> 
 def test_eager_arrays_of_indices_are_checked(
     call: Any, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         call(fnp.arange(3.0), 1)
 
 
@@ -337,7 +338,7 @@ def test_eager_arrays_of_indices_are_checked(
 def test_what_needs_values_says_what_to_write(
     call: Any, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         ft.jit(call)(fnp.arange(3.0), 1)
 
 

@@ -22,6 +22,7 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
 from tests.support.recorded_values import PARTS, check_part
+from tests.support.refusals import refuses
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -213,7 +214,7 @@ def test_functions_of_slices() -> None:
     ],
 )
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         call(fnp.ones((2, 3)))
 
 

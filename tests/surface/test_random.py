@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import ftrace as ft
 from ftrace import errors, random
+from tests.support.refusals import refuses
 
 _PATH = Path(__file__).parents[1] / "data" / "record_random.py"
 _SPEC = importlib.util.spec_from_file_location("record_random", _PATH)
@@ -354,5 +355,5 @@ def test_bounds_of_integers_fit_the_dtype() -> None:
     ],
 )
 def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+    with refuses(error, message):
         call()

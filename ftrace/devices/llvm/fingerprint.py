@@ -23,12 +23,9 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import Once
 from ftrace.ground.version import VERSION
 
-#: What decides of which kernels a program is made, and how they are written.
-_SOURCES = (
-    "lower", "devices/llvm", "trace",
-    "arrays/array.py", "arrays/buffer.py", "dtypes.py", "errors/user_line.py",
-    "ground/settings.py",
-)  # fmt: skip
+#: What decides of which kernels a program is made, and how they are written: all that
+#: the device of LLVM imports.
+SOURCES = "devices", "lower", "trace", "arrays", "errors", "dtypes.py", "ground"
 _PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2))
 #: Lines of `/proc/cpuinfo` that change from one moment to the next.
 _FLEETING = (b"cpu MHz", b"bogomips", b"BogoMIPS", b"apicid", b"initial apicid")
@@ -152,8 +149,8 @@ def _processor() -> str | None:
 
 
 def _own_files() -> Iterator[tuple[str, os.stat_result]]:
-    """The files of `_SOURCES`, those in folders below them too, in order."""
-    for name in _SOURCES:
+    """The files of `SOURCES`, those in folders below them too, in order."""
+    for name in SOURCES:
         place = os.path.join(_PACKAGE, name)
         if name.endswith(".py"):
             yield place, os.stat(place)

@@ -1,4 +1,4 @@
-"""Stage 2c: what is much larger than all around it is computed slice by slice.
+"""What is much larger than all around it is computed slice by slice.
 
     scores, weights, out = …            for each block of rows:
                                    ->       scores, weights, out = … of these rows

@@ -1,4 +1,4 @@
-"""Stage 0: control flow in the form in which programs run it.
+"""Control flow in the form in which programs run it.
 
     scan, while  ->  loop: one operation, whose body also computes the predicate
 

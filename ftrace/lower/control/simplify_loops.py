@@ -1,4 +1,4 @@
-"""Stage 0: rewrites of loops and branches as a whole, before their bodies are lowered.
+"""Rewrites of loops and branches as a whole, before their bodies are lowered.
 
     merge     operations that run the same loop or branch become one with all results
     fuse      a loop over what another one makes joins it, iteration by iteration

@@ -2,7 +2,7 @@
 
     split_complex         complex values become pairs of reals, interleaved in memory
     widen_half            16-bit floats are computed in float32 and rounded when stored
-    decompose_functions   exp, sin, … become the arithmetic of `lower/math`
+    decompose_functions   exp, sin, … become the arithmetic of `legalize/math`
 
 Each pass is a pure function from kernel to kernel, linear in its expressions. Nodes are
 interned, so that what two expressions share is computed once.

@@ -6,6 +6,6 @@ From the ground up:
                      carry in registers
     scalar_elements  Arrays as scalars: the elements of a graph's values as expressions
                      of a kernel
-    promote_loops    Stage 2b: loops with small bodies become recurrences, which run in
+    promote_loops    Loops with small bodies become recurrences, which run in
                      registers
 """

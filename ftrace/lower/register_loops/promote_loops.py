@@ -1,4 +1,4 @@
-"""Stage 2b: loops with small bodies become recurrences, which run in registers.
+"""Loops with small bodies become recurrences, which run in registers.
 
     loop  ->  recurrence      where the carry of a lane and the work on it are small
 
