@@ -12,7 +12,6 @@ from ftrace.arrays.array import is_array, recording
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
-from ftrace.numpy.shape import broadcast_arrays
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, elementwise
 from ftrace.trace.body import BODY_DEPTH, close
@@ -345,7 +344,9 @@ def gcd(x1: Value, x2: Value, /) -> Any:
     Raises:
       ValueRangeError: an operand is no integer.
     """
-    x1, x2 = broadcast_arrays(*map(abs, _whole("gcd", x1, x2)))
+    x1, x2 = map(abs, _whole("gcd", x1, x2))
+    shape = broadcast_shapes("gcd", [x1.shape, x2.shape])
+    x1, x2 = (ax.broadcast_to(x, shape) for x in (x1, x2))
     weak = x1.weak_type and x2.weak_type
     found = do_now(np.gcd, x1, x2, dtype=x1.dtype, weak=weak)
     if found is not None:

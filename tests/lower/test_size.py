@@ -68,8 +68,9 @@ def layers(x: Any, length: int) -> Any:
     return (x * x).sum()
 
 
-#: Calls per node of a function whose gradient is taken without jit, all included.
-MOST_CALLS = {chain: 260, mix: 1500, layers: 800}
+#: Calls per node of a function whose gradient is taken without jit for the first time,
+#: all included.
+MOST_CALLS = {chain: 280, mix: 1500, layers: 800}
 
 
 @pytest.mark.parametrize("body", MOST_CALLS)

@@ -175,7 +175,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (
         lambda: fnp.average(np.ones((2, 3)), 0, np.ones(3)),
         ValueError,
-        "must have shape (2,)",
+        "must have shape (2, 3) or (2,)",
     ),
     (lambda: fnp.cov(np.ones((2, 2, 2))), ValueError, "at most 2 dimensions"),
     (

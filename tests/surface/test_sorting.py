@@ -355,7 +355,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: fnp.sort(X, 2), errors.AxisError, "axis 2 is out of bounds"),
     (lambda: fnp.sort(fnp.float32(3)), errors.AxisError, "none: it has no axes"),
     (lambda: fnp.sort(X, order="f"), errors.ArgumentError, "structured"),
-    (lambda: fnp.sort(X, kind="bogo"), errors.ValueRangeError, "no kind of sort"),
+    (lambda: fnp.sort(X, kind="bogo"), errors.ValueRangeError, "kind must be"),
     (lambda: fnp.partition(X, 3), errors.ValueRangeError, "kth=3 is out of bounds"),
     (lambda: fnp.lexsort(()), errors.ValueRangeError, "at least one key"),
     (lambda: fnp.lexsort((X, X[0])), errors.ShapeError, "one shape"),
@@ -388,8 +388,8 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: fnp.bincount(X[0]), errors.DtypeError, "takes integers"),
     (lambda: fnp.bincount(fnp.zeros((2, 2), int)), errors.ShapeError, "a vector"),
     (lambda: fnp.isin(X, X, method="x"), errors.ValueRangeError, "method must be"),
-    (lambda: fnp.searchsorted(X, 1), errors.ShapeError, "sorted vector"),
-    (lambda: fnp.searchsorted(X[0], 1, method="x"), errors.ValueRangeError, "methods"),
+    (lambda: fnp.searchsorted(X, 1), errors.ShapeError, "a must be a vector"),
+    (lambda: fnp.searchsorted(X[0], 1, method="x"), errors.ValueRangeError, "method"),
     (lambda: fnp.histogram(X, 3, weights=X[0]), errors.ShapeError, "shape of a"),
     (lambda: fnp.histogramdd(X, [1, 2]), errors.ShapeError, "as many bins"),
     (
@@ -405,7 +405,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: ft.random.permutation(ft.random.key(0), X, 2),
         errors.AxisError,
-        "axis 2 is out of range",
+        "axis 2 is out of bounds",
     ),
     (
         lambda: ft.random.categorical(

@@ -198,10 +198,11 @@ class CPU(Device):
 
         way = Way.chosen()
         tuned = way.tune and not way.without
-        pairs: list[tuple[Kernel, Any]] = [
-            (step.kernel, None) if tuned else without_numbers(step.kernel)
-            for step in steps
-        ]
+        general: dict[Kernel, tuple[Kernel, Any]] = {
+            kernel: (kernel, None) if tuned else without_numbers(kernel)
+            for kernel in {step.kernel for step in steps}
+        }
+        pairs = [general[step.kernel] for step in steps]
         users = {kernel: step for (kernel, _), step in zip(pairs, steps, strict=True)}
         known = {kernel: self._kernels.get((kernel, way)) for kernel in users}
         missing = {k: users[k] for k, code in known.items() if code is None}

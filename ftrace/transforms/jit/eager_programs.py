@@ -140,20 +140,24 @@ def apply_derived(
         return apply_graph(derived(kind, graph, derive), values)
     key = (kind, settings.current().enable_x64, graph.inputs, graph.outputs)
     found = _derived.get(key) or _NOTHING
-    program = found.program
-    if program is None:
-        with one_order():
-            whole = derived(kind, graph, derive)
-            if whole.effects or ready(whole) is not whole:  # rules run each time
-                return apply_graph(whole, values)
-            alike = _like_another(whole)
-            if alike is None:
-                alike = program_of(Graph(whole.inputs, whole.outputs)), ()
+    if found.program is not None:
+        return _applied(found, graph, values)
+    with one_order():  # also while the program is compiled, at its first call
+        whole = derived(kind, graph, derive)
+        if whole.effects or ready(whole) is not whole:  # rules run each time
+            return apply_graph(whole, values)
+        alike = _like_another(whole)
+        if alike is None:
+            alike = program_of(Graph(whole.inputs, whole.outputs)), ()
         program, numbers = alike
         found = _keep(key, 4 * LIGHT, program=program, numbers=numbers)
-    captured = graph.captured
-    results = program(*values, *captured, *found.numbers)
-    return apart(results, captured) if captured else results
+        return _applied(found, graph, values)
+
+
+def _applied(found: _Derived, graph: Graph, values: Sequence[Value]) -> list[Any]:
+    assert found.program is not None
+    results = found.program(*values, *graph.captured, *found.numbers)
+    return apart(results, graph.captured) if graph.captured else results
 
 
 # Numbers.

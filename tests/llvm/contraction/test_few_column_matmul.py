@@ -69,7 +69,7 @@ def test_gradients_by_few_filters(case: Any, dtype: Any) -> None:
     used = read_by(kernel, arrays)
     found = dots_of(kernel)
     assert found is not None
-    assert len(found.beside) == 1
+    assert len(found.plan.columns) == 1
     once = run(kernel, used, 1)
     close(once, expected(case, x, y), 1e-5 if dtype is np.float32 else 1e-13)
     np.testing.assert_array_equal(once, run(kernel, used, 5))

@@ -54,7 +54,7 @@ from ftrace.trace.pytree.structure_cache import (
     layout_of,
 )
 from ftrace.trace.tiering import CALLS_BEFORE_RECORD
-from ftrace.trace.tracing.tracer import aval_of
+from ftrace.trace.tracing.tracer import Tracer, aval_of
 
 #: Elements of the result of a loop at the most: NumPy lets other threads run meanwhile,
 #: and above this its own work hardly counts.
@@ -497,6 +497,8 @@ class EagerRecords:
         """A call for which there is no record; one that comes often gets one."""
         config = settings.current()
         if recording.tape is not None or not config.native_calls:
+            return function.behind(*args, **kwargs)
+        if Tracer in map(type, args):  # it is traced: nothing is computed
             return function.behind(*args, **kwargs)
         given = [*args, *kwargs.values()]
         try:
