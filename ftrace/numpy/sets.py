@@ -353,20 +353,21 @@ def intersect1d(
         nothing = _nothing(x, size, fill_value)
         none = ax.full(nothing.shape, 0, integer)
         return (nothing, none, none) if return_indices else nothing
-    (ordered, places, begins), _, first, _ = sides = _sides(x, y)
+    (ordered, places, begins), _, first, _ = _sides(x, y)
     # The first element of the second vector, behind those of the first one.
     before = concatenate([ax.full((1,), False, dtypes.bool_), first[:-1]])
     both = before & ~first & ~begins & (ordered == ordered)
-    values = sides.select("intersect1d", both, size, fill_value)
-    if not return_indices:
-        return values
     numbers = ax.iota(dtypes.int32, places.shape, 0)
     start = scan_with(ax.choose(begins, numbers, 0), reduce_max_p, 0, False)
+    # The result is made of elements of the first vector, which its gradient goes to.
+    values = bind(gather_p, ordered, start, arg=(0,))
+    count = count_of("intersect1d", both, size)
+    values = chosen(values, both, count, fill_value)
+    if not return_indices:
+        return values
     parts = (bind(gather_p, places, start, arg=(0,)), x.size), (places - x.size, y.size)
     return values, *[
-        ax.cast(
-            chosen(part, both, values.shape[0], ax.full((), end, part.dtype)), integer
-        )
+        ax.cast(chosen(part, both, count, ax.full((), end, part.dtype)), integer)
         for part, end in parts
     ]
 

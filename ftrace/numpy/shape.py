@@ -408,7 +408,7 @@ def concatenate(
       dtype: of the result, by default what theirs promote to.
 
     Raises:
-      ShapeError: they differ in another size or in rank, or have no ax.
+      ShapeError: they differ in another size or in rank, or have no axes.
       ValueRangeError: there are none.
     """
     parts = sequence_of("concatenate", arrays)

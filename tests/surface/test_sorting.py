@@ -537,3 +537,16 @@ def test_a_partition_in_memory_that_is_there_is_the_same(dtype: np.dtype[Any]) -
     partition_p.into(Partition(7, 1), [result], x)
     (wanted,) = partition_p.numpy(None, Partition(7, 1), x)
     np.testing.assert_array_equal(result.astype(float), wanted.astype(float))
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_intersect1d_takes_its_elements_from_the_first_array(size: int | None):
+    x, y = fnp.array([1.0, 2.0, 3.0, 5.0]), fnp.array([2.0, 5.0, 7.0, 5.0])
+
+    def total(x: Any, y: Any) -> Any:
+        return (fnp.intersect1d(x, y, size=size) ** 2).sum()
+
+    assert ft.grad(total)(x, y).tolist() == [0, 4, 0, 10]
+    assert ft.grad(total, 1)(x, y).tolist() == [0, 0, 0, 0]
+    filled = ft.grad(lambda x: (fnp.intersect1d(x, y, size=4) ** 2).sum())(x)
+    assert filled.tolist() == [0, 12, 0, 10]
