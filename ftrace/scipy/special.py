@@ -602,5 +602,12 @@ def i1e(x: Value) -> Any:
     return bessel("i1e", x, 1, scaled=True)
 
 
-recall_all(__name__)
+recall_all(
+    __name__,
+    (__name__, "ftrace.numpy.reductions"),
+    (
+        "beta", "betaln", "boxcox", "boxcox1p", "kl_div", "poch", "rel_entr",
+        "xlog1py", "xlogy", "zeta",
+    ),
+)  # fmt: skip
 make_all_eager(__name__)

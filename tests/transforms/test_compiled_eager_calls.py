@@ -12,6 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
 from ftrace.errors import FtraceError
+from ftrace.scipy import special
 from ftrace.trace import tiering
 from ftrace.trace.symbolic.dim import any_dynamic
 from ftrace.trace.tiering import Tier
@@ -57,6 +58,8 @@ ROUNDED: dict[str, Any] = {
     "root": lambda x, y: fnp.abs(x) ** 0.5,
     "gelu": lambda x, y: nn.gelu(x),
     "erf": lambda x, y: lax.erf(x),
+    "gamma": lambda x, y: special.gamma(x),
+    "betaln": lambda x, y: special.betaln(x, 2.5),
     "complex": lambda x, y: fnp.asarray(C) * fnp.asarray(C),
     "half": lambda x, y: fnp.exp(fnp.asarray(H)),
     "double": lambda x, y: fnp.tanh(fnp.asarray(D)),
