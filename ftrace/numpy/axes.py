@@ -7,7 +7,8 @@ for anything that can be an operand. Each returns its operand where nothing chan
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from inspect import Signature
 from math import prod
 from typing import Any
 
@@ -50,6 +51,24 @@ Axis = int | Sequence[int] | None
 
 
 # Arguments.
+
+
+def bound_to(
+    function: Callable[..., Any],
+    parameters: Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> dict[str, Any]:
+    """The arguments of a call by name; `parameters` are those of the function.
+
+    Raises:
+      TypeError: they do not fit; in the words of Python, which name the function.
+    """
+    try:
+        return parameters.bind(*args, **kwargs).arguments
+    except TypeError:
+        pass
+    return function(*args, **kwargs)
 
 
 def static_int(value: Any, what: str) -> int:

@@ -27,7 +27,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.arrays.array import Array, recording
 from ftrace.ground.fork_safe import cached_property
-from ftrace.numpy.axes import cast
+from ftrace.numpy.axes import bound_to, cast
 from ftrace.trace import tiering
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
@@ -202,8 +202,9 @@ def sampler(kinds: str = "f", statics: tuple[str, ...] = ()) -> Callable[[F], F]
 
     def made(function: F) -> F:
         name, parameters = function.__name__, signature(function)
+        defaults = {n: x.default for n, x in parameters.parameters.items()}
         fixed = ("key", "shape", "dtype", *statics)
-        names = [n for n in parameters.parameters if n not in fixed]
+        names = [n for n in defaults if n not in fixed]
 
         def build(key: Tracer, *traced: Tracer, dtype: Any, **static: Any) -> Tracer:
             return function(
@@ -211,9 +212,7 @@ def sampler(kinds: str = "f", statics: tuple[str, ...] = ()) -> Callable[[F], F]
             )
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            bound = parameters.bind(*args, **kwargs)
-            bound.apply_defaults()
-            given = bound.arguments
+            given = {**defaults, **bound_to(function, parameters, args, kwargs)}
             dtype = as_float(name, given["dtype"], kinds)
             operands = [parameter(given[n], dtype) for n in names]
             shape = common_shape(name, given["shape"], *operands)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import update_wrapper
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, Final, TypeVar
 from typing import cast as cast_to
 
@@ -26,13 +26,13 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
-from ftrace.numpy.axes import cast, check_count, choose, static_int
+from ftrace.numpy.axes import bound_to, cast, check_count, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import bessel, horner
 from ftrace.numpy.reductions import log_softmax as _log_softmax
 from ftrace.numpy.reductions import logsumexp
 from ftrace.numpy.reductions import softmax as _softmax
-from ftrace.trace.bind import bind, elementwise
+from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import make_all_eager, named, recall_all
 from ftrace.trace.primitives import elementwise as p
@@ -54,14 +54,23 @@ def _composed(function: F) -> F:
     """A composition of floats as one graph in eager code.
 
     Operands, which are the parameters without a default, are promoted to one inexact
-    dtype; float16 and bfloat16 are computed in float32 and rounded once.
+    dtype; float16 and bfloat16 are computed in float32 and rounded once. The others are
+    static: integers, or bools as their defaults are.
     """
-    parameters = signature(function)
-    names = [n for n, x in parameters.parameters.items() if x.default is x.empty]
+    title, parameters = function.__name__.lstrip("_"), signature(function)
+    defaults = {n: x.default for n, x in parameters.parameters.items()}
+    names = [n for n, default in defaults.items() if default is Parameter.empty]
+
+    def static(name: str, value: Any) -> Any:
+        if isinstance(defaults[name], bool):
+            return bool(value)
+        return static_int(value, f"{title}: {name}")
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = parameters.bind(*args, **kwargs).arguments
+        given = bound_to(function, parameters, args, kwargs)
         operands = promote_inexact(*[given.pop(n) for n in names])
+        broadcast_shapes(title, [x.shape for x in operands])
+        given = {n: static(n, x) for n, x in given.items()}
         dtype, weak = operands[0].dtype, all(x.weak_type for x in operands)
         if dtype.itemsize >= 4:
             return run_fused(function, operands, **given)

@@ -13,8 +13,9 @@ import ftrace.ops as ops
 import ftrace.scipy.signal as signal
 import ftrace.scipy.special as special
 import ftrace.scipy.stats.norm as norm
-from ftrace import config, grad, jit
+from ftrace import config, grad, jit, random
 from ftrace.errors import (
+    ArgumentError,
     ConcretizationTypeError,
     DtypeError,
     FtraceError,
@@ -109,6 +110,25 @@ def test_segments_without_their_number_need_known_ids() -> None:
         recorded_surface.traced(ops.segment_sum, x, ids)
 
 
+@pytest.mark.parametrize("order", [np.int32(4), np.array(4), fnp.int32(4)])
+def test_static_arguments_are_integers_of_any_kind(order: Any) -> None:
+    x = np.linspace(-15.0, 1.0, 7)
+    for _ in range(3):
+        found = special.log_ndtr(x, series_order=order)
+        np.testing.assert_array_equal(found, special.log_ndtr(x, 4))
+
+
+def test_calls_that_do_not_fit_are_refused_by_name() -> None:
+    missing = r"^betaln\(\) missing 1 required positional argument: 'b'"
+    for call in (special.betaln, jit(special.betaln)):
+        with pytest.raises(TypeError, match=missing):
+            call(np.ones(2))
+    with pytest.raises(TypeError, match=r"^gamma\(\) got an unexpected keyword"):
+        special.gamma(y=1.0)
+    with pytest.raises(TypeError, match=r"^normal\(\) missing 1 required"):
+        random.normal()
+
+
 MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (
         lambda: ops.segment_sum(np.ones(3), np.ones(3), 2),
@@ -128,6 +148,16 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (lambda: special.polygamma(1.5, np.ones(2)), DtypeError, "n must be an integer"),
     (lambda: special.factorial(3, exact=True), ValueRangeError, "math.factorial"),
     (lambda: special.log_ndtr(np.ones(2), -1), ValueRangeError, "must not be negative"),
+    (
+        lambda: special.log_ndtr(np.ones(2), fnp.ones(2)),
+        ArgumentError,
+        "log_ndtr: series_order must be an integer, got Array",
+    ),
+    (
+        lambda: special.betaln(np.ones(2), np.ones(3)),
+        ShapeError,
+        "betaln: shapes (2,) and (3,) do not broadcast",
+    ),
     (
         lambda: signal.convolve(np.ones(3), np.ones(3), "half"),
         ValueRangeError,
