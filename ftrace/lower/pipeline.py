@@ -34,7 +34,7 @@ from ftrace.lower.schedule import schedule as scheduling
 from ftrace.lower.simplify import expand_linalg
 from ftrace.lower.simplify.fold_constants import CONSTANTS
 from ftrace.lower.simplify.identities import ALGEBRA, LOGIC
-from ftrace.lower.simplify.indexing import BOARDS, ONE_HOT, SCATTERS
+from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
 from ftrace.lower.simplify.reductions import REDUCES
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.graph import Body, Node, has_any
@@ -108,7 +108,7 @@ SIMPLIFY: Final = PatternMatcher(
 #: graph smaller.
 MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS, *CHOICES))
 #: Runs when the graph is simple: `merge_reduces` would undo it.
-SPLIT: Final = PatternMatcher((*split_reductions.SPLITS, *BOARDS))
+SPLIT: Final = PatternMatcher((*split_reductions.SPLITS, *PRIVATIZED))
 
 LOOPS: dict[Any, Rule] = {
     canonical_loop.loop_p: partial(promote_loops.by_recurrence, simplified_body)

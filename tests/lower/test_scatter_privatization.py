@@ -1,4 +1,4 @@
-"""Scatters of many updates to few places: boards that are added up."""
+"""Scatters of many updates to few places: private copies that are added up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.lower.simplify.indexing import FEWEST_BOARDS, MANY, MOST_BOARDS, board_count
+from ftrace.lower.simplify.indexing import FEWEST_COPIES, MANY, MOST_COPIES, copy_count
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import scatter
@@ -50,7 +50,9 @@ def test_bincount_counts_weights_that_are_bools() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [(), (2,), (2, 3)])
-def test_boards_combine_as_numpy_does(kind: str, width: tuple[int, ...]) -> None:
+def test_private_copies_combine_as_numpy_does(
+    kind: str, width: tuple[int, ...]
+) -> None:
     size, places = SIZES[1], 5
     x = numbers(size, places)
     u = np.random.default_rng(1).integers(-9, 9, (size, *width)).astype(np.float32)
@@ -88,19 +90,19 @@ def test_results_are_the_same_for_any_number_of_threads() -> None:
     assert found[0] == found[1]
 
 
-def test_boards_cost_less_than_the_updates() -> None:
+def test_private_copies_cost_less_than_the_updates() -> None:
     for updates in SIZES:
         for places in (1, 100, 1000, 10_000):
-            count = board_count(crowd(updates, places))
-            assert count == 0 or FEWEST_BOARDS <= count <= MOST_BOARDS
+            count = copy_count(crowd(updates, places))
+            assert count == 0 or FEWEST_COPIES <= count <= MOST_COPIES
             assert 4 * count * places <= updates
-    assert board_count(crowd(MANY, 10))
-    assert not board_count(crowd(MANY, MANY))
+    assert copy_count(crowd(MANY, 10))
+    assert not copy_count(crowd(MANY, MANY))
 
 
 def test_rule_can_be_switched_off() -> None:
     x = numbers(MANY, 9)
-    with ft.config(disabled_rules={"scatter_on_boards"}):
+    with ft.config(disabled_rules={"privatized_scatter"}):
         counts = ft.jit(lambda x: fnp.bincount(x, length=9))(x)
     wanted = np.bincount(np.maximum(x, 0), minlength=9)[:9]
     np.testing.assert_array_equal(counts, wanted)

@@ -261,7 +261,7 @@ SCATTERS = {
             scatter(zeros, V(3, number=18), [iota(i32, (3,), 0)] * 2, (0, 1), "add"),
         ],
     ),
-    "scatter_on_boards": Row(
+    "privatized_scatter": Row(
         lambda: [
             scatter(C(0, 3), V(MANY, number=19), [V(MANY, dtype=u8)], (0,), "add"),
             scatter(

@@ -11,10 +11,10 @@ A scatter is stored, and what works on it waits for that; a `where` joins the wo
 is the transpose of `take_along_axis` and of an element at a computed index. A base that
 is no constant stays a scatter, as it may be updated in place.
 
-Many updates of few places are added up on *boards*. One board is written by one thread,
-in the order of the updates. Where there are many more updates than places, each block
-of them has a board, and the boards are added up. How many there are depends on shapes
-alone, so that results do not depend on threads.
+Many updates of few places are *privatized*: added up in private copies. One thread adds
+to a copy, in the order of the updates. Where there are many more updates than places,
+each block of them has a copy, and the copies are added up. How many there are depends
+on shapes alone, so that results do not depend on threads.
 
 The first of the sums is what `one_hot(i, n) @ table` computes, the second its gradient
 and a histogram. With `where` both are exact. With a product, `(k == i)·f(k)`, they are
@@ -464,19 +464,19 @@ SCATTERS: Final = (
 
 
 MANY = 1 << 15  # updates that are worth a second step
-MOST_BOARDS, FEWEST_BOARDS = 64, 8
-#: Updates for each place of all boards: these are filled, and read once more.
+MOST_COPIES, FEWEST_COPIES = 64, 8
+#: Updates for each place of all copies: these are filled, and read once more.
 _PER_PLACE = 4
 #: Elements of an update; those of wider ones are shared by threads as they are.
 _NARROW = 16
-#: Bytes: boards of several threads share no line, nor two that are fetched together.
+#: Bytes: copies of several threads share no line, nor two that are fetched together.
 _LINES = 128
 
 _REDUCES: Final = {"add": reduce_sum_p, "min": reduce_min_p, "max": reduce_max_p}
 
 
-def _size_of_board(x: Node) -> int:
-    """Elements along the first indexed axis of a board, whose end is never read."""
+def _size_of_copy(x: Node) -> int:
+    """Elements along the first indexed axis of a copy, whose end is never read."""
     axis = axes_and_kind(x)[0][0]
     size = x.shape[axis]
     row = x.size // size * x.dtype.itemsize
@@ -485,15 +485,15 @@ def _size_of_board(x: Node) -> int:
     return size
 
 
-def board_count(x: Node) -> int:
-    """How many boards a scatter is cut into; 0 if it is not."""
+def copy_count(x: Node) -> int:
+    """How many private copies a scatter is cut into; 0 if it is not."""
     axes, _ = axes_and_kind(x)
     updates = x.src[2].size
-    places = x.size // x.shape[axes[0]] * _size_of_board(x)
-    count = MOST_BOARDS
+    places = x.size // x.shape[axes[0]] * _size_of_copy(x)
+    count = MOST_COPIES
     while count * places * _PER_PLACE > updates:
         count //= 2
-    return count if count >= FEWEST_BOARDS else 0
+    return count if count >= FEWEST_COPIES else 0
 
 
 def _is_crowded(x: Node) -> bool:
@@ -512,30 +512,30 @@ def _is_crowded(x: Node) -> bool:
     return all(_counted(index) is None for index in indices)
 
 
-def _on_boards(x: Node) -> Node | None:
-    """The boards are filled, combined, and what is left over is added."""
-    boards = board_count(x)
-    if not boards:
+def _privatized(x: Node) -> Node | None:
+    """Private copies are filled, combined, and what is left over is added."""
+    copies = copy_count(x)
+    if not copies:
         return None
     axes, kind = axes_and_kind(x)
     base, updates, *indices = x.src
     count, rest = indices[0].size, updates.shape[indices[0].ndim :]
     updates = reshape(updates, (count, *rest))
     indices = [reshape(index, (count,)) for index in indices]
-    each = count // boards
-    whole = boards * each
+    each = count // copies
+    whole = copies * each
 
     def cut(node: Node) -> Node:
         first = shrink_axis(node, 0, 0, whole)
-        return reshape(first, (boards, each, *node.shape[1:]))
+        return reshape(first, (copies, each, *node.shape[1:]))
 
-    size = _size_of_board(x)
+    size = _size_of_copy(x)
     shape = list(x.shape)
     shape[axes[0]] = size
-    board = const(constant_value(base), x.dtype, (boards, *shape))
-    number = iota(dtypes.int32, (boards, each), 0)
+    private = const(constant_value(base), x.dtype, (copies, *shape))
+    number = iota(dtypes.int32, (copies, each), 0)
     moved = (0, *[a + 1 for a in axes])
-    filled = scatter(board, cut(updates), [number, *map(cut, indices)], moved, kind)
+    filled = scatter(private, cut(updates), [number, *map(cut, indices)], moved, kind)
     total = reshape(reduce(_REDUCES[kind], filled, (0,)), tuple(shape))
     total = shrink_axis(total, axes[0], 0, x.shape[axes[0]])
     if whole < count:
@@ -544,7 +544,9 @@ def _on_boards(x: Node) -> Node | None:
     return total
 
 
-BOARDS: Final = (
+PRIVATIZED: Final = (
     # zeros.at[i].add(u) -> sum over b of zeros.at[b, i[b]].add(u[b])
-    Rule("scatter_on_boards", Pat(scatter_p, name="x", where=_is_crowded), _on_boards),
+    Rule(
+        "privatized_scatter", Pat(scatter_p, name="x", where=_is_crowded), _privatized
+    ),
 )

@@ -67,7 +67,7 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
         lambda t, i: t[i],
         (normal(200), np.arange(5000, dtype=np.int32) * 7 % 200),
     ),
-    "vectors_abreast": (long_chain, (normal(1 << 16),)),
+    "interleaved_vectors": (long_chain, (normal(1 << 16),)),
     "in_phases": (by_image, (normal(2, 8, 20, 20), normal(16, 8, 3, 3))),
     "in_blocks": (fnp.matmul, (normal(300, 1200), normal(1200, 600))),
     "in_panels": (lambda x, y: x.T @ y, (normal(300, 200), normal(300, 280))),
@@ -96,11 +96,11 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
         (normal(2, 20, 20, 32), normal(3, 3, 32, 32))),
     "channels_across": (
         convolution(groups=32), (normal(4, 32, 20, 20), normal(32, 1, 3, 3))),
-    "groups_abreast": (
+    "interleaved_groups": (
         convolution(layout="NHWC", groups=8),
         (normal(2, 20, 20, 32), normal(3, 3, 4, 32))),
     "in_squares": (lambda x, y: x.T + y, (normal(150, 170), normal(170, 150))),
-    "turned_results": (lambda x: x.T * 2, (normal(150, 170),)),
+    "transposed_results": (lambda x: x.T * 2, (normal(150, 170),)),
     "short_axes": (lambda x, y: x * y[:, None], (normal(5000, 3), normal(5000))),
     "cut_at_borders": (
         lambda x, y: fnp.concatenate([x, y]) * 2, (normal(100, 70), normal(60, 70))),

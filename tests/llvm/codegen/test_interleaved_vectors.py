@@ -17,8 +17,8 @@ from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.vector_cost import (
     cycles,
+    interleaved_vectors,
     usual,
-    vectors_abreast,
 )
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import BufferSpec, Kernel, Store, load, make_range, param
@@ -82,7 +82,7 @@ def test_vectors_abreast_have_the_bits_of_vectors_alone(name: str, size: int) ->
         size -= size % 5
     given = operands(size)
     together = bits(ft.jit(CHAINS[name])(*given))
-    with ft.config(disabled_rules={"vectors_abreast"}):
+    with ft.config(disabled_rules={"interleaved_vectors"}):
         alone = bits(ft.jit(CHAINS[name])(*given))
     with ft.set_threads(1):
         by_one = bits(ft.jit(CHAINS[name])(*given))
@@ -110,7 +110,7 @@ def decided(kernel: Kernel, target: Target = AVX512) -> int:
     assert isinstance(loop, Loop)
     facts = Facts([e for store in kernel.stores for e in store.expressions])
     lanes = target.vector_bytes // 4
-    return vectors_abreast(kernel, loop, lanes, facts, target)
+    return interleaved_vectors(kernel, loop, lanes, facts, target)
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -122,7 +122,8 @@ def test_vectors_are_abreast_in_long_chains_only(name: str) -> None:
     assert decided(chain(60, 1 << 11), target) == 1  # few elements
     assert decided(chain(3, 1 << 24), target) == 1  # memory is slower
     assert (
-        decided(chain(60, 1 << 16), replace(target, without=("vectors_abreast",))) == 1
+        decided(chain(60, 1 << 16), replace(target, without=("interleaved_vectors",)))
+        == 1
     )
 
 
@@ -143,6 +144,6 @@ def test_each_step_is_done_for_all_vectors_before_the_next(name: str) -> None:
     sources = [line.split()[-2].strip(",") for line in steps]
     results = [line.split()[0] for line in steps]
     assert sources[4:] == results[:-4]
-    apart = replace(target, without=("vectors_abreast",))
+    apart = replace(target, without=("interleaved_vectors",))
     text = render(kernel, apart, "kernel").text
     assert sum(" fmul " in line for line in text.splitlines()) < 3 * 60

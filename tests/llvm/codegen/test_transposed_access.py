@@ -13,7 +13,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.devices.llvm.compile.compile import emit_object, link
-from ftrace.devices.llvm.emit.transposed_access import find_turned
+from ftrace.devices.llvm.emit.transposed_access import find_transposed
 from ftrace.devices.llvm.render.select_strategy import render
 from ftrace.devices.llvm.schedule.index_facts import facts_of
 from ftrace.devices.llvm.target import host_target
@@ -140,9 +140,9 @@ def test_rotations_are_turned_backwards(shape: tuple[int, ...], dtype: str) -> N
 def test_an_axis_is_run_from_its_end_only_to_turn_an_operand() -> None:
     x = fnp.ones((64, 96))
     (kernel,) = ft.jit(lambda x: fnp.flip(x, 0) * 2).lower(x).kernels
-    assert find_turned(kernel, facts_of(kernel)) == (kernel, None)
+    assert find_transposed(kernel, facts_of(kernel)) == (kernel, None)
     (kernel,) = ft.jit(fnp.rot90).lower(x).kernels
-    backwards, plan = find_turned(kernel, facts_of(kernel))
+    backwards, plan = find_transposed(kernel, facts_of(kernel))
     assert plan is not None
     assert backwards.shape == kernel.shape
     assert backwards != kernel

@@ -57,7 +57,7 @@ class Turned:
     loads: tuple[Node, ...]
 
 
-def find_turned(kernel: Kernel, facts: Facts) -> tuple[Kernel, Turned | None]:
+def find_transposed(kernel: Kernel, facts: Facts) -> tuple[Kernel, Turned | None]:
     """A kernel as one with turned operands, maybe with one axis the other way round."""
     plan = _find(kernel, facts)
     if plan is not None or kernel.ordered:
@@ -108,7 +108,7 @@ def _step(index: Node, axis: Node, facts: Facts) -> int | None:
     return form.terms.get(axis, 0)
 
 
-def render_turned(plan: Turned, stage: Stage) -> int:
+def render_transposed(plan: Turned, stage: Stage) -> int:
     """Emits the function; returns how many units it has."""
     if turns_result(plan, stage.kernel, stage.facts, stage.target):
         return _render_whole(plan, stage)
@@ -132,7 +132,7 @@ def render_turned(plan: Turned, stage: Stage) -> int:
 
 def turns_result(plan: Turned, kernel: Kernel, facts: Facts, target: Target) -> bool:
     """Is the result turned? Little is computed of the operands, all of which are."""
-    if not target.decides("turned_results"):
+    if not target.decides("transposed_results"):
         return False
     if len(kernel.stores) != 1 or kernel.stores[0].valid is not None:
         return False

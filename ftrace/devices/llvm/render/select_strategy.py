@@ -62,8 +62,8 @@ from ftrace.devices.llvm.emit.nontemporal_stores import (
 from ftrace.devices.llvm.emit.rendered import Rendered
 from ftrace.devices.llvm.emit.staged_kernel import Stage
 from ftrace.devices.llvm.emit.transposed_access import (
-    find_turned,
-    render_turned,
+    find_transposed,
+    render_transposed,
     turns_result,
 )
 from ftrace.devices.llvm.ir.writer import Writer
@@ -174,10 +174,10 @@ def _blocks(case: Case) -> Emit | None:
 #: How sums of products are computed: what decides it, and the strategy; the first that
 #: has an answer is taken.
 PRODUCTS: tuple[tuple[tuple[str, ...], Strategy], ...] = (
-    (("groups_abreast",), _of_kernel(
+    (("interleaved_groups",), _of_kernel(
         SlidingEmitter,
         lambda c: c.groups and find_grouped_rows(c.groups, c.facts, c.target))),
-    (("groups_abreast",), _of_kernel(
+    (("interleaved_groups",), _of_kernel(
         SlidingEmitter,
         lambda c: c.groups and find_grouped_sum(c.groups, c.facts, c.target))),
     (("channels_across",), _of_kernel(
@@ -338,12 +338,12 @@ def _squares(case: Case) -> Sequence[Code]:
     target = case.target
     if case.kernel.is_dynamic or not case.decides("in_squares"):
         return ()  # blocks are of sizes that are known
-    kernel, plan = find_turned(case.kernel, case.facts)
+    kernel, plan = find_transposed(case.kernel, case.facts)
     if plan is None:
         return ()
     case = case if kernel is case.kernel else Case(kernel, target)
     scattered = turns_result(plan, kernel, case.facts, target)
-    run, operations = partial(render_turned, plan), len(kernel.nodes)
+    run, operations = partial(render_transposed, plan), len(kernel.nodes)
     return [
         _in_stage(
             case, run, operations * prod(kernel.shape),

@@ -26,7 +26,7 @@ from ftrace.devices.llvm.schedule.vector_cost import (
     Vector,
     VectorCosts,
     Vectors,
-    vectors_abreast,
+    interleaved_vectors,
 )
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, axis_of, load_p, reduce_p
@@ -172,7 +172,9 @@ class Chooser:
         abreast = 1
         if copies == 1:
             lanes = vector[1]
-            abreast = vectors_abreast(self.kernel, loop, lanes, self.facts, self.target)
+            abreast = interleaved_vectors(
+                self.kernel, loop, lanes, self.facts, self.target
+            )
             while abreast > 1 and _wasted(whole, abreast, masked):
                 abreast //= 2
         copies = min(max(copies, abreast), whole)
@@ -276,7 +278,7 @@ class Chooser:
         if rows is not None and copies == 2 * _ABREAST and whole >= copies:
             self.steps[rows] = Steps(0, _ABREAST)
             copies //= _ABREAST
-        abreast = self.target.decides("vectors_abreast") and weight > _LIGHT_BODY
+        abreast = self.target.decides("interleaved_vectors") and weight > _LIGHT_BODY
         self.steps[node] = Steps(lanes, min(copies, whole), abreast=abreast)
 
     def _rows_abreast(self, loop: ReduceLoop, vector: Node) -> Node | None:

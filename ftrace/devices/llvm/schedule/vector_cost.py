@@ -5,7 +5,7 @@
     store, add, div, …      by a table; what does not vary costs once
 
 A reduce that stands in no vector has one of its own, along its cheapest range. How many
-vectors are best computed abreast is decided here, too (`vectors_abreast`).
+vectors are best computed abreast is decided here, too (`interleaved_vectors`).
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ _WINDOW = 200
 _MEMORY, _CACHE = 7.0, 14.0
 
 
-def vectors_abreast(
+def interleaved_vectors(
     kernel: Kernel, loop: Loop, lanes: int, facts: Facts, target: Target
 ) -> int:
     """How many vectors of a loop over an axis are best computed at once: 1, 2 or 4.
@@ -232,7 +232,7 @@ def vectors_abreast(
     such code. It does not pay where memory is slower than the chain, nor for few
     elements, for the loop's body becomes longer by as much.
     """
-    if not target.decides("vectors_abreast") or kernel.is_dynamic:
+    if not target.decides("interleaved_vectors") or kernel.is_dynamic:
         return 1
     vectors = prod(kernel.shape) // lanes
     if vectors < _LEAST or not all(isinstance(s, Let | Store) for s in loop.body):
