@@ -24,7 +24,7 @@ DECISIONS = {
     "skip_padding": "taps of which a tile sees padding alone are left out",
     "interleaved_groups": "groups of few channels side by side share vectors",
     "in_squares": "operands that lie across are turned square by square, in registers",
-    "transposed_results": "where all operands lie across, results are turned by squares",
+    "transposed_results": "where all operands lie across, results turn by squares",
     "short_axes": "short axes and sums over short windows are written out by steps",
     "cut_at_borders": "loops are cut where a position crosses a border",
     "keep_rows": "values of a row stay in the cache for the work after a reduce",
