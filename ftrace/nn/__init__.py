@@ -12,8 +12,7 @@ from ftrace.trace.eager.dispatch import recall_all as _recall_all
 _recall_all(
     __name__,
     (
-        "ftrace.nn.activations", "ftrace.nn.attention", "ftrace.nn.activations",
-        "ftrace.numpy.reductions",
+        "ftrace.nn.activations", "ftrace.nn.attention", "ftrace.numpy.reductions",
     ),
     dot_product_attention=_Lifting.BESIDE_TRACED, one_hot=_Lifting.ALWAYS,
 )  # fmt: skip

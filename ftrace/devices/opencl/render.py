@@ -397,7 +397,7 @@ def render(kernel: Kernel, traits: Traits) -> Rendered:
     """The OpenCL C of a kernel.
 
     Args:
-      kernel: legalised: it holds operations of `opencl_scalars.SUPPORTED` only.
+      kernel: legalised: it holds operations of `scalar_ops.SUPPORTED` only.
       traits: of the device.
 
     Raises:

@@ -7,13 +7,13 @@ anew where that is cheap and stored where it is not:
 
     outputs, copies, scatters                       are stored
     a reduce whose rows are the kernel's own rows   is computed there (softmax)
-    a product whose elements are used again (matmul)   keeps its epilogue only
+    a product whose elements are used again         keeps its epilogue only (matmul)
     work under an expand, or used by two kernels    is stored if it costs something
     values over the same loops                      share a kernel
 
 The walk, and what follows from each decision, are here. Where the decisions are:
 
-    analysis/cost.py         what a value is made of, and what it costs
+    analysis/cost.py  what a value is made of, and what it costs
     drafts.py         kernels and contexts, what is known and decided so far
     merge_policy.py   is a value computed where it is needed; if not, who stores it?
 """

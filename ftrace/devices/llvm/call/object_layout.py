@@ -20,8 +20,6 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 
 #: Versions of CPython whose objects and functions were tried.
 VERSIONS = ((3, 10), (3, 11), (3, 12), (3, 13))
-#: From here on objects that live for ever have a count that stays as it is.
-IMMORTAL_SINCE = (3, 12)
 
 # Places of all objects and of some classes of the interpreter and of NumPy, in bytes.
 TYPE = 8

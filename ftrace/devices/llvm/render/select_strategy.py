@@ -2,9 +2,9 @@
 
     kernel -> place() -> Tiling -> Nest -> text
 
-The text is a module with one function, `void name(ptr buffers, i64 begin, i64 end)`,
-that runs a part of the kernel's parallel domain. What it computes does not depend on
-how the domain is split.
+The text is a module whose function `void name(ptr buffers, i64 begin, i64 end)` runs a
+part of the kernel's parallel domain; a kernel in several parts has one more function
+for each. What it computes does not depend on how the domain is split.
 """
 
 from __future__ import annotations
