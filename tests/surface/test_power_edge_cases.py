@@ -187,3 +187,27 @@ def test_powers_and_quotients_of_integers_are_weak_alike_with_and_without_jit() 
     for function, weak in cases:
         assert function(3).weak_type == weak
         assert ft.jit(function)(3).weak_type == weak
+
+
+@pytest.mark.parametrize("power", [ft.lax.pow, fnp.power, fnp.float_power])
+@pytest.mark.parametrize(
+    "exponents", [(2, 3, 0, 1, -1), (0.3, 0.7, 0.5, 2.0, -0.5)], ids=["whole", "other"]
+)
+def test_slopes_of_powers_do_not_depend_on_how_the_exponent_is_given(
+    power: Any, exponents: tuple[float, ...]
+) -> None:
+    """Powers that differ by their exponent alone share code where they can."""
+    x = np.float32([0.5, 1, 2, 3])
+    for exponent in exponents:
+        wanted = exponent * x.astype(float) ** (exponent - 1)
+        for n in (exponent, np.float32(exponent), np.full(4, exponent, np.float32)):
+            f = partial(lambda n, x: power(x, n).sum(), n)
+            slopes = [ft.grad(f), partial(tangents_of_each, f)]
+            if not np.shape(n):
+                slopes.append(ft.vmap(ft.grad(f)))
+            for found in (at_once_and_jitted(slope, x) for slope in slopes):
+                np.testing.assert_allclose(found, [wanted, wanted], rtol=1e-5)
+
+
+def tangents_of_each(f: Any, x: Any) -> Any:
+    return ft.vmap(lambda direction: ft.jvp(f, (x,), (direction,))[1])(fnp.eye(4))

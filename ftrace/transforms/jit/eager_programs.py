@@ -45,6 +45,7 @@ from ftrace.trace.primitives import elementwise
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value
@@ -196,22 +197,28 @@ def numbers_of(
         if held and (node.op is elementwise.cast_p or node.op.family == "movement"):
             holds[node] = holds[held[0]]
             continue
-        refused.update(holds[s] for s in held if not _takes_number(node, s))
+        refused.update(holds[s] for s in held if not _takes_number(node, s, holds[s]))
     kept = [x for x, number in holds.items() if x is number and x.dtype != np.bool_]
     kept = [x for x in kept if x not in refused]
     return kept if len(kept) <= MOST else []
 
 
-def _takes_number(node: Node, number: Node) -> bool:
-    """Does the code for a number do what code that reads it does?"""
+def _takes_number(node: Node, source: Node, number: Node) -> bool:
+    """Does the code for a number do what code that reads it does?
+
+    Args:
+      source: the operand that the number is, cast or moved.
+    """
     if node.op in _ARITHMETIC:
         return True
     if node.op is scatter_p:  # what it is scattered into, and where, may be known
-        return number not in (node.src[0], *node.src[2:])
-    if node.op is not elementwise.power or node.src[0] is number:
+        return source not in (node.src[0], *node.src[2:])
+    if node.op is not elementwise.power or node.src[0] is source:
+        return False
+    if not dtypes.is_float(source.dtype):
         return False
     # There is code of its own for exponents such as ½.
-    return dtypes.is_float(number.dtype) and float(constant_value(number)) * 2 % 1 != 0
+    return float(convert(constant_value(number), source.dtype)) * 2 % 1 != 0
 
 
 class _Family:
