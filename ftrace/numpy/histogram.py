@@ -124,6 +124,7 @@ def histogram_bin_edges(
 
     Raises:
       ShapeError: the range is no pair.
+      ValueRangeError: the number of bins is negative.
       ConcretizationTypeError: a rule is named, and `a` is traced.
     """
     del weights
@@ -133,7 +134,7 @@ def histogram_bin_edges(
         return _edges_by_rule(x, bins, range, dtype)
     if is_sequence(bins) or aval_of(bins).ndim == 1:
         return asarray(bins, dtype)
-    count = ax.static_int(bins, "histogram_bin_edges: bins")
+    count = ax.check_count(bins, "histogram_bin_edges: bins")
     if range is None:
         if x.size == 0:
             ends = [ax.full((), 0, dtype), ax.full((), 1, dtype)]
@@ -186,7 +187,7 @@ def histogram(
       (counts, edges), both floats.
 
     Raises:
-      ShapeError: the weights do not fit.
+      ShapeError: the weights do not fit, or `bins` are edges and there is none.
     """
     if weights is None:
         x = ax.strong(*promote_inexact(ax.as_value(a)))
@@ -199,15 +200,21 @@ def histogram(
                 f"{values.shape}"
             )
     edges = histogram_bin_edges(a, bins, range)
-    counts = _added(ravel(_bins_of(x, edges)), ravel(values), edges.shape[0])[1:]
+    places = ravel(_bins_of("histogram", x, edges))
+    counts = _added(places, ravel(values), edges.shape[0])[1:]
     if density:
         counts = counts / diff(edges) / counts.sum()
     return counts, edges
 
 
-def _bins_of(x: Any, edges: Any) -> Any:
+def _bins_of(name: str, x: Any, edges: Any) -> Any:
     """In which bin, from 1, numbers are; the last edge belongs to the last bin."""
     last = edges.shape[0] - 1
+    if last < 0:
+        raise errors.ShapeError(
+            f"{name}: bins must have at least one edge, got an array of shape "
+            f"{edges.shape}; n bins have n + 1 edges"
+        )
     return ax.choose(x == edges[-1], last, searchsorted(edges, x, "right"))
 
 
@@ -307,7 +314,7 @@ def _cells(points: Any, bins: list[Any], ranges: list[Any]) -> tuple[Any, list[A
     for axis, (count, ends) in enumerate(zip(bins, ranges, strict=True)):
         x = points[:, axis]
         line = histogram_bin_edges(x, count, ends)
-        here = _bins_of(x, line)
+        here = _bins_of("histogramdd", x, line)
         places = here if places is None else places * (line.shape[0] + 1) + here
         edges.append(line)
     return places, edges

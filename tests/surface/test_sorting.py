@@ -392,6 +392,9 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: fnp.searchsorted(X[0], 1, method="x"), errors.ValueRangeError, "method"),
     (lambda: fnp.histogram(X, 3, weights=X[0]), errors.ShapeError, "shape of a"),
     (lambda: fnp.histogramdd(X, [1, 2]), errors.ShapeError, "as many bins"),
+    (lambda: fnp.histogram(X, []), errors.ShapeError, "at least one edge"),
+    (lambda: fnp.histogram(X, -1), errors.ValueRangeError, "bins must not be negative"),
+    (lambda: fnp.histogramdd(X, [[]] * 3), errors.ShapeError, "at least one edge"),
     (
         lambda: fnp.unique(fnp.zeros(0), size=2),
         errors.ValueRangeError,
