@@ -10,6 +10,7 @@ import optree
 
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.not_given import NOT_GIVEN
 from ftrace.trace.pytree import tree as _tree
 from ftrace.trace.pytree.tree import (
     DictKey,
@@ -73,13 +74,10 @@ def _check_structure(name: str, treedef: Any) -> None:
         )
 
 
-_NOTHING: Any = object()
-
-
 def tree_reduce(
     function: Callable[[T, Any], T],
     tree: Any,
-    initializer: T = _NOTHING,
+    initializer: T = NOT_GIVEN,
     is_leaf: IsLeaf | None = None,
 ) -> T:
     """The leaves combined from left to right, as by `functools.reduce`.
@@ -88,7 +86,7 @@ def tree_reduce(
       ArgumentError: there are no leaves and no initializer.
     """
     found = tree_leaves(tree, is_leaf)
-    if initializer is not _NOTHING:
+    if initializer is not NOT_GIVEN:
         return functools.reduce(function, found, initializer)
     if not found:
         raise ArgumentError("tree.reduce: a tree without leaves needs an initializer")
@@ -99,7 +97,7 @@ def tree_reduce_associative(
     operation: Callable[[T, T], T],
     tree: Any,
     *,
-    identity: T = _NOTHING,
+    identity: T = NOT_GIVEN,
     is_leaf: IsLeaf | None = None,
 ) -> T:
     """The leaves combined in pairs, the pairs in pairs, and so on.
@@ -109,7 +107,7 @@ def tree_reduce_associative(
     """
     found = tree_leaves(tree, is_leaf)
     if not found:
-        if identity is _NOTHING:
+        if identity is NOT_GIVEN:
             raise ArgumentError("tree.reduce_associative: no leaves, and no identity")
         return identity
     while len(found) > 1:
@@ -186,17 +184,17 @@ def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
     Raises:
       TreeError: it is a leaf.
     """
-    pairs, data = _tree.flatten_one_level(tree)
+    pairs, data = _tree.flatten_one_level_with_keys(tree)
     return [child for _, child in pairs], data
 
 
-flatten_one_level_with_keys = _tree.flatten_one_level
+flatten_one_level_with_keys = _tree.flatten_one_level_with_keys
 
 
 # Paths.
 
 
-tree_flatten_with_path = _tree.flatten_paths
+tree_flatten_with_path = _tree.flatten_with_path
 
 
 def tree_leaves_with_path(
@@ -205,7 +203,7 @@ def tree_leaves_with_path(
     is_leaf_takes_path: bool = False,
 ) -> list[tuple[KeyPath, Any]]:
     """(path, leaf) for every leaf."""
-    return _tree.flatten_paths(tree, is_leaf, is_leaf_takes_path)[0]
+    return _tree.flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
 def tree_map_with_path(
@@ -220,7 +218,7 @@ def tree_map_with_path(
     Raises:
       TreeError: a tree of `rest` does not have the structure of `tree`.
     """
-    pairs, treedef = _tree.flatten_paths(tree, is_leaf, is_leaf_takes_path)
+    pairs, treedef = _tree.flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [_tree.flatten_up_to(treedef, x, "tree.map_with_path") for x in rest]
     rows = zip(pairs, *others, strict=True)
     return tree_unflatten(treedef, [f(*pair, *row) for pair, *row in rows])
@@ -247,7 +245,7 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 # Containers of the user.
 
 
-register_pytree_node = _tree.register_node
+register_pytree_node = _tree.register_pytree_node
 register_dataclass = _tree.register_dataclass
 
 
@@ -263,25 +261,27 @@ def register_pytree_with_keys(
       TreeError: the class is a container already.
     """
     del flatten_func  # one way to flatten is enough
-    _tree.register_node(nodetype, flatten_with_keys, unflatten_func, flatten_with_keys)
+    _tree.register_pytree_node(
+        nodetype, flatten_with_keys, unflatten_func, flatten_with_keys
+    )
 
 
 def register_pytree_node_class(cls: type[T]) -> type[T]:
     """Makes a class with `tree_flatten` and `tree_unflatten` a container."""
     made: Any = cls
-    return _tree.register_node(cls, made.tree_flatten, made.tree_unflatten)
+    return _tree.register_pytree_node(cls, made.tree_flatten, made.tree_unflatten)
 
 
 def register_pytree_with_keys_class(cls: type[T]) -> type[T]:
     """Makes a class with `tree_flatten_with_keys` and `tree_unflatten` a container."""
     made: Any = cls
     flatten = made.tree_flatten_with_keys
-    return _tree.register_node(cls, flatten, made.tree_unflatten, flatten)
+    return _tree.register_pytree_node(cls, flatten, made.tree_unflatten, flatten)
 
 
 def register_static(cls: type[T]) -> type[T]:
     """Makes a class a container without leaves: its instances are static."""
-    return _tree.register_node(cls, lambda x: ((), x), lambda x, _: x)
+    return _tree.register_pytree_node(cls, lambda x: ((), x), lambda x, _: x)
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ class Partial(functools.partial[Any]):
         return super().__new__(cls, func, *args, **keywords)
 
 
-_tree.register_node(
+_tree.register_pytree_node(
     Partial,
     lambda p: ((p.args, p.keywords), p.func),
     lambda func, children: Partial(func, *children[0], **children[1]),

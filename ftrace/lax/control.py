@@ -10,6 +10,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from ftrace.ground.not_given import NOT_GIVEN
 from ftrace.numpy.axes import as_value, cast
 from ftrace.numpy.shape import concatenate
 from ftrace.trace.avals import TOKEN, ShapedArray
@@ -54,7 +55,7 @@ def cond(
     true_fun: Function | Any,
     false_fun: Function | Any,
     *operands: Any,
-    operand: Any = ...,
+    operand: Any = NOT_GIVEN,
     linear: Any = None,
 ) -> Any:
     """`true_fun(*operands)` if the predicate holds, else `false_fun(*operands)`.
@@ -73,7 +74,7 @@ def cond(
       ArgumentError: `pred` is no scalar, or a branch no function.
       TreeError, ShapeError, DtypeError: the branches return different types.
     """
-    if operand is not ...:
+    if operand is not NOT_GIVEN:
         operands = (operand,)
     names = [name_of(false_fun), name_of(true_fun)]
     branches: list[Function] = [false_fun, true_fun]
@@ -93,7 +94,7 @@ def cond(
 
 
 def switch(
-    index: Value, branches: Sequence[Function], *operands: Any, operand: Any = ...
+    index: Value, branches: Sequence[Function], *operands: Any, operand: Any = NOT_GIVEN
 ) -> Any:
     """`branches[index](*operands)`; an index out of bounds is moved inside.
 
@@ -108,7 +109,7 @@ def switch(
       TreeError, ShapeError, DtypeError: the branches return different types.
     """
     branches = list(branches)
-    if operand is not ...:
+    if operand is not NOT_GIVEN:
         operands = (operand,)
     if not branches:
         raise ArgumentError("switch takes at least one branch, got none")

@@ -247,6 +247,7 @@ def _unique_parts(name: str, made: Callable[..., T], **asked: bool):
         given: Any = {**asked, "size": size, "fill_value": fill_value}
         return made(*unique(x, equal_nan=False, **given))
 
+    parts.__annotations__["return"] = made
     return parts
 
 

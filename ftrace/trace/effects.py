@@ -254,7 +254,7 @@ class Callback:
     def _at(self, number: int) -> str:
         """The name of a leaf of the result."""
         whole = tree.unflatten(self.structure, range(len(self.results)))
-        path, _ = tree.flatten_with_path(whole)[number]
+        path, _ = tree.leaves_with_path(whole)[number]
         place = tree.path_string(path)
         leaf = f"the leaf {place} of what {self.name} returned" if place else ""
         return f"{self.kind}: {leaf or f'what {self.name} returned'}"

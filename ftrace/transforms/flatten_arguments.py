@@ -40,7 +40,7 @@ def flatten_values(value: Any, what: str) -> tuple[list[Value], TreeDef]:
     leaves, treedef = tree.flatten(value)
     for leaf in leaves:
         if not is_value(leaf):
-            for path, found in tree.flatten_with_path(value):
+            for path, found in tree.leaves_with_path(value):
                 if found is leaf:
                     place = f"{what}{tree.path_string(path)}".rstrip()
                     raise ArgumentError(f"{place} {_wrong(leaf)}")
@@ -67,7 +67,7 @@ def check_arguments(
     for place, value in given:
         if place in static:
             continue
-        for path, leaf in tree.flatten_with_path(value):
+        for path, leaf in tree.leaves_with_path(value):
             if is_value(leaf):
                 continue
             name = place if isinstance(place, str) else names[place]

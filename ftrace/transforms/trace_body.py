@@ -166,7 +166,7 @@ def check_structure(what: str, wanted: tree.TreeDef, got: tree.TreeDef) -> None:
 
 def leaf_names(what: str, value: Any) -> list[str]:
     """For messages: the place of each leaf."""
-    return [what + tree.path_string(path) for path, _ in tree.flatten_with_path(value)]
+    return [what + tree.path_string(path) for path, _ in tree.leaves_with_path(value)]
 
 
 def common_types(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
 from typing import Any
@@ -333,6 +334,14 @@ def test_paths_use_the_names_of_the_class() -> None:
     assert paths == [
         "[<flat index 0>]", "[<flat index 1>]", ".value", "[<flat index 0>]", ".weight",
     ]  # fmt: skip
+
+
+def test_functions_of_trees_bear_their_public_names() -> None:
+    for name in tree_util.__all__:
+        found = getattr(tree_util, name)
+        if inspect.isfunction(found):
+            assert found.__name__.removeprefix("tree_") == name.removeprefix("tree_")
+            assert " object at 0x" not in str(inspect.signature(found))
 
 
 def test_registering_badly_is_refused() -> None:

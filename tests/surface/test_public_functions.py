@@ -37,9 +37,15 @@ def test_a_public_function_says_what_it_does_and_takes(module: str) -> None:
     assert functions
     for name, function in functions.items():
         assert inspect.getdoc(function), name
-        parameters = inspect.signature(function).parameters
+        signature = inspect.signature(function)
+        parameters = signature.parameters
         assert list(parameters) != ["args", "kwargs"], name
         assert all(p.annotation is not p.empty for p in parameters.values()), name
+        taken = " ".join([str(p.annotation) for p in parameters.values()])
+        returned = str(signature.return_annotation)
+        assert len(returned) > 1 or returned in taken, name  # T is what was given
+        assert "Ellipsis" not in str(signature), name
+        assert " object at 0x" not in str(signature), name
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -381,6 +381,8 @@ def test_operands_by_name_and_in_the_older_order() -> None:
     assert lax.cond(True, yes, no, operand=None) == (1, None)
     assert lax.cond(pred=False, true_fun=yes, false_fun=no, operand=3) == (2, 3)
     assert lax.switch(1, [yes, no], operand=None) == (2, None)
+    with pytest.raises(ArgumentError, match="ellipsis"):
+        lax.cond(True, yes, no, operand=...)
     assert lax.cond(True, 5.0, yes, 6.0, no) == (1, 5.0)
     assert lax.cond(False, 5.0, yes, 6.0, no) == (2, 6.0)
     assert lax.scan(lambda c, x: [c + x, None], 0.0, X)[1] is None

@@ -95,7 +95,7 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, dict):  # also one that is no tree: its keys have no order
         return [*value.values()]
     if tree.is_node(value):
-        return [child for _, child in tree.flatten_one_level(value)[0]]
+        return [child for _, child in tree.flatten_one_level_with_keys(value)[0]]
     attributes: dict[str, Any] = getattr(value, "__dict__", {})
     if value.__class__.__module__.startswith(_OURS):  # of jit, say: no caches
         return [x for x in attributes.values() if isinstance(x, FunctionType)]

@@ -310,12 +310,12 @@ def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
 # Paths.
 
 
-def flatten_with_path(tree: Any) -> list[tuple[KeyPath, Any]]:
+def leaves_with_path(tree: Any) -> list[tuple[KeyPath, Any]]:
     """(path, leaf) for every leaf."""
-    return flatten_paths(tree)[0]
+    return flatten_with_path(tree)[0]
 
 
-def flatten_paths(
+def flatten_with_path(
     tree: Any,
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
@@ -351,7 +351,7 @@ def _verdicts(tree: Any, is_leaf: Callable[[KeyPath, Any], bool]) -> list[bool]:
         verdicts.append(bool(is_leaf(path, node)))
         if verdicts[-1] or not is_node(node):
             continue
-        children, _ = flatten_one_level(node)
+        children, _ = flatten_one_level_with_keys(node)
         pending.extend([((*path, key), child) for key, child in children][::-1])
     return verdicts
 
@@ -374,7 +374,7 @@ def is_namedtuple(cls: type) -> bool:
     return entry is None or entry.type is not cls  # else the user has made it another
 
 
-def flatten_one_level(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """(key, child) for every child of a container, and its static data.
 
     Raises:
@@ -403,7 +403,7 @@ def path_string(path: KeyPath) -> str:
 Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 
 
-def register_node(
+def register_pytree_node(
     nodetype: type[T],
     flatten_func: Flatten,
     unflatten_func: Callable[[Any, Any], T],
@@ -413,7 +413,8 @@ def register_node(
 
     Args:
       nodetype: the class; subclasses are not included.
-      flatten_func: `flatten_func(x) -> (children, aux)`.
+      flatten_func: `flatten_func(x) -> (children, aux)`. `aux` is a part of the
+        structure: it must be hashable.
       unflatten_func: `unflatten_func(aux, children) -> x`.
       flatten_with_keys_func: `(x) -> ([(key, child), …], aux)`, to name the children.
 
@@ -500,7 +501,7 @@ def register_dataclass(
             object.__setattr__(made, name, value)
         return made
 
-    return register_node(nodetype, flatten_fields, build, flatten_with_keys)
+    return register_pytree_node(nodetype, flatten_fields, build, flatten_with_keys)
 
 
 def _default(cls: Any, name: str) -> Any:
@@ -530,8 +531,9 @@ class _Ending:
 _CALLERS = frozenset(
     f.__code__
     for f in (
-        flatten, unflatten, map_with_none, _unflatten, broadcast_prefix, flatten_paths,
-        flatten_up_to, is_node, is_registered, is_namedtuple, flatten_one_level,
+        flatten, unflatten, map_with_none, _unflatten, broadcast_prefix,
+        flatten_with_path, flatten_up_to, is_node, is_registered, is_namedtuple,
+        flatten_one_level_with_keys,
     )
 )  # fmt: skip
 #: Seconds that a thread has to come back from optree.

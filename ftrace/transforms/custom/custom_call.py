@@ -438,7 +438,7 @@ class Promise:
         return leaf
 
     def _differ(self, aval: ShapedArray, got: str, number: int) -> str:
-        path, _ = tree.flatten_with_path(self.example)[number]
+        path, _ = tree.leaves_with_path(self.example)[number]
         at = tree.path_string(path)
         what = f"{self.what}, at {at}" if at else self.what
         return f"{what}: expected {aval!r} as in {self.like}, got {got}"
@@ -487,8 +487,8 @@ def _aligned(example: Any, got: Any) -> list[Any] | None:
         return [got] if not tree.is_node(got) else None
     if type(example) is not type(got):
         return None
-    ours, data = tree.flatten_one_level(example)
-    theirs, other = tree.flatten_one_level(got)
+    ours, data = tree.flatten_one_level_with_keys(example)
+    theirs, other = tree.flatten_one_level_with_keys(got)
     if data != other or [key for key, _ in ours] != [key for key, _ in theirs]:
         return None
     found: list[Any] = []
