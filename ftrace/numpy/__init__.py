@@ -76,7 +76,8 @@ _computing = (
 _computing = (
     *(f"{__name__}.{module}" for module in _computing),
     "astype", "cond", "convolve", "correlate", "diff", "ediff1d", "gradient", "interp",
-    "matrix_norm", "matrix_rank", "norm", "trapezoid", "unwrap", "vector_norm",
+    "matrix_norm", "matrix_rank", "norm", "trapezoid", "tril", "triu", "unwrap",
+    "vector_norm",
 )  # fmt: skip
 
 # These show their operand, and share the memory of an array of NumPy's. What others

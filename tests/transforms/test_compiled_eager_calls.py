@@ -48,6 +48,7 @@ EXACT: dict[str, Any] = {
     "bytes": lambda x, y: fnp.asarray(U) + fnp.asarray(U),
     "bools": lambda x, y: fnp.asarray(P) & ~fnp.asarray(P),
     "astype": lambda x, y: fnp.asarray(D).astype("float32"),
+    "tril": lambda x, y: fnp.tril(x, 2),
     "packbits": lambda x, y: fnp.packbits(fnp.asarray(P)),
 }
 ROUNDED: dict[str, Any] = {

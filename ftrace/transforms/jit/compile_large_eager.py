@@ -42,6 +42,7 @@ from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
 from ftrace.trace.primitives.movement import pad_p, reshape_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
+from ftrace.trace.primitives.sources import iota_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import aval_of
@@ -106,8 +107,10 @@ def _shape_of_all(graph: Graph) -> tuple[int, ...] | None:
             and same_size(node.shape, shape)
         ):
             continue
-        if node.op.family not in _ELEMENTWISE or not (
-            node.shape == () or same_size(node.shape, shape)
+        if (
+            node.op is iota_p
+            or node.op.family not in _ELEMENTWISE
+            or not (node.shape == () or same_size(node.shape, shape))
         ):
             return None
     return shape
