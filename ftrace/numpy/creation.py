@@ -400,13 +400,19 @@ def _like(name: str, value: int):
     def like(
         a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
     ) -> Any:
-        aval = aval_of(a if is_value(a) else array(a))
-        target = aval.shape if shape is None else ax.check_sizes(shape, name)
-        weak = aval.weak_type and dtype is None
-        made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
-        return placed(made, device)
+        return _filled_like(name, a, value, dtype, shape, device)
 
     return like
+
+
+def _filled_like(
+    name: str, a: Any, value: int, dtype: Dtype, shape: Any, device: Any
+) -> Any:
+    aval = aval_of(a if is_value(a) else array(a))
+    target = aval.shape if shape is None else ax.check_sizes(shape, name)
+    weak = aval.weak_type and dtype is None
+    made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
+    return placed(made, device)
 
 
 @member(_like, 0)
@@ -423,7 +429,7 @@ def empty_like(
     prototype: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
 ) -> Any:
     """Zeros of the shape and dtype of `prototype`, or as given."""
-    return zeros_like(prototype, dtype, shape, device=device)
+    return _filled_like("empty_like", prototype, 0, dtype, shape, device)
 
 
 def full_like(

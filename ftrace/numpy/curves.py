@@ -21,7 +21,7 @@ from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.searching import searchsorted
 from ftrace.numpy.selection import clip, minimum
-from ftrace.numpy.shape import atleast_1d, concatenate, moveaxis, ravel, unstack
+from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
 from ftrace.numpy.sorting import argsort
 from ftrace.trace.bind import broadcast_shapes, do_now
 from ftrace.trace.eager.composite import run_fused
@@ -371,6 +371,10 @@ def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
     return concatenate([ends[0], inner, ends[1]], axis)
 
 
+def _moved_last(name: str, x: Any, axis: int) -> Any:
+    return ax.move_axis(x, ax.canonical_axis(axis, x.ndim, name), x.ndim - 1)
+
+
 def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule.
 
@@ -384,9 +388,9 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
         (y,) = ew.promote_inexact(y)
     else:
         y, x = ew.promote_inexact(y, x)
-    y = moveaxis(y, axis, -1)
+    y = _moved_last("trapezoid", y, axis)
     if x is not None:
-        dx = diff(moveaxis(x, axis, -1) if x.ndim > 1 else x)
+        dx = diff(_moved_last("trapezoid", x, axis) if x.ndim > 1 else x)
     return (dx * (y[..., 1:] + y[..., :-1])).sum(-1) * 0.5
 
 
@@ -420,7 +424,7 @@ def interp(
             f"{ax.shape_of(xp)} and {ax.shape_of(fp)}"
         )
     x, xp = ew.promote_inexact(x, xp)
-    ew.refuse_complex("interp", x, instead=", which have no order; give real parts")
+    ew.refuse_complex("interp", x, instead="; they have no order: give real parts")
     (fp,) = ew.promote_inexact(fp)
     size = xp.shape[0]
     if size == 0:
@@ -485,6 +489,6 @@ def unwrap(
     # A jump up by exactly half a period stays one up.
     wrapped = ax.choose((wrapped == low) & (steps > 0), half, wrapped)
     limit = half if discont is None else discont
-    correction = ax.choose(abs(steps) < limit, 0, wrapped - steps)
+    correction = ax.choose(ew.less(abs(steps), limit), 0, wrapped - steps)
     rest = _part(x, axis, 1) + cumsum(correction, axis)
     return concatenate([_part(x, axis, 0, 1), ax.cast(rest, x.dtype)], axis)

@@ -102,8 +102,12 @@ def inexact(x: Value) -> Any:
 
 def refuse_complex(name: str, *values: Value, instead: str = "") -> None:
     """Raises where a value is complex; `instead` says what may be done."""
-    if any(kind_of(x) == "c" for x in values):
-        raise DtypeError(f"{name} is not defined for complex numbers{instead}")
+    for x in values:
+        if kind_of(x) == "c":
+            raise DtypeError(
+                f"{name} is not defined for complex numbers, got "
+                f"{aval_of(x).dtype}{instead}"
+            )
 
 
 def promote_together(*values: Value) -> list[Any]:

@@ -237,7 +237,8 @@ def svdvals(x: Value, /) -> Any:
 
 
 def _lower(name: str, triangle: Any) -> bool:
-    one_of(f"{name}: UPLO", triangle, (None, "L", "U"))
+    if triangle is not None:
+        one_of(f"{name}: UPLO", triangle, ("L", "U"))
     return triangle != "U"
 
 
@@ -385,7 +386,7 @@ def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order = "fro") -> A
       ValueRangeError: there is no such norm.
     """
     x = inexact(x)
-    need_axes("matrix_norm", x, 2, "only")
+    need_axes("matrix_norm", x, 2)
     return norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
 
 

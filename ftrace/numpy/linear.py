@@ -177,13 +177,19 @@ def conjugated(x: Value) -> Any:
     return bind(p.conj, x) if dtypes.is_complex(x.dtype) else x
 
 
-def need_axes(name: str, x: Any, count: int, which: str) -> None:
-    """Raises if a value has fewer axes than the function works on."""
+def need_axes(name: str, x: Any, count: int, factor: str = "") -> None:
+    """Raises if a value has fewer axes than the function works on.
+
+    Args:
+      factor: which one of a product it is.
+    """
     if x.ndim < count:
+        operand = f"{factor} operand" if factor else "array"
+        instead = ", or use multiply for scalars" if factor else ""
         raise ShapeError(
-            f"{name}: the {which} operand must have at least {count} "
-            f"{'axis' if count == 1 else 'axes'}, got shape {x.shape}; reshape it, or "
-            "use multiply for scalars"
+            f"{name}: the {operand} must have at least {count} "
+            f"{'axis' if count == 1 else 'axes'}, got shape {x.shape}; reshape it"
+            f"{instead}"
         )
 
 
@@ -468,7 +474,7 @@ def matrix_transpose(x: Value, /) -> Any:
       ShapeError: there are fewer than two.
     """
     x = ax.as_value(x)
-    need_axes("matrix_transpose", x, 2, "only")
+    need_axes("matrix_transpose", x, 2)
     last = x.ndim - 1
     return ax.permute(x, (*range(last - 1), last, last - 1))
 
@@ -495,7 +501,7 @@ def diagonal_of(x: Any, axis1: int, axis2: int, offset: int = 0) -> Any:
 def checked_diagonal(name: str, a: Value, offset: int, axis1: int, axis2: int) -> Any:
     """The diagonal of two axes that are to be there, and to differ."""
     x = ax.as_value(a)
-    need_axes(name, x, 2, "only")
+    need_axes(name, x, 2)
     rows, columns = (ax.canonical_axis(i, x.ndim, name) for i in (axis1, axis2))
     if rows == columns:
         raise ShapeError(f"{name}: axis1 and axis2 are both {rows}; they must differ")

@@ -43,7 +43,7 @@ def eye(
     rows, columns = _sizes("eye", N, M)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     row, column = _grid(rows, columns)
-    return placed(ax.cast(row + k == column, target), device)
+    return placed(ax.cast(ew.add(row, k) == column, target), device)
 
 
 def identity(n: int, dtype: Dtype = None) -> Any:
@@ -70,7 +70,7 @@ def _grid(rows: int, columns: int) -> tuple[Any, Any]:
 
 def _below(rows: int, columns: int, k: Value) -> Any:
     row, column = _grid(rows, columns)
-    return row + k >= column
+    return ew.add(row, k) >= column
 
 
 def tril(m: Value, k: int = 0) -> Any:
@@ -82,7 +82,8 @@ def tril(m: Value, k: int = 0) -> Any:
 def triu(m: Value, k: int = 0) -> Any:
     """Matrices with zeros below the diagonal k columns to the right."""
     m = _matrices("triu", m)
-    return ax.choose(_below(m.shape[-2], m.shape[-1], k - 1), _zero(m), m)
+    row, column = _grid(m.shape[-2], m.shape[-1])
+    return ax.choose(ew.add(row, k) > column, _zero(m), m)
 
 
 def _zero(x: Any) -> Any:
@@ -180,7 +181,7 @@ def _triangle(name: str):
     find: Callable[..., Any] = getattr(np, name)
 
     def indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-        rows, columns = _arrays(find(n, k, m))
+        rows, columns = _arrays(find(n, ax.static_int(k, f"{name}: k"), m))
         return rows, columns
 
     return indices

@@ -44,7 +44,9 @@ def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
             shapes = " and ".join(map(repr, avals))
             raise DtypeError(f"{name}: the operands differ in dtype: {shapes}")
     if dtypes.kind(first.dtype) not in kinds:
-        raise DtypeError(f"{name} is not defined for {first!r}; convert with .astype")
+        raise DtypeError(
+            f"{name} is not defined for {first.dtype}; convert with .astype"
+        )
 
 
 def _unless_complex(ufunc: Ufunc, meaning: Ufunc) -> Direct:
