@@ -48,6 +48,8 @@ EXACT: dict[str, Any] = {
     "bytes": lambda x, y: fnp.asarray(U) + fnp.asarray(U),
     "bools": lambda x, y: fnp.asarray(P) & ~fnp.asarray(P),
     "astype": lambda x, y: fnp.asarray(D).astype("float32"),
+    "gcd": lambda x, y: fnp.gcd(fnp.asarray(K), fnp.asarray(J)),
+    "sum of integers": lambda x, y: fnp.sum(fnp.asarray(K), axis=0),
     "tril": lambda x, y: fnp.tril(x, 2),
     "packbits": lambda x, y: fnp.packbits(fnp.asarray(P)),
 }

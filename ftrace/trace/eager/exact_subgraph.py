@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.trace.graph import Graph, Node, constant_value, toposort
+from ftrace.trace.graph import Graph, Node, bodies_of, constant_value, toposort
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, mul
 from ftrace.trace.primitives.library.sorting import argsort_p
@@ -24,6 +24,8 @@ from ftrace.trace.primitives.primitive import Primitive, item_p
 from ftrace.trace.primitives.sources import const_p
 
 _ELEMENTWISE = ("unary", "binary", "compare", "select", "cast")
+#: Of integers and bools these are exact, in any order.
+_OF_WHOLE = (*_ELEMENTWISE, "reduction")
 _WIDE_ENOUGH = frozenset((dtypes.float32, dtypes.float64))
 
 
@@ -31,10 +33,13 @@ def is_exact(node: Node) -> bool:
     """Has a node the same bits on every device, if its operands have?"""
     if node.op is argsort_p or node.op is item_p:
         return True  # every sort is stable
+    if node.op.family == "control" and (bodies := bodies_of(node.arg)):
+        parts = [(n, b) for b in bodies for n in toposort(b.outputs)]
+        return all(n in body.inputs or is_exact(n) for n, body in parts)
     op, types = node.op, {x.dtype for x in (node, *node.src)}
     exact = isinstance(op, Primitive) and op.exact
     if all(map(_is_whole, types)):
-        return exact or op.family in _ELEMENTWISE
+        return exact or op.family in _OF_WHOLE
     if op is mul:
         # It may be rounded together with a sum, or not: where it has to be.
         return all(map(_is_of_float32, node.src))
