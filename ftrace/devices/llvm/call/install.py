@@ -391,7 +391,7 @@ class NativeAllocator(WarmAllocator):
         return max(self.__dict__["peak"], before + highest)
 
     @peak.setter
-    def peak(self, value: int) -> None:
+    def peak(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         own = vars(self)
         own["peak"] = value
         self.native.words[_PEAK] = value - self._in_use
