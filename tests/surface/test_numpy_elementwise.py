@@ -206,7 +206,7 @@ def test_numbers_alone_are_constants_of_a_traced_function() -> None:
         (lambda x: fnp.add(x, fnp.ones(4)), ShapeError, r"\(2, 3\) and \(4,\)"),
         (lambda x: fnp.where(x > 0, x, fnp.ones(4)), ShapeError, "where.*broadcast"),
         (lambda x: fnp.exp("a"), ArgumentError, "an array or a number is required"),
-        (lambda x: fnp.bitwise_and(x, 1), DtypeError, "not defined for f32"),
+        (lambda x: fnp.bitwise_and(x, 1), DtypeError, "not defined for float32"),
         (lambda x: fnp.arange(3) ** -1, DtypeError, "negative power"),
         (lambda x: fnp.floor_divide(x * 1j, 2), DtypeError, "complex"),
         (lambda x: fnp.clip(x * 1j, 0, 1), DtypeError, "clip is not defined"),

@@ -293,7 +293,7 @@ def _nest(case: Case, streamed: frozenset[int]) -> Code:
 
 
 def _phases(case: Case) -> Sequence[Code]:
-    """Each remainder of a position apart, one after the other, in one function."""
+    """Each remainder of a position apart, one after the other: code for each."""
     kernel, target = case.kernel, case.target
     parts = phases(kernel, case.facts) if case.decides("in_phases") else []
     if len(parts) < 2:
