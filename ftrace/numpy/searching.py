@@ -236,7 +236,8 @@ def digitize(
         return ax.full(x.shape, 0, dtypes.int32)
     one_of("digitize: method", method, (None, *_METHODS))
     side = "left" if right else "right"
-    descends = bins[0] > bins[-1]
+    first, last = bins[0], bins[-1]
+    descends = (first > last) | (first != first) & (last == last)  # NaN is greatest
     if is_array(descends) and is_array(x):
         if not bool(descends):
             return searchsorted(bins, x, side)

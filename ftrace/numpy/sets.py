@@ -429,7 +429,13 @@ def setxor1d(
     if x.size + y.size == 0:
         return _nothing(x, size, fill_value)
     sides = _sides(x, y)
-    alone = ax.choose(sides.first, sides.ends, sides.groups.begins)
+    (ordered, _, begins), _, first, ends = sides
+    # A NaN differs from those of the other array: each array keeps one.
+    false = ax.full((1,), False, dtypes.bool_)
+    apart = ordered != ordered
+    ends = ends | apart & ~concatenate([first[1:], false])
+    begins = begins | apart & concatenate([false, first[:-1]])
+    alone = ax.choose(first, ends, begins)
     return sides.select("setxor1d", alone, size, fill_value)
 
 
