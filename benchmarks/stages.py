@@ -121,8 +121,8 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
 
     def generate_all() -> None:
         for group in grouped(rendered):
-            text, _ = in_one_module([one.text for one in group])
-            generate(text)
+            module, _ = in_one_module([one.module for one in group])
+            generate(module.text)
 
     clock.time("codegen", generate_all)
     spent = clock.seconds

@@ -65,7 +65,7 @@ def test_programs_from_disk_need_nothing_that_makes_them(tmp_path: Path) -> None
     makers = {
         "ftrace.lower.lowering", "ftrace.lower.library.lapack_kernels",
         "ftrace.devices.llvm.kernels.compile_kernels",
-        "ftrace.devices.llvm.render.select_strategy",
+        "ftrace.devices.llvm.render",
         "ftrace.devices.llvm.runtime.thread_pool",
     }  # fmt: skip
     assert makers <= cold

@@ -36,7 +36,7 @@ from benchmarks.rows import (
     reductions,
 )
 from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.module import Rendered
 from ftrace.devices.llvm.kernels.lift_constants import without_numbers
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.limits import Limits

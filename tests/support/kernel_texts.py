@@ -30,6 +30,11 @@ _STEP = re.compile(r"  (\S+) = phi i64 \[([^,]+), [^]]+\], \[([^,]+),")
 _SUFFIX = re.compile(r"x86|avx512|mask|v?\d*[pif]?\d+|p[sd]")
 
 
+def library_functions_in(text: str) -> list[str]:
+    """The functions of `kernels/function_library.py` that a module calls."""
+    return re.findall(r"declare .* @(ftrace_\w+)\(", text)
+
+
 def functions_of(text: str) -> Iterator[list[str]]:
     """The lines of each function, and of each global value, that a module defines."""
     lines: list[str] = []

@@ -11,8 +11,8 @@ import numpy as np
 
 from ftrace.arrays import guard_pages
 from ftrace.devices.llvm.compile.compile import emit_object, link
-from ftrace.devices.llvm.kernels.function_library import addresses, symbols_in
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.kernels.function_library import addresses
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
     INDEX,
@@ -78,7 +78,7 @@ def linked(kernel: Kernel, target: Target | None = None) -> tuple[Code, int]:
     rendered = render(kernel, target or host_target(), "kernel")
     assert rendered.parallel >= 1
     assert rendered.grain >= 1
-    calls = addresses(symbols_in(rendered.text))
+    calls = addresses(rendered.module.calls)
     code = link(emit_object(rendered.text), ("kernel",), calls)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     function = kind(code.address("kernel"))

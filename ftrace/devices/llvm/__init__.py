@@ -25,7 +25,8 @@ From the ground up:
     library/         Library operations as native code
     kernels/         Compiled kernels and programs: how they are found, made and kept
     register_loops/  Loops whose steps need the one before, and running reductions
-    render/          Which strategy makes the code of a kernel
+    render           A kernel as LLVM IR for a processor: legal operations, then the
+                     writer for its kind
     device           The CPU: kernels as vector code of this machine, a program as one
                      native call
 """

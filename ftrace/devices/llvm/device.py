@@ -49,7 +49,7 @@ from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
 
 if TYPE_CHECKING:
     from ftrace.devices.llvm.call.install import Native
-    from ftrace.devices.llvm.emit.rendered import Rendered
+    from ftrace.devices.llvm.emit.module import Rendered
 
 #: Kernels kept for programs to come; those of living programs stay in any case.
 KERNELS_KEPT = 64
@@ -60,9 +60,9 @@ KERNEL_BYTES, NODE_BYTES = 2000, 300
 @cache
 def _renderer() -> Callable[[Kernel, Target], Rendered]:
     def load() -> Callable[[Kernel, Target], Rendered]:
-        from ftrace.devices.llvm.render.render import rendered
+        from ftrace.devices.llvm.render import render_any
 
-        return rendered
+        return render_any
 
     return importing(load)
 

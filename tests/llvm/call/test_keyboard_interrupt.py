@@ -244,7 +244,7 @@ def test_after_an_interrupted_compilation_everything_works() -> None:
 def test_polls_change_no_result() -> None:
     program = """
     import hashlib, tempfile
-    from ftrace.devices.llvm.render import select_strategy as render
+    from ftrace.devices.llvm import render
     from ftrace.devices.llvm.emit import interrupt_polls as polling
     rng = np.random.default_rng(0)
     x = rng.normal(size=(70, 300)).astype(np.float32)

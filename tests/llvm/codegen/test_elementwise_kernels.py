@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
     INDEX,

@@ -12,7 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.vector_cost import (

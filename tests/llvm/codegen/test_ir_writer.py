@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ftrace.devices.llvm.compile.compile import generate
-from ftrace.devices.llvm.emit.nontemporal_stores import Code, joined
+from ftrace.devices.llvm.emit.module import module_for
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.scalar.ops import Operations
@@ -42,8 +42,8 @@ def test_turning_exchanges_rows_and_lanes(lanes: int, dtype: type) -> None:
 
 
 def _accepted(writer: Writer) -> None:
-    code = Code(writer.declared, [writer.function("cut")])
-    assert generate(joined(host_target(), code))
+    module = module_for(host_target(), writer.declared, writer.function("cut"))
+    assert generate(module.text)
 
 
 def test_a_cut_may_stand_around_open_loops_and_scopes() -> None:

@@ -22,7 +22,7 @@ from ftrace.devices.llvm.convolution.nhwc import (
     find_grouped_rows,
     find_sliding_rows,
 )
-from ftrace.devices.llvm.render.select_strategy import Case
+from ftrace.devices.llvm.render import Case
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.legalize.legalize import legalize

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel, Store, load
 from ftrace.trace.primitives import elementwise as ew

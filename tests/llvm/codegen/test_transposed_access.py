@@ -14,7 +14,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.devices.llvm.compile.compile import emit_object, link
 from ftrace.devices.llvm.emit.transposed_access import find_transposed
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.schedule.index_facts import facts_of
 from ftrace.devices.llvm.target import host_target
 from ftrace.lower.kernel.ir import (

@@ -15,8 +15,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.emit.called_functions import function_text
-from ftrace.devices.llvm.kernels.function_library import symbols_in
+from ftrace.devices.llvm.emit.called_functions import write_called
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel
 from tests.support.kernel_texts import assembly_of
@@ -81,15 +80,10 @@ PROGRAMS: dict[str, tuple[F, tuple[Any, ...], str]] = {
 
 def code_of(kernel: Kernel) -> str:
     """The assembly of a kernel, and of the functions that it calls."""
-    text = render_kernel(kernel, ARM).text
-    called = [s for s in symbols_in(text) if re.search(r"_v?\d*f(32|64)$", s)]
-    return "\n".join(
-        [assembly_of(x, ARM) for x in (text, *map(text_of_function, called))]
-    )
-
-
-def text_of_function(symbol: str) -> str:
-    return function_text(symbol, ARM)
+    module = render_kernel(kernel, ARM).module
+    called = [s for s in module.calls if re.search(r"_v?\d*f(32|64)$", s)]
+    modules = [module, *[write_called(symbol, ARM) for symbol in called]]
+    return "\n".join([assembly_of(one.text, ARM) for one in modules])
 
 
 #: An instruction on a vector of NEON: "fmla v0.4s, v1.4s, v2.s[0]".

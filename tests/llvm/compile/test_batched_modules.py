@@ -12,7 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.devices.llvm.compile.compile import generate, object_cache
 from ftrace.devices.llvm.device import CPU, render_kernel
-from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.module import Module, Rendered
 from ftrace.devices.llvm.ir.symbols import POLL
 from ftrace.devices.llvm.kernels import compile_kernels as compiling
 from ftrace.devices.llvm.kernels import function_library
@@ -41,24 +41,31 @@ def kernels() -> list[Any]:
     return list(dict.fromkeys(step.kernel for step in steps))
 
 
-def text_of(number: int, length: int = 0, head: str = "") -> Rendered:
-    body = f"{head}define void @kernel(i64 %x) {{\n  ret void ; {number}\n}}\n"
-    return Rendered("target\n" + body + ";" * max(length - len(body), 0), 1, 1)
+def text_of(number: int, length: int = 0, constant: str = "") -> Rendered:
+    body = f"define void @kernel(i64 %x) {{\n  ret void ; {number}\n}}\n"
+    body += ";" * max(length - len(body), 0)
+    return Rendered(Module(dict.fromkeys(["target", constant]), [body]), 1, 1)
+
+
+def with_another(kernel: Rendered) -> Rendered:
+    functions = [*kernel.module.functions, "define internal void @other() {\n}\n"]
+    return Rendered(kernel.module._replace(functions=functions), 1, 1)
 
 
 def test_all_kernels_of_a_program_are_one_module_that_llvm_takes() -> None:
-    texts = [render_kernel(kernel).text for kernel in kernels()]
-    assert len(texts) > 3
-    text, names = in_one_module(texts)
-    assert len(set(names)) == len(texts)
+    modules = [render_kernel(kernel).module for kernel in kernels()]
+    assert len(modules) > 3
+    whole, names = in_one_module(modules)
+    text = whole.text
+    assert len(set(names)) == len(modules)
     assert all(f"@{name}(" in text for name in names)
     assert text.count("target triple") == 1
     assert generate(text)
 
 
 def test_a_single_kernel_stays_as_it_is() -> None:
-    text = render_kernel(kernels()[0]).text
-    assert in_one_module([text]) == (text, [FUNCTION])
+    module = render_kernel(kernels()[0]).module
+    assert in_one_module([module]) == (module, [FUNCTION])
 
 
 def test_groups_hold_short_kernels_in_order() -> None:
@@ -72,9 +79,9 @@ def test_groups_hold_short_kernels_in_order() -> None:
 @pytest.mark.parametrize(
     "alone",
     [
-        text_of(1, head="@table = internal constant i8 1\n"),
-        text_of(1, head="define internal void @other() {\n  ret void\n}\n"),
-        Rendered(text_of(1).text, 1, 1, ("n",)),
+        text_of(1, constant="@table = internal constant i8 1"),
+        with_another(text_of(1)),
+        Rendered(text_of(1).module, 1, 1, ("n",)),
     ],
     ids=["constant", "function", "dynamic"],
 )
@@ -141,9 +148,7 @@ def test_functions_of_the_library_are_made_beside_the_kernels(tmp_path: Path) ->
     """Another order of work only: all of them are there when kernels are loaded."""
     program = ft.jit(lambda x: fnp.sin(fnp.exp(x)) + fnp.sinh(x)).lower(X).program
     many = list(dict.fromkeys(step.kernel for step in program.kernels))
-    called = {
-        s for k in many for s in function_library.symbols_in(render_kernel(k).text)
-    }
+    called = {symbol for k in many for symbol in render_kernel(k).module.calls}
     assert called
     with settings.config(cache_dir=str(tmp_path)):
         for symbol in sorted(called):

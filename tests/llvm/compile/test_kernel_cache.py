@@ -24,7 +24,6 @@ from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.emit import called_functions
 from ftrace.devices.llvm.fingerprint import digest_of_sources
 from ftrace.devices.llvm.kernels import compile_kernels as kernels_module
-from ftrace.devices.llvm.kernels import function_library
 from ftrace.devices.llvm.kernels.compile_kernels import compile_kernels
 from ftrace.devices.llvm.scalar.ops import CALLED
 from ftrace.devices.llvm.target import Target
@@ -34,6 +33,7 @@ from ftrace.lower.assembly.serialize import kernel_identity
 from ftrace.lower.kernel.ir import BufferSpec, Kernel, Store, load, make_range, param
 from ftrace.trace.primitives.elementwise import add, sin
 from ftrace.trace.primitives.sources import const
+from tests.support.kernel_texts import library_functions_in
 
 ROOT = Path(__file__).parents[3]
 f32, f64 = dtypes.float32, dtypes.float64
@@ -323,11 +323,9 @@ def test_function_used_many_times_stands_once() -> None:
 
     x = np.linspace(-9, 9, 5000, dtype=np.float32)
     (text,) = ft.jit(chain).lower(x).sources
-    assert any("ftrace_sin_" in symbol for symbol in function_library.symbols_in(text))
+    assert any("ftrace_sin_" in symbol for symbol in library_functions_in(text))
     (text,) = ft.jit(shorter).lower(x).sources
-    assert not any(
-        "ftrace_sin_" in symbol for symbol in function_library.symbols_in(text)
-    )
+    assert not any("ftrace_sin_" in symbol for symbol in library_functions_in(text))
     wide = x.astype(np.float64)
     for _ in range(called_functions.MANY):
         wide = np.sin(wide) + 0.1
@@ -343,7 +341,7 @@ def test_function_used_few_times_stands_where_it_is_used() -> None:
         return x
 
     (text,) = ft.jit(several).lower(np.ones(5000, np.float32)).sources
-    called = function_library.symbols_in(text)
+    called = library_functions_in(text)
     assert any("ftrace_sin_" in symbol for symbol in called)
     assert not any("ftrace_tanh_" in symbol for symbol in called)
 
@@ -354,7 +352,7 @@ def test_function_used_few_times_is_called_for_few_elements() -> None:
 
     def called(size: int) -> set[str]:
         (text,) = ft.jit(four).lower(np.ones(size, np.float32)).sources
-        return {symbol.split("_")[1] for symbol in function_library.symbols_in(text)}
+        return {symbol.split("_")[1] for symbol in library_functions_in(text)}
 
     assert called(called_functions.SMALL) == {"sin", "tanh"}  # and log stands in it
     assert called(called_functions.SMALL + 1) == {"far"}
@@ -366,7 +364,7 @@ def test_far_angles_are_reduced_out_of_line_in_whole_vectors() -> None:
     value = sin(load(param(0, f32, size), i))
     specs = (BufferSpec(f32, size, False), BufferSpec(f32, size, True))
     text = render_kernel(Kernel((i,), (Store(1, i, value),), specs)).text
-    (symbol,) = function_library.symbols_in(text)
+    (symbol,) = library_functions_in(text)
     lanes = compile_module.host_target().vector_bytes // 4
     assert symbol == f"ftrace_far_angle_v{lanes}f32"
     assert "i64>" not in text  # of the integers of the reduction
@@ -386,7 +384,7 @@ def test_far_angles_are_reduced_out_of_line_in_whole_vectors() -> None:
 def test_functions_are_written_for_other_processors(
     symbol: str, target: Target
 ) -> None:
-    text = called_functions.function_text(symbol, target)
+    text = called_functions.write_called(symbol, target).text
     assert f"@{symbol}(" in text
     if target.triple.startswith("x86_64"):
         assert compile_module.generate(text, target)

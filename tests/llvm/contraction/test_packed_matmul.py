@@ -13,7 +13,7 @@ import pytest
 import ftrace as ft
 from ftrace import dtypes
 from ftrace.devices.llvm.contraction.block_sizes import Load, choose_blocks, shared
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.schedule.tiling_ir import register_tile
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.ground import settings
@@ -31,7 +31,7 @@ from ftrace.trace.primitives.sources import const
 from tests.support.run_llvm_kernel import at, buffer, check, make_kernel, run
 
 Array = np.ndarray[Any, Any]
-_render = import_module("ftrace.devices.llvm.render.select_strategy")
+_render = import_module("ftrace.devices.llvm.render")
 _sharing = import_module("ftrace.devices.llvm.contraction.block_sizes")
 
 

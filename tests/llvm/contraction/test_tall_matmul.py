@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
     Kernel,

@@ -10,7 +10,7 @@ import pytest
 
 import ftrace as ft
 from ftrace.devices.llvm.convolution.find import find_groups
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target

@@ -16,7 +16,7 @@ from ftrace.devices.llvm.contraction.find_windows import Window, find_windows
 from ftrace.devices.llvm.convolution.nchw import find_sliding
 from ftrace.devices.llvm.convolution.nhwc import find_sliding_rows
 from ftrace.devices.llvm.convolution.schedule import Sliding
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.unroll_short import without_short_axes

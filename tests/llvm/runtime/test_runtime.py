@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -25,9 +24,10 @@ from ftrace.devices.llvm import device as device_module
 from ftrace.devices.llvm import target
 from ftrace.devices.llvm.compile.compile import Code, emit_object, link, object_cache
 from ftrace.devices.llvm.device import CPU, CPUExecutable
+from ftrace.devices.llvm.emit.module import Module, Rendered
 from ftrace.devices.llvm.fingerprint import machine, sources
 from ftrace.devices.llvm.object_cache import ObjectCache
-from ftrace.devices.llvm.render.select_strategy import render
+from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.runtime import thread_pool
 from ftrace.devices.llvm.runtime.runtime import Runtime, runtime
 from ftrace.devices.llvm.runtime.vm.interrupts import signals_ir
@@ -83,13 +83,6 @@ out:
 """
 
 
-class Rendered(NamedTuple):
-    text: str
-    parallel: int
-    grain: int
-    dims: tuple[Any, ...] = ()
-
-
 def double_and_add(size: int, plus: int) -> Kernel:
     i = make_range(0, size, False)
     value = load(param(0, dtypes.int64, size), i)
@@ -127,7 +120,8 @@ def plain_render(kernel: Kernel) -> Rendered:
     (store,) = kernel.stores
     plus = [n for n in store.value.src if n.op.name == "const"]
     (value,) = np.frombuffer(plus[0].arg, np.int64)
-    return Rendered(DOUBLE_AND_ADD.format(plus=value), kernel.shape[0], 16)
+    module = Module({}, [DOUBLE_AND_ADD.format(plus=value)])
+    return Rendered(module, kernel.shape[0], 16)
 
 
 def with_cores(count: int) -> CPU:

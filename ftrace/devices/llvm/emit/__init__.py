@@ -3,10 +3,10 @@
 From the ground up:
 
     addressing          Addresses, loads and stores
+    module              The module of a kernel: its functions, and what threads that
+                        share it have to know
     interrupt_polls     Polls: loops of kernels that may run for long ask from time to
                         time whether to stop
-    nontemporal_stores  Stores that go past the caches, for results that do not fit in
-                        them
     emit_values         The expressions of a kernel as values in registers
     register_tables     Small tables that are held in registers: to look a number up is
                         to permute them
@@ -16,8 +16,6 @@ From the ground up:
                         its stores
     loop_nest           The loops of a kernel, as the schedule says: reduces, inside
                         those over axes
-    rendered            The code of a kernel, and what threads that share it have to
-                        know
     staged_kernel       Parts of a kernel that run one after the other on a block that
                         fits in the cache
     blocked_ranges      Lists of ranges cut in blocks, and the block that is open

@@ -13,6 +13,7 @@ from typing import Final
 from ftrace import dtypes
 from ftrace.devices.llvm.emit.emit_memory import Values
 from ftrace.devices.llvm.emit.emit_values import Opened
+from ftrace.devices.llvm.emit.module import Module, module_for
 from ftrace.devices.llvm.ir.symbols import PREFIX
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer
@@ -58,7 +59,7 @@ def _elements(kernel: Kernel) -> int:
     return prod(upper_bound(axis_of(node).size) for node in ranges.union(kernel.axes))
 
 
-def function_text(symbol: str, target: Target) -> str:
+def write_called(symbol: str, target: Target) -> Module:
     """The module of one function."""
     found = _SYMBOL.fullmatch(symbol)
     assert found is not None, symbol
@@ -86,13 +87,12 @@ def function_text(symbol: str, target: Target) -> str:
         part = f"{t} {values.plain(root, lanes, ())}, {number}"
         packed = writer.here(f"insertvalue {whole} {packed}, {part}")
     parameters = ", ".join(f"{Type.of(dtype, lanes)} {x}" for x in given)
-    return "\n".join([
-        f'target triple = "{target.triple}"',
-        *writer.declared,
+    lines = [
         f"define {whole} @{symbol}({parameters}) nounwind {{",
         "entry:",
         *writer.level.lines,
         f"  ret {whole} {packed}",
         "}",
         "",
-    ])  # fmt: skip
+    ]
+    return module_for(target, writer.declared, "\n".join(lines))

@@ -24,7 +24,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.arrays.buffer import Buffer
 from ftrace.devices.llvm.compile.compile import cache_key, object_cache
-from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.module import Rendered
 from ftrace.devices.llvm.kernels.compile_kernels import CompiledKernel, compile_kernels
 from ftrace.devices.llvm.runtime.runtime import runtime
 from ftrace.devices.llvm.target import Target, host_target

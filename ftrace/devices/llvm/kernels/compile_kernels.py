@@ -32,14 +32,14 @@ from ftrace.devices.llvm.compile.compile import (
 )
 from ftrace.devices.llvm.compile_threads import run_all
 from ftrace.devices.llvm.emit.addressing import ZEROS
-from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.module import Module, Rendered, join
 from ftrace.devices.llvm.kernels.cached_kernel import (
     CompiledKernel,
     Made,
     Modules,
     linked,
 )
-from ftrace.devices.llvm.kernels.function_library import prepare, symbols_in
+from ftrace.devices.llvm.kernels.function_library import prepare
 from ftrace.devices.llvm.object_cache import digest_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.assembly.serialize import kernel_identity
@@ -70,7 +70,7 @@ def compile_kernels(
     def jobs() -> Iterator[Callable[[], list[Made]]]:
         waiting, asked = iter(missing), set[str]()
         for group in grouped(render(kernels[n]) for n in missing):
-            calls = {c for one in group for c in symbols_in(one.text)} - asked
+            calls = {c for one in group for c in one.module.calls} - asked
             asked |= calls
             for symbol in sorted(calls):
                 yield partial(_prepare, symbol)
@@ -115,8 +115,9 @@ def _make(
 
     A kernel of dynamic sizes has none; its code is kept by its text.
     """
-    text, names = in_one_module([rendered.text for rendered in group])
-    module, calls = digest_of(text.encode()).hex(), symbols_in(text)
+    whole, names = in_one_module([rendered.module for rendered in group])
+    text = whole.text
+    module = digest_of(text.encode()).hex()
     if all(key is not None for key in keys):
         code = generate(text)
         object_cache.store(code, "module", *cache_key(module))
@@ -125,7 +126,7 @@ def _make(
     modules.add(module, code)
     made: list[Made] = []
     for one, name, key in zip(group, names, keys, strict=True):
-        found = Made(one.parallel, one.grain, name, module, calls, one.dims)
+        found = Made(one.parallel, one.grain, name, module, whole.calls, one.dims)
         if key is not None:
             assert not one.dims
             object_cache.store(found.pack(), *key)
@@ -174,21 +175,20 @@ def _can_be_joined(kernel: Rendered) -> bool:
     """Are its names its own but for what all kernels declare alike?"""
     if kernel.dims:  # what is dynamic is kept by its text
         return False
-    head, _, _ = kernel.text.partition("\ndefine ")
-    if any(line.startswith("@") and line != ZEROS for line in head.splitlines()):
+    declared, functions = kernel.module
+    if any(line.startswith("@") and line != ZEROS for line in declared):
         return False
-    return all(name.startswith(FUNCTION) for name in _DEFINED.findall(kernel.text))
+    names = (name for text in functions for name in _DEFINED.findall(text))
+    return all(name.startswith(FUNCTION) for name in names)
 
 
-def in_one_module(texts: Sequence[str]) -> tuple[str, list[str]]:
+def in_one_module(modules: Sequence[Module]) -> tuple[Module, list[str]]:
     """The module of kernels that stand in modules of their own, and their names."""
-    if len(texts) == 1:
-        return texts[0], [FUNCTION]
-    lines: dict[str, None] = {}
-    bodies: list[str] = []
-    names = [f"{FUNCTION}{number}" for number in range(len(texts))]
-    for name, text in zip(names, texts, strict=True):
-        head, define, body = text.partition("\ndefine ")
-        lines |= dict.fromkeys(head.splitlines())
-        bodies.append((define + body).replace(f"@{FUNCTION}", f"@{name}"))
-    return "\n".join(lines) + "".join(bodies), names
+    if len(modules) == 1:
+        return modules[0], [FUNCTION]
+    names = [f"{FUNCTION}{number}" for number in range(len(modules))]
+    renamed = [
+        Module(own, [text.replace(f"@{FUNCTION}", f"@{name}") for text in functions])
+        for name, (own, functions) in zip(names, modules, strict=True)
+    ]
+    return join(renamed), names

@@ -12,37 +12,19 @@ and mostly from the disk cache.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterable
 from functools import cache
-from typing import Final
 
 import numpy as np
 
 from ftrace.devices.llvm.compile.compile import Code, cache_key, generate, kept, link
-from ftrace.devices.llvm.ir.symbols import (
-    GIVE,
-    POLL,
-    PREFIX,
-    ROOTS,
-    ROUTINE,
-    SORT,
-    STOP,
-    TAKE,
-)
+from ftrace.devices.llvm.ir.symbols import GIVE, POLL, ROOTS, ROUTINE, SORT, STOP, TAKE
 from ftrace.devices.llvm.runtime.runtime import runtime
 from ftrace.devices.llvm.target import host_target
 from ftrace.ground.fork_safe import fresh_after_fork
 
 _lock = fresh_after_fork(threading.RLock())  # none is made twice; one may call another
-_DECLARED: Final = rf"^declare .* @({PREFIX}\w+)\("
-
-
-def symbols_in(text: str) -> tuple[str, ...]:
-    """The functions of the library that a module calls."""
-    head = text.partition("\ndefine ")[0]
-    return tuple(re.findall(_DECLARED, head, re.MULTILINE)) if PREFIX in head else ()
 
 
 class Addresses(dict[str, int]):
@@ -109,10 +91,10 @@ def _loaded(symbol: str) -> Code:
 @cache
 def _load(symbol: str) -> Code:
     def make() -> bytes:
-        from ftrace.devices.llvm.emit.called_functions import function_text
+        from ftrace.devices.llvm.emit.called_functions import write_called
 
-        text = function_text(symbol, host_target())
-        return " ".join(symbols_in(text)).encode() + b"\n" + generate(text)
+        module = write_called(symbol, host_target())
+        return " ".join(module.calls).encode() + b"\n" + generate(module.text)
 
     whole = kept(("library", *cache_key(symbol)), make)
     calls, _, code = whole.partition(b"\n")

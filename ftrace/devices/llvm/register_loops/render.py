@@ -16,11 +16,9 @@ from collections.abc import Sequence
 from ftrace.devices.llvm.emit.emit_memory import Values
 from ftrace.devices.llvm.emit.emit_values import At, Opened
 from ftrace.devices.llvm.emit.interrupt_polls import LONG, lasting, may_be_long, poll
-from ftrace.devices.llvm.emit.nontemporal_stores import module
-from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.module import Rendered, write_function
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer, lowest
-from ftrace.devices.llvm.runtime.work_estimate import WORTH_A_THREAD
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p
@@ -234,11 +232,11 @@ class RegisterLoop(Values):
 def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rendered:
     """The code of a legal recurrence, as function `name`."""
     writer, units = write_recurrence(recurrence, target)
-    text = module(target, name, frozenset(), lambda _: writer)
+    module = write_function(target, name, frozenset(), lambda _: writer)
     each = max(recurrence.operations // units, 1)
     if any(isinstance(s, Repeat) and s.times is None for s in recurrence.block):
         each //= _SHORTER  # a short loop must not wait for threads to wake
-    return Rendered(text, units, -(-WORTH_A_THREAD // max(each, 1)))
+    return Rendered.of(module, units, units * max(each, 1))
 
 
 def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[Writer, int]:

@@ -25,12 +25,10 @@ from ftrace.devices.llvm.emit.addressing import memory_type
 from ftrace.devices.llvm.emit.emit_memory import Values
 from ftrace.devices.llvm.emit.emit_values import At, Opened
 from ftrace.devices.llvm.emit.interrupt_polls import writer_for
-from ftrace.devices.llvm.emit.nontemporal_stores import large_results, module
-from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.module import Rendered, large_results, write_function
 from ftrace.devices.llvm.ir.types import Type, mask_type
 from ftrace.devices.llvm.ir.writer import Writer, digits, lowest
 from ftrace.devices.llvm.register_loops.render import Register, register_of, target_of
-from ftrace.devices.llvm.runtime.work_estimate import WORTH_A_THREAD
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.ir import Store, load_p, make_range
@@ -60,7 +58,7 @@ class Lines(Values):
 
     Args:
       streamed: results that are stored past the caches; see
-        `emit/nontemporal_stores.py`.
+        `emit/module.py`.
 
     Attributes:
       state: the registers that hold the left operand, with their types: of lanes so
@@ -374,9 +372,9 @@ def render_running(kernel: Running, target: Target, name: str) -> Rendered:
         units = lines.units()
         return lines.writer
 
-    text = module(target, name, _streamed(kernel, target), build)
+    module = write_function(target, name, _streamed(kernel, target), build)
     each = max(kernel.operations // units, 1)
-    return Rendered(text, units, -(-WORTH_A_THREAD // each))
+    return Rendered.of(module, units, units * each)
 
 
 #: Vectors of a row at the most of which many rows are passed by at once.

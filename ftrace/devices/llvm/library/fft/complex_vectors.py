@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ftrace import dtypes
-from ftrace.devices.llvm.emit.rendered import LibraryFunction
+from ftrace.devices.llvm.emit.module import LibraryFunction
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.library.fft.twiddles import roots_symbol
 from ftrace.devices.llvm.target import Target

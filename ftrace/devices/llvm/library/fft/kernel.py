@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import cos, pi, sin
 
-from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.module import Rendered
 from ftrace.devices.llvm.library.fft.complex_vectors import (
     ACROSS,
     Buffer,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.module import Rendered
 from ftrace.devices.llvm.library.lapack.small import (
     SMALL_ROUTINES,
     Routines,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.llvm.emit.rendered import LibraryFunction
+from ftrace.devices.llvm.emit.module import LibraryFunction
 from ftrace.devices.llvm.ir.function_builder import Function
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.library.lapack.symbols import ALONE, ROUTINE, TOGETHER

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from ftrace import dtypes
-from ftrace.devices.llvm.emit.rendered import Rendered
+from ftrace.devices.llvm.emit.module import Rendered
 from ftrace.devices.llvm.ir.function_builder import Function
 from ftrace.devices.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.devices.llvm.library.sort.keys import (

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.llvm.emit.rendered import LibraryFunction
+from ftrace.devices.llvm.emit.module import LibraryFunction
 from ftrace.devices.llvm.ir.function_builder import Function
 from ftrace.devices.llvm.ir.symbols import SORT
 from ftrace.devices.llvm.target import Target

@@ -1,10 +1,12 @@
-"""A kernel as LLVM IR for a processor: `render`.
+"""A kernel as LLVM IR for a processor: legal operations, then the writer for its kind.
 
     kernel -> place() -> Tiling -> Nest -> text
 
 The text is a module whose function `void name(ptr buffers, i64 begin, i64 end)` runs a
 part of the kernel's parallel domain; a kernel in several parts has one more function
 for each. What it computes does not depend on how the domain is split.
+
+It needs all renderers, so that it is loaded with the first kernel that is not on disk.
 """
 
 from __future__ import annotations
@@ -49,17 +51,17 @@ from ftrace.devices.llvm.convolution.nhwc import (
     find_sliding_rows,
 )
 from ftrace.devices.llvm.convolution.split_strides import phases
+from ftrace.devices.llvm.emit.called_functions import called_in
 from ftrace.devices.llvm.emit.emit_memory import Values
 from ftrace.devices.llvm.emit.interrupt_polls import writer_for
 from ftrace.devices.llvm.emit.loop_nest import Nest, fused_products
-from ftrace.devices.llvm.emit.nontemporal_stores import (
-    function,
-    in_turn,
-    joined,
-    module,
+from ftrace.devices.llvm.emit.module import (
+    Rendered,
+    join,
     streamed_buffers,
+    write_function,
+    write_in_turn,
 )
-from ftrace.devices.llvm.emit.rendered import Rendered
 from ftrace.devices.llvm.emit.staged_kernel import Stage
 from ftrace.devices.llvm.emit.transposed_access import (
     find_transposed,
@@ -67,7 +69,14 @@ from ftrace.devices.llvm.emit.transposed_access import (
     turns_result,
 )
 from ftrace.devices.llvm.ir.writer import Writer
+from ftrace.devices.llvm.kernels.compile_kernels import FUNCTION
+from ftrace.devices.llvm.library.fft.kernel import render_transform
+from ftrace.devices.llvm.library.lapack.render import render_factor
+from ftrace.devices.llvm.library.sort.kernel import render_ordering
+from ftrace.devices.llvm.register_loops.render import render_recurrence
+from ftrace.devices.llvm.register_loops.scan_kernel import render_running
 from ftrace.devices.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
+from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.cache_row_values import keep_values
 from ftrace.devices.llvm.schedule.choose_tiling import Chooser
 from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
@@ -83,6 +92,16 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.kernel.loop_tree import place
+from ftrace.lower.legalize.legalize import legalize
+from ftrace.lower.library.fft_kernels import Transform
+from ftrace.lower.library.lapack_kernels import Factor
+from ftrace.lower.library.scan_kernels import Running
+from ftrace.lower.library.sort_kernels import Ordering
+from ftrace.lower.register_loops.register_loop import (
+    Recurrence,
+    RegisterKernel,
+    legalize_registers,
+)
 from ftrace.trace.symbolic.bounds import sample
 
 #: How many times as many operations are done at the same time in a tile of registers.
@@ -387,14 +406,35 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     codes = next(codes for strategy in STRATEGIES if (codes := strategy(case)))
     if len(codes) == 1:
         (code,) = codes
-        text = module(target, name, code.streamed, code.write)
-        return Rendered.of(text, code.units, code.operations, code.worth, code.dims)
+        module = write_function(target, name, code.streamed, code.write)
+        return Rendered.of(module, code.units, code.operations, code.worth, code.dims)
     names = [f"{name}.{n}" for n in range(len(codes))]
-    functions = [
-        function(target, own, code.streamed, code.write, True)
+    modules = [
+        write_function(target, own, code.streamed, code.write, True)
         for own, code in zip(names, codes, strict=True)
     ]
     units = [code.units for code in codes]
-    whole = in_turn(name, list(zip(names, units, strict=True)))
+    whole = write_in_turn(name, list(zip(names, units, strict=True)))
     cost = sum(code.operations // code.dense for code in codes)
-    return Rendered.of(joined(target, *functions, whole), sum(units), cost)
+    return Rendered.of(join([*modules, whole]), sum(units), cost)
+
+
+#: What writes kernels of a kind.
+_WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
+    Kernel: render,
+    Recurrence: render_recurrence,
+    Running: render_running,
+    Factor: render_factor,
+    Transform: render_transform,
+    Ordering: render_ordering,
+}
+
+
+def render_any(kernel: Kernel, target: Target) -> Rendered:
+    """The code of a kernel of any kind, in operations that a processor has."""
+    write = _WRITERS[type(kernel)]
+    if isinstance(kernel, RegisterKernel):
+        kernel = legalize_registers(kernel, operations_of(target))
+    elif write is render:
+        kernel = legalize(kernel, operations_of(target) | called_in(kernel))
+    return write(kernel, target, FUNCTION)
