@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.base import Counters
+from ftrace.arrays.buffer import Buffer
+from ftrace.devices.base import Counters, Device, Executable, timed
 from ftrace.devices.debug_report import report_run
+from ftrace.devices.out_of_memory import require_memory
 from ftrace.errors import GraphError
 from ftrace.ground import settings
 from ftrace.lower.program import ir
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.primitive import Compound
+from ftrace.trace.symbolic.bounds import Sizes
 from ftrace.trace.symbolic.dim import same_size
 
 Memory = Any  # what the device calls a part of its memory
@@ -144,6 +147,65 @@ class Driver(ABC):
 
     def _loop(self, program: ir.Program, step: ir.RunLoop, memories: Memories) -> None:
         _LoopRun(self, program, step, memories).run()
+
+
+class DrivenProgram(Executable):
+    """A program that a driver runs, step by step.
+
+    Attributes:
+      most_memory: bytes that the device has at all, if they are its own.
+    """
+
+    most_memory: int | None = None
+
+    def __init__(self, device: Device, program: ir.Program, driver: Driver) -> None:
+        self.device = device
+        self.program = program
+        self.driver = driver
+
+    @abstractmethod
+    def memory_of(self, buffer: Buffer, nbytes: int) -> Memory:
+        """The first bytes of a buffer, as the driver knows them."""
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        program, device = self.program, self.device
+        inputs = self.received(inputs)
+        require_memory(device.name, device.allocator, program, self.most_memory)
+        owners: dict[int, Buffer] = dict(zip(program.inputs, inputs, strict=True))
+        for number in program.outputs:
+            if number not in owners:
+                owners[number] = device.allocate(program.slots[number].nbytes)
+        memories = {
+            n: self.memory_of(buffer, program.slots[n].nbytes)
+            for n, buffer in owners.items()
+        }
+        with timed(device.counters, "run_seconds"):
+            self.driver.run(
+                program,
+                [memories[number] for number in program.inputs],
+                [memories[number] for number in program.outputs],
+            )
+        return [owners[number] for number in program.outputs]
+
+
+class DynamicProgram(Executable):
+    """A program with dynamic dimensions, which is run `at` the sizes of a call."""
+
+    def __init__(
+        self,
+        program: ir.Program,
+        sources: Iterable[str],
+        at: Callable[[Sizes], Executable],
+    ) -> None:
+        self.program = program
+        self.sources = tuple(sources)
+        self._at = at
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
+
+    def at(self, sizes: Sizes) -> Executable:
+        return self._at(sizes)
 
 
 class _LoopRun:

@@ -19,16 +19,13 @@ from ftrace.arrays import guard_pages
 from ftrace.arrays.buffer import Buffer, HostAllocator
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.debug_report import report_compiled
-from ftrace.devices.host_executor import Driver
+from ftrace.devices.host_executor import DrivenProgram, Driver, DynamicProgram
 from ftrace.devices.interpreter.kernel import Evaluation
 from ftrace.devices.interpreter.plan import KernelPlan
-from ftrace.devices.out_of_memory import require_memory
-from ftrace.errors import GraphError
 from ftrace.ground.fork_safe import free_after_fork
 from ftrace.ground.tables import Table
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.program.ir import Program, RunKernel, program_at
-from ftrace.trace.symbolic.bounds import Sizes
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
@@ -60,7 +57,11 @@ class Interpreter(Device):
 
     def compile(self, program: Program) -> Executable:
         if program.is_dynamic:
-            return SpecialisedProgram(self, program)
+            return DynamicProgram(
+                program,
+                _texts(program),
+                lambda sizes: self.compile(program_at(program, sizes)),
+            )
         with timed(self.counters, "compile_seconds"), self._lock:
             plans = [self._plan(step) for step in program.kernels]
         return InterpretedProgram(self, program, plans)
@@ -78,40 +79,21 @@ class Interpreter(Device):
         return plan
 
 
-class InterpretedProgram(Executable):
+class InterpretedProgram(DrivenProgram):
     """A program with the plan of each of its kernels."""
 
     def __init__(
         self, device: Interpreter, program: Program, plans: Sequence[KernelPlan]
     ) -> None:
-        self.device = device
-        self.program = program
-        self._plans = dict(zip(program.kernels, plans, strict=True))
+        found = dict(zip(program.kernels, plans, strict=True))
+        super().__init__(device, program, _InterpreterDriver(device, found))
 
     @property
     def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(str(step.kernel) for step in self.program.kernels)
+        return _texts(self.program)
 
-    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        program = self.program
-        inputs = self.received(inputs)
-        require_memory(self.device.name, self.device.allocator, program)
-        owners: dict[int, Buffer] = dict(zip(program.inputs, inputs, strict=True))
-        for number in program.outputs:
-            if number not in owners:
-                owners[number] = self.device.allocate(program.slots[number].nbytes)
-        memories = {
-            number: _bytes(buffer)[: program.slots[number].nbytes]
-            for number, buffer in owners.items()
-        }
-        driver = _InterpreterDriver(self.device, self._plans)
-        with timed(self.device.counters, "run_seconds"):
-            driver.run(
-                program,
-                [memories[number] for number in program.inputs],
-                [memories[number] for number in program.outputs],
-            )
-        return [owners[number] for number in program.outputs]
+    def memory_of(self, buffer: Buffer, nbytes: int) -> Array:
+        return _bytes(buffer)[:nbytes]
 
 
 class _InterpreterDriver(Driver):
@@ -166,19 +148,8 @@ class _InterpreterDriver(Driver):
         pass  # it was written in place
 
 
-class SpecialisedProgram(Executable):
-    """A program with dynamic dimensions: planned anew for each choice of sizes."""
-
-    def __init__(self, device: Interpreter, program: Program) -> None:
-        self.device = device
-        self.program = program
-        self.sources = tuple(str(step.kernel) for step in program.kernels)
-
-    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
-
-    def at(self, sizes: Sizes) -> Executable:
-        return self.device.compile(program_at(self.program, sizes))
+def _texts(program: Program) -> tuple[str, ...]:
+    return tuple(str(step.kernel) for step in program.kernels)
 
 
 def _bytes(buffer: Buffer) -> Array:

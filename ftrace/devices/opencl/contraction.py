@@ -83,18 +83,17 @@ def find_contraction(
         return None
     if total.dtype not in _DTYPES:
         return None
-    axes = frozenset(kernel.axes)
     free = free_ranges([e for store in kernel.stores for e in store.expressions])
     for store in kernel.stores:
-        if frozenset().union(*[free[e] for e in store.expressions]) != axes:
+        if frozenset().union(*[free[e] for e in store.expressions]) != set(kernel.axes):
             return None
-    return _oriented(total, free, axes, forms, traits)
+    return _oriented(total, free, kernel.axes, forms, traits)
 
 
 def _oriented(
     total: Node,
     free: dict[Node, frozenset[Node]],
-    axes: frozenset[Node],
+    axes: Sequence[Node],
     forms: dict[Node, Affine],
     traits: Traits,
 ) -> Contraction | None:
@@ -102,7 +101,8 @@ def _oriented(
     first, second = total.src[0].src
     best: tuple[tuple[bool, int], Contraction] | None = None
     for x, y in ((first, second), (second, first)):
-        rows, columns = (free[x] - free[y]) & axes, (free[y] - free[x]) & axes
+        rows = [a for a in axes if a in free[x] and a not in free[y]]
+        columns = [a for a in axes if a in free[y] and a not in free[x]]
         if not rows or not columns:
             return None
         for column in columns:

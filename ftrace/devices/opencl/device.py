@@ -23,13 +23,12 @@ from ftrace.arrays.buffer import Allocator, Buffer
 from ftrace.arrays.memory_limit import LARGE, free_memory
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.debug_report import report_compiled
-from ftrace.devices.host_executor import Driver
+from ftrace.devices.host_executor import DrivenProgram, Driver, DynamicProgram
 from ftrace.devices.opencl.pocl_workaround import name_processor
 from ftrace.devices.opencl.render import program_source, render
 from ftrace.devices.opencl.scalar_ops import SUPPORTED
 from ftrace.devices.opencl.writer import Traits
-from ftrace.devices.out_of_memory import require_memory
-from ftrace.errors import DeviceError, GraphError, MissingExtraError, OutOfMemoryError
+from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.limits import Limits
@@ -228,10 +227,14 @@ class OpenCL(Device):
             uploads.popleft()
 
     def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Array:
+        return self.download(buffer.memory.whole, dtype, size)
+
+    def download(self, handle: Any, dtype: np.dtype[Any], size: int) -> Array:
+        """The first elements of a buffer of OpenCL."""
         result = np.empty(size, dtype)
         if result.nbytes:
             self.enqueue(
-                self.cl.enqueue_copy, self.queue, _raw(result), buffer.memory.whole,
+                self.cl.enqueue_copy, self.queue, _raw(result), handle,
                 is_blocking=True,
             )  # fmt: skip
         return result
@@ -261,9 +264,13 @@ class OpenCL(Device):
             self.counters.kernels_compiled += len(missing)
             self.counters.kernels_cached += len(steps) - len(missing)
             built = [kernels[step.kernel] for step in steps]
-        if program.is_dynamic:
-            return DynamicProgram(self, program, built)
-        return EnqueuedProgram(self, program, built)
+        if not program.is_dynamic:
+            return EnqueuedProgram(self, program, built)
+        return DynamicProgram(
+            program,
+            [kernel.source for kernel in built],
+            lambda sizes: EnqueuedProgram(self, program.at(sizes), built, sizes),
+        )
 
     def _build(self, steps: Sequence[RunKernel]) -> dict[Kernel, BuiltKernel]:
         """Builds kernels in one go: the driver's compiler is slow to start."""
@@ -313,26 +320,7 @@ def _bound(device: OpenCL, kernel: BuiltKernel, sizes: Sizes) -> BuiltKernel:
     return kernel._replace(sizes=device.copy_in(values))
 
 
-class DynamicProgram(Executable):
-    """Built kernels of a program with dynamic dimensions, for calls of any sizes."""
-
-    def __init__(
-        self, device: OpenCL, program: Program, kernels: Sequence[BuiltKernel]
-    ) -> None:
-        self.device = device
-        self.program = program
-        self.sources = tuple(kernel.source for kernel in kernels)
-        self._kernels = kernels
-
-    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
-
-    def at(self, sizes: Sizes) -> Executable:
-        program = self.program.at(sizes)
-        return EnqueuedProgram(self.device, program, self._kernels, sizes)
-
-
-class EnqueuedProgram(Executable):
+class EnqueuedProgram(DrivenProgram):
     """A program whose steps are enqueued one after the other.
 
     Args:
@@ -349,30 +337,20 @@ class EnqueuedProgram(Executable):
         kernels: Sequence[BuiltKernel],
         sizes: Sizes = MappingProxyType({}),
     ) -> None:
-        self.device = device
-        self.program = program
-        self.sources = tuple(kernel.source for kernel in kernels)
         bound = [_bound(device, kernel, sizes) for kernel in kernels]
-        self._kernels = dict(zip(program.kernels, bound, strict=True))
-        self._unfinished = set(program.kernels if device.finishes_code else ())
+        found = dict(zip(program.kernels, bound, strict=True))
+        unfinished = set(program.kernels if device.finishes_code else ())
+        super().__init__(device, program, _Enqueuer(device, found, unfinished))
+        self.sources = tuple(kernel.source for kernel in kernels)
+        self.most_memory = device.most_memory
+        self._lock = device.lock
+
+    def memory_of(self, buffer: Buffer, nbytes: int) -> Part:
+        return Part(buffer.memory.whole, buffer)
 
     def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        program, device = self.program, self.device
-        inputs = self.received(inputs)
-        require_memory(device.name, device.allocator, program, device.most_memory)
-        owners: dict[int, Buffer] = dict(zip(program.inputs, inputs, strict=True))
-        for number in program.outputs:
-            if number not in owners:
-                owners[number] = device.allocate(program.slots[number].nbytes)
-        places = {n: Part(b.memory.whole, b) for n, b in owners.items()}
-        driver = _Enqueuer(device, self._kernels, self._unfinished)
-        with timed(device.counters, "run_seconds"), device.lock:
-            driver.run(
-                program,
-                [places[number] for number in program.inputs],
-                [places[number] for number in program.outputs],
-            )
-        return [owners[number] for number in program.outputs]
+        with self._lock:
+            return super().__call__(inputs)
 
 
 class Part(NamedTuple):
@@ -428,13 +406,7 @@ class _Enqueuer(Driver):
             )  # fmt: skip
 
     def read(self, memory: Part, dtype: np.dtype[Any], size: int) -> Array:
-        result = np.empty(size, dtype)
-        if result.nbytes:
-            self.device.enqueue(
-                self.device.cl.enqueue_copy, self.device.queue, _raw(result),
-                memory.handle, is_blocking=True,
-            )  # fmt: skip
-        return result
+        return self.device.download(memory.handle, dtype, size)
 
     def write(self, memory: Part, array: Array) -> None:
         if array.nbytes:
