@@ -11,12 +11,13 @@ left out is left out first, and what repeats elements or adds zeros comes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis.axis_alignment import reshape_groups, same_axes
 from ftrace.lower.kernel.affine_index import (
@@ -54,6 +55,7 @@ from ftrace.trace.primitives.primitive import Primitive, primitive_of
 from ftrace.trace.primitives.reduction import REDUCTIONS
 from ftrace.trace.primitives.sources import const_p, zeros_like
 from ftrace.trace.rewrite import Pat, Rule
+from ftrace.trace.symbolic.bounds import surely_at_most, surely_less
 from ftrace.trace.symbolic.dim import same_size
 
 MOVEMENTS: Final = (*MOVEMENT, expand_p)
@@ -74,77 +76,129 @@ def pair(
     return Rule(name, Pat(upper, y, name="x", aval=lambda n: n.size > 0), function)
 
 
-# Merging.
+# Merging, and exchanging what goes axis by axis.
 
 
-def _merge_permutes(x: Node, y: Node) -> Node:
-    return permute(y.src[0], tuple(arg_of(y)[a] for a in arg_of(x)))
+class _Axis(NamedTuple):
+    """What stands along an axis of a result: elements of one axis of the operand.
 
+    Attributes:
+      source, size: that axis of the operand.
+      first, step, count: which of its elements, in this order; a step of 0 repeats one.
+      before, after, gap: zeros around them, and between each two.
+    """
 
-def _merge_pads(x: Node, y: Node) -> Node:
-    """Zeros that the outer one puts between zeros of the inner one are zeros, too."""
-    pads: list[tuple[int, int, int]] = []
-    for size, inner, outer in zip(y.src[0].shape, arg_of(y), arg_of(x), strict=True):
-        (a, b, gap), (c, d, outer_gap) = inner, outer
-        step = outer_gap + 1
-        between = (gap + 1) * step - 1 if size > 1 else 0
-        pads.append((c + a * step, d + b * step, between))
-    return pad(y.src[0], tuple(pads))
+    source: int
+    size: int
+    first: int
+    step: int
+    count: int
+    before: int = 0
+    after: int = 0
+    gap: int = 0
 
+    def shrink(self, size: int, bounds: tuple[int, int]) -> _Axis:
+        start, stop = low, high = bounds
+        every = self.gap + 1
+        if same_size(bounds, (0, size)):
+            return self
+        if any((self.before, self.after, self.gap)):
+            start = max(0, -(-(low - self.before) // every))
+            stop = min(self.count, -(-(high - self.before) // every))
+            if start >= stop:
+                raise _ZeroError
+        at, last = self.before + start * every, self.before + (stop - 1) * every
+        first, count = self.first + start * self.step, stop - start
+        pads = at - low, high - 1 - last, self.gap
+        return _Axis(self.source, self.size, first, self.step, count, *pads)
 
-def _merge_shrinks(x: Node, y: Node) -> Node:
-    both = zip(arg_of(y), arg_of(x), strict=True)
-    return shrink(y.src[0], tuple((lo + a, lo + b) for (lo, _), (a, b) in both))
+    def stride(self, size: int, step: int) -> _Axis | None:
+        """Backward, or every n-th where that is elements or zeros only."""
+        source, _, first, every, count, before, after, gap = self
+        if step < 0:
+            first, every, step = first + (count - 1) * every, -every, -step
+            before, after = after, before
+        skip = -before % step
+        if ((gap + 1) % step and gap) or (gap and skip):
+            return None
+        if gap:
+            gap = (gap + 1) // step - 1
+        elif step > 1:
+            first, every = first + skip * every, every * step
+            count = -(-(count - skip) // step)
+            if same_size(count, 0):
+                raise _ZeroError
+        before = (before + skip) // step
+        after = -(-size // step) - before - count - (count - 1) * gap
+        return _Axis(source, self.size, first, every, count, before, after, gap)
 
-
-def _merge_strides(x: Node, y: Node) -> Node:
-    """Backward over what is left: its last element is not the last of all."""
-    bounds: list[tuple[int, int]] = []
-    steps: list[int] = []
-    for size, left, a, b in zip(
-        y.src[0].shape, y.shape, arg_of(y), arg_of(x), strict=True
-    ):
-        reach = (left - 1) * abs(a) + 1
-        if b > 0:
-            bounds.append((0, size))
-        else:
-            bounds.append((0, reach) if a > 0 else (size - reach, size))
-        steps.append(a * b)
-    return stride(shrink(y.src[0], tuple(bounds)), tuple(steps))
-
-
-def _shrink_of_pad(x: Node, y: Node) -> Node:
-    bounds: list[tuple[int, int]] = []
-    pads: list[tuple[int, int, int]] = []
-    sizes = y.src[0].shape
-    for size, (before, _, gap), (lo, hi) in zip(
-        sizes, arg_of(y), arg_of(x), strict=True
-    ):
+    def pad(self, size: int, pads: tuple[int, int, int]) -> _Axis | None:
+        """Zeros that it puts between zeros are zeros, too."""
+        before, after, gap = pads
+        if not any(pads):
+            return self
+        if self.step == 0:
+            return None
         step = gap + 1
-        first = max(0, -(-(lo - before) // step))
-        stop = min(size, -(-(hi - before) // step))
-        if first >= stop:
+        before, after = before + self.before * step, after + self.after * step
+        return self._replace(before=before, after=after, gap=self.gap * step + gap)
+
+    def expand(self, size: int, new: int) -> _Axis:
+        return self if same_size(size, new) else self._replace(step=0, count=new)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """What must be left of the operand, for a stride to find these elements."""
+        if self.step == 0:
+            return self.first, self.first + 1
+        last = self.first + (self.count - 1) * self.step
+        if self.step > 1 and surely_at_most(self.size, last + self.step):
+            return self.first, self.size
+        if self.step > 0:
+            return self.first, last + 1
+        return 0 if surely_less(last + self.step, 0) else last, self.first + 1
+
+    @property
+    def pads(self) -> tuple[int, int, int]:
+        return self.before, self.after, self.gap if self.gap and self.count > 1 else 0
+
+
+class _ZeroError(Exception):
+    """Nothing but zeros is left."""
+
+
+#: Movements with one argument for each axis, and what they make of an axis.
+_BY_AXES: dict[Any, Callable[[_Axis, int, Any], _Axis | None]] = {
+    shrink_p: _Axis.shrink,
+    stride_p: _Axis.stride,
+    pad_p: _Axis.pad,
+    expand_p: _Axis.expand,
+}
+
+
+def _compose(x: Node, y: Node) -> Node | None:
+    """Two movements as the fewest, in the order in which they shall stand."""
+    (source,) = y.src
+    axes = [_Axis(a, n, 0, 1, n) for a, n in enumerate(source.shape)]
+    for node in (y, x):
+        if node.op is permute_p:
+            axes = [axes[a] for a in arg_of(node)]
+            continue
+        args = node.shape if node.op is expand_p else arg_of(node)
+        try:
+            found = map(_BY_AXES[node.op], axes, node.src[0].shape, args)
+            axes = [axis for axis in found if axis is not None]
+        except _ZeroError:
             return zeros_like(x)
-        at, last = before + first * step, before + (stop - 1) * step
-        bounds.append((first, stop))
-        pads.append((at - lo, hi - 1 - last, gap if stop - first > 1 else 0))
-    return pad(shrink(y.src[0], tuple(bounds)), tuple(pads))
+        if len(axes) < node.ndim:
+            return None
+    made = sorted(axes, key=lambda axis: axis.source)
+    moved = shrink(source, tuple(axis.bounds for axis in made))
+    moved = stride(moved, tuple(axis.step or 1 for axis in made))
+    moved = permute(moved, tuple(axis.source for axis in axes))
+    moved = pad(moved, tuple(axis.pads for axis in axes))
+    return moved if same_size(moved.shape, x.shape) else expand(moved, x.shape)
 
-
-_MERGES: Final = (
-    # y(y(x)) -> y(x)
-    pair(
-        "merge_reshapes", reshape_p, reshape_p, lambda x, y: reshape(y.src[0], x.shape)
-    ),
-    pair("merge_expands", expand_p, expand_p, lambda x, y: expand(y.src[0], x.shape)),
-    pair("merge_permutes", permute_p, permute_p, _merge_permutes),
-    pair("merge_pads", pad_p, pad_p, _merge_pads),
-    pair("merge_shrinks", shrink_p, shrink_p, _merge_shrinks),
-    # stride(stride(x)) -> stride(shrink(x))
-    pair("merge_strides", stride_p, stride_p, _merge_strides),
-    # shrink(pad(x)) -> pad(shrink(x)), or zero where only zeros are left
-    pair("merge_shrink_of_pad", shrink_p, pad_p, _shrink_of_pad),
-)
 
 # Removal.
 
@@ -241,6 +295,21 @@ _CONTIGUOUS: Final = Rule(
     _contiguous_root,
 )
 
+_MERGES: Final = (
+    # y(y(x)) -> y(x)
+    pair(
+        "merge_reshapes", reshape_p, reshape_p, lambda x, y: reshape(y.src[0], x.shape)
+    ),
+    pair("merge_expands", expand_p, expand_p, _compose),
+    pair("merge_permutes", permute_p, permute_p, _compose),
+    pair("merge_pads", pad_p, pad_p, _compose),
+    pair("merge_shrinks", shrink_p, shrink_p, _compose),
+    # stride(stride(x)) -> stride(shrink(x))
+    pair("merge_strides", stride_p, stride_p, _compose),
+    # shrink(pad(x)) -> pad(shrink(x)), or zero where only zeros are left
+    pair("merge_shrink_of_pad", shrink_p, pad_p, _compose),
+)
+
 CHAINS: Final = (*_REMOVALS, *_MERGES, _CONTIGUOUS)
 
 
@@ -308,99 +377,9 @@ def _stride_before_reshape(x: Node, y: Node) -> Node | None:
     return reshape(stride(y.src[0], tuple(steps)), x.shape)
 
 
-def _shrink_before_stride(x: Node, y: Node) -> Node:
-    bounds: list[tuple[int, int]] = []
-    for size, step, (lo, hi) in zip(y.src[0].shape, arg_of(y), arg_of(x), strict=True):
-        first, stop = lo * abs(step), (hi - 1) * abs(step) + 1
-        bounds.append((first, stop) if step > 0 else (size - stop, size - first))
-    return stride(shrink(y.src[0], tuple(bounds)), arg_of(y))
-
-
-#: Movements with one argument for each axis: what makes them, and the argument that
-#: leaves an axis of some size as it is.
-_BY_AXES: dict[Any, tuple[Callable[[Node, Any], Node], Callable[[int], Any]]] = {
-    shrink_p: (shrink, lambda size: (0, size)),
-    stride_p: (stride, lambda size: 1),
-    pad_p: (pad, lambda size: (0, 0, 0)),
-}
-
-
-def _by_axes(
-    x: Node, source: Node, args: Iterable[Any], still: Collection[int] = ()
-) -> Node:
-    """The movement that `x` is, on another operand; some axes stay as they are."""
-    make, leave = _BY_AXES[x.op]
-    sizes = source.shape
-    return make(
-        source,
-        tuple([leave(sizes[a]) if a in still else b for a, b in enumerate(args)]),
-    )
-
-
-def _before_permute(x: Node, y: Node) -> Node:
-    axes: tuple[int, ...] = arg_of(y)
-    found = dict(zip(axes, arg_of(x), strict=True))
-    return permute(_by_axes(x, y.src[0], [found[a] for a in range(len(axes))]), axes)
-
-
-def _before_expand(x: Node, y: Node) -> Node | None:
-    grown = _grown_axes(y, y.shape)
-    if x.op is pad_p and any(any(arg_of(x)[a]) for a in grown):
-        return None
-    return expand(_by_axes(x, y.src[0], arg_of(x), grown), x.shape)
-
-
-def _before_reduce(x: Node, y: Node) -> Node:
-    return y.op(_by_axes(x, y.src[0], arg_of(x), arg_of(y)), arg=y.arg)
-
-
 def _grown_axes(source: Node, shape: Shape) -> set[int]:
     before = source.src[0].shape
     return {a for a, n in enumerate(shape) if not same_size(n, before[a])}
-
-
-def _stride_of_pad(x: Node, y: Node) -> Node | None:
-    """Axis by axis: flip, or take every n-th where it hits elements or zeros only."""
-    cuts: list[tuple[int, int]] = []
-    steps: list[int] = []
-    pads: list[tuple[int, int, int]] = []
-    sizes = zip(y.src[0].shape, y.shape, x.shape, arg_of(y), arg_of(x), strict=True)
-    for size, padded, left, (before, after, gap), step in sizes:
-        if step < 0:
-            before, after = after, before
-        sign, step = (1, step) if step > 0 else (-1, -step)
-        start, every = 0, 1
-        if step == 1:
-            pass
-        elif gap + 1 == step or (gap + 1) % step == 0:
-            if before % step:
-                return None
-            before, gap = before // step, (gap + 1) // step - 1
-        elif gap == 0:
-            start, every = -before % step, step
-            before = (before + start) // step
-        else:
-            return None
-        kept = len(range(start, size, every))
-        if kept == 0:
-            return zeros_like(x)
-        after = left - before - kept - (kept - 1) * gap
-        cuts.append((start, size) if sign > 0 else (0, size - start))
-        steps.append(sign * every)
-        pads.append((before, after, gap if kept > 1 else 0))
-        assert padded >= left
-        if after < 0:
-            return None
-    inner = stride(shrink(y.src[0], tuple(cuts)), tuple(steps))
-    return pad(inner, tuple(pads))
-
-
-def _permute_before_pad(x: Node, y: Node) -> Node:
-    return pad(permute(y.src[0], arg_of(x)), tuple(arg_of(y)[a] for a in arg_of(x)))
-
-
-def _permute_before_expand(x: Node, y: Node) -> Node:
-    return expand(permute(y.src[0], arg_of(x)), x.shape)
 
 
 def _reshape_before_pad(x: Node, y: Node) -> Node | None:
@@ -433,24 +412,24 @@ def _reshape_before_expand(x: Node, y: Node) -> Node | None:
 
 EXCHANGES: Final = (
     # shrink(y(…)) -> y(shrink(…))
-    pair("shrink_before_stride", shrink_p, stride_p, _shrink_before_stride),
-    pair("shrink_before_permute", shrink_p, permute_p, _before_permute),
+    pair("shrink_before_stride", shrink_p, stride_p, _compose),
+    pair("shrink_before_permute", shrink_p, permute_p, _compose),
     pair("shrink_before_reshape", shrink_p, reshape_p, _shrink_before_reshape),
-    pair("shrink_before_expand", shrink_p, expand_p, _before_expand),
+    pair("shrink_before_expand", shrink_p, expand_p, _compose),
     # stride(y(…)) -> y(stride(…))
-    pair("stride_before_permute", stride_p, permute_p, _before_permute),
+    pair("stride_before_permute", stride_p, permute_p, _compose),
     pair("stride_before_reshape", stride_p, reshape_p, _stride_before_reshape),
-    pair("stride_before_pad", stride_p, pad_p, _stride_of_pad),
-    pair("stride_before_expand", stride_p, expand_p, _before_expand),
+    pair("stride_before_pad", stride_p, pad_p, _compose),
+    pair("stride_before_expand", stride_p, expand_p, _compose),
     # permute(y(…)) -> y(permute(…))
     pair("permute_before_reshape", permute_p, reshape_p, _permute_before_reshape),
-    pair("permute_before_pad", permute_p, pad_p, _permute_before_pad),
-    pair("permute_before_expand", permute_p, expand_p, _permute_before_expand),
+    pair("permute_before_pad", permute_p, pad_p, _compose),
+    pair("permute_before_expand", permute_p, expand_p, _compose),
     # reshape(y(…)) -> y(reshape(…))
     pair("reshape_before_pad", reshape_p, pad_p, _reshape_before_pad),
     pair("reshape_before_expand", reshape_p, expand_p, _reshape_before_expand),
     # pad(expand(…)) -> expand(pad(…))
-    pair("pad_before_expand", pad_p, expand_p, _before_expand),
+    pair("pad_before_expand", pad_p, expand_p, _compose),
 )
 
 
@@ -514,6 +493,16 @@ def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
         return None
     shape = tuple(1 if a in grown else n for a, n in enumerate(view.shape))
     return expand(x.op(expand(view.src[0], shape), arg=axes), x.shape)
+
+
+def _before_reduce(x: Node, y: Node) -> Node:
+    source, reduced = y.src[0], arg_of(y)
+    whole = source.shape
+    args = tuple(
+        ((0, whole[a]) if x.op is shrink_p else 1) if a in reduced else arg
+        for a, arg in enumerate(arg_of(x))
+    )
+    return y.op(x.op(source, arg=args), arg=reduced)
 
 
 def _permute_before_reduce(x: Node, y: Node) -> Node:
