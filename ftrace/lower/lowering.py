@@ -20,18 +20,7 @@ from ftrace.lower.blocking.split_reductions import kernels_add_up
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep, build_kernels
 from ftrace.lower.control.canonical_loop import Loop, runs_on_host
 from ftrace.lower.pipeline import simplified_body, simplify_graph, suit_device
-from ftrace.lower.program.arena_plan import ALIGNMENT, Lifetime, MemoryPlan, plan_memory
-from ftrace.lower.program.ir import (
-    STACK_HEADER,
-    CallHost,
-    Carry,
-    Program,
-    RunBranch,
-    RunKernel,
-    RunLoop,
-    Slot,
-    Step,
-)
+from ftrace.lower.program import ir
 from ftrace.lower.register_loops.register_loop import built_recurrence, register_loop_p
 from ftrace.lower.schedule.drafts import Schedule
 from ftrace.lower.schedule.schedule import schedule
@@ -61,7 +50,7 @@ class _Temporary:
 
 def assemble(
     graph: Graph, built: Sequence[BuiltKernel | BuiltStep], sharing: Sharing
-) -> Program:
+) -> ir.Program:
     """Slots for all values, and the steps that fill them."""
     owner = sharing.root
     work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
@@ -77,7 +66,7 @@ def assemble(
             known = temporaries.setdefault(key, _Temporary(aval, name, number, number))
             known.last = number
         behind.update(n for n in step.buffers if root_of(n) is not n)
-    slots: list[Slot] = []
+    slots: list[ir.Slot] = []
     number_of: dict[Hashable, int] = {}
 
     def add_slot(
@@ -86,7 +75,7 @@ def assemble(
         number_of[key] = len(slots)
         stacks = prod(aval.lanes) if isinstance(aval, Stack) else 0
         element = aval.element if isinstance(aval, Stack) else aval
-        slots.append(Slot(element.dtype, element.shape, place, at, name, stacks))
+        slots.append(ir.Slot(element.dtype, element.shape, place, at, name, stacks))
 
     for i, node in enumerate(graph.inputs):
         add_slot(node, node.aval, node.op.name, "input", i)
@@ -97,9 +86,9 @@ def assemble(
     rest = {k: t for k, t in temporaries.items() if k not in number_of}
     lifetimes = tuple(_lifetime(t, len(work)) for t in rest.values())
     if any_dynamic(life.nbytes for life in lifetimes):
-        plan = MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
+        plan = ir.MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
     else:
-        plan = plan_memory(lifetimes)
+        plan = ir.plan_memory(lifetimes)
     for (key, temporary), offset in zip(rest.items(), plan.offsets, strict=True):
         assert not (isinstance(key, Node) and is_variable(key))
         add_slot(key, temporary.aval, temporary.value, "arena", offset)
@@ -113,7 +102,7 @@ def assemble(
     )
     inputs = tuple(number_of[n] for n in graph.inputs)
     outputs = tuple(number_of[n] for n in roots)
-    return Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
+    return ir.Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
 
 
 def _is_barrier(step: BuiltStep) -> bool:
@@ -121,12 +110,12 @@ def _is_barrier(step: BuiltStep) -> bool:
     return step.node.op.family == "barrier"
 
 
-def _lifetime(temporary: _Temporary, steps: int) -> Lifetime:
+def _lifetime(temporary: _Temporary, steps: int) -> ir.Lifetime:
     aval = temporary.aval
     if isinstance(aval, Stack):  # its header is looked at when the program ends
-        return Lifetime(STACK_HEADER * prod(aval.lanes), 0, steps)
+        return ir.Lifetime(ir.STACK_HEADER * prod(aval.lanes), 0, steps)
     nbytes = aval.size * aval.dtype.itemsize
-    return Lifetime(nbytes, temporary.first, temporary.last)
+    return ir.Lifetime(nbytes, temporary.first, temporary.last)
 
 
 def _scratch(step: BuiltStep) -> list[tuple[Any, ShapedArray]]:
@@ -137,7 +126,7 @@ def _scratch(step: BuiltStep) -> list[tuple[Any, ShapedArray]]:
     arg = step.node.arg
     if not isinstance(arg, Loop):
         return [("arena", _bytes(arena))]
-    rounded = -(-arena // ALIGNMENT) * ALIGNMENT
+    rounded = -(-arena // ir.ALIGNMENT) * ir.ALIGNMENT
     return [
         ("arena", _bytes(rounded * _lanes(arg))),
         *(
@@ -170,27 +159,27 @@ def _writes_something(built: BuiltKernel | BuiltStep) -> bool:
 
 def _step(
     built: BuiltKernel | BuiltStep, number: int, number_of: dict[Hashable, int]
-) -> Step:
+) -> ir.Step:
     if isinstance(built, BuiltKernel):
         slots = tuple(number_of[n] for n in built.buffers)
-        return RunKernel(built.kernel, slots, built.info)
+        return ir.RunKernel(built.kernel, slots, built.info)
     node = built.node
     operands = tuple(number_of[n] for n in built.reads)
     results = tuple(number_of[n] for n in built.writes)
     if not built.programs:
-        return CallHost(node, operands, results)
+        return ir.CallHost(node, operands, results)
     scratch = number_of[number, "arena"]
     if not isinstance(node.arg, Loop):
-        return RunBranch(operands[0], built.programs, operands[1:], results, scratch)
+        return ir.RunBranch(operands[0], built.programs, operands[1:], results, scratch)
     arg = node.arg
     given = operands[arg.predicate :]
     first = arg.consts + arg.carry
     carry = tuple(
-        Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
+        ir.Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
         for k, initial in enumerate(given[arg.consts : first])
     )
     lanes = _lanes(arg)
-    return RunLoop(
+    return ir.RunLoop(
         built.programs[0],
         given[: arg.consts],
         carry,
@@ -219,7 +208,7 @@ class Lowered:
     graph: Graph
     simplified: Graph
     plan: Schedule
-    program: Program
+    program: ir.Program
 
 
 @without_collection
@@ -240,7 +229,7 @@ def lower(
     return Lowered(graph, simplified, plan, program)
 
 
-def lower_body(body: Body, limits: Limits, carry: range = range(0)) -> Program:
+def lower_body(body: Body, limits: Limits, carry: range = range(0)) -> ir.Program:
     """The program of a body: each output has memory of its own, also what it got.
 
     An input of `carry`, whose next value is the output of its number there, may be
@@ -263,7 +252,7 @@ def lower_body(body: Body, limits: Limits, carry: range = range(0)) -> Program:
 
 def _program(
     graph: Graph, limits: Limits, given: dict[Node, Node | None]
-) -> tuple[Schedule, Program]:
+) -> tuple[Schedule, ir.Program]:
     """What is stored, and the program that does it.
 
     Args:

@@ -10,8 +10,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.devices.llvm.device import CPU
 from ftrace.lower import lower
-from ftrace.lower.program.arena_plan import ALIGNMENT
 from ftrace.lower.program.ir import (
+    ALIGNMENT,
     CallHost,
     Carry,
     Program,

@@ -20,8 +20,7 @@ from ftrace.arrays.buffer import Buffer, HostAllocator
 from ftrace.devices.base import Device, Executable, timed
 from ftrace.devices.debug_report import report_compiled
 from ftrace.devices.host_executor import DrivenProgram, Driver, DynamicProgram
-from ftrace.devices.interpreter.kernel import Evaluation
-from ftrace.devices.interpreter.plan import KernelPlan
+from ftrace.devices.interpreter.kernel import Evaluation, KernelPlan
 from ftrace.ground.fork_safe import free_after_fork
 from ftrace.ground.tables import Table
 from ftrace.lower.kernel.ir import Kernel

@@ -14,30 +14,230 @@ a matrix product: the product itself is never stored. There
 
 and each axis of an operand is named by the range that it runs over; an operand has no
 axis for a range that it does not depend on.
+
+The plan of a kernel is made before it runs: which loads and stores are strided views,
+which sums are matrix products, which values must be computed at all, how large a block
+of each range may be, and after which statement a value is needed no more.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from math import prod
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.affine_forms import Affine
-from ftrace.devices.interpreter.plan import KernelPlan, Ranges
+from ftrace.devices.affine_forms import Affine, affine_forms, intervals
 from ftrace.errors import GraphError
-from ftrace.lower.kernel.ir import INDEX, Store, axis_of, fma_p, load_p, range_p
-from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
+from ftrace.lower.kernel import ir
+from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement, place
 from ftrace.trace.graph import Node
 from ftrace.trace.numpy_contraction import blas_ready, exact_product, product_of
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.blocked_sums import sum_along
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity_of
+
+Array = Any  # of NumPy, whose stubs leave too much unknown
+Ranges = tuple[Node, ...]
+
+#: No value that is stored while a kernel runs takes more.
+BLOCK_BYTES = 64 << 20
+
+
+class KernelPlan:
+    """What is known of a kernel before it runs.
+
+    Attributes:
+      kernel: what it evaluates.
+      block: the kernel's statements (see `lower/kernel/loop_tree.py`).
+      ranges: for each value its ranges, which are the axes of its array.
+      affine: the indices that are affine.
+      views: the loads and stores that are strided views of their buffers.
+      contractions: the reduces that are done as matrix products.
+      needed: what is computed: no index of a view, no product of a contraction.
+      extents: how much of each range one block takes.
+      released: the values that nothing needs after a statement.
+    """
+
+    def __init__(self, kernel: ir.Kernel, limit: int = BLOCK_BYTES) -> None:
+        self.kernel = kernel
+        self.block = place(kernel)
+        nodes = kernel.nodes
+        order = _loop_order(kernel, nodes)
+        free = ir.free_ranges([e for store in kernel.stores for e in store.expressions])
+        self.ranges = {n: tuple(sorted(free[n], key=order.__getitem__)) for n in nodes}
+        self.affine = affine_forms(nodes)
+        self.store_ranges = {
+            store: _store_ranges(kernel, store, self.ranges) for store in kernel.stores
+        }
+        self.contractions = {n for n in nodes if self._is_contraction(n)}
+        self.views: set[Node | ir.Store] = {
+            n
+            for n in nodes
+            if n.op is ir.load_p and len(n.src) == 2 and n.src[1] in self.affine
+        }
+        self.views |= {store for store in kernel.stores if self._is_view(store)}
+        self.needed = self._find_needed()
+        self.extents = self._choose_extents(nodes, order, limit)
+        self.blocked = {
+            r for r, extent in self.extents.items() if extent < ir.axis_of(r).size
+        }
+        self.written = frozenset(store.buffer for store in kernel.stores)
+        self.released: dict[Statement, list[Node]] = {}
+        self._find_last_uses(self.block, set())
+
+    def _is_contraction(self, node: Node) -> bool:
+        """Is it a sum of a product that is larger than both of its operands?"""
+        if node.op is not ir.reduce_p or node.arg != "add":
+            return False
+        value = node.src[0]
+        if value.op.name not in ("mul", "mul_zero") or value.dtype == dtypes.bool_:
+            return False
+        size = len(self.ranges[value])
+        covered = {r for s in value.src for r in self.ranges[s]}
+        closed_alone = [r for r in node.src[1:] if r not in covered]
+        return not closed_alone and all(len(self.ranges[s]) < size for s in value.src)
+
+    def _is_view(self, store: ir.Store) -> bool:
+        """Does it hit every element once, at an affine index?"""
+        form = self.affine.get(store.index)
+        if form is None or store.valid is not None or store.combine:
+            return False
+        found = form.bounds(intervals(form.terms))
+        size = self.kernel.buffers[store.buffer].size
+        inside = found is not None and 0 <= found[0] <= found[1] < size
+        return inside and _each_once(form, self.store_ranges[store])
+
+    def _find_needed(self) -> set[Node]:
+        pending: list[Node] = []
+        for store in self.kernel.stores:
+            viewed = store in self.views
+            pending += [store.value] if viewed else store.expressions
+        needed: set[Node] = set()
+        while pending:
+            node = pending.pop()
+            if node in needed or node.op is ir.param_p:
+                continue
+            needed.add(node)
+            if node in self.contractions:
+                pending += [*node.src[0].src, *node.src[1:]]
+            elif node not in self.views:
+                pending += node.src
+        return needed
+
+    def _find_last_uses(self, block: Sequence[Statement], kept: set[Node]) -> set[Node]:
+        """Fills `released` for a block and those inside; the values that it uses.
+
+        Values of the block that are `kept` are used by the loop around it.
+        """
+        last: dict[Node, Statement] = {}
+        for statement in block:
+            own = self._operands(statement)
+            used = set(own)
+            if isinstance(statement, (Loop, ReduceLoop)):
+                used |= self._find_last_uses(statement.body, own)
+                for node in own.intersection(_defined(statement.body)):
+                    self._release(node, statement)
+            last.update(dict.fromkeys(used, statement))
+        for node in _defined(block):
+            if node in last and node not in kept:
+                self._release(node, last[node])
+        return set(last)
+
+    def _release(self, node: Node, after: Statement) -> None:
+        # What does not vary with a blocked range is kept for its next block.
+        if self.blocked <= set(self.ranges[node]):
+            self.released.setdefault(after, []).append(node)
+
+    def _operands(self, statement: Statement) -> set[Node]:
+        """The values that a statement itself uses."""
+        if isinstance(statement, Let):
+            node = statement.node
+            unread = node not in self.needed or node in self.views
+            return set() if unread else set(node.src)
+        if isinstance(statement, ir.Store):
+            viewed = statement in self.views
+            return {statement.value} if viewed else set(statement.expressions)
+        used: set[Node] = set()
+        for node in statement.reduces if isinstance(statement, ReduceLoop) else ():
+            value = node.src[0]
+            used.update(value.src if node in self.contractions else (value,))
+        return used
+
+    def _choose_extents(
+        self, nodes: Sequence[Node], order: dict[Node, int], limit: int
+    ) -> dict[Node, int]:
+        """The largest value gives up its outermost range first, until all fit."""
+        extents = {r: max(ir.axis_of(r).size, 1) for r in order}
+        axes = self.kernel.axes
+        values = {(self.ranges[n], n.dtype.itemsize) for n in nodes if n in self.needed}
+        values |= {
+            (ranges, ir.INDEX.itemsize)
+            for store, ranges in self.store_ranges.items()
+            if store not in self.views
+        }
+        while True:
+            sizes = [
+                (prod(extents[r] for r in ranges) * item, ranges)
+                for ranges, item in values
+            ]
+            size, ranges = max(sizes, default=(0, ()), key=lambda pair: pair[0])
+            if size <= limit:
+                return extents
+            if self.kernel.ordered:
+                # Blocks must not change the order of the stores: an axis is cut
+                # only where the axes around it run one by one.
+                ranges = (*axes, *[r for r in ranges if r not in axes])
+            cut = next((r for r in ranges if extents[r] > 1), None)
+            if cut is None:
+                return extents
+            extents[cut] = max(extents[cut] * limit // size, 1)
+
+
+def _defined(block: Sequence[Statement]) -> list[Node]:
+    """The values that are computed in a block itself."""
+    found: list[Node] = []
+    for statement in block:
+        if isinstance(statement, Let):
+            found.append(statement.node)
+        elif isinstance(statement, ReduceLoop):
+            found += statement.reduces
+    return found
+
+
+def _loop_order(kernel: ir.Kernel, nodes: Sequence[Node]) -> dict[Node, int]:
+    """The position of each range: the kernel's axes, then those of the reduces."""
+    ranges = dict.fromkeys(kernel.axes)
+    for node in nodes:
+        if node.op is ir.reduce_p:
+            ranges.update(dict.fromkeys(node.src[1:]))
+    return {r: position for position, r in enumerate(ranges)}
+
+
+def _store_ranges(
+    kernel: ir.Kernel, store: ir.Store, ranges: dict[Node, Ranges]
+) -> Ranges:
+    """The loops around a store; one that combines runs in every ordered loop."""
+    needed = {r for e in store.expressions for r in ranges[e]}
+    if store.combine:
+        needed |= {a for a in kernel.axes if ir.axis_of(a).number in kernel.ordered}
+    return tuple(axis for axis in kernel.axes if axis in needed)
+
+
+def _each_once(form: Affine, ranges: Ranges) -> bool:
+    """Does an affine index hit every element at most once?"""
+    reach = 0
+    steps = sorted((abs(form.terms.get(r, 0)), ir.axis_of(r).size) for r in ranges)
+    for step, size in steps:
+        if size > 1 and step <= reach:
+            return False
+        reach += step * (size - 1)
+    return True
+
 
 Names = Sequence[Hashable]
 
@@ -104,8 +304,6 @@ def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
     return product_of(a, b)(a, b)
 
 
-Array = Any  # of NumPy, whose stubs leave too much unknown
-
 #: So few elements are reduced one by one.
 FEW = 16
 
@@ -140,7 +338,7 @@ class Evaluation:
         self.values: dict[Node, Array] = {}
         self.computed_at: dict[Node, tuple[int, ...]] = {}
         self.start = dict.fromkeys(plan.extents, 0)
-        self.extent = {r: min(e, axis_of(r).size) for r, e in plan.extents.items()}
+        self.extent = {r: min(e, ir.axis_of(r).size) for r, e in plan.extents.items()}
 
     def run(self) -> None:
         with np.errstate(all="ignore"):
@@ -151,7 +349,7 @@ class Evaluation:
         for statement in block:
             if isinstance(statement, Let):
                 self._compute(statement.node)
-            elif isinstance(statement, Store):
+            elif isinstance(statement, ir.Store):
                 self._store(statement)
             elif isinstance(statement, Loop):
                 for _ in self._blocks((statement.axis,)):
@@ -165,13 +363,13 @@ class Evaluation:
     def _blocks(self, ranges: Ranges) -> Iterator[None]:
         """Sets `start` and `extent` to each block of the ranges in turn."""
         steps = [
-            [(r, start) for start in range(0, axis_of(r).size, self.plan.extents[r])]
+            [(r, start) for start in range(0, ir.axis_of(r).size, self.plan.extents[r])]
             for r in ranges
         ]
         for corner in itertools.product(*steps):
             for r, start in corner:
                 self.start[r] = start
-                self.extent[r] = min(self.plan.extents[r], axis_of(r).size - start)
+                self.extent[r] = min(self.plan.extents[r], ir.axis_of(r).size - start)
             yield
 
     # Values.
@@ -189,9 +387,9 @@ class Evaluation:
 
     def _value(self, node: Node, ranges: Ranges) -> Array:
         """The value of a node with an axis, of size 1 if need be, for each range."""
-        if node.op is range_p:
+        if node.op is ir.range_p:
             first = self.start[node]
-            value = np.arange(first, first + self.extent[node], dtype=INDEX)
+            value = np.arange(first, first + self.extent[node], dtype=ir.INDEX)
         else:
             value = self.values[node]
         have = self.plan.ranges[node]
@@ -203,11 +401,11 @@ class Evaluation:
         return tuple(self.extent[r] for r in ranges)
 
     def _evaluate(self, node: Node) -> Array:
-        if node.op is load_p:
+        if node.op is ir.load_p:
             return self._load(node)
         ranges = self.plan.ranges[node]
         operands = [self._value(s, ranges) for s in node.src]
-        if node.op is fma_p:
+        if node.op is ir.fma_p:
             a, b, c = operands
             return np.asarray(a * b + c)
         record = node.op
@@ -228,8 +426,6 @@ class Evaluation:
             view = self._view(node, number, self.plan.affine[index], ranges)
             copied = self.aliased or number in self.plan.written
             return view.copy() if copied else view
-        if node in self.plan.patches:
-            return self._load_patches(node)
         at = self._value(index, ranges)
         if len(node.src) == 2:
             return buffer[self._checked(node, at, buffer.size)]
@@ -239,44 +435,15 @@ class Evaluation:
         at = self._checked(node, np.where(valid, at, 0), buffer.size)
         return np.where(valid, buffer[at], np.zeros((), node.dtype))
 
-    def _load_patches(self, node: Node) -> Array:
-        """Zeros, and a view for each box in which the mask is true."""
-        number: Any = node.src[0].arg
-        buffer, index, valid = node.src
-        ranges = self.plan.ranges[node]
-        form = self.plan.affine[index]
-        masked = self.plan.ranges[valid]
-        result = np.zeros(self._shape(ranges), buffer.dtype)
-        for corner in _boxes(self._value(valid, masked)):
-            box = dict(zip(masked, corner, strict=True))
-            place = tuple(box.get(r, slice(None)) for r in ranges)
-            result[place] = self._view(node, number, form, ranges, box)
-        return result
-
-    def _view(
-        self,
-        node: Node,
-        number: int,
-        form: Affine,
-        ranges: Ranges,
-        box: Mapping[Node, slice] = MappingProxyType({}),
-    ) -> Array:
-        """The elements of a buffer at an affine index, without a copy.
-
-        Of the ranges in `box` only that part is taken.
-        """
+    def _view(self, node: Node, number: int, form: Affine, ranges: Ranges) -> Array:
+        """The elements of a buffer at an affine index, without a copy."""
         spec = self.plan.kernel.buffers[number]
         item = spec.dtype.itemsize
-        starts = {r: box[r].start if r in box else 0 for r in ranges}
-        shape = tuple(
-            box[r].stop - box[r].start if r in box else self.extent[r] for r in ranges
-        )
+        shape = self._shape(ranges)
         if 0 in shape:
             return np.empty(shape, spec.dtype)
         strides = [form.terms.get(r, 0) for r in ranges]
-        first = form.constant
-        for r, coefficient in form.terms.items():
-            first += coefficient * (self.start[r] + starts[r])
+        first = form.constant + sum(c * self.start[r] for r, c in form.terms.items())
         ends = [c * (n - 1) for c, n in zip(strides, shape, strict=True)]
         low = first + sum(min(end, 0) for end in ends)
         high = first + sum(max(end, 0) for end in ends)
@@ -293,7 +460,7 @@ class Evaluation:
             raise _out_of_bounds(node, index.min(), index.max(), size)
         return index
 
-    def _store(self, store: Store) -> None:
+    def _store(self, store: ir.Store) -> None:
         ranges = self.plan.store_ranges[store]
         value = self._value(store.value, ranges)
         if store in self.plan.views:
@@ -379,22 +546,6 @@ def _reduce(
     if ufunc is np.add:
         total += dtype.type(0)  # a sum begins with +0: of -0 alone it is +0
     return total
-
-
-def _boxes(mask: Array) -> Iterator[tuple[slice, ...]]:
-    """Where a mask is true: runs along its longest axis."""
-    if mask.ndim == 0:
-        yield from [()] if mask else []
-        return
-    axis = int(np.argmax(mask.shape))
-    rows = np.moveaxis(mask, axis, -1)
-    corners: Any = np.ndindex(*rows.shape[:-1])
-    for corner in corners:
-        edges: Any = np.flatnonzero(np.diff(rows[corner], prepend=False, append=False))
-        for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-            box = [slice(i, i + 1) for i in corner]
-            box.insert(axis, slice(first, last))
-            yield tuple(box)
 
 
 def _out_of_bounds(node: Node, low: int, high: int, size: int) -> GraphError:

@@ -35,8 +35,7 @@ from ftrace.ground.limits import Limits
 from ftrace.ground.tables import Table
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.legalize.legalize import legalize
-from ftrace.lower.program.arena_plan import ALIGNMENT
-from ftrace.lower.program.ir import Program, RunKernel
+from ftrace.lower.program.ir import ALIGNMENT, Program, RunKernel
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
 
 Array = Any  # of NumPy, whose stubs leave too much unknown

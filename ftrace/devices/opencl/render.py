@@ -26,15 +26,8 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.devices.opencl import scalar_ops
 from ftrace.devices.opencl.contraction import find_contraction, write_contraction
-from ftrace.devices.opencl.scalar_ops import (
-    C_TYPES,
-    combine,
-    helper_source,
-    literal,
-    narrow,
-    widen,
-)
 from ftrace.devices.opencl.writer import Sizes, Traits, Writer, choose_launch
 from ftrace.errors import DeviceError
 from ftrace.ground.fast_dataclasses import dataclass
@@ -205,21 +198,21 @@ class _Loops:
     def _open_total(self, node: Node) -> str:
         name = self.writer.fresh("s")
         dtype = accumulator(node)
-        start = literal(identity_of(node.arg, dtype), dtype)
-        self.writer.line(f"{C_TYPES[dtype]} {name} = {start};")
+        start = scalar_ops.literal(identity_of(node.arg, dtype), dtype)
+        self.writer.line(f"{scalar_ops.C_TYPES[dtype]} {name} = {start};")
         return name
 
     def _close_total(self, node: Node, total: str) -> None:
         if dtypes.is_half(node.dtype):
             name = self.writer.fresh()
-            value = narrow(total, node.dtype, self.writer.used)
+            value = scalar_ops.narrow(total, node.dtype, self.writer.used)
             self.writer.line(f"const ushort {name} = {value};")
             total = name
         self.writer.names[node] = total
 
     def _add_to(self, node: Node, total: str, value: str) -> None:
         dtype = accumulator(node)
-        text = combine(str(node.arg), dtype, total, value, self.writer.used)
+        text = scalar_ops.combine(str(node.arg), dtype, total, value, self.writer.used)
         self.writer.line(f"{total} = {text};")
 
     def _barrier(self) -> None:
@@ -231,7 +224,7 @@ class _Loops:
         for node, total in zip(loop.reduces, totals, strict=True):
             value = self.writer.names[node.src[0]]
             if dtypes.is_half(node.dtype):
-                value = widen(value, node.dtype, self.writer.used)
+                value = scalar_ops.widen(value, node.dtype, self.writer.used)
             self._add_to(node, total, value)
 
     def _reduce_alone(self, loop: ReduceLoop, totals: list[str], depth: int) -> None:
@@ -281,10 +274,10 @@ class _Loops:
         """The total of each lane, in an array."""
         name = self.writer.fresh("s")
         dtype = accumulator(node)
-        self.writer.line(f"{C_TYPES[dtype]} {name}[{self.launch.lanes}];")
+        self.writer.line(f"{scalar_ops.C_TYPES[dtype]} {name}[{self.launch.lanes}];")
         with self._run_lanes(self.launch.lanes):
             self.writer.line(
-                f"{name}[lid] = {literal(identity_of(node.arg, dtype), dtype)};"
+                f"{name}[lid] = {scalar_ops.literal(identity_of(node.arg, dtype), dtype)};"
             )
         return name
 
@@ -295,7 +288,7 @@ class _Loops:
                 self._add_to(node, f"{array}[lid]", f"{array}[lid + {step}]")
             step //= 2
         total = self.writer.fresh("s")
-        c_type = C_TYPES[accumulator(node)]
+        c_type = scalar_ops.C_TYPES[accumulator(node)]
         self.writer.line(f"const {c_type} {total} = {array}[0];")
         return total
 
@@ -305,7 +298,9 @@ class _Loops:
         if lanes == 1:
             return total
         shared, step = writer.fresh("w"), writer.fresh("t")
-        writer.local.append(f"__local {C_TYPES[accumulator(node)]} {shared}[{lanes}];")
+        writer.local.append(
+            f"__local {scalar_ops.C_TYPES[accumulator(node)]} {shared}[{lanes}];"
+        )
         writer.line(f"{shared}[lid] = {total};")
         writer.line(BARRIER)
         head = f"for (int {step} = {lanes // 2}; {step} > 0; {step} >>= 1)"
@@ -388,7 +383,7 @@ class Rendered:
 def program_source(kernels: Sequence[Rendered], traits: Traits) -> str:
     """One source text with several kernels and the helpers of all of them."""
     helpers = sorted({name for kernel in kernels for name in kernel.helpers})
-    functions = [helper_source(name, traits.clang) for name in helpers]
+    functions = [scalar_ops.helper_source(name, traits.clang) for name in helpers]
     parts = ["#pragma OPENCL FP_CONTRACT OFF\n", *functions]
     return "\n".join([*parts, *dict.fromkeys(kernel.function for kernel in kernels)])
 
@@ -421,7 +416,7 @@ def _finish(
     writer: Writer, global_size: tuple[Any, ...], local_size: tuple[int, ...] | None
 ) -> Rendered:
     listed = [
-        f"__global {'' if spec.written else 'const '}{C_TYPES[spec.dtype]} *b{number}"
+        f"__global {'' if spec.written else 'const '}{scalar_ops.C_TYPES[spec.dtype]} *b{number}"
         for number, spec in enumerate(writer.kernel.buffers)
     ]
     if writer.dims:

@@ -26,14 +26,7 @@ from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import root_of
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
-from ftrace.lower.kernel.ir import (
-    Store,
-    free_ranges,
-    load_p,
-    param_p,
-    range_p,
-    reduce_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.lower.schedule.drafts import Draft, Schedule
 from ftrace.trace.graph import Node, constant_value, is_constant, toposort
 from ftrace.trace.primitives.elementwise import add, mul
@@ -188,7 +181,7 @@ class _Sharer:
         """A result of elementwise work, in the memory of what it is made of."""
         if self.outputs.isdisjoint(draft.roots):
             return
-        if any(n.op is reduce_p for n in step.kernel.nodes):
+        if any(n.op is ir.reduce_p for n in step.kernel.nodes):
             return
         order = _StoreOrder(step)
         for value in draft.roots:
@@ -251,7 +244,7 @@ def _is_copy(step: BuiltKernel, source: Node) -> bool:
     """Does it do nothing but copy the whole of `source`?"""
     (store,) = step.kernel.stores
     return (
-        store.value.op is load_p
+        store.value.op is ir.load_p
         and len(store.value.src) == 2
         and store.value.src[1] is store.index
         and same_size(step.kernel.buffers[store.buffer].size, source.size)
@@ -292,7 +285,7 @@ def _parted(index: Node) -> tuple[set[Node], set[Node]]:
         term = pending.pop()
         if term.op is add:
             pending.extend(term.src)
-        elif any(n.op is range_p for n in toposort([term])):
+        elif any(n.op is ir.range_p for n in toposort([term])):
             moving.add(term)
         else:
             fixed.add(term)
@@ -315,9 +308,11 @@ class _StoreOrder:
     def __init__(self, step: BuiltKernel) -> None:
         self.step = step
         self.given = step.kernel.stores
-        self.free = free_ranges([e for s in self.given for e in s.expressions])
+        self.free = ir.free_ranges([e for s in self.given for e in s.expressions])
         self.loads = {store: _loads_of(step, store.expressions) for store in self.given}
-        self.before: dict[Store, set[Store]] = {store: set() for store in self.given}
+        self.before: dict[ir.Store, set[ir.Store]] = {
+            store: set() for store in self.given
+        }
         readers = {
             source: sum(source in found for found in self.loads.values())
             for source in step.loads.values()
@@ -342,19 +337,19 @@ class _StoreOrder:
         self.before[store] |= readers - {store}
         return True
 
-    def _ranges(self, store: Store) -> set[Node]:
+    def _ranges(self, store: ir.Store) -> set[Node]:
         return {r for e in store.expressions for r in self.free[e]}
 
-    def _follows(self, later: Store, earlier: Store) -> bool:
+    def _follows(self, later: ir.Store, earlier: ir.Store) -> bool:
         return any(
             s == earlier or self._follows(s, earlier) for s in self.before[later]
         )
 
-    def stores(self) -> tuple[Store, ...]:
+    def stores(self) -> tuple[ir.Store, ...]:
         """All of them; as they were but for those that must wait for others."""
-        done: dict[Store, None] = {}
+        done: dict[ir.Store, None] = {}
 
-        def visit(store: Store) -> None:
+        def visit(store: ir.Store) -> None:
             for other in self.given:
                 if other in self.before[store] and other not in done:
                     visit(other)
@@ -370,7 +365,7 @@ def _loads_of(step: BuiltKernel, roots: Sequence[Node]) -> dict[Node, list[Node]
     """What expressions of a kernel read of each value."""
     found: dict[Node, list[Node]] = {}
     for node in toposort(roots):
-        if node.op is load_p and node.src[0].op is param_p:
+        if node.op is ir.load_p and node.src[0].op is ir.param_p:
             number: int = node.src[0].arg
             if number in step.loads:
                 found.setdefault(step.loads[number], []).append(node)

@@ -37,17 +37,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fork_safe import cached_property
-from ftrace.lower.kernel.ir import (
-    OF_USERS,
-    BufferSpec,
-    Kernel,
-    KernelInfo,
-    fma_p,
-    load_p,
-    param_p,
-    range_p,
-    reduce_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.lower.program.ir import CallHost, Program, RunKernel
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.calls.inline import HOLDERS, inline_calls
@@ -71,9 +61,8 @@ _HOMES = {
     "ftrace.lower.library.lapack_kernels": "Factor",
     "ftrace.lower.library.fft_kernels": "Form Transform",
     "ftrace.lower.kernel.ir": "Axis BufferSpec Kernel KernelInfo Store",
-    "ftrace.lower.program.arena_plan": "Lifetime",
     "ftrace.lower.library.sort_kernels": "Ordering",
-    "ftrace.lower.program.ir": "Carry CopySlot Program RunBranch RunLoop Slot",
+    "ftrace.lower.program.ir": "Carry CopySlot Lifetime Program RunBranch RunLoop Slot",
     "ftrace.lower.register_loops.register_loop": "Assign Recurrence Repeat",
     "ftrace.lower.library.scan_kernels": "Running",
 }
@@ -91,7 +80,7 @@ _KINDS = {
 }
 _NAMES = {place: name for name, place in _KINDS.items()}
 _OPS: dict[str, Op] = {
-    op.name: op for op in (param_p, range_p, load_p, reduce_p, fma_p)
+    op.name: op for op in (ir.param_p, ir.range_p, ir.load_p, ir.reduce_p, ir.fma_p)
 }
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _LIST: tuple[type[Any], ...] = (list,)
@@ -110,14 +99,14 @@ class _KeptKernel:
     """A kernel as text."""
 
     def __init__(
-        self, text: str, buffers: tuple[BufferSpec, ...], bounded: bool
+        self, text: str, buffers: tuple[ir.BufferSpec, ...], bounded: bool
     ) -> None:
         self._text = text
         self.buffers = buffers
         self.bounded = bounded
 
     @cached_property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> ir.Kernel:
         try:
             nodes, whole = json.loads(self._text)
             found = _Reader(nodes=nodes).part(whole)
@@ -125,7 +114,7 @@ class _KeptKernel:
             raise GraphError(
                 "the text of a kernel in the disk cache is none"
             ) from error
-        assert isinstance(found, Kernel)
+        assert isinstance(found, ir.Kernel)
         return found
 
 
@@ -133,16 +122,16 @@ class RunStored(RunKernel):
     """Run a kernel whose code is there; what it computes is read when asked for."""
 
     def __init__(
-        self, kept: _KeptKernel, slots: tuple[int, ...], info: KernelInfo
+        self, kept: _KeptKernel, slots: tuple[int, ...], info: ir.KernelInfo
     ) -> None:
         vars(self).update(kept=kept, slots=slots, info=info)
 
     @property
-    def kernel(self) -> Kernel:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def kernel(self) -> ir.Kernel:  # pyright: ignore[reportIncompatibleVariableOverride]
         return vars(self)["kept"].kernel
 
     @property
-    def buffers(self) -> tuple[BufferSpec, ...]:
+    def buffers(self) -> tuple[ir.BufferSpec, ...]:
         return vars(self)["kept"].buffers
 
     @property
@@ -170,7 +159,7 @@ def program_of(text: str) -> Program | None:
     return found if isinstance(found, Program) else None
 
 
-def kernel_identity(kernel: Kernel) -> str | None:
+def kernel_identity(kernel: ir.Kernel) -> str | None:
     """The identity of a kernel; None if it has none."""
     return _identity(kernel)
 
@@ -266,8 +255,8 @@ class _Writer:
         self._readable = readable
         self._numbers: dict[Node, int] = {}
         self._types: dict[ShapedArray, Any] = {}
-        self._kernel_numbers: dict[Kernel, int] = {}
-        self._info_numbers: dict[KernelInfo, int] = {}
+        self._kernel_numbers: dict[ir.Kernel, int] = {}
+        self._info_numbers: dict[ir.KernelInfo, int] = {}
 
     def part(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
@@ -299,16 +288,16 @@ class _Writer:
     def _parts(self, values: Iterable[Any]) -> list[Any]:
         return [v if v.__class__ in _PLAIN else self.part(v) for v in values]
 
-    def _info(self, info: KernelInfo) -> int:
+    def _info(self, info: ir.KernelInfo) -> int:
         """The number of what people are told of a kernel, but for its lines."""
-        told = KernelInfo(info.name, (), info.operations, info.bytes, info.nodes)
+        told = ir.KernelInfo(info.name, (), info.operations, info.bytes, info.nodes)
         number = self._info_numbers.get(told)
         if number is None:
             number = self._info_numbers[told] = len(self.infos)
             self.infos.append(self.part(told))
         return number
 
-    def _kernel(self, kernel: Kernel) -> int:
+    def _kernel(self, kernel: ir.Kernel) -> int:
         """The number of a kernel; equal ones have one."""
         number = self._kernel_numbers.get(kernel)
         if number is None:
@@ -350,7 +339,7 @@ class _Writer:
 
     def _row(self, node: Node) -> Any:
         op = node.op
-        if (self._readable and _op_of(op.name) is not op) or op.name in OF_USERS:
+        if (self._readable and _op_of(op.name) is not op) or op.name in ir.OF_USERS:
             raise _NoTextError
         sources = [self._numbers[s] for s in node.src]
         return [op.name, self._type(node.aval), self.part(node.arg), sources]
@@ -387,7 +376,7 @@ class _Reader:
             _KeptKernel(text, self.part(specs), bounded)
             for text, specs, bounded in kernels
         ]
-        self._infos: list[KernelInfo] = [self.part(info) for info in infos]
+        self._infos: list[ir.KernelInfo] = [self.part(info) for info in infos]
 
     def _node(self, name: str, kind: Any, argument: Any, sources: list[int]) -> Node:
         op, src = _op_of(name), tuple([self._nodes[s] for s in sources])

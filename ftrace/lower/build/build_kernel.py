@@ -24,31 +24,9 @@ from ftrace.lower.analysis.cost import reduced_axes, root_of, weight
 from ftrace.lower.build.index_view import View, chosen_view
 from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
-from ftrace.lower.kernel.affine_index import (
-    ALWAYS,
-    Condition,
-    Index,
-    Valid,
-    flatten_index,
-    range_node,
-    render_index,
-    render_valid,
-    value_numbers,
-)
+from ftrace.lower.kernel import affine_index as affine
+from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.iota_indices import Reading, targets_of, values_of
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    BufferSpec,
-    Kernel,
-    KernelInfo,
-    Store,
-    bytes_of,
-    is_masked,
-    load,
-    load_p,
-    param,
-    reduce,
-)
 from ftrace.lower.program.ir import Program
 from ftrace.lower.schedule.drafts import Context, Draft, Schedule, reduce_key
 from ftrace.trace.avals import ShapedArray
@@ -120,8 +98,8 @@ class BuiltKernel:
       loads: values that it reads, likewise.
     """
 
-    kernel: Kernel
-    info: KernelInfo
+    kernel: ir.Kernel
+    info: ir.KernelInfo
     stores: dict[int, Node]
     loads: dict[int, Node]
 
@@ -157,7 +135,7 @@ class _Builder:
         self.expressions: dict[tuple[Node, Context], Node] = {}
         self.buffers: dict[Node, int] = {}
         self.origins: dict[Origin, None] = {}
-        self.valid_nodes: dict[Valid, Node | None] = {}
+        self.valid_nodes: dict[affine.Valid, Node | None] = {}
 
     def build(self) -> BuiltKernel:
         view = self.view
@@ -169,11 +147,11 @@ class _Builder:
         loads = {i: n for n, i in self.buffers.items() if i not in stores}
         values = stores | loads
         specs = tuple(
-            BufferSpec(values[i].dtype, values[i].size, i in stores)
+            ir.BufferSpec(values[i].dtype, values[i].size, i in stores)
             for i in range(len(values))
         )
-        axes = tuple(range_node(a) for a in view.axes.atoms)
-        kernel = Kernel(axes, tuple(made), specs, self.view.meeting())
+        axes = tuple(affine.range_node(a) for a in view.axes.atoms)
+        kernel = ir.Kernel(axes, tuple(made), specs, self.view.meeting())
         return BuiltKernel(kernel, self._info(specs), stores, loads)
 
     def _buffer(self, node: Node) -> int:
@@ -203,7 +181,7 @@ class _Builder:
                 reading = Reading(node, context.indices, context.valid)
                 number = readings.get(reading)
                 if number is not None:
-                    self.values[number] = cast(made, INDEX)
+                    self.values[number] = cast(made, ir.INDEX)
 
     def _needs(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
         """What must be expressed before `node` is."""
@@ -217,14 +195,14 @@ class _Builder:
         if not self.view.arrays:
             return needs
         used = [*context.indices, *(c.position for c in context.valid)]
-        return needs + [self.view.arrays[n] for n in value_numbers(used)]
+        return needs + [self.view.arrays[n] for n in affine.value_numbers(used)]
 
     def _expression(self, node: Node, context: Context) -> Node:
         scalar = ShapedArray.of((), node.dtype)
         if node.op is const_p:
             return make_node(const_p, scalar, (), node.arg)
         if node.op is dim_p:
-            return cast(const(node.arg, INDEX), node.dtype)
+            return cast(const(node.arg, ir.INDEX), node.dtype)
         if node in self.view.loaded:
             return self._load(node, context)
         if node.op is iota_p:
@@ -240,8 +218,8 @@ class _Builder:
             group = self.view.ranges_for(key, sizes)
             if not group.atoms:
                 return sources[0]
-            ranges = tuple(range_node(a) for a in group.atoms)
-            return reduce(COMBINES[node.op].name, sources[0], ranges)
+            ranges = tuple(affine.range_node(a) for a in group.atoms)
+            return ir.reduce(COMBINES[node.op].name, sources[0], ranges)
         if node.op is gather_p or node.op.name in _IDENTITIES:
             return sources[0]
         return make_node(node.op, scalar, tuple(sources), node.arg)
@@ -249,58 +227,60 @@ class _Builder:
     def _operand(self, node: Node, context: Context) -> Node:
         """What an operation takes: other kernels load the same number."""
         value = self.expressions[node, context]
-        if value.op is load_p or not rounds_operand(node, self.view.plan):
+        if value.op is ir.load_p or not rounds_operand(node, self.view.plan):
             return value
         return cast(cast(value, dtypes.float32), node.dtype)
 
     def _load(self, node: Node, context: Context) -> Node:
-        index = self._index(flatten_index(context.indices, node.shape))
+        index = self._index(affine.flatten_index(context.indices, node.shape))
         assert context.valid is not None
-        buffer = param(self._buffer(node), node.dtype, node.size)
-        return load(buffer, index, self._valid(context.valid))
+        buffer = ir.param(self._buffer(node), node.dtype, node.size)
+        return ir.load(buffer, index, self._valid(context.valid))
 
     def _moved(self, node: Node, context: Context, inner: Context) -> Node:
         """The operand's value, and zero where the movement has no operand."""
         if inner.valid is None:
             return const(0, node.dtype)
         value = self._operand(node.src[0], inner)
-        if inner.valid == context.valid or is_masked(value):
+        if inner.valid == context.valid or ir.is_masked(value):
             return value
         valid = self._valid(inner.valid)
         assert valid is not None
         return select(valid, value, zeros_like(value))
 
-    def _index(self, index: Index) -> Node:
-        return render_index(index, self.values)
+    def _index(self, index: affine.Index) -> Node:
+        return affine.render_index(index, self.values)
 
-    def _valid(self, valid: Valid) -> Node | None:
+    def _valid(self, valid: affine.Valid) -> Node | None:
         if valid not in self.valid_nodes:
-            self.valid_nodes[valid] = render_valid(valid, self.values)
+            self.valid_nodes[valid] = affine.render_valid(valid, self.values)
         return self.valid_nodes[valid]
 
-    def _store(self, node: Node, context: Context) -> Store:
+    def _store(self, node: Node, context: Context) -> ir.Store:
         draft = self.view.draft
         buffer = self.buffers[node]
         if draft.scattered is not None:
             return self._scatter(node, buffer, context)
-        index = self._index(flatten_index(context.indices, node.shape))
+        index = self._index(affine.flatten_index(context.indices, node.shape))
         value = node.src[0] if draft.kind == "scatter" else node
-        return Store(buffer, index, self.expressions[value, context])
+        return ir.Store(buffer, index, self.expressions[value, context])
 
-    def _stores(self, node: Node, context: Context) -> list[Store]:
+    def _stores(self, node: Node, context: Context) -> list[ir.Store]:
         if node not in self.view.draft.sums:
             return [self._store(node, context)]
-        index = self._index(flatten_index(context.indices, node.shape))
-        first = self._valid(ALWAYS | {Condition(self.view.row_of_sum(node), 0, 1)})
+        index = self._index(affine.flatten_index(context.indices, node.shape))
+        first = self._valid(
+            affine.ALWAYS | {affine.Condition(self.view.row_of_sum(node), 0, 1)}
+        )
         whole = dict(self.view.root_contexts())
         element = self.expressions[node.src[0], whole[node.src[0]]]
         buffer, zero = self.buffers[node], const(0, node.dtype)
         return [
-            Store(buffer, index, zero, first),
-            Store(buffer, index, element, combine="add"),
+            ir.Store(buffer, index, zero, first),
+            ir.Store(buffer, index, element, combine="add"),
         ]
 
-    def _scatter(self, node: Node, buffer: int, context: Context) -> Store:
+    def _scatter(self, node: Node, buffer: int, context: Context) -> ir.Store:
         """Drops updates that are out of bounds."""
         axes, kind = axes_and_kind(node)
         updates, at = self.view.root_contexts()[0]
@@ -313,11 +293,11 @@ class _Builder:
             ((read, _),) = target.readings
             for part in _in_bounds(index, read.array, node.shape[axis]):
                 valid = part if valid is None else bit_and(valid, part)
-        index = self._index(flatten_index(context.indices, node.shape))
+        index = self._index(affine.flatten_index(context.indices, node.shape))
         combine = "" if kind == "set" else kind
-        return Store(buffer, index, self.expressions[updates, at], valid, combine)
+        return ir.Store(buffer, index, self.expressions[updates, at], valid, combine)
 
-    def _info(self, specs: tuple[BufferSpec, ...]) -> KernelInfo:
+    def _info(self, specs: tuple[ir.BufferSpec, ...]) -> ir.KernelInfo:
         names: list[str] = []
         operations = 0
         computed = [n for n in self.view.members if n not in self.view.loaded]
@@ -330,11 +310,11 @@ class _Builder:
         last_first = dict.fromkeys(reversed(names))
         main = [n for n in last_first if n not in ("cast", "select")]
         title = "_".join(main[:3]) or "copy"
-        return KernelInfo(
+        return ir.KernelInfo(
             f"{title}_{dims}",
             origins_of(computed),
             operations,
-            bytes_of(specs),
+            ir.bytes_of(specs),
             tuple(names),
         )
 
@@ -363,10 +343,10 @@ def _in_bounds(index: Node, array: Node, size: int) -> list[Node]:
     """The comparisons that it takes to see that an element of `array` is in bounds."""
     low, high = values_of(array)
     parts: list[Node] = []
-    if low < 0 or high > dtypes.limits(INDEX)[1]:  # the upper half of uint64, too
-        parts.append(ge(index, const(0, INDEX)))
+    if low < 0 or high > dtypes.limits(ir.INDEX)[1]:  # the upper half of uint64, too
+        parts.append(ge(index, const(0, ir.INDEX)))
     if high >= size:
-        parts.append(lt(index, const(size, INDEX)))
+        parts.append(lt(index, const(size, ir.INDEX)))
     return parts
 
 

@@ -18,15 +18,7 @@ from dataclasses import field
 
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import (
-    Kernel,
-    Store,
-    axis_of,
-    free_ranges,
-    param_p,
-    range_p,
-    reduce_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.trace.graph import Node
 
 
@@ -58,11 +50,11 @@ class ReduceLoop:
     body: list[Statement] = field(default_factory=list["Statement"])
 
 
-Statement = Let | Loop | ReduceLoop | Store
+Statement = Let | Loop | ReduceLoop | ir.Store
 Scope = Loop | ReduceLoop | None  # None is the kernel's outermost block
 
 
-def place(kernel: Kernel) -> list[Statement]:
+def place(kernel: ir.Kernel) -> list[Statement]:
     """The loops of a kernel with every expression in its place.
 
     Raises:
@@ -75,14 +67,14 @@ def place(kernel: Kernel) -> list[Statement]:
 class _Placement:
     """The state of one call of `place`: which scope each node and range is in."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
-        self.free = free_ranges([e for s in kernel.stores for e in s.expressions])
+        self.free = ir.free_ranges([e for s in kernel.stores for e in s.expressions])
         self.parent: dict[Scope, Scope] = {None: None}
         self.depth: dict[Scope, int] = {None: 0}
         self.opened: dict[Node, Scope] = {}
         self.home: dict[Node, Scope] = {}
-        self.members: dict[Scope, list[Node | Store]] = {None: []}
+        self.members: dict[Scope, list[Node | ir.Store]] = {None: []}
         self.reduce_loop: dict[Node, ReduceLoop] = {}
         self.block: list[Statement] = []
         self._open_axes()
@@ -123,7 +115,7 @@ class _Placement:
     def _find_homes(self) -> None:
         """Outer reduces first, so that the loops inside them find theirs open."""
         kernel_nodes = self.kernel.nodes
-        waiting = [n for n in kernel_nodes if n.op is reduce_p]
+        waiting = [n for n in kernel_nodes if n.op is ir.reduce_p]
         sharing = self._share_loops(kernel_nodes)
         while waiting:
             ready = [
@@ -147,7 +139,7 @@ class _Placement:
             waiting = [n for n in waiting if n not in self.reduce_loop]
         homes: dict[frozenset[Node], Scope] = {}  # most nodes share their ranges
         for node in kernel_nodes:
-            if node.op in (range_p, param_p):
+            if node.op in (ir.range_p, ir.param_p):
                 continue
             ranges = self.free[node]
             if ranges not in homes:
@@ -158,7 +150,9 @@ class _Placement:
             ranges = frozenset[Node]().union(*[self.free[e] for e in store.expressions])
             if store.combine:  # it counts once per iteration, whatever it depends on
                 ordered = self.kernel.ordered
-                ranges |= {a for a in self.kernel.axes if axis_of(a).number in ordered}
+                ranges |= {
+                    a for a in self.kernel.axes if ir.axis_of(a).number in ordered
+                }
             self.members[self._innermost(ranges)].append(store)
 
     def _share_loops(
@@ -171,17 +165,17 @@ class _Placement:
         while True:
             sharing: dict[tuple[Node, ...], frozenset[Node]] = {}
             for node in kernel_nodes:
-                if node.op is reduce_p:
+                if node.op is ir.reduce_p:
                     ranges = node.src[1:]
                     sharing[ranges] = sharing.get(ranges, frozenset()) | self.free[node]
             if not sharing:
                 return sharing
             changed = False
             for node in kernel_nodes:
-                if node.op is range_p or not node.src:
+                if node.op is ir.range_p or not node.src:
                     continue
                 found = frozenset[Node]().union(*[self.free[s] for s in node.src])
-                if node.op is reduce_p:
+                if node.op is ir.reduce_p:
                     found = found.difference(node.src[1:]) | sharing[node.src[1:]]
                 if found != self.free[node]:
                     self.free[node] = found
@@ -203,7 +197,7 @@ class _Placement:
         self,
         block: list[Statement],
         scope: Scope,
-        members: list[Node | Store],
+        members: list[Node | ir.Store],
         inner: list[Loop | ReduceLoop],
     ) -> None:
         """Statements in order of need; an axis loop and the stores come last."""
@@ -220,7 +214,7 @@ class _Placement:
                 continue
             if isinstance(unit, ReduceLoop):
                 before: Iterable[Node | ReduceLoop] = needs[unit]
-            elif unit.op is reduce_p:
+            elif unit.op is ir.reduce_p:
                 before = (self.reduce_loop[unit],)
             else:
                 before = [s for s in unit.src if self.home.get(s, self) is scope]
@@ -232,9 +226,9 @@ class _Placement:
             done.add(unit)
             if isinstance(unit, ReduceLoop):
                 block.append(unit)
-            elif unit.op is not reduce_p:
+            elif unit.op is not ir.reduce_p:
                 block.append(Let(unit))
-        block.extend(member for member in members if isinstance(member, Store))
+        block.extend(member for member in members if isinstance(member, ir.Store))
         block.extend(loop for loop in inner if isinstance(loop, Loop))
 
     def _outside_needs(self, loop: ReduceLoop, scope: Scope) -> list[Node]:

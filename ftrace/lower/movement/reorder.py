@@ -20,14 +20,7 @@ import numpy as np
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis.axis_alignment import reshape_groups, same_axes
-from ftrace.lower.kernel.affine_index import (
-    ALWAYS,
-    Index,
-    Valid,
-    flatten_index,
-    range_index,
-    source_index,
-)
+from ftrace.lower.kernel import affine_index as affine
 from ftrace.lower.simplify.fold_constants import (
     ELEMENTWISE,
     arg_of,
@@ -258,17 +251,19 @@ def _contiguous_root(x: Node) -> Node | None:
     roots = [n.src[0] for n in chain[1:] if same_size(n.src[0].size, x.size)]
     if not roots:
         return None
-    indices: tuple[Index, ...] = tuple(range_index(i, n) for i, n in enumerate(x.shape))
-    position = flatten_index(indices, x.shape)
-    valid: Valid | None = ALWAYS
+    indices: tuple[affine.Index, ...] = tuple(
+        affine.range_index(i, n) for i, n in enumerate(x.shape)
+    )
+    position = affine.flatten_index(indices, x.shape)
+    valid: affine.Valid | None = affine.ALWAYS
     found: Node | None = None
     for node in chain:
-        indices, valid = source_index(node, indices, valid)
+        indices, valid = affine.source_index(node, indices, valid)
         source = node.src[0]
-        if valid != ALWAYS:
+        if valid != affine.ALWAYS:
             break  # zeros of a pad are in it
         if source in roots and same_size(
-            flatten_index(indices, source.shape), position
+            affine.flatten_index(indices, source.shape), position
         ):
             found = source
         if source is roots[-1]:

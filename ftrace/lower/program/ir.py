@@ -15,11 +15,16 @@ arena for the sizes of a call.
 
 A device that compiles nothing, as the interpreter, takes kernels whose sizes are
 numbers: `program_at` replaces every dynamic dimension by its number.
+
+The memory plan says which parts of one arena hold the values between kernels. A value
+lives from the step that writes it to the last step that reads it. Values whose lives do
+not overlap may share memory: each takes the lowest place in the arena that is free
+while it lives, the largest first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from math import prod
 from typing import Any
@@ -27,18 +32,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    BufferSpec,
-    Kernel,
-    KernelInfo,
-    axis_of,
-    make_range,
-    param,
-    param_p,
-    range_p,
-)
-from ftrace.lower.program.arena_plan import ALIGNMENT, Lifetime, plan_memory
+from ftrace.lower.kernel import ir
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, make_node, toposort, with_origin
 from ftrace.trace.primitives.sources import const, dim_p, variable
@@ -47,6 +41,78 @@ from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
 
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _TUPLE: tuple[type[Any], ...] = (tuple,)
+
+ALIGNMENT = 128
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A value of `nbytes` that lives from step `first` to `last`, both included."""
+
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where each value lies.
+
+    Attributes:
+      offsets: in bytes, one per lifetime; multiples of `ALIGNMENT`.
+      size: bytes of the arena.
+    """
+
+    offsets: tuple[int, ...]
+    size: int
+
+
+def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
+    """Packs values into an arena."""
+    needs = [-(-max(v.nbytes, 1) // ALIGNMENT) * ALIGNMENT for v in lifetimes]
+    placed = _Placed(len(needs))
+    offsets = [0] * len(needs)
+    for i in sorted(range(len(needs)), key=lambda i: (-lifetimes[i].nbytes, i)):
+        offsets[i] = placed.lowest_gap(lifetimes[i], needs[i])
+        placed.add(offsets[i], needs[i], lifetimes[i])
+    size = max([o + n for o, n in zip(offsets, needs, strict=True)], default=0)
+    return MemoryPlan(tuple(offsets), size)
+
+
+class _Placed:
+    """The values that have a place, in the order of their places.
+
+    They are rows of numbers, compared all at once: thousands of values that live from a
+    forward to a backward pass all overlap.
+
+    Args:
+      most: how many there will be.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._count = 0
+        # Rows: offset, end, first step, last step.
+        self._rows = np.zeros((4, most), np.int64)
+
+    def lowest_gap(self, life: Lifetime, need: int) -> int:
+        """The lowest offset from which `need` bytes are free while a value lives."""
+        offset, end, first, last = self._rows[:, : self._count]
+        living = (last >= life.first) & (first <= life.last)
+        if not living.any():
+            return 0
+        ends = np.maximum.accumulate(end[living])
+        before = np.concatenate(([0], ends[:-1]))  # where what lies below it ends
+        fits = offset[living] - before >= need
+        place = int(fits.argmax())
+        return int(before[place] if fits[place] else ends[-1])
+
+    def add(self, offset: int, need: int, life: Lifetime) -> None:
+        rows, count = self._rows, self._count
+        place = int(rows[0, :count].searchsorted(offset))
+        rows[:, place + 1 : count + 1] = rows[:, place:count]
+        rows[:, place] = offset, offset + need, life.first, life.last
+        self._count += 1
+
 
 #: Bytes of a stack's header, where a device keeps it in a slot.
 STACK_HEADER = 512
@@ -86,12 +152,12 @@ class Slot:
 class RunKernel:
     """Run a kernel on slots, in the order of the kernel's buffers."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     slots: tuple[int, ...]
-    info: KernelInfo
+    info: ir.KernelInfo
 
     @property
-    def buffers(self) -> tuple[BufferSpec, ...]:
+    def buffers(self) -> tuple[ir.BufferSpec, ...]:
         """What the kernel reads and writes."""
         return self.kernel.buffers
 
@@ -371,7 +437,7 @@ def _argument_at(arg: Any, sizes: Sizes) -> Any:
     return arg
 
 
-def _info_at(info: KernelInfo, sizes: Sizes) -> KernelInfo:
+def _info_at(info: ir.KernelInfo, sizes: Sizes) -> ir.KernelInfo:
     return replace(
         info,
         operations=evaluate(info.operations, sizes),
@@ -393,7 +459,7 @@ def _with_kernels(program: Program, sizes: Sizes) -> Program:
     return replace(program, steps=tuple(map(changed, program.steps)))
 
 
-def kernel_at(kernel: Kernel, sizes: Sizes) -> Kernel:
+def kernel_at(kernel: ir.Kernel, sizes: Sizes) -> ir.Kernel:
     """A kernel for these sizes of its dynamic dimensions."""
     roots = [e for store in kernel.stores for e in store.expressions]
     new: dict[Node, Node] = {}
@@ -404,16 +470,16 @@ def kernel_at(kernel: Kernel, sizes: Sizes) -> Kernel:
         replace(spec, size=evaluate(spec.size, sizes)) for spec in kernel.buffers
     )
     axes = tuple(new[axis] for axis in kernel.axes)
-    return Kernel(axes, stores, buffers, kernel.ordered)
+    return ir.Kernel(axes, stores, buffers, kernel.ordered)
 
 
 def _node_at(node: Node, sizes: Sizes, new: dict[Node, Node]) -> Node:
-    if node.op is range_p:
-        axis = axis_of(node)
-        return make_range(axis.number, evaluate(axis.size, sizes), axis.reduced)
-    if node.op is param_p:
+    if node.op is ir.range_p:
+        axis = ir.axis_of(node)
+        return ir.make_range(axis.number, evaluate(axis.size, sizes), axis.reduced)
+    if node.op is ir.param_p:
         number: int = node.arg
-        return param(number, node.dtype, evaluate(node.size, sizes))
+        return ir.param(number, node.dtype, evaluate(node.size, sizes))
     if node.op is dim_p:
-        return const(evaluate(node.arg, sizes), INDEX)
+        return const(evaluate(node.arg, sizes), ir.INDEX)
     return make_node(node.op, node.aval, tuple([new[s] for s in node.src]), node.arg)

@@ -31,16 +31,8 @@ from typing import Any
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
-from ftrace.lower.analysis.cost import (
-    elements_of_sum,
-    is_contraction,
-    is_step,
-    reduced_axes,
-    root_of,
-    shared_dear,
-    squeeze,
-    weight,
-)
+from ftrace.lower.analysis import cost
+from ftrace.lower.analysis.cost import weight
 from ftrace.lower.kernel.affine_index import (
     ALWAYS,
     RECENT,
@@ -229,7 +221,7 @@ def root_indices(
     depth = 0
     while not same_size(prod(loops[:depth]), prod(shape)):
         depth += 1
-    if same_size(squeeze(shape), loops[:depth]):
+    if same_size(cost.squeeze(shape), loops[:depth]):
         positions = iter(indices)
         return tuple(ZERO if same_size(n, 1) else next(positions) for n in shape)
     return unflatten_index(flatten_index(indices[:depth], loops[:depth]), shape)
@@ -261,7 +253,7 @@ def operand_contexts(
         where, inside = source_index(node, indices, valid)
         return [(node.src[0], at(where, inside))]
     if family == "reduction":
-        axes = reduced_axes(node)
+        axes = cost.reduced_axes(node)
         key = reduce_key(node, context, level)
         ranges = ranges_for(key, [node.src[0].shape[a] for a in axes])
         inner = list(indices)
@@ -278,9 +270,9 @@ def keeps_index(node: Node) -> bool:
 
 def reduce_key(node: Node, context: Context, level: int) -> Any:
     """Reduces with one key share their ranges."""
-    sizes = tuple(node.src[0].shape[a] for a in reduced_axes(node))
+    sizes = tuple(node.src[0].shape[a] for a in cost.reduced_axes(node))
     rows = context.ranges
-    alone = node if is_contraction(node) else None
+    alone = node if cost.is_contraction(node) else None
     return sizes, rows, level, context.valid, alone
 
 
@@ -426,7 +418,7 @@ class Plan:
         self.has_steps = any(isinstance(op, Compound) for op in operations_of(outputs))
         for node in self.order if self.has_steps else ():
             if compound_of(node) is not None:
-                roots = map(root_of, node.src)
+                roots = map(cost.root_of, node.src)
                 self.must_store |= {r for r in roots if r.size and not is_variable(r)}
         self.shared: set[Node] = set()
         self.precedence = Precedence()
@@ -451,10 +443,10 @@ class Plan:
                     level = levels[source]
             levels[node] = level + (family == "reduction")
             if self.users and node.op is not reshape_p:
-                for root in {root_of(s) for s in node.src}:
+                for root in {cost.root_of(s) for s in node.src}:
                     if root in self.users:
                         self.users[root] += 1
-            if self.has_steps and is_step(node):
+            if self.has_steps and cost.is_step(node):
                 levels[node] = costs[node] = 0
                 continue
             if node in self.must_store or node.op.name in SOURCES:
@@ -463,7 +455,7 @@ class Plan:
             if family == "reduction":
                 # A reduce is stored, or done once per row, whoever uses it.
                 costs[node] = 0
-                if is_contraction(node):
+                if cost.is_contraction(node):
                     self.epilogue[node] = frozenset((node,))
                     self.users[node] = 0
                 continue
@@ -477,8 +469,10 @@ class Plan:
         halves = [n for n in self.order if n.op is reduce_sum_p and self._is_half(n)]
         if not halves:
             return self.order
-        self.shared = shared_dear(self.order)
-        late = {n: 1 if self.will_be_stored(elements_of_sum(n)) else 2 for n in halves}
+        self.shared = cost.shared_dear(self.order)
+        late = {
+            n: 1 if self.will_be_stored(cost.elements_of_sum(n)) else 2 for n in halves
+        }
         for node in reversed(self.order):
             if node in late:
                 for source in node.src:
@@ -490,7 +484,7 @@ class Plan:
 
     def _is_half(self, node: Node) -> bool:
         assert self.adds_up is not None
-        return self.adds_up(node, squeeze(elements_of_sum(node).shape))
+        return self.adds_up(node, cost.squeeze(cost.elements_of_sum(node).shape))
 
     def costs_below(self, node: Node) -> int:
         """The cost of a stored value, were it not stored."""

@@ -26,23 +26,7 @@ from typing import Any
 from ftrace.lower.analysis.cost import is_contraction, is_step, root_of, squeeze, weight
 from ftrace.lower.kernel.affine_index import ZERO
 from ftrace.lower.kernel.iota_indices import targets_of
-from ftrace.lower.schedule.drafts import (
-    SOURCES,
-    AddsUp,
-    Context,
-    Draft,
-    Plan,
-    Schedule,
-    keeps_index,
-    operand_contexts,
-)
-from ftrace.lower.schedule.merge_policy import (
-    is_aligned,
-    is_inlined,
-    kernel_for,
-    kernel_that_adds_up,
-    may_fuse,
-)
+from ftrace.lower.schedule import drafts, merge_policy
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.indexing import scatter_p
@@ -68,8 +52,8 @@ DECISIONS = {
 def schedule(
     outputs: Sequence[Node],
     forced: Iterable[Node] = (),
-    adds_up: AddsUp | None = None,
-) -> Schedule:
+    adds_up: drafts.AddsUp | None = None,
+) -> drafts.Schedule:
     """Decides what is stored and by which kernel.
 
     Args:
@@ -77,7 +61,7 @@ def schedule(
       forced: further values to store, as a limit of the device demands.
       adds_up: see `blocking/split_reductions.py`; None where no kernel does that.
     """
-    plan = Plan(outputs, frozenset(forced), adds_up)
+    plan = drafts.Plan(outputs, frozenset(forced), adds_up)
     for node in reversed(plan.order):
         if is_variable(node):
             continue
@@ -91,17 +75,19 @@ def schedule(
             _store(plan, node, uses)
         elif not uses:
             continue  # an index array that counts: nobody reads it
-        elif node.op.name in SOURCES or is_inlined(plan, node, uses):
+        elif node.op.name in drafts.SOURCES or merge_policy.is_inlined(
+            plan, node, uses
+        ):
             _inline(plan, node, uses)
         else:
             _store(plan, node, uses)
     return plan.result
 
 
-def _inline(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
+def _inline(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> None:
     kernels = plan.result.inlined.setdefault(node, set())
     own, level = weight(node), plan.result.levels[node]
-    alike = keeps_index(node)
+    alike = drafts.keeps_index(node)
     for context, (factor, path) in uses.items():
         draft = plan.result.drafts[context.kernel]
         kernels.add(context.kernel)
@@ -114,7 +100,7 @@ def _inline(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
             draft.reduces += 1
             if is_contraction(node):
                 draft.kind = "contract"
-        below = operand_contexts(
+        below = drafts.operand_contexts(
             node, context, draft.at, draft.ranges_for, plan.result.number_of, level
         )
         for source, inner in below:
@@ -124,19 +110,19 @@ def _inline(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
             plan.use(source, inner, around)
 
 
-def _store(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
+def _store(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> None:
     if node.op is scatter_p:
         _store_scatter(plan, node, uses)
         return
-    draft: Draft | None = None
-    free = node not in plan.forced and may_fuse(plan, uses)
+    draft: drafts.Draft | None = None
+    free = node not in plan.forced and merge_policy.may_fuse(plan, uses)
     if free and plan.adds_up is not None:
-        draft = kernel_that_adds_up(plan, node, uses)
+        draft = merge_policy.kernel_that_adds_up(plan, node, uses)
         if draft is not None:
             _add_up(plan, node, draft, uses)
             return
     if free:
-        draft = kernel_for(plan, node, uses)
+        draft = merge_policy.kernel_for(plan, node, uses)
     if draft is None:
         draft = plan.new_draft(squeeze(node.shape))
     draft.roots.append(node)
@@ -144,13 +130,15 @@ def _store(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
     plan.feed(draft, {c.kernel for c in uses} - {draft.number})
     here = {c: v for c, v in uses.items() if c.kernel == draft.number}
     root = draft.at(draft.root_indices(node.shape))
-    if not any(is_aligned(node, c, draft) for c in here):
+    if not any(merge_policy.is_aligned(node, c, draft) for c in here):
         own = root.ranges  # of a value per row the outer ones
         here[root] = (1, tuple(a for a in draft.atoms if a in own))
     _inline(plan, node, here)
 
 
-def _add_up(plan: Plan, node: Node, draft: Draft, uses: dict[Context, Any]) -> None:
+def _add_up(
+    plan: drafts.Plan, node: Node, draft: drafts.Draft, uses: dict[drafts.Context, Any]
+) -> None:
     """A kernel adds the elements of a sum to it, as it comes to them."""
     draft.roots.append(node)
     draft.sums.add(node)
@@ -162,7 +150,9 @@ def _add_up(plan: Plan, node: Node, draft: Draft, uses: dict[Context, Any]) -> N
     plan.use(elements, at, tuple(draft.atoms))
 
 
-def _store_scatter(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
+def _store_scatter(
+    plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]
+) -> None:
     """First a kernel that stores the operand, then one that applies the updates."""
     x, updates, *_ = node.src
     apply = plan.new_draft(squeeze(updates.shape))
@@ -186,7 +176,7 @@ def _store_scatter(plan: Plan, node: Node, uses: dict[Context, Any]) -> None:
             plan.use(reading.array, here, path)
 
 
-def _run_as_step(plan: Plan, node: Node) -> None:
+def _run_as_step(plan: drafts.Plan, node: Node) -> None:
     draft = plan.new_draft(())
     draft.kind, draft.step = "step", node
     plan.feed(draft, plan.readers.pop(node, set()))

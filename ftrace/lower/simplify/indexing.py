@@ -40,16 +40,8 @@ from ftrace.lower.simplify.fold_constants import (
 )
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_and,
-    cast,
-    cast_p,
-    eq,
-    mul,
-    select,
-)
 from ftrace.trace.primitives.indexing import (
     axes_and_kind,
     clamp,
@@ -153,14 +145,14 @@ def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
         place = axis_below(node, axis)
         inner = None if place is None else _picked(node.src[0], place, depth - 1)
         return None if inner is None else _moved(node, inner, axis)
-    if node.op is cast_p and node.src[0].dtype == dtypes.bool_:
+    if node.op is p.cast_p and node.src[0].dtype == dtypes.bool_:
         return _picked(node.src[0], axis, depth - 1)
-    if node.op is select:
+    if node.op is p.select:
         mask, one, zero = node.src
         if is_bits(one, 1) and is_bits(zero, 0):
             return _picked(mask, axis, depth - 1)
         return None
-    if node.op is not eq or not dtypes.is_integer(node.src[0].dtype):
+    if node.op is not p.eq or not dtypes.is_integer(node.src[0].dtype):
         return None
     for positions, index in (node.src, node.src[::-1]):
         if counts_along(positions, axis):
@@ -170,21 +162,21 @@ def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
 
 def _may_pick(node: Node) -> bool:
     """A quick look: is there a comparison below movement and casts?"""
-    while node.op in KEEPING or node.op is cast_p:
+    while node.op in KEEPING or node.op is p.cast_p:
         node = node.src[0]
-    return node.op is eq or node.op is select
+    return node.op is p.eq or node.op is p.select
 
 
 def _factors(body: Node) -> list[tuple[Node, Node]]:
     """(mask or 0-1 number, f) of which a summand is the product."""
-    if body.op is select:
+    if body.op is p.select:
         mask, f, other = body.src
         zero = other.op is const_p and constant_value(other) == 0
         return [(mask, f)] if zero and _may_pick(mask) else []
-    if body.op is mul:
+    if body.op is p.mul:
         pairs = (body.src, body.src[::-1])
         return [(m, f) for m, f in pairs if _may_pick(m)]
-    if body.op is cast_p and body.src[0].dtype == dtypes.bool_:
+    if body.op is p.cast_p and body.src[0].dtype == dtypes.bool_:
         return [(body, const_like(body, 1))] if _may_pick(body) else []
     return []
 
@@ -221,7 +213,7 @@ def _load(f: Node, index: Node, axis: int) -> Node | None:
             return None  # it stands in the kernel of that reduction, as a sum
         found = _gathered(source, at, axis, shape)
     inside = expand(in_bounds([at], [size]), shape)
-    return select(inside, found, zeros_like(found))
+    return p.select(inside, found, zeros_like(found))
 
 
 def _index_arrays(
@@ -234,7 +226,7 @@ def _index_arrays(
     else:
         index = reshape(at, sizes)
     if len(indexed) > 1 and index.dtype.itemsize < 4:  # so that all positions fit
-        index = cast(index, dtypes.int32)
+        index = p.cast(index, dtypes.int32)
     return [
         index if a == axis else iota(index.dtype, sizes, batch.index(a))
         for a in indexed
@@ -276,7 +268,7 @@ def _fold_pick(x: Node, body: Node) -> Node | None:
             if others:
                 return reduce(reduce_sum_p, found, others)
             exact = dtypes.is_integer(x.dtype)
-            return found if exact else add(found, zeros_like(found))  # -0 becomes 0
+            return found if exact else p.add(found, zeros_like(found))  # -0 becomes 0
     return None
 
 
@@ -325,11 +317,11 @@ def _sum_of(op: Any) -> Pat:
 
 ONE_HOT: Final = (
     # sum[k](where(k == i, f, 0)) -> where(0 <= i < n, f[i], 0)
-    Rule("fold_sum_of_picked", _sum_of(select), _fold_pick),
+    Rule("fold_sum_of_picked", _sum_of(p.select), _fold_pick),
     # sum[k]((k == i)·f) -> where(0 <= i < n, f[i], 0)
-    Rule("fold_sum_of_one_hot", _sum_of((mul, cast_p)), _fold_pick),
+    Rule("fold_sum_of_one_hot", _sum_of((p.mul, p.cast_p)), _fold_pick),
     # sum[b](where(k == i[b], f[b], 0)) -> zeros.at[i].add(f)
-    Rule("fold_sum_of_spread", _sum_of((select, mul, cast_p)), _fold_spread),
+    Rule("fold_sum_of_spread", _sum_of((p.select, p.mul, p.cast_p)), _fold_spread),
 )
 
 
@@ -375,13 +367,13 @@ def _scatter_as_select(x: Node) -> Node | None:
     for axis, index in zip(axes, indices, strict=True):
         if axis not in lanes:
             at = _laid_out(index, x, lanes, rest)
-            here = eq(at, iota(at.dtype, x.shape, axis))
-            mask = here if mask is None else bit_and(mask, here)
+            here = p.eq(at, iota(at.dtype, x.shape, axis))
+            mask = here if mask is None else p.bit_and(mask, here)
     assert mask is not None
     new = _laid_out(updates, x, lanes, rest)
     if kind in COMBINES_BY_NAME:
         new = COMBINES_BY_NAME[kind](base, new)
-    return select(mask, new, base)
+    return p.select(mask, new, base)
 
 
 def _fits(x: Node) -> bool:
@@ -407,15 +399,15 @@ def _products(x: Node) -> Node:
     for index in indices:
         ours = expand(reshape(index, (count, 1)), (count, count))
         theirs = expand(reshape(index, (1, count)), (count, count))
-        here = eq(ours, theirs)
-        same = here if same is None else bit_and(same, here)
+        here = p.eq(ours, theirs)
+        same = here if same is None else p.bit_and(same, here)
     assert same is not None
     whole = (count, count, width)
     factors = expand(reshape(updates, (1, count, width)), whole)
-    factors = select(trailing(same, whole), factors, const_like(factors, 1))
+    factors = p.select(trailing(same, whole), factors, const_like(factors, 1))
     product = reshape(reduce(reduce_prod_p, factors, (1,)), updates.shape)
     return scatter(
-        base, mul(read_back(base, indices, axes), product), indices, axes, "set"
+        base, p.mul(read_back(base, indices, axes), product), indices, axes, "set"
     )
 
 

@@ -23,7 +23,7 @@ from ftrace.devices.llvm.runtime.work_estimate import (
 from ftrace.errors import ShapeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.program import ir
-from ftrace.lower.program.arena_plan import ALIGNMENT
+from ftrace.lower.program.ir import ALIGNMENT
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.primitives.primitive import Compound
