@@ -134,6 +134,14 @@ def test_batches_of_systems_are_those_of_numpy_and_of_jit(dtype, shape):
             np.testing.assert_allclose(np.asarray(found), wide, rtol=rtol, atol=atol)
 
 
+def test_many_small_systems_are_solved_by_one_program_not_row_by_row(monkeypatch):
+    monkeypatch.setattr(lapack_numpy, "eliminate", None)
+    monkeypatch.setattr(lapack_numpy, "substitute", None)
+    a, b = matrices((600, 3, 3), "float32"), matrices((600, 3, 3), "float32", 1)
+    np.testing.assert_allclose(fnp.linalg.inv(a), np.linalg.inv(a), rtol=1e-3)
+    np.testing.assert_allclose(fnp.linalg.solve(a, b), np.linalg.solve(a, b), rtol=1e-2)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_singular_matrices_of_a_batch_are_as_under_jit(dtype):
     a = matrices((3, 3, 3), dtype)

@@ -40,28 +40,13 @@ from math import prod
 from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.library.fft_radices import (
-    is_power,
-    is_smooth,
-    matrix_of,
-    power_from,
-    smooth_from,
-)
-from ftrace.lower.register_loops.register_loop import buffers_of, kernel_step
+from ftrace.lower.library import fft_radices as radices
+from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import add, conj, imag, make_complex, real
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.library.fft import Fourier
-from ftrace.trace.primitives.movement import (
-    flip,
-    move_axis,
-    pad,
-    permute,
-    permute_p,
-    reshape,
-    shrink_axis,
-)
 from ftrace.trace.primitives.sources import zeros_like
 from ftrace.trace.symbolic.dim import any_dynamic, same_size
 
@@ -112,7 +97,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Transform(Kernel):
+class Transform(GraphKernel):
     """A kernel that transforms along an axis: of a result and an operand.
 
     Units overlap, so that some of the operand is read after results are written: the
@@ -125,19 +110,12 @@ class Transform(Kernel):
 
     form: Form = Form()
 
+    @property
+    def operations(self) -> int:
+        return self.form.outer * self.form.inner * self.form.work
+
     def __str__(self) -> str:
         return str(self.form)
-
-
-def transform_step(origin: Node, x: Node, result: ShapedArray, form: Form) -> Node:
-    """A kernel in the graph, for a transform there.
-
-    Only the order of the numbers of the operand and the result counts, not their
-    shapes; they may be pairs of real ones.
-    """
-    kernel = Transform((), (), buffers_of([result], [x]), form=form)
-    work = form.outer * form.inner * form.work
-    return kernel_step(form.kind, x.shape, kernel, work, [x], [result], origin)[0]
 
 
 #: What `config.disabled_rules` can switch off here.
@@ -175,15 +153,15 @@ def _has_kernels(shape: Shape, arg: Fourier) -> bool:
     """Are the sizes known, is there anything to do, and is no chirp too long?"""
     if any_dynamic((*shape, *arg.lengths)) or not prod(shape):
         return False
-    return all(is_smooth(n) or n <= LONGEST_CHIRP for n in arg.lengths)
+    return all(radices.is_smooth(n) or n <= LONGEST_CHIRP for n in arg.lengths)
 
 
 def permuted_twice(node: Node, read: Collection[int]) -> Node | None:
     """A permutation of what `by_kernels` has permuted."""
     inner = node.src[0]
-    if inner.op is not permute_p:
+    if inner.op is not movement.permute_p:
         return None
-    return permute(inner.src[0], tuple(inner.arg[a] for a in node.arg))
+    return movement.permute(inner.src[0], tuple(inner.arg[a] for a in node.arg))
 
 
 class _Kernels:
@@ -211,28 +189,35 @@ class _Kernels:
     def _where_they_are(self, x: Node, axes: Sequence[int]) -> Node:
         """Along the axes of what was permuted, before it was."""
         order: Shape = tuple(range(x.ndim))
-        if x.op is permute_p:
+        if x.op is movement.permute_p:
             order = x.arg
             x = x.src[0]
         for axis in sorted([order[a] for a in axes], reverse=True):
             x = self._along(x, axis)
-        return permute(x, order)
+        return movement.permute(x, order)
 
     def _wide(self, *shape: int) -> ShapedArray:
         return ShapedArray.of(shape, self._complex)
 
     def _step(self, x: Node, result: ShapedArray, form: Form) -> Node:
-        return transform_step(self._node, x, result, form)
+        """A kernel in the graph.
+
+        Only the order of the numbers of the operand and the result counts, not their
+        shapes; they may be pairs of real ones.
+        """
+        return kernel_step(Transform, self._node, [x], [result], form.kind, form=form)[
+            0
+        ]
 
     def _whole(self, kind: str, outer: int, size: int, inner: int) -> Form:
         """A transform of one kernel."""
         swaps = (self._inverse, self._inverse)
         scale = 1 / size if self._inverse else 1.0
-        if is_smooth(size):
+        if radices.is_smooth(size):
             return Form(kind, outer, size, inner, scale, swaps)
-        count = power_from(2 * size - 1)
+        count = radices.power_from(2 * size - 1)
         if kind != "rows":
-            count = smooth_from(2 * size - 1)
+            count = radices.smooth_from(2 * size - 1)
         swaps = (self._inverse, not self._inverse)
         return Form(
             kind, outer, count, inner, scale, swaps,
@@ -250,8 +235,8 @@ class _Kernels:
         form = self._whole("columns", outer, size, inner)
         if form.size <= _most(size) and inner >= _FEWEST:
             return self._step(x, x.aval, form)
-        moved = self._along(move_axis(x, axis, last), last)
-        return move_axis(moved, last, axis)
+        moved = self._along(movement.move_axis(x, axis, last), last)
+        return movement.move_axis(moved, last, axis)
 
     def _rows(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
         """The transform of rows of so many numbers."""
@@ -262,29 +247,29 @@ class _Kernels:
         form = self._whole(kind, 1, size, outer)
         if form.size <= (LONG if outer < FEW else _most(size)):
             return self._step(x, result, form)
-        if is_smooth(size):
+        if radices.is_smooth(size):
             return self._matrix(x, outer, size, result)
         return self._long_chirp(x, outer, size, result)
 
     def _matrix(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
         """Rows as matrices: first their columns, then their rows."""
-        rows, columns = matrix_of(size, COLUMN)
+        rows, columns = radices.matrix_of(size, COLUMN)
         matrices = self._wide(outer, rows, columns)
         first = self._whole("columns", outer, rows, columns)
         x = self._step(x, matrices, replace(first, twisted=True))
         if columns <= COLUMN:
             return self._step(x, result, self._whole("turned", outer, columns, rows))
-        x = permute(self._rows(x, outer * rows, columns, matrices), (0, 2, 1))
+        x = movement.permute(self._rows(x, outer * rows, columns, matrices), (0, 2, 1))
         if result.dtype == self._real:
             x = _in_pairs(x)
-        return reshape(x, result.shape)
+        return movement.reshape(x, result.shape)
 
     def _long_chirp(self, x: Node, outer: int, size: int, result: ShapedArray) -> Node:
         """Long rows by a convolution of matrices."""
         columns = LONG
         while columns * min(columns, COLUMN) < 2 * size:
             columns *= 2
-        rows = smooth_from(-(-(2 * size - 1) // columns))
+        rows = radices.smooth_from(-(-(2 * size - 1) // columns))
         matrices = self._wide(outer, rows, columns)
         form = Form("columns", outer, rows, columns, length=size)
         first = replace(form, swaps=(self._inverse, False), twisted=True, padded=True)
@@ -304,8 +289,8 @@ class _Kernels:
         half = size // 2
         result = self._wide(*lead, half + 1)
         if size % 2 or size < 4:
-            whole = self._along(make_complex(x, zeros_like(x)), x.ndim - 1)
-            return shrink_axis(whole, x.ndim - 1, 0, half + 1)
+            whole = self._along(p.make_complex(x, zeros_like(x)), x.ndim - 1)
+            return movement.shrink_axis(whole, x.ndim - 1, 0, half + 1)
         outer = prod(lead)
         if _is_in_one(size):
             return self._step(x, result, Form("rfft", outer, half))
@@ -317,7 +302,7 @@ class _Kernels:
         size, lead = self._lengths[-1], x.shape[:-1]
         half, last = size // 2, x.ndim - 1
         if size % 2 or size < 4:
-            return real(self._along(_mirrored(x, size), last))
+            return p.real(self._along(_mirrored(x, size), last))
         outer, result = prod(lead), ShapedArray.of((*lead, size), self._real)
         if _is_in_one(size):
             form = Form("irfft", outer, half, scale=1 / half, swaps=(True, True))
@@ -328,9 +313,15 @@ class _Kernels:
 
 def _in_pairs(x: Node) -> Node:
     """Real and imaginary parts by turns, along an axis of their own."""
-    parts = reshape(real(x), (*x.shape, 1)), reshape(imag(x), (*x.shape, 1))
+    parts = (
+        movement.reshape(p.real(x), (*x.shape, 1)),
+        movement.reshape(p.imag(x), (*x.shape, 1)),
+    )
     behind = [(0, 0, 0)] * x.ndim
-    return add(pad(parts[0], (*behind, (0, 1, 0))), pad(parts[1], (*behind, (1, 0, 0))))
+    return p.add(
+        movement.pad(parts[0], (*behind, (0, 1, 0))),
+        movement.pad(parts[1], (*behind, (1, 0, 0))),
+    )
 
 
 def _are_alone(form: Form, rows: int) -> bool:
@@ -338,30 +329,32 @@ def _are_alone(form: Form, rows: int) -> bool:
 
     A convolution of rows abreast has fewer numbers, but needs more memory.
     """
-    if not is_power(form.size) or form.size > ROW:
+    if not radices.is_power(form.size) or form.size > ROW:
         return False
     if rows < FEW or not form.length:
         return rows < FEW or form.size >= LONG
-    abreast = smooth_from(2 * form.length - 1)
+    abreast = radices.smooth_from(2 * form.length - 1)
     return abreast > NEAR and 5 * form.size <= 8 * abreast
 
 
 def _most(size: int) -> int:
     """How many numbers one kernel transforms, of columns and of rows abreast."""
-    return COLUMN if is_smooth(size) else CONVOLUTION
+    return COLUMN if radices.is_smooth(size) else CONVOLUTION
 
 
 def _is_in_one(size: int) -> bool:
     """Is a real row of this length transformed by one kernel?"""
-    return is_power(size) and size <= 2 * ROW
+    return radices.is_power(size) and size <= 2 * ROW
 
 
 def _mirrored(x: Node, size: int) -> Node:
     """The whole of a spectrum of which the last axis has one half."""
     last, half = x.ndim - 1, x.shape[-1]
     behind = [(0, 0, 0)] * last
-    first = pad(x, (*behind, (0, size - half, 0)))
+    first = movement.pad(x, (*behind, (0, size - half, 0)))
     if same_size(size, half):
         return first
-    other = conj(flip(shrink_axis(x, last, 1, 1 + size - half), (last,)))
-    return add(first, pad(other, (*behind, (half, 0, 0))))
+    other = p.conj(
+        movement.flip(movement.shrink_axis(x, last, 1, 1 + size - half), (last,))
+    )
+    return p.add(first, movement.pad(other, (*behind, (half, 0, 0))))

@@ -34,18 +34,17 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.register_loops.register_loop import buffers_of, kernel_step
+from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.library import eigen, lapack_numpy, orthogonal, systems
 from ftrace.trace.primitives.library import matrix_nodes as mat
 from ftrace.trace.primitives.library.systems import Op
 from ftrace.trace.primitives.movement import permute_p, reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
-from ftrace.trace.primitives.sources import const_like, iota, zeros_like
 from ftrace.trace.symbolic.dim import any_dynamic
 
 #: What `config.disabled_rules` can switch off here.
@@ -63,7 +62,7 @@ _MOST_PARTS = 16
 
 
 @dataclass(frozen=True)
-class Factor(Kernel):
+class Factor(GraphKernel):
     """A kernel that treats the matrices of a batch, each by itself.
 
     Attributes:
@@ -80,6 +79,10 @@ class Factor(Kernel):
     sizes: tuple[int, ...] = ()
     flags: tuple[bool, ...] = ()
     work: int = 1
+
+    @property
+    def operations(self) -> int:
+        return self.batch * self.work
 
     @property
     def parts(self) -> int:
@@ -127,13 +130,11 @@ def _factor(
     work: int,
 ) -> list[Node]:
     """The results of a kernel."""
-    batch = prod(node.src[-1].shape[:-2])
-    kernel = Factor(
-        (), (), buffers_of(results, operands), routine=routine, batch=batch,
-        sizes=tuple(sizes), flags=tuple(flags), work=work,
+    return kernel_step(
+        Factor, node, operands, results, routine=routine,
+        batch=prod(node.src[-1].shape[:-2]), sizes=tuple(sizes), flags=tuple(flags),
+        work=work,
     )  # fmt: skip
-    name, shape = node.op.name, node.src[0].shape
-    return kernel_step(name, shape, kernel, batch * work, operands, results, node)
 
 
 def _cholesky(node: Node) -> Sequence[Node] | None:
@@ -266,7 +267,7 @@ def _qr(node: Node, read: Collection[int]) -> Sequence[Node]:
     factors = mat.transposed(found[0]), mat.transposed(found[1])
     if not order:
         return factors
-    return *factors, ops.sub(found[4], const_like(found[4], 1))
+    return *factors, ops.sub(found[4], sources.const_like(found[4], 1))
 
 
 def _eigh(node: Node, read: Collection[int]) -> Sequence[Node]:
@@ -330,7 +331,7 @@ def _eig(node: Node, read: Collection[int]) -> Sequence[Node]:
     vectors: list[Node] = []
     for asked, item in zip(sides, items(node)[1:], strict=True):
         if not asked:
-            vectors.append(zeros_like(item))
+            vectors.append(sources.zeros_like(item))
             continue
         rows = packed.pop(0)
         if not dtypes.is_complex(rows.dtype):
@@ -360,7 +361,7 @@ def _general(node: Node, sides: tuple[bool, bool]) -> tuple[Node, list[Node]]:
 
 def _unpacked(rows: Node, values: Node) -> Node:
     """LAPACK's pairs of real vectors (real, imaginary part) as conjugate ones."""
-    zero = zeros_like(rows)
+    zero = sources.zeros_like(rows)
     turn = mat.along_rows(ops.imag(values), rows)
     first, second = ops.lt(zero, turn), ops.lt(turn, zero)
     before, after = (shift_axis(rows, rows.ndim - 2, by) for by in (1, -1))
@@ -390,18 +391,20 @@ def _sign_and_log(node: Node) -> tuple[Node, Node] | None:
         return None
     factors, pivots, _ = found
     numbers = ops.cast(mat.diagonal(factors), dtypes.float64)
-    zero = const_like(numbers, 0)
-    place = iota(dtypes.int32, pivots.shape, pivots.ndim - 1)
+    zero = sources.const_like(numbers, 0)
+    place = sources.iota(dtypes.int32, pivots.shape, pivots.ndim - 1)
     turns = ops.add(_count(ops.lt(numbers, zero)), _count(ops.ne(pivots, place)))
-    odd = ops.bit_and(turns, const_like(turns, 1))
+    odd = ops.bit_and(turns, sources.const_like(turns, 1))
     zeros = _count(ops.eq(numbers, zero))
     logarithm = _total(ops.log(ops.absolute(numbers)))
-    singular = ops.ne(zeros, const_like(zeros, 0))
-    one = const_like(logarithm, 1)
-    sign = ops.select(ops.eq(odd, const_like(odd, 0)), one, const_like(logarithm, -1))
+    singular = ops.ne(zeros, sources.const_like(zeros, 0))
+    one = sources.const_like(logarithm, 1)
+    sign = ops.select(
+        ops.eq(odd, sources.const_like(odd, 0)), one, sources.const_like(logarithm, -1)
+    )
     return (
-        ops.select(singular, const_like(logarithm, 0), sign),
-        ops.select(singular, const_like(logarithm, -np.inf), logarithm),
+        ops.select(singular, sources.const_like(logarithm, 0), sign),
+        ops.select(singular, sources.const_like(logarithm, -np.inf), logarithm),
     )
 
 

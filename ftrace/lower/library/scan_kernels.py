@@ -36,45 +36,18 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    BufferSpec,
-    Kernel,
-    Store,
-    load,
-    param,
-)
-from ftrace.lower.register_loops.register_loop import (
-    FIRST_REGISTER,
-    Assign,
-    RegisterKernel,
-    assigns,
-    cost,
-    kernel_step,
-)
+from ftrace.lower.kernel import ir
+from ftrace.lower.register_loops import register_loop
 from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
 from ftrace.trace.control.cond import Branches, cond_p
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import reduction, sources
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library import scan
 from ftrace.trace.primitives.movement import reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
-from ftrace.trace.primitives.reduction import (
-    identity_like,
-    reduce,
-    reduce_max_p,
-    reduce_min_p,
-    reduce_prod_p,
-)
-from ftrace.trace.primitives.sources import (
-    const,
-    const_like,
-    iota,
-    variable,
-    zeros_like,
-)
 from ftrace.trace.symbolic.dim import any_dynamic, same_size
 
 #: What `config.disabled_rules` can switch off here.
@@ -101,7 +74,7 @@ class Operator(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Running(RegisterKernel):
+class Running(register_loop.RegisterKernel):
     """A kernel that combines elements along an axis.
 
     Attributes:
@@ -119,9 +92,9 @@ class Running(RegisterKernel):
     started: bool = False
 
     @property
-    def parts(self) -> list[tuple[Store, ...]]:
+    def parts(self) -> list[tuple[ir.Store, ...]]:
         """What is stored to enter, to combine, and to leave."""
-        return [part.stores for part in assigns(self.block)]
+        return [part.stores for part in register_loop.assigns(self.block)]
 
     @property
     def operations(self) -> int:
@@ -148,7 +121,7 @@ class Running(RegisterKernel):
         names = ("enter", "combine", "leave")
         for name, stores in zip(names, self.parts, strict=True):
             lines.append(f"  {name}:")
-            part = Kernel((), stores, ())
+            part = ir.Kernel((), stores, ())
             lines += ["  " + line for line in str(part).splitlines()[1:]]
         return "\n".join(lines)
 
@@ -157,65 +130,62 @@ class Running(RegisterKernel):
 _LIKELY_LANES = 8
 
 
-def _operations(stores: Sequence[Store]) -> int:
-    return sum(map(cost, toposort([store.value for store in stores])))
+def _operations(stores: Sequence[ir.Store]) -> int:
+    return sum(map(register_loop.cost, toposort([store.value for store in stores])))
 
 
-def make_running(
+def run_along(
+    node: Node,
     operands: Sequence[Node],
-    results: Sequence[int],
     operator: Operator,
     axis: int,
     reverse: bool,
+    *,
+    name: str = "",
     shape: Shape = (),
     starts: Sequence[Node] = (),
-) -> Running:
-    """The kernel of an associative operator on arrays of one shape.
+) -> Node:
+    """The running combinations of the last of some arrays of one shape, by a kernel.
 
     Args:
+      node: the operation that the kernel does, or a part of it.
       operands: the arrays.
-      results: which of the running combinations are wanted, by number.
       operator: what combines their elements.
       axis: along which.
       reverse: from the last to the first.
+      name: for people; else it is that of the operation.
       shape: the one that they are taken to have, if it is another.
       starts: for each array what comes before each row, wide; none for nothing.
     """
     shape = shape or operands[0].shape
     wide = [operator.wide(x.dtype) for x in operands]
-    count, zero = len(operands), const(0, INDEX, ())
-    whole = prod(shape)
-    buffers = [BufferSpec(operands[k].dtype, whole, True) for k in results]
-    buffers += [BufferSpec(x.dtype, whole, False) for x in operands]
-    buffers += [BufferSpec(x.dtype, x.size, False) for x in starts]
-    numbers = [FIRST_REGISTER + n for n in range(2 * count)]
-    held = [
-        load(param(number, dtype, 1), zero)
-        for number, dtype in zip(numbers, wide * 2, strict=True)
+    count, zero, result = len(operands), sources.const(0, ir.INDEX, ()), operands[-1]
+    numbers = [register_loop.FIRST_REGISTER + n for n in range(2 * count)]
+    right, left = (
+        [ir.load(ir.param(n, d, 1), zero) for n, d in zip(part, wide, strict=True)]
+        for part in (numbers[:count], numbers[count:])
+    )
+    elements = [
+        p.cast(ir.load(ir.param(1 + k, x.dtype, x.size), zero), wide[k])
+        for k, x in enumerate(operands)
     ]
-    right, left = held[:count], held[count:]
-    enter: list[Store] = []
-    for k, x in enumerate(operands):
-        element = load(param(len(results) + k, x.dtype, whole), zero)
-        enter.append(Store(numbers[k], zero, p.cast(element, wide[k])))
-    combined = [
-        Store(number, zero, value)
-        for number, value in zip(
-            numbers[count:], operator.combine(left, right), strict=True
-        )
-    ]
-    leave = [
-        Store(n, zero, p.cast(operator.finish(left[k]), operands[k].dtype))
-        for n, k in enumerate(results)
-    ]
-    return Running(
-        (), (), tuple(buffers),
+    finished = p.cast(operator.finish(left[-1]), result.dtype)
+    parts = (
+        zip(numbers[:count], elements, strict=True),
+        zip(numbers[count:], operator.combine(left, right), strict=True),
+        [(0, finished)],
+    )
+    return register_loop.kernel_step(
+        Running, node, [*operands, *starts], [result.aval], name,
         outer=prod(shape[:axis]), size=shape[axis], inner=prod(shape[axis + 1 :]),
         reverse=reverse,
-        block=tuple(Assign(tuple(part)) for part in (enter, combined, leave)),
-        registers=tuple(BufferSpec(d, 1, True) for d in wide * 2),
+        block=tuple(
+            register_loop.Assign(tuple(ir.Store(n, zero, x) for n, x in part))
+            for part in parts
+        ),
+        registers=tuple(ir.BufferSpec(d, 1, True) for d in wide * 2),
         started=bool(starts),
-    )  # fmt: skip
+    )[0]  # fmt: skip
 
 
 # The rule.
@@ -231,28 +201,17 @@ def by_kernels(node: Node, read: Collection[int]) -> Sequence[Node] | None:
     operator = OPERATORS[node.op](node)
     if operator is None:
         return None
-    arg, last = node.arg, len(node.src) - 1
-    blocks = _blocks_of(node)
+    arg, blocks = node.arg, _blocks_of(node)
     if blocks:
-        return _in_blocks(node, operator, blocks)
-    kernel = make_running(node.src, (last,), operator, arg.axis, arg.reverse)
-    return _step(node, node.src, kernel)
-
-
-def _step(
-    node: Node, operands: Sequence[Node], kernel: Running, name: str = ""
-) -> list[Node]:
-    """The results of an operation, by a kernel that does it or the last part of it."""
-    types = [item.aval for item in items(node)]
-    name = name or node.op.name
-    work = kernel.operations
-    return kernel_step(name, types[0].shape, kernel, work, operands, types, node)
+        return [_in_blocks(node, operator, blocks)]
+    return [run_along(node, node.src, operator, arg.axis, arg.reverse)]
 
 
 # Long rows: what each block comes to, what comes before each, and then the blocks.
 
 _WHOLE = {
-    "sum": reduce_sum_p, "prod": reduce_prod_p, "max": reduce_max_p, "min": reduce_min_p
+    "sum": reduce_sum_p, "prod": reduction.reduce_prod_p,
+    "max": reduction.reduce_max_p, "min": reduction.reduce_min_p,
 }  # fmt: skip
 
 #: So few rows leave threads idle; rows of so many elements are worth two passes; into
@@ -282,27 +241,24 @@ def _blocks_of(node: Node) -> int:
     return min(counts, key=lambda n: max(n / best, best / n), default=0)
 
 
-def _in_blocks(node: Node, operator: Operator, blocks: int) -> list[Node]:
+def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
     (x,), arg = node.src, node.arg
     kind: str = arg.kind
     axis: int = arg.axis
     reverse: bool = arg.reverse
     rows, size = prod(x.shape[:axis]), x.shape[axis] // blocks
     wide = p.cast(reshape(x, (rows, blocks, size)), operator.wide(x.dtype))
-    totals = reshape(reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
+    totals = reshape(reduction.reduce(_WHOLE[kind], wide, (2,)), (rows, blocks))
     own = Operator(operator.combine, as_it_is)
-    (sums,) = scan.cumulate_p.results(totals, arg=node.arg._replace(axis=1))
-    kernel = make_running([totals], (0,), own, 1, reverse)
-    (sums,) = _step(sums.src[0], [totals], kernel)
+    sums = run_along(node, [totals], own, 1, reverse)
     first = blocks - 1 if reverse else 0
-    place = iota(dtypes.int32, totals.shape, 1)
-    nothing = identity_like(_WHOLE[kind], totals)
+    place = sources.iota(dtypes.int32, totals.shape, 1)
+    nothing = reduction.identity_like(_WHOLE[kind], totals)
     moved = shift_axis(sums, 1, -1 if reverse else 1)
-    before = p.select(p.eq(place, const_like(place, first)), nothing, moved)
+    before = p.select(p.eq(place, sources.const_like(place, first)), nothing, moved)
     shape = (rows * blocks, size)
     begun = Operator(operator.combine, operator.wide)  # with +0, or sums that did
-    kernel = make_running([x], (0,), begun, 1, reverse, shape, [before])
-    return _step(node, [x, before], kernel)
+    return run_along(node, [x], begun, 1, reverse, shape=shape, starts=[before])
 
 
 def _cumulated(node: Node) -> Operator | None:
@@ -324,7 +280,7 @@ def _cumulated(node: Node) -> Operator | None:
 
 def _from_zero(total: Node) -> Node:
     """A sum begins with +0: that of nothing but -0 is +0."""
-    return p.add(total, const_like(total, 0))
+    return p.add(total, sources.const_like(total, 0))
 
 
 def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -335,8 +291,10 @@ def as_it_is(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _log_sum(a: Node, b: Node) -> Node:
     """log(eᵃ + eᵇ): the greater one, and what the other adds to it."""
     high, low = p.maximum(a, b), p.minimum(a, b)
-    infinite = p.eq(p.absolute(high), const_like(high, np.inf))  # of two -inf, say
-    gap = p.select(infinite, const_like(high, 0), p.sub(low, high))
+    infinite = p.eq(
+        p.absolute(high), sources.const_like(high, np.inf)
+    )  # of two -inf, say
+    gap = p.select(infinite, sources.const_like(high, 0), p.sub(low, high))
     return p.select(infinite, high, p.add(high, p.log1p(p.exp(gap))))
 
 
@@ -383,26 +341,28 @@ def tangent_by_kernels(node: Node, read: Collection[int]) -> Node | None:
     cumulated = scan.cumulate_p(x, arg=run)
     y = (by_kernels(cumulated, ()) or items(cumulated))[0]
     operands = [x, y, t]
-    names = [variable(n.aval, _DEPTH, i) for i, n in enumerate(operands)]
+    names = [sources.variable(n.aval, _DEPTH, i) for i, n in enumerate(operands)]
     kernels = (_collected if arg.transposed else _handed_on)(node, names)
     by_host = scan.extremum_tangent_p.results(
         names[0], names[2], arg=arg._replace(ties=True)
     )
-    bodies = (close(names, kernels), close(names, by_host))
+    bodies = (close(names, [kernels]), close(names, by_host))
     return cond_p(_is_tied(x, y, arg), *operands, arg=Branches(bodies))
 
 
 def _is_tied(x: Node, y: Node, arg: scan.Share) -> Node:
     """1 if an element equals the extremum of those before it, or is NaN; else 0."""
-    place = iota(dtypes.int32, x.shape, arg.axis)
+    place = sources.iota(dtypes.int32, x.shape, arg.axis)
     first = x.shape[arg.axis] - 1 if arg.reverse else 0
-    later = p.ne(place, const_like(place, first))
+    later = p.ne(place, sources.const_like(place, first))
     same = p.bit_and(p.eq(x, shift_axis(y, arg.axis, -1 if arg.reverse else 1)), later)
     tied = p.cast(p.bit_or(same, p.ne(x, x)), np.dtype(np.int32))
-    return reshape(reduce(reduce_max_p, tied, tuple(range(x.ndim))), ())
+    return reshape(
+        reduction.reduce(reduction.reduce_max_p, tied, tuple(range(x.ndim))), ()
+    )
 
 
-def _handed_on(node: Node, names: Sequence[Node]) -> list[Node]:
+def _handed_on(node: Node, names: Sequence[Node]) -> Node:
     """The tangents of the elements that are the extrema."""
     x, _, t = names
     arg: scan.Share = node.arg
@@ -413,13 +373,11 @@ def _handed_on(node: Node, names: Sequence[Node]) -> list[Node]:
         first = before(a, b)
         return [p.select(first, a, b), p.select(first, s, u)]
 
-    kernel = make_running(
-        [x, t], (1,), Operator(combine, as_it_is), arg.axis, arg.reverse
-    )
-    return _step(node, [x, t], kernel)
+    operator = Operator(combine, as_it_is)
+    return run_along(node, [x, t], operator, arg.axis, arg.reverse)
 
 
-def _collected(node: Node, names: Sequence[Node]) -> list[Node]:
+def _collected(node: Node, names: Sequence[Node]) -> Node:
     """The cotangents added up at the elements from which the extrema came."""
     x, y, t = names
     arg: scan.Share = node.arg
@@ -429,9 +387,11 @@ def _collected(node: Node, names: Sequence[Node]) -> list[Node]:
 
     def combine(left: Sequence[Node], right: Sequence[Node]) -> Sequence[Node]:
         (behind, s), (end, u) = left, right
-        ended = p.ne(end, const_like(end, 0))
+        ended = p.ne(end, sources.const_like(end, 0))
         return [p.maximum(behind, end), p.select(ended, u, p.add(s, u))]
 
-    kernel = make_running([ends, t], (1,), Operator(combine), arg.axis, not arg.reverse)
-    (sums,) = _step(node, [ends, t], kernel, "extremum_cotangent")
-    return [p.select(here, sums, zeros_like(sums))]
+    sums = run_along(
+        node, [ends, t], Operator(combine), arg.axis, not arg.reverse,
+        name="extremum_cotangent",
+    )  # fmt: skip
+    return p.select(here, sums, sources.zeros_like(sums))

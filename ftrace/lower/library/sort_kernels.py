@@ -37,8 +37,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.register_loops.register_loop import buffers_of, kernel_step
+from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
@@ -70,7 +69,7 @@ _NARROW = 1 << 31  # positions have 31 bits
 
 
 @dataclass(frozen=True)
-class Ordering(Kernel):
+class Ordering(GraphKernel):
     """A kernel that orders the elements of rows.
 
     Attributes:
@@ -97,8 +96,7 @@ class Ordering(Kernel):
     k: int = 0
 
     @property
-    def work(self) -> int:
-        """Operations for all rows, about."""
+    def operations(self) -> int:
         passes = self.routine.startswith(("merge", "counts", "places"))
         each = 2 if passes else max(1, round(log2(max(self.run, 2)) / 2))
         return self.rows * self.size * each
@@ -176,14 +174,11 @@ class _Rows:
         **facts: Any,
     ) -> Node:
         """The first result of a kernel."""
-        buffers = buffers_of(results, operands)
-        facts.setdefault("run", self.size)
-        kernel = Ordering(
-            (), (), buffers, routine=routine, rows=self.rows, size=self.size, **facts
-        )
+        facts = {"run": self.size, **facts}
         return kernel_step(
-            routine, self.shape, kernel, kernel.work, operands, results, self.node
-        )[0]
+            Ordering, self.node, operands, results, routine, routine=routine,
+            rows=self.rows, size=self.size, **facts,
+        )[0]  # fmt: skip
 
     def runs(
         self, routine: str, operands: Sequence[Node], dtype: np.dtype[Any],

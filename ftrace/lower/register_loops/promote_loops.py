@@ -20,15 +20,9 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import weight
 from ftrace.lower.build.build_kernel import origins_of
 from ftrace.lower.control.canonical_loop import Loop, lanes_of, loop_of_while, loop_p
-from ftrace.lower.kernel.affine_index import (
-    ALWAYS,
-    ZERO,
-    Index,
-    Valid,
-    constant_index,
-    flatten_index,
-)
+from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.ir import INDEX, KernelInfo, Store, bytes_of
+from ftrace.lower.register_loops import scalar_elements as scalar
 from ftrace.lower.register_loops.register_loop import (
     Assign,
     Recurrence,
@@ -38,19 +32,6 @@ from ftrace.lower.register_loops.register_loop import (
     buffers_of,
     cost,
     register_loop_p,
-)
-from ftrace.lower.register_loops.scalar_elements import (
-    MOST_REGISTERS,
-    Elements,
-    Indices,
-    Key,
-    Operand,
-    Registers,
-    Unsuited,
-    Work,
-    folded,
-    is_elementwise,
-    places,
 )
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.body import apply_body
@@ -80,7 +61,7 @@ class Lanes:
       axis: the axis of carry and elements that is over the lanes: 0 or -1.
     """
 
-    index: Index
+    index: ix.Index
     size: int
     axis: int = 0
 
@@ -91,7 +72,7 @@ class Lanes:
         return self.axis % len(shape)
 
 
-class Scalarizer(Elements):
+class Scalarizer(scalar.Elements):
     """Makes the recurrence of a loop.
 
     Args:
@@ -115,7 +96,7 @@ class Scalarizer(Elements):
             lane, index = self.new_range(size)
             self.axes = (lane,)
             self.lanes = Lanes(index, size, axis)
-        self._entered: dict[tuple[int, Node, Index], int] = {}
+        self._entered: dict[tuple[int, Node, ix.Index], int] = {}
         self._branches: dict[tuple[int, Node, int], list[Node]] = {}
 
     def make(self) -> Node:
@@ -133,7 +114,7 @@ class Scalarizer(Elements):
         block = self.scopes[0].block
         return self._step([*block, Assign(tuple(stores))] if stores else block)
 
-    def _last_stores(self, results: Sequence[Registers | None]) -> list[Store]:
+    def _last_stores(self, results: Sequence[scalar.Registers | None]) -> list[Store]:
         """What the carry is in the end."""
         return [
             Store(k, self.rendered(position), registers.places[position])
@@ -142,7 +123,7 @@ class Scalarizer(Elements):
             for _, position in self.positions(registers.shape)
         ]
 
-    def _each_lane(self, lane: Index) -> list[Store]:
+    def _each_lane(self, lane: ix.Index) -> list[Store]:
         """A loop without a carry: its iterations are lanes."""
         scope = self.enter(0, self.node, lane)
         stores: list[Store] = []
@@ -159,7 +140,7 @@ class Scalarizer(Elements):
         nodes = recurrence.nodes
         most = MOST_OPERATIONS if self.axes else MOST_OPERATIONS_ALONE
         if sum(_price(n) for n in nodes if cost(n)) > most:
-            raise Unsuited("too many operations")
+            raise scalar.Unsuited("too many operations")
         info = self._info(recurrence, nodes)
         return register_loop_p(*operands, arg=Step(recurrence, info, self.results))
 
@@ -177,40 +158,49 @@ class Scalarizer(Elements):
             tuple(dict.fromkeys(n.op.name for n in nodes if cost(n))),
         )
 
-    def control(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+    def control(
+        self, scope: int, node: Node, indices: scalar.Indices, valid: ix.Valid
+    ) -> scalar.Work:
         """A result of a loop or a branch, or what a loop's results are."""
         if node.op is item_p:
             return self._item(scope, node, indices, valid)
         if node.op is loop_p:
             return self.loop(scope, node)
-        raise Unsuited(f"{node.op.name} has no elements")
+        raise scalar.Unsuited(f"{node.op.name} has no elements")
 
-    def _item(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+    def _item(
+        self, scope: int, node: Node, indices: scalar.Indices, valid: ix.Valid
+    ) -> scalar.Work:
         (compound,) = node.src
         number: int = node.arg
         if compound.op.family == "barrier":
             if any(s.aval is TOKEN for s in compound.src):
-                raise Unsuited("an effect inside")
+                raise scalar.Unsuited("an effect inside")
             return (yield scope, compound.src[number], indices, valid)
         if compound.op is cond_p:
             return (yield from self._branch(scope, compound, number, indices, valid))
         if compound.op is loop_p and _is_map(compound.arg):
-            if valid != ALWAYS:
-                raise Unsuited("iterations that there may not be")
+            if valid != ix.ALWAYS:
+                raise scalar.Unsuited("iterations that there may not be")
             inner = self.enter(scope, compound, indices[0])
             output = self.prepare(compound.arg.body)[number]
             return (yield inner, output, indices[1:], valid)
         if compound.op is loop_p:
-            results = yield scope, compound, (), ALWAYS
+            results = yield scope, compound, (), ix.ALWAYS
             bound = results[number]
             if bound is None:
-                raise Unsuited("an inner loop that stacks its results")
-            return self.in_register(bound, flatten_index(indices, bound.shape))
-        raise Unsuited(f"{compound.op.name} inside")
+                raise scalar.Unsuited("an inner loop that stacks its results")
+            return self.in_register(bound, ix.flatten_index(indices, bound.shape))
+        raise scalar.Unsuited(f"{compound.op.name} inside")
 
     def _branch(
-        self, scope: int, cond: Node, number: int, indices: Indices, valid: Valid
-    ) -> Work:
+        self,
+        scope: int,
+        cond: Node,
+        number: int,
+        indices: scalar.Indices,
+        valid: ix.Valid,
+    ) -> scalar.Work:
         """All branches, and the one that is chosen."""
         index = yield scope, cond.src[0], (), valid
         arg: Branches = cond.arg
@@ -221,8 +211,8 @@ class Scalarizer(Elements):
             if total is None:
                 total = value
             else:
-                chosen = folded(eq, dtypes.bool_, (index, const(k, index.dtype)))
-                total = folded(select, value.dtype, (chosen, value, total))
+                chosen = scalar.folded(eq, dtypes.bool_, (index, const(k, index.dtype)))
+                total = scalar.folded(select, value.dtype, (chosen, value, total))
         return total
 
     def _branch_outputs(self, scope: int, cond: Node, k: int) -> list[Node]:
@@ -232,11 +222,11 @@ class Scalarizer(Elements):
             body: Body = cond.arg.bodies[k]
             for node in toposort(body.outputs):
                 if compound_of(node) not in (None, cond_p):
-                    raise Unsuited("a branch that is no expression")
+                    raise scalar.Unsuited("a branch that is no expression")
             found = self._branches[key] = apply_body(body, cond.src[1:])
         return found
 
-    def loop(self, scope: int, node: Node) -> Work:
+    def loop(self, scope: int, node: Node) -> scalar.Work:
         """Adds the statements of a loop to the block of its graph.
 
         Returns:
@@ -245,12 +235,12 @@ class Scalarizer(Elements):
         """
         arg: Loop = node.arg
         if arg.length is None and not arg.predicate:
-            raise Unsuited("the length is that of a stack")
-        times, t = None, ZERO
+            raise scalar.Unsuited("the length is that of a stack")
+        times, t = None, ix.ZERO
         if arg.length is not None:
             times, t = self.new_range(arg.length)
             if arg.reverse:
-                t = constant_index(arg.length - 1) - t
+                t = ix.constant_index(arg.length - 1) - t
         starts: list[Store] = []
         bound = yield from self._bind(scope, node, t, starts)
         predicate: Node | None = None
@@ -258,24 +248,24 @@ class Scalarizer(Elements):
             predicate = self.new_register(dtypes.bool_)
             if scope == 0:
                 self.inlined = _computed_here(node)
-            starts.append(_set(predicate, (yield scope, node.src[0], (), ALWAYS)))
+            starts.append(_set(predicate, (yield scope, node.src[0], (), ix.ALWAYS)))
         inner = self.new_scope(bound)
         outputs = self.prepare(arg.body)
         stores: list[Store] = []
         first = arg.consts + arg.carry
         carried = [bound[n] for n in arg.body.inputs[arg.consts : first]]
         for output, registers in zip(outputs, carried, strict=False):
-            assert isinstance(registers, Registers)
+            assert isinstance(registers, scalar.Registers)
             for at, position in self.positions(registers.shape):
-                value = yield inner.number, output, at, ALWAYS
+                value = yield inner.number, output, at, ix.ALWAYS
                 stores.append(_set(registers.places[position], value))
         if predicate is not None:
-            value = yield inner.number, outputs[-1], (), ALWAYS
+            value = yield inner.number, outputs[-1], (), ix.ALWAYS
             stores.append(_set(predicate, value))
         stacked = outputs[arg.carry : len(outputs) - arg.predicate]
         if scope == 0:
             if stacked and arg.length is None:
-                raise Unsuited("results on a stack")
+                raise scalar.Unsuited("results on a stack")
             for k, output in enumerate(stacked, arg.carry):
                 stores += yield from self.pushed(inner.number, output, k, t)
         block = self.scopes[scope].block
@@ -286,13 +276,13 @@ class Scalarizer(Elements):
             block.append(Repeat(times, number, (*inner.block, Assign(tuple(stores)))))
         return [*carried, *[None] * len(stacked)]
 
-    def enter(self, scope: int, node: Node, t: Index) -> int:
+    def enter(self, scope: int, node: Node, t: ix.Index) -> int:
         """The scope of iteration t of a loop without a carry; the block is shared."""
         key = scope, node, t
         if key not in self._entered:
             arg: Loop = node.arg
-            bound: dict[Node, Registers | Operand] = {
-                name: Operand(scope, operand, None if k < arg.consts else t)
+            bound: dict[Node, scalar.Registers | scalar.Operand] = {
+                name: scalar.Operand(scope, operand, None if k < arg.consts else t)
                 for k, (name, operand) in enumerate(
                     zip(arg.body.inputs, node.src, strict=True)
                 )
@@ -302,48 +292,48 @@ class Scalarizer(Elements):
         return self._entered[key]
 
     def _bind(
-        self, scope: int, node: Node, t: Index, starts: list[Store]
-    ) -> Generator[Key, Any, dict[Node, Registers | Operand]]:
+        self, scope: int, node: Node, t: ix.Index, starts: list[Store]
+    ) -> Generator[scalar.Key, Any, dict[Node, scalar.Registers | scalar.Operand]]:
         """What the variables of a loop's body are; the carry gets its first values."""
         arg: Loop = node.arg
         operands = node.src[arg.predicate :]
-        bound: dict[Node, Registers | Operand] = {}
+        bound: dict[Node, scalar.Registers | scalar.Operand] = {}
         for k, (name, operand) in enumerate(
             zip(arg.body.inputs, operands, strict=True)
         ):
             if k < arg.consts:
-                bound[name] = Operand(scope, operand)
+                bound[name] = scalar.Operand(scope, operand)
             elif k >= arg.consts + arg.carry:
-                bound[name] = Operand(scope, operand, t)
+                bound[name] = scalar.Operand(scope, operand, t)
             else:
-                places: dict[Index, Node] = {}
+                places: dict[ix.Index, Node] = {}
                 for at, position in self.positions(name.shape):
                     register = places[position] = self.new_register(name.dtype)
-                    starts.append(_set(register, (yield scope, operand, at, ALWAYS)))
-                bound[name] = Registers(name.shape, places)
+                    starts.append(_set(register, (yield scope, operand, at, ix.ALWAYS)))
+                bound[name] = scalar.Registers(name.shape, places)
         return bound
 
     def pushed(
-        self, scope: int, output: Node, buffer: int, t: Index
-    ) -> Generator[Key, Any, list[Store]]:
+        self, scope: int, output: Node, buffer: int, t: ix.Index
+    ) -> Generator[scalar.Key, Any, list[Store]]:
         """The stores of one element of what a loop stacks."""
         stores: list[Store] = []
         for at, position in self.positions(output.shape):
-            value = yield scope, output, at, ALWAYS
+            value = yield scope, output, at, ix.ALWAYS
             place = self.rendered(t * output.size + position)
             stores.append(Store(buffer, place, value))
         return stores
 
-    def positions(self, shape: Shape) -> Iterator[tuple[Indices, Index]]:
+    def positions(self, shape: Shape) -> Iterator[tuple[scalar.Indices, ix.Index]]:
         """The indices of all elements, of those in one lane, and where these lie."""
         lanes = self.lanes
         axis = None if lanes is None else lanes.of(shape)
         sizes = [1 if a == axis else n for a, n in enumerate(shape)]
-        for position in places(sizes):
-            at = [constant_index(p) for p in position]
+        for position in scalar.places(sizes):
+            at = [ix.constant_index(p) for p in position]
             if axis is not None and lanes is not None:
                 at[axis] = lanes.index
-            yield tuple(at), flatten_index(at, shape)
+            yield tuple(at), ix.flatten_index(at, shape)
 
 
 def _set(register: Node, value: Node) -> Store:
@@ -374,7 +364,7 @@ def _computed_here(node: Node) -> frozenset[Node]:
         if one in found or one in given or one.op.family in ("source", "movement"):
             pending += one.src if one.op.family == "movement" else ()
             continue
-        if not is_elementwise(one) or one.size > 1 or len(found) >= MOST_INLINED:
+        if not scalar.is_elementwise(one) or one.size > 1 or len(found) >= MOST_INLINED:
             return frozenset()
         found.add(one)
         pending += one.src
@@ -460,7 +450,7 @@ def find_recurrence(node: Node, prepare: Prepare) -> Node | None:
             continue
         try:
             return Scalarizer(node, prepare, size, axis).make()
-        except Unsuited:
+        except scalar.Unsuited:
             continue
     return None
 
@@ -502,7 +492,7 @@ def _may_be_small(arg: Loop, lanes: int, prepare: Prepare) -> bool:
     carry = sum(n.size for n in arg.body.outputs[: arg.carry])
     pushed = sum(n.size for n in arg.body.outputs[arg.carry :])
     each = lanes if arg.carry else 1  # without a carry the body is that of one lane
-    if carry > each * MOST_REGISTERS or pushed > each * MOST_REGISTERS:
+    if carry > each * scalar.MOST_REGISTERS or pushed > each * scalar.MOST_REGISTERS:
         return False
     most, most_terms = each * MOST_OPERATIONS, each * MOST_TERMS
     if lanes == 1:

@@ -26,19 +26,9 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.analysis.cost import weight
 from ftrace.lower.build.build_kernel import BuiltKernel
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    BufferSpec,
-    Kernel,
-    KernelInfo,
-    Store,
-    axis_of,
-    bytes_of,
-    fma_p,
-    render_kernel,
-)
+from ftrace.lower.kernel import ir
 from ftrace.lower.legalize.legalize import legalize
-from ftrace.trace.avals import Shape, ShapedArray
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.primitive import Compound, items
 
@@ -53,7 +43,7 @@ GUESSED_LENGTH = 10_000
 class Assign:
     """Stores to registers and buffers: every value is that from before all of them."""
 
-    stores: tuple[Store, ...]
+    stores: tuple[ir.Store, ...]
 
 
 @dataclass(frozen=True)
@@ -76,7 +66,21 @@ Statement = Assign | Repeat
 
 
 @dataclass(frozen=True)
-class RegisterKernel(Kernel):
+class GraphKernel(ir.Kernel):
+    """A kernel that does an operation of a graph: how, its kind says by itself.
+
+    Attributes:
+      axes, stores: none, unless the kind has a use for them.
+    """
+
+    @property
+    def operations(self) -> int:
+        """Operations in one run, about."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RegisterKernel(GraphKernel):
     """A kernel that keeps something in registers. Equal ones are compiled once.
 
     Attributes:
@@ -86,7 +90,7 @@ class RegisterKernel(Kernel):
     """
 
     block: tuple[Statement, ...] = ()
-    registers: tuple[BufferSpec, ...] = ()
+    registers: tuple[ir.BufferSpec, ...] = ()
 
     @cached_property
     def nodes(self) -> list[Node]:
@@ -138,8 +142,8 @@ def assigns(block: Sequence[Statement]) -> Iterator[Assign]:
 
 def cost(node: Node) -> int:
     """Operations of one expression: index arithmetic and leaves are free."""
-    free = node.op.family in ("source", "kernel") and node.op is not fma_p
-    return 0 if free or node.dtype is INDEX else max(1, weight(node))
+    free = node.op.family in ("source", "kernel") and node.op is not ir.fma_p
+    return 0 if free or node.dtype is ir.INDEX else max(1, weight(node))
 
 
 def _operations(block: Sequence[Statement]) -> int:
@@ -147,7 +151,7 @@ def _operations(block: Sequence[Statement]) -> int:
     for statement in block:
         if isinstance(statement, Repeat):
             times = statement.times
-            length = GUESSED_LENGTH if times is None else axis_of(times).size
+            length = GUESSED_LENGTH if times is None else ir.axis_of(times).size
             total += length * _operations(statement.block)
         else:
             total += sum(map(cost, toposort([s.value for s in statement.stores])))
@@ -159,14 +163,14 @@ def _render(
 ) -> Iterator[str]:
     for statement in block:
         if isinstance(statement, Assign):
-            text = render_kernel(Kernel(axes, statement.stores, ()))
+            text = ir.render_kernel(ir.Kernel(axes, statement.stores, ()))
             yield from (indent + line for line in text.splitlines()[1:])
         else:
             while_ = f"while buffer{statement.predicate}"
             times = statement.times
             yield indent + (
-                while_ if times is None else f"for r{axis_of(times).number}"
-                f"<{axis_of(times).size}"
+                while_ if times is None else f"for r{ir.axis_of(times).number}"
+                f"<{ir.axis_of(times).size}"
             )  # fmt: skip
             yield from _render(statement.block, indent + "  ", axes)
 
@@ -187,7 +191,7 @@ def legalize_registers(kernel: _Kernel, supported: Collection[str]) -> _Kernel:
             if isinstance(statement, Repeat):
                 found.append(replace(statement, block=block_of(statement.block)))
                 continue
-            part = legalize(Kernel((), statement.stores, specs), supported)
+            part = legalize(ir.Kernel((), statement.stores, specs), supported)
             legal = part.buffers
             found.append(Assign(part.stores))
         return tuple(found)
@@ -210,8 +214,8 @@ class Step:
       results: their types.
     """
 
-    kernel: Kernel
-    info: KernelInfo
+    kernel: ir.Kernel
+    info: ir.KernelInfo
     results: tuple[ShapedArray, ...]
 
     def __str__(self) -> str:
@@ -235,35 +239,36 @@ register_loop_p = Compound(
 
 def buffers_of(
     results: Sequence[ShapedArray], operands: Sequence[Node]
-) -> tuple[BufferSpec, ...]:
+) -> tuple[ir.BufferSpec, ...]:
     """The buffers of a kernel in a graph."""
-    written = [BufferSpec(x.dtype, x.size, True) for x in results]
-    return (*written, *[BufferSpec(x.dtype, x.size, False) for x in operands])
+    written = [ir.BufferSpec(x.dtype, x.size, True) for x in results]
+    return (*written, *[ir.BufferSpec(x.dtype, x.size, False) for x in operands])
 
 
 def kernel_step(
-    name: str,
-    shape: Shape,
-    kernel: Kernel,
-    operations: int,
+    kind: type[GraphKernel],
+    of: Node,
     operands: Sequence[Node],
     results: Sequence[ShapedArray],
-    of: Node,
+    name: str = "",
+    **facts: Any,
 ) -> list[Node]:
     """The results of a kernel that does what an operation of a graph does, or a part.
 
     Args:
-      name, shape: for people.
-      operations: in one run.
+      kind: of the kernel.
+      of: the operation.
       operands: what the kernel loads.
       results: the types of what it stores.
-      of: the operation.
+      name: for people; else it is that of the operation.
+      facts: the attributes of the kernel.
     """
-    info = KernelInfo(
-        f"{name}_{'x'.join(map(str, shape))}",
+    kernel = kind((), (), buffers_of(results, operands), **facts)
+    info = ir.KernelInfo(
+        f"{name or of.op.name}_{'x'.join(map(str, operands[0].shape))}",
         () if of.origin is None else (of.origin,),
-        operations,
-        bytes_of(kernel.buffers),
+        kernel.operations,
+        ir.bytes_of(kernel.buffers),
         (of.op.name,),
     )
     return items(register_loop_p(*operands, arg=Step(kernel, info, tuple(results))))
@@ -277,6 +282,6 @@ def built_recurrence(node: Node, root_of: Callable[[Node], Node]) -> BuiltKernel
     return BuiltKernel(step.kernel, step.info, dict(enumerate(results)), loads)
 
 
-def register_spec(dtype: np.dtype[Any]) -> BufferSpec:
+def register_spec(dtype: np.dtype[Any]) -> ir.BufferSpec:
     """The type of a register."""
-    return BufferSpec(dtype, 1, True)
+    return ir.BufferSpec(dtype, 1, True)

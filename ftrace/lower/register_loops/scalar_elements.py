@@ -28,30 +28,8 @@ from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import ELEMENTWISE
-from ftrace.lower.kernel.affine_index import (
-    ALWAYS,
-    Index,
-    Valid,
-    constant_index,
-    flatten_index,
-    range_index,
-    ranges_of_all,
-    render_index,
-    render_valid,
-    source_index,
-    value_index,
-)
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    BufferSpec,
-    axis_of,
-    fma_p,
-    is_masked,
-    load,
-    make_range,
-    param,
-    range_p,
-)
+from ftrace.lower.kernel import affine_index as ix
+from ftrace.lower.kernel import ir
 from ftrace.lower.legalize.legalize import PLAIN
 from ftrace.lower.legalize.math.term import RELAXED
 from ftrace.lower.register_loops.register_loop import (
@@ -62,16 +40,7 @@ from ftrace.lower.register_loops.register_loop import (
 from ftrace.lower.simplify.fold_constants import evaluate_scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.graph import Node, constant_value, make_node
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_and,
-    bit_or,
-    cast,
-    cast_p,
-    eq,
-    mul,
-    select,
-)
+from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p, scatter_p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import COMBINES, COMBINES_BY_NAME, identity
@@ -97,16 +66,16 @@ def _simplified(node: Node) -> Node:
     known_op = isinstance(node.op, Primitive)  # not what legal kernels have, as fma
     if known_op and node.op.name in _FOLDED and all(s.op is const_p for s in src):
         return const(evaluate_scalar(node), node.dtype)
-    if node.op is select:
+    if node.op is ops.select:
         if src[0].op is const_p:
             return src[1] if constant_value(src[0]) else src[2]
         if src[1] is src[2]:
             return src[1]
-    if node.op is bit_and and node.dtype == dtypes.bool_:
+    if node.op is ops.bit_and and node.dtype == dtypes.bool_:
         for known, other in (src, src[::-1]):
             if known.op is const_p:
                 return other if constant_value(known) else known
-    if node.op is bit_or and node.dtype == dtypes.bool_:
+    if node.op is ops.bit_or and node.dtype == dtypes.bool_:
         for known, other in (src, src[::-1]):
             if known.op is const_p:
                 return known if constant_value(known) else other
@@ -119,8 +88,8 @@ def _simplified(node: Node) -> Node:
 
 _IDENTITIES = ("copy", "stop_gradient")
 
-Indices = tuple[Index, ...]
-Key = tuple[int, Node, Indices, Valid]
+Indices = tuple[ix.Index, ...]
+Key = tuple[int, Node, Indices, ix.Valid]
 Work = Generator[Key, Any, Any]
 
 
@@ -139,7 +108,7 @@ class Registers:
     """A value whose elements are registers: by their row-major position."""
 
     shape: Shape
-    places: Mapping[Index, Node]
+    places: Mapping[ix.Index, Node]
 
 
 @dataclass(frozen=True)
@@ -148,7 +117,7 @@ class Operand:
 
     scope: int
     node: Node
-    at: Index | None = None
+    at: ix.Index | None = None
 
 
 @dataclass(eq=False)
@@ -182,7 +151,7 @@ class Elements(ABC):
     def __init__(self, first_operand: int) -> None:
         self.first_operand = first_operand
         self.scopes: list[Scope] = []
-        self.registers: list[BufferSpec] = []
+        self.registers: list[ir.BufferSpec] = []
         self.operands: dict[Node, int] = {}
         self.inlined: frozenset[Node] = frozenset()
         self._known: dict[Key, Any] = {}
@@ -190,7 +159,7 @@ class Elements(ABC):
         self.values: dict[int, Node] = {}  # of index arrays, by their number
         self.value_of: dict[Node, int] = {}
         #: What expresses elements of an operation, or of a family of them.
-        self._rules: dict[Any, Callable[[int, Node, Indices, Valid], Work]] = {
+        self._rules: dict[Any, Callable[[int, Node, Indices, ix.Valid], Work]] = {
             gather_p: self._gather,
             scatter_p: self._scatter,
             "movement": self._movement,
@@ -200,7 +169,9 @@ class Elements(ABC):
         self.new_scope({})
 
     @abstractmethod
-    def control(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+    def control(
+        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
+    ) -> Work:
         """A result of a loop or a branch, or what a loop's results are."""
 
     def new_scope(
@@ -219,11 +190,11 @@ class Elements(ABC):
         if len(self.registers) >= MOST_REGISTERS:
             raise Unsuited("too many registers")
         self.registers.append(register_spec(dtype))
-        return load(param(number, dtype, 1), const(0, INDEX))
+        return ir.load(ir.param(number, dtype, 1), const(0, ir.INDEX))
 
-    def new_range(self, size: int) -> tuple[Node, Index]:
+    def new_range(self, size: int) -> tuple[Node, ix.Index]:
         number = next(self._ranges)
-        return make_range(number, size, True), range_index(number, size, True)
+        return ir.make_range(number, size, True), ix.range_index(number, size, True)
 
     # Elements.
 
@@ -268,18 +239,18 @@ class Elements(ABC):
         return found
 
     def _leaf(
-        self, scope: int, node: Node, indices: Indices, valid: Valid
+        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
     ) -> Node | None:
         op = node.op
         if op is const_p:
             return make_node(const_p, ShapedArray.of((), node.dtype), (), node.arg)
         if op is iota_p:
             axis: int = node.arg
-            return cast(self.rendered(indices[axis]), node.dtype)
+            return ops.cast(self.rendered(indices[axis]), node.dtype)
         if is_variable(node):
             bound = self.scopes[scope].bound.get(node)
             if isinstance(bound, Registers):
-                return self.in_register(bound, flatten_index(indices, bound.shape))
+                return self.in_register(bound, ix.flatten_index(indices, bound.shape))
             if bound is not None:
                 return None
             if scope:
@@ -291,7 +262,9 @@ class Elements(ABC):
             return self._stored(node, indices, valid)
         return None
 
-    def _express(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+    def _express(
+        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
+    ) -> Work:
         if is_variable(node):
             bound = self.scopes[scope].bound[node]
             assert isinstance(bound, Operand)
@@ -304,13 +277,13 @@ class Elements(ABC):
 
     # Leaves.
 
-    def rendered(self, index: Index) -> Node:
-        return render_index(index, self.values)
+    def rendered(self, index: ix.Index) -> Node:
+        return ix.render_index(index, self.values)
 
-    def valid_node(self, valid: Valid) -> Node | None:
-        return render_valid(valid, self.values)
+    def valid_node(self, valid: ix.Valid) -> Node | None:
+        return ix.render_valid(valid, self.values)
 
-    def in_register(self, bound: Registers, position: Index) -> Node:
+    def in_register(self, bound: Registers, position: ix.Index) -> Node:
         found = bound.places.get(position)
         if found is not None:
             return found
@@ -336,30 +309,30 @@ class Elements(ABC):
             or any(c % step for _, c in moving)
         ):
             raise Unsuited("an element of another lane")
-        place = self.rendered(Index(tuple(moving), position.constant))
+        place = self.rendered(ix.Index(tuple(moving), position.constant))
         rest = [(p.constant, register) for p, register in bound.places.items()]
         total = rest[-1][1]
         for constant, value in reversed(rest[:-1]):
-            same = folded(eq, dtypes.bool_, (place, const(constant, INDEX)))
-            total = folded(select, value.dtype, (same, value, total))
+            same = folded(ops.eq, dtypes.bool_, (place, const(constant, ir.INDEX)))
+            total = folded(ops.select, value.dtype, (same, value, total))
         return total
 
-    def _stored(self, node: Node, indices: Indices, valid: Valid) -> Node:
+    def _stored(self, node: Node, indices: Indices, valid: ix.Valid) -> Node:
         """A load from memory."""
         if node.aval is TOKEN or isinstance(node.aval, Stack):
             raise Unsuited("no array")
         number = self.operands.setdefault(node, len(self.operands))
-        buffer = param(self.first_operand + number, node.dtype, node.size)
-        index = self.rendered(flatten_index(indices, node.shape))
-        return load(buffer, index, self.valid_node(valid))
+        buffer = ir.param(self.first_operand + number, node.dtype, node.size)
+        index = self.rendered(ix.flatten_index(indices, node.shape))
+        return ir.load(buffer, index, self.valid_node(valid))
 
     # Operations.
 
     def _elementwise(
-        self, scope: int, node: Node, indices: Indices, valid: Valid
+        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
     ) -> Work:
         src: list[Node] = []
-        if node.op is select:  # a branch that is not taken is not asked for
+        if node.op is ops.select:  # a branch that is not taken is not asked for
             chosen = yield scope, node.src[0], indices, valid
             if chosen.op is const_p:
                 taken = node.src[1 if constant_value(chosen) else 2]
@@ -369,19 +342,21 @@ class Elements(ABC):
             src.append((yield scope, source, indices, valid))
         return scalar(node, src)
 
-    def _movement(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
-        at, inside = source_index(node, indices, valid)
+    def _movement(
+        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
+    ) -> Work:
+        at, inside = ix.source_index(node, indices, valid)
         if inside is None:
             return const(0, node.dtype)
         value = yield scope, node.src[0], at, inside
-        if inside == valid or is_masked(value):
+        if inside == valid or ir.is_masked(value):
             return value
         where = self.valid_node(inside)
         assert where is not None
-        return select(where, value, const(0, node.dtype))
+        return ops.select(where, value, const(0, node.dtype))
 
     def _reduction(
-        self, scope: int, node: Node, indices: Indices, valid: Valid
+        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
     ) -> Work:
         """One after the other; a sum of products rounds once per term."""
         axes: tuple[int, ...] = node.arg
@@ -391,42 +366,50 @@ class Elements(ABC):
         for position in places([source.shape[a] for a in axes]):
             at = list(indices)
             for axis, place in zip(axes, position, strict=True):
-                at[axis] = constant_index(place)
+                at[axis] = ix.constant_index(place)
             term = yield scope, source, tuple(at), valid
             if total is None:
                 total = term
-            elif combine is add and term.op is mul and dtypes.kind(node.dtype) == "f":
-                total = fma_p(*term.src, total, arg=RELAXED)
+            elif (
+                combine is ops.add
+                and term.op is ops.mul
+                and dtypes.kind(node.dtype) == "f"
+            ):
+                total = ir.fma_p(*term.src, total, arg=RELAXED)
             else:
                 total = folded(combine, node.dtype, (total, term))
         if total is None:
             return const(identity(node.op, node.dtype), node.dtype)
         return total
 
-    def _gather(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+    def _gather(
+        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
+    ) -> Work:
         axes: tuple[int, ...] = node.arg
         source, *arrays = node.src
         depth = arrays[0].ndim
         at, rest = indices[:depth], iter(indices[depth:])
-        found: dict[int, Index] = {}
+        found: dict[int, ix.Index] = {}
         for axis, array in zip(axes, arrays, strict=True):
             value = yield scope, array, at, valid
             found[axis] = self._as_index(value, source.shape[axis], at)
         where = [found[a] if a in found else next(rest) for a in range(source.ndim)]
         return (yield scope, source, tuple(where), valid)
 
-    def _as_index(self, value: Node, size: int, at: Indices) -> Index:
+    def _as_index(self, value: Node, size: int, at: Indices) -> ix.Index:
         counter = _counter(value)
         if counter is not None:
-            return range_index(*axis_of(counter))
-        value = cast(value, INDEX)
+            return ix.range_index(*ir.axis_of(counter))
+        value = ops.cast(value, ir.INDEX)
         if value.op is const_p:
-            return constant_index(int(constant_value(value)))
+            return ix.constant_index(int(constant_value(value)))
         number = self.value_of.setdefault(value, len(self.value_of))
         self.values[number] = value
-        return value_index(number, size, ranges_of_all(at))
+        return ix.value_index(number, size, ix.ranges_of_all(at))
 
-    def _scatter(self, scope: int, node: Node, indices: Indices, valid: Valid) -> Work:
+    def _scatter(
+        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
+    ) -> Work:
         """The operand's element, and over it each update that may hit it, in order."""
         axes, kind = axes_and_kind(node)
         x, updates, *arrays = node.src
@@ -435,25 +418,31 @@ class Elements(ABC):
         found = yield from self._own_updates(scope, node, indices)
         sizes = [1 if b in found else n for b, n in enumerate(arrays[0].shape)]
         for position in places(sizes):
-            at = tuple(found.get(b, constant_index(p)) for b, p in enumerate(position))
+            at = tuple(
+                found.get(b, ix.constant_index(p)) for b, p in enumerate(position)
+            )
             hit: Node | None = None
             for axis, array in zip(axes, arrays, strict=True):
                 place = yield scope, array, at, valid
-                here = (cast(place, INDEX), self.rendered(indices[axis]))
-                same = folded(eq, dtypes.bool_, here)
-                hit = same if hit is None else folded(bit_and, same.dtype, (hit, same))
+                here = (ops.cast(place, ir.INDEX), self.rendered(indices[axis]))
+                same = folded(ops.eq, dtypes.bool_, here)
+                hit = (
+                    same
+                    if hit is None
+                    else folded(ops.bit_and, same.dtype, (hit, same))
+                )
             assert hit is not None
             if hit.op is const_p and not constant_value(hit):
                 continue
             value = yield scope, updates, (*at, *rest), valid
             if kind != "set":
                 value = folded(COMBINES_BY_NAME[kind], node.dtype, (total, value))
-            total = folded(select, node.dtype, (hit, value, total))
+            total = folded(ops.select, node.dtype, (hit, value, total))
         return total
 
     def _own_updates(
         self, scope: int, node: Node, indices: Indices
-    ) -> Generator[Key, Any, dict[int, Index]]:
+    ) -> Generator[Key, Any, dict[int, ix.Index]]:
         """Axes of the updates along which only one may hit an element, and which.
 
         That is where an index array counts along it, as vmap makes it.
@@ -462,11 +451,11 @@ class Elements(ABC):
         arrays = node.src[2:]
         ranges = [self.new_range(n) for n in arrays[0].shape]
         at = tuple(index for _, index in ranges)
-        found: dict[int, Index] = {}
+        found: dict[int, ix.Index] = {}
         for axis, array in zip(axes, arrays, strict=True):
             if not is_counted(array):
                 continue
-            value = yield scope, array, at, ALWAYS
+            value = yield scope, array, at, ix.ALWAYS
             for b, (counter, _) in enumerate(ranges):
                 if _counter(value) is counter and array.shape[b] > 1:
                     found[b] = indices[axis]
@@ -510,9 +499,12 @@ def is_elementwise(node: Node) -> bool:
 def _counter(value: Node) -> Node | None:
     """The range that a value is, in an integer that holds all of it."""
     least = value.dtype
-    while value.op is cast_p and dtypes.is_integer(value.dtype):
+    while value.op is ops.cast_p and dtypes.is_integer(value.dtype):
         value = value.src[0]
         least = min(least, value.dtype, key=lambda d: dtypes.limits(d)[1])
-    if value.op is not range_p or axis_of(value).size - 1 > dtypes.limits(least)[1]:
+    if (
+        value.op is not ir.range_p
+        or ir.axis_of(value).size - 1 > dtypes.limits(least)[1]
+    ):
         return None
     return value

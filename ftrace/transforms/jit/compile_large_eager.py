@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -337,13 +338,17 @@ def run_call(
 def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     """An operation on concrete arrays; None where it is for NumPy."""
     row = tiering.OPERATIONS.get(op.name)
-    if row is None or arrays[0].size < row[0] or not compiles():
+    if row is None:
+        return None
+    least, wait, core = row
+    shape = arrays[0].shape
+    if prod(shape[: len(shape) - core]) < least or not compiles():
         return None
     identity = (op, arg, *[aval_of(x) for x in arrays])
     call = _calls.get(identity)
     if call is None:
         run = Jitted(partial(bind_compound, op, arg=arg))
-        call = _calls.put(identity, _Call(run, 1, row[1]), _COMPILED)
+        call = _calls.put(identity, _Call(run, 1, wait), _COMPILED)
     return call(arrays)
 
 

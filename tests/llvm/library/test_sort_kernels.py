@@ -295,7 +295,7 @@ def test_code_for_other_processors_is_accepted(
 def test_large_eager_sorts_are_compiled_when_they_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(tiering.OPERATIONS, "sort", (700, 2))
+    monkeypatch.setitem(tiering.OPERATIONS, "sort", (700, 2, 0))
 
     def is_compiled(call: Any) -> bool:
         before = ft.counters("cpu").kernels_run

@@ -25,7 +25,7 @@ from ftrace.trace.primitives.broadcast import expand
 from ftrace.trace.primitives.library import lapack_numpy, library_op
 from ftrace.trace.primitives.library import matrix_nodes as mat
 from ftrace.trace.primitives.library.systems import solve
-from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.primitives.primitive import Array, Results, items
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.sources import const_like, zeros_like
 from ftrace.trace.symbolic.dim import same_size
@@ -42,21 +42,19 @@ def _real_values(a: ShapedArray) -> ShapedArray:
 
 def _eigh(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
     values, vectors = lapack_numpy.eigh["L" if lower else "U"](a)
-    if lapack_numpy.has_nan(values):  # NaN in a is NaN in all results
-        bad = np.isnan(values).any(-1)
+    bad = np.isnan(values).any(-1)
+    if bad.any():  # NaN in a is NaN in all results
         values, vectors = np.array(values), np.array(vectors)
         values[bad], vectors[bad] = np.nan, np.nan
     return vectors, values
 
 
-def _eigh_tangent(node: Node, tangents: Results) -> Results:
+def _eigh_tangent(node: Node, a: Node, t: Node) -> Results:
     """With P = vᴴa'v: w' = diag P, and v' = v·(P / (wⱼ - wᵢ)) off the diagonal.
 
     Equal eigenvalues have no derivative of their vectors: it is infinite or NaN.
     """
-    (a,), (t,) = node.src, tangents
-    assert t is not None
-    vectors, values = eigh_p.results(a, arg=node.arg)
+    vectors, values = items(node)
     inner = mat.product(mat.product(mat.adjoint(vectors), t), vectors)
     change = mat.real(mat.diagonal(inner))
     return mat.product(vectors, _over_gaps(inner, mat.as_dtype_of(values, a))), change
@@ -80,11 +78,9 @@ eigh_p = library_op.host(
 def eigenvalues(lower: bool, a: Array) -> Array:
     """Those of hermitian matrices without vectors, in a third of the time of `eigh`."""
     (values,) = lapack_numpy.eigvalsh["L" if lower else "U"](a)
-    if lapack_numpy.has_nan(a):  # NaN in what is read is NaN in all results
-        read = np.tril(a) if lower else np.triu(a)
-        values = np.array(values)
-        values[np.isnan(read).any((-1, -2))] = np.nan
-    return values
+    # NaN in what is read is NaN in all results.
+    missing = np.isnan(np.tril(a) if lower else np.triu(a)).any((-1, -2))
+    return np.where(missing[..., None], values.dtype.type(np.nan), values)
 
 
 # General matrices.
@@ -100,9 +96,9 @@ def _vectors(a: ShapedArray) -> ShapedArray:
 
 def _finite(function: Callable[[Array], Any], avals: Any, a: Array) -> Sequence[Array]:
     """`function` of the matrices without NaN and infinity; NaN for the others."""
-    if lapack_numpy.are_finite(a):
-        return function(a)
     good = np.isfinite(a).all((-1, -2))
+    if good.all():
+        return function(a)
     results = [np.full(x.shape, complex(np.nan, np.nan), x.dtype) for x in avals]
     for result, value in zip(results, function(a[good]), strict=True):
         result[good] = value
@@ -113,9 +109,7 @@ def _eigvals(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     return _finite(lapack_numpy.eigvals, avals, a)
 
 
-def _eigvals_tangent(node: Node, tangents: Results) -> Results:
-    (a,), (t,) = node.src, tangents
-    assert t is not None
+def _eigvals_tangent(node: Node, a: Node, t: Node) -> Results:
     _, _, right = eig_p.results(a)
     inner = _in_basis(right, mat.as_dtype_of(t, right))
     return (mat.diagonal(inner),)
@@ -193,15 +187,13 @@ def _unpacked(imaginary: Array, packed: Array) -> Array:
     return result
 
 
-def _eig_tangent(node: Node, tangents: Results) -> Results:
+def _eig_tangent(node: Node, a: Node, t: Node) -> Results:
     """With P = V⁻¹a'V: w' = diag P; V turns by P / (wⱼ - wᵢ), at length 1.
 
     LAPACK makes the greatest component of a vector real; it stays so. The left
     vectors are those of aᴴ.
     """
-    (a,), (t,) = node.src, tangents
-    assert t is not None
-    values, left, right = eig_p.results(a)
+    values, left, right = items(node)
     t = mat.as_dtype_of(t, right)
     inner = _in_basis(right, t)
     change_right = _turned(right, inner, values)
@@ -271,34 +263,21 @@ def _sylvester(avals: Any, arg: None, a: Array, b: Array, c: Array) -> Sequence[
     return lapack_numpy.each(solved, avals, a, b, c)
 
 
-def _sylvester_tangent(node: Node, tangents: Results) -> Results:
-    """a·X' + X'·b = c' - a'·X - X·b'."""
+def _sylvester_change(node: Node, turns: Results, x: Node) -> Node | None:
+    """a'·X + X·b'."""
+    t, u = turns
+    left = None if t is None else mat.product(t, x)
+    return mat.total(left, None if u is None else mat.product(x, u))
+
+
+def _sylvester_transposed(node: Node) -> tuple[Sequence[Node], None]:
     a, b, _ = node.src
-    t, u, change = tangents
-    if t is not None or u is not None:
-        (x,) = sylvester_p.results(*node.src)
-        if t is not None:
-            change = mat.minus(change, mat.product(t, x))
-        if u is not None:
-            change = mat.minus(change, mat.product(x, u))
-    assert change is not None
-    return (sylvester_p.results(a, b, change)[0],)
+    return (mat.transposed(a), mat.transposed(b)), None
 
 
-def _sylvester_transpose(
-    node: Node, cotangents: Results, linear: tuple[bool, ...]
-) -> Results:
-    mat.need_not_linear("solve_sylvester", node, linear[:2])
-    a, b, _ = node.src
-    (ct,) = cotangents
-    if ct is None:
-        return None, None, None
-    return None, None, sylvester_p.results(mat.transposed(a), mat.transposed(b), ct)[0]
-
-
-sylvester_p = library_op.host(
-    "sylvester", _infer_sylvester, _sylvester, _sylvester_tangent,
-    transpose=_sylvester_transpose, doc="X of a·X + X·b = c",
+sylvester_p = library_op.solver(
+    "sylvester", _infer_sylvester, _sylvester, _sylvester_change,
+    _sylvester_transposed, called="solve_sylvester", doc="X of a·X + X·b = c",
 )  # fmt: skip
 
 
@@ -342,12 +321,10 @@ def _triangular_root(t: Array) -> Array:
     return root
 
 
-def _sqrtm_tangent(node: Node, tangents: Results) -> Results:
+def _sqrtm_tangent(node: Node, a: Node, t: Node) -> Results:
     """S·S = a gives S·S' + S'·S = a'."""
-    (a,), (t,) = node.src, tangents
-    assert t is not None
-    (root,) = sqrtm_p.results(a)
-    return (sylvester_p.results(root, root, mat.as_dtype_of(t, root))[0],)
+    (root,) = items(node)
+    return sylvester_p.results(root, root, mat.as_dtype_of(t, root))
 
 
 sqrtm_p = library_op.host(

@@ -23,7 +23,12 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import bit_or, conj, eq, mul, real, select
-from ftrace.trace.primitives.library.library_op import host, need_lapack
+from ftrace.trace.primitives.library.library_op import (
+    complex_of,
+    host,
+    need_lapack,
+    real_of,
+)
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.primitive import Array, Results
 from ftrace.trace.primitives.sources import const_like, iota
@@ -69,14 +74,8 @@ def _infer(arg: Fourier, x: ShapedArray) -> tuple[ShapedArray, ...]:
         )
     lead = x.shape[: x.ndim - count]
     if kind == "irfft":
-        return (
-            ShapedArray.of((*lead, *lengths), dtypes.real_dtype(x.dtype), x.weak_type),
-        )
-    if kind == "rfft":
-        return (
-            ShapedArray.of((*lead, *half), dtypes.complex_dtype(x.dtype), x.weak_type),
-        )
-    return (x,)
+        return (real_of(x, (*lead, *lengths)),)
+    return (complex_of(x, (*lead, *half)) if kind == "rfft" else x,)
 
 
 def _value(avals: Any, arg: Fourier, x: Array) -> Sequence[Array]:
@@ -91,9 +90,7 @@ def _value(avals: Any, arg: Fourier, x: Array) -> Sequence[Array]:
     return [found]
 
 
-def _tangent(node: Node, tangents: Results) -> Results:
-    (t,) = tangents
-    assert t is not None
+def _tangent(node: Node, x: Node, t: Node) -> Results:
     return fft_p.results(t, arg=node.arg)
 
 

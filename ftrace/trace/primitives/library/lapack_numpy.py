@@ -8,7 +8,6 @@ batch at once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
@@ -136,13 +135,7 @@ def cholesky(a: Array) -> Array:
     """L of a = L·Lᴴ; NaN where there is none."""
     n = a.shape[-1]
     if n < _WORTH_SCIPY or a.size == 0 or scipy_linalg() is None:
-        (found,) = _cholesky(a)
-        # NumPy leaves zeros above the diagonal, but where it fails.
-        if found.ndim == 2 and n > 1:
-            corner = found.item(n - 1)
-        else:
-            corner = found[..., :1, -1:].any()
-        return np.tril(found) if corner else found
+        return np.tril(_cholesky(a)[0])
     potrf = _routine("lapack", "potrf", a.dtype)
     result = np.empty(a.shape, a.dtype)
     for factor, matrix in zip(stacked(result), stacked(a), strict=True):
@@ -164,18 +157,12 @@ def solve_triangular(
     """
     if conj and np.iscomplexobj(a):
         a = a.conj()
-    lead, (n, k) = b.shape[:-2], b.shape[-2:]
-    if b.size == 0:
-        return np.zeros(b.shape, b.dtype)
-    many = prod(lead)
-    if scipy_linalg() is None or many > 4 * n:
+    if scipy_linalg() is None or prod(b.shape[:-2]) > 4 * b.shape[-2] or not b.size:
         return substitute(a, b, lower, trans, unit)
-    if not lead:
-        return _substituted(a, b, lower, trans, unit)
-    result = np.empty((many, n, k), b.dtype)
-    for i, (left, right) in enumerate(zip(stacked(a), stacked(b), strict=True)):
-        result[i] = _substituted(left, right, lower, trans, unit)
-    return result.reshape(*lead, n, k)
+    result = np.empty(b.shape, b.dtype)
+    for x, left, right in zip(stacked(result), stacked(a), stacked(b), strict=True):
+        x[...] = _substituted(left, right, lower, trans, unit)
+    return result
 
 
 def _substituted(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
@@ -185,24 +172,10 @@ def _substituted(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Ar
     # The operands are alpha, a, b, side, lower, trans_a, diag.
     found = trsm(1, a.T, b.T, 1, not lower, trans, unit).T
     # What is infinite or NaN stays so until the row that is computed last.
-    if not are_finite(found[-1 if lower != trans else 0]):
+    if not np.isfinite(found[-1 if lower != trans else 0]).all():
         # BLAS works in blocks, in which NaN spreads to rows that come before it.
         return substitute(a, b, lower, trans, unit)
     return found
-
-
-def are_finite(x: Array) -> bool:
-    """Is nothing infinite or NaN? Where the sum of squares is a number, surely."""
-    flat = x.reshape(-1)
-    squares = flat.dot(flat) if x.dtype.kind == "f" else np.vdot(flat, flat).real
-    return squares < math.inf or bool(np.isfinite(x).all())
-
-
-def has_nan(x: Array) -> bool:
-    """Is an element NaN? The sum of squares is then, and hardly ever else."""
-    flat = x.reshape(-1)
-    squares = flat.dot(flat)
-    return bool(squares != squares) and bool(np.isnan(x).any())
 
 
 def substitute(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
@@ -224,17 +197,14 @@ def substitute(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Arra
 
 def lu(a: Array) -> tuple[Array, Array]:
     """(L and U in one matrix, the row exchanged with each row): partial pivoting."""
-    lead, (m, n) = a.shape[:-2], a.shape[-2:]
-    least = min(m, n)
+    lead, least = a.shape[:-2], min(a.shape[-2:])
     if scipy_linalg() is None or prod(lead) > 4 * least:
         return eliminate(a)
-    if not lead and a.size:
-        return _factorised(a)
-    factors = np.empty((prod(lead), m, n), a.dtype)
-    pivots = np.empty((prod(lead), least), np.int32)
-    for i, matrix in enumerate(stacked(a)):
-        factors[i], pivots[i] = _factorised(matrix)
-    return factors.reshape(a.shape), pivots.reshape(*lead, least)
+    factors, pivots = np.empty(a.shape, a.dtype), np.empty((*lead, least), np.int32)
+    results = stacked(factors), stacked(pivots, 1)
+    for lu, exchanges, matrix in zip(*results, stacked(a), strict=True):
+        lu[...], exchanges[...] = _factorised(matrix)
+    return factors, pivots
 
 
 def _factorised(a: Array) -> tuple[Array, Array]:
@@ -243,7 +213,7 @@ def _factorised(a: Array) -> tuple[Array, Array]:
     factors = np.ascontiguousarray(found)
     if factors.dtype.kind == "c":
         _spread_nan(factors)
-    elif not are_finite(factors):
+    elif not np.isfinite(factors).all():
         # Which of several NaN is a pivot depends on BLAS's code for a processor.
         return eliminate(a)
     return factors, pivots
@@ -283,36 +253,24 @@ def _magnitude(x: Array) -> Array:
 
 def permutation(pivots: Array, size: int) -> Array:
     """The order of the rows after exchanging row i with row pivots[i], one by one."""
-    flat = stacked(pivots, 1)
-    if len(flat) == 1:
+    orders = np.empty((*pivots.shape[:-1], size), np.int32)
+    for order, exchanges in zip(stacked(orders, 1), stacked(pivots, 1), strict=True):
         rows = list(range(size))
-        for i, chosen in enumerate(flat[0].tolist()):
+        for i, chosen in enumerate(exchanges.tolist()):
             rows[i], rows[chosen] = rows[chosen], rows[i]
-        return np.array(rows, np.int32).reshape(*pivots.shape[:-1], size)
-    lanes = np.arange(len(flat))
-    order = np.tile(np.arange(size, dtype=np.int32), (len(flat), 1))
-    for i in range(flat.shape[-1]):
-        chosen = flat[:, i]
-        moved = order[lanes, chosen]
-        order[lanes, chosen] = order[:, i]
-        order[:, i] = moved
-    return order.reshape(*pivots.shape[:-1], size)
+        order[...] = rows
+    return orders
 
 
 def solve_lu(factors: Array, order: Array, b: Array, trans: bool, conj: bool) -> Array:
     """X of op(A) X = b, where A[order] = L U."""
-    if b.size == 0:
-        return np.zeros(b.shape, b.dtype)
     if trans:
         y = solve_triangular(factors, b, False, True, conj, False)
         y = solve_triangular(factors, y, True, True, conj, True)
         x = np.empty_like(y)
         np.put_along_axis(x, order[..., None].astype(np.intp), y, -2)
         return x
-    if b.ndim == 2:
-        y = b[order]
-    else:
-        y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
+    y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
     y = solve_triangular(factors, y, True, False, conj, True)
     return solve_triangular(factors, y, False, False, conj, False)
 

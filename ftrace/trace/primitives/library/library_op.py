@@ -8,18 +8,21 @@ that is not batched once it is repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
 from typing_extensions import Unpack
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError
+from ftrace.errors import DerivativeError, DtypeError, ShapeError
 from ftrace.ground.errstate import hush, unhush
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.primitive import Array, Compound, Results
+from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.movement import move_axis, reshape
+from ftrace.trace.primitives.primitive import Array, Compound, Results, items
 from ftrace.trace.symbolic.dim import same_size
 
 Batched = tuple[list[Node], list[bool]]
@@ -63,6 +66,7 @@ def no_tangents(node: Node, tangents: Results) -> Results:
 
 
 class _Facts(TypedDict, total=False):
+    no_derivative: str
     jvp: Callable[[Node, Results], Results]
     transpose: Callable[[Node, Results, tuple[bool, ...]], Results]
     batch: Callable[..., Batched]
@@ -100,21 +104,21 @@ def host(
     name: str,
     infer: Callable[..., tuple[ShapedArray, ...]],
     numpy: Callable[..., Sequence[Any]],
-    jvp: Callable[[Node, Results], Results] | None = None,
-    *,
-    transpose: Callable[[Node, Results, tuple[bool, ...]], Results] | None = None,
-    batch: Callable[..., Batched] = batch_leading,
-    no_derivative: str = "",
-    kinds: str = "fc",
-    doc: str = "",
+    tangent: Callable[[Node, Node, Node], Results] | None = None,
+    **facts: Unpack[_Facts],
 ) -> Compound:
     """The record of an operation of the host.
 
     Args:
-      name, infer, numpy, jvp, transpose, batch, no_derivative, doc: as of `Compound`.
-        `numpy` returns new arrays, and raises nothing for values it cannot factorise.
-      kinds: the kinds of dtype that it takes.
+      name, infer: as of `Compound`.
+      numpy: likewise; it returns new arrays, and raises nothing for values that it
+        cannot factorise.
+      tangent: (node, operand, its tangent) -> tangents, of an operation of one operand.
+      facts: as of `Compound`.
     """
+    facts = {"batch": batch_leading, "dtypes": "fc", **facts}
+    if tangent is not None:
+        facts["jvp"] = partial(_tangents_of_one, tangent)
 
     def quiet(avals: Any, arg: Any, *arrays: Any) -> Sequence[Any]:
         """In a program, too, NaN and infinity are values and no warnings."""
@@ -124,10 +128,115 @@ def host(
         finally:
             unhush(token)
 
-    return Compound(
-        name, "host", infer, quiet, batch, jvp=jvp, transpose=transpose,
-        no_derivative=no_derivative, dtypes=kinds, doc=doc, told=numpy,
+    return Compound(name, "host", infer, quiet, told=numpy, **facts)
+
+
+def _tangents_of_one(
+    tangent: Callable[[Node, Node, Node], Results], node: Node, tangents: Results
+) -> Results:
+    (a,), (t,) = node.src, tangents
+    assert t is not None
+    return tangent(node, a, t)
+
+
+# Operations that are linear in their last operand.
+
+
+def transpose_last(
+    name: str, transposed: Callable[[Node], tuple[Sequence[Node], Any]]
+) -> Callable[[Node, Results, tuple[bool, ...]], Results]:
+    """The transpose of an operation that is linear in its last operand alone.
+
+    Args:
+      name: by which messages call it.
+      transposed: the other operands and the argument of its transpose.
+    """
+
+    def transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+        if any(linear[:-1]):
+            raise DerivativeError(
+                f"linear_transpose: the function is not linear in its argument: it "
+                f"uses {name} of it",
+                node.origin,
+            )
+        (ct,) = cotangents
+        others: list[Node | None] = [None] * (len(node.src) - 1)
+        if ct is None:
+            return [*others, None]
+        operands, arg = transposed(node)
+        op = node.op
+        assert isinstance(op, Compound)
+        return [*others, *op.results(*operands, ct, arg=arg)]
+
+    return transpose
+
+
+def solver(
+    name: str,
+    infer: Callable[..., tuple[ShapedArray, ...]],
+    numpy: Callable[..., Sequence[Any]],
+    change: Callable[[Node, Results, Node], Node | None],
+    transposed: Callable[[Node], tuple[Sequence[Node], Any]],
+    *,
+    called: str,
+    batch: Callable[..., Batched] = batch_leading,
+    doc: str = "",
+) -> Compound:
+    """The record of X of A(X) = b, for a linear A; b is the last operand.
+
+    A(X') = b' - A'(X).
+
+    Args:
+      name, infer, numpy, batch, doc: as of `host`.
+      change: (node, tangents of the operands before b, X) -> A'(X).
+      transposed: the operands before b and the argument of the transposed system.
+      called: the name in messages.
+    """
+
+    def jvp(node: Node, tangents: Results) -> Results:
+        *matrix, _ = node.src
+        *turns, right = tangents
+        if any(t is not None for t in turns):
+            (x,) = items(node)
+            right = mat.minus(right, change(node, turns, x))
+        if right is None:
+            return (None,)
+        return op.results(*matrix, right, arg=node.arg)
+
+    op = host(
+        name, infer, numpy, jvp=jvp, transpose=transpose_last(called, transposed),
+        batch=batch, doc=doc,
     )  # fmt: skip
+    return op
+
+
+def batch_right_side(axis: Callable[[Any], int]) -> Callable[..., Batched]:
+    """The batching of X of A(X) = b: one matrix for all lanes, if it is not batched.
+
+    Their right sides become columns of one, or rows.
+
+    Args:
+      axis: which axis of b that is, by the argument: -1 or -2.
+    """
+
+    def batch(
+        node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
+    ) -> Batched:
+        *matrix, b = src
+        if any(batched[:-1]):
+            return batch_leading(node, src, batched, size)
+        # (lanes, …, n, k) -> (…, n, lanes·k), or the rows likewise.
+        place = b.ndim + axis(node.arg) - 1  # of the lanes, once they are not in front
+        moved = move_axis(b, 0, place)
+        shape = moved.shape[:place], moved.shape[place + 2 :]
+        lanes = moved.shape[place] * moved.shape[place + 1]
+        op = node.op
+        assert isinstance(op, Compound)
+        folded = reshape(moved, (*shape[0], lanes, *shape[1]))
+        (x,) = op.results(*matrix, folded, arg=node.arg)
+        return [move_axis(reshape(x, moved.shape), place, 0)], [True]
+
+    return batch
 
 
 # Types.

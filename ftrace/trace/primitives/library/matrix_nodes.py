@@ -5,10 +5,7 @@ All take (…, m, n) nodes; two operands have the same leading axes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ftrace import dtypes
-from ftrace.errors import DerivativeError
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
@@ -177,13 +174,3 @@ def safe_inverse(x: Node) -> Node:
     zero, one = zeros_like(x), const_like(x, 1)
     is_zero = p.eq(x, zero)
     return p.select(is_zero, zero, p.div(one, p.select(is_zero, one, x)))
-
-
-def need_not_linear(name: str, node: Node, linear: Sequence[bool]) -> None:
-    """Raises if any of the operands in question, in which it is not linear, varies."""
-    if any(linear):
-        raise DerivativeError(
-            f"linear_transpose: the function is not linear in its argument: it uses "
-            f"{name} of it",
-            node.origin,
-        )

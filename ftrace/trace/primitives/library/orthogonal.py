@@ -34,7 +34,7 @@ from ftrace.trace.primitives.library import lapack_numpy, library_op
 from ftrace.trace.primitives.library import matrix_nodes as mat
 from ftrace.trace.primitives.library.systems import triangular_solve
 from ftrace.trace.primitives.movement import pad
-from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.primitives.primitive import Array, Results, items
 from ftrace.trace.symbolic.dim import same_size
 
 np: Any = numpy  # whose stubs leave too much unknown
@@ -58,10 +58,8 @@ def _qr(avals: Any, full: bool, a: Array) -> Sequence[Array]:
     return tuple(np.linalg.qr(a, "complete" if full else "reduced"))
 
 
-def _qr_tangent(node: Node, tangents: Results) -> Results:
-    (a,), (t,) = node.src, tangents
-    assert t is not None
-    q, r = qr_p.results(a, arg=node.arg)
+def _qr_tangent(node: Node, a: Node, t: Node) -> Results:
+    q, r = items(node)
     return _qr_changes(q, r, t)
 
 
@@ -123,10 +121,8 @@ def _pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
     return lapack_numpy.each(decomposed, avals, a)
 
 
-def _pivoted_tangent(node: Node, tangents: Results) -> Results:
-    (a,), (t,) = node.src, tangents
-    assert t is not None
-    q, r, order = qr_pivoted_p.results(a, arg=node.arg)
+def _pivoted_tangent(node: Node, a: Node, t: Node) -> Results:
+    q, r, order = items(node)
     moved = mat.transposed(mat.take_rows(mat.transposed(t), order))
     return (*_qr_changes(q, r, moved), None)
 
@@ -222,7 +218,7 @@ def _empty(aval: ShapedArray) -> Array:
     return result
 
 
-def _svd_tangent(node: Node, tangents: Results) -> Results:
+def _svd_tangent(node: Node, a: Node, t: Node) -> Results:
     """With P = Uᴴa'V: s' = Re diag P, and U, V turn by what P has off the diagonal.
 
     Equal singular values have no turn between their vectors (it is not determined),
@@ -231,8 +227,6 @@ def _svd_tangent(node: Node, tangents: Results) -> Results:
 
     Source: J. Townsend, "Differentiating the singular value decomposition" (2016).
     """
-    (a,), (t,) = node.src, tangents
-    assert t is not None
     arg: str = node.arg
     u, s, vh = svd_p.results(a, arg="full" if arg == "full" else "reduced")
     *_, m, n = a.shape
@@ -334,7 +328,7 @@ def _pinv_tangent(node: Node, tangents: Results) -> Results:
 
 
 pinv_p = library_op.host(
-    "pinv", _infer_pinv, _pinv, _pinv_tangent,
+    "pinv", _infer_pinv, _pinv, jvp=_pinv_tangent,
     doc="the pseudoinverse; singular values up to rtol times the greatest are zero",
 )  # fmt: skip
 
@@ -467,6 +461,7 @@ def _least_squares_tangent(node: Node, tangents: Results) -> Results:
 
 
 least_squares_p = library_op.host(
-    "least_squares", _infer_least_squares, _least_squares, _least_squares_tangent,
+    "least_squares", _infer_least_squares, _least_squares,
+    jvp=_least_squares_tangent,
     doc="x with least |b - a·x|, and the singular values; up to rtol they are zero",
 )  # fmt: skip

@@ -31,7 +31,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.elementwise import add, eq, exp, mul, select, sub
-from ftrace.trace.primitives.library.library_op import along
+from ftrace.trace.primitives.library.library_op import along, transpose_last
 from ftrace.trace.primitives.movement import shift_axis
 from ftrace.trace.primitives.primitive import Array, Results
 from ftrace.trace.primitives.sources import const_like, zeros_like
@@ -178,52 +178,16 @@ def extremum_tangent(
       axis: along which it runs, backwards if `reverse`.
       transposed: multiply by the transposed derivative.
     """
-    wide = wide_dtype(t.dtype)
-    x = _as_rows(x.astype(np.float32) if x.dtype.itemsize == 2 else x, axis, reverse)
-    t = _as_rows(t.astype(wide, copy=False), axis, reverse)
-    y = _UFUNC[kind].accumulate(x, -1)
-    begins = _records(x, y)
-    if begins is not None:
-        result = (_collected if transposed else _handed_on)(t, begins)
-    else:
-        x, y, t = (np.moveaxis(v, -1, 0) for v in (x, y, t))
-        result = _pull(kind, x, y, t) if transposed else _push(kind, x, t)
-        result = np.moveaxis(result, 0, -1)
+    x = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    t = t.astype(wide_dtype(t.dtype), copy=False)
+    x, t = (np.moveaxis(v, axis, 0) for v in (x, t))
     if reverse:
-        result = result[..., ::-1]
-    return np.moveaxis(result, -1, axis)
-
-
-def _as_rows(x: Array, axis: int, reverse: bool) -> Array:
-    """`x` with the axis as its last one, in order and contiguous."""
-    moved = np.moveaxis(x, axis, -1)
-    return np.ascontiguousarray(moved[..., ::-1] if reverse else moved)
-
-
-def _records(x: Array, y: Array) -> Array | None:
-    """Where the running extremum `y` of `x` changes, in the flat array, row after row.
-
-    None if an element ties with an earlier one, or is NaN.
-    """
-    if not x.size or (x[..., 1:] == y[..., :-1]).any() or np.isnan(y[..., -1]).any():
-        return None
-    new = x == y
-    new[..., 0] = True
-    return np.flatnonzero(new)
-
-
-def _handed_on(t: Array, begins: Array) -> Array:
-    """The tangents of the elements that are the extrema."""
-    lengths = np.diff(begins, append=t.size)
-    repeated: Array = np.repeat(t.reshape(-1)[begins], lengths)
-    return repeated.reshape(t.shape)
-
-
-def _collected(ct: Array, begins: Array) -> Array:
-    """The cotangents added up at the elements from which the extrema came."""
-    result: Array = np.zeros_like(ct)
-    result.reshape(-1)[begins] = np.add.reduceat(ct.reshape(-1), begins)
-    return result
+        x, t = x[::-1], t[::-1]
+    if transposed:
+        result = _pull(kind, x, _UFUNC[kind].accumulate(x, 0), t)
+    else:
+        result = _push(kind, x, t)
+    return np.moveaxis(result[::-1] if reverse else result, 0, axis)
 
 
 def _push(kind: str, x: Array, t: Array) -> Array:
@@ -374,21 +338,18 @@ def _recurrence_tangent(node: Node, tangents: Results) -> Results:
     return recurrence_p.results(a, terms, arg=arg)
 
 
-def _transpose_recurrence(node: Node, cotangents: Results, linear: Any) -> Results:
+def _recurrence_transposed(node: Node) -> tuple[Sequence[Node], Along]:
     """b̄[i] = a[i+1]·b̄[i+1] + ȳ[i]: the other way round."""
     arg: Along = node.arg
-    (ct,) = cotangents
-    assert ct is not None
-    assert not linear[0]
     factors = shift_axis(node.src[0], arg.axis, 1 if arg.reverse else -1)
-    back = arg._replace(reverse=not arg.reverse)
-    return [None, *recurrence_p.results(factors, ct, arg=back)]
+    return [factors], arg._replace(reverse=not arg.reverse)
 
 
 recurrence_p = along(
     "recurrence", _infer_recurrence,
     _recurrence_value,
-    jvp=_recurrence_tangent, transpose=_transpose_recurrence, dtypes="fc",
+    jvp=_recurrence_tangent, dtypes="fc",
+    transpose=transpose_last("a recurrence", _recurrence_transposed),
     doc="y[i] = a[i]·y[i-1] + b[i] along an axis",
 )  # fmt: skip
 
@@ -429,17 +390,13 @@ def _extremum_tangent_tangent(node: Node, tangents: Results) -> Results:
     return extremum_tangent_p.results(node.src[0], t, arg=node.arg)
 
 
-def _transpose_extremum(node: Node, cotangents: Results, linear: Any) -> Results:
-    arg: Share = node.arg
-    (ct,) = cotangents
-    assert ct is not None
-    assert not linear[0]
-    other = arg._replace(transposed=not arg.transposed)
-    return [None, *extremum_tangent_p.results(node.src[0], ct, arg=other)]
+def _extremum_transposed(node: Node) -> tuple[Sequence[Node], Share]:
+    return node.src[:1], node.arg._replace(transposed=not node.arg.transposed)
 
 
 extremum_tangent_p = along(
     "extremum_tangent", _infer_extremum, _extremum_value,
-    jvp=_extremum_tangent_tangent, transpose=_transpose_extremum, dtypes="fc",
+    jvp=_extremum_tangent_tangent, dtypes="fc",
+    transpose=transpose_last("a running extremum", _extremum_transposed),
     doc="the derivative of a running maximum or minimum times a tangent",
 )  # fmt: skip

@@ -26,9 +26,8 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library import lapack_numpy, library_op
 from ftrace.trace.primitives.library import matrix_nodes as mat
-from ftrace.trace.primitives.library.library_op import Batched
-from ftrace.trace.primitives.movement import move_axis, pad, reshape, shift_axis
-from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.primitives.movement import pad, shift_axis
+from ftrace.trace.primitives.primitive import Array, Results, items
 from ftrace.trace.primitives.sources import const_like
 from ftrace.trace.symbolic.dim import same_size
 
@@ -42,14 +41,12 @@ def _cholesky(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     return (lapack_numpy.cholesky(a),)
 
 
-def _cholesky_tangent(node: Node, tangents: Results) -> Results:
+def _cholesky_tangent(node: Node, a: Node, t: Node) -> Results:
     """L' = L·Φ(L⁻¹ A' L⁻ᴴ), where Φ is the lower triangle with half the diagonal.
 
     Source: I. Murray, "Differentiation of the Cholesky decomposition" (2016), eq. 8.
     """
-    (a,), (t,) = node.src, tangents
-    assert t is not None
-    (factor,) = cholesky_p.results(a)
+    (factor,) = items(node)
     half = triangular_solve(factor, t, lower=True)
     inner = triangular_solve(
         factor, half, left_side=False, lower=True, transpose_a=True, conjugate_a=True
@@ -132,73 +129,31 @@ def _triangular(avals: Any, arg: Triangular, a: Array, b: Array) -> Sequence[Arr
     return (x.swapaxes(-1, -2),)
 
 
-def _triangular_tangent(node: Node, tangents: Results) -> Results:
-    """op(a) X = b gives op(a) X' = b' - op(a') X."""
-    (a, b), (t, u) = node.src, tangents
+def _triangular_change(node: Node, turns: Results, x: Node) -> Node | None:
     arg: Triangular = node.arg
-    change: Node | None = None
-    if t is not None:
-        (x,) = triangular_solve_p.results(a, b, arg=arg)
-        shape = t.shape
-        mask = (mat.below if arg.lower else mat.above)(shape, strict=arg.unit_diagonal)
-        t = mat.keep(mask, t)
-        t = mat.conj(t) if arg.conjugate_a else t
-        t = mat.transposed(t) if arg.transpose_a else t
-        change = mat.product(t, x) if arg.left_side else mat.product(x, t)
-    right = mat.minus(u, change)
-    assert right is not None
-    return (triangular_solve_p.results(a, right, arg=arg)[0],)
+    (t,) = turns
+    assert t is not None
+    mask = (mat.below if arg.lower else mat.above)(t.shape, strict=arg.unit_diagonal)
+    t = mat.keep(mask, t)
+    t = mat.conj(t) if arg.conjugate_a else t
+    t = mat.transposed(t) if arg.transpose_a else t
+    return mat.product(t, x) if arg.left_side else mat.product(x, t)
 
 
-def _triangular_transpose(
-    node: Node, cotangents: Results, linear: tuple[bool, ...]
-) -> Results:
-    mat.need_not_linear("triangular_solve", node, linear[:1])
-    (ct,) = cotangents
-    if ct is None:
-        return None, None
+def _triangular_transposed(node: Node) -> tuple[Sequence[Node], Triangular]:
     arg: Triangular = node.arg
-    turned = arg._replace(transpose_a=not arg.transpose_a)
-    return None, triangular_solve_p.results(node.src[0], ct, arg=turned)[0]
+    return node.src[:1], arg._replace(transpose_a=not arg.transpose_a)
 
 
-def _batch_triangular(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> Batched:
-    """One matrix for all lanes: their right sides become columns (rows) of one."""
-    if batched[0]:
-        return library_op.batch_leading(node, src, batched, size)
-    a, b = src
-    arg: Triangular = node.arg
-    folded, unfold = fold_lanes(b, -1 if arg.left_side else -2)
-    (x,) = triangular_solve_p.results(a, folded, arg=arg)
-    return [unfold(x)], [True]
-
-
-def fold_lanes(b: Node, axis: int) -> tuple[Node, Any]:
-    """(lanes, …, n, k) -> (…, n, lanes·k), or the rows likewise; and the way back."""
-    size, inner = b.shape[0], b.shape[axis]
-    place = b.ndim + axis - 1  # where the lanes go, once they are taken out in front
-    moved = move_axis(b, 0, place)
-    shape = (*moved.shape[:place], size * inner, *moved.shape[place + 2 :])
-
-    def unfold(x: Node) -> Node:
-        return move_axis(reshape(x, moved.shape), place, 0)
-
-    return reshape(moved, shape), unfold
-
-
-triangular_solve_p = library_op.host(
-    "triangular_solve", _infer_triangular, _triangular, _triangular_tangent,
-    transpose=_triangular_transpose, batch=_batch_triangular,
+triangular_solve_p = library_op.solver(
+    "triangular_solve", _infer_triangular, _triangular, _triangular_change,
+    _triangular_transposed, called="triangular_solve",
+    batch=library_op.batch_right_side(lambda arg: -1 if arg.left_side else -2),
     doc="X of op(a)·X = b or X·op(a) = b, for triangular a",
 )  # fmt: skip
 
 
-# LU.
-
-
-# The factorisation.
+# LU: the factorisation.
 
 
 def _infer_lu(arg: None, a: ShapedArray) -> tuple[ShapedArray, ...]:
@@ -212,15 +167,13 @@ def _lu(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     return factors, pivots, lapack_numpy.permutation(pivots, a.shape[-2])
 
 
-def _lu_tangent(node: Node, tangents: Results) -> Results:
+def _lu_tangent(node: Node, a: Node, t: Node) -> Results:
     """P A' = L'U + L U', where L' is strictly lower and U' upper triangular.
 
     In the square part G = L⁻¹ P A' U⁻¹ = L⁻¹L' + U'U⁻¹ has one term on either side of
     the diagonal. The rows below it, or the columns beside it, are what is left over.
     """
-    (a,), (t,) = node.src, tangents
-    assert t is not None
-    factors, _, order = lu_p.results(a)
+    factors, _, order = items(node)
     *_, m, n = a.shape
     k = min(m, n)
     square = mat.block(factors, (0, k), (0, k))
@@ -274,7 +227,7 @@ def _permutation(avals: Any, size: int, pivots: Array) -> Sequence[Array]:
 permutation_p = library_op.host(
     "permutation", _infer_permutation,
     _permutation,
-    no_derivative="it is a function of integers", kinds="i",
+    no_derivative="it is a function of integers", dtypes="i",
     doc="the order of rows that a sequence of exchanges gives",
 )  # fmt: skip
 
@@ -305,52 +258,23 @@ def _solve(
     return (lapack_numpy.solve_lu(factors, order, b, arg.transpose, arg.conjugate),)
 
 
-def _applied(arg: Op, x: Node) -> Node:
-    x = mat.conj(x) if arg.conjugate else x
-    return mat.transposed(x) if arg.transpose else x
-
-
-def _solve_tangent(node: Node, tangents: Results) -> Results:
-    """op(a) X = b gives op(a) X' = b' - op(a') X; the factors follow from a."""
-    a, factors, order, _ = node.src
-    t, _, _, u = tangents
+def _solve_change(node: Node, turns: Results, x: Node) -> Node | None:
+    """That of a; the factors follow from it."""
+    t = turns[0]
+    if t is None:
+        return None
     arg: Op = node.arg
-    change: Node | None = None
-    if t is not None:
-        (x,) = lu_solve_p.results(*node.src, arg=arg)
-        change = mat.product(_applied(arg, t), x)
-    right = mat.minus(u, change)
-    if right is None:
-        return (None,)
-    return (lu_solve_p.results(a, factors, order, right, arg=arg)[0],)
+    t = mat.conj(t) if arg.conjugate else t
+    return mat.product(mat.transposed(t) if arg.transpose else t, x)
 
 
-def _solve_transpose(
-    node: Node, cotangents: Results, linear: tuple[bool, ...]
-) -> Results:
-    mat.need_not_linear("solve", node, linear[:3])
-    a, factors, order, _ = node.src
-    (ct,) = cotangents
-    if ct is None:
-        return None, None, None, None
-    turned: Op = node.arg._replace(transpose=not node.arg.transpose)
-    return None, None, None, lu_solve_p.results(a, factors, order, ct, arg=turned)[0]
+def _solve_transposed(node: Node) -> tuple[Sequence[Node], Op]:
+    return node.src[:3], node.arg._replace(transpose=not node.arg.transpose)
 
 
-def _batch_solve(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> Batched:
-    """One matrix for all lanes: their right sides become columns of one."""
-    if any(batched[:3]):
-        return library_op.batch_leading(node, src, batched, size)
-    folded, unfold = fold_lanes(src[3], -1)
-    (x,) = lu_solve_p.results(*src[:3], folded, arg=node.arg)
-    return [unfold(x)], [True]
-
-
-lu_solve_p = library_op.host(
-    "lu_solve", _infer_solve, _solve, _solve_tangent,
-    transpose=_solve_transpose, batch=_batch_solve,
+lu_solve_p = library_op.solver(
+    "lu_solve", _infer_solve, _solve, _solve_change, _solve_transposed,
+    called="solve", batch=library_op.batch_right_side(lambda arg: -1),
     doc="X of op(a)·X = b, by the LU factors of a",
 )  # fmt: skip
 
@@ -376,15 +300,12 @@ def _slogdet(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     return lapack_numpy.slogdet(a)
 
 
-def _slogdet_tangent(node: Node, tangents: Results) -> Results:
+def _slogdet_tangent(node: Node, a: Node, t: Node) -> Results:
     """tr(a⁻¹a') is log|det|' in its real part, and turns the sign by its imaginary."""
-    (a,), (t,) = node.src, tangents
-    assert t is not None
     change = mat.trace(solve(a, t))
     if not dtypes.is_complex(a.dtype):
         return None, change
-    sign = slogdet_p.results(a)[0]
-    return p.mul(sign, mat.imaginary_part(change)), mat.real(change)
+    return p.mul(items(node)[0], mat.imaginary_part(change)), mat.real(change)
 
 
 slogdet_p = library_op.host(
@@ -398,21 +319,16 @@ def _det(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     return lapack_numpy.det(a)
 
 
-def _det_tangent(node: Node, tangents: Results) -> Results:
+def _det_tangent(node: Node, a: Node, t: Node) -> Results:
     """The sum of a' over the cofactors: also where a has no inverse (Jacobi)."""
-    (a,), (t,) = node.src, tangents
-    assert t is not None
     (cofactors,) = cofactors_p.results(a)
     return (mat.sum_axis(mat.sum_axis(p.mul(cofactors, t), -1), -1),)
 
 
 det_p = library_op.host(
-    "det",
-    library_op.of_square("det", _determinant),
-    _det,
-    _det_tangent,
+    "det", library_op.of_square("det", _determinant), _det, _det_tangent,
     doc="the determinant",
-)
+)  # fmt: skip
 
 
 def _cofactors(avals: Any, arg: None, a: Array) -> Sequence[Array]:
@@ -443,11 +359,9 @@ def _cofactors_of_any(a: Array) -> Array:
     return sign[..., None, None] * ((u.conj() * others[..., None, :]) @ vh.conj())
 
 
-def _cofactors_tangent(node: Node, tangents: Results) -> Results:
+def _cofactors_tangent(node: Node, a: Node, t: Node) -> Results:
     """C = det(a)·a⁻ᵀ gives C' = tr(a⁻¹a')·C - a⁻ᵀ a'ᵀ C."""
-    (a,), (t,) = node.src, tangents
-    assert t is not None
-    (cofactors,) = cofactors_p.results(a)
+    (cofactors,) = items(node)
     change = p.mul(mat.everywhere(mat.trace(solve(a, t)), cofactors), cofactors)
     turned = solve(a, mat.product(mat.transposed(t), cofactors), transpose=True)
     return (p.sub(change, turned),)
@@ -507,8 +421,9 @@ def _dense(dl: Array, d: Array, du: Array) -> Array:
     return matrix
 
 
-def _times(dl: Node | None, d: Node | None, du: Node | None, x: Node) -> Node | None:
+def _times(node: Node, diagonals: Results, x: Node) -> Node | None:
     """The tridiagonal matrix times x; None is zero."""
+    dl, d, du = diagonals
     rows = x.ndim - 2
     return mat.total(
         None if dl is None else p.mul(mat.along_rows(dl, x), shift_axis(x, rows, 1)),
@@ -517,29 +432,14 @@ def _times(dl: Node | None, d: Node | None, du: Node | None, x: Node) -> Node | 
     )
 
 
-def _tridiagonal_tangent(node: Node, tangents: Results) -> Results:
-    dl, d, du, b = node.src
-    (x,) = tridiagonal_solve_p.results(dl, d, du, b)
-    change = _times(tangents[0], tangents[1], tangents[2], x)
-    right = mat.minus(tangents[3], change)
-    assert right is not None
-    return (tridiagonal_solve_p.results(dl, d, du, right)[0],)
-
-
-def _tridiagonal_transpose(
-    node: Node, cotangents: Results, linear: tuple[bool, ...]
-) -> Results:
-    mat.need_not_linear("tridiagonal_solve", node, linear[:3])
+def _tridiagonal_transposed(node: Node) -> tuple[Sequence[Node], None]:
     dl, d, du, _ = node.src
-    (ct,) = cotangents
-    if ct is None:
-        return None, None, None, None
     last = d.ndim - 1
-    turned = shift_axis(du, last, 1), d, shift_axis(dl, last, -1)
-    return None, None, None, tridiagonal_solve_p.results(*turned, ct)[0]
+    return (shift_axis(du, last, 1), d, shift_axis(dl, last, -1)), None
 
 
-tridiagonal_solve_p = library_op.host(
-    "tridiagonal_solve", _infer_tridiagonal, _tridiagonal, _tridiagonal_tangent,
-    transpose=_tridiagonal_transpose, doc="X of T·X = b, for T of three diagonals",
+tridiagonal_solve_p = library_op.solver(
+    "tridiagonal_solve", _infer_tridiagonal, _tridiagonal, _times,
+    _tridiagonal_transposed, called="tridiagonal_solve",
+    doc="X of T·X = b, for T of three diagonals",
 )  # fmt: skip

@@ -14,24 +14,10 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from ftrace import dtypes
-from ftrace.devices.llvm.emit.module import Rendered
+from ftrace.devices.llvm.emit.module import LibraryFunction, Rendered
 from ftrace.devices.llvm.ir.function_builder import Function
 from ftrace.devices.llvm.ir.symbols import GIVE, STOP, TAKE
-from ftrace.devices.llvm.library.sort.keys import (
-    LANES,
-    Code,
-    Keys,
-    Sorting,
-    counting_sort,
-    enter,
-    leave,
-    merge,
-    pack,
-    sort_symbol,
-    top,
-    unpack,
-    zeros,
-)
+from ftrace.devices.llvm.library.sort import keys
 from ftrace.devices.llvm.library.sort.sorting_networks import NETWORKS, lanes_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.library.sort_kernels import Ordering, key_dtype
@@ -44,10 +30,55 @@ ON_STACK = 1 << 13
 _ROOM = 128
 
 
+class Sorting(LibraryFunction):
+    """Writes the function of a kernel that sorts.
+
+    Attributes:
+      kernel: what it does.
+      keys: of its numbers.
+    """
+
+    def __init__(self, kernel: Ordering, target: Target, name: str) -> None:
+        super().__init__(target, name)
+        self.kernel = kernel
+        self.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        written = sum(spec.written for spec in kernel.buffers)
+        self.operand = kernel.buffers[written]  # the first one
+        self.first_operand = written
+        self.keys = keys.Keys(
+            self.operand.dtype, kernel.merge_zeros, kernel.descending, kernel.half
+        )
+
+    @property
+    def through(self) -> bool:
+        """Is there an operand that tells the positions so far?"""
+        return len(self.kernel.buffers) > self.first_operand + 1
+
+    def base(self, number: int, offset: str) -> str:
+        """The address of an element of a buffer."""
+        size = self.kernel.buffers[number].dtype.itemsize
+        nbytes = self.let(f"mul i64 {offset}, {size}")
+        return self.beyond(self.slot("%buffers", number), nbytes)
+
+    def row(self, number: int, row: str, length: int | None = None) -> str:
+        """Where a row of a buffer begins."""
+        size = self.kernel.size if length is None else length
+        return self.base(number, self.let(f"mul i64 {row}, {size}"))
+
+    def use(self, part: str) -> None:
+        self.parts.append(part)
+
+    def sort(self, symbol: str, at: str, count: str | int) -> None:
+        self.let(f"call i32 @{symbol}(ptr {at}, i64 {count}, ptr null)")
+
+    def use_sort(self, symbol: str) -> None:
+        self.declare(f"declare i32 @{symbol}(ptr, i64, ptr)")
+
+
 def _enter(f: Sorting, to: str, of: str, count: str | int) -> None:
     """Sorted keys of numbers."""
     integer = key_dtype(f.operand.dtype)
-    symbol = sort_symbol(integer)
+    symbol = keys.sort_symbol(integer)
     if f.keys.is_float:
         f.do(f"call void @enter(ptr {to}, ptr {of}, i64 {count})")
     else:
@@ -60,11 +91,11 @@ def _enter(f: Sorting, to: str, of: str, count: str | int) -> None:
 def _use_entering(f: Sorting) -> None:
     integer = key_dtype(f.operand.dtype)
     if f.keys.is_float:
-        f.use(enter(f.keys))
+        f.use(keys.enter(f.keys))
     if integer.itemsize == 1:
-        f.use(counting_sort(integer))
+        f.use(keys.counting_sort(integer))
     else:
-        f.use_sort(sort_symbol(integer))
+        f.use_sort(keys.sort_symbol(integer))
 
 
 def _sort(f: Sorting) -> int:
@@ -77,7 +108,7 @@ def _sort(f: Sorting) -> int:
 def _use_sort_of_a_row(f: Sorting) -> None:
     _use_entering(f)
     if f.keys.is_float:
-        f.use(leave(f.keys) + zeros(f.keys.bits))
+        f.use(keys.leave(f.keys) + keys.zeros(f.keys.bits))
 
 
 def _sort_row(f: Sorting, to: str, of: str) -> None:
@@ -170,8 +201,8 @@ def _runs(f: Sorting) -> int:
 
 
 def _use_packing(f: Sorting) -> None:
-    f.use_sort(sort_symbol(dtypes.int64))
-    f.use(pack(f.keys, f.through))
+    f.use_sort(keys.sort_symbol(dtypes.int64))
+    f.use(keys.pack(f.keys, f.through))
 
 
 def _pack(f: Sorting, to: str, row: str, begin: str, count: str) -> str:
@@ -180,14 +211,14 @@ def _pack(f: Sorting, to: str, row: str, begin: str, count: str) -> str:
     places = f.row(f.first_operand + 1, row) if f.through else "null"
     operands = f"ptr {to}, ptr {source}, ptr {places}, i64 {begin}, i64 {count}"
     f.do(f"call void @pack({operands})")
-    f.sort(sort_symbol(dtypes.int64), to, count)
+    f.sort(keys.sort_symbol(dtypes.int64), to, count)
     return places
 
 
 def _positions(f: Sorting) -> int:
     n = f.kernel.size
     _use_packing(f)
-    f.use(unpack(f.through))
+    f.use(keys.unpack(f.through))
     packed = _room(f, 8 * n)
     with f.repeat("%end", "%begin") as row:
         places = _pack(f, packed, row, "0", str(n))
@@ -214,13 +245,16 @@ def _room(f: Sorting, nbytes: int) -> str:
 
 def _merge(f: Sorting) -> int:
     """Pairs of runs as one, or as the row; -> how many pieces there are."""
-    kernel, keys = f.kernel, f.operand.dtype
+    kernel, integer = f.kernel, f.operand.dtype
     positions = kernel.routine == "merged_positions"
     numbers = kernel.routine == "merged"
-    f.use(merge(keys, _leaving(f, positions)))
+    f.use(keys.merge(integer, _leaving(f, positions)))
     is_float = numbers and dtypes.kind(kernel.buffers[0].dtype) == "f"
     if is_float:
-        f.use(leave(Keys(kernel.buffers[0].dtype)) + zeros(8 * keys.itemsize))
+        f.use(
+            keys.leave(keys.Keys(kernel.buffers[0].dtype))
+            + keys.zeros(8 * integer.itemsize)
+        )
     run, pairs = kernel.run, kernel.runs // 2
     pieces = -(-min(2 * run, kernel.size) // PIECE)
     with f.repeat("%end", "%begin") as unit:
@@ -235,7 +269,7 @@ def _merge(f: Sorting) -> int:
             n = f.least(total, str(run))
             m = f.let(f"sub i64 {total}, {n}")
             a = f.base(f.first_operand, f.let(f"mul i64 {pair}, {2 * (run + 1)}"))
-            b = f.beyond(a, (run + 1) * keys.itemsize)
+            b = f.beyond(a, (run + 1) * integer.itemsize)
             if positions or numbers:
                 to = f.row(0, row)
             else:
@@ -247,7 +281,7 @@ def _merge(f: Sorting) -> int:
             )
             if is_float:
                 size = f.let(f"sub i64 {end}, {begin}")
-                offset = f.let(f"mul i64 {begin}, {keys.itemsize}")
+                offset = f.let(f"mul i64 {begin}, {integer.itemsize}")
                 f.do(f"call void @leave(ptr {f.beyond(to, offset)}, i64 {size})")
                 first, last, needed = _signed_zeros(f, [(a, n), (b, m)])
                 stop = f.least(last, end)
@@ -263,10 +297,10 @@ def _merge(f: Sorting) -> int:
     return kernel.rows * pairs * pieces
 
 
-def _leaving(f: Sorting, positions: bool) -> Callable[[Code, str, str], None]:
+def _leaving(f: Sorting, positions: bool) -> Callable[[keys.Code, str, str], None]:
     bits = 8 * f.operand.dtype.itemsize
 
-    def leaves(code: Code, key: str, at: str) -> None:
+    def leaves(code: keys.Code, key: str, at: str) -> None:
         if not positions:
             code.store(key, "%to", at, bits)
             return
@@ -281,9 +315,9 @@ def _leaving(f: Sorting, positions: bool) -> Callable[[Code, str, str], None]:
 def _top(f: Sorting) -> int:
     n, k = f.kernel.size, f.kernel.k
     full = 3 * k + _ROOM
-    f.use_sort(sort_symbol(dtypes.int64))
-    f.use(top(f.keys) + unpack(False))
-    buffer = f.place("i64", full + 2 * LANES)
+    f.use_sort(keys.sort_symbol(dtypes.int64))
+    f.use(keys.top(f.keys) + keys.unpack(False))
+    buffer = f.place("i64", full + 2 * keys.LANES)
     with f.repeat("%end", "%begin") as row:
         of, to = f.row(1, row), f.row(0, row, k)
         f.do(f"call void @top(ptr {of}, ptr {buffer}, i64 {k}, i64 {full}, i64 {n})")
@@ -430,4 +464,4 @@ def render_ordering(kernel: Ordering, target: Target, name: str) -> Rendered:
     """The code of a kernel that sorts, as function `name`."""
     f = Sorting(kernel, target, name)
     units = _ROUTINES[kernel.routine](f)
-    return f.rendered(units, kernel.work // units)
+    return f.rendered(units, kernel.operations // units)

@@ -22,12 +22,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.llvm.emit.module import LibraryFunction
 from ftrace.devices.llvm.ir.function_builder import Function
 from ftrace.devices.llvm.ir.symbols import SORT
-from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.library.sort_kernels import Ordering
 
 #: Elements that a loop treats at once.
 LANES = 16
@@ -259,51 +256,6 @@ def unpack(through: bool) -> str:
     return loop(
         "unpack", "ptr %to, ptr %of, ptr %places", body, 0 if through else LANES
     )
-
-
-class Sorting(LibraryFunction):
-    """Writes the function of a kernel that sorts.
-
-    Attributes:
-      kernel: what it does.
-      keys: of its numbers.
-    """
-
-    def __init__(self, kernel: Ordering, target: Target, name: str) -> None:
-        super().__init__(target, name)
-        self.kernel = kernel
-        self.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        written = sum(spec.written for spec in kernel.buffers)
-        self.operand = kernel.buffers[written]  # the first one
-        self.first_operand = written
-        self.keys = Keys(
-            self.operand.dtype, kernel.merge_zeros, kernel.descending, kernel.half
-        )
-
-    @property
-    def through(self) -> bool:
-        """Is there an operand that tells the positions so far?"""
-        return len(self.kernel.buffers) > self.first_operand + 1
-
-    def base(self, number: int, offset: str) -> str:
-        """The address of an element of a buffer."""
-        size = self.kernel.buffers[number].dtype.itemsize
-        nbytes = self.let(f"mul i64 {offset}, {size}")
-        return self.beyond(self.slot("%buffers", number), nbytes)
-
-    def row(self, number: int, row: str, length: int | None = None) -> str:
-        """Where a row of a buffer begins."""
-        size = self.kernel.size if length is None else length
-        return self.base(number, self.let(f"mul i64 {row}, {size}"))
-
-    def use(self, part: str) -> None:
-        self.parts.append(part)
-
-    def sort(self, symbol: str, at: str, count: str | int) -> None:
-        self.let(f"call i32 @{symbol}(ptr {at}, i64 {count}, ptr null)")
-
-    def use_sort(self, symbol: str) -> None:
-        self.declare(f"declare i32 @{symbol}(ptr, i64, ptr)")
 
 
 # Sorted keys.
