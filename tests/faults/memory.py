@@ -6,7 +6,7 @@ from typing import Any
 
 import ftrace as ft
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.runtime.warm_allocator import WarmAllocator
+from ftrace.devices.llvm.runtime.runtime import WarmAllocator
 from tests.faults.children import program, run
 
 

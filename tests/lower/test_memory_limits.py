@@ -17,7 +17,6 @@ from ftrace.arrays.memory_limit import free_memory, machine_memory
 from ftrace.devices import out_of_memory
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm import device as cpu_device
-from ftrace.devices.llvm.runtime import warm_allocator as cpu_memory
 from ftrace.numpy import indexing
 from ftrace.trace import bind, evaluate
 
@@ -26,7 +25,6 @@ from ftrace.trace import bind, evaluate
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there were a megabyte."""
     monkeypatch.setattr(out_of_memory, "free_memory", lambda: 1 << 20)
-    monkeypatch.setattr(cpu_memory, "free_memory", lambda: 1 << 20)
     monkeypatch.setattr(memory_limit, "free_memory", lambda: 1 << 20)
 
 
@@ -110,7 +108,7 @@ def test_a_loop_that_grows_stacks_finds_no_memory(little: None) -> None:
 def test_an_array_of_more_than_there_is_is_refused(little: None) -> None:
     device = get_device("cpu")
     with pytest.raises(errors.OutOfMemoryError, match="has no memory for"):
-        device.allocate(cpu_memory.LARGE)
+        device.allocate(memory_limit.LARGE)
     assert device.allocate(1000).nbytes == 1000
 
 
@@ -192,7 +190,7 @@ def test_what_is_kept_is_given_up_before_a_call_is_refused(
     del del_me
     assert device.allocator.kept > 0
     monkeypatch.setattr(out_of_memory, "free_memory", free)
-    monkeypatch.setattr(cpu_memory, "free_memory", free)
+    monkeypatch.setattr(memory_limit, "free_memory", free)
     assert float(f(np.float32(1))[-1]) == 2.0
     assert asked[0] > 0
     assert asked[1] == 0

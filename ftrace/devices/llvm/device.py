@@ -25,9 +25,8 @@ from ftrace.devices.debug_report import report_compiled, report_run
 from ftrace.devices.llvm.compile.compile import cache_key, object_cache
 from ftrace.devices.llvm.kernels.cached_kernel import CompiledKernel, packed, unpacked
 from ftrace.devices.llvm.runtime.program_table import NativeKernel, Table
-from ftrace.devices.llvm.runtime.runtime import prepare_runtime, runtime
-from ftrace.devices.llvm.runtime.vm.records import NO_MEMORY
-from ftrace.devices.llvm.runtime.warm_allocator import WarmAllocator
+from ftrace.devices.llvm.runtime.records import NO_MEMORY
+from ftrace.devices.llvm.runtime.runtime import WarmAllocator, prepare_runtime, runtime
 from ftrace.devices.llvm.target import Target, available_cores, host_caches, host_target
 from ftrace.devices.out_of_memory import (
     needed,

@@ -29,9 +29,7 @@ from ftrace.devices.llvm.fingerprint import machine, sources
 from ftrace.devices.llvm.object_cache import ObjectCache
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.runtime import thread_pool
-from ftrace.devices.llvm.runtime.runtime import Runtime, runtime
-from ftrace.devices.llvm.runtime.vm.interrupts import signals_ir
-from ftrace.devices.llvm.runtime.warm_allocator import HUGE_PAGE
+from ftrace.devices.llvm.runtime.runtime import HUGE_PAGE, Runtime, runtime
 from ftrace.devices.llvm.target import host_target
 from ftrace.errors import CacheWarning, DeviceError
 from ftrace.ground import settings
@@ -392,11 +390,10 @@ def test_process_ends_while_workers_sleep_and_run() -> None:
 def test_pool_is_valid_code_for_every_machine(
     machine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gil = "declare ptr @PyEval_SaveThread()\ndeclare void @PyEval_RestoreThread(ptr)\n"
-    emit_object(gil + thread_pool.pool_ir() + signals_ir())  # LLVM is ready after this
+    emit_object(thread_pool.runner_ir(1 << 20))  # LLVM is ready after this
     llvm = pytest.importorskip("llvmlite.binding")
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    llvm.parse_assembly(gil + thread_pool.pool_ir() + signals_ir()).verify()
+    llvm.parse_assembly(thread_pool.runner_ir(1 << 20)).verify()
 
 
 def test_without_threads_jobs_run_on_the_caller(

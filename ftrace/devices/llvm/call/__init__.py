@@ -5,13 +5,11 @@ From the ground up:
     object_layout    Does this interpreter lay its objects out as the native code
                      expects?
     records          What the native entry walks over, as words in memory: see
-                     `vm.records`
-    object_ir        Python's objects in native code: their references, and buffers and
-                     Arrays
+                     `runtime.records`
+    object_ir        Python's objects in native code: their references, buffers, Arrays,
+                     and results
     match_arguments  Arguments in native code: is everything as expected, and where is
                      the memory?
-    build_results    What a native call returns: Arrays, and the containers that hold
-                     them
     entry            A call in native code, from its beginning to its end
     bind_signature   A compiled program and a signature, as a record that the native
                      entry walks over

@@ -12,7 +12,7 @@ from ftrace.arrays.array import Array
 from ftrace.devices.base import Expected, Fixed, Index, Signature
 from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.object_layout import NUMBER, template_of, word
-from ftrace.devices.llvm.runtime.vm.records import Block, Place
+from ftrace.devices.llvm.runtime.records import Block, Place
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.settings import Config
 from ftrace.trace.avals import LargeInteger, ShapedArray

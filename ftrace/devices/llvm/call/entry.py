@@ -15,11 +15,10 @@ import time
 
 from ftrace.devices.llvm.call import object_layout as layout
 from ftrace.devices.llvm.call import records as r
-from ftrace.devices.llvm.call.build_results import results
 from ftrace.devices.llvm.call.match_arguments import Places, arguments_ir
 from ftrace.devices.llvm.call.object_ir import ObjectFunction, objects_ir
 from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
-from ftrace.devices.llvm.runtime.vm.records import GO_ON, NO_MEMORY
+from ftrace.devices.llvm.runtime.records import GO_ON, NO_MEMORY
 
 #: Something is not as the record expects; Python's code shall do this call.
 MISS, LEAVE = "inttoptr (i64 1 to ptr)", "inttoptr (i64 2 to ptr)"
@@ -38,8 +37,8 @@ def native_ir(offsets: layout.Offsets, methods: int) -> str:
       methods: how many methods of arrays are public functions.
     """
     return "\n".join((
-        objects_ir(offsets), arguments_ir(offsets), results.text(),
-        entries.text(offsets), *map(_stub, range(methods)),
+        objects_ir(offsets), arguments_ir(offsets), entries.text(offsets),
+        *map(_stub, range(methods)),
     ))  # fmt: skip
 
 

@@ -29,8 +29,7 @@ from ftrace.devices.llvm.call.object_layout import (
 )
 from ftrace.devices.llvm.call.records import CLASSES, BufferObject, State
 from ftrace.devices.llvm.compile.compile import emit_own, link
-from ftrace.devices.llvm.runtime.runtime import runtime
-from ftrace.devices.llvm.runtime.warm_allocator import WarmAllocator
+from ftrace.devices.llvm.runtime.runtime import WarmAllocator, runtime
 from ftrace.devices.out_of_memory import no_working_memory
 from ftrace.errors import DeviceError, NativeCallsWarning
 from ftrace.ground import settings

@@ -12,7 +12,7 @@ from ftrace.devices.llvm.call import object_layout as layout
 from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.object_ir import ObjectFunction
 from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
-from ftrace.devices.llvm.runtime.vm.records import Word
+from ftrace.devices.llvm.runtime.records import Word
 from ftrace.ground.fast_dataclasses import NamedTuple
 
 #: Where a slice has its parts, in bytes.

@@ -31,7 +31,7 @@ from ftrace.devices.llvm.call.bind_signature import (
     NotNative,
     array_part,
 )
-from ftrace.devices.llvm.runtime.vm.records import Block, Place, Word
+from ftrace.devices.llvm.runtime.records import Block, Place, Word
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import fresh_after_fork

@@ -1,8 +1,8 @@
-"""What the native entry walks over, as words in memory: see `vm.records`."""
+"""What the native entry walks over, as words in memory: see `runtime.records`."""
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.runtime.vm.records import Word
+from ftrace.devices.llvm.runtime.records import Word
 from ftrace.ground.fast_dataclasses import NamedTuple
 
 #: Size classes of buffers; those of the largest sizes that can be addressed fit.

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 #: The parameters of every handler.
 HANDLER = ("ptr %record", "ptr %frame", "ptr %context")
 
-#: A class of `vm/records.py`: a named tuple whose fields are words.
+#: A class of `runtime/records.py`: a named tuple whose fields are words.
 RecordType = Any
 
 F = TypeVar("F", bound="Function")

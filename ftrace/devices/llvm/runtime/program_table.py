@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.devices.llvm.runtime.vm import records as r
-from ftrace.devices.llvm.runtime.vm.stacks import cell_bytes, first_log
+from ftrace.devices.llvm.runtime import records as r
+from ftrace.devices.llvm.runtime.stacks import cell_bytes, first_log
 from ftrace.devices.llvm.runtime.work_estimate import (
     LASTING,
     WORTH_A_THREAD,

@@ -26,10 +26,9 @@ import sys
 
 from ftrace.devices.llvm import target
 from ftrace.devices.llvm.ir.function_builder import Function, Routines
-from ftrace.devices.llvm.runtime.vm.handlers import handlers_ir
-from ftrace.devices.llvm.runtime.vm.interrupts import signals_ir, stopped
-from ftrace.devices.llvm.runtime.vm.records import GO_ON, Word
-from ftrace.devices.llvm.runtime.vm.stacks import stacks_ir
+from ftrace.devices.llvm.runtime.records import GO_ON, Word
+from ftrace.devices.llvm.runtime.runner import handlers_ir, stopped
+from ftrace.devices.llvm.runtime.stacks import stacks_ir
 from ftrace.devices.llvm.runtime.work_estimate import PIECES_PER_THREAD
 from ftrace.ground.fast_dataclasses import NamedTuple
 
@@ -51,7 +50,7 @@ def runner_ir(kept: int) -> str:
     Args:
       kept: bytes that stacks keep at most for the next ones.
     """
-    return pool_ir() + signals_ir() + handlers_ir() + stacks_ir(kept)
+    return pool_ir() + handlers_ir() + stacks_ir(kept)
 
 
 class Job(NamedTuple):

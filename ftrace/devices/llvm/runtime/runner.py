@@ -1,4 +1,12 @@
-"""Programs, their steps and loops: functions of the native runner.
+"""The native runner: a program, control flow included, is one native call.
+
+A program runs on a *frame*: an array of pointers, one per slot. At the top they point
+into this call's objects; the frame of a branch or a body is made from the frame around
+it. A step is a record that begins with the address of its handler,
+
+    i32 handler(record, frame, context)
+
+which gives 0 to go on; any other status ends all programs around it.
 
 The frame of a loop's body is made once; from one iteration to the next only pointers
 change:
@@ -9,26 +17,50 @@ change:
 
 Iterations that may run at the same time are split into lanes. A lane is a loop with a
 frame and an arena of its own, on one thread.
+
+A call that takes long looks from time to time whether Python has a signal:
+
+    look(context) -> status          at most every `BREATH` nanoseconds, by the clock
+    breathe(context) -> status       the same, and begins a new budget
+    ftrace_poll(buffers) -> i1       the same for kernels: shall this one stop?
+    ftrace_stop(buffers)             a kernel found no memory to work in
+
+Only the thread that called can handle signals, and only if it gave the GIL away. What
+a handler raises, as KeyboardInterrupt for Ctrl-C, stays with that thread: `run` raises
+it. The context of the call is marked, and whoever works for it stops at his next look:
+a lane at its next iteration, a worker before its next piece of a kernel, a kernel that
+is itself long at its next poll.
 """
 
 from __future__ import annotations
 
+from ftrace.devices.llvm import target
 from ftrace.devices.llvm.ir.function_builder import HANDLER, Function, Routines, View
-from ftrace.devices.llvm.runtime.vm import records
-from ftrace.devices.llvm.runtime.vm.interrupts import new_context, new_lane, stopped
+from ftrace.devices.llvm.ir.symbols import POLL, STOP
+from ftrace.devices.llvm.runtime import records
+from ftrace.devices.llvm.runtime.records import GO_ON, NO_MEMORY, RAISED, Context
 
+#: Nanoseconds between two looks.
+BREATH = 50_000_000
+#: Operations between two looks at the clock.
+BUDGET = 1 << 16
 #: What kernels take at least of the budget of a call: those that are too little to
 #: share, and the others.
 _LITTLE, _MUCH = 1 << 10, 1 << 14
 
-DECLARATIONS = """
+_DECLARATIONS = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i32 @PyErr_CheckSignals()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
 declare void @Py_DecRef(ptr)
 
 @one_number = internal constant [2 x i8] c"n\\00"
+"""
+_POSIX = """
+declare i32 @clock_gettime(i32, ptr)
+declare i64 @pthread_self()
 """
 
 
@@ -37,7 +69,103 @@ handlers = Routines(Function)
 
 def handlers_ir() -> str:
     """The text of all of them."""
-    return DECLARATIONS + handlers.text()
+    posix = _POSIX if target.has_threads() else ""
+    return _DECLARATIONS + posix + handlers.text()
+
+
+# Signals.
+
+
+def new_context(f: Function, threads: str, state: str) -> str:
+    """The context of a call on this thread; `state` is null if it keeps the GIL."""
+    context = f.new(Context)
+    context.set("threads", threads)
+    context.set("state", state, "ptr")
+    context.set("budget", BUDGET)
+    context.set("checked", 0)
+    context.set("stopped", 0)
+    context.set(
+        "thread", f.let("call i64 @pthread_self()") if target.has_threads() else 0
+    )
+    context.set("call", context.address, "ptr")
+    return context.address
+
+
+def new_lane(f: Function, outer: str) -> str:
+    """The context of a part of a call that runs on one thread, maybe another one."""
+    context = f.new(Context)
+    context.set("threads", 1)
+    context.set("budget", BUDGET)
+    context.set("call", f.view(outer, Context).pointer("call"), "ptr")
+    return context.address
+
+
+@handlers("i32", "ptr %record")
+def look(f: Function) -> None:
+    call = f.view(f.view("%record", Context).pointer("call"), Context)
+    mark = call.at("stopped")
+    stopped = f.let(f"load atomic i64, ptr {mark} monotonic, align 8")
+    with f.when(f.let(f"icmp ne i64 {stopped}, 0")):
+        f.give(f.let(f"trunc i64 {stopped} to i32"))
+    if not target.has_threads():
+        f.give(GO_ON)
+        return
+    state = call.pointer("state")
+    f.give_if(f.let(f"icmp eq ptr {state}, null"), GO_ON)
+    here = f.let("call i64 @pthread_self()")
+    f.give_if(f.let(f"icmp ne i64 {here}, {call.number('thread')}"), GO_ON)
+    clock = f.place("i64", 2)  # seconds, nanoseconds
+    f.do(f"call i32 @clock_gettime(i32 0, ptr {clock})")
+    whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
+    now = f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
+    before = call.number("checked")
+    with f.when(f.let(f"icmp eq i64 {before}, 0")):  # a call has just looked by itself
+        call.set("checked", now)
+        f.give(GO_ON)
+    passed = f.let(f"sub i64 {now}, {before}")
+    f.give_if(f.let(f"icmp ult i64 {passed}, {BREATH}"), GO_ON)
+    call.set("checked", now)
+    f.do(f"call void @PyEval_RestoreThread(ptr {state})")
+    found = f.let("call i32 @PyErr_CheckSignals()")
+    call.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
+    with f.when(f.let(f"icmp ne i32 {found}, 0")):
+        f.do(f"store atomic i64 {RAISED}, ptr {mark} monotonic, align 8")
+        f.give(RAISED)
+    f.give(GO_ON)
+
+
+@handlers("i32", "ptr %record")
+def breathe(f: Function) -> None:
+    f.view("%record", Context).set("budget", BUDGET)
+    f.give(f.let("call i32 @look(ptr %record)"))
+
+
+@handlers("i1", "ptr %buffers", visible=True, name=POLL)
+def poll(f: Function) -> None:
+    context = f.slot("%buffers", -1)
+    f.give_if(f.let(f"icmp eq ptr {context}, null"), "false")
+    status = f.let(f"call i32 @look(ptr {context})")
+    f.give(f.let(f"icmp ne i32 {status}, {GO_ON}"))
+
+
+@handlers("void", "ptr %buffers", visible=True, name=STOP)
+def stop(f: Function) -> None:
+    """An exception that was raised before stays what the call ends with."""
+    context = f.slot("%buffers", -1)
+    call = f.view(f.view(context, Context).pointer("call"), Context)
+    numbers = f"i64 {GO_ON}, i64 {NO_MEMORY} monotonic monotonic"
+    f.do(f"cmpxchg ptr {call.at('stopped')}, {numbers}")
+    f.give()
+
+
+def stopped(f: Function, context: str) -> str:
+    """The status of the call that a context is of."""
+    call = f.view(f.view(context, Context).pointer("call"), Context)
+    mark = f.let(f"load atomic i64, ptr {call.at('stopped')} monotonic, align 8")
+    return f.let(f"trunc i64 {mark} to i32")
+
+
+# Programs and their steps.
 
 
 @handlers("i32", "ptr %entry", "ptr %objects", "i64 %threads", visible=True)
@@ -61,7 +189,7 @@ def run_pointers(f: Function) -> None:
     entry = f.view("%entry", records.Entry)
     program = entry.pointer("program")
     frame = _new_frame(f, program, "%outer", "null")
-    context = f.view(new_context(f, "%threads", "null"), records.Context)
+    context = f.view(new_context(f, "%threads", "null"), Context)
     released = f.let(f"icmp ne i64 {entry.number('released')}, 0")
     with f.when(released):
         context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
@@ -113,14 +241,14 @@ def run_program(f: Function) -> None:
         count = row.number("stacks")
         f.do(f"call void @empty_stacks(ptr {header}, i64 {count})")
     first = program.pointer("first")
-    status = f.variable("i32", records.GO_ON)
+    status = f.variable("i32", GO_ON)
     with f.repeat(program.number("steps")) as i:
         record = f.slot(first, i)
         handler = f.slot(record, 0)
         operands = f"ptr {record}, ptr %frame, ptr %context"
         found = f.let(f"call i32 {handler}({operands})")
         f.store("i32", found, status)
-        f.stop_if(f.let(f"icmp ne i32 {found}, {records.GO_ON}"))
+        f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
     with f.repeat(stacks) as i:
         row = f.view(headers, records.Headers, i)
         header = f.slot("%frame", row.number("slot"))
@@ -135,7 +263,7 @@ def run_kernel(f: Function) -> None:
 
     The context stands before the buffers: a long kernel asks it whether to go on.
     """
-    context = f.view("%context", records.Context)
+    context = f.view("%context", Context)
     step = f.view("%record", records.KernelStep)
     slots, count = step.pointer("slots"), step.number("buffers")
     room = f.pointers(f.let(f"add i64 {count}, 1"))
@@ -158,7 +286,7 @@ def run_kernel(f: Function) -> None:
 
 
 def _give_stopped(f: Function, status: str) -> None:
-    f.give_if(f.let(f"icmp ne i32 {status}, {records.GO_ON}"), status)
+    f.give_if(f.let(f"icmp ne i32 {status}, {GO_ON}"), status)
 
 
 def _spend(f: Function, context: View, cost: int) -> str:
@@ -167,7 +295,7 @@ def _spend(f: Function, context: View, cost: int) -> str:
     context.set("budget", left)
     with f.when(f.let(f"icmp slt i64 {left}, 0")):
         f.give(f.let("call i32 @breathe(ptr %context)"))
-    return str(records.GO_ON)
+    return str(GO_ON)
 
 
 @handlers("void", "ptr %buffers", "i64 %begin", "i64 %end", visible=True)
@@ -202,16 +330,16 @@ def run_host(f: Function) -> None:
 
     The exception stays with the thread: whoever called `run` raises it.
     """
-    context = f.view("%context", records.Context)
+    context = f.view("%context", Context)
     f.do(f"call void @PyEval_RestoreThread(ptr {context.pointer('state')})")
     function = f.view("%record", records.HostStep).pointer("callable")
     operands = f"ptr {function}, ptr @one_number, ptr %frame"
     result = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})")
     raised = f.let(f"icmp eq ptr {result}, null")
-    status = f.variable("i32", records.RAISED)
+    status = f.variable("i32", RAISED)
     with f.when(f.let(f"xor i1 {raised}, true")):
         f.do(f"call void @Py_DecRef(ptr {result})")
-        f.store("i32", records.GO_ON, status)
+        f.store("i32", GO_ON, status)
     context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
     f.give(f.load("i32", status))
 
@@ -230,13 +358,13 @@ def run_loop(f: Function) -> None:
     f.set_slot(job, 0, "%record")
     f.set_slot(job, 1, "%frame")
     status = f.word(job, 2)
-    f.store("i32", records.GO_ON, status)
+    f.store("i32", GO_ON, status)
     f.set_slot(job, 3, "%context")
-    threads = f.view("%context", records.Context).number("threads")
+    threads = f.view("%context", Context).number("threads")
     operands = f"ptr @run_lanes, ptr {job}, i64 {lanes}, i64 1, i64 {lanes}"
     stopped = f.let(f"call i32 @share({operands}, i64 {threads}, ptr %context)")
     found = f.load("i32", status)
-    none = f.let(f"icmp eq i32 {found}, {records.GO_ON}")
+    none = f.let(f"icmp eq i32 {found}, {GO_ON}")
     f.give(f.let(f"select i1 {none}, i32 {stopped}, i32 {found}"))
 
 
@@ -279,7 +407,7 @@ def run_lanes(f: Function) -> None:
 
     context = new_lane(f, f.slot("%job", 3))
     found = _call_iterate(f, step, context, border("%begin"), border("%end"), "%begin")
-    with f.when(f.let(f"icmp ne i32 {found}, {records.GO_ON}")):
+    with f.when(f.let(f"icmp ne i32 {found}, {GO_ON}")):
         status = f.word("%job", 2)
         f.do(f"store atomic i32 {found}, ptr {status} monotonic, align 4")
     f.give()
@@ -306,18 +434,18 @@ def iterate(f: Function) -> None:
     cost = step.number("cost")
     backwards = f.let(f"icmp ne i64 {step.number('last_first')}, 0")
     last = f.let("sub i64 %stop, 1")
-    context = f.view("%context", records.Context)
-    status = f.variable("i32", records.GO_ON)
+    context = f.view("%context", Context)
+    status = f.variable("i32", GO_ON)
     with f.repeat("%stop", start="%start") as t:
         f.stop_if(f.let(f"icmp eq i8 {f.load('i8', again)}, 0"))
         mirrored = f.let(f"sub i64 {last}, {t}")
         number = f.let(f"select i1 {backwards}, i64 {mirrored}, i64 {t}")
         _point_at_reads(f, inner, counts[2], reads, number)
         _point_at_pushes(f, inner, counts[3], pushes, number, status)
-        f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {records.GO_ON}"))
+        f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
         found = _call_program(f, body, inner, "%context")
         f.store("i32", found, status)
-        f.stop_if(f.let(f"icmp ne i32 {found}, {records.GO_ON}"))
+        f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
         _take_turns(f, inner, counts[0], turns)
         _move_on(f, inner, counts[1], moves)
         _count_pushes(f, counts[3], pushes)
@@ -325,7 +453,7 @@ def iterate(f: Function) -> None:
         context.set("budget", left)
         with f.when(f.let(f"icmp slt i64 {left}, 0")):
             f.store("i32", f.let("call i32 @breathe(ptr %context)"), status)
-        f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {records.GO_ON}"))
+        f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
     _end_in_turn(f, step, inner)
     f.give(f.load("i32", status))
 
@@ -431,7 +559,7 @@ def _point_at_pushes(
         cell = _call_cell(f, row, header, number)
         f.set_slot(inner, row.number("slot"), cell)
         with f.when(f.let(f"icmp eq ptr {cell}, null")):
-            f.store("i32", records.NO_MEMORY, status)
+            f.store("i32", NO_MEMORY, status)
 
 
 def _call_cell(f: Function, row: View, header: str, number: str) -> str:

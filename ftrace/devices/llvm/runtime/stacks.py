@@ -15,7 +15,7 @@ too much, all of it goes.
 from __future__ import annotations
 
 from ftrace.devices.llvm.ir.function_builder import Function, Routines
-from ftrace.devices.llvm.runtime.vm.records import Word
+from ftrace.devices.llvm.runtime.records import Word
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.program.ir import STACK_HEADER
 
