@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ftrace.ground.fork_safe import cached_property, fresh_after_fork
 from ftrace.ground.limits import ANY_DEVICE, Limits
 from ftrace.ground.settings import Config
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import Record
 from ftrace.trace.pytree.structure_cache import Part
 from ftrace.trace.symbolic.bounds import Sizes
 
@@ -66,7 +67,7 @@ class Counters:
 
 
 # A device is told of a jitted call what the arguments are, what runs, and what is made
-# of the results: if it can do such calls without Python's code it gives a `Bound`.
+# of the results: if it can do such calls without Python's code it gives a `Record`.
 
 
 @dataclass(frozen=True)
@@ -120,29 +121,6 @@ class Signature:
     overwritten: tuple[int, ...]
     result: Part
     avals: tuple[ShapedArray, ...]
-
-
-class Bound(Protocol):
-    """A signature and a program in a form that the device calls by itself.
-
-    Attributes:
-      config: the configuration; an equal one may be put into its place by `use`.
-      address: of the record that a jitted function keeps in its links.
-    """
-
-    config: Config
-    address: int
-
-    def use(self, config: Config) -> None: ...
-
-    def serve(self, kind: type[Any]) -> None:
-        """Makes the calls of a class native; there is one such class."""
-        ...
-
-
-#: Where an instance of it has an array: how many records it has, and their
-#: addresses; and the method that does calls for which there is no record.
-LINKS, PLAIN = "_links", "plain_call"
 
 
 #: Memory that an allocator gave.
@@ -204,7 +182,7 @@ class Executable(ABC):
         """The same for these sizes of the program's dynamic dimensions."""
         return self
 
-    def bind(self, signature: Signature) -> Bound | None:
+    def bind(self, signature: Signature) -> Record | None:
         """Calls of this signature without Python's code; None if it cannot do them."""
         return None
 

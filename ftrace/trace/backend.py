@@ -1,13 +1,16 @@
 """What stands above and is used from below: it runs graphs as programs of a device.
 
-backend          it; `transforms` registers it when ftrace is imported
-count_operation  counts towards native eager calls
+backend             it; `transforms` registers it when ftrace is imported
+count_operation     counts towards native eager calls
+RecordedCallable    a function whose calls of known kinds are native
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from ftrace.arrays.array import Array
 from ftrace.trace import tiering
@@ -52,3 +55,52 @@ def count_operation() -> None:
     backend.calls_left -= 1
     if backend.calls_left == 0:
         backend.make_native()
+
+
+class Record(Protocol):
+    """A kind of calls, and what is done, in a form that a device does by itself.
+
+    Attributes:
+      address: of it in memory.
+      in_use: does a function have it?
+    """
+
+    address: int
+    in_use: bool
+
+
+#: Kinds of calls of one function that are native; the others are not.
+RECORDS = 32
+
+
+class RecordedCallable:
+    """A function that keeps records of the kinds of calls that came often.
+
+    A device may put its own code in the place of `__call__`, which looks for a record
+    that fits. What it does not know comes to the method `plain_call`.
+
+    Attributes:
+      entry: the name of that code.
+    """
+
+    # Native code finds the records through a slot, which has a fixed place.
+    __slots__ = ("_links", "_records")
+
+    entry: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._links: Any = None  # an array: how many records, and their addresses
+        self._records: list[Record] = []
+
+    def add_record(self, record: Record) -> None:
+        """One more; the oldest goes where there are too many."""
+        known = [record, *self._records]
+        kept, dropped = known[:RECORDS], known[RECORDS:]
+        addresses = [x.address for x in kept]
+        self._links = np.array([len(addresses), *addresses], np.int64)
+        self._records = kept
+        for old in dropped:  # after the links, which have named it
+            old.in_use = False
+
+    def forget_records(self) -> None:
+        self._links, self._records = None, []

@@ -22,7 +22,7 @@ CALLS = CALLS_BEFORE_BOUND + 4
 
 def is_native(jitted: Any) -> bool:
     """Has it calls that are native?"""
-    return bool(jitted._bound)
+    return bool(jitted._records)
 
 
 def expects_native(calling: str) -> bool:

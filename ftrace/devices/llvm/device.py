@@ -20,7 +20,7 @@ import numpy as np
 from ftrace.arrays import guard_pages
 from ftrace.arrays.buffer import Buffer
 from ftrace.arrays.memory_limit import LARGE
-from ftrace.devices.base import Bound, Device, Executable, Signature, timed
+from ftrace.devices.base import Device, Executable, Signature, timed
 from ftrace.devices.debug_report import report_compiled, report_run
 from ftrace.devices.llvm.compile.compile import cache_key, object_cache
 from ftrace.devices.llvm.kernels.cached_kernel import CompiledKernel, packed, unpacked
@@ -43,6 +43,7 @@ from ftrace.ground.tables import Shared
 from ftrace.lower.kernel.codegen_options import DECISIONS
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.program.ir import Program, RunKernel
+from ftrace.trace.backend import Record
 from ftrace.trace.python_limits import importing, without_collection
 from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
 
@@ -293,6 +294,12 @@ class CPUExecutable(Executable):
       program: without dynamic dimensions: for certain sizes of them.
       kernels: the code of each of its kernels.
       sizes: those sizes.
+
+    Attributes:
+      entry: what `run` takes.
+      made: (bytes, size class) of the buffers that a call makes: results, the arena.
+      results: the numbers of the objects that are the results.
+      work: what one run does.
     """
 
     def __init__(
@@ -314,7 +321,7 @@ class CPUExecutable(Executable):
             if slot not in number_of:
                 number_of[slot] = len(program.inputs) + len(made)
                 made.append(program.slots[slot].nbytes)
-        self._results = [number_of[slot] for slot in program.outputs]
+        self.results = [number_of[slot] for slot in program.outputs]
         temporary = [i for i, slot in enumerate(program.slots) if slot.place == "arena"]
         arena = -1  # the object of all that is in the arena
         if guard_pages.ON:  # each for itself, and not in an arena
@@ -326,7 +333,7 @@ class CPUExecutable(Executable):
             number_of.update(dict.fromkeys(temporary, arena))
             made.append(program.arena)
         size_class = device.memory.size_class
-        self._made = [(nbytes, size_class(nbytes)) for nbytes in made]
+        self.made = [(nbytes, size_class(nbytes)) for nbytes in made]
         self._large = needed(program) >= LARGE
         objects = len(program.inputs) + len(made)
         bound: list[NativeKernel] = []
@@ -349,8 +356,8 @@ class CPUExecutable(Executable):
             for i, slot in enumerate(program.slots)
         ]
         self._table = Table(program, bound, places, native.handlers)
-        self._entry = self._table.entry
-        self._work = self._table.work
+        self.entry = self._table.entry
+        self.work = self._table.work
 
     @property
     def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -371,7 +378,7 @@ class CPUExecutable(Executable):
         if self._large:
             require_memory(device.name, device.memory, self.program)
         try:
-            buffers = [*inputs, *device.memory.allocate_all(self._made)]
+            buffers = [*inputs, *device.memory.allocate_all(self.made)]
         except OutOfMemoryError:
             raise shortage(device.name, self.program) from None
         memories = [id(buffer.memory) for buffer in buffers]
@@ -383,14 +390,14 @@ class CPUExecutable(Executable):
         if chosen.debug >= 2:
             status = self._run_step_by_step(objects, threads)
         else:
-            status = self._run(self._entry, objects, threads)
+            status = self._run(self.entry, objects, threads)
         if status == NO_MEMORY:
             raise no_working_memory(self.program)
-        spent, work = time.perf_counter() - start, self._work
+        spent, work = time.perf_counter() - start, self.work
         device.counters.ran(work.kernels, work.operations, work.bytes, spent)
-        return [buffers[number] for number in self._results]
+        return [buffers[number] for number in self.results]
 
-    def bind(self, signature: Signature) -> Bound | None:
+    def bind(self, signature: Signature) -> Record | None:
         device, chosen = self.device, signature.config
         if chosen.debug >= 2 or self._dims or not chosen.native_calls:
             return None
@@ -401,18 +408,8 @@ class CPUExecutable(Executable):
             return None
         from ftrace.devices.llvm.call import bind_signature
 
-        work = self._work
-        program = bind_signature.Program(
-            self._entry,
-            device.threads_for(chosen),
-            len(self.program.inputs),
-            self._made,
-            self._results,
-            (work.kernels, work.operations, work.bytes),
-            self,
-        )
         try:
-            return bind_signature.BoundCall(native, program, signature)
+            return bind_signature.BoundCall(native, signature, self)
         except bind_signature.NotNative:
             return None
 

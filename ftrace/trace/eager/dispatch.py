@@ -36,7 +36,7 @@ from ftrace.arrays.array import Array
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground import settings
 from ftrace.ground.tables import emptied
-from ftrace.trace.backend import backend
+from ftrace.trace.backend import RecordedCallable, backend
 from ftrace.trace.eager.aliasing import own
 from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.primitives.sources import is_variable
@@ -444,7 +444,7 @@ def member(
     return made
 
 
-class Eager:
+class Eager(RecordedCallable):
     """A function whose work depends on the types of its arrays alone.
 
     Other arguments may decide by their values: integers, texts, tuples and the like.
@@ -458,11 +458,12 @@ class Eager:
         nothing. What comes after it may.
     """
 
-    # Native code finds the function, and the records of its calls, through slots, which
-    # have fixed places.
+    # Native code finds the function through a slot, too.
     __slots__ = (
-        "__dict__", "__weakref__", "_links", "_place", "behind", "indexed", "numbers",
+        "__dict__", "__weakref__", "_place", "behind", "indexed", "numbers",
     )  # fmt: skip
+
+    entry = "call_eager"
 
     def __init__(
         self,
@@ -471,6 +472,7 @@ class Eager:
         place: str,
         indexed: bool = False,
     ) -> None:
+        super().__init__()
         update_wrapper(self, function)
         self.behind = function
         self.numbers = numbers

@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.arrays.array import Array, is_array
-from ftrace.devices.base import (
-    Bound,
-    Device,
-    Expected,
-    Fixed,
-    Signature,
-    get_device,
-)
+from ftrace.devices.base import Device, Expected, Fixed, Signature, get_device
 from ftrace.errors import ArgumentError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
@@ -27,6 +20,7 @@ from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.settings import Config
 from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import Record, RecordedCallable
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
@@ -69,9 +63,9 @@ SIGNATURES_KEPT = 64
 #: Bytes of what is kept for one, besides its graph and its program, and of a class of
 #: containers, which lives as long: measured with 6,000 of each, on Linux.
 SIGNATURE_BYTES, CLASS_BYTES = 3600, 5600
-#: Kinds of calls of a function that are native, and of one signature: with arrays of
-#: NumPy's, numbers, dicts in another order. The others are not.
-BOUND_KEPT, KINDS_BOUND = 16, 4
+#: Kinds of calls of one signature that are native: with arrays of NumPy's, numbers,
+#: dicts in another order. The others are not.
+KINDS_RECORDED = 4
 
 #: Leaves that are no arrays of ours, and nothing that could hold leaves.
 _PLAIN = frozenset((np.ndarray, float, int, bool, complex))
@@ -142,7 +136,7 @@ class Ready:
       donated: the numbers of the leaves that the caller gives up.
       exact: of leaves that the program takes at 64 bits, number and type.
       left: so many calls come in Python before those like them become native.
-      bound: the records of native calls, one for each kind of leaves.
+      records: of native calls, one for each kind of leaves.
     """
 
     compiled: CompiledGraph
@@ -151,7 +145,7 @@ class Ready:
     donated: tuple[int, ...]
     exact: tuple[tuple[int, ShapedArray], ...]
     left: int = CALLS_BEFORE_BOUND
-    bound: list[Bound] = field(default_factory=list[Bound])
+    records: list[Record] = field(default_factory=list[Record])
 
     @staticmethod
     def of(
@@ -206,7 +200,7 @@ class Ready:
         treedef: tree.TreeDef,
         leaves: Sequence[Any],
         names: Sequence[str],
-    ) -> Bound | None:
+    ) -> Record | None:
         """Calls like this one without Python's code, where the device can do them.
 
         Args:
@@ -251,16 +245,13 @@ def owned(value: Any, array: Array) -> Array:
     return Array.of(np.array(array.numpy(), order="C"))
 
 
-class Jitted(Travels):
+class Jitted(RecordedCallable, Travels):
     """A function under jit. Call it; `lower(*args)` shows what becomes of it.
 
         arguments -> signature: structure, types, static values, configuration
             -> Traced: the graph, traced at the first call
             -> Ready: the program, compiled then
-            -> Bound: a native record, made when some such calls have come
-
-    Native code finds the records through a slot, and does the calls that it knows by
-    them. What it does not know comes to `plain_call`.
+            -> Record: of such calls in native code, made when some have come
 
     Attributes:
       trace_count: how often the function was traced.
@@ -269,10 +260,11 @@ class Jitted(Travels):
 
     # Not in its dict, which `functools.wraps` copies to what stands around it.
     __slots__ = (
-        "__dict__", "__weakref__", "_bound", "_device", "_donated", "_dynamic", "_fun",
-        "_links", "_lock", "_ready", "_static", "_traced", "known",
-        "trace_count",
+        "__dict__", "__weakref__", "_device", "_donated", "_dynamic", "_fun", "_lock",
+        "_ready", "_static", "_traced", "known", "trace_count",
     )  # fmt: skip
+
+    entry = "call"
 
     def __init__(
         self,
@@ -282,8 +274,7 @@ class Jitted(Travels):
         device: Any = None,
         dynamic: Dynamic | None = None,
     ) -> None:
-        self._links: Any = None
-        self._bound: list[tuple[Ready, Bound]] = []
+        super().__init__()
         self._lock = fresh_after_fork(threading.RLock())
         update_wrapper(self, fun)
         self._fun = fun
@@ -294,7 +285,8 @@ class Jitted(Travels):
         self._traced: Table[Any, Traced] = Table(latest=SIGNATURES_KEPT, own=True)
         self._ready: Table[Any, Ready] = Table(
             latest=SIGNATURES_KEPT,
-            is_needed=lambda ready: bool(ready.bound),  # its calls do not tell when
+            # Its native calls do not tell when.
+            is_needed=lambda ready: any(x.in_use for x in ready.records),
             own=True,
         )
         self.trace_count = 0
@@ -332,36 +324,24 @@ class Jitted(Travels):
                 self._ready.put(key, ready, ready.compiled.nbytes)
         elif ready.left >= 0 and self._dynamic is None and device.host:
             call = config, static, treedef, values, tuple(kwargs)
-            self._count(ready, config, partial(ready.bind, *call))
+            self._count(ready, partial(ready.bind, *call))
         run = ready.run_and_delete if ready.donated else ready.run
         return run(values, sizes)
 
-    #: Native, once a device has native calls: see `devices.base`.
+    #: Native, once a device has native calls.
     __call__ = plain_call
 
-    def _count(
-        self, ready: Ready, config: Config, bind: Callable[[], Bound | None]
-    ) -> None:
+    def _count(self, ready: Ready, bind: Callable[[], Record | None]) -> None:
         """Counts a call; after some, those like it are native, where they can be."""
         with self._lock:
-            for bound in ready.bound:
-                if bound.config is not config and bound.config == config:
-                    bound.use(config)
-                    return
             ready.left -= 1
             made = bind() if ready.left < 0 else None
             if made is None:
                 return
-            ready.bound.append(made)
-            if len(ready.bound) < KINDS_BOUND:
+            ready.records.append(made)
+            if len(ready.records) < KINDS_RECORDED:
                 ready.left = CALLS_BEFORE_BOUND
-            kept = [(ready, made), *self._bound[: BOUND_KEPT - 1]]
-            addresses = [bound.address for _, bound in kept]
-            self._links = np.array([len(addresses), *addresses], np.int64)
-            for other, bound in self._bound[BOUND_KEPT - 1 :]:
-                other.bound.remove(bound)  # after the links, which have named it
-            self._bound = kept
-        made.serve(type(self))
+            self.add_record(made)
 
     def _resolve(
         self, args: Any, kwargs: Any, treedef: Any, given: Any, types: Any
@@ -447,7 +427,7 @@ class Jitted(Travels):
         """Forgets all that was traced and compiled for this function."""
         self._traced.clear()
         self._ready.clear()
-        self._links, self._bound = None, []
+        self.forget_records()
 
     def reduced(self, protocol: Any) -> Any:
         dynamic = None if self._dynamic is None else self._dynamic.given

@@ -22,7 +22,7 @@ def test_objects_live_to_the_end_of_the_process(native: str) -> None:
         "    def __del__(self):\n"
         "        self.kept = None\n"
         "late = Late(); late.kept = step(value); sys.late = late\n"
-        "print(got['b'][0].tolist(), bool(step._bound))\n"
+        "print(got['b'][0].tolist(), bool(step._records))\n"
     )
     out = run(text, FTRACE_NATIVE_CALLS=native)
     native_there = native == "1" and object_layout.offsets() is not None
@@ -50,7 +50,7 @@ def test_importing_loads_no_compiler() -> None:
 def test_an_unknown_interpreter_has_no_native_calls() -> None:
     text = (
         "from ftrace.devices.llvm.call import object_layout as probe\n"
-        "probe.VERSIONS = ()\n" + PROGRAM + "print(bool(step._bound), got['a'][0])\n"
+        "probe.VERSIONS = ()\n" + PROGRAM + "print(bool(step._records), got['a'][0])\n"
     )
     assert run(text) == "False 2.0\n"
 
@@ -80,7 +80,7 @@ def test_native_code_that_cannot_be_made_is_told_once(filter: str) -> None:
         f"warnings.simplefilter({filter!r})\n"
         "from ftrace.devices.llvm.call import install\n"
         "install._EXPORTED += ('no_such_function',)\n" + PROGRAM +
-        "print(bool(step._bound), got['a'][0])\n"
+        "print(bool(step._records), got['a'][0])\n"
     )  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, check=True,

@@ -13,8 +13,7 @@ from ftrace.devices.base import Expected, Fixed, Index, Signature
 from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.object_layout import NUMBER, template_of, word
 from ftrace.devices.llvm.runtime.records import Block, Place
-from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.ground.settings import Config
+from ftrace.devices.llvm.runtime.work_estimate import Work
 from ftrace.trace.avals import LargeInteger, ShapedArray
 from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
@@ -22,6 +21,7 @@ from ftrace.trace.tracing.tracer import aval_of
 
 if TYPE_CHECKING:
     from ftrace.devices.llvm.call.install import Native
+    from ftrace.devices.llvm.device import CPUExecutable
 
 #: Leaves and results of a call; with more of them Python's part is small beside theirs.
 MOST_LEAVES = 1024
@@ -51,27 +51,6 @@ class NotNative(Exception):
     """Calls of this kind stay with Python's code."""
 
 
-class Program(NamedTuple):
-    """What a record says of the program.
-
-    Attributes:
-      entry, threads: what `run` takes.
-      inputs: how many it has.
-      made: (bytes, size class) of the buffers that it is given besides.
-      results: the numbers of the objects that are its results.
-      work: (kernels, operations, bytes) of one run.
-      keeps: what keeps the program in memory.
-    """
-
-    entry: int
-    threads: int
-    inputs: int
-    made: Sequence[tuple[int, int]]
-    results: Sequence[int]
-    work: tuple[int, int, int]
-    keeps: Any
-
-
 class Body(Protocol):
     """What is done in place of a program."""
 
@@ -83,46 +62,40 @@ class Body(Protocol):
 
 
 class BoundCall:
-    """See `base.Bound`.
+    """See `backend.Record`.
 
     Args:
       native: the native code of this process.
-      program: what is called.
       signature: how it is called.
+      executable: the program that runs.
+      body: what is done where there is none.
 
     Raises:
       NotNative: it cannot be done.
     """
 
+    in_use = True
+
     def __init__(
-        self, native: Native, program: Program | Body, signature: Signature
+        self,
+        native: Native,
+        signature: Signature,
+        executable: CPUExecutable | None = None,
+        body: Body | None = None,
     ) -> None:
-        self.config = signature.config
         self._native = native
-        self._keeps: list[Any] = [signature]
+        self._keeps: list[Any] = [signature, executable]
         self._block = Block()
-        self._program = program
+        self._executable = executable
+        self._body = body
         self._signature = signature
         self._arrays = {
             number for number, (kind, _) in enumerate(signature.leaves) if kind is Array
         }
         record = self._block.add(*self._record())
-        del self._program  # what has to stay is kept; arguments of a call do not
+        del self._body  # what has to stay is kept; arguments of a call do not
         self._block.freeze()
         self.address = self._block.settle(record)
-        # Written behind: what the record refers to is known only now.
-        self._set("owner", id(self))
-
-    def use(self, config: Config) -> None:
-        before, self.config = self.config, config
-        self._set("config", id(config))
-        del before  # the native code compares addresses: it lives until here
-
-    def serve(self, kind: type[Any]) -> None:
-        self._native.serve(kind)
-
-    def _set(self, field: str, value: int) -> None:
-        self._block.write(self.address, r.Call._fields.index(field), value)
 
     def _refer(self, thing: Any) -> int:
         self._keeps.append(thing)
@@ -132,21 +105,18 @@ class BoundCall:
         return self._block.add(*words) if words else self._block.add(0)
 
     def _record(self) -> r.Call:
-        program, signature = self._program, self._signature
+        executable, signature = self._executable, self._signature
         leaves, captured, named = signature.leaves, signature.captured, signature.named
         inputs = len(leaves) + len(captured)
         made: Sequence[tuple[int, int]] = ()
-        entry = threads = 0
-        work, body = (0, 0, 0), 0
-        if isinstance(program, Program):
-            entry, threads, work, made = (
-                program.entry, program.threads, program.work, program.made
-            )  # fmt: skip
-            self._keeps.append(program.keeps)
-            if inputs != program.inputs:
+        entry, threads, work, body = 0, 0, Work(), 0
+        if executable is not None:
+            entry, work, made = executable.entry, executable.work, executable.made
+            threads = executable.device.threads_for(signature.config)
+            if inputs != len(executable.program.inputs):
                 raise NotNative
-        else:
-            body = program.place(self._block, self._refer)
+        elif self._body is not None:
+            body = self._body.place(self._block, self._refer)
         if max(inputs + len(made), len(signature.avals)) > MOST_LEAVES:
             raise NotNative
         parts = [self._expected(x) for x in (*signature.positional, *named.values())]
@@ -159,7 +129,7 @@ class BoundCall:
         for nbytes, size in made:
             makes.extend(r.Make(self._native.number_of(size), nbytes))
         return r.Call(
-            0,
+            id(self),
             id(signature.config),
             entry,
             threads,
@@ -177,7 +147,9 @@ class BoundCall:
             len(made),
             self._list(makes),
             self._result(signature.result),
-            *work,
+            work.kernels,
+            work.operations,
+            work.bytes,
             body,
         )
 
@@ -223,7 +195,7 @@ class BoundCall:
 
     def _leaf(self, number: int) -> r.LeafPart:
         kind, aval = self._signature.leaves[number]
-        eager = not isinstance(self._program, Program)
+        eager = self._executable is None
         if kind is Array:
             use = r.HOSTED if eager else r.ARRAY
             if number in self._signature.overwritten:
@@ -268,10 +240,12 @@ class BoundCall:
         return self._block.add(*built)
 
     def _result_leaf(self, number: int) -> Sequence[Any]:
-        if not isinstance(self._program, Program):
-            return self._program.result(number, self._refer)
-        holder = self._program.results[number]
-        if holder < self._program.inputs and holder not in self._arrays:
+        executable = self._executable
+        if executable is None:
+            assert self._body is not None
+            return self._body.result(number, self._refer)
+        holder = executable.results[number]
+        if holder < len(executable.program.inputs) and holder not in self._arrays:
             raise NotNative  # it would share what NumPy may change
         return array_part(r.RESULT, holder, self._signature.avals[number], self._refer)
 

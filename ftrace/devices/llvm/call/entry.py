@@ -45,8 +45,7 @@ def native_ir(offsets: layout.Offsets, methods: int) -> str:
 @entries("ptr", *_CALLED, visible=True)
 def call(f: ObjectFunction) -> None:
     """`Jitted.__call__`: METH_FASTCALL | METH_KEYWORDS."""
-    operands = f"{', '.join(_CALLED)}, i64 {f.state().number('links')}"
-    found = f.let(f"call ptr @try_records({operands})")
+    found = f.let(f"call ptr @try_records({', '.join(_CALLED)})")
     f.give_if(f.differ("ptr", found, MISS), found)
     _call_plain(f)
 
@@ -58,8 +57,7 @@ def call_eager(f: ObjectFunction) -> None:
     traced = f.load("i64", f.beyond(state.pointer("traces"), layout.SIZE))
     busy = f.let(f"or i64 {traced}, {state.number('recording')}")
     with f.when(f.equal("i64", busy, 0)):
-        operands = f"{', '.join(_CALLED)}, i64 {state.number('eager_links')}"
-        found = f.let(f"call ptr @try_records({operands})")
+        found = f.let(f"call ptr @try_records({', '.join(_CALLED)})")
         with f.when(f.equal("ptr", found, MISS)):
             _call_plain(f)
         f.give_if(f.differ("ptr", found, LEAVE), found)
@@ -68,10 +66,10 @@ def call_eager(f: ObjectFunction) -> None:
     f.give(f.let(f"call ptr @plain_call({operands})"))
 
 
-@entries("ptr", *_CALLED, "i64 %links")
+@entries("ptr", *_CALLED)
 def try_records(f: ObjectFunction) -> None:
-    """What the first record makes of a call that fits it; `links` is in bytes."""
-    holder = f.load("ptr", f.beyond("%self", "%links"))
+    """What the first record makes of a call that fits it."""
+    holder = f.at("%self", f.state().number("links"))
     f.give_if(f.equal("ptr", holder, "null"), MISS)
     kind = f.type_of(holder)
     f.give_if(f.differ("ptr", kind, f.state().pointer("ndarray")), MISS)

@@ -20,7 +20,7 @@ import numpy as np
 
 from ftrace.arrays.array import HOST, Array, ArrayLike
 from ftrace.arrays.buffer import Buffer
-from ftrace.devices.base import LINKS, PLAIN, Counters
+from ftrace.devices.base import Counters
 from ftrace.devices.llvm.call.object_layout import (
     DEALLOC,
     Offsets,
@@ -35,6 +35,7 @@ from ftrace.errors import DeviceError, NativeCallsWarning
 from ftrace.ground import settings
 from ftrace.ground.errstate import silence
 from ftrace.ground.fork_safe import cached_property, free_after_fork
+from ftrace.trace.backend import RecordedCallable
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.tracing.tracer import open_in_all_threads
 
@@ -234,7 +235,7 @@ class Native:
             "array": Array, "buffer": self.buffer, "host_buffer": Buffer,
             "ndarray": np.ndarray, "host": HOST, "device": self.device,
             "variable": variable, "settings": module, "default": "_default",
-            "more": self.more, "no_memory": raise_no_memory, "plain": sys.intern(PLAIN),
+            "more": self.more, "no_memory": raise_no_memory, "plain": "plain_call",
             "none": None, "dict": dict, "text": str, "float": float, "int": int,
             "bool": bool, "true": True, "tuple_new": tuple_new, "exception": Exception,
             "traces": open_in_all_threads, "host_of": Array.numpy,
@@ -253,7 +254,11 @@ class Native:
         place.value = self._code.address("array_dies")
 
     def _stand_before_functions(self) -> None:
-        """From now on eager operations go through native code."""
+        """From now on calls go through native code."""
+        self.put("links", offset_of(RecordedCallable(), "_links"))
+        for kind in RecordedCallable.__subclasses__():
+            if kind is not Eager or silence is not None:
+                self._give_method(kind, "__call__", kind.entry)
         if silence is None:
             return
         for field, value in zip(("hush_variable", "silence"), silence, strict=True):
@@ -273,13 +278,11 @@ class Native:
         self._kept.append(listed)
         self.put("methods", ctypes.addressof(listed))
         self.put("behind", offset_of(object.__new__(Eager), "behind"))
-        self.put("eager_links", offset_of(object.__new__(Eager), LINKS))
-        self._give_method(Eager, "__call__", "call_eager")
 
         def plain_call(function: Eager, *args: Any, **kwargs: Any) -> Any:
             return self.eager_records.call(function, args, kwargs)
 
-        setattr(Eager, PLAIN, plain_call)
+        Eager.plain_call = plain_call
 
     def _give_method(self, kind: Any, name: str, function: str) -> None:
         """Gives a class a method of native code."""
@@ -320,15 +323,6 @@ class Native:
         made.raw, made.size = id(memory.base), size
         self._admit(made)
         return made
-
-    # Calls.
-
-    def serve(self, kind: type[Any]) -> None:
-        """See `base.Bound`."""
-        with self.device.memory.lock:
-            if not self.words[State._fields.index("links")]:
-                self.put("links", offset_of(object.__new__(kind), LINKS))
-                self._give_method(kind, "__call__", "call")
 
 
 def _sum_of(name: str, word: str, unit: float = 1) -> Any:

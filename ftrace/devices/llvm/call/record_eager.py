@@ -23,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 
 from ftrace.arrays.array import Array, recording
-from ftrace.devices.base import LINKS, Expected, Fixed, Index, Signature
+from ftrace.devices.base import Expected, Fixed, Index, Signature
 from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.bind_signature import (
     SCALARS,
@@ -471,8 +471,8 @@ def _does_the_same(ufunc: Any, types: str, function: int, data: int) -> bool:
 
 # Records.
 
-#: Kinds of calls of a function that are native; and those that are counted, of all.
-RECORDS, COUNTED = 32, 1 << 12
+#: Kinds of calls that are counted, of all functions.
+COUNTED = 1 << 12
 
 
 class EagerRecords:
@@ -487,11 +487,7 @@ class EagerRecords:
         self._native = native
         self._recording = recording
         self._counts: dict[tuple[Any, ...], int] = {}
-        self._records: dict[Eager, list[BoundCall]] = {}
         self._lock = fresh_after_fork(threading.Lock())
-
-    def __len__(self) -> int:
-        return sum(map(len, self._records.values()))
 
     def call(self, function: Eager, args: tuple[Any, ...], kwargs: Any) -> Any:
         """A call for which there is no record; one that comes often gets one."""
@@ -555,7 +551,7 @@ class EagerRecords:
             signature = Signature(
                 config, expected[:count], named, tuple(kinds), (), (), (), part, ()
             )
-            return BoundCall(self._native, body, signature)
+            return BoundCall(self._native, signature, body=body)
 
         try:
             if layout is None or not leaves:
@@ -563,16 +559,8 @@ class EagerRecords:
             found = bound(_steps(tape, arguments, fresh, leaves), layout)
         except (NotRecordable, NotNative):
             found = bound(Leave(), Nothing())
-        self._keep(function, found)
+        function.add_record(found)
         return tree.unflatten(treedef, [own.get(id(x), x) for x in leaves])
-
-    def _keep(self, function: Eager, record: BoundCall) -> None:
-        kept = self._records.setdefault(function, [])
-        dropped = [record, *kept][RECORDS:]
-        kept[:] = [record, *kept][:RECORDS]
-        addresses = [x.address for x in kept]
-        setattr(function, LINKS, np.array([len(addresses), *addresses], np.int64))
-        del dropped  # after the links, which have named it
 
 
 def _type_of(x: Any) -> Any:

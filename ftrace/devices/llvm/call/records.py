@@ -30,7 +30,7 @@ class State(NamedTuple):
       more: called for (size class, bytes) where no buffer is free.
       no_memory: raises what a program raises that finds no memory.
       plain: the name of the method that is called where native code does not go on.
-      links: where a jitted function keeps its records, in bytes.
+      links: where a `RecordedCallable` has its records, in bytes.
       spare, spares: a list of dead Arrays, and how long it is.
       in_use, kept, peak, limit: bytes of buffers.
       free: the first free buffer of each size class.
@@ -38,8 +38,7 @@ class State(NamedTuple):
       none, dict, text, float, int, bool, true: objects of the interpreter.
       tuple_new: `tuple.__new__`.
       exception: a class.
-      eager_links: as `links`, of a public function; `behind` is where it has what it
-        stands before.
+      behind: where a public function has what it stands before.
       recording: 1 while a call is recorded.
       traces: the list of all open scopes.
       methods: the public functions that methods of arrays are.
@@ -81,7 +80,6 @@ class State(NamedTuple):
     true: Word
     tuple_new: Word
     exception: Word
-    eager_links: Word
     behind: Word
     recording: Word
     traces: Word

@@ -244,14 +244,6 @@ class Block:
         self._memory[:] = [self.settle(word) for word in self._words]
         self._words.clear()
 
-    def write(self, address: int, index: int, value: int) -> None:
-        """Changes a word of a record that lies there."""
-        self._memory[(address - self._base) // WORD + index] = value
-
-    def read(self, address: int, index: int) -> int:
-        """A word of a record that lies there."""
-        return int(self._memory[(address - self._base) // WORD + index])
-
     def settle(self, word: Word) -> int:
         """A word as it stands in memory: a place is an address."""
         if isinstance(word, Place):
