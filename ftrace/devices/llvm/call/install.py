@@ -282,7 +282,8 @@ class Native:
         def plain_call(function: Eager, *args: Any, **kwargs: Any) -> Any:
             return self.eager_records.call(function, args, kwargs)
 
-        Eager.plain_call = plain_call
+        public: Any = Eager
+        public.plain_call = plain_call
 
     def _give_method(self, kind: Any, name: str, function: str) -> None:
         """Gives a class a method of native code."""
