@@ -125,19 +125,51 @@ def stateless(function: Callable[[Any], Any]) -> GradientTransformation:
     return GradientTransformation(init_empty, update)
 
 
-def stateful(
-    name: str,
+def running(
     kind: Any,
-    init: Callable[[Tree], Tree],
-    step: Callable[[Tree, Any], tuple[Tree, Tree]],
+    rule: Callable[[Any], Callable[..., tuple[Any, ...]]],
+    name: str,
+    counts: bool,
+    **begin: tuple[Any, Any],
 ) -> GradientTransformation:
-    """Of a function (updates, state) -> (updates, state), and states of one kind."""
+    """Of values that run along with each parameter.
+
+    Args:
+      kind: of the state, whose fields are trees of them, and `count`.
+      rule: is given the number of steps done with this one, None if it is not counted;
+        returns the function (update, *values) -> (update, *values).
+      name: of the transformation.
+      counts: the state has the number of steps done.
+      begin: for each of the values what it is at first, and its dtype; None is that of
+        the parameter.
+    """
+
+    def init(params: Tree) -> Tree:
+        count = {"count": fnp.zeros((), dtypes.int32)} if counts else {}
+        filled = {field: _filled(params, *x) for field, x in begin.items()}
+        return kind(**count, **filled)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         check_state(name, state, kind)
-        return step(updates, state)
+        count = {"count": increment(state.count)} if counts else {}
+        function, rows = rule(count.get("count")), list[Any]()
+
+        def note(*values: Any) -> int:
+            rows.append(function(*values))
+            return len(rows) - 1
+
+        places = each(note, updates, *[getattr(state, field) for field in begin])
+        made, *values = (
+            tree.map(lambda i, k=k: rows[i][k], places) for k in range(1 + len(begin))
+        )
+        return made, kind(**count, **dict(zip(begin, values, strict=True)))
 
     return GradientTransformation(init, update)
+
+
+def _filled(params: Tree, value: Any, dtype: Any) -> Tree:
+    """A tree like the parameters, full of one value."""
+    return tree.map(lambda param: fnp.full_like(param, value, dtype=dtype), params)
 
 
 def identity() -> GradientTransformation:
@@ -204,30 +236,6 @@ def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
         return function(*[x if type(x) is Array else fnp.asarray(x) for x in values])
 
     return tree.map_with_none("tree.map", apply, first, *rest)
-
-
-def several(
-    count: int, function: Callable[..., Any], first: Tree, *rest: Tree
-) -> list[Tree]:
-    """As `each`, of a function that returns so many arrays: as many trees."""
-    rows: list[Any] = []
-
-    def note(*values: Any) -> int:
-        rows.append(function(*values))
-        return len(rows) - 1
-
-    places = each(note, first, *rest)
-    return [tree.map(lambda i, k=k: rows[i][k], places) for k in range(count)]
-
-
-def filled(params: Tree, value: Any = 0, dtype: Any = None) -> Tree:
-    """A tree like the parameters, full of one value."""
-    return tree.map(lambda param: fnp.full_like(param, value, dtype=dtype), params)
-
-
-def zero_count() -> Any:
-    """The number of steps done, before the first."""
-    return fnp.zeros((), dtypes.int32)
 
 
 def increment(count: Any) -> Any:

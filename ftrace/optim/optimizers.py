@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import ftrace.numpy as fnp
+from ftrace import dtypes
 from ftrace.errors import ArgumentError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.optim import base
@@ -50,9 +51,9 @@ class MomentState(NamedTuple):
       nu: the mean of their squares.
     """
 
-    count: Any
-    mu: Tree
-    nu: Tree
+    count: Any = None
+    mu: Tree = None
+    nu: Tree = None
 
 
 class RssState(NamedTuple):
@@ -81,10 +82,8 @@ def scale(step_size: Scalar) -> GradientTransformation:
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times `step_size_fn(number of steps done)`."""
 
-    def init(params: Tree) -> CountState:
-        return CountState(base.zero_count())
-
-    def step(updates: Tree, state: CountState) -> tuple[Tree, Tree]:
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_schedule", state, CountState)
         size = fnp.asarray(step_size_fn(state.count))
 
         def multiply(update: Any) -> Any:
@@ -92,7 +91,11 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 
         return base.each(multiply, updates), CountState(base.increment(state.count))
 
-    return base.stateful("scale_by_schedule", CountState, init, step)
+    return GradientTransformation(_init_count, update)
+
+
+def _init_count(params: Tree) -> CountState:
+    return CountState(fnp.zeros((), dtypes.int32))
 
 
 @base.hyperparameters
@@ -124,9 +127,6 @@ def add_decayed_weights(
     """
     scheduled = callable(weight_decay)
 
-    def init(params: Tree) -> Any:
-        return CountState(base.zero_count()) if scheduled else base.EmptyState()
-
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         if params is None:
             raise ArgumentError(
@@ -142,6 +142,7 @@ def add_decayed_weights(
         state = CountState(base.increment(state.count)) if scheduled else state
         return base.each(add, updates, params), state
 
+    init = _init_count if scheduled else base.init_empty
     transformation = GradientTransformation(init, update)
     return transformation if mask is None else base.masked(transformation, mask)
 
@@ -186,19 +187,13 @@ def trace(
       accumulator_dtype: of the sum, by default that of the parameters.
     """
 
-    def init(params: Tree) -> TraceState:
-        return TraceState(base.filled(params, dtype=accumulator_dtype))
-
     def add(update: Any, before: Any) -> tuple[Any, Any]:
         total = update + decay * before
         made = update + decay * total if nesterov else total
         return made, _as_dtype(total, accumulator_dtype)
 
-    def step(updates: Tree, state: TraceState) -> tuple[Tree, Tree]:
-        made, total = base.several(2, add, updates, state.trace)
-        return made, TraceState(total)
-
-    return base.stateful("trace", TraceState, init, step)
+    begin = (0, accumulator_dtype)
+    return base.running(TraceState, lambda _: add, "trace", False, trace=begin)
 
 
 @base.hyperparameters
@@ -220,12 +215,7 @@ def scale_by_adam(
       nesterov: look one step ahead (Dozat, 2016).
     """
 
-    def init(params: Tree) -> MomentState:
-        means = base.filled(params, dtype=mu_dtype), base.filled(params)
-        return MomentState(base.zero_count(), *means)
-
-    def step(updates: Tree, state: MomentState) -> tuple[Tree, Tree]:
-        count = base.increment(state.count)
+    def rule(count: Any) -> Any:
         of_mean, of_square = _weight(b1, count), _weight(b2, count)
         ahead = _weight(b1, base.increment(count)) if nesterov else None
 
@@ -239,10 +229,10 @@ def scale_by_adam(
             made = made / (fnp.sqrt(_unbiased(square, of_square) + eps_root) + eps)
             return made, _as_dtype(mean, mu_dtype), square.astype(nu.dtype)
 
-        made, mu, nu = base.several(3, divide, updates, state.mu, state.nu)
-        return made, MomentState(count, mu, nu)
+        return divide
 
-    return base.stateful("scale_by_adam", MomentState, init, step)
+    means = {"mu": (0, mu_dtype), "nu": (0, None)}
+    return base.running(MomentState, rule, "scale_by_adam", True, **means)
 
 
 @base.hyperparameters
@@ -277,13 +267,7 @@ def _over_deviation(
 ) -> GradientTransformation:  # fmt: skip
     """Updates over the root of their mean square, or of their variance."""
 
-    def init(params: Tree) -> MomentState:
-        count = base.zero_count() if bias_correction else None
-        mu = base.filled(params) if centered else None
-        return MomentState(count, mu, base.filled(params, initial_scale))
-
-    def step(updates: Tree, state: MomentState) -> tuple[Tree, Tree]:
-        count = base.increment(state.count) if bias_correction else None
+    def rule(count: Any) -> Any:
         weight = _weight(decay, count) if bias_correction else None
 
         def divide(update: Any, nu: Any, *mu: Any) -> tuple[Any, ...]:
@@ -295,11 +279,10 @@ def _over_deviation(
             root = fnp.sqrt(spread + eps) if eps_in_sqrt else fnp.sqrt(spread) + eps
             return update / root, square, *means
 
-        before = (state.nu, state.mu) if centered else (state.nu,)
-        made, nu, *mu = base.several(2 + centered, divide, updates, *before)
-        return made, MomentState(count, mu[0] if centered else None, nu)
+        return divide
 
-    return base.stateful(name, MomentState, init, step)
+    moments = {"nu": (initial_scale, None)} | ({"mu": (0, None)} if centered else {})
+    return base.running(MomentState, rule, name, bias_correction, **moments)
 
 
 @base.hyperparameters
@@ -308,20 +291,16 @@ def scale_by_rss(
 ) -> GradientTransformation:
     """Updates over the root of the sum of all their squares (Duchi et al., 2011)."""
 
-    def init(params: Tree) -> RssState:
-        return RssState(base.filled(params, initial_accumulator_value))
-
     def divide(update: Any, before: Any) -> tuple[Any, Any]:
         total = _square(update) + before
         known = total > 0
         root = fnp.sqrt(fnp.where(known, total + eps, 1))
         return fnp.where(known, update / root, 0), total
 
-    def step(updates: Tree, state: RssState) -> tuple[Tree, Tree]:
-        made, total = base.several(2, divide, updates, state.sum_of_squares)
-        return made, RssState(total)
-
-    return base.stateful("scale_by_rss", RssState, init, step)
+    begin = (initial_accumulator_value, None)
+    return base.running(
+        RssState, lambda _: divide, "scale_by_rss", False, sum_of_squares=begin
+    )
 
 
 @base.hyperparameters
@@ -330,18 +309,12 @@ def scale_by_lion(
 ) -> GradientTransformation:
     """The sign of the update mixed with the mean of past ones (Chen et al., 2023)."""
 
-    def init(params: Tree) -> LionState:
-        return LionState(base.zero_count(), base.filled(params, dtype=mu_dtype))
-
     def signs(update: Any, mu: Any) -> tuple[Any, Any]:
         mean = _as_dtype(_mix(update, mu, b2), mu_dtype)
         return fnp.sign(_mix(update, mu, b1)), mean
 
-    def step(updates: Tree, state: LionState) -> tuple[Tree, Tree]:
-        made, mu = base.several(2, signs, updates, state.mu)
-        return made, LionState(base.increment(state.count), mu)
-
-    return base.stateful("scale_by_lion", LionState, init, step)
+    begin = (0, mu_dtype)
+    return base.running(LionState, lambda _: signs, "scale_by_lion", True, mu=begin)
 
 
 # Updates kept small: each element, or the length of all of them together.
