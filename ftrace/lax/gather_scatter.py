@@ -14,20 +14,20 @@ from functools import partial
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError
-from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lax import slicing
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import GatherScatterMode, check_dtypes
-from ftrace.lax.slicing import Places, Windows
-from ftrace.numpy import axes as moves
+from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import remainder
-from ftrace.numpy.elementwise import greater, negative
+from ftrace.numpy.elementwise import negative
 from ftrace.numpy.indexing import default_fill, widened
+from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.symbolic.bounds import surely_less
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 
 __all__ = [
@@ -55,6 +55,256 @@ class GatherDimensionNumbers(NamedTuple):
     start_index_map: tuple[int, ...]
     operand_batching_dims: tuple[int, ...] = ()
     start_indices_batching_dims: tuple[int, ...] = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """Which axis is what in a `scatter`.
+
+    Attributes:
+      update_window_dims: the axes of the updates that run through a window, in order.
+      inserted_window_dims: the axes of the operand, of window size 1, that a window of
+        the updates lacks.
+      scatter_dims_to_operand_dims: the axis of the operand for each component of a
+        start.
+      operand_batching_dims: the axes of the operand that run together with …
+      scatter_indices_batching_dims: … these axes of the starts.
+    """
+
+    update_window_dims: Sequence[int]
+    inserted_window_dims: Sequence[int]
+    scatter_dims_to_operand_dims: Sequence[int]
+    operand_batching_dims: Sequence[int] = ()
+    scatter_indices_batching_dims: Sequence[int] = ()
+
+
+DimensionNumbers = GatherDimensionNumbers | ScatterDimensionNumbers
+Axes = tuple[int, ...]
+
+
+# Windows of an array at computed starts.
+#
+#     index along an axis = start + position in the window
+#
+# The axes along which a window is the whole axis, wherever it starts, need no index.
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Which windows of an array are meant.
+
+    Attributes:
+      shape: the shape of the array.
+      sizes: the shape of each window.
+      starting: the axes of the array to which the components of a start belong.
+      paired: (axis of the array, axis of the starts) that run together.
+      squeezed: the axes of the array, of window size 1, that a window does not have.
+    """
+
+    shape: Shape
+    sizes: Shape
+    starting: Axes
+    paired: tuple[tuple[int, int], ...]
+    squeezed: Axes
+
+    @property
+    def kept(self) -> Axes:
+        """The axes of the array that a window has."""
+        return tuple(a for a in range(len(self.shape)) if a not in self.squeezed)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the elements of windows stand.
+
+    Attributes:
+      axes: the axes of the array that are indexed, in order.
+      indices: per such axis; their shape is the batch and then the window sizes of
+        these axes.
+      inside: which windows are in bounds, in the shape of the batch; None is all.
+    """
+
+    axes: Axes
+    indices: tuple[Any, ...]
+    inside: Any
+
+
+def _mode_of(mode: str | GatherScatterMode | None) -> GatherScatterMode:
+    """A mode; None is "fill" or "drop".
+
+    Raises:
+      ValueRangeError: there is no such mode, or it is ONE_HOT.
+    """
+    found = GatherScatterMode.from_any(mode)
+    if found is GatherScatterMode.ONE_HOT:
+        raise ValueRangeError(
+            "the mode ONE_HOT has no meaning for windows; write nn.one_hot(i, n) @ x"
+        )
+    return found
+
+
+def _require(name: str, holds: bool, message: str) -> None:
+    """Raises ShapeError unless the condition holds."""
+    if not holds:
+        raise ShapeError(f"lax.{name}: {message}")
+
+
+def _check_axes(name: str, what: str, axes: Sequence[int], ndim: int) -> Axes:
+    """Axes in order, all from 0 to ndim - 1 and different."""
+    found = ax.check_shape(tuple(axes), f"lax.{name}: {what}")
+    _require(
+        name,
+        _are_places(found, ndim) and list(found) == sorted(found),
+        f"{what} must be different axes in order, from 0 to {ndim - 1}, got {found}",
+    )
+    return found
+
+
+def _check_starts(name: str, starts: Value) -> Any:
+    """Starts as a value whose last axis holds the components of each start."""
+    found = ax.as_value(starts)
+    if not dtypes.is_integer(found.dtype):
+        raise DtypeError(
+            f"lax.{name}: the indices must be integers, got {aval_of(found)!r}"
+        )
+    _require(
+        name,
+        found.ndim > 0,
+        "the indices need a last axis, with one entry per axis that they start; write "
+        "indices[None]",
+    )
+    return found
+
+
+def _check_windows(
+    name: str, shape: Shape, sizes: Shape, starts: Any, numbers: DimensionNumbers
+) -> Windows:
+    """Windows, once their numbers are known to fit each other.
+
+    Raises:
+      ShapeError: they do not.
+    """
+    need, ndim, depth = partial(_require, name), len(shape), starts.ndim - 1
+    _, squeezed, starting, array_batch, starts_batch = map(tuple, numbers)
+    first = ax.check_shape(starting, f"lax.{name}")
+    need(
+        _are_places(first, ndim),
+        f"the starts must belong to different axes of an array of shape {shape}, got "
+        f"{first}",
+    )
+    need(
+        len(first) == starts.shape[-1],
+        f"the last axis of the indices, of shape {starts.shape}, must have one entry "
+        f"per axis that they start, which are {first}",
+    )
+    ours = _check_axes(name, "operand_batching_dims", array_batch, ndim)
+    theirs = ax.check_shape(starts_batch, f"lax.{name}")
+    need(
+        _are_places(theirs, depth),
+        f"the batching dims of the indices must be different axes, not the last, of "
+        f"shape {starts.shape}, got {theirs}",
+    )
+    need(
+        [shape[a] for a in ours] == [starts.shape[a] for a in theirs],
+        f"the axes {ours} of shape {shape} and {theirs} of the indices of shape "
+        f"{starts.shape} run together and must have the same sizes",
+    )
+    need(
+        len({*squeezed, *ours}) == len(squeezed) + len(ours) and not {*first} & {*ours},
+        f"the batching dims {ours} must not be among the axes of the starts, {first}, "
+        f"or of the windows of one element, {squeezed}",
+    )
+    need(
+        all(0 <= n <= m for n, m in zip(sizes, shape, strict=True)),
+        f"the windows, of shape {sizes}, must fit the array of shape {shape}",
+    )
+    pairs = tuple(zip(ours, theirs, strict=True))
+    return Windows(shape, sizes, first, pairs, tuple(sorted((*squeezed, *ours))))
+
+
+def _are_places(axes: Sequence[int], ndim: int) -> bool:
+    return len(set(axes)) == len(axes) and all(0 <= a < ndim for a in axes)
+
+
+def _places(
+    windows: Windows, starts: Any, mode: GatherScatterMode, writing: bool
+) -> Places:
+    """The index arrays of windows.
+
+    With a mode that fills or drops, the windows that are not in bounds are told by
+    `inside`, and moved into the array; with all others they are only moved. A window
+    that is smaller than its axis gets an index along it also where it always starts
+    at 0 if it is `writing`, as a scatter takes no part of an axis.
+    """
+    batch = starts.shape[:-1]
+    drops = mode is GatherScatterMode.FILL_OR_DROP
+    at: dict[int, Any] = {}
+    inside: Any = None
+    for number, axis in enumerate(windows.starting):
+        last = windows.shape[axis] - windows.sizes[axis]
+        start = ax.shrink_axis(starts, len(batch), number, number + 1)
+        start = _signed(ax.reshape(start, batch), windows.shape[axis])
+        if drops:
+            here = (start >= 0) & (start <= last)
+            inside = here if inside is None else inside & here
+        if last:
+            at[axis] = minimum(maximum(start, 0), last)
+    for axis, place in windows.paired:
+        at[axis] = ax.iota(dtypes.int32, batch, place)
+    if writing:
+        pairs = zip(windows.sizes, windows.shape, strict=True)
+        parts = [a for a, (size, whole) in enumerate(pairs) if size != whole]
+        for axis in parts or ([] if at else [0]):
+            at.setdefault(axis, ax.full(batch, 0, dtypes.int32))
+    axes = tuple(sorted(at))
+    shape = (*batch, *[windows.sizes[a] for a in axes])
+    common = _widest([at[a].dtype for a in axes])
+    indices = [
+        _window_index(ax.cast(at[a], common), shape, len(batch) + i)
+        for i, a in enumerate(axes)
+    ]
+    return Places(axes, tuple(indices), inside)
+
+
+def _widest(found: Sequence[Any]) -> Any:
+    return max(found, key=lambda dtype: dtype.itemsize, default=dtypes.int32)
+
+
+def _signed(start: Any, size: int) -> Any:
+    """A start in a signed dtype that holds the size of its axis."""
+    if dtypes.kind(start.dtype) == "u":
+        if dtypes.limits(start.dtype)[1] > size:
+            start = minimum(start, size)  # which is out of bounds, too
+        return ax.cast(
+            start, dtypes.int32 if surely_less(size, 2**31) else dtypes.int64
+        )
+    wide = start.dtype if start.dtype.itemsize >= 4 else dtypes.int32
+    return ax.cast(start, wide if surely_less(size, 2**31) else dtypes.int64)
+
+
+def _window_index(start: Any, shape: Shape, axis: int) -> Any:
+    """start + position along one axis of a shape that begins with start's."""
+    lined = ax.reshape(start, start.shape + (1,) * (len(shape) - start.ndim))
+    lined = ax.expand(lined, shape)
+    if shape[axis] == 1:
+        return lined
+    return lined + ax.iota(start.dtype, shape, axis)
+
+
+def _only_inside(found: Places) -> tuple[Any, ...]:
+    """The indices, of which one is -1 throughout each window that is out of bounds."""
+    if found.inside is None:
+        return found.indices
+    first, *others = found.indices
+    return (ax.choose(_spread(found.inside, first.shape), first, -1), *others)
+
+
+def _spread(mask: Any, shape: Shape) -> Any:
+    """A mask with more axes at the end, to a shape."""
+    mask = ax.reshape(mask, mask.shape + (1,) * (len(shape) - mask.ndim))
+    return ax.expand(mask, shape)
+
+
+# Reading and writing them.
 
 
 def gather(
@@ -89,52 +339,47 @@ def gather(
       DtypeError: the starts are no integers.
       ValueRangeError: there is no such mode.
     """
-    x, starts = moves.as_value(operand), slicing.check_starts("gather", start_indices)
-    sizes = moves.check_shape(tuple(slice_sizes), "lax.gather: slice_sizes")
+    x, starts = ax.as_value(operand), _check_starts("gather", start_indices)
+    sizes = ax.check_shape(tuple(slice_sizes), "lax.gather: slice_sizes")
     windows, offsets = _check_gather(x, starts, dimension_numbers, sizes)
-    how = slicing.mode_of("promise_in_bounds" if mode is None else mode)
+    how = _mode_of("promise_in_bounds" if mode is None else mode)
     batch = starts.shape[:-1]
     order = _result_order(windows, offsets, len(batch))
     whole = (*batch, *sizes)
     result_shape = tuple(whole[place] for place in order)
     if 0 in result_shape:
-        return moves.full(result_shape, 0, x.dtype, x.weak_type)
-    found = slicing.places(windows, starts, how, writing=False)
+        return ax.full(result_shape, 0, x.dtype, x.weak_type)
+    found = _places(windows, starts, how, writing=False)
     parts = _parts(x, windows, found, batch)  # batch + the operand's axes
     if found.inside is not None:
         fill = default_fill(x.dtype) if fill_value is None else fill_value
-        parts = moves.choose(
-            slicing.spread(found.inside, (*batch, *[1] * x.ndim)),
+        parts = ax.choose(
+            _spread(found.inside, (*batch, *[1] * x.ndim)),
             parts,
-            moves.cast(fill, x.dtype),
+            ax.cast(fill, x.dtype),
         )
     dropped = tuple(len(batch) + a for a in windows.squeezed)
-    return moves.reshape(moves.permute(parts, (*order, *dropped)), result_shape)
+    return ax.reshape(ax.permute(parts, (*order, *dropped)), result_shape)
 
 
 def _check_gather(
     x: Any, starts: Any, numbers: GatherDimensionNumbers, sizes: Shape
 ) -> tuple[Windows, tuple[int, ...]]:
     name = "gather"
-    need = partial(slicing.require, name)
+    need = partial(_require, name)
     need(
         len(sizes) == x.ndim,
         f"slice_sizes {sizes} must have one size per axis of shape {x.shape}",
     )
-    collapsed = slicing.check_axes(
-        name, "collapsed_slice_dims", numbers.collapsed_slice_dims, x.ndim
-    )
-    windows = slicing.check_windows(
-        name, x.shape, sizes, starts, numbers.start_index_map,
-        numbers.operand_batching_dims, numbers.start_indices_batching_dims, collapsed,
-    )  # fmt: skip
+    _check_axes(name, "collapsed_slice_dims", numbers.collapsed_slice_dims, x.ndim)
+    windows = _check_windows(name, x.shape, sizes, starts, numbers)
     need(
         all(sizes[a] <= 1 for a in windows.squeezed),
         f"the axes {windows.squeezed}, which the windows lose, must have slice size 1, "
         f"got slice_sizes {sizes}",
     )
     count = len(windows.kept)
-    offsets = slicing.check_axes(
+    offsets = _check_axes(
         name, "offset_dims", numbers.offset_dims, starts.ndim - 1 + count
     )
     need(
@@ -160,13 +405,13 @@ def _parts(x: Any, windows: Windows, found: Places, batch: Shape) -> Any:
     bounds = [
         (0, x.shape[a] if a in found.axes else windows.sizes[a]) for a in range(x.ndim)
     ]
-    region = moves.shrink(x, tuple(bounds))
+    region = ax.shrink(x, tuple(bounds))
     if not found.axes:
-        return moves.broadcast_to(region, (*batch, *region.shape))
+        return ax.broadcast_to(region, (*batch, *region.shape))
     parts = bind(gather_p, region, *found.indices, arg=found.axes)
     others = [a for a in range(x.ndim) if a not in found.axes]
     behind = [*found.axes, *others]
-    return moves.permute(
+    return ax.permute(
         parts, (*range(depth), *[depth + behind.index(a) for a in range(x.ndim)])
     )
 
@@ -185,9 +430,9 @@ def index_take(src: Value, idxs: Any, axes: Sequence[int]) -> Any:
     Raises:
       ShapeError: the vectors differ in size, or are not as many as axes.
     """
-    x = moves.as_value(src)
-    vectors = [moves.as_value(i) for i in idxs]
-    found = tuple(moves.canonical_axis(a, x.ndim, "lax.index_take") for a in axes)
+    x = ax.as_value(src)
+    vectors = [ax.as_value(i) for i in idxs]
+    found = tuple(ax.canonical_axis(a, x.ndim, "lax.index_take") for a in axes)
     if len(vectors) != len(found) or len({v.shape for v in vectors}) > 1:
         raise ShapeError(
             f"lax.index_take: one vector per axis of {tuple(axes)}, all of one size, "
@@ -199,30 +444,10 @@ def index_take(src: Value, idxs: Any, axes: Sequence[int]) -> Any:
     sizes = [x.shape[a] for a in found]
     pairs = sorted(zip(found, vectors, sizes, strict=True), key=lambda row: row[0])
     indices = [remainder(widened(v, n), n) for _, v, n in pairs]
-    common = max((i.dtype for i in indices), key=lambda d: d.itemsize)
+    common = _widest([i.dtype for i in indices])
     return bind(
-        gather_p, x, *[moves.cast(i, common) for i in indices], arg=tuple(sorted(found))
+        gather_p, x, *[ax.cast(i, common) for i in indices], arg=tuple(sorted(found))
     )
-
-
-class ScatterDimensionNumbers(NamedTuple):
-    """Which axis is what in a `scatter`.
-
-    Attributes:
-      update_window_dims: the axes of the updates that run through a window, in order.
-      inserted_window_dims: the axes of the operand, of window size 1, that a window of
-        the updates lacks.
-      scatter_dims_to_operand_dims: the axis of the operand for each component of a
-        start.
-      operand_batching_dims: the axes of the operand that run together with …
-      scatter_indices_batching_dims: … these axes of the starts.
-    """
-
-    update_window_dims: Sequence[int]
-    inserted_window_dims: Sequence[int]
-    scatter_dims_to_operand_dims: Sequence[int]
-    operand_batching_dims: Sequence[int] = ()
-    scatter_indices_batching_dims: Sequence[int] = ()
 
 
 def _scatter(name: str, kind: str, negated: bool = False):
@@ -236,18 +461,18 @@ def _scatter(name: str, kind: str, negated: bool = False):
         unique_indices: bool = False,
         mode: str | GatherScatterMode | None = None,
     ) -> Any:
-        new = negative(moves.as_value(updates)) if negated else updates
+        new = negative(ax.as_value(updates)) if negated else updates
         check_dtypes(name, operand, new)
         x, numbers = _with_an_axis(operand, dimension_numbers)
-        starts = slicing.check_starts(name, scatter_indices)
-        new = moves.cast(new, x.dtype)
+        starts = _check_starts(name, scatter_indices)
+        new = ax.cast(new, x.dtype)
         windows, through = _check_scatter(name, x, starts, new.shape, numbers)
         if new.size and x.size:
-            found = slicing.places(windows, starts, slicing.mode_of(mode), writing=True)
+            found = _places(windows, starts, _mode_of(mode), writing=True)
             new = _ordered_updates(new, windows, found, through, starts.ndim - 1)
-            inside = slicing.only_inside(found)
+            inside = _only_inside(found)
             x = bind(scatter_p, x, new, *inside, arg=(found.axes, kind))
-        return moves.reshape(x, aval_of(operand).shape)
+        return ax.reshape(x, aval_of(operand).shape)
 
     return scatter
 
@@ -336,15 +561,15 @@ def scatter_apply(
       ShapeError: as `scatter`, or `func` gives another shape.
     """
     x, numbers = _with_an_axis(operand, dimension_numbers)
-    starts = slicing.check_starts("scatter_apply", scatter_indices)
-    shape = moves.check_shape(tuple(update_shape), "lax.scatter_apply: update_shape")
+    starts = _check_starts("scatter_apply", scatter_indices)
+    shape = ax.check_shape(tuple(update_shape), "lax.scatter_apply: update_shape")
     windows, _ = _check_scatter("scatter_apply", x, starts, shape, numbers)
     if 0 in shape or x.size == 0:
-        return moves.as_value(operand)
-    found = slicing.places(windows, starts, slicing.mode_of(mode), writing=True)
+        return ax.as_value(operand)
+    found = _places(windows, starts, _mode_of(mode), writing=True)
     old = bind(gather_p, x, *found.indices, arg=found.axes)
-    inside = slicing.only_inside(found)
-    repeats = moves.full(old.shape, 1, dtypes.int32)
+    inside = _only_inside(found)
+    repeats = ax.full(old.shape, 1, dtypes.int32)
     if not unique_indices:
         repeats = _counted(x, found, inside, repeats)
 
@@ -353,15 +578,13 @@ def scatter_apply(
 
     def once_more(state: Any) -> Any:
         done, old = state
-        new = moves.as_value(func(old))
+        new = ax.as_value(func(old))
         if new.shape != old.shape:
             raise ShapeError(
                 "lax.scatter_apply: the function must keep the shape "
                 f"{old.shape}, it gave {new.shape}"
             )
-        return done + 1, moves.choose(
-            greater(repeats, done), moves.cast(new, x.dtype), old
-        )
+        return done + 1, ax.choose(repeats > done, ax.cast(new, x.dtype), old)
 
     most, state = repeats.max(), (0, old)
     if unique_indices or not isinstance(most, Tracer):
@@ -370,12 +593,12 @@ def scatter_apply(
     else:
         state = while_loop(goes_on, once_more, state)
     result = bind(scatter_p, x, state[1], *inside, arg=(found.axes, "set"))
-    return moves.reshape(result, aval_of(operand).shape)
+    return ax.reshape(result, aval_of(operand).shape)
 
 
 def _counted(x: Any, found: Places, inside: Sequence[Any], ones: Any) -> Any:
     """Of each element of windows, how many windows have it."""
-    none = moves.full(x.shape, 0, dtypes.int32)
+    none = ax.full(x.shape, 0, dtypes.int32)
     counts = bind(scatter_p, none, ones, *inside, arg=(found.axes, "add"))
     return bind(gather_p, counts, *found.indices, arg=found.axes)
 
@@ -388,11 +611,11 @@ def _check_scatter(
     numbers: ScatterDimensionNumbers,
 ) -> tuple[Windows, tuple[int, ...]]:
     """The windows, and the axes of the updates that run through them."""
-    need, depth = partial(slicing.require, name), starts.ndim - 1
-    inserted = slicing.check_axes(
+    need, depth = partial(_require, name), starts.ndim - 1
+    inserted = _check_axes(
         name, "inserted_window_dims", numbers.inserted_window_dims, x.ndim
     )
-    through = slicing.check_axes(
+    through = _check_axes(
         name, "update_window_dims", numbers.update_window_dims, len(update_shape)
     )
     gone = {*inserted, *numbers.operand_batching_dims}
@@ -412,22 +635,18 @@ def _check_scatter(
     sizes = [1] * x.ndim
     for axis, place in zip(kept, through, strict=True):
         sizes[axis] = update_shape[place]
-    windows = slicing.check_windows(
-        name, x.shape, tuple(sizes), starts, numbers.scatter_dims_to_operand_dims,
-        numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, inserted,
-    )  # fmt: skip
-    return windows, through
+    return _check_windows(name, x.shape, tuple(sizes), starts, numbers), through
 
 
 def _with_an_axis(
     operand: Value, numbers: ScatterDimensionNumbers
 ) -> tuple[Any, ScatterDimensionNumbers]:
     """A scalar as a vector, whose axis windows do not have."""
-    x = moves.as_value(operand)
+    x = ax.as_value(operand)
     if x.ndim:
         return x, numbers
     inserted = (*numbers.inserted_window_dims, 0)
-    return moves.reshape(x, (1,)), numbers._replace(inserted_window_dims=inserted)
+    return ax.reshape(x, (1,)), numbers._replace(inserted_window_dims=inserted)
 
 
 def _ordered_updates(
@@ -438,9 +657,7 @@ def _ordered_updates(
     source = dict(zip(windows.kept, through, strict=True))
     others = [a for a in range(len(windows.shape)) if a not in found.axes]
     behind = [*found.axes, *others]
-    moved = moves.permute(
-        updates, (*around, *[source[a] for a in behind if a in source])
-    )
-    return moves.reshape(
+    moved = ax.permute(updates, (*around, *[source[a] for a in behind if a in source]))
+    return ax.reshape(
         moved, (*moved.shape[:depth], *[windows.sizes[a] for a in behind])
     )

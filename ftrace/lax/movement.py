@@ -11,7 +11,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
-from ftrace.numpy import axes as moves
+from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import number_for
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.shape import concatenate as joined
@@ -47,14 +47,14 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     Raises:
       ShapeError: there is none.
     """
-    checked = [moves.check_shape(shape, "lax.broadcast_shapes") for shape in shapes]
+    checked = [ax.check_shape(shape, "lax.broadcast_shapes") for shape in shapes]
     return common_shape("lax.broadcast_shapes", checked) if checked else ()
 
 
 def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """The operand repeated along new leading axes of these sizes."""
-    shape = moves.check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
-    return moves.broadcast_to(operand, shape, "lax.broadcast")
+    shape = ax.check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
+    return ax.broadcast_to(operand, shape, "lax.broadcast")
 
 
 def broadcast_in_dim(
@@ -76,9 +76,9 @@ def broadcast_in_dim(
     Raises:
       ShapeError: a size is neither 1 nor that of its axis in `shape`.
     """
-    x = moves.as_value(operand)
-    target = moves.check_shape(shape, "lax.broadcast_in_dim")
-    places = moves.canonical_axes(
+    x = ax.as_value(operand)
+    target = ax.check_shape(shape, "lax.broadcast_in_dim")
+    places = ax.canonical_axes(
         tuple(broadcast_dimensions), len(target), "broadcast_in_dim"
     )
     if len(places) != x.ndim or list(places) != sorted(places):
@@ -92,13 +92,13 @@ def broadcast_in_dim(
             f"{places}: each size must be equal or 1"
         )
     missing = [a for a in range(len(target)) if a not in places]
-    return moves.expand(moves.insert_axes(x, missing), target)
+    return ax.expand(ax.insert_axes(x, missing), target)
 
 
 def broadcast_to_rank(x: Value, rank: int) -> Any:
     """`x` with leading axes of size 1, up to `rank` axes."""
-    value = moves.as_value(x)
-    return moves.insert_axes(value, range(max(rank - value.ndim, 0)))
+    value = ax.as_value(x)
+    return ax.insert_axes(value, range(max(rank - value.ndim, 0)))
 
 
 def reshape(
@@ -113,8 +113,8 @@ def reshape(
     Raises:
       ShapeError: the shape has another number of elements, or a negative size.
     """
-    x = moves.as_value(operand)
-    shape = moves.check_shape(new_sizes, "lax.reshape")
+    x = ax.as_value(operand)
+    shape = ax.check_shape(new_sizes, "lax.reshape")
     if any(n < 0 for n in shape):
         raise ShapeError(
             f"lax.reshape: the sizes must be given in full, got {shape}; "
@@ -122,14 +122,14 @@ def reshape(
         )
     if dimensions is not None:
         x = transpose(x, dimensions)
-    return moves.reshape(x, shape)
+    return ax.reshape(x, shape)
 
 
 def collapse(
     operand: Value, start_dimension: int, stop_dimension: int | None = None
 ) -> Any:
     """The axes from `start_dimension` up to `stop_dimension` as one."""
-    x = moves.as_value(operand)
+    x = ax.as_value(operand)
     low, high, _ = slice(start_dimension, stop_dimension).indices(x.ndim)
     if low >= high:
         raise ShapeError(
@@ -137,7 +137,7 @@ def collapse(
             f"{stop_dimension} of {x.shape}"
         )
     merged = prod(x.shape[low:high])
-    return moves.reshape(x, (*x.shape[:low], merged, *x.shape[high:]))
+    return ax.reshape(x, (*x.shape[:low], merged, *x.shape[high:]))
 
 
 def squeeze(array: Value, dimensions: Sequence[int]) -> Any:
@@ -146,22 +146,22 @@ def squeeze(array: Value, dimensions: Sequence[int]) -> Any:
     Raises:
       ShapeError: one has another size.
     """
-    x = moves.as_value(array)
-    axes = moves.canonical_axes(tuple(dimensions), x.ndim, "lax.squeeze")
+    x = ax.as_value(array)
+    axes = ax.canonical_axes(tuple(dimensions), x.ndim, "lax.squeeze")
     if any(x.shape[a] != 1 for a in axes):
         raise ShapeError(
             f"lax.squeeze: the axes {axes} of {x.shape} must have size 1; use an index "
             "to choose from a longer one"
         )
-    return moves.drop_axes(x, axes)
+    return ax.drop_axes(x, axes)
 
 
 def expand_dims(array: Value, dimensions: Sequence[int]) -> Any:
     """The array with axes of size 1 where the result has the axes `dimensions`."""
-    x = moves.as_value(array)
+    x = ax.as_value(array)
     wanted = tuple(dimensions)
-    axes = moves.canonical_axes(wanted, x.ndim + len(wanted), "lax.expand_dims")
-    return moves.insert_axes(x, axes)
+    axes = ax.canonical_axes(wanted, x.ndim + len(wanted), "lax.expand_dims")
+    return ax.insert_axes(x, axes)
 
 
 def transpose(operand: Value, permutation: Sequence[int]) -> Any:
@@ -170,16 +170,14 @@ def transpose(operand: Value, permutation: Sequence[int]) -> Any:
     Raises:
       AxisError: it is no permutation of them.
     """
-    x = moves.as_value(operand)
-    return moves.permute(
-        x, moves.check_shape(permutation, "lax.transpose: permutation")
-    )
+    x = ax.as_value(operand)
+    return ax.permute(x, ax.check_shape(permutation, "lax.transpose: permutation"))
 
 
 def rev(operand: Value, dimensions: Sequence[int]) -> Any:
     """The elements in reverse order along these axes."""
-    x = moves.as_value(operand)
-    return moves.flip(x, moves.canonical_axes(tuple(dimensions), x.ndim, "lax.rev"))
+    x = ax.as_value(operand)
+    return ax.flip(x, ax.canonical_axes(tuple(dimensions), x.ndim, "lax.rev"))
 
 
 def tile(operand: Value, reps: Sequence[int]) -> Any:
@@ -188,16 +186,16 @@ def tile(operand: Value, reps: Sequence[int]) -> Any:
     Raises:
       ShapeError: there is not one count per axis.
     """
-    x = moves.as_value(operand)
-    counts = moves.check_shape(reps, "lax.tile")
+    x = ax.as_value(operand)
+    counts = ax.check_shape(reps, "lax.tile")
     if len(counts) != x.ndim or any(n < 0 for n in counts):
         raise ShapeError(
             f"lax.tile: reps {counts} must hold a count for each axis of {x.shape}"
         )
-    blocks = moves.insert_axes(x, range(0, 2 * x.ndim, 2))
+    blocks = ax.insert_axes(x, range(0, 2 * x.ndim, 2))
     pairs = tuple(zip(counts, x.shape, strict=True))
-    blocks = moves.expand(blocks, tuple(n for pair in pairs for n in pair))
-    return moves.reshape(blocks, tuple(n * m for n, m in pairs))
+    blocks = ax.expand(blocks, tuple(n for pair in pairs for n in pair))
+    return ax.reshape(blocks, tuple(n * m for n, m in pairs))
 
 
 # Joining and dividing.
@@ -223,18 +221,18 @@ def stack(operands: Sequence[Value], axis: int = 0) -> Any:
     values = values_together(operands)
     if any(v.shape != values[0].shape for v in values):
         raise ShapeError(f"lax.stack: the shapes differ: {[v.shape for v in values]}")
-    place = moves.canonical_axis(axis, values[0].ndim + 1, "lax.stack")
-    return concatenate([moves.insert_axes(v, (place,)) for v in values], place)
+    place = ax.canonical_axis(axis, values[0].ndim + 1, "lax.stack")
+    return concatenate([ax.insert_axes(v, (place,)) for v in values], place)
 
 
 def unstack(x: Value, axis: int = 0) -> tuple[Any, ...]:
     """The slices along one axis, without it."""
-    value = moves.as_value(x)
-    place = moves.canonical_axis(axis, value.ndim, "lax.unstack")
+    value = ax.as_value(x)
+    place = ax.canonical_axis(axis, value.ndim, "lax.unstack")
     if value.shape[place] == 0:
         return ()
     slices = split(value, [1] * value.shape[place], place)
-    return tuple(moves.drop_axes(part, (place,)) for part in slices)
+    return tuple(ax.drop_axes(part, (place,)) for part in slices)
 
 
 def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:
@@ -243,9 +241,9 @@ def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     Raises:
       ShapeError: the sizes do not add up to the size of the axis.
     """
-    x = moves.as_value(operand)
-    place = moves.canonical_axis(axis, x.ndim, "lax.split")
-    parts = moves.check_shape(sizes, "lax.split")
+    x = ax.as_value(operand)
+    place = ax.canonical_axis(axis, x.ndim, "lax.split")
+    parts = ax.check_shape(sizes, "lax.split")
     if sum(parts) != x.shape[place] or any(n < 0 for n in parts):
         raise ShapeError(
             f"lax.split: the sizes {parts} must add up to {x.shape[place]}, the size "
@@ -254,7 +252,7 @@ def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     found: list[Any] = []
     start = 0
     for n in parts:
-        found.append(moves.shrink_axis(x, place, start, start + n))
+        found.append(ax.shrink_axis(x, place, start, start + n))
         start += n
     return found
 
@@ -277,14 +275,14 @@ def pad(
       ShapeError: there is not one such triple per axis.
       DtypeError: the dtypes differ.
     """
-    x = moves.as_value(operand)
+    x = ax.as_value(operand)
     check_dtypes("pad", x, padding_value)
     if aval_of(padding_value).shape != ():
         raise ShapeError(
             f"lax.pad: padding_value must be a scalar, got {aval_of(padding_value)!r}"
         )
     config = [
-        tuple(moves.static_int(n, "lax.pad: each count") for n in c)
+        tuple(ax.static_int(n, "lax.pad: each count") for n in c)
         for c in padding_config
     ]
     if len(config) != x.ndim or any(len(c) != 3 or c[2] < 0 for c in config):
@@ -292,8 +290,8 @@ def pad(
             f"lax.pad: padding_config must hold for each axis of {x.shape} a triple "
             f"(before, after, between) with between >= 0, got {config}"
         )
-    windows = [moves.Window(1, 1, 1, lo, hi, gap) for lo, hi, gap in config]
-    return moves.padded(x, windows, padding_value)
+    windows = [ax.Window(1, 1, 1, lo, hi, gap) for lo, hi, gap in config]
+    return ax.padded(x, windows, padding_value)
 
 
 def is_number(value: Value) -> bool:
@@ -323,11 +321,11 @@ def full(
     wanted = (
         aval.dtype if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
     )
-    target = moves.check_sizes(shape, "lax.full")
+    target = ax.check_sizes(shape, "lax.full")
     if is_number(fill_value):
         value = number_for(np.asarray(fill_value).item(), wanted)
-        return moves.full(target, value, wanted, weak)
-    return moves.broadcast_to(moves.cast(fill_value, wanted, weak), target, "lax.full")
+        return ax.full(target, value, wanted, weak)
+    return ax.broadcast_to(ax.cast(fill_value, wanted, weak), target, "lax.full")
 
 
 def full_like(
@@ -376,9 +374,9 @@ def broadcasted_iota(
     wanted = dtypes.canonicalize(dtypes.as_dtype(dtype))
     if wanted == dtypes.bool_:
         raise DtypeError("lax.iota: the dtype must be numeric, got bool")
-    sizes = moves.check_sizes(shape, "lax.broadcasted_iota")
-    axis = moves.canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
-    return moves.iota(wanted, sizes, axis)
+    sizes = ax.check_sizes(shape, "lax.broadcasted_iota")
+    axis = ax.canonical_axis(dimension, len(sizes), "lax.broadcasted_iota")
+    return ax.iota(wanted, sizes, axis)
 
 
 def optimization_barrier(operand: Any) -> Any:
