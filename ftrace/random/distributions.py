@@ -38,20 +38,14 @@ Dtype = np.dtype[Any]
 _NUMBERS: Any = (int, float, np.integer)
 
 
+@sampler("u")
 def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Random bits as unsigned integers, by default of 32 bits.
 
     Raises:
       DtypeError: the dtype is no unsigned integer.
     """
-    wanted = dtypes.default_dtype("u") if dtype is None else dtypes.as_dtype(dtype)
-    if dtypes.kind(wanted) != "u":
-        raise DtypeError(f"random.bits draws unsigned integers, got {wanted}")
-    width = 8 * wanted.itemsize
-    shape = how.as_shape("bits", shape)
-    return how.draw(
-        keys.random_bits, how.check_key("bits", key), width=width, shape=shape
-    )
+    return keys.random_bits(key, 8 * dtype.itemsize, shape)
 
 
 # Floats in [0, 1): the bits become the fraction of a number in [1, 2).
@@ -121,7 +115,7 @@ def uniform(
       DtypeError: the dtype is no float.
       ShapeError: the bounds do not broadcast to `shape`.
     """
-    dtype = how.as_float("uniform", dtype)
+    dtype = how.check_dtype("uniform", dtype)
     shape = how.common_shape("uniform", how.as_shape("uniform", shape), minval, maxval)
     how.check_key("uniform", key)
     if _is_number(minval, 0) and _is_number(maxval, 1):
@@ -154,9 +148,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
       DtypeOverflowError: a number that is a bound does not fit the dtype.
       ShapeError: the bounds do not broadcast to `shape`.
     """
-    wanted = dtypes.as_dtype(int if dtype is None else dtype)
-    if not dtypes.is_integer(wanted):
-        raise DtypeError(f"random.randint draws integer dtypes, got {wanted}")
+    wanted = how.check_dtype("randint", dtype, "iu")
     shape = how.common_shape("randint", how.as_shape("randint", shape), minval, maxval)
     low, high = _integer_bound(minval, wanted, 0), _integer_bound(maxval, wanted, 1)
     how.check_key("randint", key)
@@ -263,11 +255,10 @@ def _flips(key: Key, p: Tracer, shape: Shape, dtype: Dtype, mode: str) -> Any:
     return lower * 2.0 ** -how.float_info(dtype).nmant < p - upper
 
 
+@sampler("ifucb")
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """-1 or 1 with equal probability, by default as int32."""
-    wanted = dtypes.as_dtype(int if dtype is None else dtype)
-    shape = how.as_shape("rademacher", shape)
-    return how.draw(_signs, how.check_key("rademacher", key), shape=shape, dtype=wanted)
+    return _signs(key, shape, dtype)
 
 
 def _signs(key: Key, shape: Shape, dtype: Dtype) -> Any:
@@ -345,6 +336,12 @@ def _length(key: Key, shape: Shape, dtype: Dtype) -> Any:
     return fnp.sqrt(fnp.sum(x * x, -1))
 
 
+def _shape_before(name: str, shape: Any, *parameters: Any) -> Shape:
+    own = how.common_shape(name, None, *parameters)
+    return (how.as_shape(name, shape) or own) + own
+
+
+@sampler(shape_of=_shape_before)
 def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
@@ -352,20 +349,9 @@ def double_sided_maxwell(
 
     The shape of the result is `shape`, followed by that of the parameters.
     """
-    name, dtype = "double_sided_maxwell", how.as_float("double_sided_maxwell", dtype)
-    own = how.common_shape(name, None, loc, scale)
-    shape = (how.as_shape(name, shape) or own) + own
-    loc, scale = how.parameter(loc, dtype), how.parameter(scale, dtype)
-    how.check_key(name, key)
-    return how.draw(_signed_maxwell, key, loc, scale, shape=shape, dtype=dtype)
-
-
-def _signed_maxwell(
-    key: Key, loc: Tracer, scale: Tracer, shape: Shape, dtype: Dtype
-) -> Any:
     length_key, sign_key = keys.split_in_two(key)
     sample = _signs(sign_key, shape, dtype) * _length(length_key, shape, dtype)
-    return sample * cast(scale, dtype) + cast(loc, dtype)
+    return sample * scale + loc
 
 
 @sampler()
@@ -466,23 +452,17 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     return scale * fnp.sqrt(fnp.log(unit(key, shape, dtype)) * -2)
 
 
+def _shape_alone(name: str, shape: Any, *parameters: Any) -> Shape:
+    return how.as_shape(name, shape)
+
+
+@sampler(shape_of=_shape_alone)
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
     """The Weibull distribution; parameters with more axes share a sample."""
-    dtype = how.as_float("weibull_min", dtype)
-    shape = how.as_shape("weibull_min", shape)
-    parameters = [how.parameter(x, dtype) for x in (scale, concentration)]
-    how.check_key("weibull_min", key)
-    return how.draw(_weibull, key, *parameters, shape=shape, dtype=dtype)
-
-
-def _weibull(
-    key: Key, scale: Tracer, concentration: Tracer, shape: Shape, dtype: Dtype
-) -> Any:
-    power = 1 / cast(concentration, dtype)
-    waiting = elementwise(ops.power, _waiting(key, shape, dtype), power)
-    return waiting * cast(scale, dtype)
+    waiting = _waiting(key, shape, dtype)
+    return elementwise(ops.power, waiting, 1 / concentration) * scale
 
 
 @sampler()
@@ -502,9 +482,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     Raises:
       DtypeError: the dtype is no integer.
     """
-    wanted = dtypes.as_dtype(int if dtype is None else dtype)
-    if not dtypes.is_integer(wanted):
-        raise DtypeError(f"random.geometric draws integer dtypes, got {wanted}")
+    wanted = how.check_dtype("geometric", dtype, "iu")
     shape = how.common_shape("geometric", shape, p)
     own = how.drawn_dtype(p)
     p, key = how.parameter(p, own), how.check_key("geometric", key)

@@ -185,7 +185,11 @@ def _word(x: int, dtype: np.dtype[Any]) -> Any:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def sampler(kinds: str = "f", statics: tuple[str, ...] = ()) -> Callable[[F], F]:
+def sampler(
+    kinds: str = "f",
+    statics: tuple[str, ...] = (),
+    shape_of: Callable[..., Shape] | None = None,
+) -> Callable[[F], F]:
     """The public function of a distribution, given how it draws.
 
         @sampler()
@@ -196,9 +200,11 @@ def sampler(kinds: str = "f", statics: tuple[str, ...] = ()) -> Callable[[F], F]
     a shape to which they broadcast, and the dtype. It is called with what users give.
 
     Args:
-      kinds: of dtype that can be drawn.
+      kinds: of dtype that can be drawn; the default dtype is of the first.
       statics: arguments that are passed as they are.
+      shape_of: (name, shape, *parameters) -> the shape; by default `common_shape`.
     """
+    resolve = common_shape if shape_of is None else shape_of
 
     def made(function: F) -> F:
         name, parameters = function.__name__, signature(function)
@@ -213,9 +219,9 @@ def sampler(kinds: str = "f", statics: tuple[str, ...] = ()) -> Callable[[F], F]
 
         def call(*args: Any, **kwargs: Any) -> Any:
             given = {**defaults, **bound_to(function, parameters, args, kwargs)}
-            dtype = as_float(name, given["dtype"], kinds)
+            dtype = check_dtype(name, given["dtype"], kinds)
             operands = [parameter(given[n], dtype) for n in names]
-            shape = common_shape(name, given["shape"], *operands)
+            shape = resolve(name, given["shape"], *operands)
             static = {n: given[n] for n in statics}
             key = check_key(name, given["key"])
             return draw(build, key, *operands, shape=shape, dtype=dtype, **static)
@@ -280,16 +286,22 @@ def as_shape(name: str, shape: Any) -> Shape:
     return result
 
 
-def as_float(name: str, dtype: Any, kinds: str = "f") -> np.dtype[Any]:
-    """A dtype of one of the kinds; None is the default float.
+_WORDS = {
+    "f": "float dtypes", "fc": "float or complex dtypes", "iu": "integer dtypes",
+    "u": "unsigned integers",
+}  # fmt: skip
+
+
+def check_dtype(name: str, dtype: Any, kinds: str = "f") -> np.dtype[Any]:
+    """A dtype of one of the kinds; None is the default dtype of the first of them.
 
     Raises:
       DtypeError: it is of another kind.
     """
-    found = dtypes.as_dtype(float if dtype is None else dtype)
+    default = dtypes.default_dtype(kinds[0])
+    found = default if dtype is None else dtypes.as_dtype(dtype)
     if dtypes.kind(found) not in kinds:
-        words = "float or complex" if "c" in kinds else "float"
-        raise errors.DtypeError(f"random.{name} draws {words} dtypes, got {found}")
+        raise errors.DtypeError(f"random.{name} draws {_WORDS[kinds]}, got {found}")
     return found
 
 
@@ -322,7 +334,7 @@ def common_shape(name: str, shape: Any, *parameters: Any) -> Shape:
       ShapeError: the parameters do not broadcast to it.
     """
     shapes: Sequence[Shape] = [aval_of(x).shape for x in parameters]
-    if shape is None:
+    if shape is None and shapes:
         return broadcast_shapes(f"random.{name}", shapes)
     shape = as_shape(name, shape)
     if broadcast_shapes(f"random.{name}", [shape, *shapes]) != shape:

@@ -224,6 +224,11 @@ def test_shapes_are_sequences_of_integers(shape: Any) -> None:
     assert random.normal(KEY, shape).shape == (3,)
 
 
+def test_a_shape_is_required_where_no_parameter_has_one() -> None:
+    with pytest.raises(TypeError, match="random.normal: a shape is a sequence"):
+        random.normal(KEY, None)
+
+
 def test_seeds_may_be_traced() -> None:
     seeds = np.arange(4, dtype=np.int32)
     expected = np.stack([np.asarray(random.key(int(s))) for s in seeds])
