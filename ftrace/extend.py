@@ -29,12 +29,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms.custom.custom_call import (
-    Promise,
-    aligned,
-    place_of,
-    zeros_of,
-)
+from ftrace.transforms.custom import custom_call
 from ftrace.transforms.flatten_arguments import type_of
 from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct
 
@@ -177,7 +172,7 @@ class _ElementwiseRules:
             raise PrimitiveError(
                 f"the kernel rule of {self.name} must return a term made of its "
                 f"operands, got {type(found).__name__}: {found!r:.60}",
-                place_of(self.kernel),
+                custom_call.place_of(self.kernel),
             )
         return found.node
 
@@ -330,7 +325,7 @@ class _Rules:
                 f"the infer rule of {self.name} must return a type, or a tuple of "
                 "types, with shape and dtype: ftrace.ShapeDtypeStruct(shape, dtype), "
                 f"got {found!r:.60}",
-                place_of(self.infer),
+                custom_call.place_of(self.infer),
             )
         return type_of(found)
 
@@ -357,16 +352,17 @@ class _Rules:
         given, cotangents = iter(flat[:count]), tuple(flat[count:])
         operands = tuple(None if flag else next(given) for flag in linear)
         found = self.transpose(cotangents, operands, **params)
-        leaves = aligned(tuple(range(len(linear))), found)
+        leaves = custom_call.aligned(tuple(range(len(linear))), found)
         if leaves is None:
             raise PrimitiveError(
                 f"the transpose of {self.name} must return a tuple with a cotangent "
                 f"per operand, or None, got {found!r:.80}",
-                place_of(self.transpose),
+                custom_call.place_of(self.transpose),
             )
         asked = [x for x, flag in zip(leaves, linear, strict=True) if flag]
         filled = [
-            zeros_of(a) if x is None else x for x, a in zip(asked, types, strict=True)
+            custom_call.zeros_of(a) if x is None else x
+            for x, a in zip(asked, types, strict=True)
         ]
         like = [ShapeDtypeStruct(a.shape, a.dtype) for a in types]
         return self._checked("transpose", self.transpose, tuple(filled), like)
@@ -397,10 +393,10 @@ class _Rules:
         got = _tuple(found)
         avals = [type_of(x) for x in like]
         if tangents:  # None is zero
-            zeros = [*map(zeros_of, avals), *got[len(avals) :]]
+            zeros = [*map(custom_call.zeros_of, avals), *got[len(avals) :]]
             got = tuple(z if x is None else x for x, z in zip(got, zeros, strict=False))
         example = tuple(range(len(avals)))
-        promise = Promise(
+        promise = custom_call.Promise(
             f"what the {what} rule of {self.name} returned", "its record",
             rule, example, avals,
         )  # fmt: skip

@@ -5,26 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import dtypes, errors
+from ftrace.lax import reductions
+from ftrace.lax.reductions import Monoid
 from ftrace.numpy.axes import as_value, check_count, full
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.numpy.selection import clip
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import make_all_eager, member
-from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import scatter_p
-from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.primitives.reduction import (
-    identity,
-    reduce_max_p,
-    reduce_min_p,
-    reduce_prod_p,
-)
+from ftrace.trace.primitives.reduction import identity
 from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
-def _segments(name: str, kind: str, reduction: Primitive):
+def _segments(name: str, kind: str, monoid: Monoid):
     def segments(
         data: Value,
         segment_ids: Value,
@@ -48,13 +43,13 @@ def _segments(name: str, kind: str, reduction: Primitive):
         if check_mode(name, mode) == "clip" and count:
             ids = clip(widened(ids, count), 0, count - 1)
         shape = (count, *values.shape[ids.ndim :])
-        start = full(shape, identity(reduction, values.dtype), values.dtype)
+        start = full(shape, identity(monoid.reduction, values.dtype), values.dtype)
         return bind(scatter_p, start, values, ids, arg=((0,), kind))
 
     return segments
 
 
-@member(_segments, "add", reduce_sum_p)
+@member(_segments, "add", reductions.SUM)
 def segment_sum():
     """The sums of the rows of each segment.
 
@@ -79,17 +74,17 @@ def segment_sum():
     """
 
 
-@member(_segments, "mul", reduce_prod_p)
+@member(_segments, "mul", reductions.PRODUCT)
 def segment_prod():
     """The products of the rows of each segment; arguments as in `segment_sum`."""
 
 
-@member(_segments, "max", reduce_max_p)
+@member(_segments, "max", reductions.MAXIMUM)
 def segment_max():
     """The greatest of the rows of each segment; arguments as in `segment_sum`."""
 
 
-@member(_segments, "min", reduce_min_p)
+@member(_segments, "min", reductions.MINIMUM)
 def segment_min():
     """The least of the rows of each segment; arguments as in `segment_sum`."""
 

@@ -26,20 +26,9 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
+from ftrace.transforms import trace_body as bodies
 from ftrace.transforms.flatten_arguments import flatten_values, name_of
-from ftrace.transforms.trace_body import (
-    Traced,
-    apply_compound,
-    check_structure,
-    common_types,
-    distinct,
-    leaf_names,
-    matched,
-    next_types,
-    returned,
-    trace_function,
-    with_wide,
-)
+from ftrace.transforms.trace_body import Traced
 from ftrace.transforms.vmap import vmap
 
 __all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
@@ -144,7 +133,7 @@ def _branch(
 ) -> Any:
     values, treedef = flatten_values(operands, f"{what}: the operand ")
     avals = [aval_of(x) for x in values]
-    traced = [trace_function(what, b, treedef, avals, values) for b in branches]
+    traced = [bodies.trace_function(what, b, treedef, avals, values) for b in branches]
     first = traced[0].treedef
     for name, other in zip(names[1:], traced[1:], strict=True):
         if other.treedef != first:
@@ -153,21 +142,21 @@ def _branch(
                 f"returns {tree.readable(first)} and {name} "
                 f"{tree.readable(other.treedef)}"
             )
-    types = common_types(what, [t.draft.outputs for t in traced], names)
+    types = bodies.common_types(what, [t.draft.outputs for t in traced], names)
     if any(is_exact(t) for t in types):
         parts = [(what, b, treedef, avals, values, types) for b in branches]
-        traced = [trace_function(*p) for p in parts]
-    free, places = distinct([t.draft.values for t in traced])
+        traced = [bodies.trace_function(*p) for p in parts]
+    free, places = bodies.distinct([t.draft.values for t in traced])
     effects = any(t.draft.effects for t in traced)
-    bodies: list[Any] = []
+    closed: list[Any] = []
     for t, mine in zip(traced, places, strict=True):
         consts, before, after = _closed_over(t, mine, free, effects)
-        outputs = [*after, *matched(t.draft.outputs, types)]
-        bodies.append(close([*before, *t.draft.arguments, *consts], outputs))
-    results = apply_compound(
+        outputs = [*after, *bodies.matched(t.draft.outputs, types)]
+        closed.append(close([*before, *t.draft.arguments, *consts], outputs))
+    results = bodies.apply_compound(
         what,
         cond_p,
-        Branches(tuple(bodies)),
+        Branches(tuple(closed)),
         [index, *values, *free],
         lambda nodes: [cast_node(nodes[0], dtypes.int32), *nodes[1:]],
         1 if effects else -1,
@@ -214,34 +203,34 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     tree.check_callable(body_fun, "while_loop")
     values, treedef = flatten_values((init_val,), "while_loop: the initial value ")
     wanted = tree.structure(init_val)
-    names = leaf_names("carry", init_val)
+    names = bodies.leaf_names("carry", init_val)
     avals = [aval_of(x) for x in values]
 
     def body_of(avals: Sequence[ShapedArray]) -> Traced:
-        body = trace_function("while_loop", body_fun, treedef, avals)
-        check_structure("while_loop", wanted, body.treedef)
+        body = bodies.trace_function("while_loop", body_fun, treedef, avals)
+        bodies.check_structure("while_loop", wanted, body.treedef)
         return body
 
     def test_of(avals: Sequence[ShapedArray]) -> Traced:
-        return trace_function("while_loop", cond_fun, treedef, avals)
+        return bodies.trace_function("while_loop", cond_fun, treedef, avals)
 
     (body, test), first, avals = _settled("while_loop", avals, names, body_of, test_of)
     predicate = _predicate(test, cond_fun)
     if test.draft.effects:
         return _while_with_effects(cond_fun, body_fun, init_val)
-    free, (of_test, of_body) = distinct([test.draft.values, body.draft.values])
+    free, (of_test, of_body) = bodies.distinct([test.draft.values, body.draft.values])
     count, effects = len(free), bool(body.draft.effects)
     consts, before, _ = _closed_over(test, of_test, free, effects)
     test_body = close([*consts, *before, *test.draft.arguments], [predicate])
     consts, before, after = _closed_over(body, of_body, free, effects)
-    outputs = [*after, *returned(body.draft.outputs, avals)]
+    outputs = [*after, *bodies.returned(body.draft.outputs, avals)]
     loop_body = close([*consts, *before, *body.draft.arguments], outputs)
-    results = apply_compound(
+    results = bodies.apply_compound(
         "while_loop",
         while_p,
         While(test_body, loop_body, count),
         [*free, *_as_first(values, avals)],
-        lambda nodes: [*nodes[:count], *matched(nodes[count:], avals)],
+        lambda nodes: [*nodes[:count], *bodies.matched(nodes[count:], avals)],
         count if effects else -1,
     )
     return tree.unflatten(wanted, _as_last(results, first))
@@ -275,17 +264,17 @@ def _settled(
     """
     first = avals
     while True:
-        bodies = [body_of(avals)]
-        outputs = bodies[0].draft.outputs[: len(avals)]
-        types = next_types(what, avals, outputs, names)
+        traced = [body_of(avals)]
+        outputs = traced[0].draft.outputs[: len(avals)]
+        types = bodies.next_types(what, avals, outputs, names)
         if types != avals:
             rows = zip(first, avals, types, strict=True)
             first, avals = [f if old == new else new for f, old, new in rows], types
             continue
-        bodies += [trace(avals) for trace in others]
-        types = with_wide(avals, [i for body in bodies for i in body.draft.wide])
+        traced += [trace(avals) for trace in others]
+        types = bodies.with_wide(avals, [i for body in traced for i in body.draft.wide])
         if types == avals:
-            return bodies, first, avals
+            return traced, first, avals
         avals = types
 
 
@@ -466,7 +455,7 @@ def _scan(
     """A scan over `xs`, or over a counter: its first value and type."""
     values, _ = flatten_values(init, f"{what}: the initial carry ")
     wanted = tree.structure(init)
-    names = leaf_names("carry", init)
+    names = bodies.leaf_names("carry", init)
     elements, _ = flatten_values(xs, f"{what}: xs")
     of_elements = [aval_of(x) for x in elements]
     of_elements = [a.with_shape(a.shape[1:]) for a in of_elements]
@@ -477,7 +466,7 @@ def _scan(
     treedef = tree.structure((init, example))
 
     def body_of(avals: Sequence[ShapedArray]) -> Traced:
-        body = trace_function(what, f, treedef, [*avals, *of_elements])
+        body = bodies.trace_function(what, f, treedef, [*avals, *of_elements])
         _check_pair(what, f, wanted, body)
         return body
 
@@ -485,7 +474,7 @@ def _scan(
     (body,), first, avals = _settled(what, begin, names, body_of)
     draft = body.draft
     count = len(avals)
-    outputs = [*returned(draft.outputs[:count], avals), *draft.outputs[count:]]
+    outputs = [*bodies.returned(draft.outputs[:count], avals), *draft.outputs[count:]]
     if avals != first:
         outputs[count:] = [_rounded(n) for n in outputs[count:]]
     effects = bool(draft.effects)
@@ -505,9 +494,9 @@ def _scan(
         if counter is not None:
             start, dtype = counter[0], counter[1].dtype
             rest = [add(iota(dtype, (length,), 0), const(start, dtype, (length,)))]
-        return [*consts, *matched(carry, avals), *rest]
+        return [*consts, *bodies.matched(carry, avals), *rest]
 
-    results = apply_compound(
+    results = bodies.apply_compound(
         what, scan_p, arg, [*draft.values, *_as_first(values, avals), *elements],
         operands, len(draft.free) if effects else -1,
     )  # fmt: skip
@@ -522,7 +511,7 @@ def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> N
             f"{what}: {name_of(f)} must return a pair (carry, y), got the structure "
             f"{tree.readable(body.treedef)}; return (carry, None) if there is no y"
         )
-    check_structure(what, wanted, children[0])
+    bodies.check_structure(what, wanted, children[0])
 
 
 def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:

@@ -16,12 +16,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.primitives.library import eigen, systems
-from ftrace.trace.primitives.library.orthogonal import (
-    householder_product_p,
-    qr_p,
-    qr_pivoted_p,
-)
+from ftrace.trace.primitives.library import eigen, orthogonal, systems
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -94,7 +89,9 @@ def cholesky_update(r_matrix: Value, w_vector: Value) -> Any:
             f"shapes {r.shape} and {w.shape}"
         )
     row = fnp.conj(ax.insert_axes(w, (0,)))
-    (_, s) = bind_compound(qr_p, fnp.concatenate([fnp.triu(r), row]), arg=False)
+    (_, s) = bind_compound(
+        orthogonal.qr_p, fnp.concatenate([fnp.triu(r), row]), arg=False
+    )
     sign = fnp.sign(fnp.diagonal(s))
     return ax.insert_axes(fnp.conj(sign), (1,)) * s
 
@@ -217,7 +214,7 @@ def qr(
       MissingExtraError: pivoting, without SciPy.
     """
     a = matrices("qr", x)
-    op = qr_pivoted_p if pivoting else qr_p
+    op = orthogonal.qr_pivoted_p if pivoting else orthogonal.qr_p
     return tuple(bind_compound(op, a, arg=bool(full_matrices)))
 
 
@@ -276,7 +273,9 @@ def householder_product(a: Value, taus: Value) -> Any:
       ShapeError: the shapes do not fit.
     """
     return bind_compound(
-        householder_product_p, matrices("householder_product", a), ax.as_value(taus)
+        orthogonal.householder_product_p,
+        matrices("householder_product", a),
+        ax.as_value(taus),
     )[0]
 
 

@@ -9,6 +9,7 @@ effect: arrays are immutable, and NaN gives NaN.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,15 +17,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.lax import linalg as lax_linalg
-from ftrace.numpy.axes import (
-    as_value,
-    broadcast_to,
-    cast,
-    drop_axes,
-    insert_axes,
-    shrink_axis,
-    static_int,
-)
+from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import inexact, promote_inexact
 from ftrace.numpy.factorizations import adjoint, matrices, square
 from ftrace.numpy.linalg import over_columns
@@ -33,15 +26,7 @@ from ftrace.scipy import matrices as special_matrices
 from ftrace.scipy.matrices import *
 from ftrace.trace.bind import bind_compound, broadcast_shapes
 from ftrace.trace.eager.dispatch import make_all_eager
-from ftrace.trace.primitives.library.eigen import (
-    schur_p,
-    sqrtm_p,
-    sylvester_p,
-)
-from ftrace.trace.primitives.library.systems import (
-    Triangular,
-    triangular_solve_p,
-)
+from ftrace.trace.primitives.library import eigen, systems
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -222,8 +207,9 @@ def eigh_tridiagonal(
     matrix = fnp.diag(main) + fnp.diag(beside, -1) + fnp.diag(fnp.conj(beside), 1)
     v, w = lax_linalg.eigh(matrix, symmetrize_input=False)
     if select_range is not None:
-        first, last = (static_int(i, "eigh_tridiagonal: range") for i in select_range)
-        w, v = shrink_axis(w, 0, first, last + 1), shrink_axis(v, 1, first, last + 1)
+        name = "eigh_tridiagonal: range"
+        first, last = (ax.static_int(i, name) for i in select_range)
+        w, v = (ax.shrink_axis(x, x.ndim - 1, first, last + 1) for x in (w, v))
     return w if eigvals_only else (w, v)
 
 
@@ -244,18 +230,20 @@ def schur(a: Value, output: str = "real") -> tuple[Any, Any]:
     x = square("schur", a)
     if output == "complex":
         x = _as_complex(x)
-    t, z = bind_compound(schur_p, x)
+    t, z = bind_compound(eigen.schur_p, x)
     return t, z
 
 
 def _as_complex(x: Any) -> Any:
-    return x if dtypes.is_complex(x.dtype) else cast(x, dtypes.complex_dtype(x.dtype))
+    return (
+        x if dtypes.is_complex(x.dtype) else ax.cast(x, dtypes.complex_dtype(x.dtype))
+    )
 
 
 def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:
     """A real Schur form as a complex one: T becomes upper triangular."""
     t, z = promote_inexact(square("rsf2csf", T), square("rsf2csf", Z))
-    triangle, turn = bind_compound(schur_p, _as_complex(t))
+    triangle, turn = bind_compound(eigen.schur_p, _as_complex(t))
     return triangle, matmul(z, turn)
 
 
@@ -279,8 +267,10 @@ def hessenberg(
     if not calc_q:
         return h
     if n < 2:
-        return h, broadcast_to(fnp.eye(n, dtype=x.dtype), x.shape)
-    below = shrink_axis(shrink_axis(packed, x.ndim - 2, 1, n), x.ndim - 1, 0, n - 1)
+        return h, ax.broadcast_to(fnp.eye(n, dtype=x.dtype), x.shape)
+    below = ax.shrink_axis(
+        ax.shrink_axis(packed, x.ndim - 2, 1, n), x.ndim - 1, 0, n - 1
+    )
     inner = lax_linalg.householder_product(below, taus)
     sides = [(0, 0)] * (x.ndim - 2)
     q = fnp.pad(inner, [*sides, (1, 0), (1, 0)])
@@ -312,7 +302,7 @@ def polar(
     one_of("polar: side", side, ("right", "left"))
     u, s, vh = fnp.linalg.svd(a, full_matrices=False)
     unitary = matmul(u, vh)
-    row = insert_axes(s, (s.ndim - 1,))
+    row = ax.insert_axes(s, (s.ndim - 1,))
     if side == "left":
         return unitary, matmul(u * row, adjoint(u))
     return unitary, matmul(adjoint(vh) * row, vh)
@@ -328,7 +318,7 @@ def sqrtm(A: Value, blocksize: int = 1) -> Any:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
     """
-    return bind_compound(sqrtm_p, square("sqrtm", A))[0]
+    return bind_compound(eigen.sqrtm_p, square("sqrtm", A))[0]
 
 
 # Systems of linear equations: Cholesky, LU, triangular matrices, Sylvester's.
@@ -384,12 +374,20 @@ def cho_solve(
     """
     c, lower = c_and_lower
     first, last = (0, 2) if lower else (2, 0)
-    half = solve_triangular(c, b, first, lower)
-    if as_value(b).ndim == 1:
-        half = insert_axes(half, (half.ndim,))
-        result = solve_triangular(c, half, last, lower)
-        return drop_axes(result, (result.ndim - 1,))
-    return solve_triangular(c, half, last, lower)
+
+    def solve_both(y: Any) -> Any:
+        half = solve_triangular(c, y, first, lower)
+        return solve_triangular(c, half, last, lower)
+
+    return _by_columns(solve_both, ax.as_value(b))
+
+
+def _by_columns(function: Callable[[Any], Any], b: Any) -> Any:
+    """What solves for matrices (…, n, k); a vector (n,) is a column."""
+    if b.ndim != 1:
+        return function(b)
+    result = function(ax.insert_axes(b, (1,)))
+    return ax.drop_axes(result, (result.ndim - 1,))
 
 
 # Systems.
@@ -422,27 +420,28 @@ def solve_triangular(
     codes = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
     one_of("solve_triangular: trans", trans, codes)
     code = codes[trans]
-    x, y = promote_inexact(square("solve_triangular", a), as_value(b))
+    x, y = promote_inexact(square("solve_triangular", a), ax.as_value(b))
     conjugate = code == 2 and dtypes.is_complex(x.dtype)
-    arg = Triangular(True, bool(lower), code > 0, conjugate, bool(unit_diagonal))
-
-    def solved(x: Any, y: Any) -> Any:
-        return bind_compound(triangular_solve_p, x, y, arg=arg)[0]
-
-    vector = y.ndim == 1
-    y = insert_axes(y, (1,)) if vector else y
-    if y.ndim < 2 or y.shape[-2] != x.shape[-1]:
+    arg = systems.Triangular(
+        True, bool(lower), code > 0, conjugate, bool(unit_diagonal)
+    )
+    if y.ndim == 0 or y.shape[max(y.ndim - 2, 0)] != x.shape[-1]:
         raise ShapeError(
             f"solve_triangular: for matrices {x.shape}, b must be (n,) or (…, n, k), "
-            f"got {as_value(b).shape}"
+            f"got {y.shape}"
         )
-    if x.ndim == 2:
-        result = over_columns(partial(solved, x), y)
-    else:
+
+    def solve_one(x: Any, y: Any) -> Any:
+        return bind_compound(systems.triangular_solve_p, x, y, arg=arg)[0]
+
+    def solve_all(y: Any) -> Any:
+        if x.ndim == 2:
+            return over_columns(partial(solve_one, x), y)
         lead = broadcast_shapes("solve_triangular", [x.shape[:-2], y.shape[:-2]])
-        x = broadcast_to(x, (*lead, *x.shape[-2:]))
-        result = solved(x, broadcast_to(y, (*lead, *y.shape[-2:])))
-    return drop_axes(result, (result.ndim - 1,)) if vector else result
+        shapes = ((*lead, *z.shape[-2:]) for z in (x, y))
+        return solve_one(*map(ax.broadcast_to, (x, y), shapes))
+
+    return _by_columns(solve_all, y)
 
 
 def solve(
@@ -471,7 +470,7 @@ def solve(
     one_of("solve: assume_a", assume_a, ("gen", "sym", "her", "pos"))
     if assume_a != "pos":
         return fnp.linalg.solve(a, b)
-    x, y = promote_inexact(square("solve", a), as_value(b))
+    x, y = promote_inexact(square("solve", a), ax.as_value(b))
     return cho_solve(cho_factor(x, lower), y)
 
 
@@ -500,7 +499,7 @@ def solve_sylvester(
       ShapeError: the shapes do not fit.
     """
     a, b, c = promote_inexact(matrices("solve_sylvester", A), B, C)
-    return bind_compound(sylvester_p, a, b, c)[0]
+    return bind_compound(eigen.sylvester_p, a, b, c)[0]
 
 
 # LU.
@@ -536,21 +535,19 @@ def lu_solve(
     one_of("lu_solve: trans", trans, (0, 1, 2))
     factors, pivots = square("lu_solve", lu_and_piv[0]), lu_and_piv[1]
     order = lax_linalg.lu_pivots_to_permutation(pivots, factors.shape[-1])
-    y = as_value(b)
-    vector = y.ndim == 1
-    y = insert_axes(y, (1,)) if vector else y
-    lead = broadcast_shapes("lu_solve", [factors.shape[:-2], y.shape[:-2]])
-    y = broadcast_to(y, (*lead, *y.shape[-2:]))
-    if trans == 0:
-        y = fnp.take_along_axis(y, insert_axes(order, (order.ndim,)), axis=-2)
-        y = solve_triangular(factors, y, lower=True, unit_diagonal=True)
-        y = solve_triangular(factors, y)
-    else:
+
+    def solve_all(y: Any) -> Any:
+        lead = broadcast_shapes("lu_solve", [factors.shape[:-2], y.shape[:-2]])
+        y = ax.broadcast_to(y, (*lead, *y.shape[-2:]))
+        if trans == 0:
+            y = fnp.take_along_axis(y, order[..., None], axis=-2)
+            y = solve_triangular(factors, y, lower=True, unit_diagonal=True)
+            return solve_triangular(factors, y)
         y = solve_triangular(factors, y, trans)
         y = solve_triangular(factors, y, trans, lower=True, unit_diagonal=True)
-        back = insert_axes(fnp.argsort(order), (order.ndim,))
-        y = fnp.take_along_axis(y, back, axis=-2)
-    return drop_axes(y, (y.ndim - 1,)) if vector else y
+        return fnp.take_along_axis(y, fnp.argsort(order)[..., None], axis=-2)
+
+    return _by_columns(solve_all, ax.as_value(b))
 
 
 def lu(
@@ -573,12 +570,11 @@ def lu(
     m, n = x.shape[-2:]
     k = min(m, n)
     factors, _, order = lax_linalg.lu(x)
-    left = shrink_axis(fnp.tril(factors, -1), x.ndim - 1, 0, k)
+    left = ax.shrink_axis(fnp.tril(factors, -1), x.ndim - 1, 0, k)
     left = left + fnp.eye(m, k, dtype=x.dtype)
-    right = shrink_axis(fnp.triu(factors), x.ndim - 2, 0, k)
+    right = ax.shrink_axis(fnp.triu(factors), x.ndim - 2, 0, k)
     rows = fnp.arange(m, dtype=order.dtype)
-    moved = fnp.equal(insert_axes(rows, (1,)), insert_axes(order, (order.ndim - 1,)))
-    permutation = cast(moved, left.real.dtype)
+    permutation = ax.cast(rows[:, None] == order[..., None, :], left.real.dtype)
     if permute_l:
         return matmul(permutation, left), right
     return permutation, left, right
