@@ -73,14 +73,10 @@ def relu(x: Value) -> Any:
     return fnp.where(elementwise(p.le, x, zero), zero, x)
 
 
-def _relu6(x: Any) -> Any:
-    return fnp.where(x >= 6, 6, relu(x))
-
-
 @_beside_floats
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6), with a derivative of 0 at both ends."""
-    return _relu6(x)
+    return fnp.where(x >= 6, 6, relu(x))
 
 
 def leaky_relu(x: Value, negative_slope: Value = 1e-2) -> Any:
@@ -98,13 +94,13 @@ def hard_tanh(x: Any) -> Any:
 @_beside_floats
 def hard_sigmoid(x: Any) -> Any:
     """relu6(x + 3) / 6."""
-    return _relu6(x + 3) / 6
+    return relu6(x + 3) / 6
 
 
 @_beside_floats
 def hard_silu(x: Any) -> Any:
     """x·hard_sigmoid(x)."""
-    return x * (_relu6(x + 3) / 6)
+    return x * hard_sigmoid(x)
 
 
 hard_swish = hard_silu
@@ -136,9 +132,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 @_beside_floats
 def selu(x: Any) -> Any:
     """`elu`, scaled so that it keeps mean 0 and variance 1 (Klambauer et al., 2017)."""
-    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    below = fnp.where(x > 0, 0, x)
-    return scale * fnp.where(x > 0, x, alpha * fnp.expm1(below))
+    return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
 @_beside_floats
@@ -163,8 +157,10 @@ def silu(x: Any) -> Any:
 swish = silu
 
 
-def _softplus(x: Any) -> Any:
-    """log(1 + exp(x)): log1p of the power that cannot overflow, smooth at 0."""
+@_activation
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x))."""
+    # By log1p of the power that cannot overflow; smooth at 0.
     if x.dtype.kind == "c":
         return fnp.logaddexp(x, 0)
     positive = x > 0
@@ -173,21 +169,15 @@ def _softplus(x: Any) -> Any:
 
 
 @_activation
-def softplus(x: Any) -> Any:
-    """log(1 + exp(x))."""
-    return _softplus(x)
-
-
-@_activation
 def log_sigmoid(x: Any) -> Any:
     """log(sigmoid(x)) = -softplus(-x)."""
-    return -_softplus(-x)
+    return -softplus(-x)
 
 
 @_activation
 def mish(x: Any) -> Any:
     """x·tanh(softplus(x))."""
-    return x * fnp.tanh(_softplus(x))
+    return x * fnp.tanh(softplus(x))
 
 
 @_activation

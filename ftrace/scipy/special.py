@@ -99,11 +99,7 @@ _LIMIT_SINGLE, _LIMIT_DOUBLE = 15.0, 39.0
 @_composed
 def ndtr(x: Any) -> Any:
     """The probability that a standard normal value is at most x."""
-    return _probability(x)
-
-
-def _probability(x: Any) -> Any:
-    """erfc(z + r)/2 with z + r = -x/√2: erfc(z)/2 - r·exp(-z²)/√π."""
+    # erfc(z + r)/2 with z + r = -x/√2: erfc(z)/2 - r·exp(-z²)/√π.
     double = x.dtype == dtypes.float64
     limit = _LIMIT_DOUBLE if double else _LIMIT_SINGLE
     high, low = _ROOT_DOUBLE if double else _ROOT_SINGLE
@@ -128,7 +124,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
     low, terms = (-37.0, 5) if x.dtype == dtypes.float64 else (-10.0, 3)
     far_below, above = x < low, x > 0
     # Above 0 the logarithm is that of nearly 1: by the probability of the contrary.
-    smaller = _probability(choose(above, -x, choose(far_below, 0.0, x)))
+    smaller = ndtr(choose(above, -x, choose(far_below, 0.0, x)))
     near = choose(
         above,
         fnp.log1p(-choose(above, smaller, 0.5)),
@@ -188,7 +184,7 @@ def _lower_quantile(small: Any) -> Any:
         return horner(_LESS_SINGLE, (root - _MIDDLE) / (root + _MIDDLE)) - root
     value = horner(_QUANTILE_TOP, root) / horner(_QUANTILE_BOTTOM, root)
     for _ in range(2):
-        error = _probability(value) - small
+        error = ndtr(value) - small
         step = error * math.sqrt(2 * math.pi) * fnp.exp(0.5 * value * value)
         value = value - step / (1 + 0.5 * value * step)
     return value
