@@ -74,10 +74,15 @@ def dot_general(
     name = "lax.dot_general"
     x_axes, x_batch = _axes(name, x, of_x, batch_x)
     y_axes, y_batch = _axes(name, y, of_y, batch_y)
-    _check_pairs("contracting", x.shape, y.shape, x_axes, y_axes)
-    _check_pairs("batch", x.shape, y.shape, x_batch, y_batch)
+    summed, batch = (x_axes, y_axes), (x_batch, y_batch)
+    for what, (left, right) in (("contracting", summed), ("batch", batch)):
+        if [x.shape[a] for a in left] != [y.shape[a] for a in right]:
+            raise ShapeError(
+                f"{name}: the {what} axes {left} of {x.shape} and {right} of {y.shape} "
+                "must pair up, with one size each"
+            )
     (x, y), final = promoted(x, y, preferred_element_type=preferred_element_type)
-    return finished(dot_axes(name, x, y, (x_axes, y_axes), (x_batch, y_batch)), final)
+    return finished(dot_axes(name, x, y, summed, batch), final)
 
 
 def _axes(
@@ -87,20 +92,6 @@ def _axes(
     summed = tuple(axes)
     found = ax.canonical_axes((*summed, *batch), x.ndim, name)
     return found[: len(summed)], found[len(summed) :]
-
-
-def _check_pairs(
-    what: str,
-    x_shape: tuple[int, ...],
-    y_shape: tuple[int, ...],
-    x_axes: Sequence[int],
-    y_axes: Sequence[int],
-) -> None:
-    if [x_shape[a] for a in x_axes] != [y_shape[a] for a in y_axes]:
-        raise ShapeError(
-            f"lax.dot_general: the {what} axes {x_axes} of {x_shape} and {y_axes} of "
-            f"{y_shape} must pair up, with one size each"
-        )
 
 
 def dot(

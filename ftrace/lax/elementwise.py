@@ -82,14 +82,8 @@ class GatherScatterMode(enum.Enum):
         return found
 
 
-_MODES = {
-    None: GatherScatterMode.FILL_OR_DROP,
-    "fill": GatherScatterMode.FILL_OR_DROP,
-    "drop": GatherScatterMode.FILL_OR_DROP,
-    "clip": GatherScatterMode.CLIP,
-    "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
-    "one_hot": GatherScatterMode.ONE_HOT,
-}
+_MODES = dict.fromkeys((None, "fill", "drop"), GatherScatterMode.FILL_OR_DROP)
+_MODES |= {m.name.lower(): m for m in GatherScatterMode if m not in _MODES.values()}
 
 
 class RoundingMethod(enum.IntEnum):
@@ -472,36 +466,41 @@ def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
             )
     old, new = x.dtype.itemsize, target.itemsize
     if old > new:
-        x = _split_bits(x, old // new, np.dtype(f"u{new}"))
+        x = _split_bits(x, old // new, new)
     elif old < new:
-        x = _join_bits(x, new // old, np.dtype(f"u{new}"))
-    return x if x.dtype == target else bind(p.bitcast, x, arg=target)
+        x = _join_bits(x, new // old, new)
+    return _bitcast(x, target)
 
 
-def _split_bits(x: Any, count: int, part: np.dtype[Any]) -> Any:
-    whole = np.dtype(f"u{x.dtype.itemsize}")
-    bits = x if x.dtype == whole else bind(p.bitcast, x, arg=whole)
+def _bitcast(x: Any, dtype: np.dtype[Any]) -> Any:
+    return x if x.dtype == dtype else bind(p.bitcast, x, arg=dtype)
+
+
+def _unsigned(itemsize: int) -> np.dtype[Any]:
+    return np.dtype(f"u{itemsize}")
+
+
+def _shifts(shape: Sequence[int], dtype: np.dtype[Any], itemsize: int) -> Any:
+    """How far the parts along the last axis stand from the lowest bit."""
+    places = ax.iota(dtype, tuple(shape), len(shape) - 1)
+    return apply_elementwise(p.mul, places, ax.full((), 8 * itemsize, dtype))
+
+
+def _split_bits(x: Any, count: int, itemsize: int) -> Any:
+    whole = _unsigned(x.dtype.itemsize)
     shape = (*x.shape, count)
-    bits = ax.expand(ax.insert_axes(bits, (x.ndim,)), shape)
-    shifts = apply_elementwise(
-        p.mul, ax.iota(whole, shape, x.ndim), ax.full((), 8 * part.itemsize, whole)
-    )
-    return ax.cast(bind(p.shift_right_logical, bits, shifts), part)
+    bits = ax.expand(ax.insert_axes(_bitcast(x, whole), (x.ndim,)), shape)
+    parts = bind(p.shift_right_logical, bits, _shifts(shape, whole, itemsize))
+    return ax.cast(parts, _unsigned(itemsize))
 
 
-def _join_bits(x: Any, count: int, whole: np.dtype[Any]) -> Any:
+def _join_bits(x: Any, count: int, itemsize: int) -> Any:
     if not x.ndim or x.shape[-1] != count:
         raise ShapeError(
             f"lax.bitcast_convert_type: {count} elements of {x.dtype.name} make one "
             f"wider element, so the last axis must have size {count}; got {x.shape}"
         )
-    width = x.dtype.itemsize
-    part = np.dtype(f"u{width}")
-    bits = x if x.dtype == part else bind(p.bitcast, x, arg=part)
-    bits = ax.cast(bits, whole)
-    last = x.ndim - 1
-    shifts = apply_elementwise(
-        p.mul, ax.iota(whole, x.shape, last), ax.full((), 8 * width, whole)
-    )
-    placed = bind(p.shift_left, bits, shifts)
+    whole, width, last = _unsigned(itemsize), x.dtype.itemsize, x.ndim - 1
+    bits = ax.cast(_bitcast(x, _unsigned(width)), whole)
+    placed = bind(p.shift_left, bits, _shifts(x.shape, whole, width))
     return ax.drop_axes(bind(reduce_sum_p, placed, arg=(last,)), (last,))

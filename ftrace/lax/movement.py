@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -15,6 +16,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import number_for
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.shape import concatenate as joined
+from ftrace.numpy.shape import tile as repeat_whole
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.bind import broadcast_shapes as common_shape
 from ftrace.trace.primitives.barrier import barrier_p
@@ -192,10 +194,7 @@ def tile(operand: Value, reps: Sequence[int]) -> Any:
         raise ShapeError(
             f"lax.tile: reps {counts} must hold a count for each axis of {x.shape}"
         )
-    blocks = ax.insert_axes(x, range(0, 2 * x.ndim, 2))
-    pairs = tuple(zip(counts, x.shape, strict=True))
-    blocks = ax.expand(blocks, tuple(n for pair in pairs for n in pair))
-    return ax.reshape(blocks, tuple(n * m for n, m in pairs))
+    return repeat_whole(x, counts)
 
 
 # Joining and dividing.
@@ -249,12 +248,8 @@ def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:
             f"lax.split: the sizes {parts} must add up to {x.shape[place]}, the size "
             f"of axis {place} of {x.shape}"
         )
-    found: list[Any] = []
-    start = 0
-    for n in parts:
-        found.append(ax.shrink_axis(x, place, start, start + n))
-        start += n
-    return found
+    ends = zip(parts, accumulate(parts), strict=True)
+    return [ax.shrink_axis(x, place, end - n, end) for n, end in ends]
 
 
 # Padding.
@@ -294,11 +289,6 @@ def pad(
     return ax.padded(x, windows, padding_value)
 
 
-def is_number(value: Value) -> bool:
-    """Is it a number of Python or NumPy, and no array?"""
-    return isinstance(value, (bool, int, float, complex, np.generic))
-
-
 # New arrays.
 
 
@@ -322,7 +312,7 @@ def full(
         aval.dtype if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
     )
     target = ax.check_sizes(shape, "lax.full")
-    if is_number(fill_value):
+    if isinstance(fill_value, (bool, int, float, complex, np.generic)):
         value = number_for(np.asarray(fill_value).item(), wanted)
         return ax.full(target, value, wanted, weak)
     return ax.broadcast_to(ax.cast(fill_value, wanted, weak), target, "lax.full")

@@ -210,10 +210,8 @@ def reduce(
     totals = _fold([_leading(v, axes) for v in values], combine)
     if totals is None:
         kept = [n for a, n in enumerate(values[0].shape) if a not in axes]
-        nothing = [
-            elementwise(p.add, _zeros(kept, v.dtype), s)
-            for v, s in zip(values, starts, strict=True)
-        ]
+        pairs = zip(values, starts, strict=True)
+        nothing = [elementwise(p.add, np.zeros(kept, v.dtype), s) for v, s in pairs]
         return tree.unflatten(treedef, nothing)
     return tree.unflatten(treedef, combine([ax.as_value(s) for s in starts], totals))
 
@@ -225,10 +223,6 @@ def is_identity(monoid: Monoid, start: Value, dtype: np.dtype[Any]) -> bool:
     # That of its own dtype too: -inf for a maximum of integers.
     both = (identity(monoid.reduction, d) for d in (dtype, aval_of(start).dtype))
     return any(bool(start == x) for x in both)
-
-
-def _zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
-    return ax.as_value(np.zeros(tuple(shape), dtype))
 
 
 def _leading(x: Any, axes: tuple[int, ...]) -> Any:
@@ -417,9 +411,8 @@ def padtype_to_pads(
         )
     pads: list[tuple[int, int]] = []
     for n, window, step in zip(in_shape, window_shape, window_strides, strict=True):
-        total = (
-            max((-(-n // step) - 1) * step + window - n, 0) if kind != "VALID" else 0
-        )
+        overlap = (-(-n // step) - 1) * step + window - n
+        total = 0 if kind == "VALID" else max(overlap, 0)
         low = total - total // 2 if kind == "SAME_LOWER" else total // 2
         pads.append((low, total - low))
     return pads
@@ -551,8 +544,8 @@ def _reduce_windows(
     x: Any, *init: Any, monoid: Monoid, windows: tuple[ax.Window, ...]
 ) -> Any:
     fill = init[0] if init else identity(monoid.reduction, x.dtype)
-    if any(w.outputs(n) == 0 for w, n in zip(windows, x.shape, strict=True)):
-        shape = tuple(w.outputs(n) for w, n in zip(windows, x.shape, strict=True))
+    shape = [w.outputs(n) for w, n in zip(windows, x.shape, strict=True)]
+    if 0 in shape:
         return ax.as_value(np.zeros(shape, x.dtype))
     seen = ax.slide_all(x, windows, fill)
     axes = tuple(range(seen.ndim - x.ndim))

@@ -47,8 +47,8 @@ def slice(
       ShapeError: the bounds or strides do not fit the shape.
     """
     x = ax.as_value(operand)
-    strides = (1,) * x.ndim if strides is None else strides
-    given = start_indices, limit_indices, strides
+    every = (1,) * x.ndim if strides is None else strides
+    given = start_indices, limit_indices, every
     starts, limits, steps = (ax.check_shape(tuple(n), "lax.slice") for n in given)
     fits = len(starts) == len(limits) == len(steps) == x.ndim
     if not fits or min(steps, default=1) < 1:
