@@ -18,7 +18,7 @@ import ftrace.numpy as fnp
 from benchmarks.inputs import normal, weights
 from benchmarks.machine import python_seconds
 from benchmarks.timing import FULL, Effort
-from ftrace.devices.llvm.compile.compile import generate
+from ftrace.devices.llvm.compile import generate
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.kernels.compile_kernels import grouped, in_one_module
 from ftrace.devices.llvm.kernels.lift_constants import without_numbers

@@ -84,7 +84,7 @@ LOADED_LATER = {
     "ftrace.devices.llvm.call.install": ("ftrace.devices.llvm.call",),
     # Logging, queues and more come with it.
     "ftrace.devices.llvm.object_cache": ("tempfile",),
-    "ftrace.devices.llvm.compile.compile": ("concurrent.futures",),
+    "ftrace.devices.llvm.compile": ("concurrent.futures",),
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ftrace.devices.llvm.compile.compile import emit_own, generate
+from ftrace.devices.llvm.compile import emit_own, generate
 from ftrace.devices.llvm.fingerprint import sources
 from ftrace.devices.llvm.runtime import runtime as runtime_module
 from ftrace.ground import settings
@@ -106,7 +106,7 @@ def test_what_a_process_lowered_first_is_on_disk_for_the_next(tmp_path: Path) ->
 import sys
 import numpy as np
 import ftrace as ft
-from ftrace.devices.llvm.compile.compile import object_cache
+from ftrace.devices.llvm.compile import object_cache
 from ftrace.trace import tiering
 
 tiering.STORED_FIRST = 3

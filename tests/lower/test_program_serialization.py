@@ -13,7 +13,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
-from ftrace.devices.llvm.compile.compile import object_cache
+from ftrace.devices.llvm.compile import object_cache
 from ftrace.devices.llvm.device import CPU, CPUExecutable
 from ftrace.devices.llvm.kernels.cached_kernel import packed, unpacked
 from ftrace.ground.limits import Limits

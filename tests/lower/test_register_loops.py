@@ -18,7 +18,7 @@ import ftrace as ft
 import ftrace.numpy as jnp
 from ftrace import lax
 from ftrace.devices.base import get_device
-from ftrace.devices.llvm.compile.compile import emit_object
+from ftrace.devices.llvm.compile import emit_object
 from ftrace.devices.llvm.register_loops.render import (
     render_recurrence,
     write_recurrence,

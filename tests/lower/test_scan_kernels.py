@@ -12,7 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.compile.compile import emit_object, link
+from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.register_loops.scan_kernel import render_running
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.target import Target, host_target

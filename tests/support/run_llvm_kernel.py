@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.arrays import guard_pages
-from ftrace.devices.llvm.compile.compile import emit_object, link
+from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.kernels.function_library import addresses
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.target import Target, host_target

@@ -9,7 +9,9 @@ From the ground up:
                      own sources
     target           What is known of a processor: vectors, features, caches, and the
                      cores to use
-    compile/         From the text of kernels to machine code, by way of the disk cache
+    elf_loader       Object code into memory, without LLVM: for x86-64 on Linux
+    compile          LLVM IR text to machine code in this process, by way of the disk
+                     cache
     runtime/         What a process has once: threads, warm memory, and the runner of
                      programs
     call/            Calls in native code, where the interpreter's layout is known

@@ -22,7 +22,7 @@ from ftrace.arrays.buffer import Buffer
 from ftrace.arrays.memory_limit import LARGE
 from ftrace.devices.base import Device, Executable, Signature, timed
 from ftrace.devices.debug_report import report_compiled, report_run
-from ftrace.devices.llvm.compile.compile import cache_key, object_cache
+from ftrace.devices.llvm.compile import cache_key, object_cache
 from ftrace.devices.llvm.kernels.cached_kernel import CompiledKernel, packed, unpacked
 from ftrace.devices.llvm.runtime.program_table import NativeKernel, Table
 from ftrace.devices.llvm.runtime.records import NO_MEMORY

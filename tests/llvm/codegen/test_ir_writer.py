@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from ftrace.devices.llvm.compile.compile import generate
+from ftrace.devices.llvm.compile import generate
 from ftrace.devices.llvm.emit.module import module_for
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer

@@ -12,7 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.devices.llvm.compile.compile import emit_object, link
+from ftrace.devices.llvm.compile import emit_object, link
 from ftrace.devices.llvm.emit.transposed_access import find_transposed
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.schedule.index_facts import facts_of

@@ -10,7 +10,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.compile.compile import generate, object_cache
+from ftrace.devices.llvm.compile import generate, object_cache
 from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.emit.module import Module, Rendered
 from ftrace.devices.llvm.ir.symbols import POLL

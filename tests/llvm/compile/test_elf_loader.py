@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import ftrace as ft
+from ftrace.devices.llvm import compile as compile_module
 from ftrace.devices.llvm import fingerprint as machine_module
-from ftrace.devices.llvm.compile import compile as compile_module
-from ftrace.devices.llvm.compile.compile import generate, link
-from ftrace.devices.llvm.compile.elf_loader import load
+from ftrace.devices.llvm.compile import generate, link
+from ftrace.devices.llvm.elf_loader import load
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.ground import settings
 
@@ -285,7 +285,7 @@ def test_results_are_the_same_where_llvm_loads(
 def test_llvm_keeps_nothing_of_what_it_has_compiled() -> None:
     program = """
 import resource
-from ftrace.devices.llvm.compile.compile import generate
+from ftrace.devices.llvm.compile import generate
 for n in range(200):
     numbers = ", ".join(f"i64 {n * 1000 + i}" for i in range(1000))
     generate(f"@table = constant [1000 x i64] [{numbers}]")
@@ -303,7 +303,7 @@ for n in range(200):
 def test_what_llvm_has_freed_goes_back_from_all_threads() -> None:
     program = """
 import resource, threading
-from ftrace.devices.llvm.compile.compile import generate
+from ftrace.devices.llvm.compile import generate
 store = "%v{0} = getelementptr i8, ptr %p, i64 {0}\\nstore i8 0, ptr %v{0}\\n"
 body = "".join(store.format(n * 100) for n in range(5000))
 text = f"define void @f(ptr %p) {{\\n{body}ret void\\n}}"

@@ -17,9 +17,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax
+from ftrace.devices.llvm import compile as compile_module
 from ftrace.devices.llvm import device as device_module
-from ftrace.devices.llvm.compile import compile as compile_module
-from ftrace.devices.llvm.compile.compile import object_cache
+from ftrace.devices.llvm.compile import object_cache
 from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.emit import called_functions
 from ftrace.devices.llvm.fingerprint import digest_of_sources
@@ -139,7 +139,7 @@ def test_dynamic_sizes_have_no_identity_and_are_kept_by_text(tmp_path: Path) -> 
         import sys
         import numpy as np
         import ftrace as ft, ftrace.numpy as fnp
-        from ftrace.devices.llvm.compile.compile import object_cache
+        from ftrace.devices.llvm.compile import object_cache
         from ftrace.lower.assembly.serialize import kernel_identity
         f = ft.jit(lambda x: fnp.cos(x) * 2, dynamic={"x": {0: ft.Dim("n", min=2)}})
         for size in (5, 17):
@@ -210,7 +210,7 @@ def test_next_process_finds_kernels_and_what_they_call(tmp_path: Path) -> None:
         import numpy as np
         import ftrace as ft, ftrace.numpy as fnp
         from ftrace.devices.llvm import device
-        from ftrace.devices.llvm.compile.compile import object_cache
+        from ftrace.devices.llvm.compile import object_cache
         if {warm}:
             device.render_kernel = None
         x = np.array([1e9, 2.0, np.inf] * 7, np.float32)

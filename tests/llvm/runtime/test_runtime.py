@@ -22,7 +22,7 @@ from ftrace import dtypes
 from ftrace.devices.base import device_names, get_device
 from ftrace.devices.llvm import device as device_module
 from ftrace.devices.llvm import target
-from ftrace.devices.llvm.compile.compile import Code, emit_object, link, object_cache
+from ftrace.devices.llvm.compile import Code, emit_object, link, object_cache
 from ftrace.devices.llvm.device import CPU, CPUExecutable
 from ftrace.devices.llvm.emit.module import Module, Rendered
 from ftrace.devices.llvm.fingerprint import machine, sources
@@ -569,7 +569,7 @@ def test_code_that_llvm_refused_is_let_go_of_in_order() -> None:
     # A module that ends after its context is a segmentation fault.
     program = """
         import gc
-        from ftrace.devices.llvm.compile.compile import emit_object
+        from ftrace.devices.llvm.compile import emit_object
         from ftrace.errors import DeviceError
 
         errors = []

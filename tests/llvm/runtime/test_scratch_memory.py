@@ -71,7 +71,7 @@ import re
 import numpy as np
 import ftrace as ft
 from ftrace.devices.llvm.runtime import scratch
-from ftrace.devices.llvm.compile.compile import generate
+from ftrace.devices.llvm.compile import generate
 
 def without_memory(name, facts, text):
     return generate(re.sub(r"@malloc\(i64 %\w+\)", "@malloc(i64 -4096)", text()))

@@ -28,7 +28,7 @@ from ftrace.devices.llvm.call.object_layout import (
     offsets,
 )
 from ftrace.devices.llvm.call.records import CLASSES, BufferObject, State
-from ftrace.devices.llvm.compile.compile import emit_own, link
+from ftrace.devices.llvm.compile import emit_own, link
 from ftrace.devices.llvm.runtime.runtime import WarmAllocator, runtime
 from ftrace.devices.out_of_memory import no_working_memory
 from ftrace.errors import DeviceError, NativeCallsWarning

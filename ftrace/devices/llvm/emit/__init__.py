@@ -8,8 +8,6 @@ From the ground up:
     interrupt_polls     Polls: loops of kernels that may run for long ask from time to
                         time whether to stop
     emit_values         The expressions of a kernel as values in registers
-    register_tables     Small tables that are held in registers: to look a number up is
-                        to permute them
     emit_memory         Loads and stores of a kernel: which kind of access serves each
     called_functions    Which functions a kernel calls, and of what they consist
     loops               The loops of a kernel over its axes, as the schedule says, and

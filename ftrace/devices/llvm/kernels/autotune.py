@@ -23,7 +23,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.arrays.buffer import Buffer
-from ftrace.devices.llvm.compile.compile import cache_key, object_cache
+from ftrace.devices.llvm.compile import cache_key, object_cache
 from ftrace.devices.llvm.emit.module import Rendered
 from ftrace.devices.llvm.kernels.compile_kernels import CompiledKernel, compile_kernels
 from ftrace.devices.llvm.runtime.runtime import runtime

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.llvm.compile.compile import Code, cache_key, link, object_cache
+from ftrace.devices.llvm.compile import Code, cache_key, link, object_cache
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.program.ir import Program, RunKernel

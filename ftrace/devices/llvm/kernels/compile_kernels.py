@@ -24,7 +24,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final
 
-from ftrace.devices.llvm.compile.compile import (
+from ftrace.devices.llvm.compile import (
     cache_key,
     emit_object,
     generate,

@@ -18,7 +18,7 @@ from functools import cache
 
 import numpy as np
 
-from ftrace.devices.llvm.compile.compile import Code, cache_key, generate, kept, link
+from ftrace.devices.llvm.compile import Code, cache_key, generate, kept, link
 from ftrace.devices.llvm.ir.symbols import GIVE, POLL, ROOTS, ROUTINE, SORT, STOP, TAKE
 from ftrace.devices.llvm.runtime.runtime import runtime
 from ftrace.devices.llvm.target import host_target

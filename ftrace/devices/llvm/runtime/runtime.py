@@ -24,7 +24,7 @@ from ftrace.arrays import guard_pages, memory_limit
 from ftrace.arrays.buffer import Buffer, HostAllocator, Memory
 from ftrace.arrays.memory_limit import LARGE
 from ftrace.devices.llvm import target
-from ftrace.devices.llvm.compile.compile import emit_own, link
+from ftrace.devices.llvm.compile import emit_own, link
 from ftrace.devices.llvm.ir.symbols import POLL, STOP
 from ftrace.ground.fork_safe import Once
 

@@ -19,7 +19,7 @@ import sys
 from functools import lru_cache
 
 from ftrace.arrays import guard_pages
-from ftrace.devices.llvm.compile.compile import Code, emit_own, link
+from ftrace.devices.llvm.compile import Code, emit_own, link
 from ftrace.devices.llvm.ir.function_builder import Function, Routines
 from ftrace.devices.llvm.ir.symbols import GIVE, TAKE
 

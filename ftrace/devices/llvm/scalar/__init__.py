@@ -2,11 +2,9 @@
 
 From the ground up:
 
-    instructions      Instructions of LLVM IR for a target, of which operations of
-                      elements are made
-    casts             Casts in LLVM IR: between dtypes, and the 16-bit floats by
-                      integers
-    avx512            Instructions of AVX-512 that LLVM has no operation of its own for
-    ops               The scalar operations in LLVM IR: a row each; the same rows serve
-                      vectors
+    instructions  Instructions of LLVM IR for a target, of which operations of elements
+                  are made
+    avx512        Instructions of AVX-512 that LLVM has no operation of its own for
+    ops           The scalar operations in LLVM IR: a row each; the same rows serve
+                  vectors
 """

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy
 
-from ftrace.devices.llvm.compile.compile import Code, emit_object, link
+from ftrace.devices.llvm.compile import Code, emit_object, link
 from ftrace.devices.llvm.ir.symbols import ROOTS
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.weak_tables import WeakValues

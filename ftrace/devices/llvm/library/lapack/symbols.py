@@ -18,7 +18,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import Any
 
-from ftrace.devices.llvm.compile.compile import Code, emit_object, link
+from ftrace.devices.llvm.compile import Code, emit_object, link
 from ftrace.devices.llvm.ir.function_builder import Function
 from ftrace.devices.llvm.ir.symbols import ROUTINE
 from ftrace.errors import MissingExtraError

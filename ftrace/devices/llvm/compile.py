@@ -25,8 +25,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from ftrace.devices.llvm.compile.elf_loader import load
 from ftrace.devices.llvm.compile_threads import apart
+from ftrace.devices.llvm.elf_loader import load
 from ftrace.devices.llvm.fingerprint import machine, sources
 from ftrace.devices.llvm.object_cache import ObjectCache
 from ftrace.devices.llvm.target import Target, host_target
