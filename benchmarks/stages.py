@@ -20,7 +20,7 @@ from benchmarks.machine import python_seconds
 from benchmarks.timing import FULL, Effort
 from ftrace.devices.llvm.compile import generate
 from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.kernels.compile_kernels import grouped, in_one_module
+from ftrace.devices.llvm.kernels.compile_kernels import group_kernels, in_one_module
 from ftrace.devices.llvm.kernels.lift_constants import without_numbers
 from ftrace.lower import simplify_graph
 from ftrace.lower.analysis.cost import root_of
@@ -120,7 +120,7 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
     rendered = clock.time("render", lambda: [render_kernel(k) for k in kernels])
 
     def generate_all() -> None:
-        for group in grouped(rendered):
+        for group in group_kernels(rendered):
             module, _ = in_one_module([one.module for one in group])
             generate(module.text)
 

@@ -15,7 +15,7 @@ import ftrace.numpy as fnp
 from ftrace import errors, lax
 from ftrace.devices.llvm.compile import object_cache
 from ftrace.devices.llvm.device import CPU, CPUExecutable
-from ftrace.devices.llvm.kernels.cached_kernel import packed, unpacked
+from ftrace.devices.llvm.kernels.cached_kernel import pack_program, unpack_program
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.lower.assembly import serialize
@@ -313,24 +313,25 @@ def test_programs_of_another_form_are_misses() -> None:
     device, graph = CPU(), ft.make_graph(mlp)(X)
     executable = device.compile(lower(graph, Limits(recurrences=True)).program)
     assert isinstance(executable, CPUExecutable)
-    whole = packed(executable.program, executable.kernels)
+    whole = pack_program(executable.program, executable.kernels)
     assert whole is not None
     head, _, text = whole.partition(b"\n")
-    modules, functions = json.loads(head)
+    rows = json.loads(head)
 
     def source_of(step: RunKernel) -> Any:
         return lambda: ""
 
-    def read(modules: Any, functions: Any, text: bytes) -> Any:
-        head = json.dumps([modules, functions]).encode()
-        return unpacked(head + b"\n" + text, source_of)
+    def read(rows: Any, text: bytes) -> Any:
+        return unpack_program(json.dumps(rows).encode() + b"\n" + text, source_of)
 
-    assert read(modules, functions, text) is not None
-    assert read(modules, functions[1:], text) is None
-    assert read([["other", []]], functions, text) is None
-    assert read(modules, functions, b"[]") is None
-    assert unpacked(b"\xff", source_of) is None
-    assert unpacked(b"[]\n[]", source_of) is None
+    (made, numbers), *others = rows
+    assert read(rows, text) is not None
+    assert read(others, text) is None
+    assert read([[[*made[:3], "other"], numbers], *others], text) is None
+    assert read([[made[:3], numbers], *others], text) is None
+    assert read(rows, b"[]") is None
+    assert unpack_program(b"\xff", source_of) is None
+    assert unpack_program(b"[]\n[]", source_of) is None
 
 
 def test_donation_and_switched_off_rules_are_found_apart(

@@ -23,7 +23,11 @@ from ftrace.arrays.memory_limit import LARGE
 from ftrace.devices.base import Device, Executable, Signature, timed
 from ftrace.devices.debug_report import report_compiled, report_run
 from ftrace.devices.llvm.compile import cache_key, object_cache
-from ftrace.devices.llvm.kernels.cached_kernel import CompiledKernel, packed, unpacked
+from ftrace.devices.llvm.kernels.cached_kernel import (
+    CompiledKernel,
+    pack_program,
+    unpack_program,
+)
 from ftrace.devices.llvm.runtime.program_table import NativeKernel, Table
 from ftrace.devices.llvm.runtime.records import NO_MEMORY
 from ftrace.devices.llvm.runtime.runtime import WarmAllocator, prepare_runtime, runtime
@@ -167,7 +171,7 @@ class CPU(Device):
             return None
         with timed(self.counters, "compile_seconds"), self._lock:
             whole = object_cache.load("program", *cache_key(identity))
-            found = None if whole is None else unpacked(whole, _source_of)
+            found = None if whole is None else unpack_program(whole, _source_of)
             if found is None:
                 return None
             program, kernels = found
@@ -180,7 +184,7 @@ class CPU(Device):
             return
         if not isinstance(executable, CPUExecutable):
             return
-        whole = packed(executable.program, executable.kernels)
+        whole = pack_program(executable.program, executable.kernels)
         if whole is not None:
             object_cache.store(whole, "program", *cache_key(identity))
 

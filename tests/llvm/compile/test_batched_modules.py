@@ -21,7 +21,7 @@ from ftrace.devices.llvm.kernels.compile_kernels import (
     LENGTH,
     Made,
     compile_kernels,
-    grouped,
+    group_kernels,
     in_one_module,
 )
 from ftrace.ground import settings
@@ -71,7 +71,7 @@ def test_a_single_kernel_stays_as_it_is() -> None:
 def test_groups_hold_short_kernels_in_order() -> None:
     lengths = [100, 200, LENGTH, 100, LENGTH // 2, LENGTH // 2, 2 * LENGTH, 100]
     rendered = [text_of(n, length) for n, length in enumerate(lengths)]
-    groups = list(grouped(rendered))
+    groups = list(group_kernels(rendered))
     assert [one for group in groups for one in group] == rendered
     assert [len(group) for group in groups] == [2, 1, 2, 1, 1, 1]
 
@@ -86,7 +86,7 @@ def test_groups_hold_short_kernels_in_order() -> None:
     ids=["constant", "function", "dynamic"],
 )
 def test_what_may_meet_another_of_its_name_is_alone(alone: Rendered) -> None:
-    groups = list(grouped([text_of(0), alone, text_of(2), text_of(3)]))
+    groups = list(group_kernels([text_of(0), alone, text_of(2), text_of(3)]))
     assert [len(group) for group in groups] == [1, 1, 2]
 
 
@@ -132,7 +132,7 @@ def test_a_module_that_is_gone_is_made_again(tmp_path: Path) -> None:
 
 
 def test_entries_are_read_as_they_were_written() -> None:
-    made = Made(3, 2, "kernel7", "digest", ("a", "b"))
+    made = Made(3, 2, "kernel7", "digest")
     assert Made.unpack(made.pack()) == made
     for other in (
         b"",

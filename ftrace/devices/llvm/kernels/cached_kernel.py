@@ -3,14 +3,15 @@
 What makes code is `compile_kernels.py`. A whole program on disk is its steps, and where
 the code of each kernel is:
 
-    file = JSON: [modules, functions], a line; then the text of the program
-    modules   = [[name, [function of the library that it calls …]] …]
-    functions = [[units, grain, its name, module, numbers] …], one for each kernel step
-    numbers   = null | [dtype, bytes in hexadecimal]
+    file = JSON: [[function, numbers] …] for its kernel steps, a line; then its text
+    function = [units, grain, its name, module]
+    numbers  = null | [dtype, bytes in hexadecimal]
 
 A process that finds a file of its graph does not lower it, and looks at no kernel. The
 object code stands in files of its own, which programs share; where one of them is gone
 the program is a miss.
+
+    file = names of the functions of the library that it calls, a line; the object code
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.llvm.compile import Code, cache_key, link, object_cache
+from ftrace.devices.llvm.compile import Code, cache_key, kept, link, object_cache
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.program.ir import Program, RunKernel
@@ -42,7 +43,6 @@ class Made:
       function: its name.
       module: what its module's object code is kept under; a module may hold the
         functions of several kernels.
-      calls: functions of the library that the module calls.
       dims: sizes that are known at calls only; the function takes them as a buffer
         of int64 behind the kernel's own. Then `units` may be one of them, and the
         kernel is kept by its text alone.
@@ -52,26 +52,31 @@ class Made:
     grain: int
     function: str
     module: str
-    calls: tuple[str, ...]
     dims: tuple[Any, ...] = ()
 
+    @property
+    def row(self) -> tuple[int, int, str, str]:
+        """What of it is kept."""
+        return self.units, self.grain, self.function, self.module
+
     def pack(self) -> bytes:
-        parts = self.units, self.grain, self.function, self.module, *self.calls
-        return json.dumps(parts).encode()
+        return json.dumps(self.row).encode()
 
     @staticmethod
     def unpack(whole: bytes) -> Made | None:
         """None for what `pack` has not made."""
         try:
-            units, grain, function, module, *calls = json.loads(whole)
-        except (ValueError, TypeError):
+            return Made.of(json.loads(whole))
+        except ValueError:
             return None
-        names = (function, module, *calls)
-        if not (isinstance(units, int) and isinstance(grain, int)):
-            return None
-        if not all(isinstance(name, str) for name in names):
-            return None
-        return Made(units, grain, function, module, tuple(calls))
+
+    @staticmethod
+    def of(row: Any) -> Made:
+        match row:
+            case [int(units), int(grain), str(function), str(module)]:
+                return Made(units, grain, function, module)
+            case _:
+                raise ValueError(f"no row of a kernel: {row}")
 
 
 @dataclass(frozen=True)
@@ -114,32 +119,33 @@ class CompiledKernel:
 
 
 class Modules:
-    """The object code of modules: what was read or made, by the names it is kept under.
+    """The files of modules: what was read or made, by the names they are kept under.
 
     One is for one use: it would keep all that was ever compiled.
     """
 
     def __init__(self) -> None:
-        self._codes: dict[str, bytes | None] = {}
+        self._files: dict[str, bytes | None] = {}
 
-    def add(self, name: str, code: bytes) -> None:
-        """A module that was made now."""
-        self._codes[name] = code
+    def make(self, name: str, make: Callable[[], bytes]) -> None:
+        """A module that is made now, unless another process has done so."""
+        self._files[name] = kept(("module", *cache_key(name)), make)
 
     def has(self, name: str) -> bool:
         """Is it there, or on disk?"""
-        if name not in self._codes:
-            self._codes[name] = object_cache.load("module", *cache_key(name))
-        return self._codes[name] is not None
+        if name not in self._files:
+            self._files[name] = object_cache.load("module", *cache_key(name))
+        return self._files[name] is not None
 
-    def code(self, name: str) -> bytes:
-        """The object code of one that is there."""
-        code = self._codes[name]
-        assert code is not None
-        return code
+    def link(self, name: str, functions: Iterable[str]) -> Code:
+        """Loads one that is there, for these functions of it."""
+        file = self._files[name]
+        assert file is not None
+        calls, _, code = file.partition(b"\n")
+        return link(code, list(functions), _addresses(calls.decode().split()))
 
 
-def linked(
+def link_kernels(
     made: Sequence[Made],
     modules: Modules,
     sources: Sequence[Callable[[], str]],
@@ -147,14 +153,9 @@ def linked(
 ) -> list[CompiledKernel]:
     """Loads the code of kernels, each module once."""
     functions: dict[str, dict[str, None]] = {}
-    calls: dict[str, tuple[str, ...]] = {}
     for one in made:
         functions.setdefault(one.module, {})[one.function] = None
-        calls[one.module] = one.calls
-    codes = {
-        module: link(modules.code(module), list(names), _addresses(calls[module]))
-        for module, names in functions.items()
-    }
+    codes = {name: modules.link(name, inside) for name, inside in functions.items()}
     return [
         CompiledKernel(one, code, code.address(one.function), source, own)
         for one, source, own in zip(made, sources, numbers, strict=False)
@@ -174,7 +175,7 @@ def _addresses(calls: Sequence[str]) -> dict[str, int]:
 SourceOf = Callable[[RunKernel], Callable[[], str]]
 
 
-def packed(program: Program, kernels: Sequence[CompiledKernel]) -> bytes | None:
+def pack_program(program: Program, kernels: Sequence[CompiledKernel]) -> bytes | None:
     """A program and its code as the bytes of a file; None if it has no text.
 
     Args:
@@ -183,55 +184,40 @@ def packed(program: Program, kernels: Sequence[CompiledKernel]) -> bytes | None:
     text = program_text(program)
     if text is None or any(kernel.dims for kernel in kernels):
         return None
-    modules: dict[str, tuple[str, ...]] = {}
-    for kernel in kernels:
-        modules[kernel.made.module] = kernel.made.calls
-    places = {name: place for place, name in enumerate(modules)}
-    functions = [
-        [kernel.units, kernel.grain, kernel.made.function,
-         places[kernel.made.module], _numbers_as_text(kernel.numbers)]
-        for kernel in kernels
-    ]  # fmt: skip
-    head = json.dumps([list(modules.items()), functions], separators=(",", ":"))
+    rows = [[kernel.made.row, _numbers_as_text(kernel.numbers)] for kernel in kernels]
+    head = json.dumps(rows, separators=(",", ":"))
     return f"{head}\n{text}".encode()
 
 
-def unpacked(
+def unpack_program(
     whole: bytes, source_of: SourceOf
 ) -> tuple[Program, list[CompiledKernel]] | None:
-    """What `packed` has made; None for other bytes, or if code is gone from the disk.
+    """What `pack_program` has made; None for other bytes, or if code is gone.
 
     Args:
       source_of: for a step, what gives the LLVM IR of its kernel.
     """
     head, _, text = whole.decode("utf-8", "replace").partition("\n")
     try:
-        modules, functions = json.loads(head)
-        made = [_made(modules, *row[:4]) for row in functions]
-        numbers = [_numbers_of(row[4]) for row in functions]
-    except (ValueError, TypeError, KeyError, IndexError):
+        rows = json.loads(head)
+        made = [Made.of(row) for row, _ in rows]
+        numbers = [_numbers_of(text) for _, text in rows]
+    except (ValueError, TypeError):
         return None
-    codes = Modules()
-    if not all(map(codes.has, [name for name, _ in modules])):
+    modules = Modules()
+    if not all(modules.has(one.module) for one in made):
         return None
     program = program_of(text)
     steps = [] if program is None else program.kernels
     if program is None or len(steps) != len(made):
         return None
-    return program, linked(made, codes, list(map(source_of, steps)), numbers)
-
-
-def _made(modules: Any, units: int, grain: int, function: str, place: int) -> Made:
-    name, calls = modules[place]
-    return Made(units, grain, function, name, tuple(calls))
+    return program, link_kernels(made, modules, list(map(source_of, steps)), numbers)
 
 
 def _numbers_as_text(numbers: Numbers | None) -> Any:
-    return (
-        None
-        if numbers is None
-        else [dtypes.name_of(numbers.dtype), numbers.tobytes().hex()]
-    )
+    if numbers is None:
+        return None
+    return dtypes.name_of(numbers.dtype), numbers.tobytes().hex()
 
 
 def _numbers_of(text: Any) -> Numbers | None:

@@ -24,12 +24,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final
 
-from ftrace.devices.llvm.compile import (
-    cache_key,
-    emit_object,
-    generate,
-    object_cache,
-)
+from ftrace.devices.llvm.compile import cache_key, object_cache
 from ftrace.devices.llvm.compile_threads import run_all
 from ftrace.devices.llvm.emit.addressing import ZEROS
 from ftrace.devices.llvm.emit.module import Module, Rendered, join
@@ -37,9 +32,9 @@ from ftrace.devices.llvm.kernels.cached_kernel import (
     CompiledKernel,
     Made,
     Modules,
-    linked,
+    link_kernels,
 )
-from ftrace.devices.llvm.kernels.function_library import prepare
+from ftrace.devices.llvm.kernels.function_library import compile_module, prepare
 from ftrace.devices.llvm.object_cache import digest_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.assembly.serialize import kernel_identity
@@ -69,7 +64,7 @@ def compile_kernels(
 
     def jobs() -> Iterator[Callable[[], list[Made]]]:
         waiting, asked = iter(missing), set[str]()
-        for group in grouped(render(kernels[n]) for n in missing):
+        for group in group_kernels(render(kernels[n]) for n in missing):
             calls = {c for one in group for c in one.module.calls} - asked
             asked |= calls
             for symbol in sorted(calls):
@@ -82,7 +77,7 @@ def compile_kernels(
     for n, one in zip(missing, chain.from_iterable(made), strict=True):
         found[n] = one
     sources = [partial(_text, render, kernel) for kernel in kernels]
-    return linked([one for one in found if one is not None], modules, sources)
+    return link_kernels([one for one in found if one is not None], modules, sources)
 
 
 def _text(render: Render, kernel: Kernel) -> str:
@@ -116,17 +111,11 @@ def _make(
     A kernel of dynamic sizes has none; its code is kept by its text.
     """
     whole, names = in_one_module([rendered.module for rendered in group])
-    text = whole.text
-    module = digest_of(text.encode()).hex()
-    if all(key is not None for key in keys):
-        code = generate(text)
-        object_cache.store(code, "module", *cache_key(module))
-    else:
-        code = emit_object(text)
-    modules.add(module, code)
+    module = digest_of(whole.text.encode()).hex()
+    modules.make(module, lambda: compile_module(whole))
     made: list[Made] = []
     for one, name, key in zip(group, names, keys, strict=True):
-        found = Made(one.parallel, one.grain, name, module, whole.calls, one.dims)
+        found = Made(one.parallel, one.grain, name, module, one.dims)
         if key is not None:
             assert not one.dims
             object_cache.store(found.pack(), *key)
@@ -150,7 +139,7 @@ LENGTH: Final = 48_000
 _DEFINED: Final = re.compile(r"^define .*?@([\w.]+)\(", re.MULTILINE)
 
 
-def grouped(kernels: Iterable[Rendered]) -> Iterator[list[Rendered]]:
+def group_kernels(kernels: Iterable[Rendered]) -> Iterator[list[Rendered]]:
     """Kernels in order, those side by side that are to be one module.
 
     They are rendered while the groups before them are compiled.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +25,15 @@ from ftrace.devices.llvm.runtime.runtime import runtime
 from ftrace.devices.llvm.target import host_target
 from ftrace.ground.fork_safe import fresh_after_fork
 
+if TYPE_CHECKING:
+    from ftrace.devices.llvm.emit.module import Module
+
 _lock = fresh_after_fork(threading.RLock())  # none is made twice; one may call another
+
+
+def compile_module(module: Module) -> bytes:
+    """The names of the functions that it calls, a line, and its object code."""
+    return " ".join(module.calls).encode() + b"\n" + generate(module.text)
 
 
 class Addresses(dict[str, int]):
@@ -93,8 +102,7 @@ def _load(symbol: str) -> Code:
     def make() -> bytes:
         from ftrace.devices.llvm.emit.called_functions import write_called
 
-        module = write_called(symbol, host_target())
-        return " ".join(module.calls).encode() + b"\n" + generate(module.text)
+        return compile_module(write_called(symbol, host_target()))
 
     whole = kept(("library", *cache_key(symbol)), make)
     calls, _, code = whole.partition(b"\n")
