@@ -96,15 +96,16 @@ class Access:
 
     # Loads.
 
-    def load(self, t: Type, p: str, fixed: bool) -> str:
-        """A scalar, or a vector of elements side by side."""
+    def load(self, t: Type, p: str, fixed: bool, mask: str | None = None) -> str:
+        """A scalar, or elements side by side; zero where the mask is off."""
+        if mask is not None:
+            return self._load_masked(t, p, mask, fixed)
         m = memory_type(t)
         text = f"load {m}, ptr {p}, align {m.bits // 8}"
         found = self.writer.here(text) if fixed else self.writer.pure(text, p)
         return self._from_memory(t, m, found)
 
-    def load_masked(self, t: Type, p: str, mask: str, fixed: bool) -> str:
-        """Elements side by side; zero where the mask is off."""
+    def _load_masked(self, t: Type, p: str, mask: str, fixed: bool) -> str:
         m = memory_type(t)
         whole, on = self._whole(m, mask)
         lanes = mask_type(whole.lanes)
@@ -179,23 +180,28 @@ class Access:
 
     # Stores.
 
-    def store(self, t: Type, value: str, p: str) -> None:
-        m, value = self._to_memory(t, value)
-        self.writer.effect(f"store {m} {value}, ptr {p}, align {m.bits // 8}")
+    def store(
+        self, t: Type, value: str, p: str, mask: str | None = None, past: bool = False
+    ) -> None:
+        """Elements side by side, where the mask is on.
 
-    def stream(self, t: Type, value: str, p: str) -> None:
-        """A store of a whole aligned vector that goes past the caches."""
+        Args:
+          past: whole vectors, which are aligned, go past the caches.
+        """
         m, value = self._to_memory(t, value)
-        self.writer.declare("!0 = !{i32 1}")
-        self.writer.streams = True
-        align = m.bits * m.lanes // 8
-        self.writer.effect(
-            f"store {m} {value}, ptr {p}, align {align}, !nontemporal !0"
-        )
+        if mask is not None:
+            self._store_masked(m, value, p, mask)
+        elif past:
+            self.writer.declare("!0 = !{i32 1}")
+            self.writer.streams = True
+            align = m.bits * m.lanes // 8
+            self.writer.effect(
+                f"store {m} {value}, ptr {p}, align {align}, !nontemporal !0"
+            )
+        else:
+            self.writer.effect(f"store {m} {value}, ptr {p}, align {m.bits // 8}")
 
-    def store_masked(self, t: Type, value: str, p: str, mask: str) -> None:
-        """Elements side by side, where the mask is on."""
-        m, value = self._to_memory(t, value)
+    def _store_masked(self, m: Type, value: str, p: str, mask: str) -> None:
         if mask.startswith("<") and mask.count("true") == 1:
             on = ["true" in lane for lane in mask.split(",")]
             self._store_one(m, value, p, on.index(True))

@@ -97,48 +97,50 @@ class Values(Expressions):
     # Loads.
 
     def load(self, node: Node, at: At) -> str:
-        buffer, index = node.src[:2]
-        number = buffer.arg
-        assert isinstance(number, int)
-        fixed = number in self.fixed
-        base = self.buffer(number)
-        size = buffer.dtype.itemsize
+        number, index = int(node.src[0].arg), index_of(node)
+        fixed, size = number in self.fixed, node.src[0].dtype.itemsize
+        form, base = self.facts.affine[index], self.buffer(number)
         access = self.access
         uniform, mask = self._validity(node.src[2] if len(node.src) > 2 else None, at)
         if not self.varies(node):
-            terms, constant = self.terms(self.facts.affine[index], at)
-            p = access.pointer(base, terms, constant, size)
-            p = access.or_zeros(p, uniform)
+            p = access.or_zeros(self.address(base, form, at, size), uniform)
             return access.load(Type.of(node.dtype, 0), p, fixed)
         t = Type.of(node.dtype, self.lanes)
         stride = self.stride(index)
         if stride in (1, -1):
-            terms, constant = self.terms(self.facts.affine[index], at)
-            if stride < 0:
-                constant -= t.lanes - 1
-                if mask is not None:
-                    mask = self.ops.reverse(mask_type(t.lanes), mask)
-            p = access.or_zeros(access.pointer(base, terms, constant, size), uniform)
-            if mask is None or number in self.padded:
-                found = access.load(t, p, fixed)
-            else:
-                found = access.load_masked(t, p, mask, fixed)
+            form, mask = self._forwards(form, mask, stride, t)
+            p = access.or_zeros(self.address(base, form, at, size), uniform)
+            found = access.load(t, p, fixed, None if number in self.padded else mask)
             return self.ops.reverse(t, found) if stride < 0 else found
         if stride is not None and 2 <= stride <= longest(self.ops.target):
             found = self._window(node, t, stride, at, uniform, mask)
             if found is not None:
                 return found
         p, offsets, offset_type = self._scattered(index, base, size, number, at)
-        if uniform is not None:
-            mask = self.ops.all_of(
-                t.lanes, self.ops.splat(uniform, mask_type(t.lanes)), mask
-            )
+        mask = self._everywhere(uniform, mask)
         if stride is None and not fixed and self._is_held(number, t):
             table = self.sizes[number]
             found = look_up(self.ops, access, t, p, table, offsets, offset_type)
             return found if mask is None else self.ops.select(mask, t, found, t.zero)
         mask = self.ops.all_of(t.lanes, mask, self.active)
         return access.gather(t, p, offsets, offset_type, mask, fixed)
+
+    def _forwards(
+        self, form: Affine, mask: str | None, stride: int, t: Type
+    ) -> tuple[Affine, str | None]:
+        """Lanes side by side in the order of memory: where the first of them stands."""
+        if stride > 0:
+            return form, mask
+        if mask is not None:
+            mask = self.ops.reverse(mask_type(t.lanes), mask)
+        return form.shifted(1 - t.lanes), mask
+
+    def _everywhere(self, uniform: str | None, mask: str | None) -> str | None:
+        """The mask of an access that is made at all, or is not."""
+        if uniform is None:
+            return mask
+        every = self.ops.splat(uniform, mask_type(self.lanes))
+        return self.ops.all_of(self.lanes, every, mask)
 
     def _is_held(self, number: int, t: Type) -> bool:
         """Is a table small enough for registers, and read often enough?"""
@@ -183,21 +185,17 @@ class Values(Expressions):
                 phase, read = 0, stride * (count - 1) + 1  # not a place beyond
                 if not wide:
                     return None
-        terms, constant = self.terms(form.shifted(-phase), at)
-        parts: list[str] = []
+        base, parts = self.buffer(number), list[str]()
         for n in range(stride):
-            existing, place = read - n * lanes, constant + n * lanes
+            existing, place = read - n * lanes, form.shifted(n * lanes - phase)
             on = first_lanes(lanes, existing) if existing < lanes else None
             if spread is not None:
                 on = self._spread(spread, lanes, stride, n)
-            p = self.access.pointer(self.buffer(number), terms, place, t.bytes)
-            p = self.access.or_zeros(p, uniform)
-            if existing <= 0:
-                parts.append(t.zero)
-            elif on is None:
-                parts.append(self.access.load(t, p, number in self.fixed))
+            p = self.access.or_zeros(self.address(base, place, at, t.bytes), uniform)
+            if existing > 0:
+                parts.append(self.access.load(t, p, number in self.fixed, on))
             else:
-                parts.append(self.access.load_masked(t, p, on, number in self.fixed))
+                parts.append(t.zero)
         return self.ops.pick(t, parts, stride, phase)
 
     def _spread(self, mask: str, lanes: int, stride: int, part: int) -> str:
@@ -216,9 +214,8 @@ class Values(Expressions):
         small = upper_bound(self.sizes[number]) < 1 << 31
         t = index_type(self.lanes, small)
         if stride is not None:
-            terms, constant = self.terms(form, at)
-            p = self.access.pointer(base, terms, constant, size)
-            return p, t.lanewise([stride * lane for lane in range(t.lanes)]), t
+            offsets = t.lanewise([stride * lane for lane in range(t.lanes)])
+            return self.address(base, form, at, size), offsets, t
         # The sum is an element's number where the access is valid: 32 bits hold it
         # even if they do not hold a part of it.
         total = ""
@@ -247,42 +244,33 @@ class Values(Expressions):
 
     def store(self, store: Store, at: At) -> None:
         """One copy of a store."""
-        v = self.vector
-        base = self.buffer(store.buffer)
-        size = store.value.dtype.itemsize
+        base, size = self.buffer(store.buffer), store.value.dtype.itemsize
         form = self.facts.affine[store.index]
-        if v is None or not any(self.varies(e) for e in store.expressions):
-            terms, constant = self.terms(form, at)
-            p = self.access.pointer(base, terms, constant, size)
+        if not any(self.varies(e) for e in store.expressions):
+            p = self.address(base, form, at, size)
             p = self.access.or_sink(p, self._validity(store.valid, at)[0])
             t = Type.of(store.value.dtype, 0)
-            self._store_value(store, t, self.plain(store.value, 0, at), p, at, None)
+            self._store_value(store, t, self.plain(store.value, 0, at), p, None)
             return
-        t = Type.of(store.value.dtype, v.lanes)
-        value = self.plain(store.value, v.lanes, at)
+        t = Type.of(store.value.dtype, self.lanes)
+        value = self.plain(store.value, t.lanes, at)
         uniform, mask = self._validity(store.valid, at)
         if store.buffer in self.padded:
             mask = None
         stride = self.stride(store.index)
         if stride in (1, -1):
-            terms, constant = self.terms(form, at)
+            form, mask = self._forwards(form, mask, stride, t)
             if stride < 0:
-                constant -= v.lanes - 1
                 value = self.ops.reverse(t, value)
-                if mask is not None:
-                    mask = self.ops.reverse(mask_type(v.lanes), mask)
-            p = self.access.pointer(base, terms, constant, size)
-            p = self.access.or_sink(p, uniform)
-            self._store_value(store, t, value, p, at, mask)
+            p = self.access.or_sink(self.address(base, form, at, size), uniform)
+            self._store_value(store, t, value, p, mask)
             return
         few = stride is not None and 2 <= stride <= _MASKED_WINDOW
         cheap = self.ops.target.masked and t.bits >= 32 and not store.combine
         if stride is not None and few and cheap:
             self._store_apart(store, t, value, stride, at, uniform, mask)
             return
-        if uniform is not None:
-            everywhere = self.ops.splat(uniform, mask_type(v.lanes))
-            mask = self.ops.all_of(v.lanes, everywhere, mask)
+        mask = self._everywhere(uniform, mask)
         p, index, kind = self._scattered(store.index, base, size, store.buffer, at)
         if store.combine:
             old = self.access.gather(t, p, index, kind, mask, True)
@@ -301,8 +289,7 @@ class Values(Expressions):
     ) -> None:
         """Every `stride`-th element of vectors side by side, and none between."""
         lanes, kind = t.lanes, mask_type(t.lanes)
-        terms, constant = self.terms(self.facts.affine[store.index], at)
-        base = self.buffer(store.buffer)
+        form, base = self.facts.affine[store.index], self.buffer(store.buffer)
         for n in range(stride):
             spread = [divmod(n * lanes + lane, stride) for lane in range(lanes)]
             places = [0 if rest else lane for lane, rest in spread]
@@ -311,9 +298,8 @@ class Values(Expressions):
                 on = kind.lanewise([not rest for _, rest in spread])
             else:
                 on = self._spread(mask, lanes, stride, n)
-            place = constant + n * lanes
-            p = self.access.pointer(base, terms, place, t.bytes)
-            self.access.store_masked(t, part, self.access.or_sink(p, uniform), on)
+            p = self.address(base, form.shifted(n * lanes), at, t.bytes)
+            self.access.store(t, part, self.access.or_sink(p, uniform), on)
 
     def _may_join(self, group: Sequence[Store], store: Store) -> bool:
         """Does a store fill the places beside those of a group?"""
@@ -353,37 +339,25 @@ class Values(Expressions):
         t = Type.of(first.value.dtype, v.lanes)
         values = [self.plain(store.value, v.lanes, at) for store in group]
         form = self.facts.affine[first.index]
-        terms, constant = self.terms(form, at)
         base, masked = self.buffer(first.buffer), self.mask(at) is not None
         past = first.buffer in self.streamed and self.rows_are_aligned(form, t, v.node)
         for n, value in enumerate(self.ops.interleave(t, values)):
-            p = self.access.pointer(base, terms, constant + n * v.lanes, t.bytes)
-            existing = count * v.existing - n * v.lanes
-            if (not masked or existing >= v.lanes) and past:
-                self.access.stream(t, value, p)
-            elif not masked or existing >= v.lanes:
-                self.access.store(t, value, p)
-            elif existing > 0:
-                mask = first_lanes(v.lanes, existing)
-                self.access.store_masked(t, value, p, mask)
+            p = self.address(base, form.shifted(n * v.lanes), at, t.bytes)
+            existing = count * v.existing - n * v.lanes if masked else v.lanes
+            if existing > 0:
+                mask = first_lanes(v.lanes, existing) if existing < v.lanes else None
+                self.access.store(t, value, p, mask, past)
 
     def _store_value(
-        self, store: Store, t: Type, value: str, p: str, at: At, mask: str | None
+        self, store: Store, t: Type, value: str, p: str, mask: str | None
     ) -> None:
         if store.combine:
-            if mask is None:
-                old = self.access.load(t, p, True)
-            else:
-                old = self.access.load_masked(t, p, mask, True)
+            old = self.access.load(t, p, True, mask)
             value = self.ops.apply(store.combine, t, old, value)
-        if mask is not None:
-            self.access.store_masked(t, value, p, mask)
-        elif store.buffer in self.streamed and self._is_aligned(store, t, at):
-            self.access.stream(t, value, p)
-        else:
-            self.access.store(t, value, p)
+        past = store.buffer in self.streamed and self._is_aligned(store, t)
+        self.access.store(t, value, p, mask, past)
 
-    def _is_aligned(self, store: Store, t: Type, at: At) -> bool:
+    def _is_aligned(self, store: Store, t: Type) -> bool:
         """Does every vector of a store begin at a multiple of its size?"""
         v = self.vector
         if v is None or not t.lanes or self.stride(store.index) != 1:
@@ -453,11 +427,8 @@ def _table(
         distance = first * element.bits // 8
         p = o.pure(f"getelementptr i8, ptr {base}, i64 {distance}", base)
         count = min(size - first, wide.lanes)
-        if count < wide.lanes:
-            mask = first_lanes(wide.lanes, count)
-            part = memory.load_masked(element, p, mask, False)
-        else:
-            part = memory.load(element, p, False)
+        mask = first_lanes(wide.lanes, count) if count < wide.lanes else None
+        part = memory.load(element, p, False, mask)
         if element.bits != wide.bits:
             part = o.convert("zext", element, wide, part)
         table.append(part)

@@ -129,14 +129,8 @@ class Loops(ABC):
             if not steps.lanes
         )
         for lane in range(vector.existing or lanes):
-            terms, constant = values.terms(form.shifted(stride * lane), ats[0])
-            p = values.access.pointer(base, terms, constant, size)
-            if past:
-                values.access.stream(t, columns[lane], p)
-            elif mask is None:
-                values.access.store(t, columns[lane], p)
-            else:
-                values.access.store_masked(t, columns[lane], p, mask)
+            p = values.address(base, form.shifted(stride * lane), ats[0], size)
+            values.access.store(t, columns[lane], p, mask, past)
 
     def _ask_for_squares(self, store: Store, ats: Sequence[At]) -> None:
         """Asks for the rows of the next square, whose places no processor guesses.
@@ -173,15 +167,15 @@ class Loops(ABC):
         )
         lanes = [g for g in range(how.groups) for _ in range(how.places)]
         value = values.plain(store.value, t.lanes, at)
-        terms, constant = values.terms(values.facts.affine[store.index], at)
+        form = values.facts.affine[store.index]
         for channel in range(how.channels):
             for first in range(0, len(lanes), room):
                 found = [
                     g * how.channels + channel for g in lanes[first : first + room]
                 ]
                 text = values.ops.shuffle(t, value, "poison", found)
-                place = constant + channel * how.pitch + first
-                p = values.access.pointer(base, terms, place, t.bytes)
+                place = form.shifted(channel * how.pitch + first)
+                p = values.address(base, place, at, t.bytes)
                 values.access.store(t.with_lanes(len(found)), text, p)
 
     # What is asked for before it is needed.
@@ -239,8 +233,7 @@ class Loops(ABC):
     def _prefetch(self, fetch: Fetch, at: At, more: Sequence[Term] = ()) -> None:
         values = self.values
         base = values.buffer(fetch.buffer)
-        terms, constant = values.terms(fetch.form, at)
-        p = values.access.pointer(base, [*terms, *more], constant, fetch.size)
+        p = values.address(base, fetch.form, at, fetch.size, more)
         values.access.prefetch(p, fetch.write, fetch.near)
 
     # Ranges.

@@ -147,11 +147,8 @@ class Lines(Values):
         parts: list[str] = []
         for n in range(count):
             at = self.access.pointer(p, [], n * t.lanes, t.bytes)
-            if mask is None:
-                parts.append(self.access.load(t, at, True))
-            else:
-                lanes = mask.part(n, count)
-                parts.append(self.access.load_masked(t, at, lanes, True))
+            lanes = None if mask is None else mask.part(n, count)
+            parts.append(self.access.load(t, at, True, lanes))
         found = parts[0]
         if count > 1:
             found = self.ops.pick(t, parts, count, int(constant_value(index)))
@@ -172,13 +169,8 @@ class Lines(Values):
         p = self._pointer(number, place, t)
         for n, value in enumerate(values):
             at = self.access.pointer(p, [], n * t.lanes, t.bytes)
-            if mask is None and number in self.streamed:
-                self.access.stream(t, value, at)
-            elif mask is None:
-                self.access.store(t, value, at)
-            else:
-                lanes = mask.part(n, len(values))
-                self.access.store_masked(t, value, at, lanes)
+            lanes = None if mask is None else mask.part(n, len(values))
+            self.access.store(t, value, at, lanes, number in self.streamed)
 
 
 #: Operations of an operator that is unrolled at all.
