@@ -8,8 +8,8 @@ from ftrace import dtypes, errors
 from ftrace.lax import reductions
 from ftrace.lax.reductions import Monoid
 from ftrace.numpy.axes import as_value, check_count, full
+from ftrace.numpy.elementwise import clip
 from ftrace.numpy.indexing import check_mode, widened
-from ftrace.numpy.selection import clip
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import make_all_eager, member
 from ftrace.trace.primitives.indexing import scatter_p

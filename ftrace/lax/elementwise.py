@@ -18,8 +18,7 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import integer_power
-from ftrace.numpy.elementwise import arctan2
-from ftrace.numpy.selection import maximum, minimum
+from ftrace.numpy.elementwise import arctan2, maximum, minimum
 from ftrace.trace.bind import bind
 from ftrace.trace.bind import elementwise as apply_elementwise
 from ftrace.trace.eager.dispatch import named

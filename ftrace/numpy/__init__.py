@@ -23,20 +23,18 @@ from ftrace.numpy.at import *
 from ftrace.numpy.creation import *
 from ftrace.numpy.cumulative import *
 from ftrace.numpy.curves import *
+from ftrace.numpy.distributions import *
 from ftrace.numpy.editing import *
 from ftrace.numpy.einstein import *
 from ftrace.numpy.elementwise import *
 from ftrace.numpy.floats import *
 from ftrace.numpy.functional import *
-from ftrace.numpy.histogram import *
 from ftrace.numpy.indexing import *
 from ftrace.numpy.linear import *
 from ftrace.numpy.matrices import *
 from ftrace.numpy.padding import *
 from ftrace.numpy.ranges import *
 from ftrace.numpy.reductions import *
-from ftrace.numpy.searching import *
-from ftrace.numpy.selection import *
 from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
@@ -64,20 +62,20 @@ newaxis = None
 
 # Of these floats are operands; what other functions do may depend on them.
 _of_numbers = (
-    *_elementwise.__all__, "ceil", "clip", "copysign", "fix", "float_power", "floor",
-    "floor_divide", "fmax", "fmin", "fmod", "heaviside", "logaddexp", "logaddexp2",
-    "maximum", "minimum", "mod", "pow", "power", "remainder", "rint", "trunc", "where",
+    *_elementwise.__all__, "ceil", "fix", "float_power", "floor", "floor_divide",
+    "fmod", "logaddexp", "logaddexp2", "mod", "pow", "power", "remainder", "rint",
+    "trunc", "where",
 )  # fmt: skip
 # The modules of functions that compute, and do not only choose or move, and others.
 _computing = (
     "arithmetic", "cumulative", "einstein", "elementwise", "floats", "linear",
-    "reductions", "selection", "statistics",
+    "reductions", "statistics",
 )  # fmt: skip
 _computing = (
     *(f"{__name__}.{module}" for module in _computing),
     "astype", "cond", "convolve", "correlate", "diff", "ediff1d", "gradient", "interp",
-    "matrix_norm", "matrix_rank", "norm", "trapezoid", "tril", "triu", "unwrap",
-    "vector_norm",
+    "matrix_norm", "matrix_rank", "norm", "select", "trapezoid", "tril", "triu",
+    "unwrap", "vector_norm", "where",
 )  # fmt: skip
 
 # These show their operand, and share the memory of an array of NumPy's. What others

@@ -20,9 +20,16 @@ from ftrace.errors import ShapeError
 from ftrace.numpy import axes, indexing
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
-from ftrace.numpy.elementwise import add, common_type, divide, multiply, negative
+from ftrace.numpy.elementwise import (
+    add,
+    common_type,
+    divide,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+)
 from ftrace.numpy.indexing import Index
-from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import require_room

@@ -18,11 +18,10 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.cumulative import cumsum
+from ftrace.numpy.elementwise import clip, minimum
 from ftrace.numpy.linear import contract, finished, promoted
-from ftrace.numpy.searching import searchsorted
-from ftrace.numpy.selection import clip, minimum
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
-from ftrace.numpy.sorting import argsort
+from ftrace.numpy.sorting import argsort, searchsorted
 from ftrace.trace.bind import broadcast_shapes, do_now
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.tracing.tracer import Value, aval_of

@@ -23,12 +23,11 @@ from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.elementwise import equal, truth, values_together
+from ftrace.numpy.elementwise import clip, equal, truth, values_together
 from ftrace.numpy.indexing import check_mode, read_at, widened
 from ftrace.numpy.reductions import sum as summed
-from ftrace.numpy.searching import nonzero
-from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, split, tile
+from ftrace.numpy.sorting import nonzero
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind
 from ftrace.trace.primitives.indexing import scatter_p

@@ -17,7 +17,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.arrays.array import ArrayLike
 from ftrace.errors import DtypeError, DtypeOverflowError
-from ftrace.numpy.axes import as_value, cast, full, no_out
+from ftrace.numpy.axes import as_value, cast, choose, full, no_out
 from ftrace.trace.avals import LargeInteger, pairs_of
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.dispatch import member, named
@@ -29,14 +29,15 @@ __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
     "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2",
     "atanh", "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift",
-    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "conj",
-    "conjugate", "cos", "cosh", "deg2rad", "degrees", "divide", "equal", "exp", "exp2",
-    "expm1", "fabs", "greater", "greater_equal", "imag", "invert", "iscomplex",
-    "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "left_shift",
-    "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "multiply", "negative", "not_equal", "positive",
-    "rad2deg", "radians", "real", "reciprocal", "right_shift", "sign", "signbit", "sin",
-    "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
+    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "clip",
+    "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees", "divide",
+    "equal", "exp", "exp2", "expm1", "fabs", "fmax", "fmin", "greater", "greater_equal",
+    "heaviside", "imag", "invert", "iscomplex", "isfinite", "isinf", "isnan",
+    "isneginf", "isposinf", "isreal", "left_shift", "less", "less_equal", "log",
+    "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "maximum", "minimum", "multiply", "negative", "not_equal", "positive", "rad2deg",
+    "radians", "real", "reciprocal", "right_shift", "sign", "signbit", "sin", "sinh",
+    "sqrt", "square", "subtract", "tan", "tanh", "true_divide",
 ]  # fmt: skip
 
 # How exact functions are that add up many numbers.
@@ -519,6 +520,87 @@ def signbit(x: Value, /) -> Any:
     if kind_of(x) == "f":
         x = bind(ops.bitcast, x, arg=np.dtype(f"i{x.dtype.itemsize}"))
     return less(x, 0) if kind_of(x) == "i" else full(x.shape, False, dtypes.bool_)
+
+
+# The greater and the lesser.
+
+
+def _extreme(name: str, op: Primitive, before: Binary, doc: str) -> Binary:
+    def function(x1: Value, x2: Value, /) -> Any:
+        try:
+            return elementwise(op, x1, x2)
+        except DtypeError:
+            if "c" not in (kind_of(x1), kind_of(x2)):
+                raise
+        return choose(isnan(x1) | before(x1, x2), x1, x2)
+
+    return named(function, name, doc)
+
+
+def _extreme_number(name: str, before: Binary, doc: str) -> Binary:
+    def function(x1: Value, x2: Value, /) -> Any:
+        return choose(before(x1, x2) | isnan(x2), x1, x2)
+
+    return named(function, name, doc)
+
+
+maximum = _extreme(
+    "maximum", ops.maximum, greater, "The greater of two; NaN if one is NaN."
+)
+minimum = _extreme(
+    "minimum", ops.minimum, less, "The lesser of two; NaN if one is NaN."
+)
+fmax = _extreme_number(
+    "fmax", greater, "The greater of two, where NaN yields to a number."
+)
+fmin = _extreme_number("fmin", less, "The lesser of two, where NaN yields to a number.")
+
+
+def clip(
+    arr: Value,
+    /,
+    min: Value | None = None,
+    max: Value | None = None,
+) -> Any:
+    """`arr`, not less than `min` and not greater than `max`.
+
+    Raises:
+      DtypeError: an operand is complex.
+    """
+    refuse_complex("clip", *[x for x in (arr, min, max) if x is not None])
+    if not isinstance(arr, (ArrayLike, np.ndarray)):
+        bounds = [x for x in (min, max) if x is not None]
+        arr = values_together([arr, *bounds])[0]
+    arr = as_value(arr)
+    if min is not None:
+        arr = maximum(min, arr)
+    if max is not None:
+        arr = minimum(max, arr)
+    return arr
+
+
+def copysign(x1: Value, x2: Value, /) -> Any:
+    """|x1| with the sign of x2, as a float.
+
+    Raises:
+      DtypeError: an operand is complex.
+    """
+    refuse_complex("copysign", x1, x2)
+    x1, x2 = promote_inexact(x1, x2)
+    size = absolute(x1)
+    return choose(signbit(x2), negative(size), size)
+
+
+def heaviside(x1: Value, x2: Value, /) -> Any:
+    """0 for negative x1, 1 for positive, x2 at 0.
+
+    Raises:
+      DtypeError: an operand is complex.
+    """
+    refuse_complex("heaviside", x1, x2)
+    x1, x2 = promote_inexact(x1, x2)
+    step = choose(less(x1, 0), 0.0, choose(isnan(x1), x1, 1.0))
+    return choose(equal(x1, 0), x2, step)
 
 
 # Rounding of floats only; `arithmetic` has NumPy's functions.

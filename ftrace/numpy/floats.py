@@ -13,15 +13,16 @@ from ftrace.errors import DtypeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
-from ftrace.numpy.selection import maximum, minimum
+from ftrace.numpy.elementwise import maximum, minimum
+from ftrace.numpy.types import finfo
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
-    "frexp", "hypot", "i0", "ldexp", "logaddexp", "logaddexp2", "nextafter", "packbits",
-    "sinc", "spacing", "unpackbits",
+    "frexp", "hypot", "i0", "ldexp", "logaddexp", "logaddexp2", "nan_to_num",
+    "nextafter", "packbits", "sinc", "spacing", "unpackbits",
 ]  # fmt: skip
 
 
@@ -131,6 +132,35 @@ def _complex_log_add(x1: Any, x2: Any, power: Any, scale: float) -> Any:
     inside = (angle < half) & (angle * -1 < half)
     angle = ax.choose(inside, angle, angle - turns)
     return ax.choose(undefined, x1 + x2, bind(p.make_complex, total.real, angle))
+
+
+def nan_to_num(
+    x: Value,
+    copy: bool = True,
+    nan: Value = 0.0,
+    posinf: Value | None = None,
+    neginf: Value | None = None,
+) -> Any:
+    """NaN replaced by `nan`, infinities by the greatest finite numbers or as given."""
+    x = ax.as_value(x)
+    match dtypes.kind(x.dtype):
+        case "c":
+            parts = [
+                nan_to_num(part, copy, nan, posinf, neginf)
+                for part in (ew.real(x), ew.imag(x))
+            ]
+            return bind(p.make_complex, *parts)
+        case "f":
+            info = finfo(x.dtype)
+            posinf = float(info.max) if posinf is None else posinf
+            neginf = float(info.min) if neginf is None else neginf
+            x_clean = ax.choose(ew.isnan(x), ax.cast(nan, x.dtype), x)
+            x_clean = ax.choose(
+                ew.equal(x, math.inf), ax.cast(posinf, x.dtype), x_clean
+            )
+            return ax.choose(ew.equal(x, -math.inf), ax.cast(neginf, x.dtype), x_clean)
+        case _:
+            return x
 
 
 # Lengths and waves.

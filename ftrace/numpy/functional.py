@@ -1,4 +1,4 @@
-"""Functions of slices: vectorize, apply_along_axis, apply_over_axes."""
+"""Functions of slices, of elements and of places where something holds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import wraps
 from math import prod
 from typing import Any
 
+from ftrace import dtypes
 from ftrace.arrays.array import surface
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
@@ -17,9 +18,11 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import owning
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Value, aval_of
 
-__all__ = ["apply_along_axis", "apply_over_axes", "vectorize"]
+__all__ = [
+    "apply_along_axis", "apply_over_axes", "piecewise", "select", "vectorize",
+]  # fmt: skip
 
 # `vmap` stands above this floor; it enters itself into the table of the surface.
 
@@ -73,6 +76,64 @@ def apply_over_axes(
             )
         x = result
     return x
+
+
+def select(
+    condlist: Sequence[Value], choicelist: Sequence[Value], default: Value = 0
+) -> Any:
+    """From `choicelist`, the value whose condition is the first that holds.
+
+    Raises:
+      ValueRangeError: the lists differ in length, or are empty.
+    """
+    if not is_sequence(condlist) or not is_sequence(choicelist):
+        raise ArgumentError(
+            "select takes a list of conditions and a list of choices, got "
+            f"{condlist!r:.60} and {choicelist!r:.60}"
+        )
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ValueRangeError(
+            f"select takes as many conditions as choices, and at least one; got "
+            f"{len(condlist)} and {len(choicelist)}"
+        )
+    result = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = ax.choose(condition, choice, result)
+    return result
+
+
+def piecewise(
+    x: Value,
+    condlist: Value | Sequence[Value],
+    funclist: Sequence[Value | Callable[..., Any]],
+    *args: Any,
+    **kw: Any,
+) -> Any:
+    """The function of the first condition that holds, of x; one more is the default.
+
+    Raises:
+      ValueRangeError: the lists do not fit.
+    """
+    x = ax.as_value(x)
+    many = is_sequence(condlist) or aval_of(condlist).ndim > x.ndim
+    conditions: list[Any] = list(condlist) if many else [condlist]
+    if not hasattr(funclist, "__iter__"):
+        raise ArgumentError(
+            f"piecewise takes a list of functions, got {funclist!r:.60}"
+        )
+    functions = list(funclist)
+    if len(functions) == len(conditions):
+        functions.append(0)
+    if len(functions) != len(conditions) + 1:
+        raise ValueRangeError(
+            f"piecewise: {len(conditions)} conditions take as many functions, or one "
+            f"more for the default; got {len(functions)}"
+        )
+    dtype = dtypes.settled(x.dtype, x.weak_type)
+    values = [
+        ax.cast(f(x, *args, **kw) if callable(f) else f, dtype) for f in functions
+    ]
+    return select(conditions, values[:-1], values[-1])
 
 
 # vectorize

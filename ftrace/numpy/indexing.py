@@ -20,8 +20,14 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes
 from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, full, reshape
 from ftrace.numpy.creation import array
-from ftrace.numpy.elementwise import add, bitwise_and, greater_equal, less
-from ftrace.numpy.selection import maximum, minimum
+from ftrace.numpy.elementwise import (
+    add,
+    bitwise_and,
+    greater_equal,
+    less,
+    maximum,
+    minimum,
+)
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes

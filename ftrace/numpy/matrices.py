@@ -15,10 +15,10 @@ from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.creation import Dtype, dtype_or, placed
 from ftrace.numpy.editing import are_inside
+from ftrace.numpy.elementwise import clip
 from ftrace.numpy.linear import checked_diagonal
-from ftrace.numpy.searching import nonzero
-from ftrace.numpy.selection import clip
 from ftrace.numpy.shape import ravel, stack
+from ftrace.numpy.sorting import nonzero
 from ftrace.numpy.types import shape as shape_of
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.tracing.tracer import Value

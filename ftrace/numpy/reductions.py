@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.axes import Axis
+from ftrace.numpy.creation import array
 from ftrace.numpy.elementwise import inexact, promote_inexact, values_together
 from ftrace.numpy.shape import stack
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
@@ -25,11 +27,12 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives import reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 __all__ = [
-    "all", "amax", "amin", "any", "count_nonzero", "max", "min", "nanmax", "nanmin",
-    "nanprod", "nansum", "prod", "ptp", "sum",
+    "all", "allclose", "amax", "amin", "any", "array_equal", "array_equiv",
+    "count_nonzero", "isclose", "max", "min", "nanmax", "nanmin", "nanprod", "nansum",
+    "prod", "ptp", "sum",
 ]  # fmt: skip
 
 Dtype = Any
@@ -422,6 +425,57 @@ def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
     hits = ax.cast(ax.cast(a, dtypes.bool_), dtypes.default_dtype("i"))
     axes = ax.canonical_axes(axis, hits.ndim, "count_nonzero")
     return reduced(reduce_sum_p, hits, axes, keepdims)
+
+
+# Are two arrays equal, or nearly so?
+
+
+def isclose(
+    a: Value,
+    b: Value,
+    rtol: Value = 1e-5,
+    atol: Value = 1e-8,
+    equal_nan: bool = False,
+) -> Any:
+    """Where |a - b| <= atol + rtol·|b|; infinities are close to themselves."""
+    dtype = dtypes.to_inexact(ew.common_type(a, b)[0])
+    a, b = ax.cast(a, dtype), ax.cast(b, dtype)
+    near = abs(a - b) <= atol + rtol * abs(b)
+    result = (ew.isfinite(a) & ew.isfinite(b) & near) | (a == b)
+    return result | (ew.isnan(a) & ew.isnan(b)) if equal_nan else result
+
+
+def allclose(
+    a: Value,
+    b: Value,
+    rtol: Value = 1e-5,
+    atol: Value = 1e-8,
+    equal_nan: bool = False,
+) -> Any:
+    """Is |a - b| <= atol + rtol·|b| everywhere?"""
+    return all(isclose(a, b, rtol, atol, equal_nan))
+
+
+def array_equal(a1: Value, a2: Value, equal_nan: bool = False) -> Any:
+    """Are the shapes and all elements equal? False for what is no array."""
+    try:
+        a1, a2 = (x if is_value(x) else array(x, copy=False) for x in (a1, a2))
+    except (ArgumentError, ShapeError):
+        return ax.full((), False, dtypes.bool_)
+    if aval_of(a1).shape != aval_of(a2).shape:
+        return ax.full((), False, dtypes.bool_)
+    same = ew.equal(a1, a2)
+    return all(same | (ew.isnan(a1) & ew.isnan(a2)) if equal_nan else same)
+
+
+def array_equiv(a1: Value, a2: Value) -> Any:
+    """Do the shapes broadcast, and are all elements equal then?"""
+    try:
+        a1, a2 = (x if is_value(x) else array(x, copy=False) for x in (a1, a2))
+        broadcast_shapes("array_equiv", [ax.shape_of(a1), ax.shape_of(a2)])
+    except (ArgumentError, ShapeError):
+        return ax.full((), False, dtypes.bool_)
+    return all(ew.equal(a1, a2))
 
 
 # softmax, log_softmax and logsumexp: exponentials that are scaled before they add up.

@@ -19,11 +19,9 @@ from ftrace.errors import ConcretizationTypeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.cumulative import cumsum, scan_with
-from ftrace.numpy.elementwise import promote_together, values_together
-from ftrace.numpy.searching import nonzero, searchsorted
-from ftrace.numpy.selection import minimum
+from ftrace.numpy.elementwise import minimum, promote_together, values_together
 from ftrace.numpy.shape import concatenate, ravel
-from ftrace.numpy.sorting import positions_along, sort_along
+from ftrace.numpy.sorting import nonzero, positions_along, searchsorted, sort_along
 from ftrace.trace.bind import bind, do_now
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p

@@ -1,45 +1,48 @@
-"""Sorting: sort, argsort, lexsort, partition and their kin.
+"""Sorting, and where something is: nonzero, places in sorted arrays, extrema.
 
 NaN stands last, -0.0 equals 0.0, and every sort is stable. The host does it, as a step
 of the program; what is taken at the positions is a gather.
+
+The place of an extremum is a reduction of positions:
+
+    m = max(x);  index = min(position where x == m or x is NaN)
+
+Of a long vector the greatest of each block are found first: only the block that has the
+greatest of these is looked through once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
-from ftrace.arrays.array import ArrayLike
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
+from ftrace import dtypes, errors
+from ftrace.arrays.array import Array, is_array
 from ftrace.numpy import axes as ax
-from ftrace.numpy.axes import Axis
-from ftrace.numpy.cumulative import scan_with
-from ftrace.numpy.elementwise import refuse_complex
-from ftrace.numpy.reductions import reduced, weights_like, widened
-from ftrace.numpy.shape import concatenate, split
+from ftrace.numpy import elementwise as ew
+from ftrace.numpy.cumulative import cumsum
+from ftrace.numpy.reductions import reduced
+from ftrace.numpy.shape import concatenate, split, stack
 from ftrace.numpy.types import is_sequence
-from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.primitives.library.sorting import (
-    Partition,
-    argpartition_p,
-    argsort_p,
-    partition_p,
-    sort_p,
-)
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.primitives.indexing import gather_p, scatter_p
+from ftrace.trace.primitives.library import sorting as library
+from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
+from ftrace.trace.symbolic.bounds import upper_bound
+from ftrace.trace.symbolic.dim import any_dynamic
+from ftrace.trace.tracing.tracer import Tracer, Value, concrete, unbound_variable
 
 __all__ = [
-    "argpartition", "argsort", "lexsort", "median", "nanmedian", "nanpercentile",
-    "nanquantile", "partition", "percentile", "quantile", "sort", "sort_complex",
+    "argmax", "argmin", "argpartition", "argsort", "argwhere", "digitize",
+    "flatnonzero", "lexsort", "nanargmax", "nanargmin", "nonzero", "partition",
+    "searchsorted", "sort", "sort_complex", "where",
 ]  # fmt: skip
 
 #: Rows of so many elements are sorted at one place only, where that is asked for.
@@ -48,12 +51,12 @@ LONG_ROW = 1 << 13
 
 def sort_along(x: Any, axis: int) -> Any:
     """The elements in ascending order along an axis counted from the front."""
-    return bind_compound(sort_p, x, arg=axis)[0]
+    return bind_compound(library.sort_p, x, arg=axis)[0]
 
 
 def positions_along(keys: Sequence[Any], axis: int) -> Any:
     """The positions that bring keys of one shape into order; the first counts most."""
-    return bind_compound(argsort_p, *keys, arg=axis)[0]
+    return bind_compound(library.argsort_p, *keys, arg=axis)[0]
 
 
 def gather_along(x: Any, places: Any, axis: int) -> Any:
@@ -82,11 +85,11 @@ _KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
 
 def _check_options(name: str, kind: Any, order: Any) -> None:
     if order is not None:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{name}: 'order' names fields of structured arrays, which ftrace does not "
             f"have; got {order!r}"
         )
-    one_of(f"{name}: kind", kind, _KINDS)
+    errors.one_of(f"{name}: kind", kind, _KINDS)
 
 
 def sort(
@@ -156,12 +159,12 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
     else:
         whole = ax.as_value(keys)
         if whole.ndim == 0:
-            raise ShapeError("lexsort takes a sequence of keys, got a scalar")
+            raise errors.ShapeError("lexsort takes a sequence of keys, got a scalar")
         parts = list(whole)
     if not parts:
-        raise ValueRangeError("lexsort takes at least one key, got none")
+        raise errors.ValueRangeError("lexsort takes at least one key, got none")
     if any(part.shape != parts[0].shape for part in parts):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"lexsort: all keys must have one shape, got {[k.shape for k in parts]}"
         )
     integer = dtypes.default_dtype("i")
@@ -171,15 +174,17 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
     return ax.cast(positions_along(parts[::-1], axis), integer)
 
 
-def _partitioned(name: str, a: Value, kth: int, axis: int) -> tuple[Any, Partition]:
+def _partitioned(
+    name: str, a: Value, kth: int, axis: int
+) -> tuple[Any, library.Partition]:
     """The value, and how it is divided: at a place that there is."""
     x, axis = ax.flattened(a, axis, name)
     index, size = ax.static_int(kth, f"{name}: kth"), x.shape[axis]
     if not -size <= index < size:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"{name}: kth={index} is out of bounds for an axis of size {size}"
         )
-    return x, Partition(index % size, axis)
+    return x, library.Partition(index % size, axis)
 
 
 def partition(a: Value, kth: int, axis: int = -1) -> Any:
@@ -192,7 +197,7 @@ def partition(a: Value, kth: int, axis: int = -1) -> Any:
     """
     x, arg = _partitioned("partition", a, kth, axis)
     if _is_long(x, x.shape[arg.axis]):
-        return bind_compound(partition_p, x, arg=arg)[0]
+        return bind_compound(library.partition_p, x, arg=arg)[0]
     before, behind = split(sort_along(x, arg.axis), [arg.place + 1], arg.axis)
     return concatenate([before, ax.flip(behind, (arg.axis,))], arg.axis)
 
@@ -208,7 +213,7 @@ def argpartition(a: Value, kth: int, axis: int = -1) -> Any:
     """
     x, arg = _partitioned("argpartition", a, kth, axis)
     if _is_long(x, x.shape[arg.axis]):
-        found = bind_compound(argpartition_p, x, arg=arg)[0]
+        found = bind_compound(library.argpartition_p, x, arg=arg)[0]
         return ax.cast(found, dtypes.default_dtype("i"))
     places = positions_along([x], arg.axis)
     before, behind = split(places, [arg.place + 1], arg.axis)
@@ -235,308 +240,378 @@ def sort_complex(a: Value) -> Any:
     return ax.cast(sort_along(ax.cast(x, dtype), axis), wide)  # numbers sort faster
 
 
-# Quantiles: median, quantile, percentile, and their kin without NaN.
-#
-# Each is a sort and a read at one or two places. Where these are, by method, is in
-# Hyndman and Fan, "Sample quantiles in statistical packages", The American Statistician
-# 50 (1996); with n sorted elements and 0 ≤ q ≤ 1,
-#
-#     place = n·q + α + q·(1 - α - β) - 1
-#
-# counted from 0, with a value between its two neighbours.
+# Where something is.
 
 
-#: α and β of the methods that interpolate.
-_CONTINUOUS = {
-    "linear": (1.0, 1.0),
-    "interpolated_inverted_cdf": (0.0, 1.0),
-    "hazen": (0.5, 0.5),
-    "weibull": (0.0, 0.0),
-    "median_unbiased": (1 / 3, 1 / 3),
-    "normal_unbiased": (3 / 8, 3 / 8),
-}
-_STEPWISE = ("lower", "higher", "midpoint", "nearest")
-_OF_COUNTS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation")
-METHODS = (*_CONTINUOUS, *_STEPWISE, *_OF_COUNTS)
-
-
-def _quantiles(name: str, skip_nan: bool, percent: bool):
-    def quantiles(
-        a: Value,
-        q: Value,
-        axis: Axis = None,
-        out: None = None,
-        overwrite_input: bool = False,
-        method: str = "linear",
-        keepdims: bool = False,
-        *,
-        weights: Value | None = None,
-    ) -> Any:
-        _check_in_place(name, out, overwrite_input)
-        fraction = _fraction(q) if percent else q
-        return _quantile(name, a, fraction, axis, method, keepdims, skip_nan, weights)
-
-    return quantiles
-
-
-@member(_quantiles, skip_nan=False, percent=False)
-def quantile():
-    """The values below which the fractions `q` of the elements are.
+def nonzero(
+    a: Value, *, size: int | None = None, fill_value: Any = None
+) -> tuple[Any, ...]:
+    """The indices of the elements that are not zero, an array per axis.
 
     Args:
-      a: real numbers.
-      q: a fraction from 0 to 1, or a vector of them, the first axis of the result.
-      axis: an axis, several, or None for all.
-      out, overwrite_input: not supported.
-      method: where a fraction falls between two elements: "linear", "lower",
-        "higher", "midpoint", "nearest", or another of NumPy's.
-      keepdims: the reduced axes stay, with size 1.
-      weights: of the elements, of the shape of `a` or of its reduced axes; with the
-        method "inverted_cdf" only.
-
-    Returns:
-      An array in the dtype of `a`, or float32 for integers; NaN where `a` has one.
+      a: the array.
+      size: how many indices are returned: more are cut off, fewer are filled up.
+        Required where `a` is traced.
+      fill_value: an integer, or one per axis; 0 by default.
 
     Raises:
-      DtypeError: `a` is complex.
-      ShapeError: `q` has more than one axis, or the weights do not fit.
-      ValueRangeError: there is no such method, or it takes no weights.
+      NonConcreteBooleanIndexError: `a` is traced, and `size` is not given.
+      ShapeError: there are no axes.
     """
-
-
-@member(_quantiles, skip_nan=True, percent=False)
-def nanquantile():
-    """As `quantile`, of the elements that are not NaN; NaN where there are none."""
-
-
-@member(_quantiles, skip_nan=False, percent=True)
-def percentile():
-    """As `quantile`, with `q` in percent."""
-
-
-@member(_quantiles, skip_nan=True, percent=True)
-def nanpercentile():
-    """As `nanquantile`, with `q` in percent."""
-
-
-def _medians(name: str, skip_nan: bool):
-    def medians(
-        a: Value,
-        axis: Axis = None,
-        out: None = None,
-        overwrite_input: bool = False,
-        keepdims: bool = False,
-    ) -> Any:
-        _check_in_place(name, out, overwrite_input)
-        return _quantile(name, a, 0.5, axis, "midpoint", keepdims, skip_nan, None)
-
-    return medians
-
-
-@member(_medians, skip_nan=False)
-def median():
-    """The middle element along `axis`, or of all; the mean of two where there are two.
-
-    Arguments and errors are those of `quantile`.
-    """
-
-
-@member(_medians, skip_nan=True)
-def nanmedian():
-    """As `median`, of the elements that are not NaN; NaN where there are none."""
-
-
-# How.
-
-
-def _check_in_place(name: str, out: Any, overwrite_input: bool) -> None:
-    ax.no_out(name, out)
-    if overwrite_input:
-        raise ArgumentError(
-            f"{name}: overwrite_input=True is not supported, since arrays are "
-            "immutable; leave it out"
+    a = ax.as_value(a)
+    if a.ndim == 0:
+        raise errors.ShapeError("nonzero takes at least one axis; use atleast_1d")
+    if size is not None:
+        size = ax.check_count(size, "nonzero: size")
+    known = a
+    if isinstance(a, Tracer) and unbound_variable(a.node) is None:
+        known = Array.of(concrete(a))
+    if is_array(known):
+        integer = dtypes.default_dtype("i")
+        known.told()  # how many there are decides the shape
+        found = [p.astype(integer) for p in np.nonzero(known.numpy())]
+        if size is None:
+            return tuple(Array.of(p) for p in found)
+        fills = _fills(fill_value, len(found))
+        return tuple(
+            Array.of(
+                np.concatenate([p[:size], np.full(max(size - len(p), 0), f, integer)])
+            )
+            for p, f in zip(found, fills, strict=True)
         )
+    if size is None:
+        raise errors.NonConcreteBooleanIndexError(
+            f"nonzero: how many elements of a traced array of type {a.aval!r} are not "
+            "zero is not known; give size=n, or use where(condition, x, y)"
+        )
+    return _traced_nonzero(a, size, _fills(fill_value, a.ndim))
 
 
-def _fraction(q: Value) -> Any:
-    if isinstance(q, (int, float)):
-        return q / 100
-    return elementwise(ops.div, q, 100, inexact=True)
+def _fills(fill_value: Any, ndim: int) -> list[int]:
+    if is_sequence(fill_value):
+        if len(fill_value) != ndim:
+            raise errors.ShapeError(
+                f"nonzero: {len(fill_value)} fill values for {ndim} axes"
+            )
+        return [int(f) for f in fill_value]
+    return [0 if fill_value is None else int(fill_value)] * ndim
 
 
-def _quantile(
-    name: str,
+def _traced_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
+    if any_dynamic((size, a.size)):
+        return _by_ranks(a, size, fills)
+    integer = dtypes.default_dtype("i")
+    if size == 0 or a.size == 0:
+        return tuple(ax.full((size,), fill, integer) for fill in fills)
+    flat = ax.reshape(ew.truth(a), (a.size,))
+    (places,) = bind_compound(library.places_p, flat, arg=size)
+    there = places < a.size
+    places = ax.cast(places, np.dtype(f"u{places.dtype.itemsize}"))  # quick to divide
+    results: list[Any] = []
+    inside = a.size
+    for length, fill in zip(a.shape, fills, strict=True):
+        before, inside = inside, inside // length
+        place = elementwise(ops.rem, places, before) if before < a.size else places
+        place = elementwise(ops.div, place, inside) if inside > 1 else place
+        results.append(
+            ax.choose(there, ax.cast(place, integer), ax.full((), fill, integer))
+        )
+    return tuple(results)
+
+
+def _by_ranks(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
+    """Each element that is not zero writes its indices at its rank among them."""
+    flat = ax.reshape(ew.truth(a), (a.size,))
+    rank = cumsum(ax.cast(flat, dtypes.int32)) - 1
+    target = ax.choose(flat, rank, size)  # out of bounds: the scatter drops it
+    integer = dtypes.default_dtype("i")
+    results: list[Any] = []
+    for axis, fill in enumerate(fills):
+        place = ax.reshape(ax.iota(integer, a.shape, axis), (a.size,))
+        board = ax.full((size,), fill, integer)
+        results.append(bind(scatter_p, board, place, target, arg=((0,), "set")))
+    return tuple(results)
+
+
+def where(
+    condition: Value,
+    x: Value | None = None,
+    y: Value | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """`x` where the condition holds, `y` elsewhere; alone, the indices where it does.
+
+    Args:
+      condition: bools; numbers count as true where they are not zero.
+      x, y: the values; all three broadcast together, and these two promote.
+      size: without `x` and `y`: how many indices the result has, for `jit`.
+      fill_value: the indices beyond those that there are, by default 0.
+
+    Raises:
+      ArgumentError: only one of x and y is given.
+      NonConcreteBooleanIndexError: the condition alone, traced, and without `size`.
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise errors.ArgumentError("where takes the condition alone, or both x and y")
+    return ax.choose(condition, x, y)
+
+
+def flatnonzero(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The indices of the elements that are not zero, in the flattened array."""
+    a = ax.as_value(a)
+    return nonzero(ax.reshape(a, (a.size,)), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a: Value, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The indices of the elements that are not zero, a row per element."""
+    a = ax.as_value(a)
+    if a.ndim == 0:
+        return ax.full(
+            (flatnonzero(a, size=size).shape[0], 0), 0, dtypes.default_dtype("i")
+        )
+    found = nonzero(a, size=size, fill_value=fill_value)
+    return stack(found, axis=1)
+
+
+_METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
+
+
+def searchsorted(
     a: Value,
-    q: Value,
-    axis: Axis,
-    method: str,
-    keepdims: bool,
-    skip_nan: bool,
-    weights: Value | None,
+    v: Value,
+    side: str = "left",
+    sorter: Value | None = None,
+    *,
+    method: str = "scan",
+) -> Any:
+    """Where values would stand in a sorted vector; NaN stands last.
+
+    Args:
+      a: a vector in ascending order.
+      v: the values.
+      side: "left" before equal elements, "right" behind them.
+      sorter: indices that bring `a` into order.
+      method: "scan", "scan_unrolled", "sort" or "compare_all"; accepted, the search is
+        always binary.
+
+    Raises:
+      ShapeError: `a` is no vector.
+      ValueRangeError: the side is neither "left" nor "right", or there is no such
+        method.
+    """
+    errors.one_of("searchsorted: method", method, _METHODS)
+    errors.one_of("searchsorted: side", side, ("left", "right"))
+    a, v = ew.promote_together(a, v)
+    a = ax.vector(a, "searchsorted: a")
+    if sorter is not None:
+        a = bind(gather_p, a, ax.as_value(sorter), arg=(0,))
+    if not dtypes.is_complex(a.dtype):
+        function = partial(_search_now, side)
+        found = do_now(function, a, v, dtype=dtypes.int32, weak=False)
+        if found is not None:
+            return found
+    return _bisect(a, v, side == "right")
+
+
+def _search_now(side: Any, a: Any, v: Any) -> Any:
+    """The places by NumPy, whose order is ours but for complex numbers."""
+    if dtypes.is_float(a.dtype) and a.dtype.itemsize == 2:
+        a, v = a.astype(np.float32), v.astype(np.float32)
+    return a.searchsorted(v, side)
+
+
+def _bisect(a: Any, v: Any, right: bool, backwards: Any = None) -> Any:
+    """Binary search, all values at once: log2(n) gathers.
+
+    `backwards`, a bool, is whether `a` is in order from its end.
+    """
+    size = a.shape[0]
+    low, high = ax.full(v.shape, 0, dtypes.int32), ax.full(v.shape, size, dtypes.int32)
+    for _ in range(upper_bound(size).bit_length()):
+        middle = elementwise(ops.div, low + high, 2)
+        # A lane that is done stands at low == high, which may be behind the end.
+        place = elementwise(ops.minimum, middle, size - 1)
+        if backwards is not None:
+            place = ax.choose(backwards, size - 1 - place, place)
+        element = bind(gather_p, a, place, arg=(0,))
+        behind = (element < v) | (element == v) if right else element < v
+        if dtypes.is_inexact(a.dtype):  # NaN equals NaN and ends the order
+            behind = behind | ((v != v) if right else (v != v) & (element == element))
+        open_ = low < high
+        low = ax.choose(open_ & behind, middle + 1, low)
+        high = ax.choose(open_ & ~behind, middle, high)
+    return low
+
+
+def digitize(
+    x: Value, bins: Value, right: bool = False, *, method: str | None = None
+) -> Any:
+    """In which bin each value is; the bins ascend or descend.
+
+    Raises:
+      ShapeError: `bins` is no vector.
+    """
+    x, bins = ax.as_value(x), ax.vector(bins, "digitize: bins")
+    if bins.shape[0] == 0:
+        return ax.full(x.shape, 0, dtypes.int32)
+    errors.one_of("digitize: method", method, (None, *_METHODS))
+    side = "left" if right else "right"
+    first, last = bins[0], bins[-1]
+    descends = (first > last) | (first != first) & (last == last)  # NaN is greatest
+    if is_array(descends) and is_array(x):
+        if not bool(descends):
+            return searchsorted(bins, x, side)
+        return bins.shape[0] - searchsorted(bins[::-1], x, side)
+    bins, x = ew.promote_together(bins, x)
+    found = _bisect(bins, x, not right, descends)
+    return ax.choose(descends, bins.shape[0] - found, found)
+
+
+# Where the extremum stands.
+
+
+def _position(
+    name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
 ) -> Any:
     a = ax.as_value(a)
-    final = dtypes.to_inexact(dtypes.settled(a.dtype, a.weak_type))
-    fraction = q if isinstance(q, (int, float)) else None
-    if fraction is not None:
-        q = ax.full((), fraction, widened(final), True)
-    q = ax.as_value(q)
-    refuse_complex(name, a)
-    if q.ndim > 1:
-        raise ShapeError(f"{name}: q must be a scalar or a vector, got shape {q.shape}")
-    one_of(f"{name}: method", method, METHODS)
-    if weights is not None and method != "inverted_cdf":
-        raise ValueRangeError(
-            f'{name}: weights need method="inverted_cdf", got {method!r}'
+    if dtypes.is_complex(a.dtype):
+        raise errors.DtypeError(
+            f"{name} is not defined for {a.dtype.name}; compare abs(x)"
         )
-    axes = ax.canonical_axes(axis, a.ndim, name)
-    rows = _rows(ax.cast(a, final), axes)
-    known = _known_fraction(fraction, method, rows.shape[1], skip_nan)
-    fractions = ax.reshape(q, (q.size, 1))
-    compute, _ = dtypes.promote((widened(final), False), _type_of(q))
-    if rows.shape[1] == 0:
-        result = ax.full((q.size, rows.shape[0]), np.nan, final)
-    elif known is not None:
-        result = _at_place(rows, np.dtype(compute).type(known), method)
-    elif weights is None:
-        result = _of_rows(rows, ax.cast(fractions, compute), method, skip_nan)
-    else:
-        refuse_complex(f"weights of {name}", weights)
-        wide = weights_like(name, ax.as_value(weights), a.shape, axes, axis is None)
-        wide = _rows(ax.broadcast_to(ax.cast(wide, compute), a.shape), axes)
-        result = _of_weighted_rows(rows, wide, ax.cast(fractions, compute), skip_nan)
-    kept = tuple(
-        1 if i in axes else n
-        for i, n in enumerate(a.shape)
-        if keepdims or i not in axes
+    shape, whole = a.shape, axis is None
+    a, axis = ax.flattened(a, axis, name)
+    if a.shape[axis] == 0:
+        raise errors.ValueRangeError(
+            f"{name}: the array of shape {shape} has no elements along its axis {axis}"
+        )
+    result = position_of(primitive, a, axis)
+    if not keepdims:
+        return ax.drop_axes(result, (axis,))
+    return ax.reshape(result, (1,) * len(shape)) if whole else result
+
+
+def position_of(primitive: Primitive, a: Any, axis: int) -> Any:
+    """Where the extremum stands first along `axis`, which stays with size 1."""
+    if a.dtype.kind in "biuf" and a.shape[axis] <= dtypes.limits(dtypes.int32)[1]:
+        now = partial(_FIRST[primitive], axis=axis, keepdims=True)
+        found = do_now(now, a, dtype=dtypes.default_dtype("i"), weak=False)
+        if found is not None:
+            return found
+    return run_fused(first_position, [a], primitive=primitive, axis=axis)
+
+
+_FIRST: dict[Primitive, Any] = {reduce_max_p: np.argmax, reduce_min_p: np.argmin}
+
+
+def first_position(a: Any, primitive: Primitive, axis: int) -> Any:
+    """Where the extremum stands first along `axis`, which stays with size 1."""
+    length = _block_length(a.shape)
+    return (
+        _first(a, primitive, axis) if not length else _of_blocks(a, primitive, length)
     )
-    return ax.reshape(ax.cast(result, final), q.shape + kept)
 
 
-def _known_fraction(
-    fraction: float | None, method: str, size: Any, skip_nan: bool
-) -> float | None:
-    """A fraction that is known in Python, where it says at which place to look."""
-    if fraction is None or skip_nan or type(size) is not int or size == 0:
-        return None
-    return fraction if 0 <= fraction <= 1 and method not in _OF_COUNTS else None
+#: A vector of so many elements has blocks, and so many elements has each at the least.
+_LONG, _BLOCK = 1 << 16, 1 << 12
 
 
-def _at_place(x: Any, fraction: Any, method: str) -> Any:
-    """The fraction of the rows (M, N) as (1, M): a slice of the rows in order."""
-    x = sort_along(x, 1)
-    size = x.shape[1]
-    place = _place(method, fraction, fraction.dtype.type(size))
-    floor = np.floor(place)
-    low, high = (x[:, int(min(max(at, 0), size - 1))] for at in (floor, np.ceil(place)))
-    weight = ax.full((), place - floor, fraction.dtype)
-    return _nan_where_last_is(x, _mixed(method, low[None], high[None], weight))
+def _block_length(shape: tuple[Any, ...]) -> int:
+    """Elements of a block of a long vector: a divisor; 0 if it has none."""
+    if len(shape) != 1 or any_dynamic(shape) or shape[0] < _LONG:
+        return 0
+    lengths = range(_BLOCK, 4 * _BLOCK)
+    return next((n for n in lengths if shape[0] % n == 0), 0)
 
 
-def _type_of(q: Any) -> tuple[np.dtype[Any], bool]:
-    return dtypes.to_inexact(q.dtype), aval_of(q).weak_type
+def _of_blocks(a: Any, primitive: Primitive, length: int) -> Any:
+    rows = ax.reshape(a, (a.shape[0] // length, length))
+    block = _first(reduced(primitive, rows, (1,), False), primitive, 0)
+    row = ax.reshape(bind(gather_p, rows, block, arg=(0,)), (length,))
+    return block * length + _first(row, primitive, 0)
 
 
-def _rows(a: Any, axes: tuple[int, ...]) -> Any:
-    """A matrix with the `axes` merged into its columns, all others into its rows."""
-    rest = tuple(i for i in range(a.ndim) if i not in axes)
-    columns = prod(a.shape[i] for i in axes)
-    rows = prod(a.shape[i] for i in rest)
-    return ax.reshape(ax.permute(a, rest + axes), (rows, columns))
+def _first(a: Any, primitive: Primitive, axis: int) -> Any:
+    size = a.shape[axis]
+    extremum = ax.expand(bind(primitive, a, arg=(axis,)), a.shape)
+    here = a == extremum
+    if dtypes.is_float(a.dtype):
+        here = here | (a != a)
+    dtype = dtypes.default_dtype("i")
+    if upper_bound(size) > dtypes.limits(dtype)[1]:
+        dtype = dtypes.int64
+    numbers = ax.iota(dtype, a.shape, axis)
+    beyond = ax.full(a.shape, size - 1, dtype)
+    return bind(reduce_min_p, bind(ops.select, here, numbers, beyond), arg=(axis,))
 
 
-def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
-    """The fractions (Q, 1) of the rows (M, N) as (Q, M)."""
-    x = sort_along(x, 1)
-    size = x.shape[1]
-    if skip_nan:
-        present = ax.cast(x == x, q.dtype)
-        count = reduced(reduce_sum_p, present, (1,), False)[None]
-    else:
-        count = ax.full((1, x.shape[0]), size, q.dtype)
-
-    def read(place: Any) -> Any:
-        shape = (q.shape[0], x.shape[0])
-        inside = _within(place, count)
-        index = ax.broadcast_to(ax.cast(inside, dtypes.int32), shape)
-        return bind(gather_p, x, ax.iota(dtypes.int32, shape, 1), index, arg=(0, 1))
-
-    result = _between(method, q, count, read)
-    return result if skip_nan else _nan_where_last_is(x, result)
+def _nan_position(
+    name: str, primitive: Primitive, a: Value, axis: int | None, keepdims: bool
+) -> Any:
+    a = ax.as_value(a)
+    if not dtypes.is_float(a.dtype):
+        return _position(name, primitive, a, axis, keepdims)
+    missing = a != a
+    filled = ax.choose(missing, ax.full((), identity(primitive, a.dtype), a.dtype), a)
+    found = _position(name, primitive, filled, axis, keepdims)
+    axes = tuple(range(a.ndim)) if axis is None else (axis % a.ndim,)
+    nothing = reduced(reduce_min_p, missing, axes, keepdims)
+    return ax.choose(nothing, ax.full((), -1, found.dtype), found)
 
 
-def _within(place: Any, count: Any) -> Any:
-    """Places from 0 to the last one."""
-    return elementwise(ops.maximum, elementwise(ops.minimum, place, count - 1), 0)
+def _positions(name: str, primitive: Primitive, skip_nan: bool = False):
+    find = _nan_position if skip_nan else _position
+
+    def positions(
+        a: Value,
+        axis: int | None = None,
+        out: None = None,
+        keepdims: bool | None = None,
+    ) -> Any:
+        ax.no_out(name, out)
+        return find(name, primitive, a, axis, bool(keepdims))
+
+    return positions
 
 
-def _nan_where_last_is(x: Any, result: Any) -> Any:
-    """NaN stands last in rows that have one."""
-    last = x[:, -1][None]
-    return ax.choose(last != last, ax.full((), np.nan, result.dtype), result)
+@member(_positions, reduce_max_p)
+def argmax():
+    """The index of the first greatest element; the first NaN where there is one.
+
+    Args:
+      a: the array.
+      axis: along which to look; None counts in the flattened array.
+      out: not supported.
+      keepdims: the axis stays, with size 1.
+
+    Raises:
+      ValueRangeError: the axis has no elements.
+    """
 
 
-def _place(method: str, q: Any, count: Any) -> Any:
-    """Between which elements fractions are: of arrays, or of NumPy's scalars."""
-    if method in ("linear", *_STEPWISE):
-        return q * (count - 1)
-    alpha, beta = _CONTINUOUS[method]
-    place = q * count + (q * (1 - alpha - beta) + (alpha - 1))
-    if isinstance(place, ArrayLike):
-        return _within(place, count)
-    return min(max(place, 0), count - 1)
+@member(_positions, reduce_min_p)
+def argmin():
+    """The index of the first least element; the first NaN where there is one.
+
+    Arguments and errors are those of `argmax`.
+    """
 
 
-def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any:
-    """The value of a method; `read` gives the elements at places, which it clips."""
-    if method in _OF_COUNTS:
-        return _of_counts(method, q * count, read)
-    place = _place(method, q, count)
-    floor = elementwise(ops.floor, place)
-    low, high = read(floor), read(elementwise(ops.ceil, place))
-    return _mixed(method, low, high, place - floor)
+@member(_positions, reduce_max_p, skip_nan=True)
+def nanargmax():
+    """The index of the first greatest element, NaN left out; -1 where all are NaN.
+
+    Arguments and errors are those of `argmax`.
+    """
 
 
-def _mixed(method: str, low: Any, high: Any, weight: Any) -> Any:
-    """What a method makes of two neighbours."""
-    match method:
-        case "lower":
-            return low
-        case "higher":
-            return high
-        case "midpoint":
-            return (low + high) * 0.5
-        case "nearest":
-            return ax.choose(weight <= 0.5, low, high)
-        case _:
-            return low * (1 - weight) + high * weight
+@member(_positions, reduce_min_p, skip_nan=True)
+def nanargmin():
+    """The index of the first least element, NaN left out; -1 where all are NaN.
 
-
-def _of_counts(method: str, rank: Any, read: Callable[[Any], Any]) -> Any:
-    """Methods that step from element to element; `rank` is n·q."""
-    if method == "inverted_cdf":
-        return read(elementwise(ops.ceil, rank) - 1)
-    if method == "averaged_inverted_cdf":
-        floor = elementwise(ops.floor, rank)
-        here, before = read(floor), read(floor - 1)
-        return ax.choose(floor == rank, (here + before) * 0.5, here)
-    # closest_observation: the nearest place; of two as near the even one, from 1.
-    return read(elementwise(ops.round_even, rank) - 1)
-
-
-def _of_weighted_rows(x: Any, weights: Any, q: Any, skip_nan: bool) -> Any:
-    """The first element at which the weights before it and its own reach q of all."""
-    bad = (weights < 0) | (weights != weights)
-    places = positions_along([x], 1)
-    x, ordered = gather_along(x, places, 1), gather_along(weights, places, 1)
-    missing = x != x
-    ignored = missing | ~(ordered >= 0)
-    sums = scan_with(ax.choose(ignored, 0, ordered), reduce_sum_p, 1, False)
-    less = sums[None] < (q * sums[:, -1])[..., None]
-    index = reduced(reduce_sum_p, ax.cast(less, dtypes.int32), (2,), False)
-    present = ax.cast(~missing, dtypes.int32)
-    count = reduced(reduce_sum_p, present, (1,), False)
-    index = _within(index, count if skip_nan else x.shape[1])
-    result = bind(gather_p, x, ax.iota(dtypes.int32, index.shape, 1), index, arg=(0, 1))
-    nothing = count == 0 if skip_nan else missing.any(1)
-    undefined = bad.any(1) | nothing
-    return ax.choose(undefined, ax.full((), np.nan, result.dtype), result)
+    Arguments and errors are those of `argmax`.
+    """

@@ -12,7 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError
-from ftrace.numpy.sorting import METHODS
+from ftrace.numpy.distributions import METHODS
 
 SPECIAL = [-0.0, 0.0, np.nan, np.inf, -np.inf, 1.5]
 DTYPES = ("bool", "int8", "uint32", "int64", "float16", "float32", "float64")

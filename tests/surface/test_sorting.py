@@ -20,7 +20,7 @@ import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors
 from ftrace.lower.program.ir import CallHost
-from ftrace.numpy.sorting import METHODS
+from ftrace.numpy.distributions import METHODS
 from ftrace.test_util import check_grads
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.library import sorting
