@@ -240,6 +240,16 @@ def shape_of(x: Value) -> Shape:
     return aval_of(x).shape
 
 
+def with_size(shape: Shape, axis: int, size: int) -> Shape:
+    """A shape with another size of one axis."""
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def line(ndim: int, axis: int, size: int) -> Shape:
+    """The shape of a vector along one of several axes."""
+    return with_size((1,) * ndim, axis, size)
+
+
 def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> Any:
     """One Python scalar at every position."""
     scope = current_scope()

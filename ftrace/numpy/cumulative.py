@@ -253,7 +253,7 @@ def _array_api(name: str, primitive: Primitive):
             )
         axis = ax.canonical_axis(0 if axis is None else axis, x.ndim, name)
         if include_initial:
-            shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+            shape = ax.with_size(x.shape, axis, 1)
             first = reduction.identity(primitive, x.dtype)
             x = concatenate([ax.full(shape, first, x.dtype, x.weak_type), x], axis)
         promote = primitive is reduce_sum_p  # as in JAX; a product stays as narrow as x

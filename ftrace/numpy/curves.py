@@ -22,7 +22,7 @@ from ftrace.numpy.elementwise import clip, minimum
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
 from ftrace.numpy.sorting import argsort, searchsorted
-from ftrace.trace.bind import broadcast_shapes, do_now
+from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.tracing.tracer import Value, aval_of
 
@@ -102,23 +102,11 @@ def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
         "valid": (0, 0),
     }[mode]
 
-    if x.dtype == y.dtype and x.dtype.char in "fd":
-        weak = x.weak_type and y.weak_type
-        more = (before, after)
-        now = do_now(_convolved_now, x, y, dtype=x.dtype, weak=weak, more=more)
-        if now is not None:
-            return finished(now, final)
-
     def windowed(x: Any, y: Any) -> Any:
         lanes = ax.slide(ax.pad(x, ((before, after, 0),)), 0, ax.Window(reach))
         return contract(name, lanes, ax.flip(y, (0,)), "kn", "k", "n")
 
     return finished(run_fused(windowed, [x, y]), final)
-
-
-def _convolved_now(x: Any, y: Any, before: int, after: int) -> Any:
-    """Zeros beside x are multiplied as well: beside infinity they are NaN."""
-    return np.convolve(np.pad(x, (before, after)), y, "valid")
 
 
 # Polynomials.
@@ -285,7 +273,7 @@ def _end(value: Value | None, x: Any, axis: int) -> Any:
     if value is None or ax.shape_of(value):
         return value
     value = ew.values_together([x, value])[1]
-    return ax.broadcast_to(value, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    return ax.broadcast_to(value, ax.with_size(x.shape, axis, 1))
 
 
 def ediff1d(
@@ -361,8 +349,7 @@ def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
             f"size {size}"
         )
     steps = diff(spacing)
-    line = tuple(size - 1 if a == axis else 1 for a in range(x.ndim))
-    steps = ax.reshape(steps, line)
+    steps = ax.reshape(steps, ax.line(x.ndim, axis, size - 1))
     slopes = diff(x, axis=axis) / steps
     (left, right), (before, behind) = (_neighbours(v, axis) for v in (steps, slopes))
     inner = (before * right + behind * left) / (left + right)

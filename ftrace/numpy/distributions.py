@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, ArrayLike, is_array
+from ftrace.arrays.array import Array, is_array
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.creation import asarray
@@ -33,6 +33,7 @@ from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, sort_along
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.barrier import barrier_p
@@ -178,9 +179,8 @@ def _quantile(
 ) -> Any:
     a = ax.as_value(a)
     final = dtypes.to_inexact(dtypes.settled(a.dtype, a.weak_type))
-    fraction = q if isinstance(q, (int, float)) else None
-    if fraction is not None:
-        q = ax.full((), fraction, widened(final), True)
+    if isinstance(q, (int, float)):
+        q = ax.full((), q, widened(final), True)
     q = ax.as_value(q)
     refuse_complex(name, a)
     if q.ndim > 1:
@@ -194,50 +194,27 @@ def _quantile(
         )
     axes = ax.canonical_axes(axis, a.ndim, name)
     rows = _rows(ax.cast(a, final), axes)
-    known = _known_fraction(fraction, method, rows.shape[1], skip_nan)
-    fractions = ax.reshape(q, (q.size, 1))
-    compute, _ = dtypes.promote((widened(final), False), _type_of(q))
+    q_type = dtypes.to_inexact(q.dtype), aval_of(q).weak_type
+    compute, _ = dtypes.promote((widened(final), False), q_type)
+    fractions = ax.cast(ax.reshape(q, (q.size, 1)), compute)
     if rows.shape[1] == 0:
         result = ax.full((q.size, rows.shape[0]), np.nan, final)
-    elif known is not None:
-        result = _at_place(rows, np.dtype(compute).type(known), method)
     elif weights is None:
-        result = _of_rows(rows, ax.cast(fractions, compute), method, skip_nan)
+        ordered = sort_along(rows, 1)
+        result = run_fused(
+            _of_rows, [ordered, fractions], method=method, skip_nan=skip_nan
+        )
     else:
         refuse_complex(f"weights of {name}", weights)
         wide = weights_like(name, ax.as_value(weights), a.shape, axes, axis is None)
         wide = _rows(ax.broadcast_to(ax.cast(wide, compute), a.shape), axes)
-        result = _of_weighted_rows(rows, wide, ax.cast(fractions, compute), skip_nan)
+        result = _of_weighted_rows(rows, wide, fractions, skip_nan)
     kept = tuple(
         1 if i in axes else n
         for i, n in enumerate(a.shape)
         if keepdims or i not in axes
     )
     return ax.reshape(ax.cast(result, final), q.shape + kept)
-
-
-def _known_fraction(
-    fraction: float | None, method: str, size: Any, skip_nan: bool
-) -> float | None:
-    """A fraction that is known in Python, where it says at which place to look."""
-    if fraction is None or skip_nan or type(size) is not int or size == 0:
-        return None
-    return fraction if 0 <= fraction <= 1 and method not in _OF_COUNTS else None
-
-
-def _at_place(x: Any, fraction: Any, method: str) -> Any:
-    """The fraction of the rows (M, N) as (1, M): a slice of the rows in order."""
-    x = sort_along(x, 1)
-    size = x.shape[1]
-    place = _place(method, fraction, fraction.dtype.type(size))
-    floor = np.floor(place)
-    low, high = (x[:, int(min(max(at, 0), size - 1))] for at in (floor, np.ceil(place)))
-    weight = ax.full((), place - floor, fraction.dtype)
-    return _nan_where_last_is(x, _mixed(method, low[None], high[None], weight))
-
-
-def _type_of(q: Any) -> tuple[np.dtype[Any], bool]:
-    return dtypes.to_inexact(q.dtype), aval_of(q).weak_type
 
 
 def _rows(a: Any, axes: tuple[int, ...]) -> Any:
@@ -249,8 +226,7 @@ def _rows(a: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
-    """The fractions (Q, 1) of the rows (M, N) as (Q, M)."""
-    x = sort_along(x, 1)
+    """The fractions (Q, 1) of ordered rows (M, N) as (Q, M)."""
     size = x.shape[1]
     if skip_nan:
         present = ax.cast(x == x, q.dtype)
@@ -265,7 +241,10 @@ def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
         return bind(gather_p, x, ax.iota(dtypes.int32, shape, 1), index, arg=(0, 1))
 
     result = _between(method, q, count, read)
-    return result if skip_nan else _nan_where_last_is(x, result)
+    if skip_nan:
+        return result
+    last = x[:, -1][None]  # where NaN stands
+    return ax.choose(last != last, ax.full((), np.nan, result.dtype), result)
 
 
 def _within(place: Any, count: Any) -> Any:
@@ -273,21 +252,13 @@ def _within(place: Any, count: Any) -> Any:
     return elementwise(ops.maximum, elementwise(ops.minimum, place, count - 1), 0)
 
 
-def _nan_where_last_is(x: Any, result: Any) -> Any:
-    """NaN stands last in rows that have one."""
-    last = x[:, -1][None]
-    return ax.choose(last != last, ax.full((), np.nan, result.dtype), result)
-
-
 def _place(method: str, q: Any, count: Any) -> Any:
-    """Between which elements fractions are: of arrays, or of NumPy's scalars."""
+    """Between which elements fractions are."""
     if method in ("linear", *_STEPWISE):
         return q * (count - 1)
     alpha, beta = _CONTINUOUS[method]
     place = q * count + (q * (1 - alpha - beta) + (alpha - 1))
-    if isinstance(place, ArrayLike):
-        return _within(place, count)
-    return min(max(place, 0), count - 1)
+    return _within(place, count)
 
 
 def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any:
@@ -297,11 +268,7 @@ def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any
     place = _place(method, q, count)
     floor = elementwise(ops.floor, place)
     low, high = read(floor), read(elementwise(ops.ceil, place))
-    return _mixed(method, low, high, place - floor)
-
-
-def _mixed(method: str, low: Any, high: Any, weight: Any) -> Any:
-    """What a method makes of two neighbours."""
+    weight = place - floor
     match method:
         case "lower":
             return low

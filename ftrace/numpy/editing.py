@@ -105,7 +105,7 @@ def _along_axis(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, ...]:
         )
     index: list[Any] = []
     for place, size in enumerate(x.shape):
-        line = tuple(size if a == place else 1 for a in range(x.ndim))
+        line = axes.line(x.ndim, place, size)
         index.append(indices if place == axis else axes.iota(dtypes.int32, line, place))
     return tuple(index)
 
@@ -381,7 +381,7 @@ def repeat(
 def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
     spread = axes.insert_axes(a, (axis + 1,))
     shape = (*a.shape[: axis + 1], count, *a.shape[axis + 1 :])
-    merged = (*a.shape[:axis], a.shape[axis] * count, *a.shape[axis + 1 :])
+    merged = axes.with_size(a.shape, axis, a.shape[axis] * count)
     return axes.reshape(axes.expand(spread, shape), merged)
 
 
@@ -449,7 +449,7 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
         parts = [axes.cast(p, dtype, weak) for p in (before, values, behind)]
         return concatenate(parts, axis)
     count = positions.size
-    shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
+    shape = axes.with_size(arr.shape, axis, count)
     values = axes.broadcast_to(values, shape, "insert")
     # Where each new element stands in the result, in the order of the positions.
     order = np.argsort(positions, kind="stable")
@@ -478,7 +478,7 @@ def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
         values = _one_block(values, arr, axis)
         positions = axes.expand(axes.reshape(positions, (1,)), (values.shape[axis],))
     count = positions.size
-    shape = (*arr.shape[:axis], count, *arr.shape[axis + 1 :])
+    shape = axes.with_size(arr.shape, axis, count)
     values = axes.broadcast_to(values, shape, "insert")
     # Each new element stands behind those of lesser positions, in the order given.
     mine, other = positions[:, None], positions[None]
@@ -490,7 +490,7 @@ def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     numbers = axes.iota(dtypes.int32, (size + count,), 0)
     source = numbers - (cumsum(taken) - taken)
     if size == 0:
-        kept = axes.full((*shape[:axis], count, *shape[axis + 1 :]), 0, arr.dtype)
+        kept = axes.full(shape, 0, arr.dtype)
     else:
         kept = along(arr, clip(source, 0, size - 1), axis)
     return update(kept, (slice(None),) * axis + (places,), values, "set", "drop")
@@ -500,7 +500,7 @@ def _one_block(values: Any, arr: Any, axis: int) -> Any:
     """Values for one position: moved to the axis as NumPy does for an integer."""
     values = axes.insert_axes(values, range(arr.ndim - values.ndim))
     values = axes.move_axis(values, 0, axis)
-    shape = (*arr.shape[:axis], values.shape[axis], *arr.shape[axis + 1 :])
+    shape = axes.with_size(arr.shape, axis, values.shape[axis])
     return axes.broadcast_to(values, shape, "insert")
 
 

@@ -7,7 +7,6 @@ NaN, gives NaN; nothing raises for values.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 from ftrace import dtypes
@@ -24,13 +23,11 @@ from ftrace.numpy.reductions import reduced
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.statistics import squared_magnitude
-from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
+from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library import eigen as spectral
-from ftrace.trace.primitives.library.eigen import eigenvalues
-from ftrace.trace.primitives.library.library_op import SUPPORTED
 from ftrace.trace.primitives.library.orthogonal import householder_factor_p, qr_p, svd_p
 from ftrace.trace.primitives.library.systems import cholesky_p
 from ftrace.trace.tracing.tracer import Value
@@ -274,11 +271,6 @@ def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True)
     x = square("eigvalsh", a)
     if symmetrize_input:
         x = symmetrized(x)
-    if x.dtype in SUPPORTED:
-        function, dtype = partial(eigenvalues, lower), dtypes.real_dtype(x.dtype)
-        found = do_now(function, x, dtype=dtype, weak=x.weak_type)
-        if found is not None:
-            return found
     return bind_compound(spectral.eigh_p, x, arg=lower)[1]
 
 

@@ -251,8 +251,7 @@ def ix_(*args: Value) -> tuple[Any, ...]:
             vector = ax.cast(vector, dtypes.default_dtype("i"))
         elif vector.dtype == dtypes.bool_:
             vector = Array.of(np.nonzero(np.asarray(vector))[0].astype(np.int32))
-        line = tuple(vector.shape[0] if a == place else 1 for a in range(len(args)))
-        found.append(ax.reshape(vector, line))
+        found.append(ax.reshape(vector, ax.line(len(args), place, vector.shape[0])))
     return tuple(found)
 
 

@@ -26,11 +26,11 @@ from ftrace.numpy.axes import (
     shrink_axis,
     static_int,
 )
+from ftrace.numpy.distributions import median
 from ftrace.numpy.editing import along
 from ftrace.numpy.elementwise import less
 from ftrace.numpy.functional import apply_along_axis
 from ftrace.numpy.ranges import linspace
-from ftrace.numpy.reductions import sum as total
 from ftrace.numpy.shape import concatenate, ravel, split
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.symbolic.dim import is_dynamic
@@ -172,9 +172,8 @@ def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any
         if not before + after:
             continue
         size = x.shape[axis]
-        line = [1] * x.ndim
-        line[axis] = before + size + after
-        place = iota(dtypes.int32, tuple(line), axis)
+        line = axes.line(x.ndim, axis, before + size + after)
+        place = iota(dtypes.int32, line, axis)
         low, high = [cast(v, x.dtype) for v in ends]
         x = axes.pad_axis(x, axis, before, after)
         x = choose(less(place, before), low, x) if before else x
@@ -201,14 +200,10 @@ def _runs(x: Any, axis: int, positions: Any) -> Any:
         if step < 0:
             part = axes.flip(part, (axis,))
         if step == 0:
-            part = axes.expand(part, _resized(part.shape, axis, stop - start))
+            part = axes.expand(part, axes.with_size(part.shape, axis, stop - start))
         parts.append(part)
         start = stop
     return concatenate(parts, axis)
-
-
-def _resized(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
-    return (*shape[:axis], size, *shape[axis + 1 :])
 
 
 def _pad_odd(x: Any, axis: int, before: int, after: int, skip: int) -> Any:
@@ -254,25 +249,11 @@ def _ramp(end: Any, edge: Any, axis: int, count: int) -> Any:
     return linspace(end, inner, count, endpoint=False, dtype=edge.dtype, axis=axis)
 
 
-def _median(x: Any, axis: int) -> Any:
-    """The median by ranks: how many elements stand before each, ties by position."""
-    size = x.shape[axis]
-    ours, others = axes.insert_axes(x, (axis + 1,)), axes.insert_axes(x, (axis,))
-    shape = (*x.shape[:axis], size, size, *x.shape[axis + 1 :])
-    line = (1,) * axis + (size, size) + (1,) * (x.ndim - axis - 1)
-    earlier = iota(dtypes.int32, line, axis + 1) < iota(dtypes.int32, line, axis)
-    before = (others < ours) | (earlier & (others == ours))
-    rank = total(axes.broadcast_to(before, shape), axis + 1)
-    middle = [(size - 1) // 2, size // 2]
-    low, high = (choose(rank == m, x, 0).sum(axis, keepdims=True) for m in middle)
-    return (low + high) * 0.5
-
-
 _STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
     "maximum": lambda x, axis: x.max(axis, keepdims=True),
     "minimum": lambda x, axis: x.min(axis, keepdims=True),
     "mean": lambda x, axis: x.mean(axis, keepdims=True),
-    "median": _median,
+    "median": lambda x, axis: median(x, axis, keepdims=True),
 }
 
 
@@ -303,7 +284,7 @@ def _statistic(
     value = _STATISTICS[mode](shrink_axis(x, axis, start, start + reach), axis)
     if dtypes.is_integer(x.dtype) and mode in ("mean", "median"):
         value = rounded(value)
-    return axes.expand(cast(value, x.dtype), _resized(x.shape, axis, count))
+    return axes.expand(cast(value, x.dtype), axes.with_size(x.shape, axis, count))
 
 
 def _pad_by(

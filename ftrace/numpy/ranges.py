@@ -252,11 +252,10 @@ def meshgrid(
     places = list(range(ndim))
     if indexing == "xy" and ndim > 1:
         places[:2] = [1, 0]
-    lines: list[Any] = []
-    for place, v in zip(places, vectors, strict=True):
-        shape = [1] * ndim
-        shape[place] = v.size
-        lines.append(ax.reshape(v, tuple(shape)))
+    lines = [
+        ax.reshape(v, ax.line(ndim, place, v.size))
+        for place, v in zip(places, vectors, strict=True)
+    ]
     return lines if sparse else broadcast_arrays(*lines)
 
 

@@ -22,7 +22,7 @@ from ftrace.numpy.cumulative import cumsum, scan_with
 from ftrace.numpy.elementwise import minimum, promote_together, values_together
 from ftrace.numpy.shape import concatenate, ravel
 from ftrace.numpy.sorting import nonzero, positions_along, searchsorted, sort_along
-from ftrace.trace.bind import bind, do_now
+from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.reduction import reduce_max_p
@@ -437,14 +437,6 @@ def setxor1d(
     return sides.select("setxor1d", alone, size, fill_value)
 
 
-def _isin_now(x: Any, tests: Any) -> Any:
-    """One pass over the elements per test element."""
-    found = x == tests[0]
-    for test in tests[1:]:
-        found |= x == test
-    return found
-
-
 def isin(
     element: Value,
     test_elements: Value,
@@ -471,9 +463,7 @@ def isin(
         return ax.full(x.shape, invert, dtypes.bool_)
     tests = ax.reshape(tests, (tests.size,))
     if method == "compare_all" or (method == "auto" and tests.size <= FEW):
-        found = do_now(_isin_now, x, tests, dtype=dtypes.bool_, weak=False)
-        if found is None:
-            found = (ax.insert_axes(x, (x.ndim,)) == tests).any(-1)
+        found = (ax.insert_axes(x, (x.ndim,)) == tests).any(-1)
     else:
         ordered = sort_along(tests, 0)
         places = minimum(searchsorted(ordered, x), tests.size - 1)

@@ -18,7 +18,6 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.arrays.array import Array, ArrayLike, is_array, recording
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
-from ftrace.ground.tables import memo
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import common_type, less, values_together
 from ftrace.trace.avals import Shape
@@ -228,18 +227,6 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     Raises:
       ShapeError: they do not.
     """
-    if all(type(s) is tuple and set(map(type, s)) <= _INTEGER for s in shapes):
-        return _broadcast_known(shapes)
-    return common_shape(
-        "broadcast_shapes", [ax.check_shape(s, "broadcast_shapes") for s in shapes]
-    )
-
-
-_INTEGER = {int}
-
-
-@memo(1024)
-def _broadcast_known(shapes: tuple[Shape, ...]) -> Shape:
     checked = [ax.check_shape(s, "broadcast_shapes") for s in shapes]
     return common_shape("broadcast_shapes", checked) if checked else ()
 
@@ -448,9 +435,8 @@ def _joined(parts: list[Any], axis: int) -> Any:
     if len(parts) == 1:
         return parts[0]
     if all(is_array(x) and x.memory.host for x in parts):
-        shape = list(parts[0].shape)
-        shape[axis] = sum(x.shape[axis] for x in parts)
-        aval = aval_of(parts[0]).with_shape(tuple(shape))
+        size = sum(x.shape[axis] for x in parts)
+        aval = aval_of(parts[0]).with_shape(ax.with_size(parts[0].shape, axis, size))
         require_room("concatenate", aval)
         try:
             joined = np.concatenate([x.numpy() for x in parts], axis)
@@ -484,9 +470,8 @@ def _concatenated(axis: int, *parts: Any) -> Any:
 
 def _join_two(x: Any, y: Any, axis: int) -> Any:
     left, right = x.shape[axis], y.shape[axis]
-    line = [1] * x.ndim
-    line[axis] = left + right
-    first = less(ax.iota(dtypes.int32, tuple(line), axis), left)
+    line = ax.line(x.ndim, axis, left + right)
+    first = less(ax.iota(dtypes.int32, line, axis), left)
     padded = ax.pad_axis(x, axis, 0, right), ax.pad_axis(y, axis, left, 0)
     return ax.choose(first, *padded)
 

@@ -37,7 +37,7 @@ from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
 from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import any_dynamic
-from ftrace.trace.tracing.tracer import Tracer, Value, concrete, unbound_variable
+from ftrace.trace.tracing.tracer import Value, concrete
 
 __all__ = [
     "argmax", "argmin", "argpartition", "argsort", "argwhere", "digitize",
@@ -263,28 +263,16 @@ def nonzero(
         raise errors.ShapeError("nonzero takes at least one axis; use atleast_1d")
     if size is not None:
         size = ax.check_count(size, "nonzero: size")
-    known = a
-    if isinstance(a, Tracer) and unbound_variable(a.node) is None:
-        known = Array.of(concrete(a))
-    if is_array(known):
-        integer = dtypes.default_dtype("i")
-        known.told()  # how many there are decides the shape
-        found = [p.astype(integer) for p in np.nonzero(known.numpy())]
-        if size is None:
-            return tuple(Array.of(p) for p in found)
-        fills = _fills(fill_value, len(found))
-        return tuple(
-            Array.of(
-                np.concatenate([p[:size], np.full(max(size - len(p), 0), f, integer)])
-            )
-            for p, f in zip(found, fills, strict=True)
-        )
-    if size is None:
+        return _first_nonzero(a, size, _fills(fill_value, a.ndim))
+    if ax.is_unknown(a):
         raise errors.NonConcreteBooleanIndexError(
             f"nonzero: how many elements of a traced array of type {a.aval!r} are not "
             "zero is not known; give size=n, or use where(condition, x, y)"
         )
-    return _traced_nonzero(a, size, _fills(fill_value, a.ndim))
+    known = a if is_array(a) else Array.of(concrete(a))
+    known.told()  # how many there are decides the shape
+    integer = dtypes.default_dtype("i")
+    return tuple(Array.of(p.astype(integer)) for p in np.nonzero(known.numpy()))
 
 
 def _fills(fill_value: Any, ndim: int) -> list[int]:
@@ -297,7 +285,7 @@ def _fills(fill_value: Any, ndim: int) -> list[int]:
     return [0 if fill_value is None else int(fill_value)] * ndim
 
 
-def _traced_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
+def _first_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     if any_dynamic((size, a.size)):
         return _by_ranks(a, size, fills)
     integer = dtypes.default_dtype("i")
@@ -425,19 +413,14 @@ def _search_now(side: Any, a: Any, v: Any) -> Any:
     return a.searchsorted(v, side)
 
 
-def _bisect(a: Any, v: Any, right: bool, backwards: Any = None) -> Any:
-    """Binary search, all values at once: log2(n) gathers.
-
-    `backwards`, a bool, is whether `a` is in order from its end.
-    """
+def _bisect(a: Any, v: Any, right: bool) -> Any:
+    """Binary search, all values at once: log2(n) gathers."""
     size = a.shape[0]
     low, high = ax.full(v.shape, 0, dtypes.int32), ax.full(v.shape, size, dtypes.int32)
     for _ in range(upper_bound(size).bit_length()):
         middle = elementwise(ops.div, low + high, 2)
         # A lane that is done stands at low == high, which may be behind the end.
         place = elementwise(ops.minimum, middle, size - 1)
-        if backwards is not None:
-            place = ax.choose(backwards, size - 1 - place, place)
         element = bind(gather_p, a, place, arg=(0,))
         behind = (element < v) | (element == v) if right else element < v
         if dtypes.is_inexact(a.dtype):  # NaN equals NaN and ends the order
@@ -463,12 +446,8 @@ def digitize(
     side = "left" if right else "right"
     first, last = bins[0], bins[-1]
     descends = (first > last) | (first != first) & (last == last)  # NaN is greatest
-    if is_array(descends) and is_array(x):
-        if not bool(descends):
-            return searchsorted(bins, x, side)
-        return bins.shape[0] - searchsorted(bins[::-1], x, side)
-    bins, x = ew.promote_together(bins, x)
-    found = _bisect(bins, x, not right, descends)
+    ascending = ax.choose(descends, ax.flip(bins, (0,)), bins)
+    found = searchsorted(ascending, x, side)
     return ax.choose(descends, bins.shape[0] - found, found)
 
 
@@ -497,15 +476,7 @@ def _position(
 
 def position_of(primitive: Primitive, a: Any, axis: int) -> Any:
     """Where the extremum stands first along `axis`, which stays with size 1."""
-    if a.dtype.kind in "biuf" and a.shape[axis] <= dtypes.limits(dtypes.int32)[1]:
-        now = partial(_FIRST[primitive], axis=axis, keepdims=True)
-        found = do_now(now, a, dtype=dtypes.default_dtype("i"), weak=False)
-        if found is not None:
-            return found
     return run_fused(first_position, [a], primitive=primitive, axis=axis)
-
-
-_FIRST: dict[Primitive, Any] = {reduce_max_p: np.argmax, reduce_min_p: np.argmin}
 
 
 def first_position(a: Any, primitive: Primitive, axis: int) -> Any:
