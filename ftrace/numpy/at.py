@@ -218,14 +218,13 @@ def update(
         return cast(wide, x.dtype, x.weak_type)
     if (masked := _masked(x, index, values, kind)) is not None:
         return masked
-    known = not any(isinstance(part, Tracer) for part in indexing.index_parts(index))
-    eager = known and is_array(x) and is_array(values)
-    checked = eager and mode is None
-    if checked and wrap and x.memory.host:
-        found = update_now(x, index, values, kind)
+    eager = mode is None and is_array(x) and is_array(values)
+    known = indexing.numpy_index(index) if eager else None
+    if known is not None and wrap and x.memory.host:
+        found = _update_now(x, known, values, kind)
         if found is not None:
             return found
-    if checked:
+    if known is not None:
         parsed = indexing.parse_and_check(x.shape, index, wrap)
     else:
         parsed = indexing.parse_index(x.shape, index, mode, wrap)
@@ -318,13 +317,7 @@ def _scattered(
     values = _batch_first(values, index)
     if 0 in values.shape or 0 in region.shape:
         return region
-    indices: list[Any] = []
-    for array, axis in zip(index.arrays, index.gathered, strict=True):
-        where = indexing.Position.of(array, index.shape[axis], wrap)
-        at = where.clamped() if mode == "clip" else where.values
-        indices.append(broadcast_to(at, index.batch))
-    common = max((i.dtype for i in indices), key=lambda d: d.itemsize)
-    indices = [cast(i, common) for i in indices]
+    indices, _ = indexing.positions(index, wrap, clamp=mode == "clip", ask=False)
     strong = cast(region, region.dtype)
     return bind(scatter_p, strong, values, *indices, arg=(index.gathered, kind))
 
@@ -360,16 +353,13 @@ _UFUNCS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
+def _update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
     """The update of an array of the host by NumPy; None where it raises."""
-    found = indexing.numpy_index(index)
-    if found is None:
-        return None
     require_room("at", aval_of(x))
     new = convert(asarray(values).numpy(), x.dtype)
     try:
         with np.errstate(all="ignore"):
-            result = _updated(kind, x.numpy(), new, found)
+            result = _updated(kind, x.numpy(), new, index)
     except (IndexError, OverflowError, TypeError, ValueError):
         return None
     return Array.of(result, x.weak_type)

@@ -120,48 +120,22 @@ def default_fill(dtype: np.dtype[Any]) -> Any:
     return np.nan if kind in "fc" else low if kind == "i" else high
 
 
-@dataclass(frozen=True)
-class Position:
-    """Indices along one axis, negative ones counted from the front.
-
-    Attributes:
-      values: the indices.
-      size: the size of the axis.
-      known: all of them are in bounds, so that nothing has to be done.
-    """
-
-    values: Any
-    size: int
-    known: bool
-
-    @staticmethod
-    def of(values: Any, size: int, wrap: bool = True) -> Position:
-        found = values if is_known(values) else _constant_values(values)
-        if is_dynamic(size):
-            values, found = as_value(values), None
-        if found is not None:
-            found = signed(found).astype(np.int64)
-            wrapped = _host.where(found < 0, found + size, found) if wrap else found
-            known = bool(((wrapped >= 0) & (wrapped < size)).all())
-            if isinstance(values, Tracer) and bool((wrapped == found).all()):
-                return Position(widened(values, size), size, known)
-            return Position(as_value(_index_array(wrapped, size)), size, known)
-        values = widened(values, size)
-        if wrap and dtypes.kind(values.dtype) == "i":
-            values = choose(less(values, 0), add(values, size), values)
-        return Position(values, size, False)
-
-    def inside(self) -> Any:
-        below = less(self.values, self.size)
-        if dtypes.kind(self.values.dtype) == "u":
-            return below
-        return bitwise_and(below, greater_equal(self.values, 0))
-
-    def clamped(self) -> Any:
-        if self.known:
-            return self.values
-        low = minimum(self.values, self.size - 1)
-        return low if dtypes.kind(self.values.dtype) == "u" else maximum(low, 0)
+def _from_front(values: Any, size: int, wrap: bool) -> tuple[Any, bool]:
+    """Indices along an axis counted from its front, and whether all are in bounds."""
+    found = values if is_known(values) else _constant_values(values)
+    if is_dynamic(size):
+        values, found = as_value(values), None
+    if found is not None:
+        found = signed(found).astype(np.int64)
+        wrapped = _host.where(found < 0, found + size, found) if wrap else found
+        known = bool(((wrapped >= 0) & (wrapped < size)).all())
+        if isinstance(values, Tracer) and bool((wrapped == found).all()):
+            return widened(values, size), known
+        return as_value(_index_array(wrapped, size)), known
+    values = widened(values, size)
+    if wrap and dtypes.kind(values.dtype) == "i":
+        values = choose(less(values, 0), add(values, size), values)
+    return values, False
 
 
 def widened(values: Any, size: int) -> Any:
@@ -293,7 +267,8 @@ def parse_index(
     sizes = [
         steps_between(lo, hi, abs(s)) for (lo, hi), s in zip(bounds, steps, strict=True)
     ]
-    laid = [1 if axis is None else sizes[axis] for axis in _laid(order)]
+    axes_laid = [part for part in order if part is None or type(part) is int]
+    laid = [1 if axis is None else sizes[axis] for axis in axes_laid]
     rest = tuple(n for a, n in enumerate(sizes) if a not in gathered)
     return Index(
         shape, tuple(bounds), tuple(steps), tuple(gathered), tuple(arrays), batch,
@@ -305,11 +280,6 @@ def index_parts(index: Any) -> Any:
     """What stands between the commas."""
     is_tuple = isinstance(index, tuple)  # named, so that its parts stay untyped
     return index if bool(is_tuple) else (index,)
-
-
-def _laid(order: Sequence[Any]) -> list[int | None]:
-    """The entries of the order that have an axis in the result."""
-    return [part for part in order if part is None or type(part) is int]
 
 
 def _plain(part: Any) -> Any:
@@ -429,13 +399,7 @@ def getitem(x: Value, index: Any) -> Any:
       IndexBoundsError: an index that is known is out of bounds.
       NonConcreteBooleanIndexError: a mask is traced.
     """
-    if is_array(x):
-        found = numpy_index(index)
-        if found is not None:
-            if x.memory.host:
-                return _read_now(x, found, index)
-            return read(x, parse_and_check(x.shape, index))
-    return read(x, parse_index(x.shape, index))
+    return read_at(x, index)
 
 
 def numpy_index(index: Any) -> Any:
@@ -450,17 +414,12 @@ def numpy_index(index: Any) -> Any:
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
 
-def _most_of(places: Any) -> int:
-    """So many times as many elements an index may take; a mask takes no more."""
-    return 1 if places.dtype == np.bool_ else places.size
-
-
 def _read_now(x: Array, found: Any, index: Any) -> Array:
     if type(found) is tuple:
         most, parts = x.size, cast_to(tuple[Any, ...], found)
         for part in parts:
-            if isinstance(part, np.ndarray):
-                most *= _most_of(part)
+            if isinstance(part, np.ndarray) and part.dtype != np.bool_:
+                most *= part.size
         if most >= FEW and most > x.size:
             shape = parse_and_check(x.shape, index).result_shape
             require_room("indexing", aval_of(x).with_shape(shape))
@@ -541,30 +500,49 @@ def sliced(x: Value, index: Index) -> Any:
     return axes.stride(axes.shrink(x, index.bounds), index.steps)
 
 
+def positions(
+    index: Index, wrap: bool, *, clamp: bool, ask: bool
+) -> tuple[list[Any], Any]:
+    """Where the arrays of an index point along each axis, in the shape of the batch.
+
+    Args:
+      index: with arrays.
+      wrap: negative indices count from the end.
+      clamp: what is out of bounds becomes the nearest place that there is.
+      ask: return a mask, too, of what is in bounds; None where all surely is.
+    """
+    found: list[Any] = []
+    inside: Any = None
+    for values, axis in zip(index.arrays, index.gathered, strict=True):
+        size = index.shape[axis]
+        at, known = _from_front(values, size, wrap)
+        unsigned = dtypes.kind(at.dtype) == "u"
+        if ask and not known:
+            here = less(at, size)
+            here = here if unsigned else bitwise_and(here, greater_equal(at, 0))
+            inside = here if inside is None else bitwise_and(inside, here)
+        if clamp and not known:
+            at = minimum(at, size - 1)
+            at = at if unsigned else maximum(at, 0)
+        found.append(broadcast_to(at, index.batch or ()))
+    common = max((i.dtype for i in found), key=lambda d: d.itemsize)
+    return [cast(i, common) for i in found], inside
+
+
 def _gathered(
     region: Any, index: Index, mode: str | None, fill_value: Any, wrap: bool
 ) -> Any:
     """The elements that the arrays of an index point at: batch, then the rest."""
     assert index.batch is not None
-    sizes = [index.shape[a] for a in index.gathered]
     shape = (*index.batch, *index.rest)
     if 0 in shape:
         return axes.full(shape, 0, region.dtype)
-    if 0 in sizes:
+    if 0 in [index.shape[a] for a in index.gathered]:
         raise errors.IndexBoundsError(
             f"an axis of size 0 has no elements to index: array of shape {index.shape}"
         )
     filled = check_mode("gather", mode) in ("fill", "drop")
-    safe: list[Any] = []
-    inside: Any = None
-    for values, size in zip(index.arrays, sizes, strict=True):
-        where = Position.of(values, size, wrap)
-        if filled and not where.known:
-            here = where.inside()
-            inside = here if inside is None else bitwise_and(inside, here)
-        safe.append(broadcast_to(where.clamped(), index.batch))
-    common = max((i.dtype for i in safe), key=lambda d: d.itemsize)
-    safe = [cast(i, common) for i in safe]
+    safe, inside = positions(index, wrap, clamp=True, ask=filled)
     found = bind(gather_p, region, *safe, arg=index.gathered)
     if inside is None:
         return found
@@ -590,10 +568,11 @@ def read_at(
       IndexBoundsError: no mode is given, and all is known, and it is out of bounds.
     """
     x = as_value(x)
-    known = not any(isinstance(part, Tracer) for part in index_parts(index))
-    if mode is None and is_array(x) and known:
-        if wrap and x.memory.host and (found := numpy_index(index)) is not None:
-            return _read_now(x, found, index)
-        return read(x, parse_and_check(x.shape, index, wrap), None, None, wrap)
-    parsed = parse_index(x.shape, index, mode, wrap)
+    known = numpy_index(index) if mode is None and is_array(x) else None
+    if known is None:
+        parsed = parse_index(x.shape, index, mode, wrap)
+    elif wrap and x.memory.host:
+        return _read_now(x, known, index)
+    else:
+        parsed = parse_and_check(x.shape, index, wrap)
     return read(x, parsed, mode, fill_value, wrap)
