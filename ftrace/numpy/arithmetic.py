@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -164,14 +165,19 @@ def integer_power(x: Any, exponent: int) -> Any:
         return _inverse(x, -exponent)
     if exponent == 0:
         return ax.full(x.shape, 1, x.dtype, x.weak_type)
+    return by_squaring(operator.mul, x, exponent)
+
+
+def by_squaring(times: Callable[[Any, Any], Any], x: Any, exponent: int) -> Any:
+    """`x` multiplied by itself, for an exponent from 1."""
     result = None
     while True:
         if exponent & 1:
-            result = x if result is None else result * x
+            result = x if result is None else times(result, x)
         exponent >>= 1
         if not exponent:
             return result
-        x = x * x
+        x = times(x, x)
 
 
 def _inverse(x: Any, exponent: int) -> Any:

@@ -377,6 +377,11 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
     y = _moved_last("trapezoid", y, axis)
     if x is not None:
         dx = diff(_moved_last("trapezoid", x, axis) if x.ndim > 1 else x)
+    return run_fused(_trapezoid, [y, dx])
+
+
+def _trapezoid(y: Any, dx: Any) -> Any:
+    """Along the last axis."""
     return (dx * (y[..., 1:] + y[..., :-1])).sum(-1) * 0.5
 
 

@@ -15,8 +15,8 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis, cast, flip
 from ftrace.numpy.editing import take_along_axis
-from ftrace.numpy.elementwise import inexact
-from ftrace.numpy.linear import conjugated, matrix_transpose, need_axes
+from ftrace.numpy.elementwise import conjugate, inexact
+from ftrace.numpy.linear import matrix_transpose, need_axes
 from ftrace.numpy.reductions import max as greatest
 from ftrace.numpy.reductions import min as least
 from ftrace.numpy.reductions import reduced
@@ -101,7 +101,7 @@ def square(name: str, x: Value) -> Any:
 
 def adjoint(x: Value) -> Any:
     """The conjugate transposes."""
-    return conjugated(matrix_transpose(x))
+    return conjugate(matrix_transpose(x))
 
 
 def symmetrized(x: Any) -> Any:

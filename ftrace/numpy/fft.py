@@ -16,8 +16,7 @@ from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import Dtype, dtype_or, placed
-from ftrace.numpy.elementwise import multiply
-from ftrace.numpy.linear import conjugated
+from ftrace.numpy.elementwise import conjugate, multiply
 from ftrace.numpy.padding import roll
 from ftrace.trace.bind import bind_compound, elementwise
 from ftrace.trace.eager.dispatch import member
@@ -95,14 +94,14 @@ def hfft(
     a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
     """`fft` of a signal that mirrors itself, given its first half: a real spectrum."""
-    return irfft(conjugated(a), n, axis, _opposite(norm))
+    return irfft(conjugate(a), n, axis, _opposite(norm))
 
 
 def ihfft(
     a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
     """The inverse of `hfft`: half of a signal, from its real spectrum."""
-    return conjugated(rfft(a, n, axis, _opposite(norm)))
+    return conjugate(rfft(a, n, axis, _opposite(norm)))
 
 
 def _along_two(name: str):

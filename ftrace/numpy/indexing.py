@@ -418,7 +418,7 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
     if type(found) is tuple:
         most, parts = x.size, cast_to(tuple[Any, ...], found)
         for part in parts:
-            if isinstance(part, np.ndarray) and part.dtype != np.bool_:
+            if is_known(part) and part.dtype != np.bool_:
                 most *= part.size
         if most >= FEW and most > x.size:
             shape = parse_and_check(x.shape, index).result_shape

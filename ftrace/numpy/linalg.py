@@ -21,6 +21,7 @@ from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy import factorizations, linear
+from ftrace.numpy.arithmetic import by_squaring
 from ftrace.numpy.elementwise import inexact, isnan, promote_inexact
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import (
@@ -299,14 +300,7 @@ def matrix_power(a: Value, n: int) -> Any:
         x, power = inv(x), -power
     if power == 0:
         return ax.broadcast_to(identity_of(x, x.shape[-1]), x.shape)
-    result: Any = None
-    while power:
-        if power & 1:
-            result = x if result is None else matmul(result, x)
-        power >>= 1
-        if power:
-            x = matmul(x, x)
-    return result
+    return by_squaring(matmul, x, power)
 
 
 def tensorinv(a: Value, ind: int = 2) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError
 from ftrace.numpy import axes as ax
-from ftrace.numpy.elementwise import common_type
+from ftrace.numpy.elementwise import common_type, conjugate
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import broadcast_arrays, concatenate
 from ftrace.trace.bind import bind, elementwise
@@ -171,12 +171,6 @@ def dot_axes(
 Dtype = Any
 
 
-def conjugated(x: Value) -> Any:
-    """The complex conjugate; a real value is its own."""
-    x = ax.as_value(x)
-    return bind(p.conj, x) if dtypes.is_complex(x.dtype) else x
-
-
 def need_axes(name: str, x: Any, count: int, factor: str = "") -> None:
     """Raises if a value has fewer axes than the function works on.
 
@@ -260,7 +254,7 @@ def _batched(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
 def _matrix_and_vector(name: str, x_core: str, y_core: str):
     def product(x1: Value, x2: Value, /) -> Any:
         (x, y), _ = promoted(x1, x2)
-        x = conjugated(x) if x_core == "k" else x
+        x = conjugate(x) if x_core == "k" else x
         return _batched(name, x, y, x_core, y_core)
 
     return product
@@ -307,7 +301,7 @@ def vecdot(
         raise ShapeError(
             f"vecdot: the shapes {x.shape} and {y.shape} differ along axis {axis}"
         )
-    return finished(_batched("vecdot", conjugated(x), y, "k", "k"), final)
+    return finished(_batched("vecdot", conjugate(x), y, "k", "k"), final)
 
 
 def vdot(
@@ -319,7 +313,7 @@ def vdot(
       ShapeError: they differ in their number of elements.
     """
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
-    x, y = ax.reshape(conjugated(x), (x.size,)), ax.reshape(y, (y.size,))
+    x, y = ax.reshape(conjugate(x), (x.size,)), ax.reshape(y, (y.size,))
     return finished(dot_axes("vdot", x, y, ((0,), (0,))), final)
 
 

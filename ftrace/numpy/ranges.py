@@ -20,6 +20,7 @@ from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.shape import as_columns, broadcast_arrays, concatenate, stack
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import own
+from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import Eager, member
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.pytree import tree
@@ -166,7 +167,7 @@ def linspace(
     gaps = num - 1 if endpoint else num
     start, stop = ax.cast(start, compute), ax.cast(stop, compute)
     start, stop = ax.broadcast_to(start, shape), ax.broadcast_to(stop, shape)
-    result = _blend(start, stop, num, gaps)
+    result = run_fused(_blend, [start, stop], num=num, gaps=gaps)
     if dtypes.is_integer(target):
         result = ew.floor_values(result)
     result = placed(ax.cast(ax.move_axis(result, 0, axis), target), device)
@@ -187,10 +188,10 @@ def _blend(start: Any, stop: Any, num: int, gaps: int) -> Any:
     if gaps < 1:
         return ax.reshape(start, (1, *start.shape))
     real = dtypes.real_dtype(start.dtype)
-    place = ax.iota(dtypes.int32, (num,) + (1,) * start.ndim, 0)
-    t = ax.cast(ax.cast(place, real) / gaps, start.dtype)
-    blended = start * (1 - t) + stop * t
-    return blended if num == gaps else ax.choose(place == gaps, stop, blended)
+    t = ax.iota(real, ax.line(start.ndim + 1, 0, num), 0) / gaps
+    part = ax.cast(t, start.dtype)
+    blended = start * (1 - part) + stop * part
+    return blended if num == gaps else ax.choose(t == 1, stop, blended)
 
 
 def logspace(

@@ -262,8 +262,8 @@ def nonzero(
     if a.ndim == 0:
         raise errors.ShapeError("nonzero takes at least one axis; use atleast_1d")
     if size is not None:
-        size = ax.check_count(size, "nonzero: size")
-        return _first_nonzero(a, size, _fills(fill_value, a.ndim))
+        count = ax.check_count(size, "nonzero: size")
+        return _first_nonzero(a, count, _fills(fill_value, a.ndim))
     if ax.is_unknown(a):
         raise errors.NonConcreteBooleanIndexError(
             f"nonzero: how many elements of a traced array of type {a.aval!r} are not "

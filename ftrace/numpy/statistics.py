@@ -15,8 +15,8 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import Axis
-from ftrace.numpy.elementwise import common_type
-from ftrace.numpy.linear import conjugated, dot_axes
+from ftrace.numpy.elementwise import common_type, conjugate
+from ftrace.numpy.linear import dot_axes
 from ftrace.numpy.reductions import (
     Over,
     chosen_dtype,
@@ -373,7 +373,7 @@ def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -
             squares = reduced(reduce_sum_p, w * weights[-1], (0,), False)
             lost = squares * ddof / count
         divisor = count - lost
-    products = dot_axes("cov", centered, conjugated(weighted), ((1,), (1,)))
+    products = dot_axes("cov", centered, conjugate(weighted), ((1,), (1,)))
     return products / divisor
 
 

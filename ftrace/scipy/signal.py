@@ -9,7 +9,8 @@ from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.lax.convolution import conv_general_dilated
 from ftrace.numpy import axes as ax
 from ftrace.numpy import fft
-from ftrace.numpy.linear import conjugated, promoted
+from ftrace.numpy.elementwise import conjugate
+from ftrace.numpy.linear import promoted
 from ftrace.trace.eager.dispatch import make_all_eager, member
 from ftrace.trace.tracing.tracer import Value
 
@@ -127,7 +128,7 @@ def _smooth(size: int) -> int:
 
 
 def _mirrored(x: Value) -> Any:
-    x = conjugated(x)
+    x = conjugate(x)
     return ax.flip(x, range(x.ndim))
 
 

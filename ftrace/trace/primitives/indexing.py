@@ -160,11 +160,12 @@ def _scatter_value(
     inside = np.ones(indices[0].shape, bool)
     for index, size in zip(indices, view.shape, strict=False):
         inside &= (index >= 0) & (index < size)
-    kept = tuple(index[inside] for index in indices)
+    if not inside.all():
+        indices, updates = tuple(index[inside] for index in indices), updates[inside]
     if kind == "set":
-        view[kept] = updates[inside]
+        view[indices] = updates
     else:
-        COMBINE_AT[kind](view, kept, updates[inside])
+        COMBINE_AT[kind](view, indices, updates)
     return result
 
 

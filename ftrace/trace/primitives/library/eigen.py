@@ -75,14 +75,6 @@ eigh_p = library_op.host(
 )  # fmt: skip
 
 
-def eigenvalues(lower: bool, a: Array) -> Array:
-    """Those of hermitian matrices without vectors, in a third of the time of `eigh`."""
-    (values,) = lapack_numpy.eigvalsh["L" if lower else "U"](a)
-    # NaN in what is read is NaN in all results.
-    missing = np.isnan(np.tril(a) if lower else np.triu(a)).any((-1, -2))
-    return np.where(missing[..., None], values.dtype.type(np.nan), values)
-
-
 # General matrices.
 
 
