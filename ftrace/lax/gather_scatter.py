@@ -20,9 +20,8 @@ from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import GatherScatterMode, check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import remainder
-from ftrace.numpy.elementwise import negative
+from ftrace.numpy.elementwise import maximum, minimum, negative
 from ftrace.numpy.indexing import default_fill, widened
-from ftrace.numpy.selection import maximum, minimum
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member
