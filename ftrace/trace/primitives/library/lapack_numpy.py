@@ -69,8 +69,6 @@ def _plus_complex_zero(name: str, x: Array) -> Any:
 
 #: Ascending eigenvalues and eigenvectors by the triangle that is read.
 eigh = {uplo: _or_nan_of(partial(np.linalg.eigh, UPLO=uplo)) for uplo in "LU"}
-#: The eigenvalues alone.
-eigvalsh = {uplo: _or_nan_of(partial(np.linalg.eigvalsh, UPLO=uplo)) for uplo in "LU"}
 #: U, the singular values and Vᴴ, all columns or those of singular values.
 svd_full = _or_nan_of(np.linalg.svd)
 svd_reduced = _or_nan_of(partial(np.linalg.svd, full_matrices=False))
