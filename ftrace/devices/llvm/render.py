@@ -29,7 +29,7 @@ from ftrace.devices.llvm.contraction.find import (
     reads_in_place,
     reduce_loop,
 )
-from ftrace.devices.llvm.contraction.strategies import (
+from ftrace.devices.llvm.contraction.schedule import (
     FEW_ROWS,
     LONG_ROWS,
     as_panels,
@@ -37,10 +37,10 @@ from ftrace.devices.llvm.contraction.strategies import (
     in_blocks,
     without_panels,
 )
-from ftrace.devices.llvm.convolution.depthwise_filter_gradient import find_sliding_dots
 from ftrace.devices.llvm.convolution.emitter import SlidingEmitter
 from ftrace.devices.llvm.convolution.filter_gradient import (
     find_grouped_sum,
+    find_sliding_dots,
     find_sliding_sum,
 )
 from ftrace.devices.llvm.convolution.find import find_channels, find_groups

@@ -21,7 +21,6 @@ DECISIONS = {
     "channels_across": "depthwise convolutions with channels first turn their pixels",
     "sliding_dots": "gradients by few or depthwise filters add up all taps in one pass",
     "sliding_rows": "windows of channels that lie side by side slide along rows",
-    "skip_padding": "taps of which a tile sees padding alone are left out",
     "interleaved_groups": "groups of few channels side by side share vectors",
     "in_squares": "operands that lie across are turned square by square, in registers",
     "transposed_results": "where all operands lie across, results turn by squares",

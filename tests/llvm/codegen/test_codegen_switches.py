@@ -28,14 +28,12 @@ def normal(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def convolution(
-    stride: int = 1, layout: str = "NCHW", groups: int = 1, apart: int = 1
-) -> F:
+def convolution(stride: int = 1, layout: str = "NCHW", groups: int = 1) -> F:
     kernel = "OIHW" if layout == "NCHW" else "HWIO"
     numbers = (layout, kernel, layout)
     return lambda x, w: ft.lax.conv_general_dilated(
         x, w, (stride, stride), "SAME", dimension_numbers=numbers,
-        rhs_dilation=(apart, apart), feature_group_count=groups,
+        feature_group_count=groups,
     )  # fmt: skip
 
 
@@ -91,9 +89,6 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
         by_each_filter, (normal(4, 8, 20, 20), normal(8, 1, 3, 3))),
     "sliding_rows": (
         convolution(layout="NHWC"), (normal(2, 20, 20, 16), normal(3, 3, 16, 32))),
-    "skip_padding": (
-        convolution(layout="NHWC", apart=6),
-        (normal(2, 20, 20, 32), normal(3, 3, 32, 32))),
     "channels_across": (
         convolution(groups=32), (normal(4, 32, 20, 20), normal(32, 1, 3, 3))),
     "interleaved_groups": (

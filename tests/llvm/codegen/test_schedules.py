@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.contraction.schedule import Schedule
-from ftrace.devices.llvm.contraction.strategies import (
+from ftrace.devices.llvm.contraction.schedule import (
+    Schedule,
     as_panels,
     find_dots,
     in_blocks,

@@ -38,7 +38,7 @@ from tests.support.run_llvm_kernel import (
 Array = np.ndarray[Any, Any]
 
 _render = import_module("ftrace.devices.llvm.render")
-_product_code = import_module("ftrace.devices.llvm.contraction.strategies")
+_product_code = import_module("ftrace.devices.llvm.contraction.schedule")
 
 pytestmark = pytest.mark.usefixtures("private_cache")
 

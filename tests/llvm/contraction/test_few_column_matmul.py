@@ -10,8 +10,7 @@ import pytest
 
 import ftrace as ft
 from ftrace.devices.llvm.contraction.find import find_contraction
-from ftrace.devices.llvm.contraction.schedule import Schedule
-from ftrace.devices.llvm.contraction.strategies import find_dots
+from ftrace.devices.llvm.contraction.schedule import Schedule, find_dots
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.loop_tree import place

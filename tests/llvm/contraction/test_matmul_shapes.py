@@ -11,7 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.devices.llvm.contraction.find import find_contraction
-from ftrace.devices.llvm.contraction.strategies import find_dots
+from ftrace.devices.llvm.contraction.schedule import find_dots
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import host_target

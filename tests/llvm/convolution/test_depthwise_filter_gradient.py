@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.convolution.depthwise_filter_gradient import find_sliding_dots
+from ftrace.devices.llvm.convolution.filter_gradient import find_sliding_dots
 from ftrace.devices.llvm.convolution.schedule import Sliding
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.target import Target, host_target

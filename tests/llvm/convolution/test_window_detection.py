@@ -12,7 +12,7 @@ import pytest
 
 import ftrace as ft
 from ftrace.devices.llvm.contraction.find import Contraction, find_contraction
-from ftrace.devices.llvm.contraction.find_windows import Window, find_windows
+from ftrace.devices.llvm.convolution.find import Window, find_windows
 from ftrace.devices.llvm.convolution.nchw import find_sliding
 from ftrace.devices.llvm.convolution.nhwc import find_sliding_rows
 from ftrace.devices.llvm.convolution.schedule import Sliding

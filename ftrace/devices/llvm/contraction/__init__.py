@@ -8,12 +8,7 @@ From the ground up:
                               axis of the other
     dot_product_instructions  Products of short numbers by instructions that multiply
                               groups of them
-    find_windows              Windows: an axis and a range of a sum that an operand has
-                              only together
-    microkernel               Tiles of sums in registers: what runs in the innermost
-                              loops of a product
-    schedule                  How a product runs, as data
-    strategies                How products run: from a contraction and a processor to a
-                              schedule
+    schedule                  How a product runs, as data, and the strategies that say
+                              how
     emitter                   Carries out the schedule of a product: see `schedule.py`
 """

@@ -185,7 +185,6 @@ def in_groups(plan: Contraction, groups: Groups, stage: Stage) -> Contraction:
     lefts, rights = (tuple(found[n] for n in ns) for ns in (plan.left, plan.right))
     return replace(
         plan, ranges=ranges, left=lefts, right=rights, offsets=tuple(offsets),
-        loads=tuple(n for n in toposort([*lefts, *rights]) if n.op is load_p),
         reduces=tuple(sums.values()),
         loose=is_in_place(lefts, plan.rows, frozenset(ranges), facts),
     )  # fmt: skip

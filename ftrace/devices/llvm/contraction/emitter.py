@@ -13,15 +13,12 @@ the processor fetches by itself, where rows of the whole operand would be far ap
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 
-from ftrace.devices.llvm.contraction.schedule import (
-    LooseRows,
-    Schedule,
-    StagedRows,
-    tiles_of,
-)
+from ftrace.devices.llvm.contraction.find import step_sizes
+from ftrace.devices.llvm.contraction.schedule import Schedule, TiledRows
 from ftrace.devices.llvm.emit.blocked_ranges import (
     Block,
     Cut,
@@ -32,9 +29,10 @@ from ftrace.devices.llvm.emit.blocked_ranges import (
 from ftrace.devices.llvm.emit.loop_nest import Span
 from ftrace.devices.llvm.emit.pack_panel import fill_panel
 from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, replaced_stores, sum_of
+from ftrace.devices.llvm.ir.writer import lowest
 from ftrace.devices.llvm.schedule.index_facts import index_of
 from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, Steps, size_of
-from ftrace.lower.kernel.ir import INDEX, Store, load, load_p, reduce
+from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p, reduce
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import div, mul, rem, sub
 from ftrace.trace.primitives.reduction import identity_of
@@ -83,50 +81,59 @@ class ProductEmitter:
     """Carries a schedule out in a stage."""
 
     def __init__(self, schedule: Schedule, stage: Stage) -> None:
-        self.schedule = schedule
+        s = self.schedule = schedule
         self.stage = stage
-        across = FewColumns if schedule.along else PlainColumns
-        self.kind: type[Columns] = Strips if schedule.strips else across
+        self.kind: type[Columns] = PlainColumns
+        if s.strips or s.along:
+            self.kind = Strips if s.strips else FewColumns
+        self.rows = self._rows("0")
         self._allocate()
-        self.once = Once(stage) if schedule.once else None
+        self.once = Once(stage) if s.once else None
+
+    def _rows(self, number: str) -> LooseRows | StagedRows:
+        rows, height = self.schedule.rows, self.schedule.tile[0]
+        if isinstance(rows, TiledRows):
+            return LooseRows(self.stage, rows, self.schedule.lanes, number)
+        return StagedRows(self.stage, rows, height, number)
 
     def _allocate(self) -> None:
         """Panels for the operands and for the sums."""
         s, stage, lanes = self.schedule, self.stage, self.schedule.lanes
         whole, columns = Block(stage, s.depth, "0"), self.kind(stage, s, "0")
-        self.right = {node: columns.new_panel(node, whole) for node in s.packed}
+        plain, high = self.kind is PlainColumns, self.rows.panel_length
+        self.right = {
+            node: stage.new_panel(
+                node.dtype, *columns.shape(whole.positions(node)), padded=not plain
+            )
+            for node in s.packed
+        }
         self.left: dict[Node, Panel] = {}
-        self.along = frozenset[Node]()
-        high, more, padded = s.rows.length, 0, False
-        if isinstance(s.rows, LooseRows):
-            self.row_block = RowBlock(stage, s.rows, lanes)
-            high, more, padded = self.row_block.cut.size, lanes, True
-            axis = s.rows.axis
-            self.along = frozenset(n for n in s.left if self._runs_along(n, axis))
+        self.along = frozenset(filter(self._runs_along, s.left))
+        loose = isinstance(s.rows, TiledRows)
         for node in s.left:
-            deep = -(-whole.positions(node) // lanes) * lanes + more
+            deep = -(-whole.positions(node) // lanes) * lanes + (lanes if loose else 0)
             shape = (deep, high) if node in self.along else (high, deep)
-            self.left[node] = stage.new_panel(node.dtype, *shape, padded=padded)
+            self.left[node] = stage.new_panel(node.dtype, *shape, padded=loose)
         pitch = s.columns.length if s.strips or s.along else s.pitch
         self.offsets = {
             node: stage.new_panel(node.dtype, 1, pitch, True) for node in s.plan.offsets
         }
         pitch += lanes if s.strips else 0
         self.sums = {
-            node: stage.new_panel(node.dtype, s.rows.length, pitch, s.strips)
+            node: stage.new_panel(node.dtype, self.rows.length, pitch, s.strips)
             for node in (() if s.registers else s.plan.reduces)
         }
-        if self.kind is PlainColumns:
+        if plain:
             # Tiles read beyond the block: what stands there must not slow them down.
             for panel in self.right.values():
                 stage.fill(panel, 0, s.columns.length)
 
-    def _runs_along(self, node: Node, row: Node) -> bool:
-        """Is it contiguous along the rows?"""
-        facts = self.stage.facts
-        loads = [n for n in toposort([node]) if n.op is load_p]
-        steps = [facts.affine[index_of(n)].terms.get(row, 0) for n in loads]
-        return any(abs(step) == 1 for step in steps)
+    def _runs_along(self, node: Node) -> bool:
+        """Is a left operand contiguous along rows of one axis?"""
+        rows, facts = self.schedule.rows, self.stage.facts
+        if not isinstance(rows, TiledRows):
+            return False
+        return abs(step_sizes([node], [rows.axis], facts)[rows.axis]) == 1
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
@@ -140,7 +147,7 @@ class ProductEmitter:
                 shared = prod(map(size_of, s.inner)) * s.rows.blocks
                 text = f"udiv i64 {unit.number}, {shared}"
                 self.number = stage.writer.pure(text, unit.number)
-            self.rows = s.rows.at(stage, row)
+            self.rows = self._rows(row)
             with self.columns:
                 if s.along is not None:
                     self._share(Block(stage, s.depth, "0"))
@@ -163,60 +170,59 @@ class ProductEmitter:
 
     def _add(self, depth: Block) -> None:
         """One block: the panels of operands, and the tiles over them."""
-        s, stage, plan = self.schedule, self.stage, self.schedule.plan
+        s = self.schedule
         if self.once is None or s.depth.several:
             self._fill_right(depth)
         elif s.along is None:
             self._share(depth)
         found = self._right_values(depth)
-        if self.left and isinstance(s.rows, LooseRows):
-            self.row_block.open()
-        for node, panel in self.left.items():
-            found[node] = panel.load(sum_of(self._fill_left(node, panel, depth)))
-        values = substitute([node.src[0] for node in plan.reduces], found)
-        ranges, spans = s.depth.within, dict[Node, Span]()
+        with self.rows.in_panels() if self.left else nullcontext():
+            for node, panel in self.left.items():
+                found[node] = panel.load(sum_of(self._fill_left(node, panel, depth)))
+            self._tiles(found, depth)
+
+    def _tiles(self, found: dict[Node, Node], depth: Block) -> None:
+        """Tiles over a block, of operands that have been found."""
+        s, stage, rows, columns = self.schedule, self.stage, self.rows, self.columns
+        values = substitute([node.src[0] for node in s.plan.reduces], found)
+        ranges, spans = depth.cut.within, dict[Node, Span]()
         if s.along is None:
             values, ranges, spans = _merge(stage, values, depth)
         later = None
         if s.ahead:
             later = Prefetch.of(
-                values, self.columns.column, ranges[-1], s.ahead, stage.facts
+                values, columns.column, ranges[-1], s.ahead, stage.facts
             )
         sums = {
             node: reduce(str(node.arg), value, ranges)
-            for node, value in zip(plan.reduces, values, strict=True)
+            for node, value in zip(s.plan.reduces, values, strict=True)
         }
-        self._tiles(self._stores(sums), spans, later)
-        if self.left and isinstance(s.rows, LooseRows):
-            self.row_block.close()
+        stage.run(
+            (*rows.axes, *columns.axes), self._stores(sums),
+            {**rows.steps, **columns.steps},
+            {**spans, **rows.tile_spans, **columns.tile_spans()},
+            prefetch=later, next_rows=rows.axes[0] if s.next_rows else None,
+        )  # fmt: skip
 
     def _stores(self, sums: dict[Node, Node]) -> list[Store]:
         """What is stored of sums in registers."""
         if self.schedule.registers:
             found = sums | self._found_offsets()
             return replaced_stores(self.stage.kernel.stores, found)
-        index = self._in_sums(self.rows.terms, self.columns.sums())
+        index = sum_of([*self.rows.tile_terms(self.pitch), *self.columns.sums()])
+        several = self.schedule.depth.several
         return [
             Store(
                 self.sums[node].number, index, total, None,
-                str(node.arg) if self.schedule.depth.several else "",
+                str(node.arg) if several else "",
             )
             for node, total in sums.items()
         ]  # fmt: skip
 
-    def _tiles(
-        self, stores: list[Store], spans: dict[Node, Span], later: Prefetch | None
-    ) -> None:
-        rows, columns = self.rows, self.columns
-        spans = {**spans, **rows.spans, **columns.tile_spans()}
-        next_rows = rows.axes[0] if self.schedule.next_rows else None
-        axes, steps = (*rows.axes, *columns.axes), {**rows.steps, **columns.steps}
-        self.stage.run(axes, stores, steps, spans, prefetch=later, next_rows=next_rows)
-
-    def _in_sums(self, rows: Callable[[int], list[Node]], columns: list[Node]) -> Node:
-        """Where a sum stands in its panel."""
-        pitch = next(iter(self.sums.values())).pitch
-        return sum_of([*rows(pitch), *columns])
+    @property
+    def pitch(self) -> int:
+        """Of the panels of sums."""
+        return next(iter(self.sums.values())).pitch
 
     # Panels.
 
@@ -260,53 +266,102 @@ class ProductEmitter:
     def _fill_left(self, node: Node, panel: Panel, depth: Block) -> list[Node]:
         """Fills a panel; returns where its elements stand."""
         rows, lanes = self.rows, self.schedule.lanes
-        block = rows.block if isinstance(rows, StagedRows) else self.row_block
-        last = rows.final_axes[-1]
+        block, last = rows.panel_block, rows.cut.within[-1]
         if node in self.along:
             fill_panel(panel, node, last, depth, block, depth, lanes)
             return [*depth.terms(panel.pitch, node), *block.terms(1)]
         free = self.stage.facts.free[node]
         used = [r for r in depth.cut.within if r in free]
         fill_panel(panel, node, used[-1] if used else last, block, depth, depth, lanes)
-        place = rows.terms if isinstance(rows, StagedRows) else block.terms
-        return [*place(panel.pitch), *depth.terms(1, node)]
+        return [*rows.panel_terms(panel.pitch), *depth.terms(1, node)]
 
     # What becomes of the sums.
 
     def _finish(self) -> None:
         """The kernel's own stores, with the sums read from their panels."""
         stage, rows, columns = self.stage, self.rows, self.columns
-        index = self._in_sums(rows.final_terms, columns.final_sums())
+        index = sum_of([*rows.terms(self.pitch), *columns.final_sums()])
         found = {n: panel.load(index) for n, panel in self.sums.items()}
         found |= self._found_offsets()
         stores = replaced_stores(stage.kernel.stores, found)
-        axes, lanes = [*rows.final_axes, *columns.cut.within], self.schedule.lanes
-        run_stores(stage, stores, axes, [columns], lanes, rows.final_spans)
+        axes, lanes = [*rows.cut.within, *columns.cut.within], self.schedule.lanes
+        run_stores(stage, stores, axes, [columns], lanes, rows.spans({}))
 
 
-class RowBlock(Block):
-    """Rows along one axis, for a panel of them; whole vectors along the rows fit.
+# Rows: how they are opened, and where they stand in panels.
 
-    Args:
-      rows: the rows that are open.
-      lanes: of a vector at most.
+
+class LooseRows(Block):
+    """Rows of a block along one axis, whose operands are read where they stand.
+
+    Or from a panel in which whole vectors along the rows fit.
+
+    Attributes:
+      axes, steps, tile_spans: over which tiles run, and how.
+      panel_block, panel_length: rows in a panel of left operands.
     """
 
-    def __init__(self, stage: Stage, rows: LooseRows, lanes: int) -> None:
-        size = (-(-rows.length // lanes) + 1) * lanes
-        super().__init__(stage, Cut((), rows.axis, size, ()), "0")
+    def __init__(self, stage: Stage, rows: TiledRows, lanes: int, number: str) -> None:
+        super().__init__(stage, Cut((), rows.axis, rows.length, ()), number)
         self.rows = rows
-        self.lanes = lanes
+        self.axes, self.steps = (rows.axis,), {rows.axis: Steps(0, rows.tile)}
+        self.length, self.panel_block = rows.length, VectorRows(self, lanes)
+        self.panel_length = self.panel_block.cut.size
 
     def open(self) -> None:
-        stage, lanes = self.stage, self.lanes
-        begin = self.rows.begin
+        stage, rows = self.stage, self.rows
+        first = stage.scaled(self.number, rows.high)
+        last = stage.scaled(self.number, rows.high, rows.high)
+        last = lowest(stage.writer, last, stage.values.number(rows.tiles))
+        self.begin, self.end = self._row_of(first), self._row_of(last)
+        self.tile_spans = {rows.axis: Span(first, last)}
+        self.start = stage.new_range(axis_of(rows.axis).size)
+        self._opened = stage.open(self.start, self.begin)
+
+    def _row_of(self, tile: str) -> str:
+        """The row in which a tile begins; of the tile after the last, the end."""
+        parts, number = self.rows.parts, self.stage.values.number
+        first, last = parts[0], parts[-1]
+        row = self.stage.scaled(tile, last.width)
+        if len(parts) == 1:
+            return row
+        if last.inner:
+            return lowest(self.stage.writer, row, number(last.stop))
+        higher = lowest(self.stage.writer, tile, number(first.count))
+        return self.stage.writer.pure(f"add i64 {row}, {higher}", row, higher)
+
+    def spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
+        return {self.rows.axis: Span(self.begin, self.end)}
+
+    def tile_terms(self, pitch: int) -> list[Node]:
+        """Where a row is in a panel of sums, in the loop over tiles."""
+        return self.terms(pitch)
+
+    def in_panels(self) -> VectorRows:
+        """What is open around the tiles of operands in panels."""
+        return self.panel_block
+
+    def panel_terms(self, pitch: int) -> list[Node]:
+        """Where a row is in a panel of left operands, in the loop over tiles."""
+        return self.panel_block.terms(pitch)
+
+
+class VectorRows(Block):
+    """Rows that are open, from a whole vector on: they are filled in vectors."""
+
+    def __init__(self, rows: LooseRows, lanes: int) -> None:
+        size = (-(-rows.cut.size // lanes) + 1) * lanes
+        super().__init__(rows.stage, Cut((), rows.cut.split, size, ()), "0")
+        self.rows, self.lanes = rows, lanes
+
+    def open(self) -> None:
+        stage, lanes, begin = self.stage, self.lanes, self.rows.begin
         whole = stage.writer.pure(f"udiv i64 {begin}, {lanes}", begin)
-        self.start = stage.new_range(size_of(self.rows.axis))
+        self.start = stage.new_range(size_of(self.rows.rows.axis))
         self._opened = stage.open(self.start, stage.scaled(whole, lanes))
 
     def spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
-        pure, axis = self.stage.writer.pure, self.rows.axis
+        pure, axis = self.stage.writer.pure, self.rows.rows.axis
         width = steps[axis].width if axis in steps else 1
         begin, end = self.rows.begin, self.rows.end
         up = self.stage.scaled(end, 1, width - 1)
@@ -315,6 +370,43 @@ class RowBlock(Block):
 
     def divides(self, width: int) -> bool:
         return width <= self.lanes
+
+
+class StagedRows(Block):
+    """Rows of a block along several axes, whose operands stand in panels: one line."""
+
+    def __init__(self, stage: Stage, cut: Cut, tile: int, number: str) -> None:
+        super().__init__(stage, cut, number)
+        self.tile, self.panel_block = tile, self
+        self.length = self.panel_length = -(-cut.length // tile) * tile
+
+    def open(self) -> None:
+        line = self.stage.new_range(self.length)
+        super().open()
+        self.axes, self.steps = (line,), {line: Steps(0, self.tile, False)}
+        self.tile_spans: dict[Node, Span] = {}
+        if self.cut.split is not None:
+            self.tile_spans[line] = Span("0", tiles_of(self, self.tile))
+
+    def tile_terms(self, pitch: int) -> list[Node]:
+        """Where a row is in a panel, in the loop over tiles."""
+        return [mul(self.axes[0], const(pitch, INDEX))]
+
+    panel_terms = tile_terms
+
+    def in_panels(self) -> AbstractContextManager[None]:
+        """What is open around the tiles of operands in panels: nothing else."""
+        return nullcontext()
+
+
+def tiles_of(block: Block, width: int) -> str:
+    """Tiles of `width` that cover the positions of a block."""
+    stage = block.stage
+    count = stage.scaled(block.count(), 1, width - 1)
+    return stage.writer.pure(f"udiv i64 {count}, {width}", count)
+
+
+# Columns: three layouts of the right operands.
 
 
 class Columns(Block):
@@ -331,19 +423,18 @@ class Columns(Block):
         super().__init__(stage, schedule.columns, number)
         self.schedule = schedule
         self.column = schedule.columns.within[-1]
-        self.axes = (self.column,)
-        self.steps = {self.column: Steps(schedule.lanes, schedule.vectors)}
+        self._tiles_over(self.column)
 
-    def new_panel(self, node: Node, depth: Block) -> Panel:
-        """For a right operand."""
-        rows, pitch = self.shape(depth.positions(node))
-        return self.stage.new_panel(node.dtype, rows, pitch, padded=True)
+    def _tiles_over(self, axis: Node) -> None:
+        s = self.schedule
+        self.axes, self.steps = (axis,), {axis: Steps(s.lanes, s.tile[1])}
 
     def shape(self, positions: int) -> tuple[int, int]:
         """The rows of a panel for so many terms of the sums, and their pitch."""
         return positions, self.schedule.pitch
 
     def fill(self, panel: Panel, node: Node, depth: Block) -> None:
+        """Evaluates a right operand."""
         lanes = self.schedule.lanes
         fill_panel(panel, node, self.column, depth, self, depth, lanes)
 
@@ -351,9 +442,9 @@ class Columns(Block):
     def place(self, panel: Panel, node: Node, depth: Block) -> list[Node]:
         """Where an element of a right operand stands, in tiles."""
 
-    @abstractmethod
     def sums(self) -> list[Node]:
         """Where a column stands in a panel of sums, in tiles."""
+        return [*self.axes]
 
     def final_sums(self) -> list[Node]:
         """The same for what becomes of the sums."""
@@ -368,18 +459,10 @@ class PlainColumns(Columns):
 
     def open(self) -> None:
         super().open()
-        flat = self.stage.new_range(self.schedule.pitch)
-        self.axes = (flat,)
-        self.steps = {flat: Steps(self.schedule.lanes, self.schedule.vectors)}
-
-    def new_panel(self, node: Node, depth: Block) -> Panel:
-        return self.stage.new_panel(node.dtype, *self.shape(depth.positions(node)))
+        self._tiles_over(self.stage.new_range(self.schedule.pitch))
 
     def place(self, panel: Panel, node: Node, depth: Block) -> list[Node]:
         return [*self.axes, *depth.terms(panel.pitch, node)]
-
-    def sums(self) -> list[Node]:
-        return [*self.axes]
 
     def final_sums(self) -> list[Node]:
         return self.terms(1)
@@ -388,8 +471,7 @@ class PlainColumns(Columns):
         if self.cut.split is None:
             return {}
         (flat,) = self.axes
-        width = self.steps[flat].width
-        return {flat: Span("0", tiles_of(self.stage, self, width))}
+        return {flat: Span("0", tiles_of(self, self.schedule.width))}
 
 
 class Strips(Columns):
@@ -439,7 +521,7 @@ class FewColumns(Columns):
     """All columns of one short axis, each in a line: right[column][k]."""
 
     def open(self) -> None:
-        s, (column,) = self.schedule, self.axes
+        s, column = self.schedule, self.column
         assert s.along is not None
         copies = 2 if size_of(s.along) >= 4 * s.lanes else 1
         self.steps = {
@@ -457,6 +539,3 @@ class FewColumns(Columns):
     def place(self, panel: Panel, node: Node, depth: Block) -> list[Node]:
         line = mul(self.column, const(panel.pitch, INDEX))
         return [line, *depth.terms(1, node)]
-
-    def sums(self) -> list[Node]:
-        return [self.column]

@@ -12,10 +12,11 @@ This file finds them; `strategies.py` says how they run.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from ftrace import dtypes
+from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import MOST_ROWS, rows_together, size_of
 from ftrace.devices.llvm.target import Target
@@ -56,7 +57,6 @@ class Contraction:
       columns: axes of the right operands.
       ranges: what is summed over.
       left, right: the largest expressions that depend on rows, or columns, alone.
-      loads: what the sums read.
       reduces: the sums.
       loose: the left operands can be used where they stand in memory: one axis of
         rows suffices.
@@ -69,9 +69,8 @@ class Contraction:
     ranges: tuple[Node, ...]
     left: tuple[Node, ...]
     right: tuple[Node, ...]
-    loads: tuple[Node, ...]
     reduces: tuple[Node, ...]
-    loose: bool
+    loose: bool = False
     offsets: tuple[Node, ...] = ()
 
 
@@ -104,7 +103,7 @@ def find_contraction(
     return Contraction(
         tuple(a for a in kernel.axes if a not in rows and a not in columns),
         tuple(rows), tuple(columns), ranges, tuple(lefts), tuple(rights),
-        tuple(loads), tuple(reduces), loose,
+        tuple(reduces), loose,
     )  # fmt: skip
 
 
@@ -181,25 +180,58 @@ def _is_loose(node: Node, ranges: frozenset[Node], facts: Facts) -> bool:
     """
     if facts.free[node].isdisjoint(ranges):
         return True
+    form = plain_form(node, facts)
+    if form is None:
+        return False
+    walked = {r: form.terms[r] for r in ranges if r in form.terms}
+    steps = prod(map(size_of, walked))
+    return steps < _FEW_STEPS or any(abs(step) == 1 for step in walked.values())
+
+
+def plain_form(node: Node, facts: Facts) -> Affine | None:
+    """The index of a load that is nowhere masked, if it is a sum of ranges."""
     if node.op is not load_p or len(node.src) > 2:
+        return None
+    form = facts.affine[index_of(node)]
+    return form if all(atom.op is range_p for atom in form.terms) else None
+
+
+def runs_along(node: Node, r: Node, facts: Facts) -> bool:
+    """Is it a load, contiguous along a range, that is masked for all of it or none?"""
+    if node.op is not load_p or any(r in facts.free[n] for n in node.src[2:]):
         return False
     terms = facts.affine[index_of(node)].terms
-    if any(a.op is not range_p for a in terms):
-        return False
-    walked = [r for r in ranges if r in terms]
-    steps = prod(size_of(r) for r in walked)
-    return steps < _FEW_STEPS or any(abs(terms[r]) == 1 for r in walked)
+    others = [a for a in terms if a is not r]
+    return terms.get(r) == 1 and all(r not in facts.free[a] for a in others)
 
 
 def is_plain(node: Node, column: Node, facts: Facts) -> bool:
     """Is it a load that needs no panel: contiguous, and nowhere masked?"""
-    if node.op is not load_p or len(node.src) > 2:
-        return False
-    form = facts.affine[index_of(node)]
-    others = [a for a in form.terms if a is not column]
-    if any(column in facts.free[a] for a in others):
-        return False
-    return form.terms.get(column) == 1
+    return len(node.src) == 2 and runs_along(node, column, facts)
+
+
+def step_sizes(
+    nodes: Sequence[Node], ranges: Iterable[Node], facts: Facts
+) -> dict[Node, int]:
+    """How far apart in memory elements of operands are along ranges."""
+    found = dict.fromkeys(ranges, 0)
+    for n in toposort(nodes):
+        if n.op is load_p:
+            terms = facts.affine[index_of(n)].terms
+            for r in found:
+                found[r] = max(found[r], abs(terms.get(r, 0)))
+    return found
+
+
+def in_memory_order(
+    nodes: Sequence[Node], ranges: Sequence[Node], facts: Facts
+) -> list[Node]:
+    """Ranges in the order in which operands lie in memory.
+
+    Loads then walk through it evenly, and ranges become one loop.
+    """
+    steps = step_sizes(nodes, ranges, facts)
+    return sorted(ranges, key=lambda r: -steps[r])
 
 
 def rows_apart(plan: Contraction, facts: Facts) -> int:
@@ -210,11 +242,10 @@ def rows_apart(plan: Contraction, facts: Facts) -> int:
     """
     column, found = plan.columns[-1], 1 << 10
     for n in (*plan.left, *plan.right):
-        if n.op is not load_p or len(n.src) > 2:
+        form = plain_form(n, facts)
+        if form is None:
             return 0
-        terms = facts.affine[index_of(n)].terms
-        if any(a.op is not range_p for a in terms):
-            return 0
+        terms = form.terms
         pitch = min((abs(terms[r]) for r in plan.ranges if r in terms), default=0)
         room = 8 * 4096 // math.gcd(pitch * n.dtype.itemsize, 4096)
         if n in plan.right:

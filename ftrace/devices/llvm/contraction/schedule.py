@@ -1,4 +1,4 @@
-"""How a product runs, as data.
+"""How a product runs, as data, and the strategies that say how.
 
     for units of columns and rows:                  what threads share
         panel sums[i, j] <- 0
@@ -8,131 +8,108 @@
             sums[i, j] <- sums[i, j] + left · right in tiles of registers
         out <- f(sums)
 
-Strategies say what of it happens, and how large the parts are (`strategies.py`): a
-contraction and a processor give a `Schedule`, or None.
-Printed it is that diagram; `emitter.py` carries it out. Blocks of k have a fixed size:
-the result does not depend on how units are shared. The scheme is that of the BLIS
-library (Van Zee and van de Geijn, 2015), with panels filled by arbitrary expressions.
+A contraction and a processor give a `Schedule`, or None. Printed it is that diagram;
+`emitter.py` carries it out. Blocks of k have a fixed size: the result does not depend
+on how units are shared. The scheme is that of the BLIS library (Van Zee and van de
+Geijn, 2015), with panels filled by arbitrary expressions.
+
+    in_blocks    any contraction, in blocks that fit in the caches
+    as_panels    matrix products: one axis of rows and one of columns in a block
+    find_dots    few columns: vectors run along what is summed over
 """
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.contraction.find import Contraction
-from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, Opening
-from ftrace.devices.llvm.emit.loop_nest import Span
-from ftrace.devices.llvm.emit.staged_kernel import Stage
-from ftrace.devices.llvm.ir.writer import lowest
-from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
-from ftrace.devices.llvm.schedule.tiling_ir import Steps, cut
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from ftrace.devices.llvm.contraction.block_sizes import Load, choose_blocks
+from ftrace.devices.llvm.contraction.find import (
+    Contraction,
+    in_memory_order,
+    is_far,
+    is_heavy,
+    reads_in_place,
+    rows_apart,
+    runs_along,
+)
+from ftrace.devices.llvm.emit.blocked_ranges import Cut, cut_ranges
+from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.tiling_ir import (
+    RegisterTile,
+    Steps,
+    Tiles,
+    cut,
+    register_tile,
+    rows_together,
+    size_of,
+)
+from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import INDEX, axis_of, load_p
-from ftrace.trace.graph import Node, toposort
-from ftrace.trace.primitives.elementwise import mul, sub
-from ftrace.trace.primitives.sources import const
+from ftrace.lower.kernel.ir import Kernel, axis_of
+from ftrace.trace.graph import Node
+from ftrace.trace.symbolic.bounds import sample
 from ftrace.trace.symbolic.dim import is_dynamic
 
+#: Vectors in a row of panel b, and rows of it (of 4-byte elements): 768 bytes × 512
+#: stay in L2, and the rows of the other operand that a tile needs in L1.
+VECTORS = 12
+DEPTH = 512
+#: Rows of a block: each element of panel b is used so often.
+HEIGHT = 256
+LEAST_HEIGHT = 64
+#: Multiplications that make up for a panel of sums.
+_WORTH_SUMS = 1 << 12
+#: Rows of fewer columns make vectors that are mostly empty.
+_SHORT_ROWS = 4
+#: The axes of a block should be so long; where nothing is filled two rows will do.
+LONG_ROWS, FEW_ROWS = 8, 2
+#: Cycles to add up the lanes of a vector of sums.
+_ACROSS = 10.0
+#: Rows that make up for the panel of the right operand.
+_LEAST_ROWS = 16
+#: Rows of a unit, about.
+_UNIT_ROWS = 64
 
-class LooseRows(Opening):
-    """Rows of a block along one axis, whose operands are read where they stand.
 
-    Once open, rows say over which axes tiles run and how (`axes`, `steps`, `spans`),
-    where a tile's sums stand in a panel (`terms`), and the same for what becomes of
-    them (`final_…`). Tiles are cut from the whole axis: some are a row higher.
+@dataclass(frozen=True, eq=False)
+class TiledRows:
+    """Rows along one axis in blocks of tiles: operands are read where they stand.
+
+    Tiles are cut from the whole axis: some are a row higher.
+
+    Attributes:
+      tile: rows of a tile.
+      height: rows of a block, about.
     """
 
-    def __init__(self, axis: Node, tile: int, height: int) -> None:
-        self.axis = axis
-        self.tile = tile
-        self.parts = cut(axis_of(axis).size, Steps(0, tile))
-        self.tiles = sum(part.count for part in self.parts)
-        self.height = max(height // tile, 1)
-        if not is_dynamic(self.tiles):  # blocks as equal as can be
-            self.height = -(-self.tiles // -(-self.tiles // self.height))
-        self.blocks = -(-self.tiles // self.height)
-        self.length = self.height * self.parts[0].copies
-        self.axes = self.final_axes = (axis,)
-        self.steps = {axis: Steps(0, tile)}
+    axis: Node
+    tile: int
+    height: int
 
-    def at(self, stage: Stage, number: str) -> LooseRows:
-        """The block of this number, to be opened."""
-        self.stage, self.number = stage, number
-        return self
+    @property
+    def parts(self) -> list[Tiles]:
+        return cut(axis_of(self.axis).size, Steps(0, self.tile))
 
-    def open(self) -> None:
-        stage = self.stage
-        first = stage.scaled(self.number, self.height)
-        last = stage.scaled(self.number, self.height, self.height)
-        last = lowest(stage.writer, last, stage.values.number(self.tiles))
-        self.begin, self.end = begin, end = self._row_of(first), self._row_of(last)
-        self.spans = {self.axis: Span(first, last)}
-        self.final_spans = {self.axis: Span(begin, end)}
-        self.start = stage.new_range(axis_of(self.axis).size)
-        self._opened = stage.open(self.start, begin)
+    @property
+    def tiles(self) -> int:
+        return sum(part.count for part in self.parts)
 
-    def close(self) -> None:
-        self.stage.close(self._opened)
+    @property
+    def high(self) -> int:
+        """Tiles of a block: blocks are as equal as can be."""
+        tiles, high = self.tiles, max(self.height // self.tile, 1)
+        return high if is_dynamic(tiles) else -(-tiles // -(-tiles // high))
 
-    def _row_of(self, tile: str) -> str:
-        """The row in which a tile begins; of the tile after the last, the end."""
-        first, last = self.parts[0], self.parts[-1]
-        row = self.stage.scaled(tile, last.width)
-        if len(self.parts) == 1:
-            return row
-        number = self.stage.values.number
-        if last.inner:
-            return lowest(self.stage.writer, row, number(last.stop))
-        higher = lowest(self.stage.writer, tile, number(first.count))
-        return self.stage.writer.pure(f"add i64 {row}, {higher}", row, higher)
+    @property
+    def blocks(self) -> int:
+        return -(-self.tiles // self.high)
 
-    def terms(self, pitch: int) -> list[Node]:
-        """Where a row is in a panel, in the loop over tiles."""
-        return [mul(sub(self.axis, self.start), const(pitch, INDEX))]
-
-    final_terms = terms
-
-
-class StagedRows(Opening):
-    """Rows of a block along several axes, whose operands stand in panels."""
-
-    def __init__(self, cut_: Cut, tile: int) -> None:
-        self.cut = cut_
-        self.tile = tile
-        self.blocks = cut_.blocks
-        self.length = -(-cut_.length // tile) * tile
-        self.final_axes = cut_.within
-
-    def at(self, stage: Stage, number: str) -> StagedRows:
-        """The block of this number, to be opened."""
-        self.stage = stage
-        self.block = Block(stage, self.cut, number)
-        self.line = stage.new_range(self.length)
-        self.axes = (self.line,)
-        self.steps = {self.line: Steps(0, self.tile, False)}
-        return self
-
-    def open(self) -> None:
-        self.block.open()
-        self.final_spans = self.block.spans({})
-        self.spans: dict[Node, Span] = {}
-        if self.cut.split is not None:
-            last = tiles_of(self.stage, self.block, self.tile)
-            self.spans[self.line] = Span("0", last)
-
-    def close(self) -> None:
-        self.block.close()
-
-    def terms(self, pitch: int) -> list[Node]:
-        return [mul(self.line, const(pitch, INDEX))]
-
-    def final_terms(self, pitch: int) -> list[Node]:
-        """Where a row is in a panel, in loops over the axes."""
-        return self.block.terms(pitch)
-
-
-def tiles_of(stage: Stage, block: Block, width: int) -> str:
-    """Tiles of `width` that cover the positions of a block."""
-    count = stage.scaled(block.count(), 1, width - 1)
-    return stage.writer.pure(f"udiv i64 {count}, {width}", count)
+    @property
+    def length(self) -> int:
+        """Rows of a block."""
+        return self.high * self.parts[0].copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +121,9 @@ class Schedule:
       lanes: of a vector.
       outer: axes whose values are units of their own.
       inner: other axes of rows: the right operands are the same for all of them.
-      rows: how rows are cut.
+      rows: how rows are cut; as a cut their operands stand in panels.
       columns: how columns are cut.
-      vectors: of a tile.
+      tile: rows and vectors of a tile.
       depth: how what is summed over is cut.
       packed: right operands that stand in panels.
       left: left operands that do.
@@ -163,9 +140,9 @@ class Schedule:
     lanes: int
     outer: tuple[Node, ...]
     inner: tuple[Node, ...]
-    rows: LooseRows | StagedRows
+    rows: TiledRows | Cut
     columns: Cut
-    vectors: int
+    tile: tuple[int, int]
     depth: Cut
     packed: tuple[Node, ...]
     left: tuple[Node, ...]
@@ -180,15 +157,16 @@ class Schedule:
     @property
     def width(self) -> int:
         """Columns of a tile."""
-        return self.vectors * self.lanes
+        return self.tile[1] * self.lanes
 
     def __str__(self) -> str:
         layout = "[column][k]" if self.along else "[k][column]"
         layout = f"[strip]{layout}" if self.strips else layout
-        tile = f"{self.vectors} vectors of {self.lanes}"
+        rows, vectors = self.tile
+        tile = f"{vectors} vectors of {self.lanes}"
         if self.along:
             along = f"{name_of(self.along)} in vectors of {self.lanes}"
-            tile = f"{self.vectors} columns, {along}"
+            tile = f"{vectors} columns, {along}"
         columns = () if self.along else (self.columns,)
         places = [*self.outer, *columns, *self.inner, self.rows]
         lines = [f"for each {', '.join(map(name_of, places))}:"]
@@ -198,7 +176,7 @@ class Schedule:
         once = "once, " if self.once and not self.depth.several else ""
         lines += [f"        {once}panel right{layout} <- b(…)" for _ in self.packed]
         lines += ["        panel left[row][k] <- a(…)" for _ in self.left]
-        lines.append(f"        sums += a · b    {self.rows.tile} rows × {tile}")
+        lines.append(f"        sums += a · b    {rows} rows × {tile}")
         if self.ahead:
             lines.append(f"            prefetch b, {self.ahead} terms ahead")
         if self.next_rows:
@@ -207,12 +185,10 @@ class Schedule:
         return "\n".join([*lines, f"    out <- f(sums)    {kept}"])
 
 
-def name_of(part: Node | Cut | LooseRows | StagedRows) -> str:
+def name_of(part: Node | Cut | TiledRows) -> str:
     """A range, or how ranges are cut."""
-    if isinstance(part, LooseRows):
+    if isinstance(part, TiledRows):
         return f"{name_of(part.axis)} by {part.length}"
-    if isinstance(part, StagedRows):
-        part = part.cut
     if isinstance(part, Cut):
         split = [] if part.split is None else [f"{name_of(part.split)} by {part.size}"]
         return " × ".join(
@@ -222,15 +198,241 @@ def name_of(part: Node | Cut | LooseRows | StagedRows) -> str:
     return f"{'r' if axis.reduced else 'i'}{axis.number}"
 
 
-def walk(plan: Contraction, facts: Facts) -> list[Node]:
-    """What is summed over, in the order in which the left operands lie in memory.
+def in_blocks(plan: Contraction, facts: Facts, target: Target) -> Schedule:
+    """Any contraction.
 
-    Their loads then walk through it evenly, and it becomes one loop.
+    A unit is a block of rows and columns:
+
+    panel c[i, j] <- 0
+    for each block of k:
+        panel b[k, j] <- b(j, k)           any expression, turned where it is turned
+        panel a[i, k] <- a(i, k)           unless it can be read where it stands
+        panel c[i, j] <- c[i, j] + the sum in tiles of registers
+    out <- f(c)
     """
-    steps: dict[Node, int] = dict.fromkeys(plan.ranges, 0)
-    for n in toposort(plan.left or plan.right):
-        if n.op is load_p:
-            terms = facts.affine[index_of(n)].terms
-            for r in steps:
-                steps[r] = max(steps[r], abs(terms.get(r, 0)))
-    return sorted(plan.ranges, key=lambda r: -steps[r])
+    item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
+    lanes = target.vector_bytes // item
+    row = max(plan.rows, key=size_of)
+    height = prod(size_of(a) for a in ((row,) if plan.loose else plan.rows))
+    together = rows_together(plan.left, row if plan.loose else None, facts)
+    columns, tile = _cut_columns(plan.columns, height, lanes, together, target)
+    step = tile.vectors * lanes
+    pitch = -(-columns.length // step) * step
+    room = target.l2 // 2 // (pitch * item * len(plan.right))
+    deep = max(min(DEPTH * 4 // item, room), 16)
+    outer = (*plan.outer, *columns.outer)
+    units = sample(columns.blocks) * prod(map(size_of, outer))
+    rows, others = _cut_rows(plan, row, tile.rows, units, target.cores)
+    return Schedule(
+        plan, lanes,
+        outer=(*outer, *others),
+        inner=(),
+        rows=rows,
+        columns=columns,
+        tile=(tile.rows, tile.vectors),
+        depth=cut_ranges(_walk(plan, facts), deep, lanes),
+        packed=plan.right,
+        left=() if plan.loose else plan.left,
+        pitch=pitch,
+    )  # fmt: skip
+
+
+def _walk(plan: Contraction, facts: Facts) -> list[Node]:
+    """What is summed over, in the order in which the left operands lie in memory."""
+    return in_memory_order(plan.left or plan.right, plan.ranges, facts)
+
+
+def _cut_columns(
+    columns: Sequence[Node], height: int, lanes: int, together: int, target: Target
+) -> tuple[Cut, RegisterTile]:
+    """Blocks of columns that fill whole vectors and tiles best."""
+    registers, column = target.registers, columns[-1]
+    last = -(-size_of(column) // lanes)
+    tile = register_tile(height, last, registers, together)
+    found = cut_ranges(columns, VECTORS * lanes, tile.vectors * lanes)
+    if found.split is column:
+        return found, tile
+    best = (float("inf"), found, tile)
+    sizes = range(1, found.size + 1) if found.split is not None else (1,)
+    for size in sizes:
+        part = replace(found, size=size)
+        tile = register_tile(height, -(-part.length // lanes), registers, together)
+        # A block has costs of its own.
+        cycles = (tile.cycles + 1) * sample(part.blocks)
+        if cycles < best[0]:
+            best = (cycles, part, tile)
+    return best[1], best[2]
+
+
+def _cut_rows(
+    plan: Contraction, row: Node, tile: int, columns: int, cores: int
+) -> tuple[TiledRows | Cut, list[Node]]:
+    """High blocks, but enough of them for all cores; and the rows around them.
+
+    Args:
+      columns: blocks of columns, at all places around them.
+    """
+    height = HEIGHT
+    while True:
+        if plan.loose:
+            others = [a for a in plan.rows if a is not row]
+            rows: TiledRows | Cut = TiledRows(row, tile, height)
+        else:
+            rows = cut_ranges(plan.rows, height)
+            others = list(rows.outer)
+        units = columns * sample(rows.blocks) * prod(map(size_of, others))
+        enough = 4 * cores if height > LEAST_HEIGHT else cores
+        if units >= enough or height // 4 < tile:
+            return rows, others
+        height //= 2
+
+
+def without_panels(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Schedule | None:
+    """A matrix product whose operands are best read in place.
+
+    Loops over tiles alone would be as fast, but what becomes of the sums may be a long
+    expression, which they repeat for each register of a tile. And vectors of two or
+    three columns would be mostly empty: only tiles, which share what is read, pay.
+    """
+    if not reads_in_place(plan, facts):
+        return None
+    work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
+    if size_of(plan.columns[-1]) < _SHORT_ROWS:
+        work *= prod(map(size_of, plan.outer))
+    elif not is_heavy(plan, kernel):
+        return None
+    if work < _WORTH_SUMS:
+        return None
+    return as_panels(plan, kernel, facts, target, packed=False)
+
+
+def as_panels(
+    plan: Contraction,
+    kernel: Kernel,
+    facts: Facts,
+    target: Target,
+    long: int = LONG_ROWS,
+    packed: bool = True,
+) -> Schedule | None:
+    """A matrix product, if blocks of one axis each are enough.
+
+    A unit is a block of rows and some strips of columns:
+
+        for each block of k:
+            right[strip][k][j] <- b(j, k)      unless the unit before it did
+            left[k][i] <- a(i, k)              unless it can be read where it stands
+            out <- f(the sum)                  in tiles of registers
+
+    Where k is one block and f is light, results go from registers to where they belong;
+    else the sums of a unit stand in a panel until all of them are known. How large
+    blocks are is decided in `block_sizes.py`.
+
+    Args:
+      long: what the axis of rows has to be.
+      packed: the right operands stand in panels; else they are read in place.
+    """
+    sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
+    *more, column = plan.columns
+    if any(map(is_dynamic, sizes)) or more:
+        return None
+    row = max(plan.rows, key=size_of)
+    others = tuple(a for a in plan.rows if a is not row)
+    if size_of(row) < long or (others and not plan.loose):
+        return None
+    heavy = is_heavy(plan, kernel)
+    item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
+    lanes = target.vector_bytes // item
+    blocks = choose_blocks(
+        target,
+        Load(
+            rows=size_of(row),
+            vectors=-(-size_of(column) // lanes),
+            depth=prod(size_of(r) for r in plan.ranges),
+            item=item,
+            outer=prod(map(size_of, plan.outer)),
+            others=prod(map(size_of, others)),
+            right=len(plan.right) if packed else 0,
+            left=0 if plan.loose else len(plan.left),
+            sums=len(plan.reduces),
+            heavy=heavy,
+            together=rows_together(plan.left, row if plan.loose else None, facts),
+            apart=rows_apart(plan, facts),
+        ),
+    )
+    tile, width = blocks.tile, blocks.tile.vectors * lanes
+    depth = cut_ranges(_walk(plan, facts), blocks.depth, lanes)
+    registers = not (depth.blocks > 1 or depth.outer or heavy)
+    asks, in_place = target.decides("fetch_ahead"), plan.loose or blocks.shallow
+    size = prod(size_of(r) for r in (*plan.columns, *plan.ranges)) * item
+    far = size * len(plan.right) > target.l2
+    # Narrow tiles have more to load than to multiply, and no room for questions.
+    next_rows = registers and in_place and tile.vectors > 1 and is_far(plan, target)
+    return Schedule(
+        plan, lanes,
+        outer=plan.outer,
+        inner=others,
+        rows=TiledRows(row, tile.rows, blocks.tiles * tile.rows),
+        columns=Cut((), column, width * blocks.strips, ()),
+        tile=(tile.rows, tile.vectors),
+        depth=depth,
+        packed=plan.right if packed and not blocks.shallow else (),
+        left=() if in_place else plan.left,
+        pitch=width, strips=True, once=True, registers=registers,
+        ahead=depth.length if blocks.shallow and far and asks else 0,
+        next_rows=next_rows and asks,
+    )  # fmt: skip
+
+
+def find_dots(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Schedule | None:
+    """A contraction as one of few columns, if that is best.
+
+        right[j][k] <- b(k, j)                  once, turned if it stands otherwise
+        out[i, j] <- f(the sum over k of a(i, k) · right[j][k])
+
+    Vectors along three columns would be mostly empty, and along the rows far apart in
+    memory. What is summed over may be taps around channels that lie side by side, of
+    which some are outside of an image: all lanes are, or none. A tile has a vector of
+    partial sums for each pair of some rows and a column; their lanes are added up at
+    the end. Long expressions of the sums are computed for all rows of a unit, which is
+    less code.
+    """
+    sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
+    if any(map(is_dynamic, sizes)) or len(plan.columns) != 1:
+        return None
+    (*others, length), (column,) = plan.ranges, plan.columns
+    row = max(plan.rows, key=size_of)
+    item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
+    lanes = target.vector_bytes // item
+    wide, deep = size_of(column), prod(map(size_of, plan.ranges))
+    if 2 * wide > lanes or deep < 2 * lanes or size_of(row) < _LEAST_ROWS:
+        return None
+    if others and size_of(length) % lanes:
+        return None
+    if deep * wide * item * len(plan.right) > target.l1:
+        return None
+    if not all(runs_along(n, length, facts) for n in plan.left):
+        return None
+    # Of sums in vectors of columns, each step takes half a cycle per row.
+    if 0.5 * deep <= wide * (0.5 * deep / lanes + _ACROSS):
+        return None
+    room = target.registers - 1 - wide
+    most = rows_together(plan.left, row, facts)
+    tile = min(room // ((wide + 1) * len(plan.reduces)), most)
+    if tile < 1:
+        return None
+    return Schedule(
+        plan, lanes,
+        outer=plan.outer,
+        inner=tuple(a for a in plan.rows if a is not row),
+        rows=TiledRows(row, tile, _UNIT_ROWS),
+        columns=Cut.whole(plan.columns),
+        tile=(tile, wide),
+        depth=Cut.whole(plan.ranges),
+        packed=plan.right, left=(),
+        pitch=(-(-deep // lanes) + 1) * lanes,
+        along=length, once=True, registers=not is_heavy(plan, kernel),
+    )  # fmt: skip

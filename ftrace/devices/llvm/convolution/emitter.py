@@ -2,8 +2,7 @@
 
 An image is evaluated once for each line that a block sees, into a panel in which taps,
 strides and dilations are distances. Tiles are rows and vectors of columns; the left
-operand's numbers are spread over vectors one at a time. Taps that see padding alone are
-left out (see `skip_padding.py`).
+operand's numbers are spread over vectors one at a time.
 """
 
 from __future__ import annotations
@@ -13,25 +12,22 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 
-from ftrace.devices.llvm.contraction.find_windows import Group
-from ftrace.devices.llvm.contraction.microkernel import (
+from ftrace.devices.llvm.convolution.microkernel import (
     MicroKernel,
     Place,
     Tile,
     Walk,
     open_tiles,
 )
-from ftrace.devices.llvm.convolution.image import Image, next_image
+from ftrace.devices.llvm.convolution.operands import Image, Still, next_image
 from ftrace.devices.llvm.convolution.schedule import Sliding, laid_flat
-from ftrace.devices.llvm.convolution.skip_padding import Seen
-from ftrace.devices.llvm.convolution.still_operand import Still
 from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, each_block, run_stores
 from ftrace.devices.llvm.emit.emit_values import Opened
 from ftrace.devices.llvm.emit.pack_panel import fill_panel
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import OpenLoop
-from ftrace.devices.llvm.schedule.tiling_ir import Steps, Tiles, cut
+from ftrace.devices.llvm.schedule.tiling_ir import Steps, cut
 from ftrace.lower.kernel.ir import INDEX, Store, reduce
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul
@@ -45,8 +41,7 @@ class SlidingEmitter:
         self.s, self.stage = schedule, stage
         (self.total,) = schedule.plan.reduces
         self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
-        self.at: dict[Node, str] = {}  # of the open line
-        self.places: dict[Node, str] = {}  # the same in its block
+        self.places: dict[Node, str] = {}  # of the open line in its block
         self.height = schedule.rows.extents[-1] if schedule.rows.within else 1
         self._allocate()
 
@@ -61,7 +56,7 @@ class SlidingEmitter:
                 stage.fill(image.panel, 0)
             if s.by_columns:
                 self._end(image)
-        self.still = Still(stage, s.still)
+        self.still = Still(s, stage)
         if self.still.panel is not None:
             stage.fill(self.still.panel, 0, 0 if s.by_columns else s.columns.length)
         rows = s.rows.length if s.kept else self.height
@@ -113,10 +108,9 @@ class SlidingEmitter:
             partial(image.fill, along, beside, self.block, s.lanes)
             for image in self.images
         ]
-        own = partial(self.still.fill, depth, self.of_still, s.lanes)
+        own = partial(self.still.fill, depth, self.of_still)
         for fill in [own, *fills] if s.by_columns else [*fills, own]:
             fill()
-        self.finite = self.still.is_finite(depth, self.of_still) if s.skips else ""
         if s.along_pixels:
             self._pass(depth)
         else:
@@ -133,7 +127,7 @@ class SlidingEmitter:
                 begin = stage.scaled(self.row.number, s.rows.size)
                 place = stage.values.access.sum_terms([(1, begin), (1, loop.index)])
             opened.append((loop, stage.open(axis, place)))
-            self.at[axis], self.places[axis] = place, loop.index
+            self.places[axis] = loop.index
         run()
         for loop, o in reversed(opened):
             stage.close(o)
@@ -166,18 +160,13 @@ class SlidingEmitter:
                 state = [t.zero] * (tile.rows * tile.vectors)
                 for image in self.images:
                     base = Place(stage.values.buffer(image.panel.number))
-                    walks, first, later = self._walks(
-                        image, depth, part, (rows, down.index), (columns, across.index)
-                    )
+                    walks, first = self._walks(image, depth)
                     own = still.plus(constant=first)
                     a, b = (own, base) if s.by_columns else (base, own)
                     a = a.plus(*lines, (step, down.index))
                     if s.groups:
                         a = a.plus((s.lanes, across.index))
                     b = b.plus((s.lanes, across.index))
-                    for walk, start in later:
-                        a = a.plus((walk.left, start))
-                        b = b.plus((walk.right, start))
                     state = self.micro.sums(tile, walks, a, b, state)
                 out = sums.plus((s.pitch * s.taps, down.index), (s.lanes, across.index))
                 places = [(n * s.taps + k) * s.pitch for n, k in pairs]
@@ -241,44 +230,11 @@ class SlidingEmitter:
             sum(k * n for k, n in zip(weights, tap, strict=True)) for tap in s.numbers
         ]
 
-    def _walks(
-        self,
-        image: Image,
-        depth: Block,
-        part: range,
-        rows: tuple[Tiles, str],
-        columns: tuple[Tiles, str],
-    ) -> tuple[list[Walk], int, list[tuple[Walk, str]]]:
-        """The loops over what is summed over, and where the other operand begins.
-
-        Args:
-          part: taps, by number, of a tile.
-          rows, columns: the tiles that are open.
-
-        Returns:
-          The loops; the place of the first tap; loops that begin later, and where.
-        """
+    def _walks(self, image: Image, depth: Block) -> tuple[list[Walk], int]:
+        """The loops over what is summed over, and where the other operand begins."""
         s, still, own = self.s, self.still.steps, image.steps
-        skips = {seen.window: seen for seen in s.skips}
-        walks: list[Walk] = []
-        later: list[tuple[Walk, str]] = []
-
-        def walk(
-            count: str, of_still: int, of_image: int,
-            cut: Callable[[], tuple[str, str]] | None, last: bool = True,
-        ) -> None:  # fmt: skip
-            """A loop; `cut` says which steps of it are needed."""
-            steps = (of_still, of_image) if s.by_columns else (of_image, of_still)
-            if cut is not None:
-                start, count = cut()
-                later.append((Walk(count, *steps), start))
-            walks.insert(len(walks) - (not last), Walk(count, *steps))
-
-        for r in depth.cut.within:
-            seen = next((x for w, x in skips.items() if r in (w.tap, w.column)), None)
-            extent = depth.extent(r)
-            needed = seen and partial(self._pixels, seen, depth, extent, part)
-            walk(extent, still.get(r, 0), own.get(r, 0), needed)
+        steps = [(depth.extent(r), still.get(r, 0), own.get(r, 0))
+                 for r in depth.cut.within]  # fmt: skip
         first = 0
         for window, group in zip(s.windows, image.groups, strict=True):
             if s.by_filters:
@@ -286,62 +242,15 @@ class SlidingEmitter:
             begin, size = window.steps(still.get(window.tap, 0))
             first += begin + group.first * size
             if group.classes > 1:
-                walk(str(group.classes), size, image.kinds[window.column], None)
-            seen = skips.get(window)
-            needed = seen and partial(self._steps, seen, group, rows, columns)
-            # Not innermost: a loop of a known length is written out.
-            inner = seen is None or not walks
-            step = size * group.apart
-            walk(str(group.steps), step, own[window.tap], needed, inner)
+                steps.append((str(group.classes), size, image.kinds[window.column]))
+            steps.append((str(group.steps), size * group.apart, own[window.tap]))
+        walks = [
+            Walk(n, *((still, image) if s.by_columns else (image, still)))
+            for n, still, image in steps
+        ]
         if self.still.panel is None and not s.by_columns:  # it is walked through evenly
             walks.sort(key=lambda w: -abs(w.right))
-        return walks, first, later
-
-    # Taps that see padding alone.
-
-    def _pixels(
-        self, seen: Seen, depth: Block, extent: str, part: range
-    ) -> tuple[str, str]:
-        """The pixels along a window that some taps see, or taps that pixels need."""
-        s, stage, window = self.s, self.stage, seen.window
-        if not s.by_filters:
-            place = next(o.base for o in stage.opened if o.node is window.column)
-            return seen.range(stage.writer, place, self.finite)
-        taps = [s.numbers[k][s.windows.index(window)] for k in part]
-        start = "0"
-        if window.column is depth.cut.split:
-            start = stage.scaled(depth.number, depth.cut.size)
-        return seen.part(stage.writer, taps, start, extent, self.finite)
-
-    def _steps(
-        self,
-        seen: Seen,
-        group: Group,
-        rows: tuple[Tiles, str],
-        columns: tuple[Tiles, str],
-    ) -> tuple[str, str]:
-        """The steps of a window that a tile needs, and the first of them."""
-        s, stage, axis = self.s, self.stage, seen.window.column
-        first = last = self.at.get(axis, rows[1])
-        if s.by_columns:
-            first, last = self._ends(axis, *columns)
-        elif axis not in self.at:
-            last = stage.scaled(first, 1, rows[0].copies - 1)
-        return seen.steps(stage.writer, first, last, group, self.finite)
-
-    def _ends(self, axis: Node, tiles: Tiles, at: str) -> list[str]:
-        """The first and the last place of a tile along an axis of the columns."""
-        s, stage, writer = self.s, self.stage, self.stage.writer
-        ends: list[str] = []
-        width = s.columns.steps(1, s.columns.within)[axis]
-        for plus in (0, tiles.copies * s.lanes - 1):
-            place = stage.scaled(at, s.lanes, plus)
-            line = writer.pure(f"udiv i64 {place}, {width}", place)
-            if s.columns.split is axis:
-                begin = stage.scaled(self.block.number, s.columns.size)
-                line = writer.pure(f"add i64 {line}, {begin}", line, begin)
-            ends.append(line)
-        return ends
+        return walks, first
 
     # What becomes of the sums.
 

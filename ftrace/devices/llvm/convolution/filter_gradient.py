@@ -8,6 +8,16 @@ are spread over vectors one at a time, so that taps, strides and dilations are d
 in it. The right operand is evaluated once for each pixel, columns side by side. A tile
 is the taps of some channels, and vectors of columns. A unit has all pixels: the result
 does not depend on how units are shared.
+
+    out[g, t] = f(the sum over i, p of left(i, g, p + t) · right(i, g, p))
+
+Here nothing is beside the taps but axes that both operands have, as in depthwise ones,
+so that there are no columns for vectors; or the right operand has an axis of its own,
+too short for them, whose places are written out like taps. So lanes run along the
+pixels. The left operand is evaluated once for each pixel of some images, into a panel
+without holes: the taps of a window that moves by more than one pixel fall into classes
+(see `find.py`), and what a class sees lies side by side. Then one pass over the pixels
+adds up all taps, and the right operand is read once for them.
 """
 
 from __future__ import annotations
@@ -17,37 +27,49 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from ftrace.devices.llvm.contraction.find import Contraction
-from ftrace.devices.llvm.contraction.find_windows import Window, find_windows
-from ftrace.devices.llvm.convolution.find import (
-    cut_groups,
-    fill_cost,
-    is_sum_of_products,
+from ftrace.devices.llvm.contraction.find import (
+    Contraction,
+    in_memory_order,
+    product_loop,
     step_sizes,
 )
-from ftrace.devices.llvm.convolution.schedule import (
-    Sliding,
-    flat_columns,
-    right_columns,
+from ftrace.devices.llvm.convolution.find import (
+    Window,
+    fill_cost,
+    find_windows,
+    is_sum_of_products,
 )
-from ftrace.devices.llvm.convolution.skip_padding import Seen, find_padding
-from ftrace.devices.llvm.convolution.still_operand import can_look_through
-from ftrace.devices.llvm.emit.blocked_ranges import Cut
+from ftrace.devices.llvm.convolution.schedule import (
+    Operand,
+    Sliding,
+    cut_groups,
+    flat_columns,
+    right_operand,
+)
+from ftrace.devices.llvm.emit.blocked_ranges import Cut, cut_ranges
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.tiling_ir import size_of, step_cycles
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.kernel.loop_tree import Statement
 from ftrace.trace.graph import Node
 
-#: Taps of all windows at most: their tiles are written one after the other.
-_MOST_TAPS = 128
+#: Taps of all windows at most: their tiles are written one after the other; and where
+#: lanes are pixels, each being an expression of its own.
+_MOST_TAPS, _MOST_SUMS = 128, 64
 #: Vectors of a block of columns.
 _VECTORS = 8
 #: Rows of a unit at least, where there are more than cores need: each fills a panel.
 _LEAST_ROWS = 48
 #: The part of L2 that each panel may take.
 _SHARE = 4
+#: Where lanes are pixels: products of the whole kernel at least; registers beside those
+#: of the sums; the part of the first cache that images of a block take, and of the
+#: second that the panel of one may take.
+_LEAST = 1 << 14
+_SPARE = 6
+_PIXELS_SHARE = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,22 +142,15 @@ def _as_sliding(
         return None
     windows.sort(key=lambda w: slid.index(w.tap))
     pixels = [w.column for w in windows]
-    walk = step_sizes(left, plan.ranges, facts)
-    others = sorted((r for r in plan.ranges if r not in pixels), key=lambda r: -walk[r])
-    last = fill_cost(left, pixels[-1], facts, 16) is None
+    others = in_memory_order([left], [r for r in plan.ranges if r not in pixels], facts)
+    last = fill_cost(left, pixels[-1], facts) is None
     side = beside or [a for a in still[:1] if a in facts.free[left]]
-    if last and (not side or fill_cost(left, side[0], facts, 16) is None):
+    if last and (not side or fill_cost(left, side[0], facts) is None):
         return None
     return Shape(
-        plan,
-        tuple(windows),
-        left,
-        right,
-        tuple(beside),
-        tuple(still),
-        tuple(others),
+        plan, tuple(windows), left, right, tuple(beside), tuple(still), tuple(others),
         last,
-    )
+    )  # fmt: skip
 
 
 def _windows(
@@ -152,7 +167,7 @@ def _windows(
         if not w.turned and min(w.stride, w.dilation) == 1 and 2 * w.taps <= w.pixels
         if w.stride <= 2 * w.taps  # else most of the panel would not be read
     ]
-    step = step_sizes(left, slid, facts)
+    step = step_sizes([left], slid, facts)
     found.sort(key=lambda w: (w.share(w.pixels) >= 1, step[w.tap]))
     chosen: dict[Node, Window] = {}
     for window in found:
@@ -170,25 +185,20 @@ def _schedule(shape: Shape, facts: Facts, target: Target) -> Sliding:
     room = target.l2 // _SHARE // item  # elements of a panel
     rows = _cut_channels(s, columns.blocks, pitch, room, target)
     flat = flat_columns(s.columns, columns, facts)
-    skips: tuple[Seen, ...] = ()
-    if not s.groups and target.decides("skip_padding"):
-        # A tile has taps side by side of all windows but the first, where it has more
-        # than one.
-        windows = s.windows if s.channels_last else s.windows[:1]
-        high = dict.fromkeys(windows, 1)
-        skips = find_padding(s.left, high, rows.length * s.taps, facts)
-    tile, parts = _tile(s, rows.length, pitch // lanes, bool(skips), target)
+    tile, parts = _tile(s, rows.length, pitch // lanes, target)
     depth = _cut_pixels(s, rows.length, pitch, tile, room, lanes, target)
-    still = right_columns(s.right, columns, flat, depth, pitch, facts)
-    if skips and not can_look_through(still, columns, lanes):
-        skips = ()
-        tile, parts = _tile(s, rows.length, pitch // lanes, False, target)
-    edges = [n * s.taps // parts for n in range(parts + 1)]
+    still = right_operand(s.right, columns, flat, s.plan.ranges, lanes, facts)
     return Sliding(
         s.plan, lanes, s.windows, s.left, still, s.plan.outer, rows, columns, depth,
-        depth, tile, tuple(range(*pair) for pair in pairwise(edges)), flat,
-        s.channels_last, s.groups, cleared=True, adds=True, skips=skips,
+        depth, tile, _in_parts(s.taps, parts), flat, s.channels_last, s.groups,
+        cleared=True, adds=True,
     )  # fmt: skip
+
+
+def _in_parts(count: int, parts: int) -> tuple[range, ...]:
+    """So many taps in parts as equal as can be."""
+    edges = [n * count // parts for n in range(parts + 1)]
+    return tuple(range(*pair) for pair in pairwise(edges))
 
 
 def _cut_columns(s: Shape, lanes: int, target: Target) -> Cut:
@@ -204,7 +214,7 @@ def _cut_columns(s: Shape, lanes: int, target: Target) -> Cut:
     each = -(-vectors // -(-vectors // _VECTORS))
     if each < vectors:
         return Cut((), s.columns[0], each * lanes, ())
-    return Cut((), None, 1, s.columns)
+    return Cut.whole(s.columns)
 
 
 def _cut_channels(s: Shape, blocks: int, pitch: int, room: int, target: Target) -> Cut:
@@ -215,7 +225,7 @@ def _cut_channels(s: Shape, blocks: int, pitch: int, room: int, target: Target) 
       room: elements of a panel.
     """
     if not s.channel or s.groups:
-        return Cut((), None, 1, s.channel)
+        return Cut.whole(s.channel)
     size = whole = size_of(s.channel[0])
     others = prod(map(size_of, s.plan.outer)) * blocks
     for n in (n for n in range(1, whole + 1) if whole % n == 0):
@@ -225,9 +235,7 @@ def _cut_channels(s: Shape, blocks: int, pitch: int, room: int, target: Target) 
         size = whole // n
         if fits and n * others >= 2 * target.cores:
             break
-    if size == whole:
-        return Cut((), None, 1, s.channel)
-    return Cut((), s.channel[0], size, ())
+    return Cut.of_first(s.channel, size)
 
 
 def _cut_pixels(
@@ -253,7 +261,7 @@ def _cut_pixels(
 
 
 def _tile(
-    s: Shape, channels: int, vectors: int, skips: bool, target: Target
+    s: Shape, channels: int, vectors: int, target: Target
 ) -> tuple[tuple[int, int], int]:
     """The best tile, channels and vectors, and in how many parts the taps are."""
     best, least = ((1, 1), s.taps), float("inf")
@@ -262,9 +270,7 @@ def _tile(
         if s.channels_last and not s.groups:  # numbers side by side
             high, parts = min(room, channels), s.taps
         else:
-            whole = s.windows[0].taps if skips else 1
-            each = s.taps // whole
-            high, parts = min(max(room // each, 1), channels), -(-each // room) * whole
+            high, parts = min(max(room // s.taps, 1), channels), -(-s.taps // room)
         rows = -(-s.taps // parts) * high
         across, rest = divmod(vectors, wide)
         cycles = across * step_cycles(rows, wide)
@@ -273,3 +279,83 @@ def _tile(
         if cycles < least * 0.999:
             best, least = ((high, wide), parts), cycles
     return best
+
+
+# Few or depthwise filters: lanes are pixels.
+
+
+def find_sliding_dots(
+    kernel: Kernel, block: Sequence[Statement], facts: Facts, target: Target
+) -> Sliding | None:
+    """The kernel as such a gradient, if it is one."""
+    loop = product_loop(kernel, block)
+    if loop is None:
+        return None
+    (total,) = loop.reduces
+    term = total.src[0]
+    for left, right in (term.src, term.src[::-1]):
+        found = _as_dots(kernel, total, left, right, loop.ranges, facts, target)
+        if found is not None:
+            return found
+    return None
+
+
+def _as_dots(
+    kernel: Kernel,
+    total: Node,
+    left: Node,
+    right: Node,
+    ranges: Sequence[Node],
+    facts: Facts,
+    target: Target,
+) -> Sliding | None:
+    """The same with `left` as the operand that slides."""
+    axes = [a for a in kernel.axes if size_of(a) > 1]
+    alone = [a for a in axes if a not in facts.free[right]]
+    near = find_windows(left, ranges, alone, facts, saving=False)
+    windows = [w for w in near if _is_near(w)]
+    taps = [w.tap for w in windows]
+    if len(set(taps)) < len(taps):
+        return None
+    outer = [a for a in axes if a not in taps and a in facts.free[left]]
+    beside = [a for a in axes if a not in facts.free[left]]
+    taps_of_all = prod(w.taps for w in windows)
+    count = taps_of_all * prod(map(size_of, beside))
+    if taps_of_all < 4 or count > _MOST_SUMS:
+        return None
+    if any(a not in facts.free[right] for a in beside):
+        return None
+    windows.sort(key=lambda w: ranges.index(w.column))
+    pixels = [w.column for w in windows]
+    lanes = target.vector_bytes // total.dtype.itemsize
+    while lanes > 1 and lanes >= 2 * size_of(pixels[-1]):
+        lanes //= 2
+    if lanes < 2 or None in [fill_cost(n, pixels[-1], facts) for n in (left, right)]:
+        return None
+    item, lines = total.dtype.itemsize, prod(w.lines(w.pixels) for w in windows)
+    products = prod(map(size_of, (*axes, *ranges)))
+    if products < _LEAST or lines * item > target.l2 // _PIXELS_SHARE:
+        return None
+    others = [r for r in ranges if r not in pixels]
+    images = cut_ranges(others, max(target.l1 // _PIXELS_SHARE // item // lines, 1))
+    depth = replace(images, inner=(*images.inner, *pixels))
+    parts = -(-count // (target.registers - _SPARE))
+    outer += [a for a in kernel.axes if size_of(a) == 1]
+    plan = Contraction(
+        tuple(outer), tuple(taps), tuple(beside), tuple(ranges), (left,), (right,),
+        (total,),
+    )  # fmt: skip
+    rows, columns = Cut.whole(()), Cut.whole(plan.columns)
+    return Sliding(
+        plan, lanes, tuple(windows), left, Operand(right, pixels[-1], True), plan.outer,
+        rows, columns, depth, depth, (1, 1), _in_parts(count, parts),
+        along_pixels=True, adds=True,
+    )  # fmt: skip
+
+
+def _is_near(window: Window) -> bool:
+    """Do its taps see pixels again, or pixels that lie among each other?"""
+    if window.turned or min(window.stride, window.dilation) > 1:
+        return False
+    halo = max(window.halo(g.steps) for g in window.groups)
+    return halo < window.pixels and window.share(window.pixels) <= 1

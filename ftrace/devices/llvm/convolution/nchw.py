@@ -14,28 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from ftrace.devices.llvm.contraction.find import Contraction
-from ftrace.devices.llvm.contraction.find_windows import Window, find_windows
+from ftrace.devices.llvm.contraction.find import (
+    Contraction,
+    in_memory_order,
+    plain_form,
+)
 from ftrace.devices.llvm.convolution.find import (
+    Window,
     fill_cost,
+    find_windows,
     is_sum_of_products,
-    step_sizes,
 )
-from ftrace.devices.llvm.convolution.schedule import (
-    DEPTH,
-    Operand,
-    Sliding,
-    is_even,
-    with_taps,
-)
-from ftrace.devices.llvm.convolution.skip_padding import Seen, find_padding
-from ftrace.devices.llvm.convolution.still_operand import can_look_through
+from ftrace.devices.llvm.convolution.schedule import DEPTH, Operand, Sliding
 from ftrace.devices.llvm.emit.blocked_ranges import Cut, cut_ranges
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.tiling_ir import register_tile, rows_together, size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel
+from ftrace.trace.graph import Node
 
 #: Cycles of a block beside its sums.
 _BLOCK = 2000.0
@@ -81,7 +78,14 @@ def find_sliding(
 
 
 class _Choice:
-    """The best blocks of a contraction with a window, by about how long they take."""
+    """The best blocks of a contraction with a window, by about how long they take.
+
+    Attributes:
+      inner: columns inside the window's; there are `width` of them.
+      beside: places of the axis outside of it.
+      deep: terms of a block of what is summed over, beside the taps.
+      cycles: of the best blocks; None where this does not pay.
+    """
 
     def __init__(
         self, plan: Contraction, window: Window, facts: Facts, target: Target
@@ -89,103 +93,79 @@ class _Choice:
         self.plan, self.window = plan, window
         self.facts, self.target = facts, target
         (self.left,), (self.right,), (self.row,) = plan.left, plan.right, plan.rows
-        self.at = plan.columns.index(window.column)
-        self.inner = plan.columns[self.at + 1 :]
-        self.outer = (*plan.outer, *plan.columns[: self.at])
-        walk = step_sizes(self.left, plan.ranges, facts)
-        self.others = [r for r in plan.ranges if r is not window.tap]
-        self.others.sort(key=lambda r: -walk[r])
-        item = self.right.dtype.itemsize
+        at = plan.columns.index(window.column)
+        self.outer = (*plan.outer, *plan.columns[:at])
+        self.beside, self.inner = plan.columns[:at][-1:], plan.columns[at + 1 :]
+        self.width = prod(map(size_of, self.inner))
+        others = [r for r in plan.ranges if r is not window.tap]
+        self.others = in_memory_order([self.left], others, facts)
+        self.item = item = self.right.dtype.itemsize
         self.lanes = target.vector_bytes // item
         terms = DEPTH * 4 // item
         if target.vector_bytes < LINE:
             terms = min(terms, target.l1 // (_NEAR * target.vector_bytes))
         self.deep = max(terms // window.taps, 1)
-        self.depth = prod(size_of(r) for r in plan.ranges)
-        even = is_even(self.left, facts)
-        row = self.row if even else None
+        self.depth = prod(map(size_of, plan.ranges))
+        self.in_place = plain_form(self.left, facts) is not None
+        row = self.row if self.in_place else None
         self.together = rows_together([self.left], row, facts)
         last = self.inner[-1] if self.inner else window.column
-        self.fill = fill_cost(self.right, last, facts, self.lanes)
-        length = size_of(last)
-        self.across = length / -(-length // self.lanes)  # elements of a vector
+        fill, length = fill_cost(self.right, last, facts, self.lanes), size_of(last)
         self.cycles: float | None = None
-        found = [(self._cycles(b), b) for b in self._candidates()]
-        if self.fill is not None and found:
+        candidates = self._candidates()
+        if fill is not None and candidates:
+            self.fill = fill / (length / -(-length // self.lanes))  # of an element
+            found = [(self._cycles(blocks), blocks) for blocks in candidates]
             cycles, self.blocks = min(found, key=lambda pair: pair[0])
             if self._without() >= cycles * 0.9:
                 self.cycles = cycles
 
     def schedule(self) -> Sliding:
         """With the best blocks."""
-        window, blocks, target, facts = (
-            self.window, self.blocks, self.target, self.facts
-        )  # fmt: skip
-        item, outer = self.right.dtype.itemsize, self.outer
-        columns = self._cut_columns()
-        if blocks.beside > 1:
-            outer = (*self.plan.outer, *self.plan.columns[: self.at - 1])
-        width = prod(map(size_of, self.inner)) * blocks.beside
-        each = width * sum(
-            g.classes * window.reach(blocks.lines, g) for g in window.groups
-        )
-        room = target.l2 // 2 // (each * item)
+        window, blocks, target = self.window, self.blocks, self.target
+        columns, outer = self._cut_columns()
+        each = self.width * blocks.beside * window.lines(blocks.lines)
+        room = target.l2 // 2 // (each * self.item)
         depth = cut_ranges(self.others, max(min(self.deep, room), 1))
         height = size_of(self.row) // blocks.parts
-        rows = Cut((), self.row, height, ())
-        if blocks.parts == 1:
-            rows = Cut((), None, 1, (self.row,))
         vectors = -(-columns.length // self.lanes)
         tile = register_tile(height, vectors, target.registers, self.together)
-        still = Operand.of_rows(
-            self.left, self.row, with_taps(depth, [window.tap]), height, self.lanes,
-            facts,
-        )  # fmt: skip
-        skips: tuple[Seen, ...] = ()
-        looks = can_look_through(still, rows, self.lanes)
-        if looks and target.decides("skip_padding"):
-            lines = -(-tile.vectors * self.lanes // width) + 1
-            others = find_windows(self.right, outer, depth.inner, facts, saving=False)
-            windows = {window: lines} | dict.fromkeys(others, 1)
-            skips = find_padding(self.right, windows, blocks.lines * width, facts)
+        split, size = columns.split, columns.size
         return Sliding(
-            self.plan, self.lanes, (window,), self.right, still, outer, rows, columns,
-            depth, columns, (tile.rows, tile.vectors), channels_last=False,
-            adds=depth.several, skips=skips,
-            cleared=columns.split is not None
-            and size_of(columns.split) % columns.size > 0,
+            self.plan, self.lanes, (window,), self.right,
+            Operand(self.left, self.row, self.in_place), outer,
+            Cut.of_first([self.row], height), columns, depth, columns,
+            (tile.rows, tile.vectors), channels_last=False, adds=depth.several,
+            cleared=split is not None and size_of(split) % size > 0,
         )  # fmt: skip
 
-    def _cut_columns(self) -> Cut:
+    def _cut_columns(self) -> tuple[Cut, tuple[Node, ...]]:
+        """Blocks of columns, and the axes around them."""
         column, blocks = self.window.column, self.blocks
-        if blocks.beside > 1:
-            beside = self.plan.columns[self.at - 1]
-            inside = (column, *self.inner)
-            return Cut((), beside, blocks.beside, inside, (column, beside, *self.inner))
-        if blocks.lines < size_of(column):
-            return Cut((), column, blocks.lines, self.inner)
-        return Cut((), None, 1, (column, *self.inner))
+        inside = (column, *self.inner)
+        if blocks.beside == 1:
+            return Cut.of_first(inside, blocks.lines), self.outer
+        order = (column, *self.beside, *self.inner)
+        return Cut((), *self.beside, blocks.beside, inside, order), self.outer[:-1]
 
     def _candidates(self) -> list[Blocks]:
         """Blocks whose panels fit into the second cache; else the smallest."""
         found = [(self._bytes(blocks), blocks) for blocks in self._shapes()]
-        room = self.target.l2 * 3 // 4
-        fitting = [blocks for size, blocks in found if size <= room]
         least = min((size for size, _ in found), default=0)
-        return fitting or [blocks for size, blocks in found if size == least]
+        room = max(self.target.l2 * 3 // 4, least)
+        return [blocks for size, blocks in found if size <= room]
 
     def _shapes(self) -> Iterator[Blocks]:
         height, lines = size_of(self.row), size_of(self.window.column)
-        width = prod(size_of(a) for a in self.inner)
         shapes: list[tuple[int, int]] = []
         for count in (*range(1, _MOST_BLOCKS), *(n * lines // 8 for n in range(1, 9))):
             size = -(-lines // max(count, 1))
             even = lines % size == 0 and size % self.lanes == 0
             if self.inner or size == lines or even:
                 shapes.append((size, 1))
-        if self.at and self.inner:
-            places = size_of(self.plan.columns[self.at - 1])
-            most = min(places, max(_ENOUGH_COLUMNS // (lines * width), 1))
+        if self.beside and self.inner:
+            places = size_of(*self.beside)
+            most = min(places, max(_ENOUGH_COLUMNS // (lines * self.width), 1))
             shapes += [(lines, n) for n in range(2, most + 1)]
         for size, beside in dict.fromkeys(shapes):
             for parts in _PARTS:
@@ -195,35 +175,32 @@ class _Choice:
 
     def _bytes(self, blocks: Blocks) -> int:
         """Of the panels of a block."""
-        item = self.right.dtype.itemsize
-        width = prod(size_of(a) for a in self.inner) * blocks.beside
-        positions = min(prod(size_of(r) for r in self.others), self.deep)
-        reach, groups = self.window.reach, self.window.groups
-        lines = sum(g.classes * reach(blocks.lines, g) for g in groups)
+        positions = min(prod(map(size_of, self.others)), self.deep)
         rows = size_of(self.row) // blocks.parts
-        return (positions * lines + rows * blocks.lines) * width * item
+        lines = positions * self.window.lines(blocks.lines) + rows * blocks.lines
+        return lines * self.width * blocks.beside * self.item
 
     def _cycles(self, blocks: Blocks) -> float:
         """Of all units, on all cores."""
-        width = prod(size_of(a) for a in self.inner) * blocks.beside
-        lines, size = size_of(self.window.column), blocks.lines
-        evaluated = self.window.share(size) * size * width * self.depth
-        each = self._unit(size_of(self.row) // blocks.parts, size * width, evaluated)
-        units = prod(size_of(a) for a in self.outer) * -(-lines // size) * blocks.parts
+        lines, columns = blocks.lines, blocks.lines * self.width * blocks.beside
+        evaluated = self.window.share(lines) * columns * self.depth
+        each = self._unit(size_of(self.row) // blocks.parts, columns, evaluated)
+        units = prod(map(size_of, self.outer)) * blocks.parts
+        units *= -(-size_of(self.window.column) // lines)
         if blocks.beside > 1:
-            places = size_of(self.plan.columns[self.at - 1])
+            places = size_of(*self.beside)
             units = units // places * -(-places // blocks.beside)
         return each * -(-units // self.target.cores)
 
     def _unit(self, rows: int, columns: int, evaluated: float) -> float:
         vectors = -(-columns // self.lanes)
         tile = register_tile(rows, vectors, self.target.registers, self.together)
-        filled = (self.fill or 0.0) * evaluated / self.across
-        return tile.cycles * self.depth + filled + _BLOCK
+        return tile.cycles * self.depth + self.fill * evaluated + _BLOCK
 
     def _without(self) -> float:
         """Where each column is evaluated for each tap, in blocks of many places."""
-        wide = prod(size_of(a) for a in (*self.outer, *self.plan.columns[self.at :]))
+        lines = size_of(self.window.column)
+        wide = prod(map(size_of, self.outer)) * lines * self.width
         some = min(wide, 12 * self.lanes)
         each = self._unit(size_of(self.row), some, some * self.depth)
         return each * max(wide / some, 1) / self.target.cores

@@ -9,7 +9,7 @@ for each pixel that the block sees, into a panel with padding: its numbers are s
 over vectors one at a time, so that taps and strides are distances in it and nothing
 else. Tiles are pixels of one line beside each other, and vectors of columns.
 
-Groups have a vector of that panel for each number (see `image.py`). Channels that do
+Groups have a vector of that panel for each number (see `operands.py`). Channels that do
 not lie side by side are turned (the third form): vectors along the pixels are half
 empty where lines are short, lie across the lines of the cache for every tap but one,
 and must be picked apart where windows move by more than one. Short lines are turned
@@ -21,30 +21,27 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from ftrace.devices.llvm.contraction.find import Contraction
-from ftrace.devices.llvm.contraction.find_windows import Window, find_windows
+from ftrace.devices.llvm.contraction.find import Contraction, in_memory_order
 from ftrace.devices.llvm.convolution.find import (
-    cut_groups,
+    Window,
     fill_cost,
+    find_windows,
     is_sum_of_products,
-    step_sizes,
 )
 from ftrace.devices.llvm.convolution.schedule import (
     DEPTH,
     Sliding,
+    cut_groups,
     flat_columns,
     laid_flat,
-    right_columns,
-    with_taps,
+    right_operand,
 )
-from ftrace.devices.llvm.convolution.skip_padding import Seen, find_padding
-from ftrace.devices.llvm.convolution.still_operand import can_look_through
 from ftrace.devices.llvm.emit.blocked_ranges import Cut, cut_ranges
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.tiling_ir import register_tile, size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import Kernel, axis_of, make_range
+from ftrace.lower.kernel.ir import Kernel, make_range
 from ftrace.trace.graph import Node
 
 #: Vectors of a block of channels side by side that do not mix, from the best on.
@@ -141,12 +138,12 @@ def find_sliding_rows(
     found = _as_rows(plan, facts, target, blocks, _MANY_PIXELS)
     if found is None or not found.others or size_of(found.pixel) < 4:
         return None
-    if fill_cost(found.left, found.others[-1], facts, 16) is None:
+    if fill_cost(found.left, found.others[-1], facts) is None:
         return None
     if size_of(column) * item < 32:
         return None
     lanes = target.vector_bytes // item
-    columns = Cut((), None, 1, plan.columns)
+    columns = Cut.whole(plan.columns)
     if blocks > 1:
         columns = Cut((), column, -(-vectors // blocks) * lanes, ())
     return _schedule(found, columns, facts)
@@ -185,7 +182,7 @@ def find_across(
     found = _as_rows(plan, facts, target, _group_vectors(plan, target))
     if found is None or found.others or size_of(found.pixel) < 2:
         return None
-    if fill_cost(found.left, found.pixel, facts, 16) is None:
+    if fill_cost(found.left, found.pixel, facts) is None:
         return None
     if len(found.rows) == 1:
         found = replace(found, size=size_of(found.pixel))
@@ -228,30 +225,18 @@ def _schedule(
     (total,), (right,) = plan.reduces, plan.right
     item = total.dtype.itemsize
     lanes = target.vector_bytes // item
-    first, *rest = shape.rows
-    rows = Cut((), first, shape.size, tuple(rest))
-    if shape.size == axis_of(first).size:
-        rows = Cut((), None, 1, shape.rows)
+    rows = Cut.of_first(shape.rows, shape.size)
     deep = max(DEPTH * 4 // item // prod(w.taps for w in windows), 1)
     depth = cut_ranges(shape.others, deep, lanes)
     vectors = -(-columns.length // lanes)
     tile = register_tile(size_of(shape.pixel), vectors, target.registers)
     flat = flat_columns(plan.columns, columns, facts)
-    positions = with_taps(depth, [w.tap for w in windows])
-    still = right_columns(right, columns, flat, positions, vectors * lanes, facts)
-    skips: tuple[Seen, ...] = ()
-    looks = not groups and target.decides("skip_padding")
-    if looks and can_look_through(still, columns, lanes):
-        high = {
-            w: tile.rows if w.column is shape.pixel else 1
-            for w in windows
-            if w.column is not shape.pixel or rows.split is not shape.pixel
-        }
-        skips = find_padding(shape.left, high, rows.length, facts)
+    ranges = (*shape.others, *[w.tap for w in windows])
+    still = right_operand(right, columns, flat, ranges, lanes, facts)
     return Sliding(
         plan, lanes, windows, shape.left, still, shape.outer, rows, columns, depth,
         rows, (tile.rows, tile.vectors), flat=flat, groups=groups,
-        kept=depth.several, adds=depth.several, skips=skips,
+        kept=depth.several, adds=depth.several,
     )  # fmt: skip
 
 
@@ -274,8 +259,7 @@ def _as_rows(
     if not windows:
         return None
     others = [r for r in plan.ranges if r not in windows]
-    walk = step_sizes(left, others, facts)
-    others.sort(key=lambda r: -walk[r])
+    others = in_memory_order([left], others, facts)
     at = min(plan.rows.index(w.column) for w in windows.values())
     if at and prod(map(size_of, plan.rows[at:])) < enough:
         at -= 1

@@ -25,15 +25,13 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from ftrace.devices.affine_forms import Affine
-from ftrace.devices.llvm.contraction.find import Contraction, is_plain
-from ftrace.devices.llvm.contraction.find_windows import Group, Window
+from ftrace.devices.llvm.contraction.find import Contraction, plain_form, runs_along
 from ftrace.devices.llvm.contraction.schedule import name_of
-from ftrace.devices.llvm.convolution.skip_padding import Seen
+from ftrace.devices.llvm.convolution.find import Group, Window
 from ftrace.devices.llvm.emit.blocked_ranges import Cut
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import INDEX, axis_of, load_p, make_range, range_p
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.sources import const
@@ -47,82 +45,18 @@ _FAR = 4096
 _FLAT = (1 << 20) - 1
 
 
-@dataclass(frozen=True, eq=False)
-class Operand:
-    """The operand that has nothing to do with a window, and where it stands.
+class Operand(NamedTuple):
+    """The operand that has nothing to do with a window.
 
     Attributes:
       axis: its own axis, rows or columns.
-      positions: how what is summed over is cut, taps last: these are whole in a block.
-      form: the index of a load that is read where it stands, or zero of what is
-        evaluated as it is added up; None: it has a panel.
-      pitch: elements from one value of the axis to the next.
-      row: elements from one position of what is summed over to the next.
-      rows: of a panel, which are `size` elements long.
+      in_place: it is a load that is read where it stands, or what is evaluated as it is
+        added up; else it has a panel.
     """
 
     node: Node
     axis: Node
-    positions: Cut
-    form: Affine | None
-    pitch: int
-    row: int = 0
-    rows: int = 0
-    size: int = 0
-
-    @staticmethod
-    def of_rows(
-        node: Node, axis: Node, positions: Cut, height: int, lanes: int, facts: Facts
-    ) -> Operand:
-        """Of numbers that are spread over vectors: any even load will do."""
-        if is_even(node, facts):
-            form = facts.affine[index_of(node)]
-            return Operand(node, axis, positions, form, form.terms[axis])
-        pitch = not_aliased(_count(node, positions, facts), node.dtype.itemsize, lanes)
-        return Operand(node, axis, positions, None, pitch, 1, height, pitch)
-
-    @staticmethod
-    def of_columns(
-        node: Node, axis: Node, positions: Cut, length: int, width: int, facts: Facts
-    ) -> Operand:
-        """Of whole vectors: those of a load must be side by side, and near each other.
-
-        Args:
-          length: columns of a block, from the first of one to that of the next.
-          width: how many columns tiles read there; all of them have to be columns.
-        """
-        if is_even(node, facts) and is_plain(node, axis, facts):
-            form, ranges = facts.affine[index_of(node)], positions
-            steps = [abs(form.terms.get(r, 0)) for r in (*ranges.outer, *ranges.within)]
-            least = min((n for n in steps if n), default=0)
-            near = least * node.dtype.itemsize < _FAR
-            rests = axis_of(axis).size % width, length % width
-            if near and same_size(rests, (0, 0)):
-                return Operand(node, axis, positions, form, 1)
-        count = _count(node, positions, facts)
-        return Operand(node, axis, positions, None, 1, width, count, width)
-
-
-def is_even(node: Node, facts: Facts) -> bool:
-    """Is it a load, nowhere masked, at an index that is a sum of ranges?"""
-    if node.op is not load_p or len(node.src) > 2:
-        return False
-    return all(atom.op is range_p for atom in facts.affine[index_of(node)].terms)
-
-
-def with_taps(depth: Cut, taps: Sequence[Node]) -> Cut:
-    return replace(depth, inner=(*depth.inner, *taps))
-
-
-def not_aliased(pitch: int, item: int, lanes: int) -> int:
-    """A pitch with which rows do not share the sets of the first cache."""
-    return pitch + lanes if pitch * item % 1024 == 0 else pitch
-
-
-def _count(node: Node, positions: Cut, facts: Facts) -> int:
-    """The positions of a block that an operand tells apart."""
-    pairs = zip(positions.within, positions.extents, strict=True)
-    return prod(size for r, size in pairs if r in facts.free[node])
+    in_place: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +88,6 @@ class Sliding:
       cleared: what is in no line of an image is zero.
       kept: sums of all lines are kept until they are known, not of one.
       adds: tiles are added to what is in the panel of sums.
-      skips: taps that see padding alone are left out.
     """
 
     plan: Contraction
@@ -178,7 +111,6 @@ class Sliding:
     cleared: bool = False
     kept: bool = True
     adds: bool = False
-    skips: tuple[Seen, ...] = ()
 
     @property
     def pitch(self) -> int:
@@ -194,6 +126,14 @@ class Sliding:
     def by_filters(self) -> bool:
         """Are the taps rows?"""
         return self.along is self.depth
+
+    @property
+    def positions(self) -> Cut:
+        """What is summed over, taps last: these are whole in a block."""
+        if self.by_filters:
+            return self.depth
+        taps = [w.tap for w in self.windows]
+        return replace(self.depth, inner=(*self.depth.inner, *taps))
 
     @property
     def numbers(self) -> list[tuple[int, ...]]:
@@ -236,7 +176,7 @@ class Sliding:
         turned = ", turned" if self.turned else ""
         for _ in self.images:
             found.append(f"        panel image{order} of {kind} <- x(…){turned}")
-        if self.still.form is None:
+        if not self.still.in_place:
             found.append("        panel still <- w(…)")
         if lines:
             found.append(f"        for each {', '.join(map(name_of, lines))}:")
@@ -247,12 +187,14 @@ class Sliding:
             f"{'    ' * (2 + bool(lines))}sums += left · right    "
             f"{rows} rows{pixels} × {vectors} vectors of {self.lanes}"
         )
-        for seen in self.skips:
-            found.append(
-                f"            skip {name_of(seen.window.tap)} beside the image"
-            )
         of = "all lines" if self.kept else "a line"
         return "\n".join([*found, f"    out <- f(sums)    of {of}{turned}"])
+
+
+def cut_groups(columns: Sequence[Node], length: int) -> Cut:
+    """Blocks of about so many columns: whole groups."""
+    each = prod(map(size_of, columns[1:]))
+    return Cut.of_first(columns, max(length // each, 1))
 
 
 def flat_columns(columns: Sequence[Node], whole: Cut, facts: Facts) -> Cut | None:
@@ -261,15 +203,25 @@ def flat_columns(columns: Sequence[Node], whole: Cut, facts: Facts) -> Cut | Non
         return None
     flat = make_range(_FLAT, prod(map(size_of, columns)), False)
     facts.learn([flat])
-    if whole.split is None:
-        return Cut((), None, 1, (flat,))
-    return Cut((), flat, whole.length, ())
+    return Cut.whole([flat]) if whole.split is None else Cut((), flat, whole.length, ())
 
 
-def right_columns(
-    node: Node, columns: Cut, flat: Cut | None, positions: Cut, width: int, facts: Facts
+def right_operand(
+    node: Node,
+    columns: Cut,
+    flat: Cut | None,
+    ranges: Sequence[Node],
+    lanes: int,
+    facts: Facts,
 ) -> Operand:
-    """The right operand, over the flat range where it allows that."""
+    """The right operand, over the flat range where it allows that.
+
+    It is read where it stands if whole vectors of it are side by side, and near each
+    other.
+
+    Args:
+      ranges: what is summed over.
+    """
     axis = columns.within[-1]
     if flat is not None:
         whole = flat.within[-1]
@@ -277,7 +229,15 @@ def right_columns(
         if moved is not None:
             (node,), axis = substitute([node], moved), whole
             facts.learn([node])
-    return Operand.of_columns(node, axis, positions, columns.length, width, facts)
+    form = plain_form(node, facts)
+    if form is None or not runs_along(node, axis, facts):
+        return Operand(node, axis, False)
+    steps = [abs(form.terms.get(r, 0)) for r in ranges]
+    near = min((n for n in steps if n), default=0) * node.dtype.itemsize < _FAR
+    # All columns that tiles read have to be there.
+    width = -(-columns.length // lanes) * lanes
+    rests = axis_of(axis).size % width, columns.length % width
+    return Operand(node, axis, near and same_size(rests, (0, 0)))
 
 
 def laid_flat(

@@ -40,6 +40,19 @@ class Cut:
     inner: tuple[Node, ...]
     order: tuple[Node, ...] = ()
 
+    @staticmethod
+    def whole(ranges: Sequence[Node]) -> Cut:
+        """All of some ranges in one block."""
+        return Cut((), None, 1, tuple(ranges))
+
+    @staticmethod
+    def of_first(ranges: Sequence[Node], size: int) -> Cut:
+        """Blocks of so many values of the first range; one, where that is all."""
+        first, *rest = ranges
+        if size >= axis_of(first).size:
+            return Cut.whole(ranges)
+        return Cut((), first, size, tuple(rest))
+
     @property
     def within(self) -> tuple[Node, ...]:
         """The ranges that run in a block, outermost first."""

@@ -114,7 +114,7 @@ def render_transposed(plan: Turned, stage: Stage) -> int:
         return _render_whole(plan, stage)
     items = [n.dtype.itemsize for n in plan.loads]
     lanes = stage.target.vector_bytes // max(items)
-    cuts = [_cut(axis, SIDE * lanes) for axis in (plan.row, plan.column)]
+    cuts = [Cut.of_first([a], SIDE * lanes) for a in (plan.row, plan.column)]
     pitch = -(-cuts[1].length // lanes) * lanes
     panels = {n: stage.new_panel(n.dtype, cuts[0].length, pitch) for n in plan.loads}
     with stage.units([*plan.outer, *[c.blocks for c in cuts]]) as unit:
@@ -151,7 +151,7 @@ def _render_whole(plan: Turned, stage: Stage) -> int:
     (store,), target = stage.kernel.stores, stage.target
     items = [n.dtype.itemsize for n in plan.loads] + [store.value.dtype.itemsize]
     lanes = min(target.vector_bytes // max(items), target.registers)
-    cuts = [_cut(axis, SIDE * lanes) for axis in (plan.row, plan.column)]
+    cuts = [Cut.of_first([a], SIDE * lanes) for a in (plan.row, plan.column)]
     steps = {plan.row: Steps(lanes), plan.column: Steps(0, lanes, False)}
     # What is read lies side by side along the row, what is written along the column:
     # through the caches the latter counts more, for whose lines are read as well.
@@ -165,9 +165,3 @@ def _render_whole(plan: Turned, stage: Stage) -> int:
             spans = rows.spans(steps) | columns.spans(steps)
             stage.run(axes, [store], steps, spans, squares=True)
     return unit.count
-
-
-def _cut(axis: Node, side: int) -> Cut:
-    if axis_of(axis).size <= side:
-        return Cut((), None, 1, (axis,))
-    return Cut((), axis, side, ())

@@ -1,10 +1,13 @@
-"""The operand that slides, in a panel: evaluated once for each line that is seen.
+"""The operands of a convolution in a stage: one slides, the other does not.
 
-Taps, strides and dilations are distances in it. A group has too few places for a
+The *image* slides: it is evaluated once for each line that is seen, into a panel in
+which taps, strides and dilations are distances. A group has too few places for a
 vector; but groups lie side by side, so that a vector has all places of some groups.
 Each lane then has a number of its own, spread into the panel once, which serves all
 taps. Channels that do not mix at all (depthwise) are groups of one place, and need no
 spreading.
+
+The other one is read where it stands, or from a panel.
 """
 
 from __future__ import annotations
@@ -12,11 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from ftrace.devices.llvm.contraction.find_windows import Group
-from ftrace.devices.llvm.convolution.schedule import Sliding, laid_flat, not_aliased
+from ftrace.devices.affine_forms import Affine
+from ftrace.devices.llvm.contraction.find import plain_form
+from ftrace.devices.llvm.convolution.find import Group
+from ftrace.devices.llvm.convolution.microkernel import Place
+from ftrace.devices.llvm.convolution.schedule import Sliding, laid_flat
 from ftrace.devices.llvm.emit.blocked_ranges import Block
 from ftrace.devices.llvm.emit.loop_nest import Span
-from ftrace.devices.llvm.emit.staged_kernel import Stage, sum_of
+from ftrace.devices.llvm.emit.pack_panel import fill_panel
+from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, sum_of
 from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, Spread, Steps
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
 from ftrace.trace.graph import Node, substitute, toposort
@@ -25,6 +32,73 @@ from ftrace.trace.primitives.sources import const
 
 #: How many elements ahead a pass over pixels asks for.
 _AHEAD = 1024
+
+
+def not_aliased(pitch: int, item: int, lanes: int) -> int:
+    """A pitch with which rows do not share the sets of the first cache."""
+    return pitch + lanes if pitch * item % 1024 == 0 else pitch
+
+
+class Still:
+    """The operand that does not slide.
+
+    Attributes:
+      panel: None where it is read where it stands.
+      steps: elements from one step to the next of each range of a block.
+    """
+
+    def __init__(self, s: Sliding, stage: Stage) -> None:
+        self.s, self.stage = s, stage
+        self.node, self.axis, in_place = s.still
+        self.positions, self.panel = s.positions, None
+        self.form = plain_form(self.node, stage.facts) or Affine(0, {})
+        self.steps: Mapping[Node, int] = self.form.terms
+        if in_place:
+            return
+        free, dtype = stage.facts.free[self.node], self.node.dtype
+        sizes = zip(self.positions.within, self.positions.extents, strict=True)
+        count = prod(size for r, size in sizes if r in free)
+        if s.by_columns:
+            pitch = not_aliased(count, dtype.itemsize, s.lanes)
+            self.panel: Panel | None = stage.new_panel(dtype, s.rows.length, pitch)
+            self.steps = self.positions.steps(1, free) | {self.axis: pitch}
+        else:
+            self.panel = stage.new_panel(dtype, count, s.pitch)
+            self.steps = self.positions.steps(s.pitch, free) | {self.axis: 1}
+
+    def fill(self, depth: Block, block: Block) -> None:
+        """Evaluates it for a block, unless it is read where it stands.
+
+        Args:
+          depth: of what is summed over.
+          block: of its axis.
+        """
+        if self.panel is None:
+            return
+        summed = Block(self.stage, self.positions, depth.number)
+        summed.start = depth.start
+        major, inside, last = summed, block, self.axis
+        if self.s.by_columns:
+            free = self.stage.facts.free[self.node]
+            used = [r for r in self.positions.within if r in free]
+            major, inside, last = block, summed, used[-1] if used else last
+        fill_panel(self.panel, self.node, last, major, inside, summed, self.s.lanes)
+
+    def place(self, depth: Block, block: Block) -> Place:
+        """Where it stands for the first row or column and the first step."""
+        values, form = self.stage.values, self.form
+        if self.panel is not None:
+            return Place(values.buffer(self.panel.number))
+        within = {*self.positions.within, self.axis}
+        terms = {a: c for a, c in form.terms.items() if a not in within}
+        for part in (depth, block):
+            split = part.cut.split
+            if split is not None and part.start is not None and split in form.terms:
+                terms[part.start] = form.terms[split]
+        found, constant = values.terms(Affine(form.constant, terms), ())
+        number = self.node.src[0].arg
+        assert isinstance(number, int)
+        return Place(values.buffer(number), tuple(found), constant)
 
 
 class Image:
