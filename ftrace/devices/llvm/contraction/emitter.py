@@ -20,14 +20,15 @@ from math import prod
 from ftrace.devices.llvm.contraction.find import step_sizes
 from ftrace.devices.llvm.contraction.schedule import Schedule, TiledRows
 from ftrace.devices.llvm.emit.blocked_ranges import (
+    NO_STEPS,
     Block,
     Cut,
     Once,
     each_block,
+    fill_panel,
     run_stores,
 )
 from ftrace.devices.llvm.emit.loop_nest import Span
-from ftrace.devices.llvm.emit.pack_panel import fill_panel
 from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.ir.writer import lowest
 from ftrace.devices.llvm.schedule.index_facts import index_of
@@ -45,7 +46,7 @@ def _merge(
     """One range in place of several, where every load walks through them evenly."""
     split, facts = depth.cut.split, stage.facts
     ranges = depth.cut.within
-    as_it_is = values, ranges, depth.spans({})
+    as_it_is = values, ranges, depth.spans()
     facts.learn(values)
     if len(ranges) < 2:
         return as_it_is
@@ -99,19 +100,18 @@ class ProductEmitter:
     def _allocate(self) -> None:
         """Panels for the operands and for the sums."""
         s, stage, lanes = self.schedule, self.stage, self.schedule.lanes
-        whole, columns = Block(stage, s.depth, "0"), self.kind(stage, s, "0")
+        whole, columns, free = s.depth, self.kind(stage, s, "0"), stage.facts.free
         plain, high = self.kind is PlainColumns, self.rows.panel_length
-        self.right = {
-            node: stage.new_panel(
-                node.dtype, *columns.shape(whole.positions(node)), padded=not plain
-            )
-            for node in s.packed
-        }
+        self.right: dict[Node, Panel] = {}
+        for node in s.packed:
+            shape = columns.shape(whole.positions(free[node]))
+            self.right[node] = stage.new_panel(node.dtype, *shape, padded=not plain)
         self.left: dict[Node, Panel] = {}
         self.along = frozenset(filter(self._runs_along, s.left))
         loose = isinstance(s.rows, TiledRows)
         for node in s.left:
-            deep = -(-whole.positions(node) // lanes) * lanes + (lanes if loose else 0)
+            deep = -(-whole.positions(free[node]) // lanes) * lanes
+            deep += lanes if loose else 0
             shape = (deep, high) if node in self.along else (high, deep)
             self.left[node] = stage.new_panel(node.dtype, *shape, padded=loose)
         pitch = s.columns.length if s.strips or s.along else s.pitch
@@ -249,7 +249,7 @@ class ProductEmitter:
             )
             for panel, value in zip(self.offsets.values(), values, strict=True)
         ]  # fmt: skip
-        spans = {**depth.spans({}), **columns.tile_spans()}
+        spans = {**depth.spans(), **columns.tile_spans()}
         self.stage.run(columns.axes, stores, columns.steps, spans)
 
     def _found_offsets(self) -> dict[Node, Node]:
@@ -267,13 +267,13 @@ class ProductEmitter:
         """Fills a panel; returns where its elements stand."""
         rows, lanes = self.rows, self.schedule.lanes
         block, last = rows.panel_block, rows.cut.within[-1]
+        free = self.stage.facts.free[node]
         if node in self.along:
             fill_panel(panel, node, last, depth, block, depth, lanes)
-            return [*depth.terms(panel.pitch, node), *block.terms(1)]
-        free = self.stage.facts.free[node]
+            return [*depth.terms(panel.pitch, free), *block.terms(1)]
         used = [r for r in depth.cut.within if r in free]
         fill_panel(panel, node, used[-1] if used else last, block, depth, depth, lanes)
-        return [*rows.panel_terms(panel.pitch), *depth.terms(1, node)]
+        return [*rows.panel_terms(panel.pitch), *depth.terms(1, free)]
 
     # What becomes of the sums.
 
@@ -285,7 +285,7 @@ class ProductEmitter:
         found |= self._found_offsets()
         stores = replaced_stores(stage.kernel.stores, found)
         axes, lanes = [*rows.cut.within, *columns.cut.within], self.schedule.lanes
-        run_stores(stage, stores, axes, [columns], lanes, rows.spans({}))
+        run_stores(stage, stores, axes, [columns], lanes, rows.spans())
 
 
 # Rows: how they are opened, and where they stand in panels.
@@ -330,7 +330,7 @@ class LooseRows(Block):
         higher = lowest(self.stage.writer, tile, number(first.count))
         return self.stage.writer.pure(f"add i64 {row}, {higher}", row, higher)
 
-    def spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
+    def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
         return {self.rows.axis: Span(self.begin, self.end)}
 
     def tile_terms(self, pitch: int) -> list[Node]:
@@ -360,7 +360,7 @@ class VectorRows(Block):
         self.start = stage.new_range(size_of(self.rows.rows.axis))
         self._opened = stage.open(self.start, stage.scaled(whole, lanes))
 
-    def spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
+    def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
         pure, axis = self.stage.writer.pure, self.rows.rows.axis
         width = steps[axis].width if axis in steps else 1
         begin, end = self.rows.begin, self.rows.end
@@ -429,6 +429,10 @@ class Columns(Block):
         s = self.schedule
         self.axes, self.steps = (axis,), {axis: Steps(s.lanes, s.tile[1])}
 
+    def free(self, node: Node) -> frozenset[Node]:
+        """The ranges of which an operand depends."""
+        return self.stage.facts.free[node]
+
     def shape(self, positions: int) -> tuple[int, int]:
         """The rows of a panel for so many terms of the sums, and their pitch."""
         return positions, self.schedule.pitch
@@ -462,7 +466,7 @@ class PlainColumns(Columns):
         self._tiles_over(self.stage.new_range(self.schedule.pitch))
 
     def place(self, panel: Panel, node: Node, depth: Block) -> list[Node]:
-        return [*self.axes, *depth.terms(panel.pitch, node)]
+        return [*self.axes, *depth.terms(panel.pitch, self.free(node))]
 
     def final_sums(self) -> list[Node]:
         return self.terms(1)
@@ -491,9 +495,7 @@ class Strips(Columns):
         self.stage.close(self._first)
         super().close()
 
-    def terms(
-        self, weight: int, node: Node | None = None, of: Collection[Node] | None = None
-    ) -> list[Node]:
+    def terms(self, weight: int, of: Collection[Node] | None = None) -> list[Node]:
         """Where a column is in a panel of strips of `depth` rows."""
         assert weight == 1
         width = const(self.schedule.width, INDEX)
@@ -505,12 +507,12 @@ class Strips(Columns):
         return positions * (self.cut.size // self.schedule.width), self.schedule.width
 
     def fill(self, panel: Panel, node: Node, depth: Block) -> None:
-        self.depth = depth.positions(node)
+        self.depth = depth.cut.positions(self.free(node))
         super().fill(panel, node, depth)
 
     def place(self, panel: Panel, node: Node, depth: Block) -> list[Node]:
-        self.depth = depth.positions(node)
-        return [*self.terms(1), *depth.terms(panel.pitch, node)]
+        self.depth = depth.cut.positions(self.free(node))
+        return [*self.terms(1), *depth.terms(panel.pitch, self.free(node))]
 
     def sums(self) -> list[Node]:
         assert self.start is not None
@@ -538,4 +540,4 @@ class FewColumns(Columns):
 
     def place(self, panel: Panel, node: Node, depth: Block) -> list[Node]:
         line = mul(self.column, const(panel.pitch, INDEX))
-        return [line, *depth.terms(1, node)]
+        return [line, *depth.terms(1, self.free(node))]

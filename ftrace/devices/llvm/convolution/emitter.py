@@ -8,8 +8,8 @@ operand's numbers are spread over vectors one at a time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
 from ftrace.devices.llvm.convolution.microkernel import (
@@ -21,12 +21,15 @@ from ftrace.devices.llvm.convolution.microkernel import (
 )
 from ftrace.devices.llvm.convolution.operands import Image, Still, next_image
 from ftrace.devices.llvm.convolution.schedule import Sliding, laid_flat
-from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, each_block, run_stores
-from ftrace.devices.llvm.emit.emit_values import Opened
-from ftrace.devices.llvm.emit.pack_panel import fill_panel
+from ftrace.devices.llvm.emit.blocked_ranges import (
+    Block,
+    Cut,
+    each_block,
+    fill_panel,
+    run_stores,
+)
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.ir.writer import OpenLoop
 from ftrace.devices.llvm.schedule.tiling_ir import Steps, cut
 from ftrace.lower.kernel.ir import INDEX, Store, reduce
 from ftrace.trace.graph import Node, substitute
@@ -113,25 +116,23 @@ class SlidingEmitter:
             fill()
         if s.along_pixels:
             self._pass(depth)
-        else:
-            self._each_line(partial(self._tiles, depth))
+            return
+        with ExitStack() as stack:
+            for axis in s.rows.within[:-1]:
+                stack.enter_context(self._line(axis))
+            self._tiles(depth)
 
-    def _each_line(self, run: Callable[[], None]) -> None:
-        """Loops over the lines of the block."""
-        s, stage, writer = self.s, self.stage, self.stage.writer
-        opened: list[tuple[OpenLoop, Opened]] = []
-        for axis in s.rows.within[:-1]:
-            loop = writer.open_loop("0", self.row.extent(axis), 1)
-            place = loop.index
+    @contextmanager
+    def _line(self, axis: Node) -> Generator[None, None, None]:
+        """A loop over lines of the block."""
+        s, stage = self.s, self.stage
+        with stage.loop(self.row.extent(axis)) as index:
+            place = self.places[axis] = index
             if axis is s.rows.split and self.row.start is not None:
                 begin = stage.scaled(self.row.number, s.rows.size)
-                place = stage.values.access.sum_terms([(1, begin), (1, loop.index)])
-            opened.append((loop, stage.open(axis, place)))
-            self.places[axis] = loop.index
-        run()
-        for loop, o in reversed(opened):
-            stage.close(o)
-            writer.close_loop(loop)
+                place = stage.values.access.sum_terms([(1, begin), (1, index)])
+            with stage.at(axis, place):
+                yield
 
     def _tiles(self, depth: Block) -> None:
         """The tiles of a line, and what becomes of its sums if they are complete."""
@@ -198,7 +199,7 @@ class SlidingEmitter:
             steps = {last: Steps(s.lanes)}
             again = part.start or len(columns) > 1  # it is near
             later = None if again else next_image(s.still.node, last, s)
-            stage.run((), stores, steps, depth.spans({}), prefetch=later)
+            stage.run((), stores, steps, depth.spans(), prefetch=later)
 
     def _pixel(self, taps: Sequence[int], depth: Block) -> Node:
         """What some taps see of the image."""
@@ -215,7 +216,7 @@ class SlidingEmitter:
                 places = [
                     term
                     for r in depth.cut.within
-                    for term in depth.terms(image.steps[r], of=(r,))
+                    for term in depth.terms(image.steps[r], (r,))
                 ]
                 return image.panel.load(sum_of([const(at, INDEX), *places]))
         raise AssertionError
@@ -273,11 +274,11 @@ class SlidingEmitter:
             self._turn_back(s.flat_pixel or s.rows.within[-1], moved)
             return
         rows = s.rows.within if s.kept else s.rows.within[-1:]
-        terms = self.row.terms(s.pitch * s.taps, of=rows)
+        terms = self.row.terms(s.pitch * s.taps, rows)
         axes = [*rows, *block.cut.within]
         if s.by_filters:
             taps = tuple(w.tap for w in s.windows)
-            terms += Block(stage, Cut((), None, 1, taps), "0").terms(s.pitch)
+            terms += Block(stage, Cut.whole(taps), "0").terms(s.pitch)
             inside = {*rows, *taps, *s.columns.within}
             axes = [a for a in stage.kernel.axes if a in inside]
             if moved:
@@ -290,7 +291,7 @@ class SlidingEmitter:
 
     def _turn_back(self, pixel: Node, moved: dict[Node, Node]) -> None:
         s, stage, block = self.s, self.stage, self.block
-        inside = Block(stage, Cut((), None, 1, (pixel,)), "0")
+        inside = Block(stage, Cut.whole([pixel]), "0")
         place = [mul(pixel, const(s.pitch, INDEX)), *block.terms(1)]
         sums = self.sums.load(sum_of(place))
         stage.facts.learn([sums])

@@ -146,7 +146,7 @@ class _Choice:
         if blocks.beside == 1:
             return Cut.of_first(inside, blocks.lines), self.outer
         order = (column, *self.beside, *self.inner)
-        return Cut((), *self.beside, blocks.beside, inside, order), self.outer[:-1]
+        return Cut((), self.beside[0], blocks.beside, inside, order), self.outer[:-1]
 
     def _candidates(self) -> list[Blocks]:
         """Blocks whose panels fit into the second cache; else the smallest."""

@@ -20,9 +20,8 @@ from ftrace.devices.llvm.contraction.find import plain_form
 from ftrace.devices.llvm.convolution.find import Group
 from ftrace.devices.llvm.convolution.microkernel import Place
 from ftrace.devices.llvm.convolution.schedule import Sliding, laid_flat
-from ftrace.devices.llvm.emit.blocked_ranges import Block
+from ftrace.devices.llvm.emit.blocked_ranges import Block, fill_panel
 from ftrace.devices.llvm.emit.loop_nest import Span
-from ftrace.devices.llvm.emit.pack_panel import fill_panel
 from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, sum_of
 from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, Spread, Steps
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
@@ -56,8 +55,7 @@ class Still:
         if in_place:
             return
         free, dtype = stage.facts.free[self.node], self.node.dtype
-        sizes = zip(self.positions.within, self.positions.extents, strict=True)
-        count = prod(size for r, size in sizes if r in free)
+        count = self.positions.positions(free)
         if s.by_columns:
             pitch = not_aliased(count, dtype.itemsize, s.lanes)
             self.panel: Panel | None = stage.new_panel(dtype, s.rows.length, pitch)
@@ -117,11 +115,7 @@ class Image:
             w.column: (w, g) for w, g in zip(s.windows, groups, strict=True)
         }
         self.each = s.pitch if s.groups else 1
-        beside = prod(
-            size
-            for r, size in zip(s.beside.within, s.beside.extents, strict=True)
-            if r in free
-        )
+        beside = s.beside.positions(free)
         inside = beside * self.each if s.channels_last else 1
         self.steps, self.kinds, weight = dict[Node, int](), dict[Node, int](), inside
         sizes = dict(zip(s.along.within, s.along.extents, strict=True))
@@ -165,7 +159,7 @@ class Image:
             start = along.start if axis is along.cut.split else None
             if axis not in self.windows:
                 ranges.append(axis)
-                terms += along.terms(self.steps[axis], of=(axis,))
+                terms += along.terms(self.steps[axis], (axis,))
                 continue
             window, group = self.windows[axis]
             by = window.stride // group.apart
@@ -202,7 +196,7 @@ class Image:
         if s.groups and not s.turned and self._spread(value, beside, columns, *known):
             return
         free = stage.facts.free[s.slides]
-        terms += beside.terms(self.unit, s.slides)
+        terms += beside.terms(self.unit, stage.facts.free[s.slides])
         others = [r for r in beside.cut.within if r in free]
         ranges = [*ranges, *others] if s.channels_last else [*others, *ranges]
         blocks = [along, beside]
@@ -267,10 +261,11 @@ class Image:
         moved = laid_flat([value], (groups, channel), place, facts)
         if moved is None:
             return False
-        apart = beside.terms(s.pitch, value)[1:]  # all but the channel: it comes first
+        # The channel, which is the first of them, is left out.
+        apart = beside.terms(s.pitch, facts.free[value])[1:]
         (value,) = substitute([value], moved)
         index = sum_of([*terms, *apart, mul(part, const(count * places, INDEX))])
-        own = {r: span for r, span in beside.spans({}).items() if r in others}
+        own = {r: span for r, span in beside.spans().items() if r in others}
         if columns.start is not None:
             extent = columns.extent(groups)
             text = stage.writer.pure(f"udiv i64 {extent}, {count}", extent)

@@ -14,15 +14,15 @@ kernels as pairs of remainders. A remainder without taps stores zeros.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from math import gcd, prod
 
 from ftrace import dtypes
 from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.unroll_short import rebuilt, stores_over
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import (
     INDEX,
     Kernel,
@@ -41,22 +41,19 @@ from ftrace.trace.primitives.sources import const, const_p
 _MOST = 32
 
 
-@dataclass(frozen=True)
-class _Condition:
+class _Condition(NamedTuple):
     """`step` divides a sum of ranges."""
 
     node: Node
     form: Affine
     step: int
 
-    @property
-    def deciding(self) -> list[Node]:
-        """The ranges whose values matter."""
-        return [r for r, c in self.form.terms.items() if c % self.step]
 
+class _Place(NamedTuple):
+    """A range runs in steps from one of its first values on: step·q + first."""
 
-class _GiveUpError(Exception):
-    """The kernel has another form."""
+    step: int
+    first: int
 
 
 def phases(kernel: Kernel, facts: Facts) -> list[Kernel]:
@@ -67,24 +64,21 @@ def phases(kernel: Kernel, facts: Facts) -> list[Kernel]:
         return [kernel]
     conditions = list(_conditions(kernel, facts))
     steps: dict[Node, int] = {}
-    for condition in conditions:
-        for r in condition.deciding:
-            if (
-                r in kernel.axes
-                and steps.setdefault(r, condition.step) != condition.step
-            ):
+    for _, form, step in conditions:
+        for r, c in form.terms.items():
+            if r in kernel.axes and c % step and steps.setdefault(r, step) != step:
                 return [kernel]
     if not steps or prod(steps.values()) > _MOST:
         return [kernel]
-    choices = [range(min(u, axis_of(a).size)) for a, u in steps.items()]
-    try:
-        return [
-            _Phase(kernel, facts, conditions, steps, dict(zip(steps, p, strict=True)))
-            .kernel()
-            for p in itertools.product(*choices)
-        ]  # fmt: skip
-    except _GiveUpError:
-        return [kernel]
+    found: list[Kernel] = []
+    for firsts in product(*(range(min(u, axis_of(a).size)) for a, u in steps.items())):
+        pairs = zip(steps.items(), firsts, strict=True)
+        places = {axis: _Place(step, first) for (axis, step), first in pairs}
+        solved = _solve(kernel, conditions, places)
+        if solved is None:
+            return [kernel]
+        found.append(_Phase(kernel, facts, *solved).kernel())
+    return found
 
 
 def _conditions(kernel: Kernel, facts: Facts) -> Iterator[_Condition]:
@@ -112,71 +106,68 @@ def _is_plain(form: Affine) -> bool:
     return all(atom.op is range_p for atom in form.terms)
 
 
+def _solve(
+    kernel: Kernel, conditions: Iterable[_Condition], axes: Mapping[Node, _Place]
+) -> tuple[dict[Node, _Place], dict[Node, bool]] | None:
+    """Where ranges run for some remainders of axes, and which conditions hold anywhere.
+
+    None if the kernel has another form.
+    """
+    places, truth = dict(axes), dict[Node, bool]()
+    for node, form, step in conditions:
+        deciding = [r for r, c in form.terms.items() if c % step and r not in axes]
+        known = sum(c * axes[r].first for r, c in form.terms.items() if r in axes)
+        constant = form.constant + known
+        if not deciding:
+            truth[node] = constant % step == 0
+            continue
+        r, *others = deciding
+        by = form.terms[r] % step
+        if others or not axis_of(r).reduced or gcd(by, step) != 1:
+            return None
+        if not _may_leave_out(kernel, r, node):
+            return None
+        place = _Place(step, -constant * pow(by, -1, step) % step)
+        if places.setdefault(r, place) != place:
+            return None
+        truth[node] = place.first < axis_of(r).size
+    return places, truth
+
+
+def _may_leave_out(kernel: Kernel, r: Node, condition: Node) -> bool:
+    """Is what is summed over a range zero where the condition does not hold?"""
+    sums = [n for n in kernel.nodes if n.op is reduce_p and r in n.src[1:]]
+    return all(n.arg == "add" and _vanishes(n.src[0], condition) for n in sums)
+
+
+def _split(r: Node, place: _Place) -> Affine:
+    """r -> step·q + first."""
+    axis, step = axis_of(r), place.step
+    first = place.first if place.first < axis.size else 0
+    size = -(-(axis.size - first) // step)
+    steps = {make_range(axis.number, size, axis.reduced): step} if size > 1 else {}
+    return Affine(first, steps)
+
+
 class _Phase:
-    """The kernel for one remainder of each axis."""
+    """The kernel for one remainder of each axis.
+
+    Args:
+      places: where ranges run.
+      truth: what is known of conditions.
+    """
 
     def __init__(
         self,
         kernel: Kernel,
         facts: Facts,
-        conditions: list[_Condition],
-        steps: Mapping[Node, int],
-        places: Mapping[Node, int],
+        places: Mapping[Node, _Place],
+        truth: Mapping[Node, bool],
     ) -> None:
-        self.whole, self.facts = kernel, facts
-        self.forms: dict[Node, Affine] = {}  # of ranges that are replaced
-        self.truth: dict[Node, bool] = {}
+        self.whole, self.facts, self.truth = kernel, facts, truth
+        self.forms = {r: _split(r, place) for r, place in places.items()}
         self.new: dict[Node, Node] = {}
         self.zeros: set[Node] = set()
-        for axis, place in places.items():
-            self._split(axis, steps[axis], place)
-        solved: dict[Node, tuple[int, int]] = {}
-        for condition in conditions:
-            self._solve(condition, solved)
-
-    def _split(self, r: Node, step: int, place: int) -> None:
-        """r -> step·q + place."""
-        axis = axis_of(r)
-        size = -(-(axis.size - place) // step)
-        if size < 2:
-            self.forms[r] = Affine(place, {})
-        else:
-            found = make_range(axis.number, size, axis.reduced)
-            self.forms[r] = Affine(place, {found: step})
-
-    def _solve(
-        self, condition: _Condition, solved: dict[Node, tuple[int, int]]
-    ) -> None:
-        """Leaves those values of a range for which the condition holds."""
-        step = condition.step
-        left = [r for r in condition.deciding if r not in self.forms]
-        constant = condition.form.constant
-        for r, c in condition.form.terms.items():
-            if r in self.forms and r not in solved:
-                constant += c * self.forms[r].constant
-        left += [r for r in condition.deciding if r in solved]
-        if not left:
-            self.truth[condition.node] = constant % step == 0
-            return
-        if len(left) > 1 or not axis_of(left[0]).reduced:
-            raise _GiveUpError
-        (r,) = left
-        by = condition.form.terms[r] % step
-        if gcd(by, step) != 1 or not self._may_leave_out(r, condition.node):
-            raise _GiveUpError
-        place = -constant * pow(by, -1, step) % step
-        if solved.setdefault(r, (step, place)) != (step, place):
-            raise _GiveUpError
-        some = place < axis_of(r).size
-        self.truth[condition.node] = some
-        self._split(r, step, place if some else 0)
-
-    def _may_leave_out(self, r: Node, condition: Node) -> bool:
-        """Is what is summed over a range zero where the condition does not hold?"""
-        sums = [n for n in self.whole.nodes if n.op is reduce_p and r in n.src[1:]]
-        return all(n.arg == "add" and _vanishes(n.src[0], condition) for n in sums)
-
-    # The new expressions.
 
     def kernel(self) -> Kernel:
         for node in self.whole.nodes:
@@ -185,12 +176,13 @@ class _Phase:
                 self.new[node] = const(0, node.dtype)
             else:
                 self.new[node] = self._renewed(node)
-        axes: list[Node] = []
-        for axis in self.whole.axes:
-            form = self.forms.get(axis)
-            axes += [axis] if form is None else list(form.terms)
         stores = stores_over(self.whole, self.new)
-        return Kernel(tuple(axes), stores, self.whole.buffers)
+        return Kernel(self._over(self.whole.axes), stores, self.whole.buffers)
+
+    def _over(self, ranges: Iterable[Node]) -> tuple[Node, ...]:
+        """The new ranges in place of some."""
+        forms = self.forms
+        return tuple(n for r in ranges for n in (forms[r].terms if r in forms else [r]))
 
     def _is_zero(self, node: Node) -> bool:
         """Is there nothing to be loaded, multiplied or summed over?"""
@@ -217,9 +209,12 @@ class _Phase:
         if node.op.name in ("ge", "lt") and (found := self._compared(node)) is not None:
             return found
         src = tuple([self.new[s] for s in node.src])
-        return (
-            self._reduced(node, src[0]) if node.op is reduce_p else rebuilt(node, src)
-        )
+        if node.op is not reduce_p:
+            return rebuilt(node, src)
+        ranges = self._over(node.src[1:])
+        if not ranges:  # as a sum, it has no -0
+            return add(src[0], const(0, node.dtype))
+        return reduce(node.arg, src[0], ranges)
 
     def _form(self, node: Node) -> Affine | None:
         """An index over the new ranges, if it is a sum of ranges."""
@@ -262,15 +257,6 @@ class _Phase:
         bound = const(-(-(limit - form.constant) // by), INDEX)
         compare = ge if node.op.name == "ge" else lt
         return compare(_expression(Affine(0, terms)), bound)
-
-    def _reduced(self, node: Node, value: Node) -> Node:
-        ranges: list[Node] = []
-        for r in node.src[1:]:
-            form = self.forms.get(r)
-            ranges += [r] if form is None else list(form.terms)
-        if not ranges:  # as a sum, it has no -0
-            return add(value, const(0, node.dtype))
-        return reduce(node.arg, value, tuple(ranges))
 
 
 def _expression(form: Affine) -> Node:

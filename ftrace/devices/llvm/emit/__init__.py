@@ -16,8 +16,7 @@ From the ground up:
                         those over axes
     staged_kernel       Parts of a kernel that run one after the other on a block that
                         fits in the cache
-    blocked_ranges      Lists of ranges cut in blocks, and the block that is open
-    pack_panel          Filling a panel: an expression evaluated over two blocks, in
-                        whole vectors
+    blocked_ranges      Lists of ranges cut in blocks, the block that is open, and
+                        panels of two blocks
     transposed_access   Elementwise kernels that read some operands the other way round
 """

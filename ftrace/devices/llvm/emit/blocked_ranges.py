@@ -1,25 +1,38 @@
-"""Lists of ranges cut in blocks, and the block that is open."""
+"""Lists of ranges cut in blocks, the block that is open, and panels of two blocks.
+
+A panel is filled by evaluating an expression over two blocks, in whole vectors. Where
+the expression's loads are contiguous along another range than the panel is, it is
+evaluated along that range, and squares of registers are turned.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from math import prod
 from types import MappingProxyType
+from typing import Self
 
 from ftrace.devices.llvm.emit.emit_values import Opened
 from ftrace.devices.llvm.emit.loops import Span
-from ftrace.devices.llvm.emit.staged_kernel import Stage
-from ftrace.devices.llvm.ir.writer import OpenLoop, lowest
-from ftrace.devices.llvm.schedule.tiling_ir import Steps
+from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, sum_of
+from ftrace.devices.llvm.ir.writer import lowest
+from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
+from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, Steps, size_of
+from ftrace.devices.llvm.schedule.unroll_short import longest
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import INDEX, Store, axis_of
-from ftrace.trace.graph import Node
+from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load_p
+from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.elementwise import mul, sub
 from ftrace.trace.primitives.sources import const
+from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import is_dynamic
 
+#: Bytes of pieces of rows that are asked for before they are needed.
+_AHEAD = 2 << 10
 _ONE = Steps()
+#: Where every range runs one by one.
+NO_STEPS: Mapping[Node, Steps] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +81,11 @@ class Cut:
     def length(self) -> int:
         """Positions in a block."""
         return prod(self.extents)
+
+    def positions(self, free: Collection[Node]) -> int:
+        """The same where only these ranges count."""
+        sizes = zip(self.within, self.extents, strict=True)
+        return prod(size for r, size in sizes if r in free)
 
     @property
     def several(self) -> bool:
@@ -123,24 +141,14 @@ def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
 
 def each_block(stage: Stage, cut: Cut, run: Callable[[Block], None]) -> None:
     """Emits loops over all blocks of a cut, and in them what `run` does."""
-    writer = stage.writer
-    loops: list[tuple[OpenLoop, Opened]] = []
-    for r in cut.outer:
-        loop = writer.open_loop("0", stage.values.number(axis_of(r).size), 1)
-        loops.append((loop, stage.open(r, loop.index)))
-    if not is_dynamic(cut.blocks) and cut.blocks == 1:
-        block = Block(stage, cut, "0")
-        with block:
-            run(block)
-    else:
-        loop = writer.open_loop("0", stage.values.number(cut.blocks), 1)
-        block = Block(stage, cut, loop.index)
-        with block:
-            run(block)
-        writer.close_loop(loop)
-    for loop, opened in reversed(loops):
-        stage.close(opened)
-        writer.close_loop(loop)
+    number, text = stage.values.number, "0"
+    with ExitStack() as stack:
+        for r in cut.outer:
+            index = stack.enter_context(stage.loop(number(axis_of(r).size)))
+            stack.enter_context(stage.at(r, index))
+        if is_dynamic(cut.blocks) or cut.blocks > 1:
+            text = stack.enter_context(stage.loop(number(cut.blocks)))
+        run(stack.enter_context(Block(stage, cut, text)))
 
 
 def run_stores(
@@ -167,25 +175,6 @@ def run_stores(
     stage.run(axes, stores, steps, {**found, **spans})
 
 
-class Opening(ABC):
-    """A part of a kernel's ranges: in a `with` statement code is for this part."""
-
-    @abstractmethod
-    def open(self) -> None:
-        """From here on code is for this part."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """To here it was."""
-
-    def __enter__(self) -> None:
-        self.open()
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-
-
 class Once:
     """What several units in a row share, and the first of them makes."""
 
@@ -207,8 +196,8 @@ class Once:
         writer.close_branch(branch, fresh, ())
 
 
-class Block(Opening):
-    """The block of a cut that is open: code around it says which.
+class Block:
+    """The block of a cut: in a `with` statement it is open, and code is for it.
 
     Args:
       number: of the block.
@@ -221,6 +210,14 @@ class Block(Opening):
         self.start: Node | None = None
         self._opened: Opened | None = None
 
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+
     def open(self) -> None:
         """Opens a range that names where the block begins in the split range."""
         if self.cut.split is not None:
@@ -232,7 +229,7 @@ class Block(Opening):
         if self._opened is not None:
             self.stage.close(self._opened)
 
-    def spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
+    def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
         """The part of the split range that is in the block, in its steps."""
         split = self.cut.split
         if split is None:
@@ -256,33 +253,20 @@ class Block(Opening):
             return self.divides(lanes)
         return lanes < 2 * axis_of(r).size
 
-    def terms(
-        self, weight: int, node: Node | None = None, of: Collection[Node] | None = None
-    ) -> list[Node]:
+    def terms(self, weight: int, of: Collection[Node] | None = None) -> list[Node]:
         """The position in the block, times `weight`, as the terms of an index.
 
-        With `node`, of those ranges only on which it depends; or of these ranges.
+        Args:
+          of: only these ranges have places of their own.
         """
         cut = self.cut
-        free = cut.within if of is None else of
-        if node is not None:
-            free = self.stage.facts.free[node]
         found: list[Node] = []
-        for r, step in cut.steps(weight, free).items():
+        for r, step in cut.steps(weight, cut.within if of is None else of).items():
             place = r
             if r is cut.split and self.start is not None:
                 place = sub(r, self.start)
             found.append(mul(place, const(step, INDEX)))
         return found
-
-    def positions(self, node: Node | None = None) -> int:
-        """How many positions a block has; with `node`, of its ranges only."""
-        cut = self.cut
-        return prod(
-            size
-            for r, size in zip(cut.within, cut.extents, strict=True)
-            if node is None or r in self.stage.facts.free[node]
-        )
 
     def extent(self, r: Node) -> str:
         """How far a range goes in this block, which may be the last and short."""
@@ -291,16 +275,152 @@ class Block(Opening):
             return str(size)
         if size % self.cut.size == 0:
             return str(self.cut.size)
-        span = self.spans({})[r]
+        return self._length()
+
+    def _length(self) -> str:
+        """Of the part of the split range."""
+        (span,) = self.spans().values()
         text = f"sub i64 {span.last}, {span.first}"
         return self.stage.writer.pure(text, span.last, span.first)
 
     def count(self) -> str:
         """Positions in this block, which may be the last and short."""
-        if self.cut.split is None:
-            return str(self.cut.length)
-        span = self.spans({})[self.cut.split]
-        size = self.stage.writer.pure(
-            f"sub i64 {span.last}, {span.first}", span.last, span.first
-        )
-        return self.stage.scaled(size, self.cut.length // self.cut.size)
+        cut = self.cut
+        if cut.split is None:
+            return str(cut.length)
+        return self.stage.scaled(self._length(), cut.length // cut.size)
+
+
+# Panels.
+
+
+def fill_panel(
+    panel: Panel,
+    node: Node,
+    minor: Node,
+    major: Block,
+    inside: Block,
+    summed: Block,
+    lanes: int,
+) -> None:
+    """Evaluates `node` for two blocks, into a panel.
+
+    Args:
+      minor: the range along which the panel is contiguous.
+      major: its position is the row of the panel.
+      inside: its position is the column.
+      summed: that of the two of which only those ranges count that the node has.
+      lanes: of a vector at most.
+    """
+    stage = panel.stage
+    facts = stage.facts
+    terms: list[Node] = []
+    ranges: list[Node] = []
+    for block, weight in ((major, panel.pitch), (inside, 1)):
+        own = facts.free[node] if block is summed else block.cut.within
+        terms += block.terms(weight, own)
+        ranges += [r for r in block.cut.within if r in own]
+    index = sum_of(terms)
+    vector = _vector_of(node, ranges, minor, (major, inside), lanes, facts)
+    width = _lanes_of(node, vector, (major, inside), lanes)
+    store = Store(panel.number, index, node)
+    steps = {vector: Steps(width, _copies(vector, width, (major, inside)))}
+    if vector is not minor:
+        steps[vector] = Steps(width)
+        steps[minor] = Steps(0, width, False)
+    spans = major.spans(steps) | inside.spans(steps)
+    spans = {r: span for r, span in spans.items() if r in ranges}
+    if vector is minor:
+        outer = [r for r in ranges if r is not vector]
+        along = outer[-1] if outer and ranges[-1] is vector else None
+        prefetch = None
+        if along is not None and (
+            ahead := _rows_ahead(node, vector, along, (major, inside), stage)
+        ):
+            prefetch = Prefetch([node], along, ahead)
+        stage.run(ranges, [store], steps, spans, prefetch=prefetch)
+        return
+    others = [r for r in ranges if r is not vector and r is not minor]
+    # Along the vectors memory runs on: the processor fetches what comes next.
+    stage.run([*others, minor, vector], [store], steps, spans, squares=True)
+
+
+def _rows_ahead(
+    node: Node, vector: Node, along: Node, blocks: Sequence[Block], stage: Stage
+) -> int:
+    """How many rows ahead a load from beyond L2 is asked for; 0: it is not.
+
+    Rows of a panel are short pieces of rows far apart, of which each is another page:
+    the processor does not see in time where the next one begins.
+    """
+    if node.op is not load_p:
+        return 0
+    buffer, _, *valid = node.src
+    number, size = buffer.arg, node.dtype.itemsize
+    assert isinstance(number, int)
+    far = not valid and upper_bound(stage.values.sizes[number]) * size > stage.target.l2
+    if not far or not stage.target.decides("fetch_ahead"):
+        return 0
+    split = [b.cut.size for b in blocks if b.cut.split is vector]
+    piece = min([size_of(vector), *split]) * size
+    pitch = abs(stage.facts.affine[index_of(node)].terms.get(along, 0)) * size
+    return -(-_AHEAD // piece) if pitch > piece else 0
+
+
+def _copies(vector: Node, width: int, blocks: Sequence[Block]) -> int:
+    """How many vectors to fill at once: blocks have to be whole numbers of them."""
+    split = [b for b in blocks if b.cut.split is vector]
+    copies = 4
+    while copies > 1 and size_of(vector) < width * copies:
+        copies //= 2
+    while copies > 1 and not all(b.divides(width * copies) for b in split):
+        copies //= 2
+    return copies
+
+
+def _vector_of(
+    node: Node,
+    ranges: Sequence[Node],
+    minor: Node,
+    blocks: Sequence[Block],
+    lanes: int,
+    facts: Facts,
+) -> Node:
+    """The range along which an expression is best evaluated."""
+    loads = [n for n in toposort([node]) if n.op is load_p]
+    most = longest(blocks[0].stage.target)
+    best, least = minor, float("inf")
+    for r in ranges:
+        width, size = _lanes_of(node, r, blocks, lanes), size_of(r)
+        sizes = [b.cut.size for b in blocks if b.cut.split in (r, minor)]
+        if r is not minor and any(s % width for s in sizes):
+            continue
+        cost = 1.0
+        for n in loads:
+            if r in facts.free[n]:
+                stride = facts.stride(index_of(n), r, width)
+                if stride is not None and 2 <= stride <= most:
+                    cost += 1.5 * stride  # picked from vectors side by side
+                else:
+                    cost += 1 if stride in (-1, 0, 1) else 2 + width
+        if r is not minor:  # turning: shuffles, and a store per lane
+            copies = min(width, size_of(minor))
+            cost += width * (width.bit_length() / 2 + 1) / copies
+        cost *= -(-size // width) / size
+        if cost < least:
+            best, least = r, cost
+    return best
+
+
+def _lanes_of(node: Node, r: Node, blocks: Sequence[Block], lanes: int) -> int:
+    """How many elements of an expression make a vector along a range."""
+    target = blocks[0].stage.target
+    loads = [n.dtype.itemsize for n in toposort([node]) if n.op is load_p]
+    found = min(target.vector_bytes // max([node.dtype.itemsize, *loads]), lanes)
+    split = [b for b in blocks if b.cut.split is r]
+    while not all(b.divides(found) for b in split):
+        found //= 2
+    if not split:
+        while found >= 2 * size_of(r) and found > 1:
+            found //= 2
+    return found

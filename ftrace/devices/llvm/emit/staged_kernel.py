@@ -75,7 +75,7 @@ def replaced_stores(stores: Sequence[Store], found: dict[Node, Node]) -> list[St
     result: list[Store] = []
     for store in stores:
         index, value, *valid = substitute(store.expressions, found)
-        result.append(Store(store.buffer, index, value, valid[0] if valid else None))
+        result.append(Store(store.buffer, index, value, *valid))
     return result
 
 
@@ -226,6 +226,20 @@ class Stage:
     def close(self, opened: Opened) -> None:
         assert self.opened.pop() is opened
         self.values.close(opened)
+
+    @contextmanager
+    def at(self, node: Node, base: str) -> Generator[None, None, None]:
+        """Inside, the range has one value."""
+        opened = self.open(node, base)
+        yield
+        self.close(opened)
+
+    @contextmanager
+    def loop(self, count: str) -> Generator[str, None, None]:
+        """A loop around parts: what is inside runs so many times; gives the number."""
+        loop = self.writer.open_loop("0", count, 1)
+        yield loop.index
+        self.writer.close_loop(loop)
 
     # Parts.
 

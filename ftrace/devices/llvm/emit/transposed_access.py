@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, run_stores
-from ftrace.devices.llvm.emit.pack_panel import fill_panel
+from ftrace.devices.llvm.emit.blocked_ranges import Block, Cut, fill_panel, run_stores
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import Steps
