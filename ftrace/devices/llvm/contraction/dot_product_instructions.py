@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.llvm.contraction.find import Contraction, is_in_place
+from ftrace.devices.llvm.contraction.find import Contraction, is_in_place, step_sizes
 from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
@@ -44,7 +44,7 @@ from ftrace.lower.kernel.ir import (
     reduce,
     word_pairs_p,
 )
-from ftrace.trace.graph import Node, substitute, toposort
+from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import (
     add,
     bit_or,
@@ -141,9 +141,7 @@ def _fits(total: Node, plan: Contraction, groups: Groups) -> bool:
     value = total.src[0]
     if value.op is not mul or any(s.op is not cast_p for s in value.src):
         return False
-    a, b = value.src
-    if a in plan.right:
-        a, b = b, a
+    a, b = sorted(value.src, key=lambda s: s in plan.right)
     if a not in plan.left or b not in plan.right:
         return False
     found = {s.src[0].dtype for s in value.src}
@@ -161,20 +159,28 @@ def in_groups(plan: Contraction, groups: Groups, stage: Stage) -> Contraction:
     made = _Group(stage, groups, r, stage.new_range(size_of(r) // groups.count))
     ranges = tuple(made.place if x is r else x for x in plan.ranges)
     found = {node: made.of(node) for node in (*plan.left, *plan.right)}
-    shifted = _shifted(plan) if groups is _BYTES else frozenset[Node]()
+    pairs = {
+        node: sorted(node.src[0].src, key=lambda s: s in plan.right)
+        for node in plan.reduces
+    }
+    # Left operands with signs whose right factors have signs, too.
+    shifted = {
+        a
+        for a, b in pairs.values()
+        if groups is _BYTES and a.src[0].dtype == b.src[0].dtype == dtypes.int8
+    }
+    signs = const(_SIGNS, dtypes.int32)
     for node in shifted:
-        found[node] = bit_xor(found[node], const(_SIGNS, dtypes.int32))
+        found[node] = bit_xor(found[node], signs)
     sums: dict[Node, Node] = {}
     totals: dict[Node, Node] = {}
     offsets: list[Node] = []
-    for node in plan.reduces:
-        a, b = sorted(node.src[0].src, key=lambda s: s in plan.right)
+    for node, (a, b) in pairs.items():
         factors = found[a], found[b]
         if groups is _BYTES and a.src[0].dtype != dtypes.uint8 and a not in shifted:
             factors = found[b], found[a]
         total = sums[node] = reduce("add", groups.op(*factors), ranges)
         if a in shifted:
-            signs = const(_SIGNS, dtypes.int32)
             offset = reduce("add", groups.op(signs, found[b]), ranges)
             offsets.append(offset)
             total = sub(total, offset)
@@ -190,16 +196,6 @@ def in_groups(plan: Contraction, groups: Groups, stage: Stage) -> Contraction:
     )  # fmt: skip
 
 
-def _shifted(plan: Contraction) -> frozenset[Node]:
-    """Left operands with signs whose right factors have signs, too."""
-    found: set[Node] = set()
-    for node in plan.reduces:
-        a, b = sorted(node.src[0].src, key=lambda s: s in plan.right)
-        if a.src[0].dtype == b.src[0].dtype == dtypes.int8:
-            found.add(a)
-    return frozenset(found)
-
-
 def _with_last(total: Node, product: Node, r: Node, count: int) -> Node:
     """The sum, and what has no partners in a range of another size."""
     size = size_of(r)
@@ -213,18 +209,13 @@ def _grouped(plan: Contraction, groups: Groups, facts: Facts) -> Node:
     """The range along which groups lie: one along which an operand is contiguous."""
 
     def worth(r: Node) -> tuple[bool, bool, int]:
-        return _runs_along(plan.left, r), _runs_along(plan.right, r), size_of(r)
+        return runs(plan.left, r), runs(plan.right, r), size_of(r)
 
-    def _runs_along(nodes: Sequence[Node], r: Node) -> bool:
-        return any(_is_contiguous(n, r, facts) for n in nodes)
+    def runs(nodes: Sequence[Node], r: Node) -> bool:
+        return any(step_sizes([n], [r], facts)[r] == 1 for n in nodes)
 
     ranges = [r for r in plan.ranges if _may_group(r, plan, groups.count)]
     return max(ranges, key=worth)
-
-
-def _is_contiguous(node: Node, r: Node, facts: Facts) -> bool:
-    loads = [n for n in toposort([node]) if n.op is load_p]
-    return any(facts.affine[index_of(n)].terms.get(r) == 1 for n in loads)
 
 
 class _Group:

@@ -201,7 +201,7 @@ class ProductEmitter:
             (*rows.axes, *columns.axes), self._stores(sums),
             {**rows.steps, **columns.steps},
             {**spans, **rows.tile_spans, **columns.tile_spans()},
-            prefetch=later, next_rows=rows.axes[0] if s.next_rows else None,
+            prefetch=later,
         )  # fmt: skip
 
     def _stores(self, sums: dict[Node, Node]) -> list[Store]:
@@ -271,8 +271,7 @@ class ProductEmitter:
         if node in self.along:
             fill_panel(panel, node, last, depth, block, depth, lanes)
             return [*depth.terms(panel.pitch, free), *block.terms(1)]
-        used = [r for r in depth.cut.within if r in free]
-        fill_panel(panel, node, used[-1] if used else last, block, depth, depth, lanes)
+        fill_panel(panel, node, last, block, depth, depth, lanes)
         return [*rows.panel_terms(panel.pitch), *depth.terms(1, free)]
 
     # What becomes of the sums.
@@ -534,9 +533,8 @@ class FewColumns(Columns):
         return size_of(self.column), self.schedule.pitch
 
     def fill(self, panel: Panel, node: Node, depth: Block) -> None:
-        along, lanes = self.schedule.along, self.schedule.lanes
-        assert along is not None
-        fill_panel(panel, node, along, self, depth, depth, lanes)
+        lanes = self.schedule.lanes
+        fill_panel(panel, node, self.column, self, depth, depth, lanes)
 
     def place(self, panel: Panel, node: Node, depth: Block) -> list[Node]:
         line = mul(self.column, const(panel.pitch, INDEX))

@@ -285,7 +285,7 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     if height > 2 * MOST_ROWS:
         # Rows of a multiple of 2 KB lie on a few sets of the caches only.
         pushed = pitch % 2048 == 0 and depth > 256
-        return far or pushed or (is_tall(plan, target) and target.decides("tall"))
+        return far or pushed or (_is_tall(plan, target) and target.decides("tall"))
     if far and depth > 256 and _is_one_matrix(plan) and target.decides("few_rows"):
         return bool(rows_apart(plan, facts))
     row = max(plan.rows, key=size_of)
@@ -301,16 +301,15 @@ def _is_narrow(plan: Contraction, target: Target) -> bool:
     return len(plan.columns) > 1 and 2 * size_of(last) <= lanes
 
 
-def is_far(plan: Contraction, target: Target) -> bool:
-    """Do the left operands come from slow memory?"""
+def _is_tall(plan: Contraction, target: Target) -> bool:
+    """Has it so many rows that a panel of the right operands costs next to nothing?
+
+    The left operands come from slow memory then.
+    """
     item = max(n.dtype.itemsize for n in plan.left)
     count = prod(size_of(a) for a in (*plan.rows, *plan.ranges))
-    return count * item * len(plan.left) > _FAR * target.l2
-
-
-def is_tall(plan: Contraction, target: Target) -> bool:
-    """Has it so many rows that a panel of the right operands costs next to nothing?"""
-    return _is_one_matrix(plan) and is_far(plan, target)
+    far = count * item * len(plan.left) > _FAR * target.l2
+    return far and _is_one_matrix(plan)
 
 
 def _is_one_matrix(plan: Contraction) -> bool:

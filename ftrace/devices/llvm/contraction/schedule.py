@@ -28,7 +28,6 @@ from ftrace.devices.llvm.contraction.block_sizes import Load, choose_blocks
 from ftrace.devices.llvm.contraction.find import (
     Contraction,
     in_memory_order,
-    is_far,
     is_heavy,
     reads_in_place,
     rows_apart,
@@ -133,7 +132,6 @@ class Schedule:
       once: units in a row that share right panels fill them once.
       registers: results go from registers to where they belong.
       ahead: how many terms ahead right operands are asked for.
-      next_rows: each tile asks for the rows of the next one.
     """
 
     plan: Contraction
@@ -152,7 +150,6 @@ class Schedule:
     once: bool = False
     registers: bool = False
     ahead: int = 0
-    next_rows: bool = False
 
     @property
     def width(self) -> int:
@@ -179,8 +176,6 @@ class Schedule:
         lines.append(f"        sums += a · b    {rows} rows × {tile}")
         if self.ahead:
             lines.append(f"            prefetch b, {self.ahead} terms ahead")
-        if self.next_rows:
-            lines.append("            prefetch a, of the next tile")
         kept = "in registers" if self.registers else "of the panel of sums"
         return "\n".join([*lines, f"    out <- f(sums)    {kept}"])
 
@@ -367,8 +362,6 @@ def as_panels(
     asks, in_place = target.decides("fetch_ahead"), plan.loose or blocks.shallow
     size = prod(size_of(r) for r in (*plan.columns, *plan.ranges)) * item
     far = size * len(plan.right) > target.l2
-    # Narrow tiles have more to load than to multiply, and no room for questions.
-    next_rows = registers and in_place and tile.vectors > 1 and is_far(plan, target)
     return Schedule(
         plan, lanes,
         outer=plan.outer,
@@ -381,7 +374,6 @@ def as_panels(
         left=() if in_place else plan.left,
         pitch=width, strips=True, once=True, registers=registers,
         ahead=depth.length if blocks.shallow and far and asks else 0,
-        next_rows=next_rows and asks,
     )  # fmt: skip
 
 

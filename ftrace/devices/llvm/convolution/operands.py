@@ -75,12 +75,8 @@ class Still:
             return
         summed = Block(self.stage, self.positions, depth.number)
         summed.start = depth.start
-        major, inside, last = summed, block, self.axis
-        if self.s.by_columns:
-            free = self.stage.facts.free[self.node]
-            used = [r for r in self.positions.within if r in free]
-            major, inside, last = block, summed, used[-1] if used else last
-        fill_panel(self.panel, self.node, last, major, inside, summed, self.s.lanes)
+        blocks = (block, summed) if self.s.by_columns else (summed, block)
+        fill_panel(self.panel, self.node, self.axis, *blocks, summed, self.s.lanes)
 
     def place(self, depth: Block, block: Block) -> Place:
         """Where it stands for the first row or column and the first step."""

@@ -306,7 +306,8 @@ def fill_panel(
     """Evaluates `node` for two blocks, into a panel.
 
     Args:
-      minor: the range along which the panel is contiguous.
+      minor: the range along which the panel is contiguous; of what is summed over it
+        is the last one that the node has.
       major: its position is the row of the panel.
       inside: its position is the column.
       summed: that of the two of which only those ranges count that the node has.
@@ -314,12 +315,15 @@ def fill_panel(
     """
     stage = panel.stage
     facts = stage.facts
+    held = [r for r in summed.cut.within if r in facts.free[node]]
+    if inside is summed and held:
+        minor = held[-1]
     terms: list[Node] = []
     ranges: list[Node] = []
     for block, weight in ((major, panel.pitch), (inside, 1)):
-        own = facts.free[node] if block is summed else block.cut.within
+        own = held if block is summed else block.cut.within
         terms += block.terms(weight, own)
-        ranges += [r for r in block.cut.within if r in own]
+        ranges += own
     index = sum_of(terms)
     vector = _vector_of(node, ranges, minor, (major, inside), lanes, facts)
     width = _lanes_of(node, vector, (major, inside), lanes)

@@ -189,7 +189,6 @@ class Nest(Loops):
 
     def reduce(self, loop: ReduceLoop) -> None:
         values = self.values
-        self._ask_for_rows(loop)
         ranges = sorted(loop.ranges, key=lambda r: self.tiling.of(r).lanes > 0)
         last = ranges[-1]
         steps = self.tiling.of(last)

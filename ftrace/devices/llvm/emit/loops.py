@@ -14,8 +14,6 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from ftrace.devices.affine_forms import Affine
-from ftrace.devices.llvm.emit.addressing import Term
 from ftrace.devices.llvm.emit.emit_memory import Values
 from ftrace.devices.llvm.emit.emit_values import At, Opened
 from ftrace.devices.llvm.ir.types import Type, first_lanes, index_type
@@ -29,7 +27,6 @@ from ftrace.devices.llvm.schedule.tiling_ir import (
     Tiling,
     cut,
     equal_tiles,
-    size_of,
 )
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Store, axis_of, load_p
@@ -37,9 +34,6 @@ from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic.bounds import lower_bound, upper_bound
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
-
-#: Bytes of a row: in longer ones the processor has time to see what comes next.
-_LONG = 4 << 10
 
 
 @dataclass(frozen=True)
@@ -208,32 +202,10 @@ class Loops(ABC):
                     line = form.shifted(later + part // size)
                     self._prefetch(Fetch.of(node, line), at)
 
-    def _ask_for_rows(self, loop: ReduceLoop) -> None:
-        """Asks for short rows of the next tile, each read from one end to the other."""
-        values, along, rows = self.values, loop.ranges[-1], self.tiling.next_rows
-        if rows is None or len(loop.ranges) > 1:
-            return
-        for node in toposort([n.src[0] for n in loop.reduces]):
-            if node.op is not load_p or len(node.src) > 2:
-                continue
-            index, size = index_of(node), node.dtype.itemsize
-            form = values.facts.affine[index]
-            long = size_of(along) * size > _LONG
-            if long or rows not in form.terms or form.terms.get(along) != 1:
-                continue
-            ats = values.assignments([index])
-            fixed = {atom: c for atom, c in form.terms.items() if atom is not along}
-            begin = Affine(form.constant, fixed).shifted(len(ats) * form.terms[rows])
-            fetch = Fetch.of(node, begin, True)
-            line = self.writer.open_loop("0", str(size_of(along)), 64 // size)
-            for at in ats:
-                self._prefetch(fetch, at, [(1, line.index)])
-            self.writer.close_loop(line)
-
-    def _prefetch(self, fetch: Fetch, at: At, more: Sequence[Term] = ()) -> None:
+    def _prefetch(self, fetch: Fetch, at: At) -> None:
         values = self.values
         base = values.buffer(fetch.buffer)
-        p = values.address(base, fetch.form, at, fetch.size, more)
+        p = values.address(base, fetch.form, at, fetch.size)
         values.access.prefetch(p, fetch.write, fetch.near)
 
     # Ranges.

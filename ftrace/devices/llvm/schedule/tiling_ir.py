@@ -169,8 +169,6 @@ class Tiling:
       rows: of which so many are read at once.
       ahead: the memory that passes ask for before it is needed.
       prefetch: loads that are asked for with each vector.
-      next_rows: the axis of tiles that ask for the next one's rows of what a reduce
-        reads, into the first cache.
       squares: values are evaluated in vectors along one axis, and stored in vectors
         along another, which is unrolled as often as there are lanes.
       spread: channels that are stored several times.
@@ -189,7 +187,6 @@ class Tiling:
         default_factory=dict[Loop | ReduceLoop, Sequence[Fetch]]
     )
     prefetch: Prefetch | None = None
-    next_rows: Node | None = None
     squares: bool = False
     spread: Spread | None = None
 
