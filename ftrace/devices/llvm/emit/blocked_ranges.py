@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
 from types import MappingProxyType
-from typing import Self
 
 from ftrace.devices.llvm.emit.emit_values import Opened
 from ftrace.devices.llvm.emit.loops import Span
@@ -210,7 +209,7 @@ class Block:
         self.start: Node | None = None
         self._opened: Opened | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Block:
         self.open()
         return self
 

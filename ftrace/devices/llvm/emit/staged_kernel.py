@@ -75,7 +75,7 @@ def replaced_stores(stores: Sequence[Store], found: dict[Node, Node]) -> list[St
     result: list[Store] = []
     for store in stores:
         index, value, *valid = substitute(store.expressions, found)
-        result.append(Store(store.buffer, index, value, *valid))
+        result.append(Store(store.buffer, index, value, valid[0] if valid else None))
     return result
 
 
