@@ -71,7 +71,7 @@ def test_tall_products_are_numpys(
     sizes: tuple[int, int, int], apart: int, dtype: str
 ) -> None:
     kernel, arrays, wanted = _product(*sizes, apart=apart, dtype=dtype)
-    for without in ((), ("tall",), ("fetch_ahead",), ("past_caches",)):
+    for without in ((), ("tall",), ("past_caches",)):
         check(kernel, arrays, wanted, replace(_small(), without=without), 3)
 
 
@@ -84,23 +84,6 @@ def test_tall_products_run_on_every_processor() -> None:
         target = replace(Target.of(here.triple, cpu), l2=16 << 10, l3=64 << 10)
         if target.fma <= here.fma:
             check(kernel, arrays, wanted, target, 3)
-
-
-def test_tiles_ask_for_the_rows_of_the_next_one() -> None:
-    """Not where rows are near, few or long, or tiles are narrow."""
-    small = _small()
-    lanes = small.vector_bytes // 4
-
-    def asks(kernel: Kernel, target: Target = small) -> bool:
-        return "llvm.prefetch" in render(kernel, target, "kernel").text
-
-    kernel = _product(2000, 30, 3 * lanes)[0]
-    assert asks(kernel)
-    assert not asks(kernel, replace(small, l2=1 << 20))
-    assert not asks(kernel, replace(small, without=("fetch_ahead",)))
-    assert not asks(_product(100, 30, 3 * lanes)[0])
-    assert not asks(_product(2000, 30, lanes)[0])
-    assert not asks(_product(600, 1500, 3 * lanes)[0], replace(small, l2=600 << 10))
 
 
 def test_a_small_right_operand_stands_in_a_panel_where_rows_are_many() -> None:
