@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import comb
 from typing import Any
 
@@ -65,30 +66,35 @@ def toeplitz(c: Value, r: Value | None = None) -> Any:
       r: (..., m), the first row, of which the first element is not looked at; by
         default the conjugate of `c`.
     """
-    column, *rest = map(fnp.atleast_1d, values_together([c] if r is None else [c, r]))
-    row = rest[0] if rest else fnp.conjugate(column)
-    n, m = column.shape[-1], row.shape[-1]
-    batch = broadcast_shapes("toeplitz", [column.shape[:-1], row.shape[:-1]])
+    column, row = _column_and_row("toeplitz", c, r, fnp.conjugate)
+    *batch, n = column.shape
+    m, last = row.shape[-1], len(batch)
     if n == 0 or m == 0:
         return fnp.zeros((*batch, n, m), fnp.result_type(column, row))
-    column = ax.broadcast_to(column, (*batch, n))
-    row = ax.broadcast_to(row, (*batch, m))
-    diagonals = fnp.concatenate(
-        [fnp.flip(column, -1), ax.shrink_axis(row, len(batch), 1, m)], axis=-1
-    )
+    sides = [fnp.flip(column, -1), ax.shrink_axis(row, last, 1, m)]
+    diagonals = ax.insert_axes(fnp.concatenate(sides, axis=-1), (last,))
     if n == 1:
-        return ax.insert_axes(diagonals, (len(batch),))
+        return diagonals
     # Row i starts one element before row i - 1. So does, in copies of the diagonals one
     # after the other, what follows every so many elements but one.
     count = n + m - 1
-    copies = ax.broadcast_to(
-        ax.insert_axes(diagonals, (len(batch),)), (*batch, n, count), "toeplitz"
-    )
+    copies = ax.broadcast_to(diagonals, (*batch, n, count), "toeplitz")
     flat = ax.reshape(copies, (*batch, n * count))
-    flat = ax.shrink_axis(flat, len(batch), n - 1, n - 1 + n * (count - 1))
-    return ax.shrink_axis(
-        ax.reshape(flat, (*batch, n, count - 1)), len(batch) + 1, 0, m
-    )
+    flat = ax.shrink_axis(flat, last, n - 1, n - 1 + n * (count - 1))
+    rows = ax.reshape(flat, (*batch, n, count - 1))
+    return ax.shrink_axis(rows, last + 1, 0, m)
+
+
+def _column_and_row(
+    name: str, c: Value, r: Value | None, default: Callable[[Any], Any]
+) -> tuple[Any, Any]:
+    """Vectors of one batch; `default` makes the row of the column."""
+    column, *rest = map(fnp.atleast_1d, values_together([c] if r is None else [c, r]))
+    row = rest[0] if rest else default(column)
+    batch = broadcast_shapes(name, [column.shape[:-1], row.shape[:-1]])
+    shapes = ((*batch, x.shape[-1]) for x in (column, row))
+    column, row = map(ax.broadcast_to, (column, row), shapes)
+    return column, row
 
 
 def hilbert(n: int) -> Any:
@@ -133,12 +139,8 @@ def hankel(c: Value, r: Value | None = None) -> Any:
       r: (…, m), the last row, of which the first element is not looked at; by default
         zeros.
     """
-    column, *rest = map(fnp.atleast_1d, values_together([c] if r is None else [c, r]))
-    row = rest[0] if rest else fnp.zeros_like(column)
+    column, row = _column_and_row("hankel", c, r, fnp.zeros_like)
     n, m = column.shape[-1], row.shape[-1]
-    batch = broadcast_shapes("hankel", [column.shape[:-1], row.shape[:-1]])
-    column = ax.broadcast_to(column, (*batch, n))
-    row = ax.broadcast_to(row, (*batch, m))
     values = fnp.concatenate([column, row[..., 1:]], axis=-1)
     return fnp.take(values, np.arange(n)[:, None] + np.arange(m), axis=-1)
 
