@@ -226,8 +226,7 @@ def stack(operands: Sequence[Value], axis: int = 0) -> Any:
 
 def unstack(x: Value, axis: int = 0) -> tuple[Any, ...]:
     """The slices along one axis, without it."""
-    value = ax.as_value(x)
-    place = ax.canonical_axis(axis, value.ndim, "lax.unstack")
+    value, place = ax.along(x, axis, "lax.unstack")
     if value.shape[place] == 0:
         return ()
     slices = split(value, [1] * value.shape[place], place)
@@ -240,8 +239,7 @@ def split(operand: Value, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     Raises:
       ShapeError: the sizes do not add up to the size of the axis.
     """
-    x = ax.as_value(operand)
-    place = ax.canonical_axis(axis, x.ndim, "lax.split")
+    x, place = ax.along(operand, axis, "lax.split")
     parts = ax.check_shape(sizes, "lax.split")
     if sum(parts) != x.shape[place] or any(n < 0 for n in parts):
         raise ShapeError(

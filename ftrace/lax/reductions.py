@@ -293,8 +293,7 @@ def argmin():
 
 def _cumulative(name: str, monoid: Monoid):
     def cumulative(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
-        x = ax.as_value(operand)
-        place = ax.canonical_axis(axis, x.ndim, f"lax.{name}")
+        x, place = ax.along(operand, axis, f"lax.{name}")
         return scan_fused(x, monoid.reduction, place, bool(reverse))
 
     return cumulative
@@ -322,8 +321,7 @@ def cummin():
 
 def cumlogsumexp(operand: Value, axis: int = 0, reverse: bool = False) -> Any:
     """The running log(sum(exp(x))) along `axis`, from the end if `reverse`."""
-    x = ax.as_value(operand)
-    place = ax.canonical_axis(axis, x.ndim, "lax.cumlogsumexp")
+    x, place = ax.along(operand, axis, "lax.cumlogsumexp")
     return run_fused(scan_logsumexp, [x], axis=place, reverse=bool(reverse))
 
 

@@ -68,8 +68,7 @@ def slice_in_dim(
 ) -> Any:
     """A slice along one axis; negative bounds count from the end."""
     name = "lax.slice_in_dim"
-    x = ax.as_value(operand)
-    place = ax.canonical_axis(axis, x.ndim, name)
+    x, place = ax.along(operand, axis, name)
     size = x.shape[place]
 
     def bound(index: int | None, default: int) -> int:
@@ -90,8 +89,7 @@ def index_in_dim(
     Raises:
       IndexBoundsError: there is no such position.
     """
-    x = ax.as_value(operand)
-    place = ax.canonical_axis(axis, x.ndim, "lax.index_in_dim")
+    x, place = ax.along(operand, axis, "lax.index_in_dim")
     size = x.shape[place]
     position = ax.static_int(index, "lax.index_in_dim: index")
     if not -size <= position < size:
@@ -226,8 +224,7 @@ def dynamic_slice_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """A slice of known size at a computed position of one axis; else whole."""
-    x = ax.as_value(operand)
-    place = ax.canonical_axis(axis, x.ndim, "lax.dynamic_slice_in_dim")
+    x, place = ax.along(operand, axis, "lax.dynamic_slice_in_dim")
     starts: list[Any] = [0] * x.ndim
     sizes = list(x.shape)
     starts[place], sizes[place] = start_index, slice_size
@@ -245,8 +242,7 @@ def dynamic_index_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """One computed position along one axis."""
-    x = ax.as_value(operand)
-    place = ax.canonical_axis(axis, x.ndim, "lax.dynamic_index_in_dim")
+    x, place = ax.along(operand, axis, "lax.dynamic_index_in_dim")
     part = dynamic_slice_in_dim(
         x, index, 1, place, allow_negative_indices=allow_negative_indices
     )
@@ -297,8 +293,8 @@ def dynamic_update_slice_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """`dynamic_update_slice` at a computed position of one axis."""
-    x, part = ax.as_value(operand), ax.as_value(update)
-    place = ax.canonical_axis(axis, x.ndim, "lax.dynamic_update_slice_in_dim")
+    part = ax.as_value(update)
+    x, place = ax.along(operand, axis, "lax.dynamic_update_slice_in_dim")
     starts: list[Any] = [0] * x.ndim
     starts[place] = start_index
     return dynamic_update_slice(
@@ -315,8 +311,8 @@ def dynamic_update_index_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """One computed position along one axis replaced; the update may lack the axis."""
-    x, part = ax.as_value(operand), ax.as_value(update)
-    place = ax.canonical_axis(axis, x.ndim, "lax.dynamic_update_index_in_dim")
+    part = ax.as_value(update)
+    x, place = ax.along(operand, axis, "lax.dynamic_update_index_in_dim")
     if part.ndim == x.ndim - 1:
         part = ax.insert_axes(part, (place,))
     elif part.ndim != x.ndim:

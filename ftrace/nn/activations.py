@@ -241,8 +241,7 @@ def glu(x: Value, axis: int = -1) -> Any:
     Raises:
       ShapeError: the axis has an odd size.
     """
-    x = ax.as_value(x)
-    place = ax.canonical_axis(axis, x.ndim, "glu")
+    x, place = ax.along(x, axis, "glu")
     size = x.shape[place]
     if size % 2:
         raise ShapeError(f"glu: axis {place} of {x.shape} must have an even size")

@@ -105,12 +105,22 @@ def canonical_axis(axis: Any, ndim: int, name: str) -> int:
     return index % ndim
 
 
+def along(x: Value, axis: Any, name: str) -> tuple[Any, int]:
+    """The value, and its axis counted from the front.
+
+    Raises:
+      AxisError: there is no such axis.
+    """
+    x = as_value(x)
+    return x, canonical_axis(axis, x.ndim, name)
+
+
 def flattened(x: Value, axis: Any, name: str) -> tuple[Any, int]:
     """The value, and the axis from the front; flattened where the axis is None."""
-    x = as_value(x)
     if axis is None:
+        x = as_value(x)
         return reshape(x, (x.size,)), 0
-    return x, canonical_axis(axis, x.ndim, name)
+    return along(x, axis, name)
 
 
 def vector(x: Value, what: str) -> Any:
