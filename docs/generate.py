@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from docs.accuracy import OF_COMPOSITIONS
 from ftrace import lower, trace
 from ftrace.lower.legalize.math import ACCURACY
 from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT
 from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS, ONE_BY_ONE
-from ftrace.scipy.special import ACCURACY as OF_COMPOSITIONS
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
 

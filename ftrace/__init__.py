@@ -114,21 +114,16 @@ __all__ = [
     "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
-#: Loaded when they are first named: most programs need few of them.
-_SUBMODULES = frozenset((
-    "ad_checkpoint", "custom_batching", "custom_derivatives", "debug", "experimental",
-    "extend", "lax", "nn", "ops", "optim", "random", "scipy", "tree", "tree_util",
-))  # fmt: skip
+#: What is loaded when it is first named, and is no module: most programs need little.
 _HOMES = {"load": "transforms.save_load", "save": "transforms.save_load"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return _importing(lambda: import_module(f"ftrace.{name}"))
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'ftrace' has no attribute {name!r}")
-    found = getattr(import_module(f"ftrace.{home}"), name)
+    if name not in _HOMES:
+        return _importing(lambda: import_module(f"ftrace.{name}"))
+    found = getattr(import_module(f"ftrace.{_HOMES[name]}"), name)
     globals()[name] = found
     return found
 

@@ -12,9 +12,9 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from docs.accuracy import OF_COMPOSITIONS
 from ftrace import nn
 from ftrace.scipy import special
-from ftrace.scipy.special import ACCURACY
 from tests.lower.test_decomposition_accuracy import errors
 
 RECORDED = np.load(Path(__file__).parents[1] / "data" / "special.npz")
@@ -50,9 +50,9 @@ def worst(name: str, key: str, kind: Any, compiled: bool) -> tuple[float, Any]:
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("name", ACCURACY)
+@pytest.mark.parametrize("name", OF_COMPOSITIONS)
 def test_composition_keeps_its_bounds(name: str, compiled: bool) -> None:
-    _, single, double = ACCURACY[name]
+    _, single, double = OF_COMPOSITIONS[name]
     if not compiled:
         single, double = single + OF_NUMPY, double + OF_NUMPY
     error, where = worst(name, name, np.float32, compiled)
