@@ -81,8 +81,11 @@ class GatherScatterMode(enum.Enum):
         return found
 
 
-_MODES = dict.fromkeys((None, "fill", "drop"), GatherScatterMode.FILL_OR_DROP)
-_MODES |= {m.name.lower(): m for m in GatherScatterMode if m not in _MODES.values()}
+_DROPS = GatherScatterMode.FILL_OR_DROP
+_MODES: dict[str | None, GatherScatterMode] = {
+    None: _DROPS, "fill": _DROPS, "drop": _DROPS,
+    **{m.name.lower(): m for m in GatherScatterMode if m is not _DROPS},
+}  # fmt: skip
 
 
 class RoundingMethod(enum.IntEnum):

@@ -293,8 +293,8 @@ def dynamic_update_slice_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """`dynamic_update_slice` at a computed position of one axis."""
-    part = ax.as_value(update)
     x, place = ax.along(operand, axis, "lax.dynamic_update_slice_in_dim")
+    part = ax.as_value(update)
     starts: list[Any] = [0] * x.ndim
     starts[place] = start_index
     return dynamic_update_slice(
@@ -311,8 +311,8 @@ def dynamic_update_index_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """One computed position along one axis replaced; the update may lack the axis."""
-    part = ax.as_value(update)
     x, place = ax.along(operand, axis, "lax.dynamic_update_index_in_dim")
+    part = ax.as_value(update)
     if part.ndim == x.ndim - 1:
         part = ax.insert_axes(part, (place,))
     elif part.ndim != x.ndim:
