@@ -11,7 +11,7 @@ from ftrace.numpy.axes import as_value, check_count, full
 from ftrace.numpy.elementwise import clip
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.trace.bind import bind
-from ftrace.trace.eager.dispatch import make_all_eager, member
+from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.reduction import identity
 from ftrace.trace.tracing.tracer import Tracer, Value, unbound_variable
@@ -102,4 +102,4 @@ def _count(name: str, ids: Any, num_segments: int | None) -> int:
     return max(int(known.max()) + 1, 0) if known.size else 0
 
 
-make_all_eager(__name__)
+publish(__name__)

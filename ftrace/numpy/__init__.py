@@ -40,11 +40,9 @@ from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
 from ftrace.numpy.types import *
-from ftrace.trace.eager.aliasing import make_owning as _make_owning
+from ftrace.trace.eager.dispatch import Eager as _Eager
 from ftrace.trace.eager.dispatch import Lifting as _Lifting
-from ftrace.trace.eager.dispatch import make_all_eager as _make_all_eager
-from ftrace.trace.eager.dispatch import make_eager as _make_eager
-from ftrace.trace.eager.dispatch import recall_all as _recall_all
+from ftrace.trace.eager.dispatch import publish as _publish
 
 #: What arrays and tracers are instances of.
 ndarray = _Array
@@ -89,11 +87,13 @@ _shows = (
     "split", "squeeze", "swapaxes", "transpose", "unstack", "view", "vsplit",
 )  # fmt: skip
 
-_recall_all(
+_publish(
     __name__,
-    _computing,
-    set(_of_numbers) - {"pow", "power", "float_power"},
-    _shows,
+    computing=_computing,
+    numbers=set(_of_numbers) - {"pow", "power", "float_power"},
+    shows=_shows,
+    operands=_of_numbers,
+    calling=("apply_along_axis", "apply_over_axes", "pad", "piecewise"),
     **dict.fromkeys(
         (
             "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",
@@ -105,25 +105,14 @@ _recall_all(
     ),
 )  # fmt: skip
 for _module in (fft, linalg):
-    _recall_all(_module.__name__, _computing, (), ("diagonal", "matrix_transpose"))
-# Those that take functions of the user's do not recognise their calls.
-_make_owning(globals(), ("apply_along_axis", "apply_over_axes", "pad", "piecewise"))
+    _publish(_module.__name__, _computing, (), ("diagonal", "matrix_transpose"))
 
-# What the operators and methods of arrays, and NumPy's functions of tracers, call.
+# What the operators and methods of arrays, and NumPy's functions of tracers, call: a
+# method is native itself, but for iteration.
 _surface.update(
-    {name: x for name, x in globals().items() if callable(x) and name[0] != "_"}
+    {
+        name: x.behind if type(x) is _Eager and name != "unstack" else x
+        for name, x in globals().items()
+        if callable(x) and name[0] != "_"
+    }
 )
-
-# What these do depends on the types of arrays alone: their calls can become native.
-_plain = dict(globals())
-_make_eager(globals(), _of_numbers, numbers=True)
-# Unless they are given a function of the user's:
-_make_eager(globals(), ("pad", "piecewise", "apply_over_axes"))
-for _module in (__name__, fft.__name__, linalg.__name__):
-    _make_all_eager(_module)
-_surface.update(unstack=globals()["unstack"])  # iteration is native, too
-
-# A function that has two names is one object by both.
-for _name, _value in list(vars(linalg).items()):
-    if _value is _plain.get(_name):
-        setattr(linalg, _name, globals()[_name])

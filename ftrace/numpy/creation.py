@@ -19,7 +19,7 @@ from ftrace.numpy.shape import concatenate, stack
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
-from ftrace.trace.eager.dispatch import Eager, constant_classes, member
+from ftrace.trace.eager.dispatch import Eager, member
 from ftrace.trace.primitives.elementwise import bitcast
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import is_dynamic
@@ -495,8 +495,6 @@ _DTYPE: type[Any] = np.dtype
 def _named(name: str, dtype: np.dtype[Any]) -> ScalarType:
     return ScalarType(name, (), {"dtype": dtype, "__module__": "ftrace.numpy"})
 
-
-constant_classes.append(ScalarType)
 
 bool_ = _named("bool_", dtypes.bool_)
 int8 = _named("int8", dtypes.int8)

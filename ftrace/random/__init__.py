@@ -12,11 +12,7 @@ A key is a uint32 array of shape (2,); `split` and `fold_in` make new ones.
 from ftrace.random.choice import *
 from ftrace.random.distributions import *
 from ftrace.random.keys import *
-from ftrace.trace.eager.dispatch import make_all_eager as _make_all_eager
-from ftrace.trace.eager.dispatch import make_eager as _make_eager
-from ftrace.trace.eager.dispatch import recall_all as _recall_all
+from ftrace.trace.eager.dispatch import publish as _publish
 
-_recall_all(__name__)
 # What is folded in is another number at each call.
-_make_eager(globals(), ("fold_in",), indexed=True)
-_make_all_eager(__name__)
+_publish(__name__, indexed=("fold_in",))

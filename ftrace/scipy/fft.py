@@ -20,7 +20,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import inexact
-from ftrace.trace.eager.dispatch import make_all_eager, member
+from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
@@ -172,4 +172,4 @@ def _third(x: Any, n: int, norm: Any, inverse: bool) -> Any:
     return ax.shrink_axis(fnp.real(fnp.fft.ifft(values, 2 * n)), x.ndim - 1, 0, n)
 
 
-make_all_eager(__name__)
+publish(__name__)

@@ -25,7 +25,7 @@ from ftrace.numpy.linear import matmul
 from ftrace.scipy import matrices as special_matrices
 from ftrace.scipy.matrices import *
 from ftrace.trace.bind import bind_compound, broadcast_shapes
-from ftrace.trace.eager.dispatch import make_all_eager
+from ftrace.trace.eager.dispatch import publish
 from ftrace.trace.primitives.library import eigen, systems
 from ftrace.trace.tracing.tracer import Value
 
@@ -580,4 +580,4 @@ def lu(
     return permutation, left, right
 
 
-make_all_eager(__name__)
+publish(__name__)

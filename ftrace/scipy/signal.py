@@ -11,7 +11,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy import fft
 from ftrace.numpy.elementwise import conjugate
 from ftrace.numpy.linear import promoted
-from ftrace.trace.eager.dispatch import make_all_eager, member
+from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
@@ -190,4 +190,4 @@ def _convolve(name: str, in1: Value, in2: Value, mode: str, late: int = 0) -> An
     return ax.drop_axes(conv_general_dilated(x, k, (1,) * len(pads), pads), (0, 1))
 
 
-make_all_eager(__name__)
+publish(__name__)

@@ -34,7 +34,7 @@ from ftrace.numpy.reductions import logsumexp
 from ftrace.numpy.reductions import softmax as _softmax
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import make_all_eager, named, recall_all
+from ftrace.trace.eager.dispatch import named, publish
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
@@ -578,7 +578,7 @@ def i1e(x: Value) -> Any:
     return bessel("i1e", x, 1, scaled=True)
 
 
-recall_all(
+publish(
     __name__,
     (__name__, "ftrace.numpy.reductions"),
     (
@@ -586,4 +586,3 @@ recall_all(
         "xlog1py", "xlogy", "zeta",
     ),
 )  # fmt: skip
-make_all_eager(__name__)

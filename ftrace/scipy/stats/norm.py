@@ -10,7 +10,7 @@ from ftrace import dtypes
 from ftrace.numpy.axes import cast
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.scipy.special import log_ndtr, ndtr, ndtri
-from ftrace.trace.eager.dispatch import make_eager
+from ftrace.trace.eager.dispatch import publish
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
@@ -69,4 +69,4 @@ def isf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
     return _placed(-ndtri(q), loc, scale)
 
 
-make_eager(globals(), __all__, numbers=True)
+publish(__name__, operands=__all__)

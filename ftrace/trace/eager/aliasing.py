@@ -12,7 +12,7 @@ two rows goes wrong on one. What an Array of ours holds nobody changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from types import NoneType
 from typing import Any
@@ -97,10 +97,3 @@ def owning(function: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return update_wrapper(call, function)
-
-
-def make_owning(namespace: dict[str, Any], names: Iterable[str]) -> None:
-    """Makes functions of a module such that their results own their elements."""
-    for name in names:
-        namespace[name] = made = owning(namespace[name])
-        made.__module__ = namespace["__name__"]  # so that it is pickled by that name

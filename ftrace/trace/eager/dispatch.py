@@ -21,11 +21,10 @@ from __future__ import annotations
 import re
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
-from functools import cache, update_wrapper
+from functools import update_wrapper
 from importlib import import_module
-from inspect import unwrap
 from types import EllipsisType, FunctionType, NoneType
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_origin
 from typing import cast as cast_to
@@ -37,7 +36,7 @@ from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground import settings
 from ftrace.ground.tables import emptied
 from ftrace.trace.backend import RecordedCallable, backend
-from ftrace.trace.eager.aliasing import own
+from ftrace.trace.eager.aliasing import own, owning
 from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.tiering import LARGE
@@ -315,89 +314,11 @@ emptied(_forget_the_dead)
 emptied(_inlined.clear)
 
 
-# Namespaces.
-
-#: What stands behind a function that recognises its calls, how it lifts, and whether
-#: it shares memory.
-_behind: dict[Any, tuple[FunctionType, Lifting, bool]] = {}
-
-
-def recall_all(
-    module: str,
-    computing: Collection[str] = (),
-    numbers: Collection[str] = (),
-    shows: Collection[str] = (),
-    **lifting: Lifting,
-) -> None:
-    """Lets the public functions of a module recognise their calls.
-
-    Those that take functions do not take part.
-
-    Args:
-      module: its name; where it has no `__all__`, what begins with no underscore is
-        public.
-      computing: the modules whose functions compute: see `recalling`. They may be
-        names of functions, too.
-      numbers: functions of which Python's numbers are operands.
-      shows: functions that show an operand, whose memory they may share.
-      lifting: by name, what functions do with concrete operands.
-    """
-    namespace = vars(sys.modules[module])
-    public = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
-    made: dict[FunctionType, Any] = {}  # of several names of one function
-    for name in public:
-        function = namespace[name]
-        if isinstance(function, type) and function.__module__.startswith(f"{module}."):
-            function.__module__ = module
-        if not isinstance(function, FunctionType) or takes_functions(function):
-            continue
-        if not function.__module__.startswith("ftrace."):
-            continue
-        kind = lifting.get(name, Lifting.NEVER)
-        if function not in made:
-            computes = function.__module__ in computing or name in computing
-            made[function] = _of_module(
-                function, module, kind, computes, name in numbers, name in shows
-            )
-        namespace[name] = made[function]
-
-
-def _of_module(
-    function: FunctionType,
-    module: str,
-    lifting: Lifting,
-    computes: bool,
-    numbers: bool,
-    shares: bool,
-) -> Any:
-    """A function that recognises its calls, as one of this module."""
-    plain, lifting, shares = _behind.get(function, (function, lifting, shares))
-    made = update_wrapper(recalling(plain, lifting, computes, numbers, shares), plain)
-    made.__module__ = module  # so that it is pickled by its public name
-    _behind[made] = plain, lifting, shares
-    return made
-
-
-@cache  # of each it is asked by `make_all_eager`, too
-def takes_functions(function: FunctionType) -> bool:
-    """Is one of its parameters a function, going by their types?"""
-    types = {k: t for k, t in function.__annotations__.items() if k != "return"}
-    names = set(re.findall(r"\w+", " ".join(map(str, types.values()))))
-    known = function.__globals__
-    return "Callable" in names or any(
-        get_origin(known[name]) is Callable for name in names if name in known
-    )
-
-
 # Functions as objects whose calls can become native.
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
-
-#: Classes whose objects never change; a call is told apart from others by them.
-constant_classes: list[type[Any]] = []
-
 
 #: Classes of NumPy's integers: in an index they say where, as those of Python do.
 integer_classes: list[type[Any]] = [
@@ -489,42 +410,71 @@ class Eager(RecordedCallable):
         return _found, (self._place, self.behind.__name__)
 
 
-# Given to a function that takes functions, it is always the same one.
-constant_classes.append(Eager)
-
-
 def _found(place: str, name: str) -> Any:
     return getattr(import_module(place), name)
 
 
-def make_all_eager(module: str) -> None:
-    """Likewise all public functions of a module; floats may decide what they do.
+def publish(
+    module: str,
+    computing: Collection[str] = (),
+    numbers: Collection[str] = (),
+    shows: Collection[str] = (),
+    operands: Collection[str] = (),
+    indexed: Collection[str] = (),
+    calling: Collection[str] = (),
+    **lifting: Lifting,
+) -> None:
+    """Has the public functions of a module recognise their calls, and become native.
 
-    Those that take functions do not take part.
+    Those that take functions stay as they are.
+
+    Args:
+      module: its name; where it has no `__all__`, what begins with no underscore is
+        public.
+      computing: the modules whose functions compute: see `recalling`. They may be
+        names of functions, too.
+      numbers: functions of which Python's numbers are operands, in programs.
+      shows: functions that show an operand, whose memory they may share.
+      operands, indexed: functions of which floats are operands, or the second argument
+        is an index: see `Eager`.
+      calling: functions that take functions, and share no memory with their operands.
+        Public functions are constants to them; calls with others are left alone.
+      lifting: by name, what functions do with concrete operands.
     """
     namespace = vars(sys.modules[module])
-    names = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
-    plain = {n: unwrap(x) for n in names if type(x := namespace[n]) is FunctionType}
-    chosen = [
-        name
-        for name, function in plain.items()
-        if function.__module__.startswith("ftrace.") and not takes_functions(function)
-    ]
-    make_eager(namespace, chosen)
-
-
-def make_eager(
-    namespace: dict[str, Any],
-    names: Iterable[str],
-    numbers: bool = False,
-    indexed: bool = False,
-) -> None:
-    """Puts the functions of these names in a module into such objects."""
-    made: dict[Any, Eager] = {}
-    for name in names:
+    public = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
+    made: dict[FunctionType, Eager] = {}  # of several names of one function
+    for name in public:
         function = namespace[name]
-        if type(function) is FunctionType:
-            if function not in made:
-                place = namespace["__name__"]
-                made[function] = Eager(function, numbers, place, indexed)
-            namespace[name] = made[function]
+        if isinstance(function, type) and function.__module__.startswith(f"{module}."):
+            function.__module__ = module
+        if not isinstance(function, FunctionType):
+            continue
+        if not function.__module__.startswith("ftrace."):
+            continue
+        if function not in made:
+            if name in calling:
+                behind = owning(function)
+            elif not _takes_functions(function):
+                behind = recalling(
+                    function,
+                    lifting.get(name, Lifting.NEVER),
+                    function.__module__ in computing or name in computing,
+                    name in numbers,
+                    name in shows,
+                )
+            else:
+                continue
+            behind = update_wrapper(behind, function)
+            made[function] = Eager(behind, name in operands, module, name in indexed)
+        namespace[name] = made[function]
+
+
+def _takes_functions(function: FunctionType) -> bool:
+    """Is one of its parameters a function, going by their types?"""
+    types = {k: t for k, t in function.__annotations__.items() if k != "return"}
+    names = set(re.findall(r"\w+", " ".join(map(str, types.values()))))
+    known = function.__globals__
+    return "Callable" in names or any(
+        get_origin(known[name]) is Callable for name in names if name in known
+    )

@@ -41,7 +41,6 @@ from ftrace.trace.eager.call_recorder import Number, Tape, Value
 from ftrace.trace.eager.call_recorder import Step as Taped
 from ftrace.trace.eager.dispatch import (
     Eager,
-    constant_classes,
     integer_classes,
     is_by_place,
 )
@@ -70,8 +69,8 @@ class NotRecordable(Exception):
     """Calls of this kind stay with Python's code."""
 
 
-#: Classes of constants, besides `constant_classes`: they are told apart as objects.
-_CONSTANT = frozenset((type(None), bool, str, type(...), type))
+#: Objects of these classes are told apart as what they are, as are all classes.
+_CONSTANT = (type(None), bool, str, type(...), type, np.dtype, Eager)
 #: Numbers that are told apart by their values.
 _BY_VALUE = frozenset((int, float, complex, np.int64, np.float64))
 _INTEGERS = frozenset((int, *integer_classes))
@@ -138,8 +137,7 @@ class Arguments:
             if not (x.flags.c_contiguous and x.flags.aligned):
                 raise NotRecordable
             return self._leaf(x, (x.dtype, x.shape))
-        constant = isinstance(x, np.dtype) or kind in constant_classes
-        if not constant and kind not in _CONSTANT and kind not in _BY_VALUE:
+        if kind not in _BY_VALUE and not isinstance(x, _CONSTANT):
             raise NotRecordable
         self.words += kind, x
         return Fixed(x, kind not in _BY_VALUE)
