@@ -356,7 +356,7 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
     if (tape := recording.tape) is not None:
         to = (dtypes.bool_, dtype, dtype)
         steps = [tape.converted(v, t) for v, t in zip(operands, to, strict=True)]
-        tape.note(np.where, steps, made, select)
+        tape.note(np.where, steps, made)
     return made
 
 

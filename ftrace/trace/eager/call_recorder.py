@@ -43,16 +43,11 @@ class Step:
 
     Operands and results are told apart by identity: an Array stands for its values, as
     does an object that another step has as its result. All else stands for itself.
-
-    Attributes:
-      op, arg: the primitive that it is, if it is one.
     """
 
     function: Function
     operands: tuple[Any, ...]
     result: Any
-    op: Primitive | None = None
-    arg: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,21 +90,14 @@ class Tape:
         self.refused = False
         self._thread = get_ident()
 
-    def note(
-        self,
-        function: Function,
-        operands: Sequence[Any],
-        result: Any,
-        op: Primitive | None = None,
-        arg: Any = None,
-    ) -> None:
+    def note(self, function: Function, operands: Sequence[Any], result: Any) -> None:
         """One step; those of other threads are not ours.
 
         Where there might be no memory for the result, somebody must ask each time.
         """
         if get_ident() == self._thread:
             self.refused |= result.size >= FEW
-            self.steps.append(Step(function, tuple(operands), result, op, arg))
+            self.steps.append(Step(function, tuple(operands), result))
 
     def note_constant(self, array: Array) -> None:
         """An Array that depends on no other one."""
@@ -134,7 +122,7 @@ class Tape:
             return
         shape = operands[0].shape if op is reduce_sum_p else None
         function, more = call_of(op, aval, arg, shape)
-        self.note(function, [*operands, *more], result, op, arg)
+        self.note(function, [*operands, *more], result)
 
     def note_elementwise(
         self,
@@ -161,7 +149,7 @@ class Tape:
         return value
 
     def _note_conversion(self, x: Any, dtype: np.dtype[Any], result: Any) -> None:
-        self.note(converter(x.dtype, dtype), [x, dtype], result, cast_p)
+        self.note(converter(x.dtype, dtype), [x, dtype], result)
 
     def note_results(
         self, op: Compound, arg: Any, operands: Sequence[Any], results: Sequence[Array]
@@ -221,14 +209,8 @@ class Tape:
                 continue
             elif contracts is not None:
                 function, more = contracts, ()
-            elif node.op is cast_p:
-                self._note_conversion(operands[0], node.dtype, slots[slot])
-                continue
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
-                shape = node.src[0].shape if node.op is reduce_sum_p else None
-                function, more = call_of(node.op, node.aval, node.arg, shape)
-                whole = [*operands, *more]
-                self.note(function, whole, slots[slot], node.op, node.arg)
+                self.note_primitive(node.op, node.aval, node.arg, operands, slots[slot])
                 continue
             else:
                 function, more = partial(_applied, node), ()

@@ -179,17 +179,11 @@ _ARITHMETIC = frozenset(
 )  # fmt: skip
 
 
-def numbers_of(
-    outputs: Sequence[Node], order: Sequence[Node] | None = None
-) -> list[Node]:
-    """The constants that may vary, in the order of reading.
-
-    Args:
-      order: `toposort(outputs)`, where it is known.
-    """
+def numbers_of(outputs: Sequence[Node]) -> list[Node]:
+    """The constants that may vary, in the order of reading."""
     holds: dict[Node, Node] = {}  # a number: itself, cast or moved
     refused: set[Node] = set()
-    for node in toposort(outputs) if order is None else order:
+    for node in toposort(outputs):
         if node.op is const_p:
             holds[node] = node
             continue
@@ -242,9 +236,6 @@ class _Family:
 
 
 _families: Table[Any, _Family] = Table(256)
-#: The outputs of the first graph with certain inputs and operations, of which no
-#: pattern has been made: most graphs come alone. Empty where there is one.
-_alone: Table[Any, tuple[Node, ...]] = Table(256)
 
 
 class _Pattern:
@@ -286,18 +277,9 @@ def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
 
     None for a first one.
     """
-    order = toposort(graph.outputs)
-    numbers = numbers_of(graph.outputs, order)
+    numbers = numbers_of(graph.outputs)
     if not numbers:
         return None
-    rough = graph.inputs, frozenset(operations_of(graph.outputs).items())
-    first = _alone.get(rough)
-    if first is None:
-        _alone.put(rough, graph.outputs, GRAPH_BYTES * len(order))
-        return None
-    if first:
-        _Pattern(graph.inputs, first, numbers_of(first)).family()
-        _alone.put(rough, ())
     pattern = _Pattern(graph.inputs, graph.outputs, numbers)
     family, is_first = pattern.family()
     if is_first:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -18,7 +19,7 @@ from ftrace.transforms.flatten_arguments import Output
 from ftrace.transforms.jit.compiled_graph import compile_graph
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Traced(OfProcess):
     """A function traced for one signature.
 
@@ -26,11 +27,15 @@ class Traced(OfProcess):
       graph: what it computes.
       output: the structure of its result.
       closed: it uses no tracers of transforms around it.
+      nbytes: what it weighs without its programs.
+      programs: what runs it, by device and settings of compilation.
     """
 
     graph: Graph
     output: Output
     closed: bool
+    nbytes: int = 0
+    programs: dict[Any, Any] = field(default_factory=dict[Any, Any])
 
 
 class Stages(OfProcess):

@@ -169,18 +169,11 @@ class Ready:
         ]
 
     def run(self, values: Sequence[Any], sizes: Sizes | None = None) -> Any:
-        """The function's result for the leaves."""
-        arrays = self.arrays(values)
-        if self.compiled.shares_inputs:  # NumPy may change what a result would share
-            arrays = [owned(x, a) for x, a in zip(values, arrays, strict=True)]
-        return self.output.build(self.compiled([*arrays, *self.captured], sizes))
-
-    def run_and_delete(
-        self, values: Sequence[Value], sizes: Sizes | None = None
-    ) -> Any:
-        """The same; donated arrays are deleted. One that is given twice is copied."""
+        """The function's result for the leaves; donated arrays are deleted."""
         given = self.arrays(values)
-        for i in self.donated:
+        if self.compiled.shares_inputs:  # NumPy may change what a result would share
+            given = [owned(x, a) for x, a in zip(values, given, strict=True)]
+        for i in self.donated:  # one that is given twice is copied
             if any(x is given[i] for k, x in enumerate(given) if k != i):
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
             given[i] = owned(values[i], given[i])
@@ -245,12 +238,18 @@ def owned(value: Any, array: Array) -> Array:
     return Array.of(np.array(array.numpy(), order="C"))
 
 
+def _has_records(traced: Traced) -> bool:
+    """Are there native calls of it, which do not tell when they are made?"""
+    programs = list(traced.programs.values())
+    return any(record.in_use for ready in programs for record in ready.records)
+
+
 class Jitted(RecordedCallable, Travels):
     """A function under jit. Call it; `lower(*args)` shows what becomes of it.
 
-        arguments -> signature: structure, types, static values, configuration
+        arguments -> signature: structure, types, static values
             -> Traced: the graph, traced at the first call
-            -> Ready: the program, compiled then
+            -> Ready: its program for a device and settings, compiled then
             -> Record: of such calls in native code, made when some have come
 
     Attributes:
@@ -261,7 +260,7 @@ class Jitted(RecordedCallable, Travels):
     # Not in its dict, which `functools.wraps` copies to what stands around it.
     __slots__ = (
         "__dict__", "__weakref__", "_device", "_donated", "_dynamic", "_fun", "_lock",
-        "_ready", "_static", "_traced", "known", "trace_count",
+        "_static", "_traced", "known", "trace_count",
     )  # fmt: skip
 
     entry = "call"
@@ -282,12 +281,8 @@ class Jitted(RecordedCallable, Travels):
         self._donated = donated
         self._device = device
         self._dynamic = dynamic
-        self._traced: Table[Any, Traced] = Table(latest=SIGNATURES_KEPT, own=True)
-        self._ready: Table[Any, Ready] = Table(
-            latest=SIGNATURES_KEPT,
-            # Its native calls do not tell when.
-            is_needed=lambda ready: any(x.in_use for x in ready.records),
-            own=True,
+        self._traced: Table[Any, Traced] = Table(
+            latest=SIGNATURES_KEPT, is_needed=_has_records, own=True
         )
         self.trace_count = 0
         self.known: Traced | None = None
@@ -308,25 +303,23 @@ class Jitted(RecordedCallable, Travels):
         if self._dynamic is not None and not traced_call:
             types, sizes = self._resolve(args, kwargs, treedef, given, types)
         signature = (treedef, static, config.enable_x64, types)
-        if traced_call:
-            return self._apply(self._trace(signature, values), values)
+        traced = self._traced.get(signature) or self._trace(signature, values)
+        if traced_call or not traced.closed:
+            return self._apply(traced, values)
         device = self.target([asarray(x) for x in values if type(x) not in _PLAIN])
-        key = (signature, device.name, config.compilation)
-        ready = self._ready.get(key)
+        key = device.name, config.compilation
+        ready: Ready | None = traced.programs.get(key)
         if ready is None:
-            traced = self._trace(signature, values)
-            if not traced.closed:
-                return self._apply(traced, values)
             with self._lock:
                 graph = ready_graph(traced.graph)
                 donated = leaves_of(self._donated, given, static)
                 ready = Ready.of(graph, device, donated, traced.output)
-                self._ready.put(key, ready, ready.compiled.nbytes)
+                traced.programs[key] = ready
+                self._keep(signature, traced)
         elif ready.left >= 0 and self._dynamic is None and device.host:
             call = config, static, treedef, values, tuple(kwargs)
             self._count(ready, partial(ready.bind, *call))
-        run = ready.run_and_delete if ready.donated else ready.run
-        return run(values, sizes)
+        return ready.run(values, sizes)
 
     #: Native, once a device has native calls.
     __call__ = plain_call
@@ -387,11 +380,16 @@ class Jitted(RecordedCallable, Travels):
             output.function.__name__ = name_of(self._fun)
             self.trace_count += 1
             graph = trace("jit", output, avals, exact=True)
-            traced = Traced(graph, output, not has_free_variables(graph))
+            own = CLASS_BYTES * len(tree.classes_of(treedef)) + SIGNATURE_BYTES
+            nbytes = weight_of(graph) + own
+            traced = Traced(graph, output, not has_free_variables(graph), nbytes)
             if traced.closed:  # another is good for this call only
-                own = CLASS_BYTES * len(tree.classes_of(treedef)) + SIGNATURE_BYTES
-                self._traced.put(signature, traced, weight_of(graph) + own)
+                self._keep(signature, traced)
             return traced
+
+    def _keep(self, signature: Any, traced: Traced) -> None:
+        programs = sum(ready.compiled.nbytes for ready in traced.programs.values())
+        self._traced.put(signature, traced, traced.nbytes + programs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The graph for these arguments; arrays or shapes with dtypes."""
@@ -426,7 +424,6 @@ class Jitted(RecordedCallable, Travels):
     def clear_cache(self) -> None:
         """Forgets all that was traced and compiled for this function."""
         self._traced.clear()
-        self._ready.clear()
         self.forget_records()
 
     def reduced(self, protocol: Any) -> Any:
