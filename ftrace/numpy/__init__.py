@@ -111,7 +111,7 @@ for _module in (fft, linalg):
 # method is native itself, but for iteration.
 _surface.update(
     {
-        name: x.behind if type(x) is _Eager and name != "unstack" else x
+        name: x.behind if isinstance(x, _Eager) and name != "unstack" else x
         for name, x in globals().items()
         if callable(x) and name[0] != "_"
     }
