@@ -15,8 +15,13 @@ import time
 
 from ftrace.devices.llvm.call import object_layout as layout
 from ftrace.devices.llvm.call import records as r
-from ftrace.devices.llvm.call.match_arguments import Places, arguments_ir
-from ftrace.devices.llvm.call.object_ir import ObjectFunction, objects_ir
+from ftrace.devices.llvm.call.match_arguments import (
+    Places,
+    all_differ,
+    arguments_ir,
+    require,
+)
+from ftrace.devices.llvm.call.object_ir import ObjectFunction, build, objects_ir, take
 from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
 from ftrace.devices.llvm.runtime.records import GO_ON, NO_MEMORY
 
@@ -45,7 +50,7 @@ def native_ir(offsets: layout.Offsets, methods: int) -> str:
 @entries("ptr", *_CALLED, visible=True)
 def call(f: ObjectFunction) -> None:
     """`Jitted.__call__`: METH_FASTCALL | METH_KEYWORDS."""
-    found = f.let(f"call ptr @try_records({', '.join(_CALLED)})")
+    found = try_records(f, "%self", "%args", "%given", "%names")
     f.give_if(f.differ("ptr", found, MISS), found)
     _call_plain(f)
 
@@ -57,7 +62,7 @@ def call_eager(f: ObjectFunction) -> None:
     traced = f.load("i64", f.beyond(state.pointer("traces"), layout.SIZE))
     busy = f.let(f"or i64 {traced}, {state.number('recording')}")
     with f.when(f.equal("i64", busy, 0)):
-        found = f.let(f"call ptr @try_records({', '.join(_CALLED)})")
+        found = try_records(f, "%self", "%args", "%given", "%names")
         with f.when(f.equal("ptr", found, MISS)):
             _call_plain(f)
         f.give_if(f.differ("ptr", found, LEAVE), found)
@@ -73,11 +78,10 @@ def try_records(f: ObjectFunction) -> None:
     f.give_if(f.equal("ptr", holder, "null"), MISS)
     kind = f.type_of(holder)
     f.give_if(f.differ("ptr", kind, f.state().pointer("ndarray")), MISS)
-    records, config = f.at(holder, layout.DATA), f.let("call ptr @current()")
+    records, config = f.at(holder, layout.DATA), current(f)
     with f.repeat(f.load("i64", records)) as i:
         record = f.slot(records, f.let(f"add i64 {i}, 1"))
-        operands = "ptr %args, i64 %given, ptr %names"
-        found = f.let(f"call ptr @attempt(ptr {record}, {operands}, ptr {config})")
+        found = attempt(f, record, "%args", "%given", "%names", config)
         f.give_if(f.differ("ptr", found, MISS), found)
     f.give(MISS)
 
@@ -136,18 +140,12 @@ def match(f: ObjectFunction) -> None:
         f.give_if(f.differ("ptr", name, f.slot(names, i)), 0)
     parts = record.pointer("parts")
     with f.repeat(f.let(f"add i64 {named}, %given")) as i:
-        _find(f, f.slot(parts, i), f.slot("%args", i))
+        require(f, f.slot(parts, i), f.slot("%args", i))
     captured = record.pointer("captured")
     with f.repeat(record.number("captures")) as i:
         capture = f.view(captured, r.Capture, i)
-        _find(f, capture.pointer("part"), capture.pointer("array"))
+        require(f, capture.pointer("part"), capture.pointer("array"))
     f.give(1)
-
-
-def _find(f: ObjectFunction, part: str, thing: str) -> None:
-    operands = f"ptr {part}, ptr {thing}, ptr %places"
-    found = f.let(f"call i32 @find({operands})")
-    f.give_if(f.equal("i32", found, 0), 0)
 
 
 @entries("void", "ptr %record", "ptr %cells")
@@ -176,7 +174,7 @@ def take_all(f: ObjectFunction) -> None:
     with f.repeat(makes) as i:
         make = f.view(made, r.Make, i)
         index, nbytes = make.number("size_class"), make.number("nbytes")
-        free = f.let(f"call ptr @take(i64 {index}, i64 {nbytes})")
+        free = take(f, index, nbytes)
         buffer = f.variable("ptr", free)
         with f.when(f.equal("ptr", free, "null")):
             operands = f"ptr @two_numbers, i64 {index}, i64 {nbytes}"
@@ -227,11 +225,10 @@ def attempt(f: ObjectFunction) -> None:
     places = f.new(Places)
     for field, place in zip(Places._fields, (frame, held, cells), strict=True):
         places.set(field, place, "ptr")
-    given = f"ptr %args, i64 %given, ptr %names, ptr {places.address}"
-    found = f.let(f"call i32 @match(ptr %record, {given})")
+    found = match(f, "%record", "%args", "%given", "%names", places.address)
     f.give_if(f.equal("i32", found, 0), MISS)
     with f.when(f.differ("i64", record.number("overwrites"), 0)):
-        alone = f.let(f"call i32 @all_differ(ptr %record, ptr {held})")
+        alone = all_differ(f, "%record", held)
         f.give_if(f.equal("i32", alone, 0), MISS)
     # From here on Python's code may run, here or in other threads.
     owner = record.pointer("owner")
@@ -240,16 +237,15 @@ def attempt(f: ObjectFunction) -> None:
         f.hold(f.slot(held, i))
     body = record.pointer("body")
     with f.when(f.differ("ptr", body, "null")):
-        made = f.let(f"call ptr @run_steps(ptr %record, ptr {body}, ptr {held})")
+        made = run_steps(f, "%record", body, held)
         _release(f, held, inputs, owner)
         f.give(made)
     with f.when(f.differ("i64", record.number("donations"), 0)):
-        f.do(f"call void @give_up(ptr %record, ptr {cells})")
-    working = f"ptr %record, ptr {frame}"
-    taken = f.let(f"call i64 @take_all({working}, ptr {held})")
+        give_up(f, "%record", cells)
+    taken = take_all(f, "%record", frame, held)
     result = f.variable("ptr", "null")
     with f.when(f.equal("i64", taken, objects)):
-        status = f.let(f"call i32 @run_counted({working})")
+        status = run_counted(f, "%record", frame)
         _conclude(f, record, held, status, result)
     _release(f, held, taken, owner)
     f.give(f.load("ptr", result))
@@ -268,8 +264,7 @@ def _conclude(
 ) -> None:
     """Builds the result of a program that ran, or raises what it says."""
     with f.when(f.equal("i32", status, GO_ON)):
-        operands = f"ptr {record.pointer('result')}, ptr {held}"
-        f.store("ptr", f.let(f"call ptr @build({operands})"), result)
+        f.store("ptr", build(f, record.pointer("result"), held), result)
     with f.when(f.equal("i32", status, NO_MEMORY)):
         function = f.state().pointer("no_memory")
         f.do(f"call ptr @PyObject_CallObject(ptr {function}, ptr null)")
@@ -283,13 +278,12 @@ def method(f: ObjectFunction) -> None:
     """A method of arrays, by its number: the array goes before the arguments."""
     function = f.slot(f.state().pointer("methods"), "%number")
     operands, count = _with_self(f)
-    call = f"ptr {function}, ptr {operands}, i64 {count}, ptr %names"
-    f.give(f.let(f"call ptr @call_eager({call})"))
+    f.give(call_eager(f, function, operands, count, "%names"))
 
 
 def _stub(number: int) -> str:
     f = ObjectFunction(f"method_{number}", "ptr", *_CALLED, visible=True)
-    f.give(f.let(f"call ptr @method({', '.join(_CALLED)}, i64 {number})"))
+    f.give(method(f, "%self", "%args", "%given", "%names", number))
     return f.text
 
 
@@ -378,9 +372,9 @@ def step(f: ObjectFunction) -> None:
     From the first one on that NumPy does itself it tells of no floating-point errors.
     """
     step, state = f.view("%step", r.Step), f.state()
-    loop = step.pointer("loop")
-    with f.when(f.differ("ptr", loop, "null")):
-        quick = f.let(f"call ptr @loop(ptr %step, ptr {loop}, ptr %values)")
+    inner = step.pointer("loop")
+    with f.when(f.differ("ptr", inner, "null")):
+        quick = loop(f, "%step", inner, "%values")
         f.give_if(f.differ("ptr", quick, "null"), quick)
     loud = f.differ("i64", step.number("loud"), 0)
     told = f.equal("ptr", f.load("ptr", "%token"), "null")
@@ -398,7 +392,7 @@ def step(f: ObjectFunction) -> None:
     f.give_if(f.equal("ptr", made, "null"), "null")
     dtype = step.pointer("dtype")
     with f.when(f.differ("ptr", dtype, "null")):
-        f.give(f.let(f"call ptr @settled(ptr {made}, ptr {dtype})"))
+        f.give(settled(f, made, dtype))
     f.give(made)
 
 
@@ -415,23 +409,21 @@ def run_steps(f: ObjectFunction) -> None:
     filled, token = f.variable("i64", 0), f.variable("ptr", "null")
     result = f.variable("ptr", "null")
     with f.repeat(leaves) as i:
-        host = f.let(f"call ptr @hosted(ptr {f.slot('%held', i)})")
+        host = hosted(f, f.slot("%held", i))
         f.stop_if(f.equal("ptr", host, "null"))
         f.set_slot(own, i, host)
         f.store("i64", f.sum(i, 1), filled)
     with f.when(f.equal("i64", f.load("i64", filled), leaves)):
         with f.repeat(steps) as i:
-            step = f.view(body.pointer("first"), r.Step, i)
-            operands = f"ptr {step.address}, ptr {values}, ptr {token}"
-            made = f.let(f"call ptr @step({operands})")
+            one = f.view(body.pointer("first"), r.Step, i)
+            made = step(f, one.address, values, token)
             f.stop_if(f.equal("ptr", made, "null"))
             number = f.load("i64", filled)
             f.set_slot(own, number, made)
             f.store("i64", f.sum(number, 1), filled)
         with f.when(f.equal("i64", f.load("i64", filled), total)):
             f.copy(f.word(own, total), "%held", f.let(f"shl i64 {leaves}, 3"))
-            operands = f"ptr {record.pointer('result')}, ptr {values}"
-            f.store("ptr", f.let(f"call ptr @build({operands})"), result)
+            f.store("ptr", build(f, record.pointer("result"), values), result)
     with f.when(f.differ("ptr", f.load("ptr", token), "null")):
         pair = f"ptr {state.pointer('hush_variable')}, ptr {f.load('ptr', token)}"
         f.do(f"call i32 @PyContextVar_Reset({pair})")

@@ -18,7 +18,6 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 #: Where a slice has its parts, in bytes.
 _BOUNDS = 16
 _PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
-_OPERANDS = "ptr %part, ptr %thing, ptr %places"
 
 
 class Places(NamedTuple):
@@ -58,7 +57,7 @@ _FINDERS = {
 @arguments("i32", *_PARAMETERS)
 def find(f: ObjectFunction) -> None:
     finder = f.slot("@finders", f.load("i64", "%part"))
-    f.give(f.let(f"call i32 {finder}({_OPERANDS})"))
+    f.give(f.let(f"call i32 {finder}({', '.join(_PARAMETERS)})"))
 
 
 @arguments("i32", *_PARAMETERS)
@@ -73,6 +72,11 @@ def find_class(f: ObjectFunction) -> None:
     """An object of this class."""
     expected = f.view("%part", r.ObjectPart).pointer("object")
     f.give(f.let(f"zext i1 {f.equal('ptr', f.type_of('%thing'), expected)} to i32"))
+
+
+def require(f: Function, part: str, thing: str) -> None:
+    """Refuses where an object is not what a part expects."""
+    f.give_if(f.let(f"icmp eq i32 {find(f, part, thing, '%places')}, 0"), 0)
 
 
 def _refuse_unless(f: Function, condition: str) -> None:
@@ -137,7 +141,7 @@ def find_hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
 @arguments("i32", *_PARAMETERS)
 def find_donated(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """An Array that is given up; if it is written, nobody else sees its memory."""
-    found = f.let(f"call i32 @find_array({_OPERANDS})")
+    found = find_array(f, "%part", "%thing", "%places")
     _refuse_unless(f, f.differ("i32", found, 0))
     part, places = f.view("%part", r.LeafPart), f.view("%places", Places)
     number = part.number("number")
@@ -180,12 +184,6 @@ def all_differ(f: ObjectFunction) -> None:
     f.give(1)
 
 
-def _find_children(f: ObjectFunction, part: str, child: str) -> None:
-    operands = f"ptr {part}, ptr {child}, ptr %places"
-    found = f.let(f"call i32 @find({operands})")
-    _refuse_unless(f, f.differ("i32", found, 0))
-
-
 @arguments("i32", *_PARAMETERS)
 def find_sequence(f: ObjectFunction) -> None:
     """A tuple, a list or a namedtuple of this class and length; or a slice."""
@@ -203,7 +201,7 @@ def find_sequence(f: ObjectFunction) -> None:
         size = f.load("i64", f.beyond("%thing", layout.SIZE))
         _refuse_unless(f, f.equal("i64", size, count))
     with f.repeat(count) as i:
-        _find_children(f, f.slot(parts, i), f.slot(f.load("ptr", items), i))
+        require(f, f.slot(parts, i), f.slot(f.load("ptr", items), i))
     leaf = part.number("leaf")
     with f.when(f.let(f"icmp sge i64 {leaf}, 0")):
         f.set_slot(f.view("%places", Places).pointer("held"), leaf, "%thing")
@@ -232,7 +230,7 @@ def find_dict(f: ObjectFunction) -> None:
             pair = f"ptr {given}, ptr {expected}"
             order = f.let(f"call i32 @PyUnicode_Compare({pair})")
             _refuse_unless(f, f.equal("i32", order, 0))
-        _find_children(f, f.slot(parts, i), f.load("ptr", value))
+        require(f, f.slot(parts, i), f.load("ptr", value))
     f.give(1)
 
 

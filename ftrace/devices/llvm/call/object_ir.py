@@ -87,7 +87,7 @@ class ObjectFunction(Function):
 
     def let_go(self, thing: str) -> None:
         """One reference less."""
-        self.do(f"call void @let_go(ptr {thing})")
+        let_go(self, thing)
 
     def ask(self, function: str, *operands: str) -> str:
         """What a function of Python's returns for some objects; or null."""
@@ -151,7 +151,7 @@ def give_out(f: ObjectFunction) -> None:
     index, nbytes = (
         f.let(f"call i64 @PyLong_AsSsize_t(ptr {f.slot('%args', i)})") for i in (0, 1)
     )
-    found = f.let(f"call ptr @take(i64 {index}, i64 {nbytes})")
+    found = take(f, index, nbytes)
     f.give_if(f.differ("ptr", found, "null"), found)
     none = f.state().pointer("none")
     f.do(f"call void @Py_IncRef(ptr {none})")
@@ -195,18 +195,18 @@ def buffer_dies(f: ObjectFunction) -> None:
     f.add_to(state, "in_use", f.let(f"sub i64 0, {size}"))
     raw = buffer.pointer("raw")
     with f.when(f.equal("ptr", raw, "null")):
-        f.do("call void @free_buffer(ptr %buffer)")
+        free_buffer(f, "%buffer")
         f.give()
     for array in (memory, raw):
         with f.when(f.differ("i32", f.load("i32", array), 1)):  # a user sees it
-            f.do("call void @free_buffer(ptr %buffer)")
+            free_buffer(f, "%buffer")
             f.give()
     place = f.word(state.pointer("free"), buffer.number("size_class"))
     buffer.set("next", f.load("ptr", place), "ptr")
     f.store("ptr", "%buffer", place)
     kept = f.add_to(state, "kept", size)
     with f.when(f.let(f"icmp sgt i64 {kept}, {state.number('limit')}")):
-        f.do("call void @trim()")
+        trim(f)
     f.give()
 
 
@@ -221,7 +221,7 @@ def trim(f: ObjectFunction) -> None:
             buffer = f.view(first, r.BufferObject)
             f.store("ptr", buffer.pointer("next"), place)
             f.add_to(f.state(), "kept", f.let(f"sub i64 0, {buffer.number('size')}"))
-            f.do(f"call void @free_buffer(ptr {first})")
+            free_buffer(f, first)
     f.give()
 
 
@@ -293,7 +293,6 @@ def array_dies(f: ObjectFunction, offsets: Offsets) -> None:
 # What a call returns: Arrays, and the containers that hold them.
 
 _PARAMETERS = ("ptr %part", "ptr %held")
-_OPERANDS = "ptr %part, ptr %held"
 
 
 @objects("ptr", *_PARAMETERS)
@@ -301,24 +300,22 @@ def build(f: ObjectFunction) -> None:
     kind = f.load("i64", "%part")
     with f.when(f.equal("i64", kind, r.RESULT)):
         buffer = f.slot("%held", f.view("%part", r.ResultPart).number("number"))
-        operands = f"ptr %part, ptr {buffer}, ptr {f.state().pointer('none')}"
-        f.give(f.let(f"call ptr @new_array({operands})"))
+        f.give(new_array(f, "%part", buffer, f.state().pointer("none")))
     with f.when(f.equal("i64", kind, r.HOSTED)):
         host = f.slot("%held", f.view("%part", r.ResultPart).number("number"))
-        operands = f"ptr %part, ptr {f.state().pointer('none')}, ptr {host}"
-        f.give(f.let(f"call ptr @new_array({operands})"))
+        f.give(new_array(f, "%part", f.state().pointer("none"), host))
     with f.when(f.equal("i64", kind, r.GIVEN)):
         given = f.slot("%held", f.view("%part", r.GivenPart).number("number"))
         f.hold(given)
         f.give(given)
-    for one, name in (
-        (r.MAPPING, "mapping"),
-        (r.TUPLE, "tuple"),
-        (r.LIST, "list"),
-        (r.NAMEDTUPLE, "namedtuple"),
+    for one, build_one in (
+        (r.MAPPING, build_mapping),
+        (r.TUPLE, build_tuple),
+        (r.LIST, build_list),
+        (r.NAMEDTUPLE, build_namedtuple),
     ):
         with f.when(f.equal("i64", kind, one)):
-            f.give(f.let(f"call ptr @build_{name}({_OPERANDS})"))
+            f.give(build_one(f, "%part", "%held"))
     none = f.state().pointer("none")
     f.hold(none)
     f.give(none)
@@ -328,10 +325,6 @@ def _give_up_if_null(f: ObjectFunction, made: str, begun: str) -> None:
     with f.when(f.equal("ptr", made, "null")):
         f.let_go(begun)
         f.give("null")
-
-
-def _child(f: ObjectFunction, part: str) -> str:
-    return f.let(f"call ptr @build(ptr {part}, ptr %held)")
 
 
 @objects("ptr", *_PARAMETERS)
@@ -346,7 +339,7 @@ def build_mapping(f: ObjectFunction) -> None:
         _put_in_place(f, part, made, slots)
         f.give(made)
     with f.repeat(part.number("length")) as i:
-        child = _child(f, f.slot(parts, i))
+        child = build(f, f.slot(parts, i), "%held")
         _give_up_if_null(f, child, made)
         operands = f"ptr {made}, ptr {f.slot(keys, i)}, ptr {child}"
         status = f.let(f"call i32 @PyDict_SetItem({operands})")
@@ -361,7 +354,7 @@ def _put_in_place(f: ObjectFunction, part: View, made: str, slots: str) -> None:
     """Puts values where a copy of a template has others."""
     held, parts = f.at(made, KEYS), part.pointer("parts")
     with f.repeat(part.number("length")) as i:
-        child = _child(f, f.slot(parts, i))
+        child = build(f, f.slot(parts, i), "%held")
         _give_up_if_null(f, child, made)
         place = f.beyond(held, f.load("i64", f.word(slots, i)))
         before = f.load("ptr", place)
@@ -388,7 +381,7 @@ def _build_sequence(
     f.give_if(f.equal("ptr", made, "null"), "null")
     items = items_of(made)
     with f.repeat(count) as i:
-        child = _child(f, f.slot(parts, i))
+        child = build(f, f.slot(parts, i), "%held")
         _give_up_if_null(f, child, made)
         f.set_slot(items, i, child)
     f.give(made)
@@ -398,7 +391,7 @@ def _build_sequence(
 def build_namedtuple(f: ObjectFunction) -> None:
     """`tuple.__new__(cls, items)`: what the class's own `__new__` does."""
     part = f.view("%part", r.BuiltPart)
-    items = f.let(f"call ptr @build_tuple({_OPERANDS})")
+    items = build_tuple(f, "%part", "%held")
     f.give_if(f.equal("ptr", items, "null"), "null")
     new, kind = f.state().pointer("tuple_new"), part.pointer("type")
     made = f.ask(new, kind, items)

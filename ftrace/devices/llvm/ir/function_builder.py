@@ -240,6 +240,8 @@ class Routines(Generic[F]):
         def look(f: Function) -> None:
             f.give(0)
 
+    In the code of others it is called by that name: `status = look(f, record)`.
+
     Args:
       kind: the class of such functions.
     """
@@ -250,24 +252,34 @@ class Routines(Generic[F]):
 
     def __call__(
         self, result: str, *parameters: str, visible: bool = False, name: str = ""
-    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    ) -> Callable[[Callable[..., None]], Callable[..., str]]:
         """Declares a function: the type of what it gives, and its parameters.
 
         Args:
           name: how it is called; by default as what writes it.
         """
 
-        def declare(write: Callable[..., None]) -> Callable[..., None]:
-            count = write.__code__.co_argcount - 1
+        def declare(write: Callable[..., None]) -> Callable[..., str]:
+            count, called = write.__code__.co_argcount - 1, name or write.__name__
+            kinds = [parameter.split()[0] for parameter in parameters]
 
             def text(*facts: Any) -> str:
-                called = name or write.__name__
                 f = self._kind(called, result, *parameters, visible=visible)
                 write(f, *facts[:count])
                 return f.text
 
+            def call(f: Function, *operands: str | int) -> str:
+                """What it gives; nothing where it gives nothing."""
+                pairs = zip(kinds, operands, strict=True)
+                listed = ", ".join([f"{kind} {operand}" for kind, operand in pairs])
+                instruction = f"call {result} @{called}({listed})"
+                if result != "void":
+                    return f.let(instruction)
+                f.do(instruction)
+                return ""
+
             self._parts.append(text)
-            return write
+            return call
 
         return declare
 

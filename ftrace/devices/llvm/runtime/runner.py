@@ -39,6 +39,7 @@ from ftrace.devices.llvm.ir.function_builder import HANDLER, Function, Routines,
 from ftrace.devices.llvm.ir.symbols import POLL, STOP
 from ftrace.devices.llvm.runtime import records
 from ftrace.devices.llvm.runtime.records import GO_ON, NO_MEMORY, RAISED, Context
+from ftrace.devices.llvm.runtime.stacks import cell, empty_stacks, free_stacks
 
 #: Nanoseconds between two looks.
 BREATH = 50_000_000
@@ -137,14 +138,14 @@ def look(f: Function) -> None:
 @handlers("i32", "ptr %record")
 def breathe(f: Function) -> None:
     f.view("%record", Context).set("budget", BUDGET)
-    f.give(f.let("call i32 @look(ptr %record)"))
+    f.give(look(f, "%record"))
 
 
 @handlers("i1", "ptr %buffers", visible=True, name=POLL)
 def poll(f: Function) -> None:
     context = f.slot("%buffers", -1)
     f.give_if(f.let(f"icmp eq ptr {context}, null"), "false")
-    status = f.let(f"call i32 @look(ptr {context})")
+    status = look(f, context)
     f.give(f.let(f"icmp ne i32 {status}, {GO_ON}"))
 
 
@@ -179,8 +180,7 @@ def run(f: Function) -> None:
     with f.repeat(count) as i:
         array = f.slot("%objects", i)
         f.set_slot(outer, i, f.load("ptr", f.beyond(array, object.__basicsize__)))
-    operands = f"ptr %entry, ptr {outer}, i64 %threads"
-    f.give(f.let(f"call i32 @run_pointers({operands})"))
+    f.give(run_pointers(f, "%entry", outer, "%threads"))
 
 
 @handlers("i32", "ptr %entry", "ptr %outer", "i64 %threads", visible=True)
@@ -193,7 +193,7 @@ def run_pointers(f: Function) -> None:
     released = f.let(f"icmp ne i64 {entry.number('released')}, 0")
     with f.when(released):
         context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
-    status = _call_program(f, program, frame, context.address)
+    status = run_program(f, program, frame, context.address)
     with f.when(released):
         f.do(f"call void @PyEval_RestoreThread(ptr {context.pointer('state')})")
     f.give(status)
@@ -203,15 +203,8 @@ def _new_frame(f: Function, program: str, outer: str, scratch: str) -> str:
     """The frame of a program in the frame around it."""
     slots = f.view(program, records.ProgramRecord).number("slots")
     frame = f.pointers(f.let(f"add i64 {slots}, 1"))
-    operands = f"ptr {program}, ptr {outer}, ptr {scratch}, ptr {frame}"
-    f.do(f"call void @resolve({operands})")
+    resolve(f, program, outer, scratch, frame)
     return frame
-
-
-def _call_program(f: Function, program: str, frame: str, context: str) -> str:
-    """The status of a program that runs on that frame."""
-    operands = f"ptr {program}, ptr {frame}, ptr {context}"
-    return f.let(f"call i32 @run_program({operands})")
 
 
 @handlers("void", "ptr %program", "ptr %outer", "ptr %scratch", "ptr %frame")
@@ -239,7 +232,7 @@ def run_program(f: Function) -> None:
         row = f.view(headers, records.Headers, i)
         header = f.slot("%frame", row.number("slot"))
         count = row.number("stacks")
-        f.do(f"call void @empty_stacks(ptr {header}, i64 {count})")
+        empty_stacks(f, header, count)
     first = program.pointer("first")
     status = f.variable("i32", GO_ON)
     with f.repeat(program.number("steps")) as i:
@@ -252,8 +245,8 @@ def run_program(f: Function) -> None:
     with f.repeat(stacks) as i:
         row = f.view(headers, records.Headers, i)
         header = f.slot("%frame", row.number("slot"))
-        facts = [f"i64 {row.number(name)}" for name in ("stacks", "size", "log")]
-        f.do(f"call void @free_stacks(ptr {header}, {', '.join(facts)})")
+        facts = [row.number(name) for name in ("stacks", "size", "log")]
+        free_stacks(f, header, *facts)
     f.give(f.load("i32", status))
 
 
@@ -294,7 +287,7 @@ def _spend(f: Function, context: View, cost: int) -> str:
     left = f.let(f"sub i64 {context.number('budget')}, {cost}")
     context.set("budget", left)
     with f.when(f.let(f"icmp slt i64 {left}, 0")):
-        f.give(f.let("call i32 @breathe(ptr %context)"))
+        f.give(breathe(f, "%context"))
     return str(GO_ON)
 
 
@@ -321,7 +314,7 @@ def run_branch(f: Function) -> None:
     program = f.slot(step.pointer("programs"), index)
     scratch = f.slot("%frame", step.number("scratch"))
     frame = _new_frame(f, program, "%frame", scratch)
-    f.give(_call_program(f, program, frame, "%context"))
+    f.give(run_program(f, program, frame, "%context"))
 
 
 @handlers("i32", *HANDLER, visible=True)
@@ -387,11 +380,7 @@ def _call_iterate(
     """The status of some iterations, in the arena of that lane."""
     scratch = f.slot("%frame", step.number("scratch"))
     arena = f.beyond(scratch, f.let(f"mul i64 {step.number('stride')}, {lane}"))
-    operands = (
-        f"ptr {step.address}, ptr %frame, ptr {context}, i64 {start}, i64 {stop}, "
-        f"ptr {arena}"
-    )
-    return f.let(f"call i32 @iterate({operands})")
+    return iterate(f, step.address, "%frame", context, start, stop, arena)
 
 
 @handlers("void", "ptr %job", "i64 %begin", "i64 %end")
@@ -443,7 +432,7 @@ def iterate(f: Function) -> None:
         _point_at_reads(f, inner, counts[2], reads, number)
         _point_at_pushes(f, inner, counts[3], pushes, number, status)
         f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
-        found = _call_program(f, body, inner, "%context")
+        found = run_program(f, body, inner, "%context")
         f.store("i32", found, status)
         f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
         _take_turns(f, inner, counts[0], turns)
@@ -452,7 +441,7 @@ def iterate(f: Function) -> None:
         left = f.let(f"sub i64 {context.number('budget')}, {cost}")
         context.set("budget", left)
         with f.when(f.let(f"icmp slt i64 {left}, 0")):
-            f.store("i32", f.let("call i32 @breathe(ptr %context)"), status)
+            f.store("i32", breathe(f, "%context"), status)
         f.stop_if(f.let(f"icmp ne i32 {f.load('i32', status)}, {GO_ON}"))
     _end_in_turn(f, step, inner)
     f.give(f.load("i32", status))
@@ -556,17 +545,14 @@ def _point_at_pushes(
     with f.repeat(count) as i:
         row = f.view(rows, records.StackRow, i)
         header = f.slot("%frame", row.number("stack"))
-        cell = _call_cell(f, row, header, number)
-        f.set_slot(inner, row.number("slot"), cell)
-        with f.when(f.let(f"icmp eq ptr {cell}, null")):
+        pushed = _call_cell(f, row, header, number)
+        f.set_slot(inner, row.number("slot"), pushed)
+        with f.when(f.let(f"icmp eq ptr {pushed}, null")):
             f.store("i32", NO_MEMORY, status)
 
 
 def _call_cell(f: Function, row: View, header: str, number: str) -> str:
-    operands = (
-        f"ptr {header}, i64 {number}, i64 {row.number('size')}, i64 {row.number('log')}"
-    )
-    return f.let(f"call ptr @cell({operands})")
+    return cell(f, header, number, row.number("size"), row.number("log"))
 
 
 def _count_pushes(f: Function, count: str, rows: str) -> None:

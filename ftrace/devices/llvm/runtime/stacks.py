@@ -89,7 +89,7 @@ def cell(f: Function) -> None:
     at = f.word("%header", place)
     with f.when(f.let(f"icmp eq ptr {f.load('ptr', at)}, null")):
         nbytes = _chunk_bytes(f, chunk)
-        made = f.let(f"call ptr @take_chunk(i64 {nbytes})")
+        made = take_chunk(f, nbytes)
         f.give_if(f.let(f"icmp eq ptr {made}, null"), "null")
         f.store("ptr", made, at)
     start = f.let(f"ptrtoint ptr {f.load('ptr', at)} to i64")
@@ -117,7 +117,7 @@ def free_stacks(f: Function) -> None:
             # A loop that fills a stack from its top may end before the bottom.
             with f.when(f.let(f"icmp ne ptr {chunk}, null")):
                 nbytes = _chunk_bytes(f, number)
-                f.do(f"call void @give_chunk(ptr {chunk}, i64 {nbytes})")
+                give_chunk(f, chunk, nbytes)
     f.give()
 
 
@@ -161,12 +161,12 @@ def take_chunk(f: Function) -> None:
             less = f.let(f"sub i64 {f.load('i64', '@kept_bytes')}, %size")
             f.store("i64", less, "@kept_bytes")
         f.stop_if(fits)
-    for prepare in ("", "call void @forget_chunks()"):
+    for again in (False, True):
         kept = f.load("ptr", found)
         with f.when(f.let(f"icmp eq ptr {kept}, null")):
-            if prepare:
-                f.do(prepare)
-            with f.when(f.let("call i1 @has_room(i64 %size)")):
+            if again:
+                forget_chunks(f)
+            with f.when(has_room(f, "%size")):
                 f.store("ptr", f.let("call ptr @malloc(i64 %size)"), found)
     f.give(f.load("ptr", found))
 
@@ -181,10 +181,10 @@ def give_chunk(f: Function, limit: int) -> None:
     with f.locked("@kept_lock"):
         more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
         with f.when(f.let(f"icmp ugt i64 {more}, {limit}")):
-            f.do("call void @release_kept()")
+            release_kept(f)
         used = f.let(f"load i64, ptr {f.word('@kept', 2 * (PLACES - 1))}")
         with f.when(f.let(f"icmp ne i64 {used}, 0")):
-            f.do("call void @release_kept()")
+            release_kept(f)
         with f.repeat(PLACES) as i:
             place = f.view("@kept", Kept, i)
             free = f.let(f"icmp eq i64 {place.number('size')}, 0")
@@ -212,7 +212,7 @@ def release_kept(f: Function) -> None:
 @stacks("void", visible=True)
 def forget_chunks(f: Function) -> None:
     with f.locked("@kept_lock"):
-        f.do("call void @release_kept()")
+        release_kept(f)
     f.give()
 
 

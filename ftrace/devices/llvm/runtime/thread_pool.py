@@ -27,7 +27,7 @@ import sys
 from ftrace.devices.llvm import target
 from ftrace.devices.llvm.ir.function_builder import Function, Routines
 from ftrace.devices.llvm.runtime.records import GO_ON, Word
-from ftrace.devices.llvm.runtime.runner import handlers_ir, stopped
+from ftrace.devices.llvm.runtime.runner import handlers_ir, look, stopped
 from ftrace.devices.llvm.runtime.stacks import stacks_ir
 from ftrace.devices.llvm.runtime.work_estimate import PIECES_PER_THREAD
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -100,7 +100,7 @@ _SHARED = (
     "ptr %kernel", "ptr %buffers", "i64 %units", "i64 %grain", "i64 %breath",
     "i64 %threads", "ptr %context",
 )  # fmt: skip
-_ALONE = "@alone(ptr %kernel, ptr %buffers, i64 %units, i64 %breath, ptr %context)"
+_ALONE = ("%kernel", "%buffers", "%units", "%breath", "%context")
 #: Bits of a ticket for the next piece, and for all pieces.
 _BITS = 18
 
@@ -113,7 +113,7 @@ def pool_ir() -> str:
     """The text of `parallel`, `pool_reset` and `pool_workers`, for this machine."""
     if not target.has_threads():
         share = Function("share", "i32", *_SHARED)
-        share.give(share.let(f"call i32 {_ALONE}"))
+        share.give(alone(share, *_ALONE))
         reset = Function("pool_reset", "void", visible=True)
         reset.give()
         workers = Function("pool_workers", "i64", visible=True)
@@ -144,7 +144,7 @@ def alone(f: Function) -> None:
         begin = fold.values[0]
         end = f.sum(begin, f.least(f.let(f"sub i64 %units, {begin}"), "%breath"))
         f.do(f"call void %kernel(ptr %buffers, i64 {begin}, i64 {end})")
-        status = f.let("call i32 @look(ptr %context)")
+        status = look(f, "%context")
         ended = f.let(f"icmp eq i64 {end}, %units")
         stops = f.let(f"icmp ne i32 {status}, {GO_ON}")
         f.give_if(f.let(f"or i1 {ended}, {stops}"), status)
@@ -154,9 +154,8 @@ def alone(f: Function) -> None:
 
 @plain("void", *_SHARED[:4], _SHARED[5], visible=True)
 def parallel(f: Function) -> None:
-    kernel, buffers, units, grain, _, threads, _ = _SHARED
-    operands = f"{kernel}, {buffers}, {units}, {grain}, {units}, {threads}, ptr null"
-    f.do(f"call i32 @share({operands})")
+    operands = ("%kernel", "%buffers", "%units", "%grain", "%units", "%threads")
+    share(f, *operands, "null")
     f.give()
 
 
@@ -208,12 +207,12 @@ def work(f: Function) -> None:
         units, size = job.number("units"), job.number("size")
         begin = f.let(f"mul i64 {_next(f, ticket)}, {size}")
         end = f.least(f.sum(begin, size), units)
-        status = f.let(f"call i32 @status_of(ptr {job.pointer('context')})")
+        status = status_of(f, job.pointer("context"))
         with f.when(f.let(f"icmp eq i32 {status}, {GO_ON}")):
             f.do(f"call void {kernel}(ptr {buffers}, i64 {begin}, i64 {end})")
         f.let("atomicrmw add ptr @done, i64 1 release")
         with f.when(calls):
-            f.do("call i32 @look(ptr %context)")
+            look(f, "%context")
     f.give()
 
 
@@ -226,7 +225,7 @@ def worker(f: Function) -> None:
         open_ = _not(f, _is_used_up(f, ticket))
         helps = f.let(f"and i1 {open_}, {invited}")
         with f.when(helps):
-            f.do("call void @work(ptr null)")
+            work(f, "null")
             f.store("i64", 0, spins)
         spun = f.load("i64", spins)
         patient = f.let(f"icmp ult i64 {spun}, {SPINS_BEFORE_SLEEP}")
@@ -234,12 +233,12 @@ def worker(f: Function) -> None:
         lingers = f.let(f"and i1 {invited}, {patient}")
         with f.when(f.let(f"and i1 {lingers}, {_not(f, helps)}")):
             with f.when(f.let(f"icmp eq i64 {spun}, {SPINS_BEFORE_GLANCE}")):
-                f.do("call void @leave_the_caller_alone()")
+                leave_the_caller_alone(f)
             f.do(f"call void @{_pause()}")
             f.store("i64", f.sum(spun, 1), spins)
         active = f.let(f"or i1 {lingers}, {helps}")
         with f.when(_not(f, active)):
-            f.do(f"call void @nap(i64 {number})")
+            nap(f, number)
             f.store("i64", 0, spins)
     f.give("null")
 
@@ -281,7 +280,7 @@ def leave_the_caller_alone(f: Function) -> None:
     if not sys.platform.startswith("linux"):
         f.give()
         return
-    mine, noted = f.let("call i64 @seat()"), f.view("@job", Job).at("seat")
+    mine, noted = seat(f), f.view("@job", Job).at("seat")
     callers = f.let(f"load atomic i64, ptr {noted} monotonic, align 8")
     same = f.let(f"icmp eq i64 {mine}, {callers}")
     listed = f.let(f"icmp ult i64 {mine}, 1024")
@@ -352,7 +351,7 @@ def share(f: Function) -> None:
 
     def alone_if(condition: str) -> None:
         with f.when(condition):
-            f.give(f.let(f"call i32 {_ALONE}"))
+            f.give(alone(f, *_ALONE))
 
     def over(x: str, divisor: str) -> str:
         return f.let(f"udiv i64 {x}, {divisor}")
@@ -373,7 +372,7 @@ def share(f: Function) -> None:
     short = f.let(f"icmp ult i64 {f.load('i64', '@workers')}, {helpers}")
     possible = _not(f, f.load("i1", "@no_more"))
     with f.when(f.let(f"and i1 {short}, {possible}")):
-        f.do(f"call void @start_workers(i64 {helpers})")
+        start_workers(f, helpers)
     size = parts(wished)
     pieces = parts(size)
     job = f.view("@job", Job)
@@ -381,8 +380,8 @@ def share(f: Function) -> None:
         job.set(name, f"%{name}", "ptr")
     job.set("units", "%units")
     job.set("size", size)
-    seat = f.let("call i64 @seat()")
-    f.do(f"store atomic i64 {seat}, ptr {job.at('seat')} monotonic, align 8")
+    core = seat(f)
+    f.do(f"store atomic i64 {core}, ptr {job.at('seat')} monotonic, align 8")
     f.do("store atomic i64 0, ptr @done monotonic, align 8")
     high = f.let(f"shl i64 %threads, {2 * _BITS}")
     ticket = f.let(f"or i64 {high}, {f.let(f'shl i64 {pieces}, {_BITS}')}")
@@ -390,10 +389,10 @@ def share(f: Function) -> None:
     sleepers = f.let("load atomic i64, ptr @sleepers seq_cst, align 8")
     with f.when(f.let(f"icmp ne i64 {sleepers}, 0")):
         others = f.sum(pieces, -1)
-        f.do(f"call void @ring(i64 {others}, i64 %threads, i64 {sleepers})")
+        ring(f, others, "%threads", sleepers)
     listens = f.let("icmp ugt i64 %units, %breath")
     listener = f.let(f"select i1 {listens}, ptr %context, ptr null")
-    f.do(f"call void @work(ptr {listener})")
+    work(f, listener)
     hears = f.let("icmp ne ptr %context, null")
     with f.repeat(-1) as spun:
         done = f.let("load atomic i64, ptr @done acquire, align 8")
@@ -404,9 +403,9 @@ def share(f: Function) -> None:
         with f.when(long):
             f.do("call i32 @sched_yield()")
             with f.when(hears):
-                f.do("call i32 @look(ptr %context)")
+                look(f, "%context")
     f.do("store atomic i32 0, ptr @taken release, align 4")
-    f.give(f.let("call i32 @status_of(ptr %context)"))
+    f.give(status_of(f, "%context"))
 
 
 @pool("void", visible=True)
