@@ -33,7 +33,18 @@ if TYPE_CHECKING:
     from ftrace.lower.program.ir import Program
 
 
-@dataclass
+def _of_runs(place: int, unit: float = 1) -> Any:
+    """A property: one of the numbers of what has run, in a unit."""
+
+    def get(self: Counters) -> Any:
+        return self.runs[place] * unit
+
+    def put(self: Counters, value: Any) -> None:
+        self.runs[place] = round(value / unit)
+
+    return property(get, put)
+
+
 class Counters:
     """What has been done since the process began, or since `reset`.
 
@@ -44,26 +55,39 @@ class Counters:
       operations: arithmetic operations in the kernels that ran.
       bytes: bytes that those kernels read and wrote, each buffer once per kernel.
       compile_seconds, run_seconds: time spent in each.
+      runs: the numbers of what has run, to which native code adds.
     """
 
-    kernels_compiled: int = 0
-    kernels_cached: int = 0
-    kernels_run: int = 0
-    operations: int = 0
-    bytes: int = 0
-    compile_seconds: float = 0.0
-    run_seconds: float = 0.0
+    kernels_run = _of_runs(0)
+    operations = _of_runs(1)
+    bytes = _of_runs(2)
+    run_seconds = _of_runs(3, 1e-9)
+
+    def __init__(self) -> None:
+        self.runs = np.zeros(4, np.int64).data
+        self.reset()
+
+    def reset(self) -> None:
+        self.kernels_compiled = self.kernels_cached = 0
+        self.compile_seconds = 0.0
+        for place in range(len(self.runs)):
+            self.runs[place] = 0
 
     def ran(self, kernels: int, operations: int, nbytes: int, seconds: float) -> None:
         """Adds what one run of a program did."""
-        self.kernels_run += kernels
-        self.operations += operations
-        self.bytes += nbytes
-        self.run_seconds += seconds
+        runs = self.runs
+        runs[0] += kernels
+        runs[1] += operations
+        runs[2] += nbytes
+        runs[3] += round(seconds * 1e9)
 
-    def reset(self) -> None:
-        for name, value in vars(Counters()).items():
-            setattr(self, name, value)
+    def __repr__(self) -> str:
+        names = (
+            "kernels_compiled", "kernels_cached", "kernels_run", "operations", "bytes",
+            "compile_seconds", "run_seconds",
+        )  # fmt: skip
+        listed = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
+        return f"Counters({listed})"
 
 
 # A device is told of a jitted call what the arguments are, what runs, and what is made

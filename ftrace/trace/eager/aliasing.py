@@ -30,18 +30,12 @@ UNCHANGING = frozenset((Array, Tracer, int, float, complex, bool, str, NoneType,
 
 def own(result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result of a call; copies stand for Arrays that show what NumPy may change."""
-    given: list[np.ndarray[Any, Any]] = []
     for x in (*args, *kwargs.values()) if kwargs else args:
-        kind = x.__class__
-        if kind is np.ndarray:
-            given.append(x)
-        elif kind is list or kind is tuple:
-            for y in x:
-                if y.__class__ not in UNCHANGING:
-                    given += _arrays_of_numpy([x])
-                    break
-        elif kind not in UNCHANGING:
-            given += _arrays_of_numpy([x])
+        if x.__class__ not in UNCHANGING:
+            break
+    else:
+        return result
+    given = _arrays_of_numpy([*args, *kwargs.values()])
     if not given:
         return result
     if type(result) is Array:
@@ -90,10 +84,6 @@ def owning(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        for x in (*args, *kwargs.values()):
-            if x.__class__ not in UNCHANGING:
-                return own(result, args, kwargs)
-        return result
+        return own(function(*args, **kwargs), args, kwargs)
 
     return update_wrapper(call, function)

@@ -68,7 +68,7 @@ class BoundCall:
       native: the native code of this process.
       signature: how it is called.
       executable: the program that runs.
-      body: what is done where there is none.
+      body: what is done where there is none; such calls are left to Python if nothing.
 
     Raises:
       NotNative: it cannot be done.
@@ -117,6 +117,8 @@ class BoundCall:
                 raise NotNative
         elif self._body is not None:
             body = self._body.place(self._block, self._refer)
+        else:
+            body = self._block.add(*r.Steps(-1, 0, 0, 0))
         if max(inputs + len(made), len(signature.avals)) > MOST_LEAVES:
             raise NotNative
         parts = [self._expected(x) for x in (*signature.positional, *named.values())]

@@ -20,7 +20,6 @@ import numpy as np
 
 from ftrace.arrays.array import HOST, Array, ArrayLike
 from ftrace.arrays.buffer import Buffer
-from ftrace.devices.base import Counters
 from ftrace.devices.llvm.call.object_layout import (
     DEALLOC,
     Offsets,
@@ -326,41 +325,6 @@ class Native:
         return made
 
 
-def _sum_of(name: str, word: str, unit: float = 1) -> Any:
-    """A property: the attribute of that name, and a word of the native state."""
-    index = State._fields.index(word)
-
-    def get(self: Any) -> Any:
-        return self.__dict__.get(name, 0) + _scaled(self)
-
-    def put(self: Any, value: Any) -> None:
-        self.__dict__[name] = value - _scaled(self)
-
-    def _scaled(self: Any) -> Any:
-        counted = int(self.__dict__["native"].words[index])
-        return counted if unit == 1 else counted * unit
-
-    return property(get, put)
-
-
-class NativeCounters(Counters):
-    """Counters to which native calls add."""
-
-    native: Native
-
-    kernels_run = _sum_of("kernels_run", "kernels")
-    operations = _sum_of("operations", "operations")
-    bytes = _sum_of("bytes", "bytes")
-    run_seconds = _sum_of("run_seconds", "nanoseconds", 1e-9)
-
-    def ran(self, kernels: int, operations: int, nbytes: int, seconds: float) -> None:
-        own = vars(self)
-        own["kernels_run"] += kernels
-        own["operations"] += operations
-        own["bytes"] += nbytes
-        own["run_seconds"] += seconds
-
-
 class NativeAllocator(WarmAllocator):
     """Gives out buffers that native code takes back.
 
@@ -414,7 +378,7 @@ _IN_USE, _KEPT, _PEAK = map(State._fields.index, ("in_use", "kept", "peak"))
 
 
 def count_natively(native: Native) -> None:
-    """Lets the device of native calls have such an allocator and such counters."""
+    """Lets the device of native calls have such an allocator, and counts with it."""
     device = native.device
     allocator: Any = device.memory
     with allocator.lock:
@@ -422,8 +386,10 @@ def count_natively(native: Native) -> None:
         allocator.__dict__.setdefault("peak", 0)
         allocator.native = native
         allocator.__class__ = NativeAllocator
-    device.counters.native = native
-    device.counters.__class__ = NativeCounters
+    counters, first = device.counters, State._fields.index("kernels")
+    runs = native.words.data[first : first + len(counters.runs)]
+    runs[:] = counters.runs
+    counters.runs = runs
 
 
 def _tried(places: Offsets, device: Any) -> Native | None:

@@ -381,16 +381,6 @@ def _needed(
 _SILENT = ("reshape", "transpose", "getitem", "where", "concatenate", "asarray")
 
 
-class Leave:
-    """Such calls are left to Python."""
-
-    def place(self, block: Block, refer: Callable[[Any], int]) -> Place:
-        return block.add(*r.Steps(-1, 0, 0, 0))
-
-    def result(self, number: int, refer: Callable[[Any], int]) -> Sequence[Any]:
-        raise NotNative
-
-
 # Inner loops.
 
 #: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
@@ -545,7 +535,7 @@ class EagerRecords:
         leaves, treedef = tree.flatten(result)
         layout = layout_of(treedef)
 
-        def bound(body: Any, part: Part) -> BoundCall:
+        def bound(body: Steps | None, part: Part) -> BoundCall:
             signature = Signature(
                 config, expected[:count], named, tuple(kinds), (), (), (), part, ()
             )
@@ -556,7 +546,7 @@ class EagerRecords:
                 raise NotRecordable
             found = bound(_steps(tape, arguments, fresh, leaves), layout)
         except (NotRecordable, NotNative):
-            found = bound(Leave(), Nothing())
+            found = bound(None, Nothing())  # such calls are left to Python
         function.add_record(found)
         return tree.unflatten(treedef, [own.get(id(x), x) for x in leaves])
 

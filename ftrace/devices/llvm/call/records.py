@@ -34,7 +34,7 @@ class State(NamedTuple):
       spare, spares: a list of dead Arrays, and how long it is.
       in_use, kept, peak, limit: bytes of buffers.
       free: the first free buffer of each size class.
-      kernels, operations, bytes, nanoseconds: what calls have done.
+      kernels, operations, bytes, nanoseconds: what has run: see `base.Counters`.
       none, dict, text, float, int, bool, true: objects of the interpreter.
       tuple_new: `tuple.__new__`.
       exception: a class.
