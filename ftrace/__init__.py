@@ -60,8 +60,11 @@ try:  # as `_importing` does
         devices,
     )
     from ftrace.transforms.jit.compile_large_eager import register as _register
-    from ftrace.transforms.jit.compiled_graph import cache_clear, clear_caches
-    from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct
+    from ftrace.transforms.jit.compiled_graph import (
+        ShapeDtypeStruct,
+        cache_clear,
+        clear_caches,
+    )
     from ftrace.transforms.jit.jit import (
         disable_jit,
         eval_shape,

@@ -31,7 +31,7 @@ from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.custom import custom_call
 from ftrace.transforms.flatten_arguments import type_of
-from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct
+from ftrace.transforms.jit.compiled_graph import ShapeDtypeStruct
 
 Function = Callable[..., Any]
 

@@ -2,9 +2,8 @@
 
 From the ground up:
 
-    compiled_graph       Running graphs: compiled once per device and graph, then called
-    inspect_stages       What becomes of a function for one signature: graph, kernels,
-                         source, program
+    compiled_graph       Graphs: compiled once per device, then called; and what becomes
+                         of them
     argument_kinds       Which arguments of a jitted function are what: static, given
                          up, of dynamic sizes
     jit                  jit: a function is traced once per shape signature, then runs

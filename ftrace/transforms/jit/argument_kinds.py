@@ -61,7 +61,7 @@ class Chosen(NamedTuple):
         return tuple(sorted([n for n in found if 0 <= n < count]))
 
 
-def chosen_arguments(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
+def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
     """The arguments that `jit` is told of.
 
     Args:
@@ -215,6 +215,9 @@ class Dynamic:
         self._specs: dict[str, Any] = {}
         for key, spec in given.items():
             self._specs[self._argument(key)] = self._checked(spec, key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dynamic, (self._fun, self.given)
 
     def _argument(self, key: Any) -> str:
         names, known, _, open_names, _ = self._parameters

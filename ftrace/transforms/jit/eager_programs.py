@@ -52,12 +52,12 @@ from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.flatten_arguments import Output
 from ftrace.transforms.jit.compiled_graph import (
     GRAPH_BYTES,
+    Traced,
     apart,
     apply_graph,
     ready,
     weight_of,
 )
-from ftrace.transforms.jit.inspect_stages import Traced
 from ftrace.transforms.jit.jit import Jitted
 
 

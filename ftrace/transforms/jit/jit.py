@@ -39,24 +39,17 @@ from ftrace.transforms.flatten_arguments import (
     read_argnums,
     type_of,
 )
-from ftrace.transforms.jit.argument_kinds import (
-    Chosen,
-    Dynamic,
-    Resolved,
-    check_disjoint,
-    chosen_arguments,
-    join,
-    leaves_of,
-    split,
-)
+from ftrace.transforms.jit import argument_kinds as arguments
 from ftrace.transforms.jit.compiled_graph import (
     CompiledGraph,
+    ShapeDtypeStruct,
+    Stages,
+    Traced,
     apply_graph,
     compile_graph,
     device_for,
     weight_of,
 )
-from ftrace.transforms.jit.inspect_stages import ShapeDtypeStruct, Stages, Traced
 
 #: Signatures of a function that are kept whatever they weigh.
 SIGNATURES_KEPT = 64
@@ -115,14 +108,14 @@ def jit(
             dynamic=dynamic,
         )
     tree.check_callable(fun, "jit")
-    static = chosen_arguments(fun, "static", static_argnums, static_argnames)
-    donated = chosen_arguments(fun, "donate", donate_argnums, donate_argnames)
-    check_disjoint(fun, static, donated)
-    spec = None if dynamic is None else Dynamic(fun, dynamic)
+    static = arguments.choose(fun, "static", static_argnums, static_argnames)
+    donated = arguments.choose(fun, "donate", donate_argnums, donate_argnames)
+    arguments.check_disjoint(fun, static, donated)
+    spec = None if dynamic is None else arguments.Dynamic(fun, dynamic)
     return Jitted(fun, static, donated, device, spec)
 
 
-_NO_ARGUMENTS = Chosen()
+_NO_ARGUMENTS = arguments.Chosen()
 
 
 @dataclass(eq=False)
@@ -268,10 +261,10 @@ class Jitted(RecordedCallable, Travels):
     def __init__(
         self,
         fun: Callable[..., Any],
-        static: Chosen = _NO_ARGUMENTS,
-        donated: Chosen = _NO_ARGUMENTS,
+        static: arguments.Chosen = _NO_ARGUMENTS,
+        donated: arguments.Chosen = _NO_ARGUMENTS,
         device: Any = None,
-        dynamic: Dynamic | None = None,
+        dynamic: arguments.Dynamic | None = None,
     ) -> None:
         super().__init__()
         self._lock = fresh_after_fork(threading.RLock())
@@ -296,7 +289,7 @@ class Jitted(RecordedCallable, Travels):
         config = settings.current()
         if config.disable_jit:
             return self._fun(*args, **kwargs)
-        given, static = split(self._fun, self._static, args, kwargs)
+        given, static = arguments.split(self._fun, self._static, args, kwargs)
         values, treedef = tree.flatten(given)
         types, sizes = self._types(values, args, kwargs), None
         traced_call = any(type(x) is Tracer for x in values)
@@ -312,7 +305,7 @@ class Jitted(RecordedCallable, Travels):
         if ready is None:
             with self._lock:
                 graph = ready_graph(traced.graph)
-                donated = leaves_of(self._donated, given, static)
+                donated = arguments.leaves_of(self._donated, given, static)
                 ready = Ready.of(graph, device, donated, traced.output)
                 traced.programs[key] = ready
                 self._keep(signature, traced)
@@ -338,7 +331,7 @@ class Jitted(RecordedCallable, Travels):
 
     def _resolve(
         self, args: Any, kwargs: Any, treedef: Any, given: Any, types: Any
-    ) -> Resolved:
+    ) -> arguments.Resolved:
         assert self._dynamic is not None
         return self._dynamic.resolve(args, kwargs, treedef, given, self._static, types)
 
@@ -373,7 +366,7 @@ class Jitted(RecordedCallable, Travels):
                 return known
 
             def call(*tracers: Value) -> Any:
-                args, kwargs = join(tree.unflatten(treedef, tracers), static)
+                args, kwargs = arguments.join(tree.unflatten(treedef, tracers), static)
                 return self._fun(*args, **kwargs)
 
             output = Output(call, "jit", False)
@@ -397,7 +390,7 @@ class Jitted(RecordedCallable, Travels):
 
     def _traced_at(self, args: Any, kwargs: Any) -> tuple[Traced, Sizes]:
         """The graph, and the sizes of dynamic dimensions that are none in it."""
-        given, static = split(self._fun, self._static, args, kwargs)
+        given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, treedef = tree.flatten(given)
         avals, sizes = tuple(type_of(x) for x in leaves), None
         if self._dynamic is not None:
@@ -407,8 +400,8 @@ class Jitted(RecordedCallable, Travels):
 
     def lower(self, *args: Any, **kwargs: Any) -> Stages:
         """What becomes of the function for these arguments, stage by stage."""
-        given, static = split(self._fun, self._static, args, kwargs)
-        donated = leaves_of(self._donated, given, static)
+        given, static = arguments.split(self._fun, self._static, args, kwargs)
+        donated = arguments.leaves_of(self._donated, given, static)
         traced = self.trace(*args, **kwargs)
         return Stages(self, traced, self.target(()), donated)
 
@@ -427,19 +420,11 @@ class Jitted(RecordedCallable, Travels):
         self.forget_records()
 
     def reduced(self, protocol: Any) -> Any:
-        dynamic = None if self._dynamic is None else self._dynamic.given
-        parts = self._fun, self._static, self._donated, self._device, dynamic
-        return _made_of, parts
+        parts = self._fun, self._static, self._donated, self._device, self._dynamic
+        return Jitted, parts
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self._fun)}>"
-
-
-def _made_of(
-    fun: Callable[..., Any], static: Chosen, donated: Chosen, device: Any, dynamic: Any
-) -> Jitted:
-    spec = None if dynamic is None else Dynamic(fun, dynamic)
-    return Jitted(fun, static, donated, device, spec)
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -461,7 +446,7 @@ def make_graph(
     """
     tree.check_callable(fun, "make_graph")
     numbers = read_argnums("make_graph", "static_argnums", static_argnums)
-    jitted = Jitted(fun, Chosen(numbers))
+    jitted = Jitted(fun, arguments.Chosen(numbers))
 
     def graph_of(*args: Any, **kwargs: Any) -> Any:
         traced = jitted.trace(*args, **kwargs)

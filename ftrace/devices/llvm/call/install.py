@@ -58,31 +58,19 @@ _EXPORTED = (
     "call_eager",
 )  # fmt: skip
 
-#: Methods of arrays that are no operators.
-_NAMED = (
-    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip",
-    "conj", "conjugate", "copy", "cumprod", "cumsum", "diagonal", "dot", "flatten",
-    "max", "mean", "min", "nonzero", "partition", "prod", "ptp", "ravel", "repeat",
-    "reshape", "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes",
-    "take", "trace", "transpose", "var", "view",
-)  # fmt: skip
-_NO_OPERATORS = ("__setitem__", "__delitem__", "__len__", "__iter__", "__round__")
-
-
+_NOT_NATIVE = ("__setitem__", "__delitem__", "__len__", "__iter__", "__round__")
 #: Properties of arrays that are arrays.
 PROPERTIES = ("T", "mT", "real", "imag")
 
 
 def method_names() -> list[str]:
-    """The methods and properties whose calls may be native, operators first."""
-    operators = [
+    """The methods and properties of arrays whose calls may be native."""
+    methods = [
         name
         for name, value in vars(ArrayLike).items()
-        if name.startswith("__")
-        and name not in _NO_OPERATORS
-        and type(value) is FunctionType
+        if type(value) is FunctionType and name not in _NOT_NATIVE
     ]
-    return [*operators, *_NAMED, *PROPERTIES]
+    return [*methods, *PROPERTIES]
 
 
 _OBJECT, _SIZE = 16, 19  # kinds of members: T_OBJECT_EX, T_PYSSIZET
@@ -267,7 +255,7 @@ class Native:
             known: Any = vars(ArrayLike)[name]
             plain: Any = known.fget if isinstance(known, property) else known
             index = name == "__getitem__"
-            operator = name not in (*_NAMED, *PROPERTIES) and not index
+            operator = name.startswith("__") and not index
             functions.append(Eager(plain, operator, plain.__module__, index))
             method = self._method_of(Array, name, f"method_{number}")
             if isinstance(known, property):
