@@ -180,7 +180,7 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         if not x.memory.host:
             return [surface["device_put"](result, x.device) for result in results]
     if recording.tape is not None and is_of_host(op):
-        recording.tape.note_results(op, arg, arrays, results)
+        recording.tape.note_results(op, avals, arg, arrays, results)
     return results
 
 

@@ -32,7 +32,6 @@ from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
 from ftrace.trace.primitives.reference import convert, converter
-from ftrace.trace.tracing.tracer import aval_of
 
 Function = Callable[..., Any]
 
@@ -152,10 +151,14 @@ class Tape:
         self.note(converter(x.dtype, dtype), [x, dtype], result)
 
     def note_results(
-        self, op: Compound, arg: Any, operands: Sequence[Any], results: Sequence[Array]
+        self,
+        op: Compound,
+        avals: Sequence[ShapedArray],
+        arg: Any,
+        operands: Sequence[Any],
+        results: Sequence[Array | Value],
     ) -> None:
         """The only result of what NumPy does, or all of them, taken from a tuple."""
-        avals = [aval_of(x) for x in results]
         if len(results) == 1:
             function, more = only_result_of(op, avals, arg, operands)
             self.note(function, [*operands, *more], results[0])
@@ -178,7 +181,7 @@ class Tape:
         """The steps of a plan of one result; the last operands are NumPy arrays."""
         slots: dict[int, Any] = dict(enumerate(values))
         slots.update(plan.constants)
-        several: dict[int, list[Any]] = {}
+        several: dict[int, list[Value]] = {}
         for node, contracts, sources, slot in plan.steps():
             operands = [slots[i] for i in sources]
             if type(node.op) is Compound:
@@ -186,35 +189,23 @@ class Tape:
                 if not is_of_host(node.op):
                     self.refuse()
                     return
-                slots[slot] = Value(None, sum(a.size for a in avals))
-                if len(avals) == 1:
-                    several[slot] = operands
-                    continue
-                self.note(results_of(node.op, avals, node.arg), operands, slots[slot])
+                results = [Value(a.dtype, a.size, a.shape) for a in avals]
+                self.note_results(node.op, avals, node.arg, operands, results)
+                several[slot] = results
                 continue
-            slots[slot] = (
-                result
-                if slot == plan.output
-                else Value(node.dtype, node.size, node.shape)
-            )
-            if (of := several.get(sources[0]) if sources else None) is not None:
-                op: Any = node.src[0].op
-                avals = node.src[0].aval.items
-                operands = of
-                function, more = only_result_of(op, avals, node.src[0].arg, of)
-            elif node.op is item_p:
-                function, more = getitem, (node.arg,)
-            elif contracts is not None and contracts.adds_all:
-                self._note_sum(contracts, operands, slots[slot])
+            if node.op is item_p and sources[0] in several:
+                slots[slot] = several[sources[0]][node.arg]
                 continue
+            made = Value(node.dtype, node.size, node.shape)
+            slots[slot] = made = result if slot == plan.output else made
+            if contracts is not None and contracts.adds_all:
+                self._note_sum(contracts, operands, made)
             elif contracts is not None:
-                function, more = contracts, ()
+                self.note(contracts, operands, made)
             elif isinstance(node.op, Primitive) and node.op is not shear_p:
-                self.note_primitive(node.op, node.aval, node.arg, operands, slots[slot])
-                continue
+                self.note_primitive(node.op, node.aval, node.arg, operands, made)
             else:
-                function, more = partial(_applied, node), ()
-            self.note(function, [*operands, *more], slots[slot])
+                self.note(partial(_applied, node), operands, made)
         if slots[plan.output] is not result:
             self.note(np.asarray, [slots[plan.output]], result)
 
