@@ -89,11 +89,9 @@ def _pushed(program: ir.Program) -> Iterator[tuple[int, str]]:
         for inner in ir.programs_of(step):
             yield from _pushed(inner)
         if isinstance(step, ir.RunLoop):
-            known = dict(pair for own in step.body.steps for pair in _lines_of(own))
-            written = step.body.outputs[len(step.carry) :]
-            for slot, outer in zip(written, step.ys, strict=False):
+            for slot, outer, line in _elements_of(step):
                 if program.slots[outer].stacks:
-                    yield _row(step.body.slots[slot], known.get(slot, ""))
+                    yield _row(step.body.slots[slot], line)
 
 
 def largest(program: ir.Program) -> list[str]:
@@ -136,12 +134,15 @@ def _lines_of(step: ir.Step) -> Iterator[tuple[int, str]]:
         line = "" if origin is None else origin.describe()
         yield from ((slot, line) for slot in step.results)
     elif isinstance(step, ir.RunLoop):
-        inner = dict(pair for own in step.body.steps for pair in _lines_of(own))
-        written = step.body.outputs[len(step.carry) :]
-        yield from (
-            (outer, inner.get(slot, ""))
-            for slot, outer in zip(written, step.ys, strict=False)
-        )
+        yield from ((outer, line) for _, outer, line in _elements_of(step))
+
+
+def _elements_of(step: ir.RunLoop) -> Iterator[tuple[int, int, str]]:
+    """Of each result per iteration its slot in the body, outside, and its line."""
+    known = dict(pair for own in step.body.steps for pair in _lines_of(own))
+    written = step.body.outputs[len(step.carry) :]
+    for slot, outer in zip(written, step.ys, strict=False):
+        yield slot, outer, known.get(slot, "")
 
 
 def _size(nbytes: int) -> str:

@@ -140,13 +140,15 @@ def _range(node: Node, src: list[Range | None]) -> Range:
         return Range(*_ANYTHING, None, _NOTHING, own)
     carried = _few(_NOTHING.union(*[s.carried for s in operands]))
     if found is not None:
-        bounds, nan = found(*operands, node.src[0] is node.src[-1])
+        low, high, safe = found(*operands, node.src[0] is node.src[-1])
+        nan = _either(operands[0].nan, operands[-1].nan) if safe else None
     else:
-        bounds, nan = op.range or _ANYTHING, operands[0].nan if op.range else None
+        low, high = op.range or _ANYTHING
+        nan = operands[0].nan if op.range else None
         carried = carried if op.keeps_nan else _NOTHING
     zeros = operands[0].zeros if op.zero_for == "zero" else _NOTHING
     zeros = frozenset(node.src) if op.zero_for == "finite" else zeros
-    return _limited(node, *bounds, nan, carried, zeros)
+    return _limited(node, low, high, nan, carried, zeros)
 
 
 def _limited(
@@ -176,9 +178,7 @@ def _few(nodes: frozenset[Node]) -> frozenset[Node]:
     return nodes if len(nodes) <= 4 * _CAUSES else _NOTHING
 
 
-# One rule per operation: the bounds, and the causes of NaN.
-
-Rule = tuple[Bounds, "frozenset[Node] | None"]
+# The bounds of each operation, and whether it is NaN only where an operand is.
 
 
 def _times(a: float, b: float) -> float:
@@ -190,80 +190,70 @@ def _multiplied(a: Range, b: Range, same: bool) -> Bounds:
     return (0.0 if same else min(ends)), max(ends)
 
 
+def _negated(a: Range) -> Range:
+    return a._replace(low=-a.high, high=-a.low)
+
+
 def _sum(a: Range, b: Range, _: bool) -> Rule:
     low = -_INFINITY if -_INFINITY in (a.low, b.low) else a.low + b.low
     high = _INFINITY if _INFINITY in (a.high, b.high) else a.high + b.high
     opposite = not (a.finite or b.finite) and not (
         min(a.low, b.low) > -_INFINITY or max(a.high, b.high) < _INFINITY
     )
-    return (low, high), None if opposite else _either(a.nan, b.nan)
-
-
-def _difference(a: Range, b: Range, same: bool) -> Rule:
-    return _sum(a, b._replace(low=-b.high, high=-b.low), same)
+    return low, high, not opposite
 
 
 def _mul(a: Range, b: Range, same: bool) -> Rule:
     safe = same or (a.finite and b.finite)
     safe = safe or not (_has_zero(a) or _has_zero(b))
     safe = safe or (a.finite and not _has_zero(a)) or (b.finite and not _has_zero(b))
-    return _multiplied(a, b, same), _either(a.nan, b.nan) if safe else None
+    return *_multiplied(a, b, same), safe
 
 
 def _div(a: Range, b: Range, _: bool) -> Rule:
     if _has_zero(b):
-        return _ANYTHING, None
+        return *_ANYTHING, False
     inverse = b._replace(low=1 / b.high, high=1 / b.low)
-    safe = a.finite or b.finite
-    return _multiplied(a, inverse, False), _either(a.nan, b.nan) if safe else None
+    return *_multiplied(a, inverse, False), a.finite or b.finite
 
 
 def _has_zero(a: Range) -> bool:
     return a.low <= 0 <= a.high
 
 
-def _max(a: Range, b: Range, _: bool) -> Rule:
-    return (max(a.low, b.low), max(a.high, b.high)), _either(a.nan, b.nan)
-
-
-def _min(a: Range, b: Range, _: bool) -> Rule:
-    return (min(a.low, b.low), min(a.high, b.high)), _either(a.nan, b.nan)
-
-
-def _neg(a: Range, _: bool) -> Rule:
-    return (-a.high, -a.low), a.nan
-
-
 def _abs(a: Range, _: bool) -> Rule:
     low = 0.0 if _has_zero(a) else min(abs(a.low), abs(a.high))
-    return (low, max(abs(a.low), abs(a.high))), a.nan
-
-
-def _same(a: Range, _: bool) -> Rule:
-    return (a.low, a.high), a.nan
+    return low, max(abs(a.low), abs(a.high)), True
 
 
 def _exp(a: Range, _: bool) -> Rule:
-    high = math.exp(a.high) * 1.1 if a.high < 600 else _INFINITY
-    return (0.0, high), a.nan
-
-
-def _sqrt(a: Range, _: bool) -> Rule:
-    return (0.0, math.sqrt(max(a.high, 0.0))), a.nan if a.low >= 0 else None
+    return 0.0, math.exp(a.high) * 1.1 if a.high < 600 else _INFINITY, True
 
 
 def _rsqrt(a: Range, _: bool) -> Rule:
     if a.low <= 0:
-        return (0.0, _INFINITY), None
-    return (0.0, 1.1 / math.sqrt(a.low)), a.nan
+        return 0.0, _INFINITY, False
+    return 0.0, 1.1 / math.sqrt(a.low), True
 
 
-def _wave(a: Range, _: bool) -> Rule:
-    return (-1.1, 1.1), a.nan if a.finite else None
+#: Low, high, and: is it NaN only where an operand is?
+Rule = tuple[float, float, bool]
 
-
+#: Of the operands, and of whether they are the same one.
 _RULES: Final[dict[str, Callable[..., Rule]]] = {
-    "add": _sum, "sub": _difference, "mul": _mul, "div": _div, "max": _max,
-    "min": _min, "neg": _neg, "abs": _abs, "copy": _same, "stop_gradient": _same,
-    "exp": _exp, "sqrt": _sqrt, "rsqrt": _rsqrt, "sin": _wave, "cos": _wave,
-}  # fmt: skip
+    "add": _sum,
+    "sub": lambda a, b, same: _sum(a, _negated(b), same),
+    "mul": _mul,
+    "div": _div,
+    "max": lambda a, b, _: (max(a.low, b.low), max(a.high, b.high), True),
+    "min": lambda a, b, _: (min(a.low, b.low), min(a.high, b.high), True),
+    "neg": lambda a, _: (-a.high, -a.low, True),
+    "abs": _abs,
+    "copy": lambda a, _: (a.low, a.high, True),
+    "stop_gradient": lambda a, _: (a.low, a.high, True),
+    "exp": _exp,
+    "sqrt": lambda a, _: (0.0, math.sqrt(max(a.high, 0.0)), a.low >= 0),
+    "rsqrt": _rsqrt,
+    "sin": lambda a, _: (-1.1, 1.1, a.finite),
+    "cos": lambda a, _: (-1.1, 1.1, a.finite),
+}

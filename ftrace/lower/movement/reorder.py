@@ -77,7 +77,7 @@ class _Axis(NamedTuple):
 
     Attributes:
       source, size: that axis of the operand.
-      first, step, count: which of its elements, in this order; a step of 0 repeats one.
+      first, step, length: which of its elements, in order; a step of 0 repeats one.
       before, after, gap: zeros around them, and between each two.
     """
 
@@ -85,7 +85,7 @@ class _Axis(NamedTuple):
     size: int
     first: int
     step: int
-    count: int
+    length: int
     before: int = 0
     after: int = 0
     gap: int = 0
@@ -97,7 +97,7 @@ class _Axis(NamedTuple):
             return self
         if any((self.before, self.after, self.gap)):
             start = max(0, -(-(low - self.before) // every))
-            stop = min(self.count, -(-(high - self.before) // every))
+            stop = min(self.length, -(-(high - self.before) // every))
             if start >= stop:
                 raise _ZeroError
         at, last = self.before + start * every, self.before + (stop - 1) * every
@@ -137,14 +137,14 @@ class _Axis(NamedTuple):
         return self._replace(before=before, after=after, gap=self.gap * step + gap)
 
     def expand(self, size: int, new: int) -> _Axis:
-        return self if same_size(size, new) else self._replace(step=0, count=new)
+        return self if same_size(size, new) else self._replace(step=0, length=new)
 
     @property
     def bounds(self) -> tuple[int, int]:
         """What must be left of the operand, for a stride to find these elements."""
         if self.step == 0:
             return self.first, self.first + 1
-        last = self.first + (self.count - 1) * self.step
+        last = self.first + (self.length - 1) * self.step
         if self.step > 1 and surely_at_most(self.size, last + self.step):
             return self.first, self.size
         if self.step > 0:
@@ -153,7 +153,7 @@ class _Axis(NamedTuple):
 
     @property
     def pads(self) -> tuple[int, int, int]:
-        return self.before, self.after, self.gap if self.gap and self.count > 1 else 0
+        return self.before, self.after, self.gap if self.gap and self.length > 1 else 0
 
 
 class _ZeroError(Exception):
@@ -175,7 +175,8 @@ def _compose(x: Node, y: Node) -> Node | None:
     axes = [_Axis(a, n, 0, 1, n) for a, n in enumerate(source.shape)]
     for node in (y, x):
         if node.op is permute_p:
-            axes = [axes[a] for a in arg_of(node)]
+            order: tuple[int, ...] = arg_of(node)
+            axes = [axes[a] for a in order]
             continue
         args = node.shape if node.op is expand_p else arg_of(node)
         try:
