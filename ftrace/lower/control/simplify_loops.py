@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
@@ -73,6 +72,24 @@ def _parts(arg: Scan | While, values: Sequence[Node]) -> Parts:
     """Constants, carry and elements, of the operands of a loop or of its body."""
     first, border = arg.consts, arg.consts + arg.carry
     return values[:first], values[first:border], values[border:]
+
+
+def _remake(
+    arg: Scan | While,
+    inputs: Sequence[Node],
+    given: Sequence[Node],
+    outputs: Sequence[Node],
+    counts: tuple[int, int],
+) -> Scan | While:
+    """A loop like another one, of other inputs, by which that one's are `given`.
+
+    Args:
+      counts: of its constants and of its carry.
+    """
+    body = close(inputs, outputs)
+    if isinstance(arg, While):
+        return While(close(inputs, apply_body(arg.cond, given)), body, counts[0])
+    return replace(arg, body=body, consts=counts[0], carry=counts[1])
 
 
 def _most_stored(arg: Scan, src: Sequence[Node]) -> int:
@@ -345,16 +362,11 @@ def _fuse_pair(outputs: Sequence[Node], first: Node, second: Node) -> list[Node]
         more_xs = [others[i] for i in extra]
         return [*consts, *more_consts, *carry, *more_carry, *xs, *more_xs]
 
-    body = close(
-        joined(own, more),
-        [*made[: a.carry], *found[: b.carry], *made[a.carry :], *found[b.carry :]],
-    )
-    arg: Any
-    if isinstance(a, While):
-        test = apply_body(a.cond, own)
-        arg = While(close(joined(own, more), test), body, a.consts + b.consts)
-    else:
-        arg = Scan(body, a.length, a.reverse, a.consts + b.consts, a.carry + b.carry)
+    outputs_of_both = [
+        *made[: a.carry], *found[: b.carry], *made[a.carry :], *found[b.carry :]
+    ]  # fmt: skip
+    counts = a.consts + b.consts, a.carry + b.carry
+    arg = _remake(a, joined(own, more), own, outputs_of_both, counts)
     whole = first.op(*joined(first.src, second.src), arg=arg)
     results = items(whole)
     count = len(made)
@@ -493,14 +505,13 @@ def _pruned_loop(
     results = [k for k in kept if k not in fixed]
     given = [known.get(n, n) for n in body.inputs]
     outputs = apply_body(body, given)
-    names = [body.inputs[i] for i in order]
-    new_body = close(names, [outputs[k] for k in results])
-    new: Any
-    if isinstance(arg, While):
-        test = apply_body(arg.cond, given)
-        new = While(close(names, test), new_body, len(consts))
-    else:
-        new = replace(arg, body=new_body, consts=len(consts), carry=len(carry))
+    new = _remake(
+        arg,
+        [body.inputs[i] for i in order],
+        given,
+        [outputs[k] for k in results],
+        (len(consts), len(carry)),
+    )
     found = items(node.op(*(src[i] for i in order), arg=new))
     answer = _spread(found, results, node)
     for k in fixed:
@@ -527,13 +538,9 @@ def _hoist(node: Node, read: Collection[int]) -> Node | None:
     inputs = [*names, *body.inputs]
     consts = body.inputs[: arg.consts]
     values = apply_body(Body(consts, tuple(found)), node.src[: arg.consts])
-    new: Any = replace(
-        arg,
-        body=close(inputs, substitute(body.outputs, mapping)),
-        consts=arg.consts + len(found),
-    )
-    if isinstance(arg, While):
-        new = replace(new, cond=close(inputs, arg.cond.outputs))
+    outputs = substitute(body.outputs, mapping)
+    counts = arg.consts + len(found), arg.carry
+    new = _remake(arg, inputs, body.inputs, outputs, counts)
     return node.op(*values, *node.src, arg=new)
 
 

@@ -92,7 +92,6 @@ def constant(value: int) -> Pat:
 
 X: Final = Pat(name="x")
 Y: Final = Pat(name="y")
-Z: Final = Pat(name="z")
 #: The constant 0 or False; not -0.0.
 ZERO: Final = constant(0)
 
@@ -105,6 +104,16 @@ def to_x(name: str, pattern: Pat | tuple[Pat, ...]) -> Rule:
 def to_zero(name: str, pattern: Pat) -> Rule:
     """A rule by which what matches is zeros like its part x."""
     return Rule(name, pattern, lambda x: zeros_like(x))
+
+
+def to_unary(name: str, op: Primitive, pattern: Pat) -> Rule:
+    """A rule by which what matches is an operation on its part x."""
+    return Rule(name, pattern, lambda x: op(x))
+
+
+def to_binary(name: str, op: Primitive, pattern: Pat) -> Rule:
+    """A rule by which what matches is an operation on its parts x and y."""
+    return Rule(name, pattern, lambda x, y: op(x, y))
 
 
 def move_constant(node: Node, shape: tuple[int, ...]) -> Node:
@@ -225,7 +234,7 @@ CONSTANTS: Final = (
         _reduce_constant,
     ),
     # copy(c) -> c
-    Rule("remove_copy_of_constant", Pat(copy, Pat(const_p, name="c")), lambda c: c),
+    to_x("remove_copy_of_constant", Pat(copy, Pat(const_p, name="x"))),
     # copy(copy(x)) -> copy(x)
     to_x("merge_copies", Pat(copy, Pat(copy, name="x"))),
     # stop_gradient(x) -> x

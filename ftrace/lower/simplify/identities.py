@@ -20,7 +20,6 @@ from ftrace.lower.simplify.fold_constants import (
     ZERO,
     X,
     Y,
-    Z,
     constant,
     evaluate_scalar,
     has_kind,
@@ -28,6 +27,8 @@ from ftrace.lower.simplify.fold_constants import (
     is_exact,
     is_negative_zero,
     last_position,
+    to_binary,
+    to_unary,
     to_x,
     to_zero,
 )
@@ -93,13 +94,9 @@ _SUMS: Final = (
         lambda x, c: p.add(x, _negated(c)),
     ),
     # x + (-y) -> x - y
-    Rule(
-        "fold_add_neg",
-        Pat(p.add, X, Pat(p.neg, Y), commutes=True),
-        lambda x, y: p.sub(x, y),
-    ),
+    to_binary("fold_add_neg", p.sub, Pat(p.add, X, Pat(p.neg, Y), commutes=True)),
     # x - (-y) -> x + y
-    Rule("fold_sub_neg", Pat(p.sub, X, Pat(p.neg, Y)), lambda x, y: p.add(x, y)),
+    to_binary("fold_sub_neg", p.add, Pat(p.sub, X, Pat(p.neg, Y))),
     # -(-x) -> x
     to_x("fold_neg_neg", Pat(p.neg, Pat(p.neg, X))),
 )
@@ -125,10 +122,10 @@ _PRODUCTS: Final = (
         single_use="product",
     ),
     # (-x)·(-y) -> x·y
-    Rule(
+    to_binary(
         "fold_mul_of_negs",
+        p.mul,
         Pat(p.mul, Pat(p.neg, X), Pat(p.neg, Y), aval=has_kind("iuf")),
-        lambda x, y: p.mul(x, y),
     ),
     # x/1 -> x
     to_x("fold_div_one", Pat(p.div, X, constant(1), aval=has_kind("iuf"))),
@@ -166,16 +163,14 @@ def _select_by_mask(x: Node, mask: Node) -> Node:
 
 _MASK: Final = Pat(name="mask", aval=has_kind("b"))
 _ANY_ZERO: Final = Pat(const_p, where=lambda c: bool(constant_value(c) == 0))
-_FINITE: Final = Pat(const_p, name="c", where=_is_finite_nonzero)
+_FINITE: Final = Pat(const_p, name="y", where=_is_finite_nonzero)
 
 _MUL_ZERO: Final = (
     # mul_zero(x, 0) -> 0
     to_zero("fold_mul_zero_by_zero", Pat(p.mul_zero, X, _ANY_ZERO, commutes=True)),
     # mul_zero(x, c) -> x·c, for c finite and not 0
-    Rule(
-        "fold_mul_zero_by_constant",
-        Pat(p.mul_zero, X, _FINITE, commutes=True),
-        lambda x, c: p.mul(x, c),
+    to_binary(
+        "fold_mul_zero_by_constant", p.mul, Pat(p.mul_zero, X, _FINITE, commutes=True)
     ),
     # mul_zero(x, mask as a number) -> select(mask, x, 0)
     Rule(
@@ -190,11 +185,7 @@ _MUL_ZERO: Final = (
         lambda x: p.mul(x, x),
     ),
     # mul_zero(x, y) -> x·y, for integers
-    Rule(
-        "fold_mul_zero_of_integers",
-        Pat(p.mul_zero, X, Y, aval=is_exact),
-        lambda x, y: p.mul(x, y),
-    ),
+    to_binary("fold_mul_zero_of_integers", p.mul, Pat(p.mul_zero, X, Y, aval=is_exact)),
 )
 
 
@@ -240,11 +231,7 @@ _EXTREMA: Final = (
         _clamp_iota,
     ),
     # |-x|, ||x|| -> |x|
-    Rule(
-        "fold_abs",
-        Pat(p.absolute, Pat((p.neg, p.absolute), X)),
-        lambda x: p.absolute(x),
-    ),
+    to_unary("fold_abs", p.absolute, Pat(p.absolute, Pat((p.neg, p.absolute), X))),
     # f(f(x)) -> f(x), for floor, ceil, trunc, round, sign
     Rule(
         "fold_idempotent",
@@ -281,21 +268,15 @@ _COMPLEX: Final = (
     # real(x + iy) -> x
     to_x("fold_real_of_complex", Pat(p.real, Pat(p.make_complex, X, Pat()))),
     # imag(x + iy) -> y
-    Rule(
-        "fold_imag_of_complex", Pat(p.imag, Pat(p.make_complex, Pat(), Y)), lambda y: y
-    ),
+    to_x("fold_imag_of_complex", Pat(p.imag, Pat(p.make_complex, Pat(), X))),
     # real(z) + i·imag(z) -> z
-    Rule(
-        "fold_complex_of_parts",
-        Pat(p.make_complex, Pat(p.real, Z), Pat(p.imag, Z)),
-        lambda z: z,
-    ),
+    to_x("fold_complex_of_parts", Pat(p.make_complex, Pat(p.real, X), Pat(p.imag, X))),
     # conj(conj(z)) -> z
-    Rule("fold_conj_conj", Pat(p.conj, Pat(p.conj, Z)), lambda z: z),
+    to_x("fold_conj_conj", Pat(p.conj, Pat(p.conj, X))),
     # real(conj(z)) -> real(z)
-    Rule("fold_real_of_conj", Pat(p.real, Pat(p.conj, Z)), lambda z: p.real(z)),
+    to_unary("fold_real_of_conj", p.real, Pat(p.real, Pat(p.conj, X))),
     # imag(conj(z)) -> -imag(z)
-    Rule("fold_imag_of_conj", Pat(p.imag, Pat(p.conj, Z)), lambda z: p.neg(p.imag(z))),
+    Rule("fold_imag_of_conj", Pat(p.imag, Pat(p.conj, X)), lambda x: p.neg(p.imag(x))),
 )
 
 ALGEBRA: Final = (*_SUMS, *_PRODUCTS, *_MUL_ZERO, *_EXTREMA, *_COMPLEX)
@@ -366,24 +347,27 @@ def _ones(dtype: np.dtype[Any]) -> bytes:
     return b"\x01" if dtype == dtypes.bool_ else b"\xff" * dtype.itemsize
 
 
-ONES: Final = Pat(const_p, name="c", where=lambda n: n.arg == _ones(n.dtype))
+def _is_ones(node: Node) -> bool:
+    return node.op is const_p and node.arg == _ones(node.dtype)
+
+
+_ONES: Final = Pat(const_p, where=_is_ones)
 _SHIFTS = (p.shift_left, p.shift_right_logical, p.shift_right_arithmetic)
 
 _BITS: Final = (
     # x & 0 -> 0
     to_zero("fold_and_zero", Pat(p.bit_and, X, ZERO, commutes=True)),
     # x & ~0 -> x
-    Rule("fold_and_ones", Pat(p.bit_and, X, ONES, commutes=True), lambda x, c: x),
+    to_x("fold_and_ones", Pat(p.bit_and, X, _ONES, commutes=True)),
     # x | 0, x ^ 0 -> x
     to_x("fold_or_zero", Pat((p.bit_or, p.bit_xor), X, ZERO, commutes=True)),
     # x | ~0 -> ~0
-    Rule("fold_or_ones", Pat(p.bit_or, X, ONES, commutes=True), lambda x, c: c),
-    # x ^ ~0 -> ~x
-    Rule(
-        "fold_xor_ones",
-        Pat(p.bit_xor, X, ONES, commutes=True),
-        lambda x, c: p.bit_not(x),
+    to_x(
+        "fold_or_ones",
+        Pat(p.bit_or, Pat(), Pat(const_p, name="x", where=_is_ones), commutes=True),
     ),
+    # x ^ ~0 -> ~x
+    to_unary("fold_xor_ones", p.bit_not, Pat(p.bit_xor, X, _ONES, commutes=True)),
     # x & x, x | x -> x
     to_x("fold_bits_of_itself", Pat((p.bit_and, p.bit_or), X, X)),
     # x ^ x -> 0
@@ -412,6 +396,10 @@ def _compares_exact(node: Node) -> bool:
 
 def _truth(x: Node, value: bool) -> Node:
     return const(value, dtypes.bool_, x.shape)
+
+
+def _to_truth(name: str, value: bool, pattern: Pat) -> Rule:
+    return Rule(name, pattern, lambda x: _truth(x, value))
 
 
 def _not_compare(c: Node) -> Node | None:
@@ -443,22 +431,12 @@ def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
 
 _COMPARISONS: Final = (
     # x < x, x > x -> false
-    Rule(
-        "fold_strict_compare_with_itself",
-        Pat((p.lt, p.gt), X, X),
-        lambda x: _truth(x, False),
-    ),
+    _to_truth("fold_strict_compare_with_itself", False, Pat((p.lt, p.gt), X, X)),
     # x != x -> false, for integers
-    Rule(
-        "fold_ne_itself",
-        Pat(p.ne, X, X, where=_compares_exact),
-        lambda x: _truth(x, False),
-    ),
+    _to_truth("fold_ne_itself", False, Pat(p.ne, X, X, where=_compares_exact)),
     # x == x, x <= x, x >= x -> true, for integers
-    Rule(
-        "fold_eq_itself",
-        Pat((p.eq, p.le, p.ge), X, X, where=_compares_exact),
-        lambda x: _truth(x, True),
+    _to_truth(
+        "fold_eq_itself", True, Pat((p.eq, p.le, p.ge), X, X, where=_compares_exact)
     ),
     # not (x == y) -> x != y; not (x < y) -> x >= y for integers
     Rule("fold_not_of_compare", Pat(p.bit_not, Pat(_COMPARES, name="c")), _not_compare),

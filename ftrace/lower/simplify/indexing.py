@@ -30,7 +30,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ftrace import dtypes
-from ftrace.lower.analysis.axis_alignment import KEEPING, axis_below, counted_axis
+from ftrace.lower.analysis.axis_alignment import (
+    KEEPING,
+    axis_below,
+    counted_axis,
+    sliced,
+)
 from ftrace.lower.analysis.cost import nodes_near
 from ftrace.lower.simplify.fold_constants import (
     ELEMENTWISE,
@@ -55,9 +60,7 @@ from ftrace.trace.primitives.indexing import (
 )
 from ftrace.trace.primitives.movement import (
     permute,
-    permute_p,
     reshape,
-    reshape_p,
     shrink_axis,
 )
 from ftrace.trace.primitives.reduction import (
@@ -93,14 +96,6 @@ def _without(shape: Shape, axis: int) -> Shape:
     return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
-def _moved(node: Node, source: Node, axis: int) -> Node:
-    """The movement of `node` on its source, of which that axis has size 1 now."""
-    if node.op is permute_p:
-        return permute(source, arg_of(node))
-    shape = _without(node.shape, axis)
-    return reshape(source, shape) if node.op is reshape_p else expand(source, shape)
-
-
 def counts_along(node: Node, axis: int) -> bool:
     """Is the node, everywhere, the position along the axis?"""
     return counted_axis(node, node.shape[axis]) == axis
@@ -114,27 +109,21 @@ def _counted(index: Node) -> int | None:
 
 def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     """The node with size 1 along an axis, if it does not vary along it."""
+    shape = _without(node.shape, axis)
     if same_size(node.shape[axis], 1):
         return node
-    if node.op is const_p:
-        return move_constant(node, _without(node.shape, axis))
-    if node.op is iota_p and node.arg != axis:
-        return iota(node.dtype, _without(node.shape, axis), arg_of(node))
+    if node.op is const_p or (node.op is iota_p and node.arg != axis):
+        return sliced(node, (), shape)
     if node.op is expand_p and same_size(node.src[0].shape[axis], 1):
-        return expand(node.src[0], _without(node.shape, axis))
-    if depth == 0:
+        return expand(node.src[0], shape)
+    if depth == 0 or node.op not in (*KEEPING, *ELEMENTWISE):
         return None
-    if node.op in KEEPING:
-        place = axis_below(node, axis)
-        inner = (
-            None if place is None else _constant_along(node.src[0], place, depth - 1)
-        )
-        return None if inner is None else _moved(node, inner, axis)
-    if node.op not in ELEMENTWISE:
+    place = axis_below(node, axis) if node.op in KEEPING else axis
+    if place is None:
         return None
-    parts = [_constant_along(s, axis, depth - 1) for s in node.src]
+    parts = [_constant_along(s, place, depth - 1) for s in node.src]
     found = [part for part in parts if part is not None]
-    return node.op(*found, arg=node.arg) if len(found) == len(parts) else None
+    return sliced(node, found, shape) if len(found) == len(parts) else None
 
 
 def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
@@ -144,7 +133,9 @@ def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     if node.op in KEEPING:
         place = axis_below(node, axis)
         inner = None if place is None else _picked(node.src[0], place, depth - 1)
-        return None if inner is None else _moved(node, inner, axis)
+        if inner is None:
+            return None
+        return sliced(node, (inner,), _without(node.shape, axis))
     if node.op is p.cast_p and node.src[0].dtype == dtypes.bool_:
         return _picked(node.src[0], axis, depth - 1)
     if node.op is p.select:
