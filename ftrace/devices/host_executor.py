@@ -118,10 +118,6 @@ class Driver(ABC):
         self.counters.operations += step.info.operations
         self.counters.bytes += step.info.bytes
 
-    def _copy(self, program: ir.Program, step: ir.CopySlot, memories: Memories) -> None:
-        nbytes = program.slots[step.target].nbytes
-        self.copy(memories[step.source], memories[step.target], nbytes)
-
     def _host(self, program: ir.Program, step: ir.CallHost, memories: Memories) -> None:
         node, slots = step.node, program.slots
         operation = node.op
@@ -317,7 +313,6 @@ class _LoopRun:
 
 _RUN: dict[type, Callable[..., None]] = {
     ir.RunKernel: Driver._kernel,  # pyright: ignore[reportPrivateUsage]
-    ir.CopySlot: Driver._copy,  # pyright: ignore[reportPrivateUsage]
     ir.CallHost: Driver._host,  # pyright: ignore[reportPrivateUsage]
     ir.RunBranch: Driver._branch,  # pyright: ignore[reportPrivateUsage]
     ir.RunLoop: Driver._loop,  # pyright: ignore[reportPrivateUsage]

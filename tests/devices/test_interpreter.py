@@ -22,7 +22,7 @@ from ftrace.lower.kernel.ir import (
     param,
     reduce,
 )
-from ftrace.lower.program.ir import CopySlot, Program, RunKernel, Slot
+from ftrace.lower.program.ir import Program, RunKernel, Slot
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const
 from tests.support import kernel_samples as samples
@@ -31,6 +31,7 @@ from tests.support.kernel_samples import (
     assert_close,
     axes,
     cases,
+    copy_slot,
     elementwise_kernel,
     index,
     integer,
@@ -232,7 +233,7 @@ def test_slots_that_overlap_are_read_before_they_are_written() -> None:
         Slot(f64, (4,), "output", 0), Slot(f64, (4,), "arena", 0),
     )  # fmt: skip
     info = KernelInfo("test", (), 4, 96)
-    steps = (CopySlot(0, 1), RunKernel(kernel, (1, 3, 2), info))
+    steps = (copy_slot(f64, 4, 0, 1), RunKernel(kernel, (1, 3, 2), info))
     device = Interpreter()
     executable = device.compile(Program(slots, steps, (0,), (2,), 128))
     x = np.arange(4.0)

@@ -19,7 +19,7 @@ from ftrace.devices.opencl.scalar_ops import SUPPORTED, literal
 from ftrace.devices.opencl.writer import Traits
 from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel.ir import Kernel, KernelInfo, Store, load, param
-from ftrace.lower.program.ir import CopySlot, Program, RunKernel, Slot
+from ftrace.lower.program.ir import Program, RunKernel, Slot
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import PRIMITIVES
 from tests.support import kernel_samples as samples
@@ -28,6 +28,7 @@ from tests.support.kernel_samples import (
     assert_close,
     axes,
     cases,
+    copy_slot,
     integer,
     make_program,
     run,
@@ -305,7 +306,7 @@ def test_programs_run_in_order_and_share_the_arena(opencl: Any) -> None:
     info = KernelInfo("double", (), 100, 800)
     steps = (
         RunKernel(kernel, (0, 1), info), RunKernel(kernel, (1, 2), info),
-        CopySlot(2, 3), RunKernel(kernel, (2, 4), info),
+        copy_slot(f32, 100, 2, 3), RunKernel(kernel, (2, 4), info),
     )  # fmt: skip
     program = Program(slots, steps, (0,), (3, 4, 3, 0), 1024)
     before = replace(opencl.counters)
@@ -320,10 +321,10 @@ def test_programs_run_in_order_and_share_the_arena(opencl: Any) -> None:
             np.testing.assert_array_equal(opencl.copy_out(result, f32, 100), factor * x)
     opencl.divides_memory = True
     after = opencl.counters
-    assert after.kernels_compiled - before.kernels_compiled == 1
+    assert after.kernels_compiled - before.kernels_compiled == 2
     assert after.kernels_cached - before.kernels_cached == 2
-    assert after.kernels_run - before.kernels_run == 6
-    assert after.bytes - before.bytes == 4800
+    assert after.kernels_run - before.kernels_run == 8
+    assert after.bytes - before.bytes == 6400
 
 
 def test_memory_is_counted_kept_and_reused(opencl: Any) -> None:

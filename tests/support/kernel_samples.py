@@ -21,7 +21,7 @@ from ftrace.lower.kernel.ir import (
     param,
     reduce,
 )
-from ftrace.lower.program.ir import CopySlot, Program, RunKernel, Slot
+from ftrace.lower.program.ir import Program, RunKernel, Slot
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive
@@ -80,32 +80,26 @@ def specs(inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[BufferSpec
     )
 
 
-def make_program(kernel: Kernel, initial: bool = True) -> Program:
-    """The kernel with each read buffer as an input and each written one as an output.
+def make_program(kernel: Kernel) -> Program:
+    """The kernel over inputs: those that it reads, then those that it overwrites."""
+    numbers = range(len(kernel.buffers))
+    inputs = sorted(numbers, key=lambda n: kernel.buffers[n].written)
+    slots = tuple(
+        Slot(spec.dtype, (spec.size,), "input", inputs.index(n))
+        for n, spec in enumerate(kernel.buffers)
+    )
+    step = RunKernel(kernel, tuple(numbers), KernelInfo("test", (), 1, 1))
+    outputs = tuple(n for n in numbers if kernel.buffers[n].written)
+    return Program(slots, (step,), tuple(inputs), outputs, 0)
 
-    With `initial` the first contents of the written buffers are inputs too.
-    """
-    slots: list[Slot] = []
-    steps: list[Any] = []
-    arguments: list[int] = []
-    inputs: list[int] = []
-    outputs: list[int] = []
-    later: list[int] = []
-    for spec in kernel.buffers:
-        arguments.append(len(slots))
-        place, group = ("output", outputs) if spec.written else ("input", inputs)
-        slots.append(Slot(spec.dtype, (spec.size,), place, len(group)))
-        group.append(len(slots) - 1)
-    if initial:
-        for target in outputs:
-            slot = slots[target]
-            slots.append(
-                Slot(slot.dtype, slot.shape, "input", len(inputs) + len(later))
-            )
-            later.append(len(slots) - 1)
-            steps.append(CopySlot(len(slots) - 1, target))
-    steps.append(RunKernel(kernel, tuple(arguments), KernelInfo("test", (), 1, 1)))
-    return Program(tuple(slots), tuple(steps), tuple(inputs + later), tuple(outputs), 0)
+
+def copy_slot(dtype: Any, size: int, source: int, target: int) -> RunKernel:
+    """A step that copies one slot to another."""
+    (i,) = axes(size)
+    store = Store(1, i, load(param(0, dtype, size), i))
+    buffers = BufferSpec(dtype, size, False), BufferSpec(dtype, size, True)
+    info = KernelInfo("copy", (), 0, 2 * size * dtype.itemsize)
+    return RunKernel(Kernel((i,), (store,), buffers), (source, target), info)
 
 
 def run(
@@ -114,7 +108,7 @@ def run(
     """The contents of the written buffers after one run."""
     program = make_program(kernel)
     executable = device.compile(program)
-    buffers = [device.copy_in(x) for x in (*inputs, *outputs)]
+    buffers = [device.copy_in(np.array(x)) for x in (*inputs, *outputs)]
     results = executable(buffers)
     device.synchronize()
     return [

@@ -62,7 +62,7 @@ _HOMES = {
     "ftrace.lower.library.fft_kernels": "Form Transform",
     "ftrace.lower.kernel.ir": "Axis BufferSpec Kernel KernelInfo Store",
     "ftrace.lower.library.sort_kernels": "Ordering",
-    "ftrace.lower.program.ir": "Carry CopySlot Lifetime Program RunBranch RunLoop Slot",
+    "ftrace.lower.program.ir": "Carry Lifetime Program RunBranch RunLoop Slot",
     "ftrace.lower.register_loops.register_loop": "Assign Recurrence Repeat",
     "ftrace.lower.library.scan_kernels": "Running",
 }

@@ -2,7 +2,7 @@
 
     program = slots, steps, inputs, outputs
     slot    = an array in memory: an input, an output, or a part of the arena
-    step    = RunKernel(kernel, slots) | CopySlot(source, target)
+    step    = RunKernel(kernel, slots)
             | CallHost(operation, operands, results)
             | RunBranch(index, branches, operands, results)
             | RunLoop(body, consts, carry, xs, ys)
@@ -167,14 +167,6 @@ class RunKernel:
         return self.kernel.bounded
 
 
-@dataclass(frozen=True)
-class CopySlot:
-    """Copy one slot to another of the same size in bytes."""
-
-    source: int
-    target: int
-
-
 @dataclass(frozen=True, eq=False)
 class CallHost:
     """Compute something on the host: `operation.numpy(avals, arg, *operands)`.
@@ -262,7 +254,7 @@ class RunLoop:
     lanes: int = 1
 
 
-Step = RunKernel | CopySlot | CallHost | RunBranch | RunLoop
+Step = RunKernel | CallHost | RunBranch | RunLoop
 
 
 @dataclass(frozen=True)
@@ -339,8 +331,6 @@ class Program:
             if isinstance(step, RunKernel):
                 pairs = zip(step.slots, step.buffers, strict=True)
                 found.update(slot for slot, spec in pairs if spec.written)
-            elif isinstance(step, CopySlot):
-                found.add(step.target)
             elif isinstance(step, RunLoop):
                 found.update((*step.ys, *(c.result for c in step.carry)))
             else:
@@ -365,8 +355,6 @@ def programs_of(step: Step) -> tuple[Program, ...]:
 
 def describe(step: Step) -> str:
     """One line about a step."""
-    if isinstance(step, CopySlot):
-        return f"copy {step.source} -> {step.target}"
     if isinstance(step, RunKernel):
         return f"{step.info.name} {' '.join(map(str, step.slots))}"
     if isinstance(step, CallHost):

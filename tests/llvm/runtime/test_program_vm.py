@@ -16,11 +16,11 @@ from ftrace import dtypes
 from ftrace.devices.llvm.device import CPU
 from ftrace.devices.llvm.runtime import program_table
 from ftrace.ground import settings
-from ftrace.lower.program.ir import CopySlot, Program
+from ftrace.lower.program.ir import Program
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.elementwise import add, lt, mul, sub
+from ftrace.trace.primitives.elementwise import add, copy, lt, mul, sub
 from ftrace.trace.primitives.sources import const, const_like
 from tests.support.assembly import Assembly, kernel_of, of, plus_one, results_of, run
 
@@ -98,9 +98,9 @@ def test_carries_with_one_and_with_two_places_mix(cpu: CPU, length: int) -> None
 def test_a_carry_may_begin_where_it_ends(cpu: CPU) -> None:
     a = Assembly()
     x, kept, y = a.input(), a.temporary(), a.output()
-    a.steps.append(CopySlot(x, kept))
+    a.compute(copy, x, to=kept)
     a.loop(kernel_of(plus_one, of()), carry=[(kept, kept, -1)], length=5)
-    a.steps.append(CopySlot(kept, y))
+    a.compute(copy, kept, to=y)
     assert run(cpu, a.program, 10) == [15]
 
 

@@ -44,7 +44,7 @@ from ftrace.lower.kernel.ir import (
     param,
     reduce,
 )
-from ftrace.lower.program.ir import CopySlot, Program, RunKernel, Slot
+from ftrace.lower.program.ir import Program, RunKernel, Slot
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives import elementwise
@@ -478,21 +478,6 @@ def test_output_handed_through_is_the_inputs_buffer(cpu: CPU) -> None:
     assert results[2] is x
     assert results[1] is results[3]
     assert results[1] is not x
-
-
-def test_copies_are_steps(cpu: CPU) -> None:
-    size = 200_000
-    slots = (
-        Slot(dtypes.int64, (size,), "input", 0),
-        Slot(dtypes.int64, (size,), "output", 0),
-        Slot(dtypes.int64, (size,), "arena", 64),
-    )
-    steps = (CopySlot(0, 2), CopySlot(2, 1))
-    program = Program(slots, steps, (0,), (1,), 64 + 8 * size)
-    x = np.arange(size)
-    with settings.config(threads=3):
-        (y,) = call(cpu.compile(program), x)
-    np.testing.assert_array_equal(y, x)
 
 
 def test_program_without_steps_or_elements(cpu: CPU) -> None:

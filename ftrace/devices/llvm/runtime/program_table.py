@@ -267,9 +267,6 @@ class _Writer:
             return self._kernel(
                 kernel.address, slots, kernel.units, kernel.grain, LASTING // each
             )
-        if isinstance(step, ir.CopySlot):
-            nbytes = program.slots[step.target].nbytes
-            return self._copy(step.source, step.target, nbytes)
         if isinstance(step, ir.RunBranch):
             return self._branch(step)
         if isinstance(step, ir.RunLoop):
