@@ -178,7 +178,6 @@ def _step(
         ir.Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
         for k, initial in enumerate(given[arg.consts : first])
     )
-    lanes = _lanes(arg)
     return ir.RunLoop(
         built.programs[0],
         given[: arg.consts],
@@ -189,8 +188,7 @@ def _step(
         arg.reverse,
         operands[0] if arg.predicate else -1,
         scratch,
-        lanes > 1,
-        lanes,
+        _lanes(arg),
     )
 
 

@@ -83,7 +83,6 @@ class Assembly:
         length: int | None = None,
         reverse: bool = False,
         predicate: int = -1,
-        parallel: bool = False,
         lanes: int = 1,
     ) -> None:
         rows = tuple(Carry(*row) for row in carry)
@@ -99,7 +98,6 @@ class Assembly:
                 reverse,
                 predicate,
                 scratch,
-                parallel,
                 lanes,
             )
         )

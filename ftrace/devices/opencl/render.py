@@ -276,9 +276,8 @@ class _Loops:
         dtype = accumulator(node)
         self.writer.line(f"{scalar_ops.C_TYPES[dtype]} {name}[{self.launch.lanes}];")
         with self._run_lanes(self.launch.lanes):
-            self.writer.line(
-                f"{name}[lid] = {scalar_ops.literal(identity_of(node.arg, dtype), dtype)};"
-            )
+            start = scalar_ops.literal(identity_of(node.arg, dtype), dtype)
+            self.writer.line(f"{name}[lid] = {start};")
         return name
 
     def _combine_array(self, node: Node, array: str) -> str:
@@ -415,10 +414,11 @@ def render(kernel: Kernel, traits: Traits) -> Rendered:
 def _finish(
     writer: Writer, global_size: tuple[Any, ...], local_size: tuple[int, ...] | None
 ) -> Rendered:
-    listed = [
-        f"__global {'' if spec.written else 'const '}{scalar_ops.C_TYPES[spec.dtype]} *b{number}"
-        for number, spec in enumerate(writer.kernel.buffers)
-    ]
+    listed: list[str] = []
+    for number, spec in enumerate(writer.kernel.buffers):
+        constant = "" if spec.written else "const "
+        c_type = scalar_ops.C_TYPES[spec.dtype]
+        listed.append(f"__global {constant}{c_type} *b{number}")
     if writer.dims:
         listed.append("__global const long *dims")
     parameters = ", ".join(listed)

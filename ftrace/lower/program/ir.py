@@ -234,11 +234,10 @@ class RunLoop:
       length: how many iterations; None where stacks or the predicate tell.
       reverse: elements from the last to the first.
       predicate: the slot of a bool: is there a first iteration? -1 if the length tells.
-      parallel: iterations may run at the same time, on several threads: there is no
-        carry, and nothing of it runs on the host.
       scratch: the slot, of bytes, in which the body has its arena: `lanes` arenas one
         after the other, each a multiple of the alignment.
-      lanes: how many iterations may run at the same time.
+      lanes: how many iterations may run at the same time, on several threads: where it
+        is more than one there is no carry, and nothing of it runs on the host.
     """
 
     body: Program
@@ -250,7 +249,6 @@ class RunLoop:
     reverse: bool
     predicate: int
     scratch: int
-    parallel: bool = False
     lanes: int = 1
 
 

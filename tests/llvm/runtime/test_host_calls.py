@@ -288,7 +288,7 @@ def test_lane_without_memory_ends_all_of_them(
     pushed = endless_program(1 << 57)
     a = Assembly()
     starts, begins, ends = a.input((9,)), a.input((9,), BOOL), a.output((9,))
-    a.loop(pushed, xs=[starts, begins], ys=[ends], length=9, parallel=True, lanes=4)
+    a.loop(pushed, xs=[starts, begins], ys=[ends], length=9, lanes=4)
     executable = cpu.compile(a.program)
     flags = np.zeros(9, bool)
     (found,) = results_of(cpu, executable, [np.arange(9), flags])
@@ -405,7 +405,7 @@ def test_host_is_not_called_by_several_threads(
     a = Assembly()
     xs, ys = a.input((8, 3)), a.output((8, 3))
     body = host_in_loops(host_op(meaning), 1, 2).program
-    a.loop(body, xs=[xs], ys=[ys], length=8, parallel=True, lanes=4)
+    a.loop(body, xs=[xs], ys=[ys], length=8, lanes=4)
     value = np.arange(24).reshape(8, 3)
     np.testing.assert_array_equal(run(cpu, a.program, value)[0], value + 2)
     assert set(callers) == {threading.get_ident()}

@@ -258,7 +258,7 @@ def pushing_lanes(lanes: int, parallel: bool) -> Program:
     a = Assembly()
     xs, totals = a.input((lanes,)), a.output((lanes,))
     stacks = a.temporary(stacks=lanes)
-    split = {"length": lanes, "parallel": parallel, "lanes": 4 if parallel else 1}
+    split = {"length": lanes, "lanes": 4 if parallel else 1}
     a.loop(inner.program, xs=[xs], ys=[stacks], **split)
     a.loop(reading.program, xs=[stacks], ys=[totals], **split)
     return a.program
@@ -398,7 +398,7 @@ def test_iterations_of_a_parallel_loop_have_their_own_arena(
     c, xs, ys = a.input((50,)), a.input((length, 50)), a.output((length, 50))
     a.loop(
         body.program, [c], xs=[xs], ys=[ys], length=length, reverse=reverse,
-        parallel=True, lanes=lanes,
+        lanes=lanes,
     )  # fmt: skip
     random = np.random.default_rng(length)
     constant, elements = (

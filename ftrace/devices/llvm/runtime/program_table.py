@@ -422,7 +422,7 @@ def _cells(stack: ir.Slot) -> tuple[int, int]:
 def _lanes(step: ir.RunLoop) -> int:
     """Into how many lanes a loop is split: each is worth a thread's while."""
     work = work_of(step.body)
-    if not step.parallel or step.length is None or work.on_host:
+    if step.lanes == 1 or step.length is None or work.on_host:
         return 1
     cost = (work.likely_cost + 1) * step.length
     return max(min(step.lanes, step.length, cost // WORTH_A_THREAD), 1)
