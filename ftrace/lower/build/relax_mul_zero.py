@@ -140,7 +140,7 @@ def _range(node: Node, src: list[Range | None]) -> Range:
         return Range(*_ANYTHING, None, _NOTHING, own)
     carried = _few(_NOTHING.union(*[s.carried for s in operands]))
     if found is not None:
-        low, high, safe = found(*operands, node.src[0] is node.src[-1])
+        low, high, safe = found(operands[0], operands[-1], node.src[0] is node.src[-1])
         nan = _either(operands[0].nan, operands[-1].nan) if safe else None
     else:
         low, high = op.range or _ANYTHING
@@ -221,16 +221,16 @@ def _has_zero(a: Range) -> bool:
     return a.low <= 0 <= a.high
 
 
-def _abs(a: Range, _: bool) -> Rule:
+def _abs(a: Range, b: Range, _: bool) -> Rule:
     low = 0.0 if _has_zero(a) else min(abs(a.low), abs(a.high))
     return low, max(abs(a.low), abs(a.high)), True
 
 
-def _exp(a: Range, _: bool) -> Rule:
+def _exp(a: Range, b: Range, _: bool) -> Rule:
     return 0.0, math.exp(a.high) * 1.1 if a.high < 600 else _INFINITY, True
 
 
-def _rsqrt(a: Range, _: bool) -> Rule:
+def _rsqrt(a: Range, b: Range, _: bool) -> Rule:
     if a.low <= 0:
         return 0.0, _INFINITY, False
     return 0.0, 1.1 / math.sqrt(a.low), True
@@ -239,21 +239,21 @@ def _rsqrt(a: Range, _: bool) -> Rule:
 #: Low, high, and: is it NaN only where an operand is?
 Rule = tuple[float, float, bool]
 
-#: Of the operands, and of whether they are the same one.
-_RULES: Final[dict[str, Callable[..., Rule]]] = {
+#: Of the first and the last operand, and of whether they are the same one.
+_RULES: Final[dict[str, Callable[[Range, Range, bool], Rule]]] = {
     "add": _sum,
     "sub": lambda a, b, same: _sum(a, _negated(b), same),
     "mul": _mul,
     "div": _div,
     "max": lambda a, b, _: (max(a.low, b.low), max(a.high, b.high), True),
     "min": lambda a, b, _: (min(a.low, b.low), min(a.high, b.high), True),
-    "neg": lambda a, _: (-a.high, -a.low, True),
+    "neg": lambda a, b, _: (-a.high, -a.low, True),
     "abs": _abs,
-    "copy": lambda a, _: (a.low, a.high, True),
-    "stop_gradient": lambda a, _: (a.low, a.high, True),
+    "copy": lambda a, b, _: (a.low, a.high, True),
+    "stop_gradient": lambda a, b, _: (a.low, a.high, True),
     "exp": _exp,
-    "sqrt": lambda a, _: (0.0, math.sqrt(max(a.high, 0.0)), a.low >= 0),
+    "sqrt": lambda a, b, _: (0.0, math.sqrt(max(a.high, 0.0)), a.low >= 0),
     "rsqrt": _rsqrt,
-    "sin": lambda a, _: (-1.1, 1.1, a.finite),
-    "cos": lambda a, _: (-1.1, 1.1, a.finite),
+    "sin": lambda a, b, _: (-1.1, 1.1, a.finite),
+    "cos": lambda a, b, _: (-1.1, 1.1, a.finite),
 }
