@@ -24,7 +24,7 @@ from ftrace.lower.analysis.cost import reduced_axes, root_of, weight
 from ftrace.lower.build.index_view import View, chosen_view
 from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
-from ftrace.lower.kernel import affine_index as affine
+from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.iota_indices import Reading, targets_of, values_of
 from ftrace.lower.program.ir import Program
@@ -135,7 +135,7 @@ class _Builder:
         self.expressions: dict[tuple[Node, Context], Node] = {}
         self.buffers: dict[Node, int] = {}
         self.origins: dict[Origin, None] = {}
-        self.valid_nodes: dict[affine.Valid, Node | None] = {}
+        self.valid_nodes: dict[ix.Valid, Node | None] = {}
 
     def build(self) -> BuiltKernel:
         view = self.view
@@ -150,7 +150,7 @@ class _Builder:
             ir.BufferSpec(values[i].dtype, values[i].size, i in stores)
             for i in range(len(values))
         )
-        axes = tuple(affine.range_node(a) for a in view.axes.atoms)
+        axes = tuple(ix.range_node(a) for a in view.axes.atoms)
         kernel = ir.Kernel(axes, tuple(made), specs, self.view.meeting())
         return BuiltKernel(kernel, self._info(specs), stores, loads)
 
@@ -195,7 +195,7 @@ class _Builder:
         if not self.view.arrays:
             return needs
         used = [*context.indices, *(c.position for c in context.valid)]
-        return needs + [self.view.arrays[n] for n in affine.value_numbers(used)]
+        return needs + [self.view.arrays[n] for n in ix.value_numbers(used)]
 
     def _expression(self, node: Node, context: Context) -> Node:
         scalar = ShapedArray.of((), node.dtype)
@@ -218,7 +218,7 @@ class _Builder:
             group = self.view.ranges_for(key, sizes)
             if not group.atoms:
                 return sources[0]
-            ranges = tuple(affine.range_node(a) for a in group.atoms)
+            ranges = tuple(ix.range_node(a) for a in group.atoms)
             return ir.reduce(COMBINES[node.op].name, sources[0], ranges)
         if node.op is gather_p or node.op.name in _IDENTITIES:
             return sources[0]
@@ -232,7 +232,7 @@ class _Builder:
         return cast(cast(value, dtypes.float32), node.dtype)
 
     def _load(self, node: Node, context: Context) -> Node:
-        index = self._index(affine.flatten_index(context.indices, node.shape))
+        index = self._index(ix.flatten_index(context.indices, node.shape))
         assert context.valid is not None
         buffer = ir.param(self._buffer(node), node.dtype, node.size)
         return ir.load(buffer, index, self._valid(context.valid))
@@ -248,12 +248,12 @@ class _Builder:
         assert valid is not None
         return select(valid, value, zeros_like(value))
 
-    def _index(self, index: affine.Index) -> Node:
-        return affine.render_index(index, self.values)
+    def _index(self, index: ix.Index) -> Node:
+        return ix.render_index(index, self.values)
 
-    def _valid(self, valid: affine.Valid) -> Node | None:
+    def _valid(self, valid: ix.Valid) -> Node | None:
         if valid not in self.valid_nodes:
-            self.valid_nodes[valid] = affine.render_valid(valid, self.values)
+            self.valid_nodes[valid] = ix.render_valid(valid, self.values)
         return self.valid_nodes[valid]
 
     def _store(self, node: Node, context: Context) -> ir.Store:
@@ -261,16 +261,16 @@ class _Builder:
         buffer = self.buffers[node]
         if draft.scattered is not None:
             return self._scatter(node, buffer, context)
-        index = self._index(affine.flatten_index(context.indices, node.shape))
+        index = self._index(ix.flatten_index(context.indices, node.shape))
         value = node.src[0] if draft.kind == "scatter" else node
         return ir.Store(buffer, index, self.expressions[value, context])
 
     def _stores(self, node: Node, context: Context) -> list[ir.Store]:
         if node not in self.view.draft.sums:
             return [self._store(node, context)]
-        index = self._index(affine.flatten_index(context.indices, node.shape))
+        index = self._index(ix.flatten_index(context.indices, node.shape))
         first = self._valid(
-            affine.ALWAYS | {affine.Condition(self.view.row_of_sum(node), 0, 1)}
+            ix.ALWAYS | {ix.Condition(self.view.row_of_sum(node), 0, 1)}
         )
         whole = dict(self.view.root_contexts())
         element = self.expressions[node.src[0], whole[node.src[0]]]
@@ -293,7 +293,7 @@ class _Builder:
             ((read, _),) = target.readings
             for part in _in_bounds(index, read.array, node.shape[axis]):
                 valid = part if valid is None else bit_and(valid, part)
-        index = self._index(affine.flatten_index(context.indices, node.shape))
+        index = self._index(ix.flatten_index(context.indices, node.shape))
         combine = "" if kind == "set" else kind
         return ir.Store(buffer, index, self.expressions[updates, at], valid, combine)
 

@@ -20,7 +20,7 @@ import numpy as np
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis.axis_alignment import reshape_groups, same_axes
-from ftrace.lower.kernel import affine_index as affine
+from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.simplify.fold_constants import (
     ELEMENTWISE,
     arg_of,
@@ -252,19 +252,19 @@ def _contiguous_root(x: Node) -> Node | None:
     roots = [n.src[0] for n in chain[1:] if same_size(n.src[0].size, x.size)]
     if not roots:
         return None
-    indices: tuple[affine.Index, ...] = tuple(
-        affine.range_index(i, n) for i, n in enumerate(x.shape)
+    indices: tuple[ix.Index, ...] = tuple(
+        ix.range_index(i, n) for i, n in enumerate(x.shape)
     )
-    position = affine.flatten_index(indices, x.shape)
-    valid: affine.Valid | None = affine.ALWAYS
+    position = ix.flatten_index(indices, x.shape)
+    valid: ix.Valid | None = ix.ALWAYS
     found: Node | None = None
     for node in chain:
-        indices, valid = affine.source_index(node, indices, valid)
+        indices, valid = ix.source_index(node, indices, valid)
         source = node.src[0]
-        if valid != affine.ALWAYS:
+        if valid != ix.ALWAYS:
             break  # zeros of a pad are in it
         if source in roots and same_size(
-            affine.flatten_index(indices, source.shape), position
+            ix.flatten_index(indices, source.shape), position
         ):
             found = source
         if source is roots[-1]:

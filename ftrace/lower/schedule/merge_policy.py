@@ -36,7 +36,7 @@ from ftrace.lower.analysis.cost import (
     root_of,
     squeeze,
 )
-from ftrace.lower.kernel import affine_index as affine
+from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.schedule.drafts import (
     ENOUGH,
     KERNEL_LIMIT,
@@ -71,13 +71,13 @@ def reduces_columns(node: Node, context: Context, stored: frozenset[Node]) -> bo
     """
     inner = list(context.indices)
     for number, axis in enumerate(reduced_axes(node)):
-        inner[axis] = affine.range_index(_FAR + number, node.src[0].shape[axis], True)
+        inner[axis] = ix.range_index(_FAR + number, node.src[0].shape[axis], True)
     within = Context(context.kernel, tuple(inner), context.valid)
     return are_columns(node.src[0], within, context.ranges, stored)
 
 
 def are_columns(
-    node: Node, context: Context, rows: Set[affine.Atom], stored: frozenset[Node]
+    node: Node, context: Context, rows: Set[ix.Atom], stored: frozenset[Node]
 ) -> bool:
     """Are the rows of a value columns of all the arrays that it is made of?
 
@@ -89,7 +89,7 @@ def are_columns(
     for array, indices in _arrays(node, context, stored):
         if 2 * sample(array.size) < size:
             continue  # a value per row or per column
-        position = affine.flatten_index(indices, array.shape)
+        position = ix.flatten_index(indices, array.shape)
         if not any(same_size(abs(c), 1) and atom in rows for atom, c in position.terms):
             return False
         found = True
@@ -98,7 +98,7 @@ def are_columns(
 
 def _arrays(
     node: Node, context: Context, stored: frozenset[Node]
-) -> Iterator[tuple[Node, tuple[affine.Index, ...]]]:
+) -> Iterator[tuple[Node, tuple[ix.Index, ...]]]:
     """What a value is made of in memory, and where that is read."""
     pending = [(node, context.indices, 0)]
     numbers = {context.indices: 0}  # indices are deep
@@ -112,7 +112,7 @@ def _arrays(
         if is_step(node) or family in ("indexing", "reduction", "source"):
             continue
         if family == "movement":
-            indices, valid = affine.source_index(node, indices, context.valid)
+            indices, valid = ix.source_index(node, indices, context.valid)
             if valid is None:
                 continue
             number = numbers.setdefault(indices, len(numbers))
@@ -161,7 +161,7 @@ def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     ((context, (factor, _)),) = uses.items()
     draft = plan.result.drafts[context.kernel]
     rows = context.ranges
-    if factor != 1 or context.valid != affine.ALWAYS or draft.kind == "scatter":
+    if factor != 1 or context.valid != ix.ALWAYS or draft.kind == "scatter":
         return False
     if not same_size(prod(a.size for a in rows), node.size):
         return False
@@ -208,7 +208,7 @@ def _is_done_again(plan: Plan, node: Node, cost: int, kernels: int) -> bool:
 
 def _is_plain(context: Context) -> bool:
     """Is the index short? Reshapes of transposes of reshapes make it grow fast."""
-    return sum(affine.complexity(index) for index in context.indices) <= INDEX_LIMIT
+    return sum(ix.complexity(index) for index in context.indices) <= INDEX_LIMIT
 
 
 def _overlap(node: Node, context: Context) -> int:
@@ -389,12 +389,12 @@ def _open(plan: Plan) -> list[Draft]:
 
 def is_aligned(node: Node, context: Context, draft: Draft) -> bool:
     """Does the kernel compute each element of `node` once, at its loops' pace?"""
-    if context.valid != affine.ALWAYS or node.shape == ():
-        return context.valid == affine.ALWAYS and not context.ranges
-    position = affine.flatten_index(context.indices, node.shape)
+    if context.valid != ix.ALWAYS or node.shape == ():
+        return context.valid == ix.ALWAYS and not context.ranges
+    position = ix.flatten_index(context.indices, node.shape)
     depth = len(context.ranges)
     outer = draft.indices[:depth]
-    return same_size(position, affine.flatten_index(outer, draft.shape[:depth])) and (
+    return same_size(position, ix.flatten_index(outer, draft.shape[:depth])) and (
         same_size(prod(draft.shape[:depth]), node.size)
     )
 
@@ -429,14 +429,14 @@ def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -
             continue
         long = [a for a, n in enumerate(source.shape) if not same_size(n, 1)]
         for context in plan.contexts.get(source, ()):
-            outer = affine.ranges_of_all(context.indices[: long[depth]])
+            outer = ix.ranges_of_all(context.indices[: long[depth]])
             if context.kernel == draft.number and outer == rows:
                 return not _lies_across(plan, source, context, rows)
     return False
 
 
 def _lies_across(
-    plan: Plan, node: Node, context: Context, rows: Iterable[affine.Atom]
+    plan: Plan, node: Node, context: Context, rows: Iterable[ix.Atom]
 ) -> bool:
     """Would a kernel of rows that computes a value go down columns of memory?"""
     if "split_columns" in plan.disabled:
@@ -472,7 +472,7 @@ def _is_row(node: Node, context: Context, draft: Draft) -> bool:
     pairs = [(i, n) for i, n in sizes if not same_size(n, 1)]
     depth = len(draft.shape)
     outer = [i for i, _ in pairs[:depth]]
-    if context.valid != affine.ALWAYS or not same_size(outer, draft.indices):
+    if context.valid != ix.ALWAYS or not same_size(outer, draft.indices):
         return False
     inner = [(tuple(c for _, c in i.terms), i, n) for i, n in pairs[depth:]]
     return all(
