@@ -17,18 +17,10 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.arrays.array import Array, is_array
 from ftrace.errors import ShapeError
-from ftrace.numpy import axes, indexing
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
+from ftrace.numpy import indexing
 from ftrace.numpy.arithmetic import power
-from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, reshape
-from ftrace.numpy.elementwise import (
-    add,
-    common_type,
-    divide,
-    maximum,
-    minimum,
-    multiply,
-    negative,
-)
 from ftrace.numpy.indexing import Index
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import integer_classes
@@ -51,10 +43,10 @@ __all__ = ["at"]
 #: How the kinds of scatter combine what stands in the array with an update.
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "set": lambda x, y: y,
-    "add": add,
-    "mul": multiply,
-    "min": minimum,
-    "max": maximum,
+    "add": ew.add,
+    "mul": ew.multiply,
+    "min": ew.minimum,
+    "max": ew.maximum,
 }
 #: NumPy for indices that are known: without its stubs, which ask for dtypes.
 _host: Any = np
@@ -66,7 +58,7 @@ class At:
     __slots__ = ("array",)
 
     def __init__(self, array: Value) -> None:
-        self.array = as_value(array)
+        self.array = ax.as_value(array)
 
     def __getitem__(self, index: Any) -> Place:
         return Place(self.array, index)
@@ -118,17 +110,17 @@ class Place:
     def subtract(self, values: Value, **options: Any) -> Any:
         """`values` subtracted at the place, as often as an index is repeated."""
         fitting = _fitting(values, self.array)
-        return self._update("add", negative(fitting), **options)
+        return self._update("add", ew.negative(fitting), **options)
 
     def multiply(self, values: Value, **options: Any) -> Any:
         """Multiplied by `values` at the place, as often as an index is repeated."""
         return self._update("mul", values, **options)
 
-    mul = multiply
+    mul = ew.multiply
 
     def divide(self, values: Value, **options: Any) -> Any:
         """Divided by `values` at the place, as often as an index is repeated."""
-        return divide(self.array, self._factors(values, **options))
+        return ew.divide(self.array, self._factors(values, **options))
 
     def power(self, values: Value, **options: Any) -> Any:
         """Raised to the power of `values` at the place."""
@@ -136,8 +128,8 @@ class Place:
 
     def _factors(self, values: Value, **options: Any) -> Any:
         """1 everywhere, times `values` at the place."""
-        dtype, _ = common_type(self.array, values)
-        ones = axes.full(self.array.shape, 1, dtype)
+        dtype, _ = ew.common_type(self.array, values)
+        ones = ax.full(self.array.shape, 1, dtype)
         return Place(ones, self.index)._update("mul", values, **options)
 
     def min(self, values: Value, **options: Any) -> Any:
@@ -157,7 +149,9 @@ class Place:
         mode = indexing.check_mode("at.apply", options.get("mode"))
         mask = _traced_mask(self.array, self.index)
         if mask is not None:
-            return choose(mask, cast(func(self.array), self.array.dtype), self.array)
+            return ax.choose(
+                mask, ax.cast(func(self.array), self.array.dtype), self.array
+            )
         reading = {k: v for k, v in options.items() if k == "wrap_negative_indices"}
         repeats = None
         if not options.get("unique_indices"):
@@ -168,7 +162,7 @@ class Place:
             old = place.get(mode=mode, **reading)
             new = func(old)
             if done and repeats is not None:
-                new = choose(repeats > done, cast(new, old.dtype), old)
+                new = ax.choose(repeats > done, ax.cast(new, old.dtype), old)
             result = place._update("set", new, **options)
         return result
 
@@ -197,10 +191,10 @@ class Place:
 def _fitting(values: Value, x: Any) -> Any:
     """What is put into `x`; a number has to fit its dtype."""
     check_fits(values, x.dtype)
-    dtype, _ = common_type(x, values)
+    dtype, _ = ew.common_type(x, values)
     if counts_bits(aval_of(values), dtype):
-        return cast(values, dtype)
-    return as_value(values)
+        return ax.cast(values, dtype)
+    return ax.as_value(values)
 
 
 def update(
@@ -212,10 +206,10 @@ def update(
       ShapeError: the values do not broadcast to the place.
       IndexBoundsError: an index that is known is out of bounds.
     """
-    dtype, _ = common_type(x, values)
+    dtype, _ = ew.common_type(x, values)
     if dtype != x.dtype:  # computed in the common dtype, as without an index
-        wide = update(cast(x, dtype), index, values, kind, mode, wrap)
-        return cast(wide, x.dtype, x.weak_type)
+        wide = update(ax.cast(x, dtype), index, values, kind, mode, wrap)
+        return ax.cast(wide, x.dtype, x.weak_type)
     if (masked := _masked(x, index, values, kind)) is not None:
         return masked
     eager = mode is None and is_array(x) and is_array(values)
@@ -229,24 +223,24 @@ def update(
     else:
         parsed = indexing.parse_index(x.shape, index, mode, wrap)
     values = fitted(values, parsed.result_shape, f"at.{kind}")
-    values = cast(values, x.dtype)
+    values = ax.cast(values, x.dtype)
     region = indexing.sliced(x, parsed)
     if parsed.gathered:
         new = _scattered(region, parsed, values, kind, mode, wrap)
     elif 0 in (parsed.batch or ()):
         return x
     else:
-        new = _COMBINE[kind](region, reshape(values, region.shape))
-    return put_back(x, cast(new, x.dtype), parsed)
+        new = _COMBINE[kind](region, ax.reshape(values, region.shape))
+    return put_back(x, ax.cast(new, x.dtype), parsed)
 
 
 def fitted(values: Any, shape: tuple[int, ...], name: str) -> Any:
     """Values broadcast to a place; leading axes of size 1 are dropped as in NumPy."""
     extra = values.ndim - len(shape)
     if extra > 0 and set(values.shape[:extra]) == {1}:
-        values = reshape(values, values.shape[extra:])
+        values = ax.reshape(values, values.shape[extra:])
     try:
-        return broadcast_to(values, shape)
+        return ax.broadcast_to(values, shape)
     except ShapeError:
         raise ShapeError(
             f"{name}: values of shape {values.shape} do not broadcast to the place, "
@@ -263,7 +257,7 @@ def _traced_mask(x: Any, index: Any) -> Any:
     covered, rest = x.shape[: mask.ndim], x.shape[mask.ndim :]
     if unbound_variable(mask.node) is None or mask.shape != covered:
         return None
-    return reshape(mask, mask.shape + (1,) * len(rest))
+    return ax.reshape(mask, mask.shape + (1,) * len(rest))
 
 
 def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
@@ -276,7 +270,7 @@ def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
     if any(n != 1 for n in values.shape[:extra]):
         return None
     values = fitted(values, rest, f"at.{kind}")
-    return choose(here, cast(_COMBINE[kind](x, values), x.dtype), x)
+    return ax.choose(here, ax.cast(_COMBINE[kind](x, values), x.dtype), x)
 
 
 def _repeats(shape: Any, index: Any, mode: str | None, **options: bool) -> Any:
@@ -306,8 +300,8 @@ def _batch_first(values: Any, index: Index) -> Any:
     count = len(index.batch)
     batch = range(index.place, index.place + count)
     others = [a for a in range(len(index.result_shape)) if a not in batch]
-    values = axes.permute(values, (*batch, *others))
-    return reshape(values, (*index.batch, *index.rest))
+    values = ax.permute(values, (*batch, *others))
+    return ax.reshape(values, (*index.batch, *index.rest))
 
 
 def _scattered(
@@ -318,7 +312,7 @@ def _scattered(
     if 0 in values.shape or 0 in region.shape:
         return region
     indices, _ = indexing.positions(index, wrap, clamp=mode == "clip", ask=False)
-    strong = cast(region, region.dtype)
+    strong = ax.cast(region, region.dtype)
     return bind(scatter_p, strong, values, *indices, arg=(index.gathered, kind))
 
 
@@ -335,9 +329,9 @@ def put_back(x: Any, new: Any, index: Index) -> Any:
         if step < 0:
             flipped.append(axis)
     if not any(map(any, pads)):
-        return cast(axes.flip(new, flipped), x.dtype, x.weak_type)
-    inside = axes.pad(axes.full(new.shape, True, dtypes.bool_), tuple(pads))
-    return choose(inside, axes.pad(axes.flip(new, flipped), tuple(pads)), x)
+        return ax.cast(ax.flip(new, flipped), x.dtype, x.weak_type)
+    inside = ax.pad(ax.full(new.shape, True, dtypes.bool_), tuple(pads))
+    return ax.choose(inside, ax.pad(ax.flip(new, flipped), tuple(pads)), x)
 
 
 def at(x: Value) -> At:

@@ -18,7 +18,6 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.elementwise import clip, minimum
 from ftrace.numpy.linear import contract, finished, promoted
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
 from ftrace.numpy.sorting import argsort, searchsorted
@@ -434,8 +433,8 @@ def interp(
 
 def _on_line(x: Any, xp: Any, fp: Any, size: int) -> Any:
     """The broken line at x, of which the first and the last piece have no end."""
-    behind = clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
-    before, behind = behind - 1, minimum(behind, size - 1)
+    behind = ew.clip(searchsorted(xp, x, side="right"), 1, max(size - 1, 1))
+    before, behind = behind - 1, ew.minimum(behind, size - 1)
     start, low = xp[before], fp[before]
     length = xp[behind] - start
     # Two points of one coordinate: no slope, and no division by zero.

@@ -22,11 +22,11 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.arrays.array import Array, is_array
 from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.cumulative import scan_with
 from ftrace.numpy.curves import diff
-from ftrace.numpy.elementwise import maximum, promote_inexact, refuse_complex
 from ftrace.numpy.ranges import linspace
 from ftrace.numpy.reductions import reduced, weights_like, widened
 from ftrace.numpy.shape import ravel, stack
@@ -182,7 +182,7 @@ def _quantile(
     if isinstance(q, (int, float)):
         q = ax.full((), q, widened(final), True)
     q = ax.as_value(q)
-    refuse_complex(name, a)
+    ew.refuse_complex(name, a)
     if q.ndim > 1:
         raise errors.ShapeError(
             f"{name}: q must be a scalar or a vector, got shape {q.shape}"
@@ -205,7 +205,7 @@ def _quantile(
             _of_rows, [ordered, fractions], method=method, skip_nan=skip_nan
         )
     else:
-        refuse_complex(f"weights of {name}", weights)
+        ew.refuse_complex(f"weights of {name}", weights)
         wide = weights_like(name, ax.as_value(weights), a.shape, axes, axis is None)
         wide = _rows(ax.broadcast_to(ax.cast(wide, compute), a.shape), axes)
         result = _of_weighted_rows(rows, wide, fractions, skip_nan)
@@ -380,7 +380,7 @@ def _bins(x: Any, minlength: int, length: int | None) -> int:
 def _added(places: Any, values: Any, count: int) -> Any:
     """Values added up at places; those behind the end are left out."""
     if dtypes.kind(places.dtype) == "i":
-        places = maximum(places, 0)
+        places = ew.maximum(places, 0)
     # Found on all cores and stored: adding up is one loop, in which a search is slow.
     (places,) = bind_compound(barrier_p, places)
     board = ax.full((count,), 0, values.dtype)
@@ -473,10 +473,10 @@ def histogram(
       ShapeError: the weights do not fit, or `bins` are edges and there is none.
     """
     if weights is None:
-        x = ax.strong(*promote_inexact(ax.as_value(a)))
+        x = ax.strong(*ew.promote_inexact(ax.as_value(a)))
         values = ax.full(x.shape, 1, x.dtype)
     else:
-        x, values = promote_inexact(ax.as_value(a), ax.as_value(weights))
+        x, values = ew.promote_inexact(ax.as_value(a), ax.as_value(weights))
         if x.shape != values.shape:
             raise errors.ShapeError(
                 f"histogram: weights must have the shape of a, {x.shape}, got "
@@ -556,10 +556,10 @@ def histogramdd(
         )
     size, depth = points.shape
     if weights is None:
-        (points,) = promote_inexact(points)
+        (points,) = ew.promote_inexact(points)
         values = ax.full((size,), 1, dtypes.default_dtype("i"))
     else:
-        points, values = promote_inexact(points, ax.as_value(weights))
+        points, values = ew.promote_inexact(points, ax.as_value(weights))
         if values.shape != (size,):
             raise errors.ShapeError(
                 f"histogramdd: {size} points need weights of shape ({size},), got "

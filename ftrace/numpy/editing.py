@@ -9,21 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
-from ftrace.errors import (
-    ArgumentError,
-    DtypeError,
-    IndexBoundsError,
-    ShapeError,
-    ValueRangeError,
-    one_of,
-)
-from ftrace.numpy import axes
+from ftrace import dtypes, errors
+from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
 from ftrace.numpy.cumulative import cumsum
-from ftrace.numpy.elementwise import clip, equal, truth, values_together
 from ftrace.numpy.indexing import check_mode, read_at, widened
 from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, split, tile
@@ -65,18 +56,20 @@ def take(
     Raises:
       IndexBoundsError: without a mode, a known index is out of bounds.
     """
-    axes.no_out("take", out)
-    x, axis = axes.flattened(a, axis, "take")
+    ax.no_out("take", out)
+    x, axis = ax.flattened(a, axis, "take")
     if not is_sequence(indices):
-        indices = axes.as_value(indices)
+        indices = ax.as_value(indices)
         if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
-            indices = axes.cast(indices, dtypes.int32)
+            indices = ax.cast(indices, dtypes.int32)
     before = (slice(None),) * axis
     if mode in ("wrap", "clip"):
         if x.shape[axis] == 0:
-            raise IndexBoundsError(f"take: axis {axis} of shape {x.shape} is empty")
+            raise errors.IndexBoundsError(
+                f"take: axis {axis} of shape {x.shape} is empty"
+            )
         return read_at(
-            x, (*before, _in_range(axes.as_value(indices), x.shape[axis], mode))
+            x, (*before, _in_range(ax.as_value(indices), x.shape[axis], mode))
         )
     return _filled_read(x, (*before, indices), check_mode("take", mode), fill_value)
 
@@ -84,7 +77,7 @@ def take(
 def _in_range(indices: Any, size: int, mode: str) -> Any:
     """Indices wrapped around, or clipped to, an axis."""
     at = widened(indices, size)
-    return remainder(at, size) if mode == "wrap" else clip(at, 0, size - 1)
+    return remainder(at, size) if mode == "wrap" else ew.clip(at, 0, size - 1)
 
 
 def _filled_read(
@@ -99,14 +92,14 @@ def _filled_read(
 def _along_axis(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, ...]:
     """An index tuple that pairs each index with its own place on the other axes."""
     if indices.ndim != x.ndim:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{name}: the indices, of shape {indices.shape}, must have as many axes as "
             f"the array, of shape {x.shape}"
         )
     index: list[Any] = []
     for place, size in enumerate(x.shape):
-        line = axes.line(x.ndim, place, size)
-        index.append(indices if place == axis else axes.iota(dtypes.int32, line, place))
+        line = ax.line(x.ndim, place, size)
+        index.append(indices if place == axis else ax.iota(dtypes.int32, line, place))
     return tuple(index)
 
 
@@ -127,8 +120,8 @@ def take_along_axis(
       ShapeError: the two differ in rank, or do not broadcast.
       IndexBoundsError: without a mode, a known index is out of bounds.
     """
-    x, axis = axes.flattened(arr, axis, "take_along_axis")
-    indices = axes.as_value(indices)
+    x, axis = ax.flattened(arr, axis, "take_along_axis")
+    indices = ax.as_value(indices)
     index = _along_axis("take_along_axis", x, indices, axis)
     mode = check_mode("take_along_axis", mode)
     wrap = wrap_negative_indices is not False
@@ -137,7 +130,7 @@ def take_along_axis(
 
 def _not_in_place(name: str, inplace: bool) -> None:
     if inplace:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"{name}: arrays are immutable; write inplace=False and use the result"
         )
 
@@ -157,13 +150,13 @@ def put_along_axis(
       ValueRangeError: `inplace` is not False.
     """
     _not_in_place("put_along_axis", inplace)
-    x, indices = axes.as_value(arr), axes.as_value(indices)
+    x, indices = ax.as_value(arr), ax.as_value(indices)
     if axis is None:
         flat = put_along_axis(ravel(x), indices, values, 0, False, mode=mode)
-        return axes.reshape(flat, x.shape)
-    axis = axes.canonical_axis(axis, x.ndim, "put_along_axis")
+        return ax.reshape(flat, x.shape)
+    axis = ax.canonical_axis(axis, x.ndim, "put_along_axis")
     index = _along_axis("put_along_axis", x, indices, axis)
-    values = axes.cast(values, x.dtype)
+    values = ax.cast(values, x.dtype)
     return update(x, index, values, "set", check_mode("put_along_axis", mode))
 
 
@@ -176,17 +169,17 @@ def put(
       ValueRangeError: `inplace` is not False.
     """
     _not_in_place("put", inplace)
-    x, indices = axes.as_value(a), ravel(axes.as_value(ind))
+    x, indices = ax.as_value(a), ravel(ax.as_value(ind))
     if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
-        indices = axes.cast(indices, dtypes.int32)
-    values = ravel(axes.cast(v, x.dtype))
+        indices = ax.cast(indices, dtypes.int32)
+    values = ravel(ax.cast(v, x.dtype))
     if indices.size == 0 or values.size == 0:
         return x
     values = resize(values, indices.size)
     if mode in ("wrap", "clip"):
         indices, mode = _in_range(indices, x.size, mode), None
     mode = check_mode("put", mode)
-    return axes.reshape(update(ravel(x), indices, values, "set", mode), x.shape)
+    return ax.reshape(update(ravel(x), indices, values, "set", mode), x.shape)
 
 
 def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
@@ -197,21 +190,21 @@ def place(arr: Value, mask: Value, vals: Value, *, inplace: bool = True) -> Any:
       ShapeError: the mask has another number of elements.
     """
     _not_in_place("place", inplace)
-    x = axes.as_value(arr)
-    values = ravel(axes.cast(vals, x.dtype))
+    x = ax.as_value(arr)
+    values = ravel(ax.cast(vals, x.dtype))
     if values.size == 0:
-        raise ValueRangeError("place: there must be at least one value")
-    flags = ravel(truth(mask))
+        raise errors.ValueRangeError("place: there must be at least one value")
+    flags = ravel(ew.truth(mask))
     if flags.size != x.size:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"place: the array and the mask must have as many elements, got {x.size} "
             f"and {flags.size}"
         )
-    size = x.size if axes.is_unknown(flags) else None
+    size = x.size if ax.is_unknown(flags) else None
     (found,) = nonzero(flags, size=size, fill_value=x.size)
     values = resize(values, found.shape[0])
     mode = "drop" if isinstance(found, Tracer) else None
-    return axes.reshape(update(ravel(x), found, values, "set", mode), x.shape)
+    return ax.reshape(update(ravel(x), found, values, "set", mode), x.shape)
 
 
 def choose(
@@ -224,26 +217,28 @@ def choose(
       IndexBoundsError: with mode "raise", an index has no choice.
       ConcretizationTypeError: with mode "raise", the indices are traced.
     """
-    axes.no_out("choose", out)
-    indices = axes.as_value(a)
+    ax.no_out("choose", out)
+    indices = ax.as_value(a)
     if not (dtypes.is_integer(indices.dtype) or indices.dtype == dtypes.bool_):
         got = indices.dtype.name
-        raise DtypeError(f"choose: the indices must be integers, got {got}; cast them")
-    parts: Any = choices if is_sequence(choices) else list(axes.as_value(choices))
-    options = values_together(parts)
+        raise errors.DtypeError(
+            f"choose: the indices must be integers, got {got}; cast them"
+        )
+    parts: Any = choices if is_sequence(choices) else list(ax.as_value(choices))
+    options = ew.values_together(parts)
     count = len(options)
     if count == 0:
-        raise ValueRangeError("choose: there must be at least one choice")
-    one_of("choose: mode", mode, ("raise", "wrap", "clip"))
+        raise errors.ValueRangeError("choose: there must be at least one choice")
+    errors.one_of("choose: mode", mode, ("raise", "wrap", "clip"))
     if mode != "raise":
         indices = _in_range(indices, count, mode)
     elif not are_inside(np.asarray(indices), count):
-        raise IndexBoundsError(f"choose: an index is not from 0 to {count - 1}")
+        raise errors.IndexBoundsError(f"choose: an index is not from 0 to {count - 1}")
     result = options[-1]
     for number in reversed(range(count - 1)):
-        result = axes.choose(equal(indices, number), options[number], result)
-    shape = axes.broadcast_shapes("choose", [indices.shape, result.shape])
-    return axes.broadcast_to(result, shape)
+        result = ax.choose(ew.equal(indices, number), options[number], result)
+    shape = ax.broadcast_shapes("choose", [indices.shape, result.shape])
+    return ax.broadcast_to(result, shape)
 
 
 def compress(
@@ -269,15 +264,15 @@ def compress(
       NonConcreteBooleanIndexError: the condition is traced, and `size` is not given.
       IndexBoundsError: it holds beyond the end of the axis.
     """
-    axes.no_out("compress", out)
-    x, axis = axes.flattened(a, axis, "compress")
-    flags = axes.vector(truth(condition), "compress: the condition")
+    ax.no_out("compress", out)
+    x, axis = ax.flattened(a, axis, "compress")
+    flags = ax.vector(ew.truth(condition), "compress: the condition")
     length = x.shape[axis]
     (found,) = nonzero(flags, size=size, fill_value=length)
     if size is None:
         last = int(found[-1]) if found.size else -1
         if last >= length:
-            raise IndexBoundsError(
+            raise errors.IndexBoundsError(
                 f"compress: the condition holds at {last}, beyond the axis of size "
                 f"{length}"
             )
@@ -308,18 +303,18 @@ def fill_diagonal(
       ValueRangeError: `inplace` is not False.
     """
     _not_in_place("fill_diagonal", inplace)
-    x = axes.as_value(a)
+    x = ax.as_value(a)
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"fill_diagonal takes a matrix, or more axes of one size; got {x.shape}"
         )
     # One step along every axis at once.
     step = sum(prod(x.shape[i:]) for i in range(1, x.ndim + 1))
     end = x.size if wrap or x.ndim > 2 else min(x.size, x.shape[1] * x.shape[1])
-    values = ravel(axes.cast(val, x.dtype))
+    values = ravel(ax.cast(val, x.dtype))
     places = slice(0, end, step)
     values = resize(values, len(range(end)[places]))
-    return axes.reshape(update(ravel(x), places, values, "set", None), x.shape)
+    return ax.reshape(update(ravel(x), places, values, "set", None), x.shape)
 
 
 #: NumPy for positions that are known: without its stubs, which ask for dtypes.
@@ -354,21 +349,23 @@ def repeat(
       ShapeError: there are not as many repeats as elements.
       ValueRangeError: repeats are no integers, or negative.
     """
-    a, axis = axes.flattened(atleast_1d(a), axis, "repeat")
+    a, axis = ax.flattened(atleast_1d(a), axis, "repeat")
     if total_repeat_length is not None:
-        axes.check_count(total_repeat_length, "repeat: total_repeat_length")
+        ax.check_count(total_repeat_length, "repeat: total_repeat_length")
     size = a.shape[axis]
-    if axes.is_unknown(repeats):
+    if ax.is_unknown(repeats):
         return _repeat_traced(a, repeats, axis, total_repeat_length)
     counts = _host.asarray(repeats)
     if counts.dtype.kind not in "biu" or counts.min(initial=0) < 0:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"repeat: repeats must be integers from 0, got {repeats!r}"
         )
     if counts.size == 1 and total_repeat_length is None:
         return _repeat_evenly(a, int(counts.reshape(())), axis)
     if counts.shape not in ((), (1,), (size,)):
-        raise ShapeError(f"repeat: {counts.shape} repeats for an axis of size {size}")
+        raise errors.ShapeError(
+            f"repeat: {counts.shape} repeats for an axis of size {size}"
+        )
     positions = _host.repeat(np.arange(size), np.broadcast_to(counts, (size,)))
     if total_repeat_length is not None:
         last = positions[-1:] if positions.size else np.zeros(1, int)
@@ -379,26 +376,26 @@ def repeat(
 
 
 def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
-    spread = axes.insert_axes(a, (axis + 1,))
+    spread = ax.insert_axes(a, (axis + 1,))
     shape = (*a.shape[: axis + 1], count, *a.shape[axis + 1 :])
-    merged = axes.with_size(a.shape, axis, a.shape[axis] * count)
-    return axes.reshape(axes.expand(spread, shape), merged)
+    merged = ax.with_size(a.shape, axis, a.shape[axis] * count)
+    return ax.reshape(ax.expand(spread, shape), merged)
 
 
 def _repeat_traced(a: Any, repeats: Any, axis: int, total: int | None) -> Any:
     if total is None:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             "repeat: the size of the result depends on traced repeats; give "
             "total_repeat_length=n, or mark them in static_argnums of jit if they are "
             "Python values"
         )
     if repeats.dtype.itemsize < 4:  # their sum may not fit
-        repeats = axes.cast(repeats, dtypes.int32)
-    counts = axes.broadcast_to(repeats, (a.shape[axis],), "repeat")
+        repeats = ax.cast(repeats, dtypes.int32)
+    counts = ax.broadcast_to(repeats, (a.shape[axis],), "repeat")
     # The position grows by one where an element ends; ends behind the last are dropped.
     ends = cumsum(counts)
-    ones = axes.full(counts.shape, 1, dtypes.int32)
-    board = axes.full((total,), 0, dtypes.int32)
+    ones = ax.full(counts.shape, 1, dtypes.int32)
+    board = ax.full((total,), 0, dtypes.int32)
     marks = bind(scatter_p, board, ones, ends, arg=((0,), "add"))
     return along(a, cumsum(marks), axis)
 
@@ -409,13 +406,13 @@ def resize(a: Value, new_shape: Any) -> Any:
     Raises:
       ValueRangeError: a size is negative.
     """
-    shape = axes.check_shape(new_shape, "resize")
+    shape = ax.check_shape(new_shape, "resize")
     if min(shape, default=0) < 0:
-        raise ValueRangeError(f"resize: sizes must not be negative, got {shape}")
+        raise errors.ValueRangeError(f"resize: sizes must not be negative, got {shape}")
     flat, total = ravel(a), prod(shape)
     if flat.size == 0 or total == 0:
-        return axes.full(shape, 0, flat.dtype, flat.weak_type)
-    return axes.reshape(tile(flat, -(-total // flat.size))[:total], shape)
+        return ax.full(shape, 0, flat.dtype, flat.weak_type)
+    return ax.reshape(tile(flat, -(-total // flat.size))[:total], shape)
 
 
 # Put in and take out.
@@ -436,21 +433,21 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     Raises:
       IndexBoundsError: a position that is known is out of bounds.
     """
-    arr, axis = axes.flattened(arr, axis, "insert")
+    arr, axis = ax.flattened(arr, axis, "insert")
     size = arr.shape[axis]
-    if axes.is_unknown(obj):
-        return _insert_traced(arr, obj, axes.cast(values, arr.dtype), axis)
+    if ax.is_unknown(obj):
+        return _insert_traced(arr, obj, ax.cast(values, arr.dtype), axis)
     positions = _positions("insert", obj, size, size)
     dtype, weak = arr.dtype, arr.weak_type and ew.common_type(arr, values)[1]
-    values = axes.cast(values, dtype)
+    values = ax.cast(values, dtype)
     if positions.ndim == 0:
         values = _one_block(values, arr, axis)
         before, behind = split(arr, [int(positions)], axis)
-        parts = [axes.cast(p, dtype, weak) for p in (before, values, behind)]
+        parts = [ax.cast(p, dtype, weak) for p in (before, values, behind)]
         return concatenate(parts, axis)
     count = positions.size
-    shape = axes.with_size(arr.shape, axis, count)
-    values = axes.broadcast_to(values, shape, "insert")
+    shape = ax.with_size(arr.shape, axis, count)
+    values = ax.broadcast_to(values, shape, "insert")
     # Where each new element stands in the result, in the order of the positions.
     order = np.argsort(positions, kind="stable")
     places = np.empty(count, np.int64)
@@ -466,9 +463,11 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
 def _clipped(name: str, obj: Any, size: int, last: int) -> Any:
     """Traced positions, counted from the front and from 0 to `last`."""
     if not dtypes.is_integer(obj.dtype):
-        raise ArgumentError(f"{name}: positions must be integers, got {obj.aval!r}")
+        raise errors.ArgumentError(
+            f"{name}: positions must be integers, got {obj.aval!r}"
+        )
     obj = widened(obj, size)
-    return clip(axes.choose(obj < 0, obj + size, obj), 0, last)
+    return ew.clip(ax.choose(obj < 0, obj + size, obj), 0, last)
 
 
 def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
@@ -476,32 +475,32 @@ def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     positions = _clipped("insert", obj, size, size)
     if positions.ndim == 0:
         values = _one_block(values, arr, axis)
-        positions = axes.expand(axes.reshape(positions, (1,)), (values.shape[axis],))
+        positions = ax.expand(ax.reshape(positions, (1,)), (values.shape[axis],))
     count = positions.size
-    shape = axes.with_size(arr.shape, axis, count)
-    values = axes.broadcast_to(values, shape, "insert")
+    shape = ax.with_size(arr.shape, axis, count)
+    values = ax.broadcast_to(values, shape, "insert")
     # Each new element stands behind those of lesser positions, in the order given.
     mine, other = positions[:, None], positions[None]
-    order = axes.iota(dtypes.int32, (count, count), 1)
+    order = ax.iota(dtypes.int32, (count, count), 1)
     before = (other < mine) | ((other == mine) & (order < order.T))
-    places = positions + summed(axes.cast(before, positions.dtype), 1)
-    marks = axes.full((size + count,), 0, dtypes.int32)
-    taken = update(marks, places, axes.as_value(1), "set", "drop")
-    numbers = axes.iota(dtypes.int32, (size + count,), 0)
+    places = positions + summed(ax.cast(before, positions.dtype), 1)
+    marks = ax.full((size + count,), 0, dtypes.int32)
+    taken = update(marks, places, ax.as_value(1), "set", "drop")
+    numbers = ax.iota(dtypes.int32, (size + count,), 0)
     source = numbers - (cumsum(taken) - taken)
     if size == 0:
-        kept = axes.full(shape, 0, arr.dtype)
+        kept = ax.full(shape, 0, arr.dtype)
     else:
-        kept = along(arr, clip(source, 0, size - 1), axis)
+        kept = along(arr, ew.clip(source, 0, size - 1), axis)
     return update(kept, (slice(None),) * axis + (places,), values, "set", "drop")
 
 
 def _one_block(values: Any, arr: Any, axis: int) -> Any:
     """Values for one position: moved to the axis as NumPy does for an integer."""
-    values = axes.insert_axes(values, range(arr.ndim - values.ndim))
-    values = axes.move_axis(values, 0, axis)
-    shape = axes.with_size(arr.shape, axis, values.shape[axis])
-    return axes.broadcast_to(values, shape, "insert")
+    values = ax.insert_axes(values, range(arr.ndim - values.ndim))
+    values = ax.move_axis(values, 0, axis)
+    shape = ax.with_size(arr.shape, axis, values.shape[axis])
+    return ax.broadcast_to(values, shape, "insert")
 
 
 def delete(
@@ -518,18 +517,18 @@ def delete(
       ConcretizationTypeError: the positions are traced, and not one integer, which is
         clipped to the axis.
     """
-    arr, axis = axes.flattened(arr, axis, "delete")
+    arr, axis = ax.flattened(arr, axis, "delete")
     size = arr.shape[axis]
-    if axes.is_unknown(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
+    if ax.is_unknown(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
         gap = _clipped("delete", obj, size, size - 1)
-        numbers = axes.iota(dtypes.int32, (size - 1,), 0)
-        return along(arr, numbers + axes.cast(gap <= numbers, dtypes.int32), axis)
+        numbers = ax.iota(dtypes.int32, (size - 1,), 0)
+        return along(arr, numbers + ax.cast(gap <= numbers, dtypes.int32), axis)
     kept = _kept(obj, size)
     count = int(np.count_nonzero(kept))
     first = int(np.argmax(kept)) if count else 0
     last = size - int(np.argmax(kept[::-1])) if count else 0
     if count and last - first == count:
-        return axes.shrink_axis(arr, axis, first, last)
+        return ax.shrink_axis(arr, axis, first, last)
     if count + 1 == size and count > 1:  # one element: no gather is needed
         gap = int(np.argmin(kept))
         before, _, behind = split(arr, [gap, gap + 1], axis)
@@ -542,7 +541,7 @@ def _kept(obj: Any, size: int) -> np.ndarray[Any, Any]:
     mask = None if isinstance(obj, slice) else _host.asarray(obj)
     if mask is not None and mask.dtype == np.bool_:
         if mask.shape != (size,):
-            raise IndexBoundsError(
+            raise errors.IndexBoundsError(
                 f"delete: a mask of shape {mask.shape} for an axis of size {size}"
             )
         return ~mask
@@ -561,9 +560,11 @@ def _positions(name: str, obj: Any, size: int, last: int) -> np.ndarray[Any, Any
     if found.size == 0:
         return np.zeros(found.shape, np.int64)
     if found.dtype.kind not in "iu":
-        raise ArgumentError(f"{name}: positions must be integers, got {obj!r:.60}")
+        raise errors.ArgumentError(
+            f"{name}: positions must be integers, got {obj!r:.60}"
+        )
     if found.min() < -size or found.max() > last:
-        raise IndexBoundsError(
+        raise errors.IndexBoundsError(
             f"{name}: positions {found.tolist()} do not fit an axis of size {size}"
         )
     return np.where(found < 0, found + size, found).astype(np.int64)
@@ -575,7 +576,7 @@ def trim_zeros(filt: Value, trim: str = "fb") -> Any:
     Raises:
       ConcretizationTypeError: the vector is traced.
     """
-    filt = axes.as_value(filt)
+    filt = ax.as_value(filt)
     (places,) = np.nonzero(np.asarray(filt))
     if places.size == 0:
         return filt[:0]

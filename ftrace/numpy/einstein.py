@@ -16,8 +16,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.numpy.axes import no_out, permute, shape_of
-from ftrace.numpy.elementwise import values_together
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.linear import contract, diagonal_of, finished, promoted
 from ftrace.numpy.reductions import reduced
 from ftrace.trace.eager.composite import run_fused
@@ -68,7 +68,7 @@ def einsum(
       ValueRangeError: the subscripts are malformed.
       ShapeError: the shapes do not fit them.
     """
-    no_out("einsum", out)
+    ax.no_out("einsum", out)
     text, arrays = _normal_form(subscripts, operands)
     values, final = promoted(*arrays, preferred_element_type=preferred_element_type)
     parsed = parse(text, [v.shape for v in values])
@@ -85,7 +85,7 @@ def einsum_path(
       (path, report): the pairs of positions, and an object to print.
     """
     text, arrays = _normal_form(subscripts, operands)
-    shapes = [shape_of(x) for x in arrays]
+    shapes = [ax.shape_of(x) for x in arrays]
     parsed = parse(text, shapes)
     search = _opt_einsum()
     if search is not None:
@@ -100,7 +100,7 @@ def einsum_path(
 def _normal_form(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
     """Subscripts as text, and the operands."""
     if isinstance(subscripts, str):
-        return subscripts.replace(" ", ""), values_together(operands)
+        return subscripts.replace(" ", ""), ew.values_together(operands)
     parts = [subscripts, *operands]
     arrays = parts[0 : len(parts) - len(parts) % 2 : 2]
     lists = parts[1 : len(parts) : 2]
@@ -108,7 +108,7 @@ def _normal_form(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[An
     text = ",".join(_sublist_text(entry, names) for entry in lists)
     if len(parts) % 2:
         text += "->" + _sublist_text(parts[-1], names)
-    return text, values_together(arrays)
+    return text, ew.values_together(arrays)
 
 
 def _sublist_names(lists: Sequence[Any]) -> dict[Any, str]:
@@ -237,7 +237,7 @@ def contract_path(*values: Any, parsed: Subscripts, path: Path) -> Any:
             terms.append(chosen[0])
     value, labels = terms[0]
     value, labels = _sum_unwanted(value, labels, parsed.output)
-    return permute(value, tuple(labels.index(label) for label in parsed.output))
+    return ax.permute(value, tuple(labels.index(label) for label in parsed.output))
 
 
 def _without_repeats(value: Any, labels: str) -> tuple[Any, str]:

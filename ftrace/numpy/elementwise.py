@@ -556,12 +556,7 @@ fmax = _extreme_number(
 fmin = _extreme_number("fmin", less, "The lesser of two, where NaN yields to a number.")
 
 
-def clip(
-    arr: Value,
-    /,
-    min: Value | None = None,
-    max: Value | None = None,
-) -> Any:
+def clip(arr: Value, /, min: Value | None = None, max: Value | None = None) -> Any:
     """`arr`, not less than `min` and not greater than `max`.
 
     Raises:

@@ -13,9 +13,9 @@ from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
-from ftrace.numpy.axes import Axis, cast, flip
+from ftrace.numpy import elementwise as ew
+from ftrace.numpy.axes import Axis
 from ftrace.numpy.editing import take_along_axis
-from ftrace.numpy.elementwise import conjugate, inexact
 from ftrace.numpy.linear import matrix_transpose, need_axes
 from ftrace.numpy.reductions import max as greatest
 from ftrace.numpy.reductions import min as least
@@ -76,7 +76,7 @@ def matrices(name: str, x: Value) -> Any:
     Raises:
       ShapeError: there are fewer than two axes.
     """
-    x = inexact(x)
+    x = ew.inexact(x)
     if x.ndim < 2:
         raise ShapeError(
             f"{name}: matrices in the last two axes are required, got the shape "
@@ -101,7 +101,7 @@ def square(name: str, x: Value) -> Any:
 
 def adjoint(x: Value) -> Any:
     """The conjugate transposes."""
-    return conjugate(matrix_transpose(x))
+    return ew.conjugate(matrix_transpose(x))
 
 
 def symmetrized(x: Any) -> Any:
@@ -201,13 +201,13 @@ def svd(
 def _svd_hermitian(x: Any, vectors: bool) -> list[Any]:
     v, w = bind_compound(spectral.eigh_p, symmetrized(square("svd", x)), arg=True)
     size = abs(w)
-    order = flip(argsort(size), (w.ndim - 1,))
+    order = ax.flip(argsort(size), (w.ndim - 1,))
     s = take_along_axis(size, order, axis=-1)
     if not vectors:
         return [s]
     v = take_along_axis(v, order[..., None, :], axis=-1)
     sign = bind(p.sign, take_along_axis(w, order, axis=-1))
-    sign = sign + cast(sign == 0, sign.dtype)
+    sign = sign + ax.cast(sign == 0, sign.dtype)
     return [v, s, adjoint(v * sign[..., None, :])]
 
 
@@ -317,7 +317,7 @@ def norm(x: Value, ord: Order = None, axis: Axis = None, keepdims: bool = False)
       ShapeError: neither one axis nor two.
       ValueRangeError: there is no such norm.
     """
-    x = inexact(x)
+    x = ew.inexact(x)
     axes = ax.canonical_axes(axis, x.ndim, "norm")
     if (axis is None and ord is None) or (len(axes) == 2 and ord in (None, "f", "fro")):
         return run_fused(_euclidean, [x], axes=axes, keepdims=keepdims)
@@ -339,7 +339,7 @@ def vector_norm(
     Raises:
       ValueRangeError: `ord` is not a number.
     """
-    x = inexact(x)
+    x = ew.inexact(x)
     axes = ax.canonical_axes(axis, x.ndim, "vector_norm")
     if ord is None or ord == 2:
         return run_fused(_euclidean, [x], axes=axes, keepdims=keepdims)
@@ -377,7 +377,7 @@ def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order = "fro") -> A
       ShapeError: there are fewer than two axes.
       ValueRangeError: there is no such norm.
     """
-    x = inexact(x)
+    x = ew.inexact(x)
     need_axes("matrix_norm", x, 2)
     return norm(x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
 

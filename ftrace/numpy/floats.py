@@ -13,7 +13,6 @@ from ftrace.errors import DtypeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
-from ftrace.numpy.elementwise import maximum, minimum
 from ftrace.numpy.types import finfo
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -115,8 +114,8 @@ def _log_add(x1: Value, x2: Value, power: Any, scale: float) -> Any:
     undefined = ew.isnan(difference)
     safe = ax.choose(undefined, 0.0, difference)
     # -|x1 - x2|, with a slope of 0 at a tie, where the maximum shares it.
-    smaller = ew.log1p(power(minimum(safe, safe * -1))) * scale
-    return maximum(x1, x2) + ax.choose(undefined, 0.0, smaller)
+    smaller = ew.log1p(power(ew.minimum(safe, safe * -1))) * scale
+    return ew.maximum(x1, x2) + ax.choose(undefined, 0.0, smaller)
 
 
 def _complex_log_add(x1: Any, x2: Any, power: Any, scale: float) -> Any:
@@ -174,7 +173,7 @@ def hypot(x1: Value, x2: Value, /) -> Any:
     """
     ew.refuse_complex("hypot", x1, x2, instead="; take abs first")
     x1, x2 = map(abs, ew.promote_inexact(x1, x2))
-    long, short = maximum(x1, x2), minimum(x1, x2)
+    long, short = ew.maximum(x1, x2), ew.minimum(x1, x2)
     ratio = short / ax.choose(long == 0, 1.0, long)
     length = long * ew.sqrt(ratio * ratio + 1.0)
     return ax.choose((x1 == math.inf) | (x2 == math.inf), math.inf, length)
@@ -247,10 +246,10 @@ def ldexp(x1: Value, x2: Value, /) -> Any:
     wide = _computed(x1)
     bias = _format(wide.dtype).bias
     # Three factors reach from the least subnormal number to the greatest.
-    rest = maximum(minimum(ax.cast(x2, dtypes.int32), 3 * bias), -3 * bias)
+    rest = ew.maximum(ew.minimum(ax.cast(x2, dtypes.int32), 3 * bias), -3 * bias)
     for parts in (3, 2, 1):
         step = elementwise(p.div, rest, parts)
-        step = maximum(minimum(step, bias), 1 - bias)
+        step = ew.maximum(ew.minimum(step, bias), 1 - bias)
         wide = wide * _power_of_two(step, wide.dtype)
         rest = rest - step
     return ax.cast(wide, x1.dtype, x1.weak_type)

@@ -17,17 +17,9 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.arrays.array import Array, is_array, recording
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.numpy import axes
-from ftrace.numpy.axes import as_value, broadcast_to, cast, choose, full, reshape
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.creation import array
-from ftrace.numpy.elementwise import (
-    add,
-    bitwise_and,
-    greater_equal,
-    less,
-    maximum,
-    minimum,
-)
 from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
@@ -124,17 +116,17 @@ def _from_front(values: Any, size: int, wrap: bool) -> tuple[Any, bool]:
     """Indices along an axis counted from its front, and whether all are in bounds."""
     found = values if is_known(values) else _constant_values(values)
     if is_dynamic(size):
-        values, found = as_value(values), None
+        values, found = ax.as_value(values), None
     if found is not None:
         found = signed(found).astype(np.int64)
         wrapped = _host.where(found < 0, found + size, found) if wrap else found
         known = bool(((wrapped >= 0) & (wrapped < size)).all())
         if isinstance(values, Tracer) and bool((wrapped == found).all()):
             return widened(values, size), known
-        return as_value(_index_array(wrapped, size)), known
+        return ax.as_value(_index_array(wrapped, size)), known
     values = widened(values, size)
     if wrap and dtypes.kind(values.dtype) == "i":
-        values = choose(less(values, 0), add(values, size), values)
+        values = ax.choose(ew.less(values, 0), ew.add(values, size), values)
     return values, False
 
 
@@ -143,8 +135,8 @@ def widened(values: Any, size: int) -> Any:
     most = upper_bound(size)
     limit = dtypes.limits(values.dtype)[1]
     if limit > most or (is_dynamic(size) and limit == most):
-        return cast(values, values.dtype)
-    return cast(values, dtypes.int32 if most < 2**31 else dtypes.int64)
+        return ax.cast(values, values.dtype)
+    return ax.cast(values, dtypes.int32 if most < 2**31 else dtypes.int64)
 
 
 def _index_array(values: np.ndarray[Any, Any], size: int) -> Any:
@@ -477,13 +469,13 @@ def read(
     """
     region = sliced(x, index)
     if index.batch is None:
-        return reshape(region, index.laid)
+        return ax.reshape(region, index.laid)
     if not index.gathered:
-        found = broadcast_to(region, (*index.batch, *index.rest))
+        found = ax.broadcast_to(region, (*index.batch, *index.rest))
     else:
         found = _gathered(region, index, mode, fill_value, wrap)
-    found = reshape(found, (*index.batch, *index.laid))
-    return axes.permute(found, _placement(index))
+    found = ax.reshape(found, (*index.batch, *index.laid))
+    return ax.permute(found, _placement(index))
 
 
 def _placement(index: Index) -> tuple[int, ...]:
@@ -497,7 +489,7 @@ def _placement(index: Index) -> tuple[int, ...]:
 
 def sliced(x: Value, index: Index) -> Any:
     """The part of x that the slices and integers of an index reach."""
-    return axes.stride(axes.shrink(x, index.bounds), index.steps)
+    return ax.stride(ax.shrink(x, index.bounds), index.steps)
 
 
 def positions(
@@ -518,15 +510,15 @@ def positions(
         at, known = _from_front(values, size, wrap)
         unsigned = dtypes.kind(at.dtype) == "u"
         if ask and not known:
-            here = less(at, size)
-            here = here if unsigned else bitwise_and(here, greater_equal(at, 0))
-            inside = here if inside is None else bitwise_and(inside, here)
+            here = ew.less(at, size)
+            here = here if unsigned else ew.bitwise_and(here, ew.greater_equal(at, 0))
+            inside = here if inside is None else ew.bitwise_and(inside, here)
         if clamp and not known:
-            at = minimum(at, size - 1)
-            at = at if unsigned else maximum(at, 0)
-        found.append(broadcast_to(at, index.batch or ()))
+            at = ew.minimum(at, size - 1)
+            at = at if unsigned else ew.maximum(at, 0)
+        found.append(ax.broadcast_to(at, index.batch or ()))
     common = max((i.dtype for i in found), key=lambda d: d.itemsize)
-    return [cast(i, common) for i in found], inside
+    return [ax.cast(i, common) for i in found], inside
 
 
 def _gathered(
@@ -536,7 +528,7 @@ def _gathered(
     assert index.batch is not None
     shape = (*index.batch, *index.rest)
     if 0 in shape:
-        return axes.full(shape, 0, region.dtype)
+        return ax.full(shape, 0, region.dtype)
     if 0 in [index.shape[a] for a in index.gathered]:
         raise errors.IndexBoundsError(
             f"an axis of size 0 has no elements to index: array of shape {index.shape}"
@@ -546,13 +538,13 @@ def _gathered(
     found = bind(gather_p, region, *safe, arg=index.gathered)
     if inside is None:
         return found
-    mask = broadcast_to(inside, index.batch)
-    mask = reshape(mask, (*index.batch, *(1 for _ in index.rest)))
+    mask = ax.broadcast_to(inside, index.batch)
+    mask = ax.reshape(mask, (*index.batch, *(1 for _ in index.rest)))
     if fill_value is None:
-        value = full((), default_fill(region.dtype), region.dtype)
+        value = ax.full((), default_fill(region.dtype), region.dtype)
     else:
-        value = cast(fill_value, region.dtype)
-    return choose(mask, found, value)
+        value = ax.cast(fill_value, region.dtype)
+    return ax.choose(mask, found, value)
 
 
 def read_at(
@@ -567,7 +559,7 @@ def read_at(
     Raises:
       IndexBoundsError: no mode is given, and all is known, and it is out of bounds.
     """
-    x = as_value(x)
+    x = ax.as_value(x)
     known = numpy_index(index) if mode is None and is_array(x) else None
     if known is None:
         parsed = parse_index(x.shape, index, mode, wrap)

@@ -15,7 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError
 from ftrace.numpy import axes as ax
-from ftrace.numpy.elementwise import common_type, conjugate
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import broadcast_arrays, concatenate
 from ftrace.trace.bind import bind, elementwise
@@ -47,7 +47,7 @@ def promoted(
 
     A preferred dtype that holds more than the operands' is taken before multiplying.
     """
-    dtype, weak = common_type(*operands)
+    dtype, weak = ew.common_type(*operands)
     if preferred_element_type is None:
         return [ax.cast(x, dtype, weak) for x in operands], None
     final = dtypes.canonicalize(dtypes.as_dtype(preferred_element_type))
@@ -254,7 +254,7 @@ def _batched(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
 def _matrix_and_vector(name: str, x_core: str, y_core: str):
     def product(x1: Value, x2: Value, /) -> Any:
         (x, y), _ = promoted(x1, x2)
-        x = conjugate(x) if x_core == "k" else x
+        x = ew.conjugate(x) if x_core == "k" else x
         return _batched(name, x, y, x_core, y_core)
 
     return product
@@ -301,7 +301,7 @@ def vecdot(
         raise ShapeError(
             f"vecdot: the shapes {x.shape} and {y.shape} differ along axis {axis}"
         )
-    return finished(_batched("vecdot", conjugate(x), y, "k", "k"), final)
+    return finished(_batched("vecdot", ew.conjugate(x), y, "k", "k"), final)
 
 
 def vdot(
@@ -313,7 +313,7 @@ def vdot(
       ShapeError: they differ in their number of elements.
     """
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
-    x, y = ax.reshape(conjugate(x), (x.size,)), ax.reshape(y, (y.size,))
+    x, y = ax.reshape(ew.conjugate(x), (x.size,)), ax.reshape(y, (y.size,))
     return finished(dot_axes("vdot", x, y, ((0,), (0,))), final)
 
 

@@ -15,7 +15,6 @@ from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.creation import Dtype, dtype_or, placed
 from ftrace.numpy.editing import are_inside
-from ftrace.numpy.elementwise import clip
 from ftrace.numpy.linear import checked_diagonal
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import nonzero
@@ -218,11 +217,7 @@ def triu_indices_from():
 
 
 def mask_indices(
-    n: int,
-    mask_func: Callable[[Any, int], Any],
-    k: int = 0,
-    *,
-    size: int | None = None,
+    n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None
 ) -> tuple[Any, ...]:
     """The indices at which `mask_func` of an n × n matrix of ones, and k, is not zero.
 
@@ -267,7 +262,7 @@ def unravel_index(indices: Value, shape: Any) -> tuple[Any, ...]:
     total = int(np.prod(sizes, dtype=np.int64))
     if total == 0:
         return tuple(ax.full(rest.shape, 0, rest.dtype) for _ in sizes)
-    rest = clip(ax.choose(rest < 0, rest + total, rest), 0, total - 1)
+    rest = ew.clip(ax.choose(rest < 0, rest + total, rest), 0, total - 1)
     found: list[Any] = []
     for size in reversed(sizes):
         found.append(remainder(rest, size))
@@ -320,7 +315,7 @@ def _bounded(index: Any, size: int, mode: str) -> Any:
     if mode == "wrap":
         return remainder(index, size)
     if mode == "clip":
-        return clip(index, 0, size - 1)
+        return ew.clip(index, 0, size - 1)
     one_of("ravel_multi_index: mode", mode, ("raise", "wrap", "clip"))
     if not are_inside(np.asarray(index), size):
         raise ValueRangeError(f"an index is out of bounds of an axis of size {size}")

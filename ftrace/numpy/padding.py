@@ -7,28 +7,21 @@ each run is a slice, a reversed slice or one element repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+from typing import cast as cast_to
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes
+from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.arithmetic import round as rounded
-from ftrace.numpy.axes import (
-    Axis,
-    as_value,
-    cast,
-    choose,
-    iota,
-    reshape,
-    shrink_axis,
-    static_int,
-)
+from ftrace.numpy.axes import Axis
 from ftrace.numpy.distributions import median
 from ftrace.numpy.editing import along
-from ftrace.numpy.elementwise import less
 from ftrace.numpy.functional import apply_along_axis
 from ftrace.numpy.ranges import linspace
 from ftrace.numpy.shape import concatenate, ravel, split
@@ -78,7 +71,7 @@ def pad(
       ValueRangeError: there is no such mode, or a width is negative.
       ArgumentError: the mode has no such option.
     """
-    x = as_value(array)
+    x = ax.as_value(array)
     widths = _widths(pad_width, x.ndim)
     if callable(mode):
         return _pad_by(x, widths, mode, kwargs)
@@ -96,23 +89,20 @@ def pad(
                 f"extend by mode {mode!r}; use mode='constant'"
             )
     if mode == "linear_ramp":
-        return _pad_ramp(x, widths, kwargs.get("end_values", 0))
+        ends = _pairs("end_values", kwargs.get("end_values", 0), x.ndim)
+        return _pad_between(x, widths, ends, _ramp)
     if mode in _STATISTICS:
-        return _pad_statistic(x, widths, mode, kwargs.get("stat_length"))
+        lengths = _pairs("stat_length", kwargs.get("stat_length"), x.ndim)
+        return _pad_between(x, widths, lengths, partial(_statistic, mode))
     odd = kwargs.get("reflect_type", "even")
     one_of("pad: reflect_type", odd, ("even", "odd"))
     for axis, (before, after) in enumerate(widths):
         if odd == "odd":
             x = _pad_odd(x, axis, before, after, int(mode == "reflect"))
         elif before + after:
-            x = _runs(x, axis, _positions(x.shape[axis], before, after, mode))
+            places: Any = np.arange(x.shape[axis], dtype=np.int64)
+            x = _runs(x, axis, np.pad(places, (before, after), cast_to(Any, mode)))
     return x
-
-
-def _positions(size: int, before: int, after: int, mode: Any) -> Any:
-    """Which element of an axis stands at each place of the padded one."""
-    line: Any = np.arange(size, dtype=np.int64)
-    return np.pad(line, (before, after), mode)
 
 
 # Arguments.
@@ -122,12 +112,12 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     if hasattr(pad_width, "items"):
         pairs: Pairs = [(0, 0)] * ndim
         for axis, width in pad_width.items():
-            place = axes.canonical_axis(axis, ndim, "pad")
+            place = ax.canonical_axis(axis, ndim, "pad")
             pairs[place] = _pairs("pad_width", width, 1)[0]
     else:
         pairs = _pairs("pad_width", pad_width, ndim)
     widths = [
-        (static_int(lo, "pad: pad_width"), static_int(hi, "pad: pad_width"))
+        (ax.static_int(lo, "pad: pad_width"), ax.static_int(hi, "pad: pad_width"))
         for lo, hi in pairs
     ]
     if any(min(pair) < 0 for pair in widths):
@@ -167,17 +157,17 @@ def _has_parts(value: Any) -> bool:
 def _pad_constant(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
     pairs = _pairs("constant_values", values, x.ndim)
     if all(type(v) in (int, float, bool) and v == 0 for pair in pairs for v in pair):
-        return axes.pad(x, tuple((lo, hi, 0) for lo, hi in widths))
+        return ax.pad(x, tuple((lo, hi, 0) for lo, hi in widths))
     for axis, ((before, after), ends) in enumerate(zip(widths, pairs, strict=True)):
         if not before + after:
             continue
         size = x.shape[axis]
-        line = axes.line(x.ndim, axis, before + size + after)
-        place = iota(dtypes.int32, line, axis)
-        low, high = [cast(v, x.dtype) for v in ends]
-        x = axes.pad_axis(x, axis, before, after)
-        x = choose(less(place, before), low, x) if before else x
-        x = choose(less(place, before + size), x, high) if after else x
+        line = ax.line(x.ndim, axis, before + size + after)
+        place = ax.iota(dtypes.int32, line, axis)
+        low, high = [ax.cast(v, x.dtype) for v in ends]
+        x = ax.pad_axis(x, axis, before, after)
+        x = ax.choose(ew.less(place, before), low, x) if before else x
+        x = ax.choose(ew.less(place, before + size), x, high) if after else x
     return x
 
 
@@ -196,11 +186,11 @@ def _runs(x: Any, axis: int, positions: Any) -> Any:
             ):
                 stop += 1
         low, high = sorted((int(positions[start]), int(positions[stop - 1])))
-        part = shrink_axis(x, axis, low, high + 1)
+        part = ax.shrink_axis(x, axis, low, high + 1)
         if step < 0:
-            part = axes.flip(part, (axis,))
+            part = ax.flip(part, (axis,))
         if step == 0:
-            part = axes.expand(part, axes.with_size(part.shape, axis, stop - start))
+            part = ax.expand(part, ax.with_size(part.shape, axis, stop - start))
         parts.append(part)
         start = stop
     return concatenate(parts, axis)
@@ -216,37 +206,35 @@ def _pad_odd(x: Any, axis: int, before: int, after: int, skip: int) -> Any:
         low, high = min(before, reach), min(after, reach)
         parts = [x]
         if low:
-            mirrored = axes.flip(shrink_axis(x, axis, skip, skip + low), (axis,))
-            edge = shrink_axis(x, axis, 0, 1)
+            mirrored = ax.flip(ax.shrink_axis(x, axis, skip, skip + low), (axis,))
+            edge = ax.shrink_axis(x, axis, 0, 1)
             parts.insert(0, edge * 2 - mirrored)
         if high:
-            mirrored = shrink_axis(x, axis, size - skip - high, size - skip)
-            edge = shrink_axis(x, axis, size - 1, size)
-            parts.append(edge * 2 - axes.flip(mirrored, (axis,)))
+            mirrored = ax.shrink_axis(x, axis, size - skip - high, size - skip)
+            edge = ax.shrink_axis(x, axis, size - 1, size)
+            parts.append(edge * 2 - ax.flip(mirrored, (axis,)))
         x = concatenate(parts, axis)
         before, after = before - low, after - high
     return x
 
 
-def _pad_ramp(x: Any, widths: Sequence[tuple[int, int]], values: Any) -> Any:
-    pairs = _pairs("end_values", values, x.ndim)
-    for axis, ((before, after), (low, high)) in enumerate(
-        zip(widths, pairs, strict=True)
-    ):
-        size = x.shape[axis]
-        parts = [x]
-        if before:
-            parts.insert(0, _ramp(low, shrink_axis(x, axis, 0, 1), axis, before))
-        if after:
-            ramp = _ramp(high, shrink_axis(x, axis, size - 1, size), axis, after)
-            parts.append(axes.flip(ramp, (axis,)))
-        x = concatenate(parts, axis)
+def _pad_between(
+    x: Any, widths: Sequence[tuple[int, int]], values: Pairs, end: Callable[..., Any]
+) -> Any:
+    """Each axis between two blocks: `end(x, axis, value, size, at_end)`."""
+    for axis, (sizes, pair) in enumerate(zip(widths, values, strict=True)):
+        first = end(x, axis, pair[0], sizes[0], False)
+        last = end(x, axis, pair[1], sizes[1], True)
+        x = concatenate([first, x, last], axis)
     return x
 
 
-def _ramp(end: Any, edge: Any, axis: int, count: int) -> Any:
-    inner = axes.drop_axes(edge, (axis,))
-    return linspace(end, inner, count, endpoint=False, dtype=edge.dtype, axis=axis)
+def _ramp(x: Any, axis: int, value: Any, size: int, at_end: bool) -> Any:
+    """From the edge to a value."""
+    place = x.shape[axis] - 1 if at_end else 0
+    edge = ax.drop_axes(ax.shrink_axis(x, axis, place, place + 1), (axis,))
+    ramp = linspace(value, edge, size, endpoint=False, dtype=x.dtype, axis=axis)
+    return ax.flip(ramp, (axis,)) if at_end else ramp
 
 
 _STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
@@ -257,34 +245,21 @@ _STATISTICS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _pad_statistic(
-    x: Any, widths: Sequence[tuple[int, int]], mode: str, stat_length: Any
-) -> Any:
-    lengths = _pairs("stat_length", stat_length, x.ndim)
-    for axis, ((before, after), (low, high)) in enumerate(
-        zip(widths, lengths, strict=True)
-    ):
-        first = _statistic(x, axis, mode, low, before, at_end=False)
-        last = _statistic(x, axis, mode, high, after, at_end=True)
-        x = concatenate([first, x, last], axis)
-    return x
-
-
 def _statistic(
-    x: Any, axis: int, mode: str, length: Any, count: int, at_end: bool
+    mode: str, x: Any, axis: int, length: Any, count: int, at_end: bool
 ) -> Any:
     """The statistic of `length` elements at an end, `count` times."""
     size = x.shape[axis]
     reach = (
-        size if length is None else min(static_int(length, "pad: stat_length"), size)
+        size if length is None else min(ax.static_int(length, "pad: stat_length"), size)
     )
     if reach < 1:
         raise ValueRangeError(f"pad: stat_length must be positive, got {length}")
     start = size - reach if at_end else 0
-    value = _STATISTICS[mode](shrink_axis(x, axis, start, start + reach), axis)
+    value = _STATISTICS[mode](ax.shrink_axis(x, axis, start, start + reach), axis)
     if dtypes.is_integer(x.dtype) and mode in ("mean", "median"):
         value = rounded(value)
-    return axes.expand(cast(value, x.dtype), axes.with_size(x.shape, axis, count))
+    return ax.expand(ax.cast(value, x.dtype), ax.with_size(x.shape, axis, count))
 
 
 def _pad_by(
@@ -310,16 +285,16 @@ def roll(a: Value, shift: Any, axis: Axis = None) -> Any:
     Raises:
       ShapeError: there are not as many shifts as axes.
     """
-    x = as_value(a)
+    x = ax.as_value(a)
     if axis is None:
-        return reshape(roll(ravel(x), shift, 0), x.shape)
+        return ax.reshape(roll(ravel(x), shift, 0), x.shape)
     places, shifts = _listed(axis), _listed(shift)
     count = max(len(shifts), len(places))
     shifts = shifts * count if len(shifts) == 1 else shifts
     places = places * count if len(places) == 1 else places
     if len(shifts) != len(places):
         raise ShapeError(f"roll: {len(shifts)} shifts for {len(places)} axes")
-    places = [axes.canonical_axis(place, x.ndim, "roll") for place in places]
+    places = [ax.canonical_axis(place, x.ndim, "roll") for place in places]
     for distance, place in zip(shifts, places, strict=True):
         x = _roll_axis(x, distance, place)
     return x
@@ -330,10 +305,12 @@ def _roll_axis(x: Any, shift: Any, axis: int) -> Any:
     if size == 0:
         return x
     cut = (
-        shift if isinstance(shift, Tracer) else -static_int(shift, "roll: shift") % size
+        shift
+        if isinstance(shift, Tracer)
+        else -ax.static_int(shift, "roll: shift") % size
     )
     if isinstance(cut, Tracer) or is_dynamic(cut):
-        source = remainder(iota(dtypes.int32, (size,), 0) - shift, size)
+        source = remainder(ax.iota(dtypes.int32, (size,), 0) - shift, size)
         return along(x, source, axis)
     if cut == 0:
         return x

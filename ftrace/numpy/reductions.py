@@ -431,11 +431,7 @@ def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def isclose(
-    a: Value,
-    b: Value,
-    rtol: Value = 1e-5,
-    atol: Value = 1e-8,
-    equal_nan: bool = False,
+    a: Value, b: Value, rtol: Value = 1e-5, atol: Value = 1e-8, equal_nan: bool = False
 ) -> Any:
     """Where |a - b| <= atol + rtol·|b|; infinities are close to themselves."""
     dtype = dtypes.to_inexact(ew.common_type(a, b)[0])
@@ -446,11 +442,7 @@ def isclose(
 
 
 def allclose(
-    a: Value,
-    b: Value,
-    rtol: Value = 1e-5,
-    atol: Value = 1e-8,
-    equal_nan: bool = False,
+    a: Value, b: Value, rtol: Value = 1e-5, atol: Value = 1e-8, equal_nan: bool = False
 ) -> Any:
     """Is |a - b| <= atol + rtol·|b| everywhere?"""
     return all(isclose(a, b, rtol, atol, equal_nan))

@@ -18,8 +18,8 @@ from ftrace import dtypes
 from ftrace.errors import ConcretizationTypeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
+from ftrace.numpy import elementwise as ew
 from ftrace.numpy.cumulative import cumsum, scan_with
-from ftrace.numpy.elementwise import minimum, promote_together, values_together
 from ftrace.numpy.shape import concatenate, ravel
 from ftrace.numpy.sorting import nonzero, positions_along, searchsorted, sort_along
 from ftrace.trace.bind import bind
@@ -187,11 +187,7 @@ def unique(
 
 
 def _unique(
-    x: Any,
-    size: Any,
-    fill_value: Any,
-    equal_nan: bool,
-    wanted: tuple[bool, bool, bool],
+    x: Any, size: Any, fill_value: Any, equal_nan: bool, wanted: tuple[bool, bool, bool]
 ) -> UniqueAll:
     """Along the leading axis; of indices, inverse and counts those that are wanted."""
     return_index, return_inverse, return_counts = wanted
@@ -305,11 +301,7 @@ def _nothing(x: Any, size: Any, fill_value: Any) -> Any:
 
 
 def union1d(
-    ar1: Value,
-    ar2: Value,
-    *,
-    size: int | None = None,
-    fill_value: Value | None = None,
+    ar1: Value, ar2: Value, *, size: int | None = None, fill_value: Value | None = None
 ) -> Any:
     """The elements of one array or the other, each once, in ascending order.
 
@@ -321,7 +313,7 @@ def union1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    joined = concatenate([ravel(x) for x in promote_together(ar1, ar2)])
+    joined = concatenate([ravel(x) for x in ew.promote_together(ar1, ar2)])
     return unique(joined, size=size, fill_value=fill_value)
 
 
@@ -346,7 +338,7 @@ def intersect1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    x, y = promote_together(ar1, ar2)
+    x, y = ew.promote_together(ar1, ar2)
     integer = dtypes.default_dtype("i")
     if x.size == 0 or y.size == 0:
         nothing = _nothing(x, size, fill_value)
@@ -390,7 +382,7 @@ def setdiff1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    own = values_together([ar1, ar2])[0]
+    own = ew.values_together([ar1, ar2])[0]
     fill = 0 if fill_value is None else fill_value
     if own.size == 0:
         return _nothing(own, size, fill)
@@ -398,7 +390,9 @@ def setdiff1d(
         vector = ravel(own)
         flags = isin(vector, ar2, invert=True)
         return chosen(vector, flags, count_of("setdiff1d", flags, size), fill)
-    (ordered, _, begins), _, first, ends = sides = _sides(*promote_together(own, ar2))
+    (ordered, _, begins), _, first, ends = sides = _sides(
+        *ew.promote_together(own, ar2)
+    )
     alone = ax.choose(ordered == ordered, ends, begins) & first
     values = sides.select("setdiff1d", alone, size, fill)
     return ax.cast(values, own.dtype, own.weak_type)
@@ -423,7 +417,7 @@ def setxor1d(
     Raises:
       ConcretizationTypeError: an array is traced, and `size` is not given.
     """
-    x, y = promote_together(ar1, ar2)
+    x, y = ew.promote_together(ar1, ar2)
     if x.size + y.size == 0:
         return _nothing(x, size, fill_value)
     sides = _sides(x, y)
@@ -458,7 +452,7 @@ def isin(
       ValueRangeError: there is no such method.
     """
     one_of("isin: method", method, ("auto", "compare_all", "binary_search", "sort"))
-    x, tests = promote_together(element, test_elements)
+    x, tests = ew.promote_together(element, test_elements)
     if x.size == 0 or tests.size == 0:
         return ax.full(x.shape, invert, dtypes.bool_)
     tests = ax.reshape(tests, (tests.size,))
@@ -466,6 +460,6 @@ def isin(
         found = (ax.insert_axes(x, (x.ndim,)) == tests).any(-1)
     else:
         ordered = sort_along(tests, 0)
-        places = minimum(searchsorted(ordered, x), tests.size - 1)
+        places = ew.minimum(searchsorted(ordered, x), tests.size - 1)
         found = bind(gather_p, ordered, places, arg=(0,)) == x
     return ~found if invert else found
