@@ -72,8 +72,8 @@ _computing = (
 _computing = (
     *(f"{__name__}.{module}" for module in _computing),
     "astype", "cond", "convolve", "correlate", "diff", "ediff1d", "gradient", "interp",
-    "matrix_norm", "matrix_rank", "norm", "select", "trapezoid", "tril", "triu",
-    "unwrap", "vector_norm", "where",
+    "matrix_norm", "matrix_rank", "norm", "select", "trapezoid", "tril",
+    "triu", "unwrap", "vector_norm", "where",
 )  # fmt: skip
 
 # These show their operand, and share the memory of an array of NumPy's. What others

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from ftrace.arrays.array import is_array, recording
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
-from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, elementwise
 from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.eager.dispatch import named
+from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p
@@ -196,62 +196,43 @@ def _inverse(x: Any, exponent: int) -> Any:
     return scale / (half * scale * rest)
 
 
-#: Exponents of so few bits take a step for each, without a loop.
-_FEW_BITS = 8
-
-
 def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
-    """Integers to integer powers, by squaring; 0 for negative powers, but of ±1."""
+    """Integers to integer powers, by squaring; 0 for negative powers, but of ±1.
+
+    It is done as often as the greatest exponent asks for: most are small, and a step
+    for each bit of their dtype takes ten times as long.
+    """
     if type(original) is int and original == 2:
         return ew.left_shift(1, exponents)
-    bits = 8 * exponents.dtype.itemsize - (dtypes.kind(exponents.dtype) == "i")
-    if bits > _FEW_BITS:
-        return _power_in_loop(x, exponents)
-    result = ax.full((), 1, x.dtype)
-    square, rest = x, exponents
-    for bit in range(bits):
-        result = result * ax.choose(rest & 1 != 0, square, 1)
-        if bit + 1 < bits:
-            rest, square = rest >> 1, square * square
-    if dtypes.kind(exponents.dtype) == "u":
-        return result
-    return ax.choose(exponents < 0, _negative_power(x, exponents), result)
-
-
-def _negative_power(x: Any, exponents: Any) -> Any:
-    return ax.choose(abs(x) == 1, ax.choose(exponents & 1 != 0, x, 1), 0)
-
-
-def _power_in_loop(x: Any, exponents: Any) -> Any:
-    """Squared as often as the greatest exponent asks for.
-
-    Most are small, and a step for each bit of their dtype takes ten times as long.
-    """
     shape = broadcast_shapes("power", [x.shape, exponents.shape])
     start = ax.full((), 1, x.dtype)
     if dtypes.kind(exponents.dtype) == "i":
-        start = ax.choose(exponents < 0, _negative_power(x, exponents), start)
+        inverse = ax.choose(abs(x) == 1, ax.choose(exponents & 1 != 0, x, 1), 0)
+        start = ax.choose(exponents < 0, inverse, start)
     carry = [ax.broadcast_to(value, shape) for value in (start, x, exponents)]
-    loop = _squaring(*map(aval_of, carry))
-    return bind_compound(while_p, *carry, arg=loop)[0]
+    return _repeat_where(_square_once, carry)[0]
 
 
-def _squaring(*avals: ShapedArray) -> While:
-    """result·square where the exponent is odd, square², exponent/2, while positive."""
-    names = [variable(aval, BODY_DEPTH, n) for n, aval in enumerate(avals)]
-    result, square, rest = names
+def _square_once(result: Node, square: Node, rest: Node) -> tuple[Node, list[Node]]:
+    """Result·square where the exponent is odd; square²; exponent/2."""
     zero, one = const_like(rest, 0), const_like(rest, 1)
-    more = ops.lt(zero, rest)
-    done = ops.bit_not(more)
     odd = ops.ne(ops.bit_and(rest, one), zero)
-    times = ops.mul(result, ops.select(odd, square, const_like(square, 1)))
-    body = [
-        ops.select(done, result, times),
-        ops.select(done, square, ops.mul(square, square)),
-        ops.select(done, rest, ops.shift_right_arithmetic(rest, one)),
-    ]
-    some = reduce(reduce_max_p, more, tuple(range(rest.ndim)))
-    return While(close(names, [reshape(some, ())]), close(names, body), 0)
+    factor = ops.select(odd, square, const_like(square, 1))
+    halved = ops.shift_right_arithmetic(rest, one)
+    values = [ops.mul(result, factor), ops.mul(square, square), halved]
+    return ops.lt(zero, rest), values
+
+
+def _repeat_where(
+    step: Callable[..., tuple[Node, list[Node]]], carry: Sequence[Any]
+) -> list[Any]:
+    """`step(*carry)` gives where to go on, and the next values there, until nowhere."""
+    names = [variable(aval_of(x), BODY_DEPTH, n) for n, x in enumerate(carry)]
+    more, values = step(*names)
+    some = reduce(reduce_max_p, more, tuple(range(more.ndim)))
+    body = [ops.select(more, *pair) for pair in zip(values, names, strict=True)]
+    loop = While(close(names, [reshape(some, ())]), close(names, body), 0)
+    return bind_compound(while_p, *carry, arg=loop)
 
 
 def float_power(x1: Value, x2: Value, /) -> Any:
@@ -357,20 +338,13 @@ def gcd(x1: Value, x2: Value, /) -> Any:
     found = do_now(np.gcd, x1, x2, dtype=x1.dtype, weak=weak)
     if found is not None:
         return found
-    loop = _euclid(aval_of(x1), aval_of(x2))
     # The least number of a dtype is its own absolute value, and leaves its sign behind.
-    return abs(bind_compound(while_p, x1, x2, arg=loop)[0])
+    return abs(_repeat_where(_divide_once, [x1, x2])[0])
 
 
-def _euclid(*avals: ShapedArray) -> While:
-    """(y, x mod y) as long as some y is not zero; where it is, x is the divisor."""
-    x, y = (variable(aval, BODY_DEPTH, n) for n, aval in enumerate(avals))
-    zero = const_like(y, 0)
-    done = ops.eq(y, zero)
-    rest = ops.select(done, zero, ops.rem(x, y))
-    body = close([x, y], [ops.select(done, x, y), rest])
-    some = reduce(reduce_max_p, ops.ne(y, zero), tuple(range(y.ndim)))
-    return While(close([x, y], [reshape(some, ())]), body, 0)
+def _divide_once(x: Node, y: Node) -> tuple[Node, list[Node]]:
+    """(y, x mod y) where y is not zero; where it is, x is the divisor."""
+    return ops.ne(y, const_like(y, 0)), [y, ops.rem(x, y)]
 
 
 def lcm(x1: Value, x2: Value, /) -> Any:

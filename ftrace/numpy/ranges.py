@@ -37,9 +37,6 @@ __all__ = [
 #: NumPy without its stubs, which leave too much unknown.
 _host: Any = np
 
-#: Fewer numbers take least time as steps of a record.
-LONG = 1 << 12
-
 
 def arange(
     start: Any,

@@ -570,17 +570,17 @@ def logsumexp(
     options: dict[str, Any] = {
         "axes": axes, "masked": mask is not None, "scaled": factors is not None,
     }  # fmt: skip
-    result = run_fused(_logsumexp, operands, part=0, **options)
-    kept = result if keepdims else ax.drop_axes(result, axes)
+
+    def part(number: int) -> Any:
+        result = run_fused(_logsumexp, operands, part=number, **options)
+        return result if keepdims else ax.drop_axes(result, axes)
+
+    result, is_complex = part(0), dtypes.is_complex(a.dtype)
     if return_sign:
-        sign = run_fused(_logsumexp, operands, part=1, **options)
-        kept = bind(p.real, kept) if dtypes.is_complex(a.dtype) else kept
-        return kept, sign if keepdims else ax.drop_axes(sign, axes)
-    if factors is None or dtypes.is_complex(a.dtype):
-        return kept
-    sign = run_fused(_logsumexp, operands, part=1, **options)
-    sign = sign if keepdims else ax.drop_axes(sign, axes)
-    return ax.choose(sign < 0, _scalar(kept, np.nan), kept)
+        return bind(p.real, result) if is_complex else result, part(1)
+    if factors is None or is_complex:
+        return result
+    return ax.choose(part(1) < 0, _scalar(result, np.nan), result)
 
 
 def _logsumexp(

@@ -73,38 +73,36 @@ def groups_of(x: Any, equal_nan: bool = True, placed: bool = True) -> Groups:
     return Groups(ax.reshape(ordered, x.shape), places, begins)
 
 
-def count_of(name: str, flags: Any, size: Any) -> int:
-    """How many flags are set, or the number that the user gave instead.
+def chosen(name: str, values: Any, flags: Any, size: Any, fill_value: Any) -> Any:
+    """Where the flags are set, the values, along the leading axis.
+
+    Args:
+      name: of the function, for messages.
+      values, flags: of one size along that axis.
+      size: how many are returned; None where the flags are known: all.
+      fill_value: what fills the rest; by default the first one, or 0 if there is none.
 
     Raises:
-      ConcretizationTypeError: it depends on values that are not known.
+      ConcretizationTypeError: how many there are depends on values that are not known.
     """
     if size is not None:
-        return ax.check_count(size, f"{name}: size")
-    total = flags.sum()
-    if ax.is_unknown(total):
+        size = ax.check_count(size, f"{name}: size")
+    elif ax.is_unknown(flags):
         raise ConcretizationTypeError(
             f"{name}: how many elements the result has depends on the values of a "
             f"traced array; give size=n"
         )
-    return int(total)
-
-
-def chosen(values: Any, flags: Any, count: int, fill_value: Any) -> Any:
-    """Where the flags are set, the values; behind them the first one, or `fill_value`.
-
-    Along the leading axis; zero where there is none.
-    """
-    (places,) = nonzero(flags, size=count)
+    fill, weak = fill_value, values.weak_type
+    if fill is not None:
+        fill = ax.cast(fill, values.dtype, weak)
+    (places,) = nonzero(flags, size=size)
     result = bind(gather_p, values, places, arg=(0,))
-    if count == 0:
+    if not size:
         return result
-    found, weak = flags.sum(), values.weak_type
-    if fill_value is None:
+    found = flags.sum()
+    if fill is None:
         fill = ax.choose(found > 0, result[:1], ax.cast(0, values.dtype, weak))
-    else:
-        fill = ax.cast(fill_value, values.dtype, weak)
-    there = ax.iota(dtypes.int32, (count,), 0) < found
+    there = ax.iota(dtypes.int32, (size,), 0) < found
     return ax.choose(ax.insert_axes(there, range(1, values.ndim)), result, fill)
 
 
@@ -196,14 +194,14 @@ def _unique(
     if length == 0:
         return _unique_of_none(x, size, fill_value)
     groups = groups_of(x, equal_nan, return_index or return_inverse)
-    count = count_of("unique", groups.begins, size)
-    values = chosen(groups.ordered, groups.begins, count, fill_value)
+    values = chosen("unique", groups.ordered, groups.begins, size, fill_value)
     index = inverse = counts = None
     if return_index:
-        index = ax.cast(chosen(groups.places, groups.begins, count, None), integer)
+        index = chosen("unique", groups.places, groups.begins, size, None)
+        index = ax.cast(index, integer)
     if return_counts or return_inverse:
         number = cumsum(groups.begins, dtype=dtypes.int32) - 1
-        zeros, nothing = (ax.full((n,), 0, integer) for n in (count, length))
+        zeros, nothing = (ax.full((n,), 0, integer) for n in (len(values), length))
         if return_counts:
             ones = ax.full((length,), 1, integer)
             counts = bind(scatter_p, zeros, ones, number, arg=((0,), "add"))
@@ -282,11 +280,6 @@ class _Sides(NamedTuple):
     first: Any
     ends: Any
 
-    def select(self, name: str, flags: Any, size: Any, fill_value: Any) -> Any:
-        """The elements that have the flag: one of a group."""
-        count = count_of(name, flags, size)
-        return chosen(self.groups.ordered, flags, count, fill_value)
-
 
 def _sides(x: Any, y: Any) -> _Sides:
     groups = groups_of(concatenate([ravel(x), ravel(y)]))
@@ -352,15 +345,15 @@ def intersect1d(
     start = scan_with(ax.choose(begins, numbers, 0), reduce_max_p, 0, False)
     # The result is made of elements of the first vector, which its gradient goes to.
     values = bind(gather_p, ordered, start, arg=(0,))
-    count = count_of("intersect1d", both, size)
-    values = chosen(values, both, count, fill_value)
+    values = chosen("intersect1d", values, both, size, fill_value)
     if not return_indices:
         return values
     parts = (bind(gather_p, places, start, arg=(0,)), x.size), (places - x.size, y.size)
-    return values, *[
-        ax.cast(chosen(part, both, count, ax.full((), end, part.dtype)), integer)
+    found = [
+        chosen("intersect1d", part, both, size, ax.full((), end, part.dtype))
         for part, end in parts
     ]
+    return values, *[ax.cast(part, integer) for part in found]
 
 
 def setdiff1d(
@@ -389,12 +382,10 @@ def setdiff1d(
     if assume_unique:
         vector = ravel(own)
         flags = isin(vector, ar2, invert=True)
-        return chosen(vector, flags, count_of("setdiff1d", flags, size), fill)
-    (ordered, _, begins), _, first, ends = sides = _sides(
-        *ew.promote_together(own, ar2)
-    )
+        return chosen("setdiff1d", vector, flags, size, fill)
+    (ordered, _, begins), _, first, ends = _sides(*ew.promote_together(own, ar2))
     alone = ax.choose(ordered == ordered, ends, begins) & first
-    values = sides.select("setdiff1d", alone, size, fill)
+    values = chosen("setdiff1d", ordered, alone, size, fill)
     return ax.cast(values, own.dtype, own.weak_type)
 
 
@@ -420,15 +411,14 @@ def setxor1d(
     x, y = ew.promote_together(ar1, ar2)
     if x.size + y.size == 0:
         return _nothing(x, size, fill_value)
-    sides = _sides(x, y)
-    (ordered, _, begins), _, first, ends = sides
+    (ordered, _, begins), _, first, ends = _sides(x, y)
     # A NaN differs from those of the other array: each array keeps one.
     false = ax.full((1,), False, dtypes.bool_)
     apart = ordered != ordered
     ends = ends | apart & ~concatenate([first[1:], false])
     begins = begins | apart & concatenate([false, first[:-1]])
     alone = ax.choose(first, ends, begins)
-    return sides.select("setxor1d", alone, size, fill_value)
+    return chosen("setxor1d", ordered, alone, size, fill_value)
 
 
 def isin(
