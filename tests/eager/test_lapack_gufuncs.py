@@ -25,7 +25,6 @@ SHAPES = [(1, 1), (3, 3), (8, 8), (4, 5, 5), (2, 3, 2, 2), (0, 4, 4)]
 PLAIN: dict[str, Any] = {
     "eigh": lambda x: np.linalg.eigh(x, "L"),
     "eigh_up": lambda x: np.linalg.eigh(x, "U"),
-    "eigvalsh": lambda x: np.linalg.eigvalsh(x, "L"),
     "svd_full": lambda x: np.linalg.svd(x),
     "svd_reduced": lambda x: np.linalg.svd(x, full_matrices=False),
     "svdvals": lambda x: np.linalg.svdvals(x),
@@ -37,7 +36,6 @@ PLAIN: dict[str, Any] = {
 LOOPS: dict[str, Any] = {
     "eigh": lapack_numpy.eigh["L"],
     "eigh_up": lapack_numpy.eigh["U"],
-    "eigvalsh": lapack_numpy.eigvalsh["L"],
     "cholesky": lambda x: (lapack_numpy.cholesky(x),),
     **{
         name: getattr(lapack_numpy, name)
