@@ -70,18 +70,15 @@ def _price_of(graph: Graph) -> int:
     given = {*graph.inputs, *(n for n in graph.outputs if not n.src)}
     if graph.effects or not given.isdisjoint(graph.outputs):
         return 0
-    work = [node for node in graph.nodes if _is_work(node)]
     largest = max([n.size for n in (*graph.inputs, *graph.outputs)])
-    return sum([_price(n, largest) for n in work]) if largest < tiering.MOST else 0
-
-
-def _is_work(node: Node) -> bool:
-    if node.op.family in _VIEWS:
-        return node.op is pad_p
-    return node.op not in _PARTS
+    if largest >= tiering.MOST:
+        return 0
+    return sum([_price(node, largest) for node in graph.nodes])
 
 
 def _price(node: Node, largest: int) -> int:
+    if node.op in _PARTS or (node.op.family in _VIEWS and node.op is not pad_p):
+        return 0
     size = max(node.size, *[x.size for x in node.src])
     if size > 2 * largest:  # of a product of matrices, which is not stored
         size //= _OF_PRODUCT
@@ -100,19 +97,12 @@ def _shape_of_all(graph: Graph) -> tuple[int, ...] | None:
         return None
     (shape,) = shapes
     for node in graph.nodes:
+        spreads = node.op is expand_p and same_size(node.src[0].size, 1)
         if same_size(node.size, 1) and node.op in (expand_p, reshape_p):
             continue
-        if (
-            node.op is expand_p
-            and same_size(node.src[0].size, 1)
-            and same_size(node.shape, shape)
-        ):
-            continue
-        if (
-            node.op is iota_p
-            or node.op.family not in _ELEMENTWISE
-            or not (node.shape == () or same_size(node.shape, shape))
-        ):
+        if not spreads and (node.op is iota_p or node.op.family not in _ELEMENTWISE):
+            return None
+        if not same_size(node.shape, shape) and (spreads or node.shape):
             return None
     return shape
 
@@ -183,30 +173,7 @@ def _call_of_function(
     return _Call(run, price, wait, any_size)
 
 
-class _Filled:
-    """A function with all of its arguments but arrays and numbers.
-
-    Args:
-      function: the function.
-      args, kwargs: its arguments; `_PLACE` where one comes later.
-    """
-
-    def __init__(
-        self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
-    ) -> None:
-        self._function = function
-        self._args = args
-        self._kwargs = kwargs
-
-    def __call__(self, *values: Any) -> Any:
-        rest = iter(values)
-        args = [next(rest) if x is _PLACE else x for x in self._args]
-        kwargs = {
-            name: next(rest) if x is _PLACE else x for name, x in self._kwargs.items()
-        }
-        return self._function(*args, **kwargs)
-
-
+#: In the place of an argument that comes later.
 _PLACE = object()
 
 
@@ -271,7 +238,7 @@ _COMPILED = 16_000
 _calls: Table[Any, Callable[[Sequence[Any]], Any]] = Table(768)
 
 
-def _any_size(call: _Filled) -> AnySize:
+def _any_size(call: Callable[..., Any]) -> AnySize:
     """The program of a function of elements, for arrays of one shape, any one."""
 
     def flat(arrays: list[Any], numbers: list[Any], order: Sequence[Any]) -> Any:
@@ -322,8 +289,15 @@ def run_call(
     identity = (*who, *taken.key)
     call = _calls.get(identity)
     if call is None:
-        filled = _Filled(function, rest, named)
         sizeless = (*who, *taken.sizeless)
+
+        def filled(*values: Any) -> Any:
+            later = iter(values)
+            given = [
+                next(later) if x is _PLACE else x for x in (*rest, *named.values())
+            ]
+            positional, by_name = given[: len(rest)], given[len(rest) :]
+            return function(*positional, **dict(zip(named, by_name, strict=True)))
 
         def program() -> AnySize:
             found = _calls.get(sizeless)

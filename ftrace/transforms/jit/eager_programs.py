@@ -238,40 +238,6 @@ class _Family:
 _families: Table[Any, _Family] = Table(256)
 
 
-class _Pattern:
-    """A graph with variables in the place of its numbers.
-
-    Attributes:
-      numbers: the numbers.
-      places: the variables.
-      standing: what stands for each number.
-      key: the same for graphs of one pattern.
-    """
-
-    def __init__(
-        self, inputs: Sequence[Node], outputs: Sequence[Node], numbers: Sequence[Node]
-    ) -> None:
-        self.numbers = numbers
-        self.places = [
-            variable(x.aval.with_shape(()), NUMBER_DEPTH, i)
-            for i, x in enumerate(numbers)
-        ]
-        self.standing = {
-            x: broadcast_leading(place, x.shape) if x.shape else place
-            for x, place in zip(numbers, self.places, strict=True)
-        }
-        self.key = inputs, tuple(substitute(outputs, self.standing))
-
-    def family(self) -> tuple[_Family, bool]:
-        """Its family, and is it the first one of that?"""
-        found = _families.get(self.key)
-        if found is not None:
-            return found, False
-        bits = [x.arg for x in self.numbers]
-        weight = GRAPH_BYTES * len(nodes_of(self.key[1]))
-        return _families.put(self.key, _Family(bits), weight), True
-
-
 def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
     """What runs a graph that differs from earlier ones by numbers, and these numbers.
 
@@ -280,14 +246,23 @@ def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
     numbers = numbers_of(graph.outputs)
     if not numbers:
         return None
-    pattern = _Pattern(graph.inputs, graph.outputs, numbers)
-    family, is_first = pattern.family()
-    if is_first:
+    places = [
+        variable(x.aval.with_shape(()), NUMBER_DEPTH, i) for i, x in enumerate(numbers)
+    ]
+    standing = {
+        x: broadcast_leading(place, x.shape) if x.shape else place
+        for x, place in zip(numbers, places, strict=True)
+    }
+    pattern = graph.inputs, tuple(substitute(graph.outputs, standing))
+    family = _families.get(pattern)
+    if family is None:
+        weight = GRAPH_BYTES * len(nodes_of(pattern[1]))
+        _families.put(pattern, _Family([x.arg for x in numbers]), weight)
         return None
     varying, (known, program) = family.varying(numbers), family.latest
     if varying != known or program is None:
-        free = {numbers[i]: pattern.standing[numbers[i]] for i in varying}
-        inputs = (*graph.inputs, *[pattern.places[i] for i in varying])
+        free = {numbers[i]: standing[numbers[i]] for i in varying}
+        inputs = (*graph.inputs, *[places[i] for i in varying])
         made = substitute(graph.outputs, free)
         # A number itself is no result: whoever gets it may give its memory away.
         made = [elementwise.copy(y) if y in free.values() else y for y in made]
