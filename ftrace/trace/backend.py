@@ -94,13 +94,13 @@ class RecordedCallable:
 
     def add_record(self, record: Record) -> None:
         """One more; the oldest goes where there are too many."""
-        known = [record, *self._records]
-        kept, dropped = known[:RECORDS], known[RECORDS:]
-        addresses = [x.address for x in kept]
+        # Whatever is raised meanwhile, all live that the links name.
+        self._records = known = [record, *self._records]
+        addresses = [x.address for x in known[:RECORDS]]
         self._links = np.array([len(addresses), *addresses], np.int64)
-        self._records = kept
-        for old in dropped:  # after the links, which have named it
+        for old in known[RECORDS:]:
             old.in_use = False
+        self._records = known[:RECORDS]
 
     def forget_records(self) -> None:
         self._links, self._records = None, []

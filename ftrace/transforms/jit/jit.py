@@ -201,11 +201,11 @@ class Ready:
         assert isinstance(rest, Container)
         assert isinstance(others, Container)
         assert others.keys is not None
-        parts: dict[int | str, Expected] = dict(zip(others.keys, others.children))  # noqa: B905
-        count, fixed = static or (len(rest.children), ())
-        parts.update((place, Fixed(value)) for place, _, value in fixed)
-        remaining = iter(rest.children)
-        positional = [parts[i] if i in parts else next(remaining) for i in range(count)]
+        by_name: dict[str, Expected] = dict(zip(others.keys, others.children))  # noqa: B905
+        if static is not None:
+            count, fixed = static
+            static = count, [(place, kind, Fixed(x)) for place, kind, x in fixed]
+        positional, parts = arguments.join((rest.children, by_name), static)
         kinds: list[type[Any]] = [x.__class__ for x in leaves]
         avals = [aval_of(x) for x in leaves]
         for i, aval in self.exact:
