@@ -173,7 +173,7 @@ class BoundCall:
             ]
             kind, count = id(tuple), len(inner)
             parts = r.TUPLE, kind, count, self._list(inner)
-            return self._block.add(*r.ContainerPart(*parts, leaf=expected.number))
+            return self._block.add(*r.ContainerPart(*parts, 0, expected.number))
         parts = self._list([self._expected(child) for child in expected.children])
         count, kind = len(expected.children), self._refer(expected.kind)
         if expected.keys is None:

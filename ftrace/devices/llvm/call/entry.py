@@ -223,7 +223,7 @@ def attempt(f: ObjectFunction) -> None:
     objects = f.let(f"add i64 {inputs}, {makes}")
     frame, held, cells = (f.pointers(f.let(f"add i64 {objects}, 1")) for _ in "fhc")
     places = f.new(Places)
-    for field, place in zip(Places._fields, (frame, held, cells), strict=True):
+    for field, place in zip(Places.fields, (frame, held, cells), strict=True):
         places.set(field, place, "ptr")
     found = match(f, "%record", "%args", "%given", "%names", places.address)
     f.give_if(f.equal("i32", found, 0), MISS)

@@ -152,7 +152,7 @@ class Native:
         names = [*_EXPORTED, *stubs]
         self._code = link(_code(places), names, self._imports)
         self.device = device
-        self.words = np.zeros(len(State._fields), np.int64)
+        self.words = np.zeros(len(State.fields), np.int64)
         self._free = np.zeros(CLASSES, np.int64)
         self.sizes: list[int] = []
         self._numbers: dict[int, int] = {}
@@ -169,10 +169,10 @@ class Native:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
     def _buffer_class(self) -> Any:
-        size = len(BufferObject._fields) * 8
+        size = len(BufferObject.fields) * 8
         members = [
             (name.encode(), _OBJECT if 2 <= i <= 4 else _SIZE, i * 8, 0, None)
-            for i, name in enumerate(BufferObject._fields[:-1])
+            for i, name in enumerate(BufferObject.fields[:-1])
             if i >= 2
         ]
         listed = (_Member * (len(members) + 1))(*members)
@@ -208,12 +208,12 @@ class Native:
         from ftrace.devices.llvm.call.record_eager import EagerRecords, new_ndarray
 
         self.put("new_ndarray", new_ndarray())
-        recording = State._fields.index("recording")
+        recording = State.fields.index("recording")
         return EagerRecords(self, self.words[recording : recording + 1])
 
     def put(self, field: str, value: int) -> None:
         """Sets a word of the state."""
-        self.words[State._fields.index(field)] = value
+        self.words[State.fields.index(field)] = value
 
     def _set_state(self) -> None:
         variable, module = settings.sources()
@@ -362,7 +362,7 @@ class NativeAllocator(WarmAllocator):
         self.native.trim()
 
 
-_IN_USE, _KEPT, _PEAK = map(State._fields.index, ("in_use", "kept", "peak"))
+_IN_USE, _KEPT, _PEAK = map(State.fields.index, ("in_use", "kept", "peak"))
 
 
 def count_natively(native: Native) -> None:
@@ -374,7 +374,7 @@ def count_natively(native: Native) -> None:
         allocator.__dict__.setdefault("peak", 0)
         allocator.native = native
         allocator.__class__ = NativeAllocator
-    counters, first = device.counters, State._fields.index("kernels")
+    counters, first = device.counters, State.fields.index("kernels")
     runs = native.words.data[first : first + len(counters.runs)]
     runs[:] = counters.runs
     counters.runs = runs

@@ -12,15 +12,14 @@ from ftrace.devices.llvm.call import object_layout as layout
 from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.object_ir import ObjectFunction
 from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
-from ftrace.devices.llvm.runtime.records import Word
-from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.devices.llvm.runtime.records import Record
 
 #: Where a slice has its parts, in bytes.
 _BOUNDS = 16
 _PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
 
 
-class Places(NamedTuple):
+class Places(Record):
     """Where findings go: arrays with one entry per input of the program.
 
     Attributes:
@@ -29,9 +28,7 @@ class Places(NamedTuple):
       cells: memory for numbers; of arrays that are given up, the arrays.
     """
 
-    frame: Word
-    held: Word
-    cells: Word
+    fields = ("frame", "held", "cells")
 
 
 arguments = Routines(ObjectFunction)

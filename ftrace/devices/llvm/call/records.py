@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.runtime.records import Word
-from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.devices.llvm.runtime.records import Record
 
 #: Size classes of buffers; those of the largest sizes that can be addressed fit.
 CLASSES = 512
@@ -19,7 +18,7 @@ CLASSES = 512
 (RESULT, GIVEN, NONE, MAPPING, NAMEDTUPLE) = range(20, 25)
 
 
-class State(NamedTuple):
+class State(Record):
     """What the native code knows of this process; addresses of objects but for counts.
 
     Attributes:
@@ -47,52 +46,17 @@ class State(NamedTuple):
       hush_variable, silence: what silences NumPy.
     """
 
-    array: Word
-    buffer: Word
-    host_buffer: Word
-    ndarray: Word
-    host: Word
-    device: Word
-    variable: Word
-    settings: Word
-    default: Word
-    more: Word
-    no_memory: Word
-    plain: Word
-    links: Word
-    spare: Word
-    spares: Word
-    in_use: Word
-    kept: Word
-    peak: Word
-    limit: Word
-    free: Word
-    kernels: Word
-    operations: Word
-    bytes: Word
-    nanoseconds: Word
-    none: Word
-    dict: Word
-    text: Word
-    float: Word
-    int: Word
-    bool: Word
-    true: Word
-    tuple_new: Word
-    exception: Word
-    behind: Word
-    recording: Word
-    traces: Word
-    methods: Word
-    host_of: Word
-    settle: Word
-    as_ndarray: Word
-    new_ndarray: Word
-    hush_variable: Word
-    silence: Word
+    fields = (
+        "array", "buffer", "host_buffer", "ndarray", "host", "device", "variable",
+        "settings", "default", "more", "no_memory", "plain", "links", "spare", "spares",
+        "in_use", "kept", "peak", "limit", "free", "kernels", "operations", "bytes",
+        "nanoseconds", "none", "dict", "text", "float", "int", "bool", "true",
+        "tuple_new", "exception", "behind", "recording", "traces", "methods", "host_of",
+        "settle", "as_ndarray", "new_ndarray", "hush_variable", "silence",
+    )  # fmt: skip
 
 
-class Call(NamedTuple):
+class Call(Record):
     """A program and the signature that it is for.
 
     Attributes:
@@ -111,31 +75,15 @@ class Call(NamedTuple):
       body: `Steps` that are done in place of a program; 0 where there is one.
     """
 
-    owner: Word
-    config: Word
-    entry: Word
-    threads: Word
-    positional: Word
-    named: Word
-    names: Word
-    parts: Word
-    captures: Word
-    captured: Word
-    inputs: Word
-    donations: Word
-    donated: Word
-    overwrites: Word
-    overwritten: Word
-    makes: Word
-    made: Word
-    result: Word
-    kernels: Word
-    operations: Word
-    bytes: Word
-    body: Word
+    fields = (
+        "owner", "config", "entry", "threads", "positional", "named", "names", "parts",
+        "captures", "captured", "inputs", "donations", "donated", "overwrites",
+        "overwritten", "makes", "made", "result", "kernels", "operations", "bytes",
+        "body",
+    )  # fmt: skip
 
 
-class Steps(NamedTuple):
+class Steps(Record):
     """What is done with the leaves of an eager call, in NumPy.
 
     The values are constants, then the leaves, then what the steps make, then the leaves
@@ -146,13 +94,10 @@ class Steps(NamedTuple):
       constants, pool: how many, and the array of them.
     """
 
-    steps: Word
-    first: Word
-    constants: Word
-    pool: Word
+    fields = ("steps", "first", "constants", "pool")
 
 
-class Step(NamedTuple):
+class Step(Record):
     """A call of NumPy.
 
     Attributes:
@@ -162,19 +107,14 @@ class Step(NamedTuple):
       loud: 1 if NumPy might tell of floating-point errors.
     """
 
-    function: Word
-    arity: Word
-    operands: Word
-    dtype: Word
-    loop: Word
-    loud: Word
+    fields = ("function", "arity", "operands", "dtype", "loop", "loud")
 
 
 #: Operands of a loop at the most.
 MOST_OPERANDS = 3
 
 
-class Loop(NamedTuple):
+class Loop(Record):
     """The inner loop of a ufunc, over operands that are arrays in row-major order.
 
     Attributes:
@@ -185,33 +125,25 @@ class Loop(NamedTuple):
       ndim, sizes: of the result.
     """
 
-    function: Word
-    data: Word
-    elements: Word
-    strides: Word
-    dtypes: Word
-    ndim: Word
-    sizes: Word
+    fields = ("function", "data", "elements", "strides", "dtypes", "ndim", "sizes")
 
 
-class Capture(NamedTuple):
+class Capture(Record):
     """An array that a function closed over, and what is expected of it."""
 
-    array: Word
-    part: Word
+    fields = ("array", "part")
 
 
-class Make(NamedTuple):
+class Make(Record):
     """A buffer that a call takes: its size class, its bytes, and these in use."""
 
-    size_class: Word
-    nbytes: Word
+    fields = ("size_class", "nbytes")
 
 
 # Parts of arguments: each begins with its kind.
 
 
-class LeafPart(NamedTuple):
+class LeafPart(Record):
     """A leaf.
 
     Attributes:
@@ -221,70 +153,53 @@ class LeafPart(NamedTuple):
       ndim, sizes: of NumPy's array, its shape; of a number 1 if it has to fit int32.
     """
 
-    kind: Word
-    number: Word
-    expected: Word
-    ndim: Word = 0
-    sizes: Word = 0
+    fields = ("kind", "number", "expected", "ndim", "sizes")
+    defaults = (0, 0)
 
 
-class ContainerPart(NamedTuple):
+class ContainerPart(Record):
     """A sequence of `length` parts, or a dict; the keys of a dict stand in an array.
 
     Attributes:
       leaf: the number of the leaf that the container itself is; -1 if it is none.
     """
 
-    kind: Word
-    type: Word
-    length: Word
-    parts: Word
-    keys: Word = 0
-    leaf: Word = -1
+    fields = ("kind", "type", "length", "parts", "keys", "leaf")
+    defaults = (0, -1)
 
 
-class ObjectPart(NamedTuple):
+class ObjectPart(Record):
     """This object; an object of this CLASS; an INTEGER of this value."""
 
-    kind: Word
-    object: Word
+    fields = ("kind", "object")
 
 
-class ValuePart(NamedTuple):
+class ValuePart(Record):
     """A number of a class, by its bits: so many words."""
 
-    kind: Word
-    type: Word
-    words: Word
-    first: Word
-    second: Word = 0
+    fields = ("kind", "type", "words", "first", "second")
+    defaults = (0,)
 
 
 # Parts of results.
 
 
-class ResultPart(NamedTuple):
+class ResultPart(Record):
     """An Array: the number of what holds its values, and what its slots hold.
 
     That is a buffer among those of the call or, of an eager one, an array of NumPy's.
     """
 
-    kind: Word
-    number: Word
-    aval: Word
-    shape: Word
-    dtype: Word
-    weak_type: Word
+    fields = ("kind", "number", "aval", "shape", "dtype", "weak_type")
 
 
-class GivenPart(NamedTuple):
+class GivenPart(Record):
     """An object of the call itself, by its number."""
 
-    kind: Word
-    number: Word
+    fields = ("kind", "number")
 
 
-class BuiltPart(NamedTuple):
+class BuiltPart(Record):
     """A container: its class, its parts; of a dict, how it is made.
 
     Attributes:
@@ -294,16 +209,11 @@ class BuiltPart(NamedTuple):
         not known.
     """
 
-    kind: Word
-    type: Word
-    length: Word
-    parts: Word
-    keys: Word = 0
-    template: Word = 0
-    slots: Word = 0
+    fields = ("kind", "type", "length", "parts", "keys", "template", "slots")
+    defaults = (0, 0, 0)
 
 
-class BufferObject(NamedTuple):
+class BufferObject(Record):
     """A buffer, as an object of Python's.
 
     Attributes:
@@ -318,14 +228,7 @@ class BufferObject(NamedTuple):
       next: the next one that is free.
     """
 
-    holders: Word
-    type: Word
-    memory: Word
-    device: Word
-    allocator: Word
-    nbytes: Word
-    data: Word
-    size: Word
-    size_class: Word
-    raw: Word
-    next: Word
+    fields = (
+        "holders", "type", "memory", "device", "allocator", "nbytes", "data", "size",
+        "size_class", "raw", "next",
+    )  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 #: The parameters of every handler.
 HANDLER = ("ptr %record", "ptr %frame", "ptr %context")
 
-#: A class of `runtime/records.py`: a named tuple whose fields are words.
+#: A class of `runtime/records.py`: a tuple of words, with the names of these.
 RecordType = Any
 
 F = TypeVar("F", bound="Function")
@@ -136,13 +136,13 @@ class Function:
     def view(self, record: str, kind: RecordType, row: str | int = 0) -> View:
         """A record in memory, or a row of an array of them."""
         if row != 0:
-            size = f"[{len(kind._fields)} x i64]"
+            size = f"[{len(kind.fields)} x i64]"
             record = self.let(f"getelementptr {size}, ptr {record}, i64 {row}")
         return View(self, record, kind)
 
     def new(self, kind: RecordType) -> View:
         """Memory for a record."""
-        return View(self, self.place("i64", len(kind._fields)), kind)
+        return View(self, self.place("i64", len(kind.fields)), kind)
 
     def copy(self, target: str, source: str, nbytes: str | int) -> None:
         self.do(
@@ -309,7 +309,7 @@ class View:
     def __init__(self, function: Function, address: str, kind: RecordType) -> None:
         self.address = address
         self._function = function
-        self._fields: tuple[str, ...] = kind._fields
+        self._fields: tuple[str, ...] = kind.fields
 
     def at(self, field: str) -> str:
         """The address of a field."""

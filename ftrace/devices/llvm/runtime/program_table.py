@@ -184,7 +184,7 @@ class Table:
         block = r.Block()
         teller = block.add(*r.HostStep(self._writer.handlers["run_host"], id(tell)))
         steps = [word for step in self._steps for word in (step, teller)]
-        program = self._program._replace(steps=len(steps), first=block.add(*steps))
+        program = (len(steps), block.add(*steps), *self._program[2:])
         entry = block.add(*r.Entry(block.add(*program), self._objects, 1))
         block.freeze()
         return block.settle(entry), block
@@ -326,12 +326,13 @@ class _Writer:
         after_consts = body.inputs[len(step.consts) :]
         for slot, const in zip(body.inputs, step.consts, strict=False):
             known[slot] = r.Reference(const, 0)
-        rows: list[r.CarryRow] = []
+        in_turn: list[r.CarryRow] = []
+        in_place: list[r.CarryRow] = []
         for read, written, kept in zip(after_consts, body.outputs, carry, strict=False):
             known[read] = r.Reference(kept.initial, 0)
             known[written] = r.Reference(kept.result, 0)
             nbytes = body.slots[read].nbytes
-            rows.append(
+            (in_place if kept.spare == -1 else in_turn).append(
                 r.CarryRow(read, written, kept.initial, kept.result, kept.spare, nbytes)
             )
         again = -1
@@ -352,8 +353,8 @@ class _Writer:
                 again,
                 int(step.reverse),
                 own_work.cost + 1,
-                *self.block.rows(row for row in rows if row.spare != -1),
-                *self.block.rows(row for row in rows if row.spare == -1),
+                *self.block.rows(in_turn),
+                *self.block.rows(in_place),
                 *self.block.rows(elements.moves),
                 *self.block.rows(elements.reads),
                 *self.block.rows(elements.pushes),

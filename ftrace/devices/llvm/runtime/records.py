@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
-from ftrace.ground.fast_dataclasses import NamedTuple
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 WORD = 8
 
@@ -33,7 +34,25 @@ class Place:
 Word: TypeAlias = int | Place
 
 
-class Entry(NamedTuple):
+class Record(tuple[Word, ...]):
+    """A record in memory: words in the order of their names.
+
+    Attributes:
+      fields: the names.
+      defaults: what the last ones are if they are not given.
+    """
+
+    fields: ClassVar[tuple[str, ...]]
+    defaults: ClassVar[tuple[int, ...]] = ()
+
+    def __new__(cls, *words: Word) -> Self:
+        missing = len(cls.fields) - len(words)
+        assert 0 <= missing <= len(cls.defaults), f"{cls.__name__}{cls.fields}"
+        first = len(cls.defaults) - missing
+        return super().__new__(cls, (*words, *cls.defaults[first:]))
+
+
+class Entry(Record):
     """What `run` takes: a program and how its frame is made of a call's objects.
 
     Attributes:
@@ -41,12 +60,10 @@ class Entry(NamedTuple):
       released: 1 to run it without the GIL.
     """
 
-    program: Word
-    objects: Word
-    released: Word
+    fields = ("program", "objects", "released")
 
 
-class ProgramRecord(NamedTuple):
+class ProgramRecord(Record):
     """A program.
 
     Attributes:
@@ -55,31 +72,22 @@ class ProgramRecord(NamedTuple):
       stacks, headers: how many slots of the arena hold stacks, and these.
     """
 
-    steps: Word
-    first: Word
-    slots: Word
-    references: Word
-    stacks: Word
-    headers: Word
+    fields = ("steps", "first", "slots", "references", "stacks", "headers")
 
 
-class Reference(NamedTuple):
+class Reference(Record):
     """Where a slot is: in a slot of the frame around it, or in the scratch memory."""
 
-    source: Word
-    offset: Word
+    fields = ("source", "offset")
 
 
-class Headers(NamedTuple):
+class Headers(Record):
     """A slot of the arena that holds so many stacks; see `StackRow`."""
 
-    slot: Word
-    stacks: Word
-    size: Word
-    log: Word
+    fields = ("slot", "stacks", "size", "log")
 
 
-class KernelStep(NamedTuple):
+class KernelStep(Record):
     """Calls `kernel(buffers, begin, end)` on pieces of [0, units).
 
     Attributes:
@@ -88,23 +96,16 @@ class KernelStep(NamedTuple):
       breath: the most of them between two looks for signals.
     """
 
-    handler: Word
-    kernel: Word
-    buffers: Word
-    slots: Word
-    units: Word
-    grain: Word
-    breath: Word
+    fields = ("handler", "kernel", "buffers", "slots", "units", "grain", "breath")
 
 
-class HostStep(NamedTuple):
+class HostStep(Record):
     """Calls a Python object on the address of the frame."""
 
-    handler: Word
-    callable: Word
+    fields = ("handler", "callable")
 
 
-class BranchStep(NamedTuple):
+class BranchStep(Record):
     """Runs one of several programs.
 
     Attributes:
@@ -113,14 +114,10 @@ class BranchStep(NamedTuple):
       scratch: the slot of their arena.
     """
 
-    handler: Word
-    chosen: Word
-    branches: Word
-    programs: Word
-    scratch: Word
+    fields = ("handler", "chosen", "branches", "programs", "scratch")
 
 
-class LoopStep(NamedTuple):
+class LoopStep(Record):
     """Runs a body again and again.
 
     Attributes:
@@ -138,47 +135,26 @@ class LoopStep(NamedTuple):
       pushing, pushes: how many are pushed on, and theirs.
     """
 
-    handler: Word
-    body: Word
-    scratch: Word
-    stride: Word
-    lanes: Word
-    length: Word
-    predicate: Word
-    again: Word
-    last_first: Word
-    cost: Word
-    in_turn: Word
-    turns: Word
-    in_place: Word
-    places: Word
-    moving: Word
-    moves: Word
-    reading: Word
-    reads: Word
-    pushing: Word
-    pushes: Word
+    fields = (
+        "handler", "body", "scratch", "stride", "lanes", "length", "predicate", "again",
+        "last_first", "cost", "in_turn", "turns", "in_place", "places", "moving",
+        "moves", "reading", "reads", "pushing", "pushes",
+    )  # fmt: skip
 
 
-class CarryRow(NamedTuple):
+class CarryRow(Record):
     """A carry: slots of the body, then slots around it, and its size."""
 
-    input: Word
-    output: Word
-    initial: Word
-    result: Word
-    spare: Word
-    nbytes: Word
+    fields = ("input", "output", "initial", "result", "spare", "nbytes")
 
 
-class MoveRow(NamedTuple):
+class MoveRow(Record):
     """A slot of the body that moves by `step` bytes from iteration to iteration."""
 
-    slot: Word
-    step: Word
+    fields = ("slot", "step")
 
 
-class StackRow(NamedTuple):
+class StackRow(Record):
     """A slot of the body that is a cell of a stack.
 
     Attributes:
@@ -187,13 +163,10 @@ class StackRow(NamedTuple):
       log: the first chunk has 2 to the power of `log` cells.
     """
 
-    slot: Word
-    stack: Word
-    size: Word
-    log: Word
+    fields = ("slot", "stack", "size", "log")
 
 
-class Context(NamedTuple):
+class Context(Record):
     """What a call's handlers share; on the native stack. See `signals`.
 
     Attributes:
@@ -207,13 +180,7 @@ class Context(NamedTuple):
       stopped: a status: once it is not `GO_ON` all who work for this call stop.
     """
 
-    call: Word
-    threads: Word
-    budget: Word
-    state: Word
-    thread: Word
-    checked: Word
-    stopped: Word
+    fields = ("call", "threads", "budget", "state", "thread", "checked", "stopped")
 
 
 class Block:

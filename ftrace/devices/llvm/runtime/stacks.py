@@ -15,8 +15,7 @@ too much, all of it goes.
 from __future__ import annotations
 
 from ftrace.devices.llvm.ir.function_builder import Function, Routines
-from ftrace.devices.llvm.runtime.records import Word
-from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.devices.llvm.runtime.records import Record
 from ftrace.lower.program.ir import STACK_HEADER
 
 #: Cells are aligned like every buffer.
@@ -61,11 +60,10 @@ def first_log(size: int) -> int:
     return max(FIRST_CHUNK // size, 1).bit_length() - 1
 
 
-class Kept(NamedTuple):
+class Kept(Record):
     """A place of the table; it is free where `size` is 0."""
 
-    size: Word
-    chunk: Word
+    fields = ("size", "chunk")
 
 
 stacks = Routines(Function)

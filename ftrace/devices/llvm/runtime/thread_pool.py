@@ -26,11 +26,10 @@ import sys
 
 from ftrace.devices.llvm import target
 from ftrace.devices.llvm.ir.function_builder import Function, Routines
-from ftrace.devices.llvm.runtime.records import GO_ON, Word
+from ftrace.devices.llvm.runtime.records import GO_ON, Record
 from ftrace.devices.llvm.runtime.runner import handlers_ir, look, stopped
 from ftrace.devices.llvm.runtime.stacks import stacks_ir
 from ftrace.devices.llvm.runtime.work_estimate import PIECES_PER_THREAD
-from ftrace.ground.fast_dataclasses import NamedTuple
 
 #: The most pieces: a ticket has room for twice as many.
 MOST_PIECES = 1 << 17
@@ -53,21 +52,16 @@ def runner_ir(kept: int) -> str:
     return pool_ir() + handlers_ir() + stacks_ir(kept)
 
 
-class Job(NamedTuple):
+class Job(Record):
     """What workers read after they have claimed a piece."""
 
-    kernel: Word
-    buffers: Word
-    units: Word
-    size: Word
-    context: Word
-    seat: Word
+    fields = ("kernel", "buffers", "units", "size", "context", "seat")
 
 
 # Each variable has cache lines of its own (128 bytes: they are fetched in pairs).
 _DECLARATIONS = f"""
 @ticket = internal global i64 0, align 128
-@job = internal global [{len(Job._fields)} x i64] zeroinitializer, align 128
+@job = internal global [{len(Job.fields)} x i64] zeroinitializer, align 128
 @done = internal global i64 0, align 128
 @taken = internal global i32 0, align 128
 @workers = internal global i64 0, align 128
