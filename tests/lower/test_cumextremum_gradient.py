@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.lower.program.ir import RunBranch
+from tests.support.covering import covering
 
 RULE = "extremum_tangent_in_kernels"
 SHAPES = [((8192,), 0), ((64, 101), 1), ((101, 64), 0), ((5, 40, 33), 1)]
@@ -37,11 +37,14 @@ def derivatives(name: str, axis: int, reverse: bool) -> list[Any]:
     return [forward, backward]
 
 
-@pytest.mark.parametrize("special", ["distinct", "tied", "nan", "infinite"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize("reverse", [False, True], ids=["forwards", "backwards"])
-@pytest.mark.parametrize("name", ["cummax", "cummin"])
-@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+@covering(
+    2,
+    {("shape", "axis"): SHAPES},
+    name=["cummax", "cummin"],
+    reverse=[False, True],
+    dtype=["float32", "float64", "bfloat16"],
+    special=["distinct", "tied", "nan", "infinite"],
+)
 def test_derivatives_are_those_of_the_host(
     shape: tuple[int, ...],
     axis: int,

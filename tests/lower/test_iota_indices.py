@@ -20,6 +20,8 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
+from tests.conftest import DEVICES
+from tests.support.covering import covering
 
 X = np.arange(60, dtype=np.float32) / 7
 T = np.arange(48, dtype=np.float32).reshape(8, 6) / 7
@@ -145,7 +147,7 @@ def clamped(start: int, size: int, length: int) -> int:
     return min(max(start, 0), length - size)
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 60])
+@covering(1, size=[0, 1, 7, 60], device=DEVICES)
 def test_slices_at_every_start(device: Any, size: int) -> None:
     read = ft.jit(lambda x, i: sliced(x, i, sizes=(size,)))
     write = ft.jit(updated)
@@ -160,7 +162,7 @@ def test_slices_at_every_start(device: Any, size: int) -> None:
             np.testing.assert_array_equal(write(X, u, i), expected)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "uint32", "uint64"])
+@covering(1, dtype=["int8", "uint8", "uint16", "uint32", "uint64"], device=DEVICES)
 def test_slices_by_starts_of_other_dtypes(device: Any, dtype: str) -> None:
     x = np.arange(300, dtype=np.float32)
     read = ft.jit(lambda x, i: sliced(x, i, sizes=(200,)))
@@ -205,8 +207,12 @@ def test_an_index_that_wraps_around_is_read(device: Any, start: int) -> None:
     np.testing.assert_array_equal(ft.jit(write)(x, i), expected)
 
 
-@pytest.mark.parametrize("start", [-9, -4, -3, -1, 0, 2, 3, 5, 6, 20])
-@pytest.mark.parametrize("known", ["low", "high", "nothing"])
+@covering(
+    2,
+    start=[-9, -4, -3, -1, 0, 2, 3, 5, 6, 20],
+    known=["low", "high", "nothing"],
+    device=DEVICES,
+)
 def test_columns_out_of_bounds_are_not_those_of_other_rows(
     device: Any, known: str, start: int
 ) -> None:
@@ -231,8 +237,12 @@ def test_columns_out_of_bounds_are_not_those_of_other_rows(
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["set", "add", "multiply", "min", "max"])
-@pytest.mark.parametrize("base", [-70, -6, 0, 56, 70])
+@covering(
+    2,
+    kind=["set", "add", "multiply", "min", "max"],
+    base=[-70, -6, 0, 56, 70],
+    device=DEVICES,
+)
 def test_updates_that_are_partly_out_of_bounds(
     device: Any, kind: str, base: int
 ) -> None:

@@ -18,6 +18,7 @@ from ftrace.trace.graph_map import convert
 from ftrace.trace.primitives.library.orthogonal import pinv_p, svd_p
 from ftrace.trace.primitives.library.systems import cofactors_p
 from ftrace.trace.primitives.sources import variable
+from tests.support.covering import covering
 
 pytest.importorskip("scipy")
 
@@ -54,8 +55,7 @@ def assert_as_the_whole(function: Any, *arrays: Any) -> None:
         np.testing.assert_allclose(one, other, rtol=0, atol=bound)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(1, 1), (4, 9), (3, 8, 5), (2, 1, 6, 6)])
+@covering(1, dtype=DTYPES, shape=[(1, 1), (4, 9), (3, 8, 5), (2, 1, 6, 6)])
 def test_pseudoinverses_are_those_of_the_host(
     shape: tuple[int, ...], dtype: str
 ) -> None:
@@ -69,9 +69,7 @@ def test_pseudoinverses_are_those_of_the_host(
         assert_as_the_whole(lambda x: fnp.linalg.pinv(x, hermitian=True), mirrored)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(7, 6), (4, 9), (90, 5)])
-@pytest.mark.parametrize("columns", [(), (1,), (3,)])
+@covering(2, dtype=DTYPES, shape=[(7, 6), (4, 9), (90, 5)], columns=[(), (1,), (3,)])
 def test_least_squares_are_those_of_the_host(
     shape: tuple[int, int], columns: tuple[int, ...], dtype: str
 ) -> None:
@@ -85,8 +83,7 @@ def test_least_squares_are_those_of_the_host(
     assert_as_the_whole(fnp.linalg.lstsq, a, b)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [4, 7, 30])
+@covering(1, dtype=DTYPES, n=[4, 7, 30])
 def test_gradients_of_determinants_are_those_of_the_host(n: int, dtype: str) -> None:
     a = sample(n, n, dtype=dtype) / np.sqrt(n).astype(dtype)
     poor, none = np.array(a), np.zeros_like(a)
@@ -142,9 +139,7 @@ def test_empty_matrices_and_others_are_left_alone() -> None:
     assert not any(node.op is cofactors_p for node in toposort(parts))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(2,), (5,), (3, 20), (2, 2, 7)])
-@pytest.mark.parametrize("columns", [1, 3])
+@covering(2, dtype=DTYPES, shape=[(2,), (5,), (3, 20), (2, 2, 7)], columns=[1, 3])
 def test_tridiagonal_systems_are_solved_without_the_host(
     shape: tuple[int, ...], columns: int, dtype: str
 ) -> None:

@@ -27,6 +27,7 @@ from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.program.ir import RunLoop
 from ftrace.lower.register_loops.register_loop import Recurrence, legalize_registers
+from tests.support.covering import covering
 
 ON: frozenset[str] = frozenset()
 OFF = frozenset({"loops_in_registers"})
@@ -343,8 +344,7 @@ LANES: dict[str, Callable[[int], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 16, 37, 67, 130])
-@pytest.mark.parametrize("name", LANES)
+@covering(1, size=[1, 2, 3, 5, 16, 37, 67, 130], name=LANES)
 def test_lanes_agree_with_one_example_each(name: str, size: int) -> None:
     function, _ = SAMPLES[name]
     args = LANES[name](size)

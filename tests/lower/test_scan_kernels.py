@@ -21,6 +21,7 @@ from ftrace.lower.program.ir import CallHost, RunKernel
 from ftrace.lower.register_loops.register_loop import legalize_registers
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library.scan import Along, recurrence_p
+from tests.support.covering import covering
 
 RULE = "running_in_registers"
 UFUNCS: dict[str, Any] = {
@@ -308,10 +309,13 @@ def steps_of(name: str, x: Any) -> int:
     return len(program.steps)
 
 
-@pytest.mark.parametrize("reverse", [False, True], ids=["forwards", "backwards"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32", "uint8"])
-@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin"])
-@pytest.mark.parametrize("shape", [(LONG + 64 * 17,), (3, LONG), (LONG + 16,)])
+@covering(
+    2,
+    reverse=[False, True],
+    dtype=["float32", "float64", "bfloat16", "int32", "uint8"],
+    name=["cumsum", "cumprod", "cummax", "cummin"],
+    shape=[(LONG + 64 * 17,), (3, LONG), (LONG + 16,)],
+)
 def test_long_rows_in_blocks(
     name: str, dtype: str, reverse: bool, shape: tuple[int, ...]
 ) -> None:

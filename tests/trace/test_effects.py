@@ -18,7 +18,9 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import debug, errors, lax
 from ftrace.transforms.jit import compiled_graph
+from tests.conftest import DEVICES
 from tests.data.effects_cases import FORMATS, PROGRAMS, WAYS
+from tests.support.covering import covering
 from tests.support.effects_recorder import Counter, Log
 
 RECORDED = json.loads(
@@ -43,8 +45,7 @@ def assert_same(found: list[Any], wanted: list[Any]) -> None:
 # Against JAX.
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("way", WAYS)
+@covering(2, name=PROGRAMS, way=WAYS, mode=[*DEVICES, "disable_jit"])
 def test_effects_happen_as_in_jax(mode: str, way: str, name: str) -> None:
     wanted = RECORDED[f"{way}/{name}"]
     if wanted is None:  # reverse mode through while_loop: JAX has none

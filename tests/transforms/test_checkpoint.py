@@ -21,6 +21,7 @@ from ftrace.ad_checkpoint import (
 from ftrace.devices.base import get_device
 from ftrace.errors import ArgumentError, StaticArgumentError
 from ftrace.test_util import check_grads
+from tests.support.covering import covering
 
 POLICIES = ft.checkpoint_policies
 LAYERS = 16
@@ -111,8 +112,7 @@ def kept(loop: str, wrap: str) -> float:
     return gradient.lower(*arguments()).program.arena / UNIT
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("wrap", WRAPS)
+@covering(1, loop=LOOPS, wrap=WRAPS)
 def test_gradients_are_the_same(loop: str, wrap: str) -> None:
     args = arguments()
     expected = ft.jit(ft.value_and_grad(python_loop(lambda f: f), (0, 1)))(*args)

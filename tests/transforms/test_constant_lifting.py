@@ -15,6 +15,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.tracing.trace import trace
 from ftrace.transforms.jit import eager_programs
 from ftrace.transforms.jit.eager_programs import MOST, numbers_of
+from tests.support.covering import covering
 
 X = fnp.asarray(np.linspace(-2, 3, 24, dtype=np.float32).reshape(4, 6))
 NUMBERS = [0.3, 0.7, -1.25, 2.2, 0.1, -0.0, 1e30]
@@ -77,8 +78,7 @@ def pulled(f: Any, c: Any) -> Any:
 TRANSFORMS = [gradient, directional, batched, pulled]
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("f", [loss, chosen, powered, scaled])
+@covering(1, transform=TRANSFORMS, f=[loss, chosen, powered, scaled])
 def test_numbers_that_vary_give_the_bits_of_constants(transform: Any, f: Any) -> None:
     together = [np.asarray(transform(f, c)) for c in NUMBERS]
     for c, found in zip(NUMBERS, together, strict=True):

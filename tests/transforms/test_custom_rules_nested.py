@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
+from tests.support.covering import covering
 
 Function = Callable[[Any, Any], Any]
 
@@ -133,19 +133,14 @@ def check(function: Function, loop: str, forward: bool) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11, err_msg=f"{i}")
 
 
-PAIRS = list(itertools.product(WRAPS, WRAPS))
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=lambda name: str(name))
+@covering(2, loop=LOOPS, outer=WRAPS, inner=WRAPS)
 def test_nested_rules_are_the_plain_function(outer: str, loop: str, inner: str) -> None:
     wrapped = WRAPS[outer](LOOPS[loop](WRAPS[inner](base)))
     with ft.config(disable_jit=True):
         check(wrapped, loop, forward="vjp" not in (outer, inner))
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("wrap", WRAPS)
+@covering(1, loop=LOOPS, wrap=WRAPS)
 def test_rules_in_programs_are_the_plain_function(wrap: str, loop: str) -> None:
     wrapped = LOOPS[loop](WRAPS[wrap](base))
 

@@ -12,6 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.lower import lower
+from tests.support.covering import covering
 
 SHAPES = [(20_000,), (90, 131), (3, 4099), (4099, 3), (30, 21, 40), (1, 9000)]
 
@@ -27,8 +28,7 @@ def inside(shape: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(1, -1) if n > 2 else slice(None) for n in shape)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64, np.bool_])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@covering(1, dtype=[np.float32, np.int8, np.float64, np.bool_], shape=SHAPES)
 def test_pieces_are_put_together_as_numpy_does(
     shape: tuple[int, ...], dtype: Any
 ) -> None:

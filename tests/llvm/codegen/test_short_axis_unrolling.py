@@ -34,6 +34,7 @@ from ftrace.lower.kernel.ir import (
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, eq, ge, mul
 from ftrace.trace.primitives.sources import const
+from tests.support.covering import covering
 
 Function = Callable[..., Any]
 DTYPES = ["float32", "uint8", "bool", "float64", "float16", "int64", "complex64"]
@@ -176,9 +177,7 @@ REDUCED: dict[str, Function] = {
 }
 
 
-@pytest.mark.parametrize("rows", [5, 77, 3001])
-@pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 9, 12, 13])
-@pytest.mark.parametrize("name", REDUCED)
+@covering(2, rows=[5, 77, 3001], size=[2, 3, 4, 7, 8, 9, 12, 13], name=REDUCED)
 def test_reduces_over_few_elements(name: str, size: int, rows: int) -> None:
     x = np.random.default_rng(size).standard_normal((rows, size)).astype(np.float32)
     function = REDUCED[name]
@@ -246,12 +245,21 @@ def _window(x: Any, w: Any, step: int, grow: int, pad: tuple[int, int]) -> Any:
     return np.einsum("nchwij,cij->nchw", views, w[:, 0])
 
 
-@pytest.mark.parametrize("rule", ["", "short_axes", "cut_at_borders"])
-@pytest.mark.parametrize("case", [
-    (3, 2, 1, (1, 1), 56), (3, 2, 1, (1, 1), 55), (3, 3, 1, (1, 2), 61),
-    (2, 2, 1, (1, 0), 57), (3, 2, 2, (2, 2), 49), (3, 4, 1, (1, 1), 90),
-    (1, 2, 1, (0, 0), 50), (5, 2, 1, (2, 2), 48), (3, 2, 1, (0, 0), 53),
-])  # fmt: skip
+@covering(
+    1,
+    rule=["", "short_axes", "cut_at_borders"],
+    case=[
+        (3, 2, 1, (1, 1), 56),
+        (3, 2, 1, (1, 1), 55),
+        (3, 3, 1, (1, 2), 61),
+        (2, 2, 1, (1, 0), 57),
+        (3, 2, 2, (2, 2), 49),
+        (3, 4, 1, (1, 1), 90),
+        (1, 2, 1, (0, 0), 50),
+        (5, 2, 1, (2, 2), 48),
+        (3, 2, 1, (0, 0), 53),
+    ],
+)
 def test_windows_that_move_by_more_than_one_element(
     case: tuple[int, int, int, tuple[int, int], int], rule: str
 ) -> None:

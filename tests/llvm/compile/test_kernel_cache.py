@@ -33,6 +33,7 @@ from ftrace.lower.assembly.serialize import kernel_identity
 from ftrace.lower.kernel.ir import BufferSpec, Kernel, Store, load, make_range, param
 from ftrace.trace.primitives.elementwise import add, sin
 from ftrace.trace.primitives.sources import const
+from tests.support.covering import covering
 from tests.support.kernel_texts import library_functions_in
 
 ROOT = Path(__file__).parents[3]
@@ -287,8 +288,7 @@ def test_every_function_that_may_be_called_is_tested() -> None:
     assert set(FUNCTIONS) == set(CALLED)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@covering(1, dtype=[np.float32, np.float64], name=FUNCTIONS)
 def test_called_functions_give_the_same_bits(
     name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import ftrace.numpy as fnp
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.target import Target
 from ftrace.dtypes import bfloat16
+from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
 LINUX = "x86_64-unknown-linux-gnu"
@@ -66,8 +67,7 @@ SIZES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("size", SIZES)
+@covering(1, layout=["nn", "nt", "tn", "tt"], size=SIZES)
 def test_a_product_is_exact_but_for_its_sums(
     size: tuple[int, int, int], layout: str
 ) -> None:

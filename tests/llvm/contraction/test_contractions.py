@@ -22,6 +22,7 @@ from ftrace.lower.kernel.ir import INDEX, Kernel, Store, load, reduce
 from ftrace.lower.kernel.loop_tree import place as placed
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const
+from tests.support.covering import covering
 from tests.support.run_llvm_kernel import (
     assert_guarded,
     at,
@@ -113,8 +114,7 @@ def test_columns_that_fill_no_vector_alone_are_put_side_by_side() -> None:
         np.testing.assert_array_equal(arrays[2], expected)
 
 
-@pytest.mark.parametrize("shape", _SHAPES)
-@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+@covering(1, shape=_SHAPES, turned=["", "a", "b", "ab"])
 def test_matrix_product_in_blocks(
     shape: tuple[int, int, int], turned: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

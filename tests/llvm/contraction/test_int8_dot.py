@@ -8,12 +8,12 @@ from itertools import product as pairs_of
 from typing import Any
 
 import numpy as np
-import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.target import Target
+from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
 LINUX = "x86_64-unknown-linux-gnu"
@@ -21,6 +21,7 @@ WITH = Target.of(LINUX, "x86-64-v4", "+avx512vnni")
 QUADS, PAIRS = "vpdpbusd", "vpdpwssd"
 SMALL = ("int8", "uint8", "int16")
 BOTH = list(pairs_of(SMALL, SMALL))
+LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
 def integers(dtype: str, *shape: int, seed: int = 0) -> Array:
@@ -61,17 +62,17 @@ SIZES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("layout", "dtypes"),
-    [("nn", d) for d in BOTH] + [(y, d) for y in ("nt", "tn", "tt") for d in BOTH[::2]],
-    ids=str,
+@covering(
+    1, dtypes=BOTH, layout=["nn", "nt", "tn", "tt"], sizes=[SIZES[::2], SIZES[1::2]]
 )
-def test_products_are_exact(layout: str, dtypes: tuple[str, str]) -> None:
+def test_products_are_exact(
+    layout: str, dtypes: tuple[str, str], sizes: list[tuple[int, int, int]]
+) -> None:
     def function(x: Any, y: Any) -> Any:
         x = x if layout[0] == "n" else x.T
         return product(x, y if layout[1] == "n" else y.T)
 
-    for m, k, n in SIZES:
+    for m, k, n in sizes:
         a, b = integers(dtypes[0], m, k), integers(dtypes[1], k, n, seed=1)
         left = a if layout[0] == "n" else np.ascontiguousarray(a.T)
         right = b if layout[1] == "n" else np.ascontiguousarray(b.T)

@@ -18,6 +18,7 @@ from ftrace.devices.llvm.target import host_target
 from ftrace.ground import settings
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
+from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
 
@@ -91,9 +92,12 @@ def _kernel_code(function: Any, *arrays: Array) -> Any:
 _WIDE = replace(host_target(), vector_bytes=64, registers=32, l1=48 << 10)
 
 
-@pytest.mark.parametrize("columns", [2, 3, 4, 7, 8])
-@pytest.mark.parametrize("length", [37, 300, 512, 1031])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@covering(
+    2,
+    columns=[2, 3, 4, 7, 8],
+    length=[37, 300, 512, 1031],
+    dtype=[np.float32, np.float64],
+)
 def test_products_of_few_columns(columns: int, length: int, dtype: Any) -> None:
     a = normals(61, length, dtype=dtype)
     b = normals(length, columns, dtype=dtype, seed=1)

@@ -28,6 +28,7 @@ from ftrace.lower.kernel.ir import (
 )
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const
+from tests.support.covering import covering
 from tests.support.run_llvm_kernel import at, buffer, check, make_kernel, run
 
 Array = np.ndarray[Any, Any]
@@ -106,9 +107,7 @@ def test_products_are_numpys(sizes: tuple[int, int, int, int], turned: str) -> N
         check(kernel, arrays, wanted, target, 3)
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("heavy", [False, True])
-@pytest.mark.parametrize("batched", ["", "a", "b", "ab"])
+@covering(2, fused=[False, True], heavy=[False, True], batched=["", "a", "b", "ab"])
 def test_what_is_before_and_after_a_product_is_part_of_it(
     fused: bool, heavy: bool, batched: str
 ) -> None:
@@ -131,9 +130,12 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_place")
-@pytest.mark.parametrize("sizes", [*_SIZES, (1, 60, 1024, 70), (1, 50, 512, 130)])
-@pytest.mark.parametrize("turned", ["", "a"])
-@pytest.mark.parametrize("heavy", [False, True])
+@covering(
+    2,
+    sizes=[*_SIZES, (1, 60, 1024, 70), (1, 50, 512, 130)],
+    turned=["", "a"],
+    heavy=[False, True],
+)
 def test_products_need_no_panels_of_operands(
     sizes: tuple[int, int, int, int], turned: str, heavy: bool
 ) -> None:
@@ -266,8 +268,9 @@ def test_panels_of_sums_fit_into_the_caches() -> None:
         assert blocks.tiles * blocks.tile.rows * width <= target.l2 / 2
 
 
-@pytest.mark.parametrize("columns", [17, 33, 49, 65, 97])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "int16"])
+@covering(
+    1, columns=[17, 33, 49, 65, 97], dtype=["bfloat16", "float16", "int8", "int16"]
+)
 def test_the_last_column_does_not_spill_into_the_next_row(
     dtype: str, columns: int
 ) -> None:

@@ -17,6 +17,7 @@ from ftrace.lower.kernel.loop_tree import place
 from tests.llvm.convolution.test_filter_gradient import expected, operands, read_by
 from tests.llvm.convolution.test_window_detection import kernel_of, normal, run
 from tests.support.convolutions import gradient, strided
+from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
 
@@ -69,8 +70,7 @@ def close(found: Array, wanted: Array, bound: float = 1e-5) -> None:
     np.testing.assert_allclose(result, wanted.ravel(), rtol=0, atol=bound * scale)
 
 
-@pytest.mark.parametrize("case", _CASES, ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@covering(1, case=_CASES, dtype=[np.float32, np.float64])
 def test_a_depthwise_gradient_is_what_windows_give(case: Any, dtype: Any) -> None:
     x, y, *arrays = operands(case, False, dtype)
     kernel = kernel_of(by_filters(case), *arrays)
@@ -95,8 +95,7 @@ def test_small_caches_make_small_blocks(case: Any) -> None:
         close(run(kernel, used, 3, small), expected(case, x, y))
 
 
-@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
-@pytest.mark.parametrize("case", _CASES, ids=str)
+@covering(1, cpu=["x86-64", "x86-64-v3", "x86-64-v4"], case=_CASES)
 def test_on_other_processors(cpu: str, case: Any) -> None:
     target, here = Target.of("x86_64-unknown-linux-gnu", cpu), host_target()
     if here.triple[:6] != target.triple[:6] or here.vector_bytes < target.vector_bytes:

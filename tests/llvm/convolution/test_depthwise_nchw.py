@@ -17,6 +17,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
 from tests.support.convolutions import FORMS, check_form, form, normal, strided
+from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
 
@@ -52,12 +53,7 @@ def operands(case: Any) -> tuple[Array, Array]:
     return x, normal(*filters, seed=1, dtype=np.float32)
 
 
-@pytest.mark.parametrize(
-    ("case", "dtype"),
-    [(c, np.float32) for c in _CASES] + [(c, np.float64) for c in _CASES[:7:3]],
-    ids=str,
-)
-@pytest.mark.parametrize("name", FORMS)
+@covering(1, case=_CASES, name=FORMS, dtype=[np.float32, np.float32, np.float64])
 def test_results_are_those_of_the_interpreter(case: Any, name: str, dtype: Any) -> None:
     function = convolution(case)
     check_form(row_of(case), function, form(function, name, fnp.tanh), dtype)

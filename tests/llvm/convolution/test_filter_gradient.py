@@ -15,6 +15,7 @@ from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
 from tests.llvm.convolution.test_window_detection import kernel_of, normal, plan_of, run
 from tests.support.convolutions import gradient, strided
+from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
 
@@ -101,9 +102,7 @@ def in_order(found: Any, case: Any, last: bool) -> Array:
     return np.moveaxis(found.reshape(*space, into, out), (-1, -2), (0, 1))
 
 
-@pytest.mark.parametrize("case", _CASES, ids=str)
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@covering(1, case=_CASES, last=[False, True], dtype=[np.float32, np.float64])
 def test_a_gradient_by_filters_is_what_windows_give(
     case: Any, last: bool, dtype: Any
 ) -> None:
@@ -117,8 +116,7 @@ def test_a_gradient_by_filters_is_what_windows_give(
     np.testing.assert_array_equal(once, run(kernel, used, 5))
 
 
-@pytest.mark.parametrize("case", _CASES, ids=str)
-@pytest.mark.parametrize("last", [False, True])
+@covering(1, case=_CASES, last=[False, True])
 def test_small_caches_make_small_blocks(case: Any, last: bool) -> None:
     small = Target.of(
         host_target().triple, host_target().cpu, host_target().features,
@@ -163,9 +161,7 @@ _TARGETS = [
 ]
 
 
-@pytest.mark.parametrize("target", _TARGETS, ids=lambda t: t.cpu)
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("case", _CASES[::4], ids=str)
+@covering(1, target=_TARGETS, last=[False, True], case=_CASES[::4])
 def test_on_other_processors(target: Target, case: Any, last: bool) -> None:
     here = host_target()
     if here.triple[:6] != target.triple[:6] or here.vector_bytes < target.vector_bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import ftrace as ft
+from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
 
@@ -70,9 +70,7 @@ def _pooled(case: Any, last: bool) -> Any:
     return pooled
 
 
-@pytest.mark.parametrize("values", ["different", "ties", "special"])
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("case", CASES)
+@covering(2, values=["different", "ties", "special"], last=[False, True], case=CASES)
 def test_pooling_and_its_gradient(case: Any, last: bool, values: str) -> None:
     rng = np.random.default_rng(5)
     x: Array = rng.standard_normal((2, 16, *case[-1])).astype(np.float32)

@@ -17,6 +17,7 @@ from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel, axis_of, range_p
 from ftrace.lower.legalize.legalize import legalize
 from tests.support.convolutions import gradient, spread, strided
+from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
 
@@ -60,9 +61,7 @@ _CASES: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("case", _CASES, ids=str)
-@pytest.mark.parametrize("make", [strided, spread])
-@pytest.mark.parametrize("last", [False, True])
+@covering(1, case=_CASES, make=[strided, spread], last=[False, True])
 def test_gradients_are_those_of_the_interpreter(
     case: Any, make: Any, last: bool
 ) -> None:

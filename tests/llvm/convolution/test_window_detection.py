@@ -34,6 +34,7 @@ from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.sources import const
+from tests.support.covering import covering
 from tests.support.run_llvm_kernel import behind_fence, linked
 
 Array = np.ndarray[Any, Any]
@@ -148,8 +149,7 @@ _CASES: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("case", _CASES, ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@covering(1, case=_CASES, dtype=[np.float32, np.float64])
 def test_a_convolution_is_what_windows_give(case: Any, dtype: Any) -> None:
     images, filters, *rest = case
     x = normal(*images, dtype=dtype)
@@ -225,8 +225,7 @@ def test_channels_may_be_last(
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("case", [c for c in _CASES if c[5] == 1], ids=str)
-@pytest.mark.parametrize("last", [False, True])
+@covering(1, case=[c for c in _CASES if c[5] == 1], last=[False, True])
 def test_gradients_are_transposes(case: Any, last: bool) -> None:
     """⟨conv(x, w), y⟩ = ⟨x, its gradient by x⟩ = ⟨w, its gradient by w⟩."""
     images, filters, strides, pads, dilation, _ = case
@@ -356,8 +355,7 @@ _TARGETS = [
 ]
 
 
-@pytest.mark.parametrize("target", _TARGETS, ids=lambda t: f"{t.triple[:7]}-{t.cpu}")
-@pytest.mark.parametrize("case", _CASES[::3], ids=str)
+@covering(1, target=_TARGETS, case=_CASES[::3])
 def test_convolutions_on_other_processors(target: Target, case: Any) -> None:
     """The code is accepted; where this processor can run it, it is right."""
     llvm = pytest.importorskip("llvmlite.binding")

@@ -26,6 +26,7 @@ from ftrace.lower.library.fft_radices import (
     stages_of,
 )
 from ftrace.lower.program.ir import CallHost, RunKernel
+from tests.support.covering import covering
 
 Array = Any  # of NumPy
 
@@ -91,9 +92,7 @@ def assert_as_numpy(name: str, x: Array, **options: Any) -> None:
     assert error < max(2, np.log2(size)) * np.finfo(x.dtype).eps
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ["fft", "ifft"])
+@covering(1, case=CASES, dtype=DTYPES, name=["fft", "ifft"])
 def test_transforms_along_an_axis_are_numpys(
     name: str, dtype: str, case: tuple[tuple[int, ...], int]
 ) -> None:
@@ -101,12 +100,30 @@ def test_transforms_along_an_axis_are_numpys(
     assert_as_numpy(name, numbers(shape, dtype), axis=axis)
 
 
-@pytest.mark.parametrize(
-    "size",
-    [2, 3, 4, 5, 6, 8, 16, 22, 37, 64, 134, 256, 1000, 1001, 2042, 2 * ROW, 4 * ROW,
-     20_014],
-)  # fmt: skip
-@pytest.mark.parametrize("double", [False, True])
+@covering(
+    1,
+    size=[
+        2,
+        3,
+        4,
+        5,
+        6,
+        8,
+        16,
+        22,
+        37,
+        64,
+        134,
+        256,
+        1000,
+        1001,
+        2042,
+        2 * ROW,
+        4 * ROW,
+        20_014,
+    ],
+    double=[False, True],
+)
 def test_transforms_of_real_rows_are_numpys(size: int, double: bool) -> None:
     assert_as_numpy("rfft", numbers((3, size), "float64" if double else "float32"))
     half = numbers((3, size // 2 + 1), DTYPES[double])
@@ -323,8 +340,7 @@ _MULTIPLIES = {
 }
 
 
-@pytest.mark.parametrize("target", _TARGETS, ids=["x86-64", "x86-64-v3", "aarch64"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@covering(1, target=_TARGETS, dtype=DTYPES)
 def test_code_for_other_processors_is_accepted(dtype: str, target: Target) -> None:
     llvm: Any = pytest.importorskip("llvmlite.binding")
     llvm.initialize_all_targets()

@@ -23,6 +23,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.lower.library.lapack_kernels import SMALL, Factor
 from ftrace.lower.program.ir import CallHost, RunKernel
 from ftrace.trace.primitives.library import lapack_numpy
+from tests.support.covering import covering
 
 pytest.importorskip("scipy")
 
@@ -71,9 +72,7 @@ def assert_as_on_host(function: Callable[..., Any], *arrays: Any) -> None:
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * scale)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("lead", [(), (2, 20)])
+@covering(2, dtype=DTYPES, n=SIZES, lead=[(), (2, 20)])
 def test_factors_are_those_of_the_host(
     lead: tuple[int, ...], n: int, dtype: str
 ) -> None:
@@ -86,9 +85,7 @@ def test_factors_are_those_of_the_host(
     assert_as_on_host(lambda x, y: fnp.linalg.solve(x, y), a, b[..., :1])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [5, SMALL + 4])
-@pytest.mark.parametrize("columns", [1, 3])
+@covering(2, dtype=DTYPES, n=[5, SMALL + 4], columns=[1, 3])
 def test_triangular_systems_are_those_of_the_host(
     columns: int, n: int, dtype: str
 ) -> None:
@@ -131,9 +128,12 @@ def assert_columns_are_orthonormal(x: Any) -> None:
     assert_near(product, np.broadcast_to(np.eye(x.shape[-1]), product.shape))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7, 4), (2, 4, 7), (20, 20), (33, 20)])
+@covering(
+    2,
+    dtype=DTYPES,
+    full=[False, True],
+    shape=[(1, 1), (3, 7, 4), (2, 4, 7), (20, 20), (33, 20)],
+)
 def test_decompositions_multiply_to_the_matrix(
     shape: tuple[int, ...], full: bool, dtype: str
 ) -> None:

@@ -15,6 +15,8 @@ from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.library.sort_kernels import Ordering
 from ftrace.lower.program.ir import CallHost, RunKernel
+from tests.conftest import DEVICES
+from tests.support.covering import covering
 
 SHAPES = [
     (1,),
@@ -38,8 +40,7 @@ def wanted(mask: Any, size: int, fill: int) -> list[Any]:
     return rows
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("part", [0.0, 0.01, 0.5, 1.0])
+@covering(2, shape=SHAPES, part=[0.0, 0.01, 0.5, 1.0], device=DEVICES)
 def test_positions_are_those_of_numpy(
     shape: tuple[int, ...], part: float, device: Any
 ) -> None:

@@ -24,6 +24,7 @@ from ftrace.lower.library.sort_kernels import LONG, SEVERAL, SHORT, Ordering
 from ftrace.lower.program.ir import CallHost, RunKernel
 from ftrace.trace import tiering
 from ftrace.trace.primitives.library import numpy_sort_symbols
+from tests.support.covering import covering
 
 Array = Any  # of NumPy
 
@@ -90,8 +91,7 @@ def assert_as_on_host(function: Callable[..., Any], *arrays: Array) -> None:
         np.testing.assert_array_equal(as_bits(one.numpy()), as_bits(other.numpy()))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@covering(1, dtype=DTYPES, shape=SHAPES)
 def test_sorted_values_and_positions_are_those_of_the_host(
     dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> None:
@@ -101,9 +101,7 @@ def test_sorted_values_and_positions_are_those_of_the_host(
         assert_as_on_host(lambda x: (fnp.sort(x, 0), fnp.argsort(x, 0)), x)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("size", [40, 900])
-@pytest.mark.parametrize("k", [1, 3, 33])
+@covering(1, dtype=DTYPES, size=[40, 900], k=[1, 3, 33])
 def test_the_greatest_and_the_least_are_those_of_the_host(
     dtype: np.dtype[Any], size: int, k: int
 ) -> None:
@@ -267,8 +265,7 @@ _TARGETS = [
 ]
 
 
-@pytest.mark.parametrize("target", _TARGETS, ids=["x86-64", "x86-64-v3", "aarch64"])
-@pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.bfloat16, dtypes.float64])
+@covering(1, target=_TARGETS, dtype=[dtypes.uint8, dtypes.bfloat16, dtypes.float64])
 def test_code_for_other_processors_is_accepted(
     dtype: np.dtype[Any], target: Target
 ) -> None:
