@@ -92,4 +92,7 @@ def _parts(row: Row, strength: int) -> set[Row]:
 
 
 def _name(value: Any) -> str:
-    return getattr(value, "__name__", None) or str(value)
+    for attribute in ("__name__", "name"):
+        if name := getattr(value, attribute, None):
+            return str(name)
+    return str(value)

@@ -19,6 +19,7 @@ from ftrace.trace.primitives.library import lapack_numpy
 from ftrace.trace.primitives.library.eigen import eig_p
 from ftrace.trace.primitives.primitive import Compound
 from tests.data.linalg_cases import expressions
+from tests.support.covering import covering
 from tests.support.library_op_samples import MODULES, SAMPLES, Sample
 from tests.support.linalg_cases import check
 from tests.support.refusals import refuses
@@ -28,9 +29,9 @@ CASES = [
     for i, sample in enumerate(SAMPLES)
     for kind in sample.kinds
 ]
-#: One sample per operation and dtype.
 #: Rules without which factorisations in programs are calls of the host.
 BY_HOST = {"call_lapack", "factor_small"}
+#: One sample per operation and dtype.
 FIRST = list({(c.values[0].op, c.values[1]): c for c in reversed(CASES)}.values())
 
 
@@ -117,12 +118,16 @@ def test_vmap_is_a_loop(sample: Sample, is_complex: bool) -> None:
                 np.testing.assert_allclose(result[i], want, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(("sample", "is_complex"), FIRST)
-@pytest.mark.parametrize(
-    ("device", "wide"),
-    [("cpu", False), ("cpu", True), ("interpreter", True), ("opencl", False)],
-    indirect=["device"],
-)
+@covering(
+    1,
+    {
+        ("sample", "is_complex"): [row.values for row in FIRST],
+        ("device", "wide"): [
+            ("cpu", False), ("cpu", True), ("interpreter", True), ("cpu", False),
+            ("cpu", True), ("opencl", False),
+        ],
+    },
+)  # fmt: skip
 def test_a_program_gives_what_the_operation_gives(
     sample: Sample, is_complex: bool, wide: bool, device: Any
 ) -> None:

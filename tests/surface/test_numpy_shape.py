@@ -21,6 +21,7 @@ from ftrace.errors import (
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
+from tests.support.covering import covering
 from tests.support.recorded_values import PARTS, check_part
 from tests.support.refusals import refuses
 
@@ -218,8 +219,7 @@ def test_bad_input_is_named(call: Any, error: type[Exception], message: str) -> 
         call(fnp.ones((2, 3)))
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("count", [17, 40, 130])
+@covering(1, count=[17, 40, 130], axis=[0, 1])
 def test_very_many_parts_are_joined_as_a_few_are(count: int, axis: int) -> None:
     """They go in groups; values, derivatives and batches are those of one join."""
     rng = np.random.default_rng(count)

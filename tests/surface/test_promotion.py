@@ -19,6 +19,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax
 from tests.data import record_promotion as promotion
+from tests.support.covering import covering
 
 RECORDED = promotion.load()
 PAIRS = list(product([*promotion.DTYPES, *promotion.SCALARS], repeat=2))
@@ -115,8 +116,7 @@ def _scalar_pair(setting: str, pair: tuple[str, str], place: int) -> tuple[str, 
     return (changed[0], changed[1])
 
 
-@pytest.mark.parametrize("setting", SWITCH)
-@pytest.mark.parametrize("name", promotion.NAMES)
+@covering(1, name=promotion.NAMES, setting=SWITCH)
 def test_arrays_and_scalars_of_numpy_have_the_types_of_arrays(
     name: str, setting: str
 ) -> None:

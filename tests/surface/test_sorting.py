@@ -29,6 +29,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
 from tests.support import ordered_effects
+from tests.support.covering import covering
 
 CASES = [
     e for e in ordered_effects.RECORDED if "cum" not in e and "associative" not in e
@@ -457,11 +458,12 @@ def _assert_partition(x: Any, found: Any, place: int, axis: int) -> None:
         np.testing.assert_array_equal(again.astype(float), kept.astype(float))
 
 
-@pytest.mark.parametrize("dtype", PARTITIONED, ids=str)
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((9001,), 0), ((8192, 3), 0), ((9, 8200), 1)]
+@covering(
+    1,
+    {("shape", "axis"): [((9001,), 0), ((8192, 3), 0), ((9, 8200), 1)]},
+    dtype=PARTITIONED,
+    few=[False, True],
 )
-@pytest.mark.parametrize("few", [False, True])
 def test_a_long_partition_has_the_elements_of_a_sort(
     dtype: np.dtype[Any], shape: tuple[int, ...], axis: int, few: bool
 ) -> None:

@@ -17,6 +17,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS
+from tests.support.covering import covering
 
 Array = Any
 DTYPES = (np.float32, np.float64)
@@ -54,8 +55,7 @@ def rounding(dtype: Any) -> float:
     return float(np.finfo(dtype).eps) / 2
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("shape", "axes"), PLACES)
+@covering(1, {("shape", "axes"): PLACES}, dtype=DTYPES)
 def test_sum_has_its_accuracy_along_any_axis_of_any_layout(
     shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any
 ) -> None:

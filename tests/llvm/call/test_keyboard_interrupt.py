@@ -89,9 +89,10 @@ LONG = {
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_long_calls_are_interrupted(threads: int) -> None:
+    """Half of them on one thread, half on two, as kernels of many units."""
     cases = "\n".join(
         f"    assert interrupted(lambda v, big: {body}, v, big), {name!r}"
-        for name, body in LONG.items()
+        for name, body in list(LONG.items())[threads % 2 :: 2]
     )
     program = f"""
     v = np.linspace(0.1, 0.9, 4096, dtype=np.float32)
