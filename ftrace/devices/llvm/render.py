@@ -54,7 +54,7 @@ from ftrace.devices.llvm.convolution.split_strides import phases
 from ftrace.devices.llvm.emit.called_functions import called_in
 from ftrace.devices.llvm.emit.emit_memory import Values
 from ftrace.devices.llvm.emit.interrupt_polls import writer_for
-from ftrace.devices.llvm.emit.loop_nest import Nest, fused_products
+from ftrace.devices.llvm.emit.loop_nest import Nest
 from ftrace.devices.llvm.emit.module import (
     Rendered,
     join,
@@ -295,7 +295,7 @@ def _nest(case: Case, streamed: frozenset[int]) -> Code:
     tiling = Chooser(kernel, block, facts, target, own, kept is not None).choose()
     if target.decides("fetch_ahead"):
         tiling = replace(tiling, ahead=fetches(kernel, facts, tiling, target))
-    fused, private = fused_products(kernel, target), len(case.kernel.buffers)
+    private = len(case.kernel.buffers)
 
     def emit(writer: Writer, streamed: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
         values = Values(writer, facts, target, kernel.buffers, streamed)
@@ -303,7 +303,7 @@ def _nest(case: Case, streamed: frozenset[int]) -> Code:
             kind = f"[{spec.size * spec.dtype.itemsize} x i8]"
             memory = writer.memory(kind, f"%kept{number}")
             values.add_buffer(number, memory, spec.size)
-        units = Nest(values, tiling, fused).function(block)
+        units = Nest(values, tiling).function(block)
         return units, tuple(values.dims)
 
     worth = max(WORTH_A_THREAD, 8 * tiling.setup_operations)

@@ -8,12 +8,13 @@ From the ground up:
     interrupt_polls     Polls: loops of kernels that may run for long ask from time to
                         time whether to stop
     emit_values         The expressions of a kernel as values in registers
-    emit_memory         Loads and stores of a kernel: which kind of access serves each
+    emit_memory         Loads and stores of a kernel, and prefetches: which kind of
+                        access serves each
     called_functions    Which functions a kernel calls, and of what they consist
-    loops               The loops of a kernel over its axes, as the schedule says, and
-                        its stores
-    loop_nest           The loops of a kernel, as the schedule says: reduces, inside
-                        those over axes
+    accumulators        The accumulators of reduces: what is combined in registers, and
+                        in which order
+    loop_nest           The loops of a kernel, as the schedule says: over axes, in them
+                        reduces and stores
     staged_kernel       Parts of a kernel that run one after the other on a block that
                         fits in the cache
     blocked_ranges      Lists of ranges cut in blocks, the block that is open, and

@@ -13,7 +13,7 @@ from math import prod
 from types import MappingProxyType
 
 from ftrace.devices.llvm.emit.emit_values import Opened
-from ftrace.devices.llvm.emit.loops import Span
+from ftrace.devices.llvm.emit.loop_nest import Span
 from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, sum_of
 from ftrace.devices.llvm.ir.writer import lowest
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of

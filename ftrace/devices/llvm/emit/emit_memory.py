@@ -1,4 +1,4 @@
-"""Loads and stores of a kernel: which kind of access serves each.
+"""Loads and stores of a kernel, and prefetches: which kind of access serves each.
 
 contiguous   the index grows by 1 (or -1) from lane to lane
 window       by 2 to 8: vectors side by side, and every second element of them
@@ -13,6 +13,10 @@ Small tables are held in registers: to look a number up is to permute them.
 A gather reads memory once for each lane, even from the first cache. AVX-512 permutes
 two registers at once by an index per lane; so up to sixteen of them hold a table, of
 256 elements with 32 bits or less, or of 128 with 64.
+
+A processor asks for memory ahead by itself where one loop runs on and on. It does not
+see in time where the next of many short pieces begins: rows that are far apart, the
+pixels of another image.
 """
 
 from __future__ import annotations
@@ -27,9 +31,10 @@ from ftrace.devices.llvm.ir.types import Type, first_lanes, index_type, mask_typ
 from ftrace.devices.llvm.scalar.avx512 import from_table
 from ftrace.devices.llvm.scalar.instructions import Instructions
 from ftrace.devices.llvm.schedule.index_facts import Condition, index_of
+from ftrace.devices.llvm.schedule.tiling_ir import Fetch, Prefetch, Spread
 from ftrace.devices.llvm.schedule.unroll_short import longest
-from ftrace.lower.kernel.ir import Store
-from ftrace.trace.graph import Node
+from ftrace.lower.kernel.ir import Store, load_p
+from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic.bounds import surely_less, upper_bound
 
 #: Elements apart in a window that is masked: its masks have to be spread.
@@ -348,6 +353,52 @@ class Values(Expressions):
                 mask = first_lanes(v.lanes, existing) if existing < v.lanes else None
                 self.access.store(t, value, p, mask, past)
 
+    def store_squares(
+        self, store: Store, ats: Sequence[At], rows: Sequence[Node]
+    ) -> None:
+        """Squares of registers, with lanes and copies exchanged.
+
+        Args:
+          rows: the ranges that are unrolled.
+        """
+        vector = self.vector
+        assert vector is not None
+        lanes = vector.lanes
+        t = Type.of(store.value.dtype, lanes)
+        values = [self.plain(store.value, lanes, at) for at in ats]
+        columns = self.ops.transpose(t, values + [t.zero] * (lanes - len(values)))
+        stride = self.facts.stride(store.index, vector.node, lanes)
+        assert stride is not None
+        base, size = self.buffer(store.buffer), store.value.dtype.itemsize
+        form = self.facts.affine[store.index]
+        mask: str | None = None
+        if len(values) < lanes and store.buffer not in self.padded:
+            mask = first_lanes(lanes, len(values))
+        past = store.buffer in self.streamed and len(values) == lanes
+        past = past and all(self.rows_are_aligned(form, t, r) for r in rows)
+        for lane in range(vector.existing or lanes):
+            p = self.address(base, form.shifted(stride * lane), ats[0], size)
+            self.access.store(t, columns[lane], p, mask, past)
+
+    def store_spread(self, store: Store, how: Spread, at: At) -> None:
+        """Each channel of a vector, repeated for the places of its group."""
+        vector = self.vector
+        assert vector is not None
+        t = Type.of(store.value.dtype, vector.lanes)
+        base = self.buffer(store.buffer)
+        room = self.ops.target.vector_bytes // t.bytes
+        lanes = [g for g in range(how.groups) for _ in range(how.places)]
+        value = self.plain(store.value, t.lanes, at)
+        form = self.facts.affine[store.index]
+        for channel in range(how.channels):
+            for first in range(0, len(lanes), room):
+                part = lanes[first : first + room]
+                found = [g * how.channels + channel for g in part]
+                text = self.ops.shuffle(t, value, "poison", found)
+                place = form.shifted(channel * how.pitch + first)
+                p = self.address(base, place, at, t.bytes)
+                self.access.store(t.with_lanes(len(found)), text, p)
+
     def _store_value(
         self, store: Store, t: Type, value: str, p: str, mask: str | None
     ) -> None:
@@ -370,6 +421,63 @@ class Values(Expressions):
             return False
         others = {a: c for a, c in form.terms.items() if a is not along}
         return Affine(form.constant, others).divisor() % t.lanes == 0
+
+    # What is read or written later is asked for, where the schedule says so.
+
+    def prefetch(self, fetch: Fetch, at: At) -> None:
+        base = self.buffer(fetch.buffer)
+        p = self.address(base, fetch.form, at, fetch.size)
+        self.access.prefetch(p, fetch.write, fetch.near)
+
+    def prefetch_pass(self, fetches: Sequence[Fetch], along: Node) -> None:
+        """What `schedule/prefetch.py` has chosen for a loop over this range."""
+        vector = self.vector
+        for fetch in fetches:
+            if vector is None or (fetch.write and fetch.buffer in self.streamed):
+                continue
+            width = vector.lanes * fetch.size
+            for at in self.assignments([along]):
+                copy = at[vector.slot] if vector.slot >= 0 else 0
+                if not copy * width % 64:  # else its line has been asked for
+                    self.prefetch(fetch, at)
+
+    def prefetch_steps(self, asked: Prefetch | None) -> None:
+        """What is read some steps later."""
+        vector = self.vector
+        if asked is None or vector is None or not self.is_open(asked.along):
+            return
+        for node in asked.loads:
+            form, size = self.facts.affine[index_of(node)], node.dtype.itemsize
+            later = asked.steps * form.terms.get(asked.along, 0)
+            step = abs(form.terms.get(vector.node, 0))
+            if not later:
+                continue
+            for at in self.assignments([node]):
+                for part in range(0, vector.lanes * step * size, 64):
+                    line = form.shifted(later + part // size)
+                    self.prefetch(Fetch.of(node, line), at)
+
+    def prefetch_squares(self, store: Store, ats: Sequence[At]) -> None:
+        """The rows of the next square of registers, whose places no processor guesses.
+
+        They go to the second cache: those of one square often share a set of the first.
+        """
+        vector = self.vector
+        assert vector is not None
+        for node in toposort([store.value]):
+            if node.op is not load_p or len(ats) < 2:
+                continue
+            buffer, index, *valid = node.src
+            form, size = self.facts.affine[index], node.dtype.itemsize
+            nbytes = upper_bound(self.sizes[int(buffer.arg)]) * size
+            small = nbytes <= self.ops.target.l2
+            if small or valid or form.terms.get(vector.node) != 1:
+                continue
+            (_, first), (_, second) = (self.terms(form, at) for at in ats[:2])
+            step = (second - first) * len(ats)
+            if abs(step) * size >= 64 * len(ats):
+                for at in ats:
+                    self.prefetch(Fetch.of(node, form.shifted(step)), at)
 
 
 # Tables in registers.

@@ -148,16 +148,9 @@ class Expressions(ABC):
             self._pointers[number] = found
         return found
 
-    def address(
-        self, base: str, form: Affine, at: At, size: int, more: Sequence[Term] = ()
-    ) -> str:
-        """The place of the first lane's element, of so many bytes; `form` counts them.
-
-        Args:
-          more: terms that the index has besides.
-        """
-        terms, constant = self.terms(form, at)
-        return self.access.pointer(base, [*terms, *more], constant, size)
+    def address(self, base: str, form: Affine, at: At, size: int) -> str:
+        """The place of the first lane's element, of so many bytes; `form` counts them."""
+        return self.access.pointer(base, *self.terms(form, at), size)
 
     def number(self, size: Any) -> str:
         """A size as text: a dynamic one is read from the buffer behind all others."""

@@ -1,8 +1,4 @@
-"""The loops of a kernel, as the schedule says: reduces, inside those over axes.
-
-s = s + a·b         a sum takes a product in without rounding it
-s₀, s₁, … s₇        an unrolled loop has several of each: their sum comes last
-blocks of 64        floats are added in blocks, and these one after the other
+"""The loops of a kernel, as the schedule says: over axes, in them reduces and stores.
 
 Reduces of columns run row by row where the schedule says so:
 
@@ -22,141 +18,33 @@ the length, as errors do then. Neither depends on how columns are shared by thre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from ftrace import dtypes
+from ftrace.devices.llvm.emit.accumulators import BLOCK, Lines, Sum, block_size
 from ftrace.devices.llvm.emit.emit_memory import Values
-from ftrace.devices.llvm.emit.emit_values import At, Opened
-from ftrace.devices.llvm.emit.loops import Loops, Span, may_be_empty
-from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.ir.writer import lowest
-from ftrace.devices.llvm.scalar import avx512
-from ftrace.devices.llvm.scalar.instructions import Row
-from ftrace.devices.llvm.schedule.tiling_ir import Steps, Tiles, Tiling, cut, size_of
-from ftrace.devices.llvm.target import Target
-from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lower.kernel.ir import (
-    Kernel,
-    axis_of,
-    byte_quads_p,
-    pairs_p,
-    reduce_p,
-    word_pairs_p,
+from ftrace.devices.llvm.emit.emit_values import Opened
+from ftrace.devices.llvm.ir.types import Type, first_lanes, index_type
+from ftrace.devices.llvm.ir.writer import digits, highest, lowest
+from ftrace.devices.llvm.schedule.tiling_ir import (
+    Steps,
+    Tiles,
+    Tiling,
+    cut,
+    equal_tiles,
+    size_of,
 )
-from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop
-from ftrace.lower.legalize.math.term import RELAXED
-from ftrace.trace.graph import Node, Op
-from ftrace.trace.primitives.reduction import identity_of
-from ftrace.trace.symbolic.bounds import upper_bound
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel.ir import Store, axis_of
+from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop, Statement
+from ftrace.trace.graph import Node
+from ftrace.trace.symbolic.bounds import lower_bound
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
-#: What adds the products of a group to a sum.
-_GROUPS: dict[Op, Row] = {
-    pairs_p: avx512.add_pairs,
-    word_pairs_p: avx512.add_word_pairs,
-    byte_quads_p: avx512.add_byte_quads,
-}
 #: Blocks of rows that are added up before their sum is put aside, at least.
 _BLOCKS = 16
-#: Iterations whose floats are added one after the other; longer sums are made of
-#: such blocks, so that their error grows like the square root of the length.
-BLOCK = 64
-#: The same where many sums run beside each other and their number bounds the speed.
-LONG_BLOCK = 512
-
-
-@dataclass(frozen=True)
-class Sum:
-    """One accumulator: a reduce, for one choice of the copies around it."""
-
-    node: Node
-    at: At
-    type: Type
-
-    @property
-    def identity(self) -> str:
-        return self.type.constant(identity_of(str(self.node.arg), self.node.dtype))
-
-    @property
-    def rounds(self) -> bool:
-        return self.node.arg == "add" and self.type.kind == "f"
-
-
-#: What a value becomes of two partial ones.
-Combine = Callable[[Sum, str, str], str]
-
-
-class Lines:
-    """The accumulators of one reduce loop: its sums, several times where unrolled."""
-
-    def __init__(self, sums: list[Sum], steps: Steps) -> None:
-        self.sums = sums
-        self.copies = steps.copies if steps.lanes else 1
-        self.rounds = any(total.rounds for total in sums)
-
-    def identities(self) -> list[str]:
-        return [total.identity for total in self.sums] * self.copies
-
-    def carried(self, state: list[str]) -> list[tuple[str, str]]:
-        kinds = [total.type.text for total in self.sums] * self.copies
-        return list(zip(kinds, state, strict=True))
-
-    def merge(self, combine: Combine, old: list[str], new: list[str]) -> list[str]:
-        totals = self.sums * self.copies
-        return [
-            combine(total, a, b) for total, a, b in zip(totals, old, new, strict=True)
-        ]
-
-    def block(self, count: Any) -> int:
-        """How many of `count` iterations to add up before the sum is put aside."""
-        many = len(self.sums) * self.copies >= 8
-        block = LONG_BLOCK if many else BLOCK
-        if is_dynamic(count):
-            return LONG_BLOCK if self.rounds and upper_bound(count) > block else 0
-        if not self.rounds or count <= 2 * block:
-            return 0
-        return _block_size(block, count)
-
-
-def _block_size(block: int, count: int) -> int:
-    """A size of blocks, doubled until there are no more of them than it says."""
-    while block * block < count:
-        block *= 2
-    return block
-
-
-def products_of(value: Node) -> list[tuple[bool, tuple[Node, ...]]]:
-    """a·b, or a·b ± c·d, as factors and whether they are subtracted; else nothing."""
-    name, src = value.op.name, value.src
-    if name == "mul":
-        return [(False, src)]
-    if name == "fma" and value.arg == RELAXED:
-        *first, last = src
-        less = last.op.name == "neg"
-        last = last.src[0] if less else last
-        return (
-            [(False, tuple(first)), (less, last.src)] if last.op.name == "mul" else []
-        )
-    if name not in ("add", "sub") or any(s.op.name != "mul" for s in src):
-        return []
-    a, b = src
-    return [(False, a.src), (name == "sub", b.src)]
-
-
-def fused_products(kernel: Kernel, target: Target) -> frozenset[Node]:
-    """Terms of sums that are made of products which the sum need not round."""
-    if not target.fma or not target.decides("unrounded_products"):
-        return frozenset()
-    return frozenset(
-        node.src[0]
-        for node in kernel.nodes
-        if node.op is reduce_p
-        and node.arg == "add"
-        and dtypes.kind(node.dtype) == "f"
-        and products_of(node.src[0])
-    )
 
 
 class Place(NamedTuple):
@@ -166,24 +54,233 @@ class Place(NamedTuple):
     origin: str
 
 
-class Nest(Loops):
+@dataclass(frozen=True)
+class Span:
+    """A part of a range: its tiles `first` … `last` - 1, in the order of `cut`."""
+
+    first: str
+    last: str
+
+
+class Nest:
     """Emits loops.
 
     Args:
-      values, tiling, spans: see `Loops`.
-      fused: products that a sum takes in without rounding them.
+      values: emits the expressions in them.
+      tiling: how each range runs, and what else is done.
+      spans: ranges of which a part runs.
     """
 
     def __init__(
         self,
         values: Values,
         tiling: Tiling,
-        fused: frozenset[Node],
         spans: Mapping[Node, Span] = MappingProxyType({}),
     ) -> None:
-        super().__init__(values, tiling, spans)
-        self.fused = fused
+        self.values = values
+        self.writer = values.writer
+        self.tiling = tiling
+        self.spans = spans
         self._count = 0
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        """Emits the statements in order; a value is made when it is asked for."""
+        for statement in statements:
+            if isinstance(statement, ReduceLoop):
+                self.reduce(statement)
+            elif isinstance(statement, Loop) and self.values.is_open(statement.axis):
+                self.block(statement.body)
+            elif isinstance(statement, Loop):
+                self.over(statement, self.spans.get(statement.axis))
+        stores = [s for s in statements if isinstance(s, Store)]
+        for group in self.values.grouped(stores):
+            self._store(group)
+
+    # Stores.
+
+    def _store(self, group: Sequence[Store]) -> None:
+        """Stores that together fill what lies side by side: mostly one."""
+        values, tiling, first = self.values, self.tiling, group[0]
+        values.prefetch_steps(tiling.prefetch)
+        ats = values.assignments(e for store in group for e in store.expressions)
+        if tiling.squares:
+            values.prefetch_squares(first, ats)
+            rows = [r for r, steps in tiling.steps.items() if not steps.lanes]
+            values.store_squares(first, ats, rows)
+            return
+        for at in ats:
+            if tiling.spread is None:
+                values.store_group(group, at)
+            else:
+                values.store_spread(first, tiling.spread, at)
+
+    def _prefetch(self, loop: Loop | ReduceLoop, along: Node) -> None:
+        self.values.prefetch_pass(self.tiling.ahead.get(loop, ()), along)
+
+    # Ranges.
+
+    def open(self, node: Node, base: str, steps: Steps, tiles: Tiles) -> Opened:
+        masks: list[str | None] = [None] * tiles.copies
+        if tiles.tail:
+            masks[-1] = first_lanes(steps.lanes, tiles.tail)
+        if tiles.end:
+            lanes, copies = steps.lanes, range(tiles.copies)
+            masks = [self._lanes_before(tiles.end, base, lanes, n) for n in copies]
+        opened = Opened(
+            node, base, self.writer.level, tiles.copies, max(steps.lanes, 1),
+            lanes=steps.lanes, masks=masks, existing=tiles.tail,
+            abreast=steps.abreast,
+        )  # fmt: skip
+        self.values.open(opened)
+        return opened
+
+    def _lanes_before(self, end: Any, base: str, lanes: int, copy: int) -> str:
+        """The lanes of a copy of the vector at `base` that are before `end`."""
+        writer, t = self.writer, index_type(lanes, True)
+        last = self.values.number(end)
+        rest = writer.pure(f"sub i64 {last}, {base}", last, base)
+        rest = lowest(writer, rest, (copy + 1) * lanes)
+        count = self.values.index_lanes(rest, 0, t)
+        places = range(copy * lanes, (copy + 1) * lanes)
+        return self.values.ops.binary("icmp ugt", t, count, t.lanewise(places))
+
+    def over(self, loop: Loop, span: Span | None) -> None:
+        """The tiles of an axis that are in a span; None is all of them."""
+
+        def body() -> None:
+            self.block(loop.body)
+            self._prefetch(loop, loop.axis)
+
+        if loop is self.tiling.columns:
+            self.by_rows(loop, span)
+        else:
+            self.each_tile(loop.axis, span, body)
+
+    def each_tile(
+        self, axis: Node, span: Span | None, body: Callable[[], None]
+    ) -> None:
+        """Runs `body` for the tiles of an axis: each part of it has a loop."""
+        steps = self.tiling.of(axis)
+        parts = cut(axis_of(axis).size, steps)
+        if span is not None:
+            self._span(axis, steps, parts, span, body)
+            return
+        for tiles in parts:
+            stop = tiles.start + tiles.count * tiles.width
+            start, stop = map(self.values.number, (tiles.start, stop))
+            self.tiles(axis, steps, tiles, start, stop, may_be_empty(tiles), body)
+
+    def _span(
+        self,
+        axis: Node,
+        steps: Steps,
+        parts: Sequence[Tiles],
+        span: Span,
+        body: Callable[[], None],
+    ) -> None:
+        writer = self.writer
+        first: Any = 0
+        for part in parts:
+            begin, end = span.first, span.last
+            if part is not parts[0]:
+                begin = highest(writer, begin, self.values.number(first))
+            if part is not parts[-1]:
+                end = lowest(writer, end, self.values.number(first + part.count))
+            shift = part.start - first * part.width
+            start, stop = (self._scale(t, part.width, shift) for t in (begin, end))
+            self.tiles(axis, steps, part, start, stop, True, body)
+            first += part.count
+
+    def _scale(self, tile: str, width: int, shift: int) -> str:
+        return self.values.access.sum_terms([(width, tile)], shift)
+
+    def tiles(
+        self,
+        axis: Node,
+        steps: Steps,
+        tiles: Tiles,
+        start: str,
+        stop: str,
+        guarded: bool,
+        body: Callable[[], None],
+    ) -> None:
+        """The tiles of an axis that begin in start … stop - 1."""
+        writer = self.writer
+        if same_size(tiles.count, 1) and not guarded:
+            writer.open_scope()
+            opened = self.open(axis, start, steps, tiles)
+            body()
+            self.values.close(opened)
+            writer.close_scope()
+            return
+        if tiles.inner:
+            stop = lowest(writer, stop, self.values.number(tiles.stop))
+        text = writer.open_loop(start, stop, tiles.step, guarded=guarded)
+        opened = self.open(axis, text.index, steps, tiles)
+        body()
+        self.values.close(opened)
+        writer.close_loop(text)
+
+    # Parallel loops.
+
+    def function(self, block: Sequence[Statement]) -> int:
+        """The units begin … end - 1 of a kernel; returns their number."""
+        if self.tiling.parallel:
+            return self._parallel()
+        if self.tiling.strips is not None:
+            return self._strips(self.tiling.strips, block)
+        self.block(block)
+        return 1
+
+    def _parallel(self) -> int:
+        """Units of the parallel loops."""
+        self.block(self.tiling.setup)
+        loops, writer = self.tiling.parallel, self.writer
+        last = loops[-1]
+        steps = self.tiling.of(last.axis)
+        parts = cut(axis_of(last.axis).size, steps)
+        total = sum(part.count for part in parts)
+        chunks = -(-total // self.tiling.chunk)
+        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+        outer = loops[:-1]
+        tiles = [equal_tiles(loop.axis, self.tiling.of(loop.axis)) for loop in outer]
+        sizes = [axis_of(loop.axis).size for loop in outer]
+        sizes = [n if t is None else t.count for t, n in zip(tiles, sizes, strict=True)]
+        sizes.append(chunks)
+        texts = [self.values.number(n) if is_dynamic(n) else n for n in sizes]
+        *places, chunk = digits(writer, unit.index, texts)
+        opened: list[Opened] = []
+        for loop, place, part in zip(outer, places, tiles, strict=True):
+            if part is not None and part.copies > 1:
+                base = self._scale(place, part.width, 0)
+                opened.append(
+                    self.open(loop.axis, base, self.tiling.of(loop.axis), part)
+                )
+            else:
+                opened.append(Opened(loop.axis, place, writer.level))
+                self.values.open(opened[-1])
+        self.over(last, None if same_size(chunks, 1) else self._chunk(chunk, total))
+        for o in reversed(opened):
+            self.values.close(o)
+        writer.close_loop(unit)
+        return prod(sizes)
+
+    def _chunk(self, chunk: str, total: Any) -> Span:
+        """The tiles of a chunk of an axis."""
+        size = self.tiling.chunk
+        end = self._scale(chunk, size, size)
+        end = lowest(self.writer, end, self.values.number(total))
+        return Span(self._scale(chunk, size, 0), end)
+
+    def _strips(self, loop: Loop, block: Sequence[Statement]) -> int:
+        """Units of all of a block, over a strip of one loop in it."""
+        parts = cut(axis_of(loop.axis).size, self.tiling.of(loop.axis))
+        total = sum(part.count for part in parts)
+        unit = self.writer.open_loop("%begin", "%end", 1, guarded=True)
+        self.spans = {loop.axis: self._chunk(unit.index, total)}
+        self.block(block)
+        self.writer.close_loop(unit)
+        return -(-total // self.tiling.chunk)
 
     # Reduces.
 
@@ -193,13 +290,13 @@ class Nest(Loops):
         last = ranges[-1]
         steps = self.tiling.of(last)
         sums = self.sums(loop, steps)
-        lines = Lines(sums, steps)
+        lines = Lines(values, sums, steps)
         results = lines.identities()
         if all(axis_of(r).size for r in ranges):
             results = self._over(loop, ranges, lines, results)
         for number, total in enumerate(sums):
             parts = [results[number + len(sums) * c] for c in range(lines.copies)]
-            text = self._pairwise(total, parts)
+            text = total.combine_pairwise(self.values, parts)
             if steps.lanes:
                 text = values.ops.combine_lanes(str(total.node.arg), total.type, text)
             values.put(total.node, total.at, text)
@@ -213,16 +310,6 @@ class Nest(Loops):
             kind = Type.of(node.dtype, steps.lanes or lanes)
             found += [Sum(node, at, kind) for at in values.assignments([node])]
         return found
-
-    def _pairwise(self, total: Sum, parts: list[str]) -> str:
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=False)
-            joined = [self.combine(total, a, b) for a, b in pairs]
-            parts = joined + parts[len(parts) & ~1 :]
-        return parts[0]
-
-    def combine(self, total: Sum, a: str, b: str) -> str:
-        return self.values.ops.apply(str(total.node.arg), total.type, a, b)
 
     def _over(
         self, loop: ReduceLoop, ranges: list[Node], lines: Lines, state: list[str]
@@ -239,9 +326,11 @@ class Nest(Loops):
                 opened = self.open(node, base, steps, tiles)
                 if others and lines.rounds and inner >= BLOCK // 4:
                     fresh = self._over(loop, others, lines, lines.identities())
-                    found = lines.merge(self.combine, carried, fresh)
+                    found = lines.merge(carried, fresh)
+                elif others:
+                    found = self._over(loop, others, lines, carried)
                 else:
-                    found = self._inside(loop, others, lines, carried, opened)
+                    found = self.accumulate(loop, opened, lines, carried)
                 self.values.close(opened)
                 return found
 
@@ -253,18 +342,6 @@ class Nest(Loops):
             stop = tiles.stop if tiles.inner else stop
             state = self._loop(lines, tiles, tiles.start, stop, state, body)
         return state
-
-    def _inside(
-        self,
-        loop: ReduceLoop,
-        others: list[Node],
-        lines: Lines,
-        state: list[str],
-        opened: Opened,
-    ) -> list[str]:
-        if others:
-            return self._over(loop, others, lines, state)
-        return self.accumulate(loop, opened, lines, state)
 
     def _loop(
         self,
@@ -292,7 +369,7 @@ class Nest(Loops):
         fresh = lines.identities()
         fresh = self._plain_loop(lines, tiles, outer.index, end, fresh, body)
         carried = [name for _, _, name in outer.carried]
-        return writer.close_loop(outer, lines.merge(self.combine, carried, fresh))
+        return writer.close_loop(outer, lines.merge(carried, fresh))
 
     def _plain_loop(
         self,
@@ -314,8 +391,8 @@ class Nest(Loops):
     ) -> list[str]:
         """One iteration: combines each value with its accumulator."""
         self.block(loop.body)
-        self.fetch(loop, loop.ranges[-1])
-        state = list(state)
+        self._prefetch(loop, loop.ranges[-1])
+        values, state = self.values, list(state)
         for number, total in enumerate(lines.sums):
             ats = [total.at]
             if opened.slot >= 0:
@@ -324,41 +401,17 @@ class Nest(Loops):
                 for copy, at in enumerate(ats):
                     place = number + len(lines.sums) * copy
                     mask = opened.masks[copy]
-                    state[place] = self._add(total, at, state[place], mask)
-            elif self._takes_products(total):
+                    state[place] = total.add(values, at, state[place], mask)
+            elif total.takes_products(values):
                 for at in ats:
-                    state[number] = self._add(total, at, state[number], None)
+                    state[number] = total.add(values, at, state[number], None)
             else:
                 lanes = total.type.lanes
-                parts = [self.values.plain(total.node.src[0], lanes, at) for at in ats]
-                part = self._pairwise(total, parts)
-                state[number] = self.combine(total, state[number], part)
-        self._ask()
+                parts = [values.plain(total.node.src[0], lanes, at) for at in ats]
+                part = total.combine_pairwise(self.values, parts)
+                state[number] = total.combine(values, state[number], part)
+        values.prefetch_steps(self.tiling.prefetch)
         return state
-
-    def _takes_products(self, total: Sum) -> bool:
-        """Another reduce of the same products, as their maximum, needs them rounded."""
-        value = total.node.src[0]
-        return total.node.arg == "add" and (value in self.fused or value.op in _GROUPS)
-
-    def _add(self, total: Sum, at: At, old: str, mask: str | None) -> str:
-        """`old` combined with the value that the reduce has now."""
-        values, t = self.values, total.type
-        value = total.node.src[0]
-        add_group = _GROUPS.get(value.op)
-        if add_group is not None:
-            a, b = (values.plain(s, t.lanes, at) for s in value.src)
-            new = add_group(values.ops, t, old, a, b)
-        elif self._takes_products(total):
-            new = old
-            for negative, factors in products_of(value):
-                a, b = (values.plain(s, t.lanes, at) for s in factors)
-                if negative:
-                    a = values.ops.apply("neg", t, a)
-                new = values.ops.call("fma", t, a, b, new)
-        else:
-            new = self.combine(total, old, values.plain(value, t.lanes, at))
-        return new if mask is None else values.ops.select(mask, t, new, old)
 
     # Columns, row by row.
 
@@ -382,7 +435,7 @@ class Nest(Loops):
         writer = self.writer
         *outer, last = reduce.ranges
         blocks = cut(axis_of(last).size, Steps(0, self.tiling.rows, even=False))
-        group = _block_size(_BLOCKS, blocks[0].count)
+        group = block_size(_BLOCKS, blocks[0].count)
         sums = [self._place(node, loop, span, "") for node in reduce.reduces]
         parts: list[Place] = []
         if blocks[0].count > 2 * group and any(self._sum(s).rounds for s in sums):
@@ -395,7 +448,8 @@ class Nest(Loops):
 
             def body() -> None:
                 self._recall(known)
-                lines = Lines([self._sum(place) for place in into], Steps())
+                totals = [self._sum(place) for place in into]
+                lines = Lines(self.values, totals, Steps())
                 state = [self._load(place) for place in into]
                 state = self.accumulate(reduce, opened, lines, state)
                 for place, value in zip(into, state, strict=True):
@@ -473,9 +527,14 @@ class Nest(Loops):
     def _join(self, sums: list[Place], parts: list[Place]) -> None:
         for total, part in zip(sums, parts, strict=True):
             a, b = self._load(total), self._load(part)
-            self._put(total, self.combine(self._sum(total), a, b))
+            self._put(total, self._sum(total).combine(self.values, a, b))
 
     def _recall(self, places: list[Place]) -> None:
         """Makes finished sums the values of their reduces."""
         for place in places:
             self.values.put(place.node, (), self._load(place))
+
+
+def may_be_empty(tiles: Tiles) -> bool:
+    """Is it known at calls only whether there is a tile?"""
+    return is_dynamic(tiles.count) and lower_bound(tiles.count) < 1

@@ -17,8 +17,7 @@ import numpy as np
 
 from ftrace.devices.llvm.emit.emit_memory import Values
 from ftrace.devices.llvm.emit.emit_values import Opened
-from ftrace.devices.llvm.emit.loop_nest import Nest, fused_products
-from ftrace.devices.llvm.emit.loops import Span
+from ftrace.devices.llvm.emit.loop_nest import Nest, Span
 from ftrace.devices.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer, digits
@@ -259,9 +258,8 @@ class Stage:
         around = [o.node for o in self.opened]
         kernel = Kernel((*around, *axes), tuple(stores), self.kernel.buffers)
         self.facts.learn([e for s in stores for e in s.expressions])
-        fused = fused_products(kernel, self.target)
         tiling = Tiling(steps, **directives)
-        Nest(self.values, tiling, fused, spans).block(place(kernel))
+        Nest(self.values, tiling, spans).block(place(kernel))
 
     def fill(self, panel: Panel, value: Any, first: int = 0) -> None:
         """Sets the columns of a panel from `first` to the end of the row."""
