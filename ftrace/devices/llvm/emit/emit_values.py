@@ -26,7 +26,6 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, BufferSpec, load_p, range_p
 from ftrace.lower.legalize.math.term import RARE, RELAXED
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives.elementwise import COMPARISONS
 from ftrace.trace.primitives.sources import const_p, dim_p
 from ftrace.trace.symbolic.dim import is_dynamic
 
@@ -482,34 +481,24 @@ class Expressions(ABC):
             a, b, c = texts
             return self.ops.apply("add", t, self.ops.apply("mul", t, a, b), c)
         result = self.ops.apply(name, t, *texts)
-        if node.dtype is INDEX and name not in COMPARISONS and lanes:
-            own = self.type_of(node)
-            if own.bits != t.bits:
-                result = self.ops.convert("trunc", t, own, result)
-        return result
+        return (
+            self._narrow(result, t, node) if node.dtype is INDEX and lanes else result
+        )
 
     def _cast(self, node: Node, lanes: int, at: At) -> str:
         (source,) = node.src
-        text = self.value(source, at)
-        have, want = self.type_of(source), self.type_of(node)
-        if node.dtype is INDEX and lanes and want.bits == 32 and have.kind != "f":
-            want = index_type(lanes, True)
-            if have.kind != "b" and have.bits == 32:
-                return text  # the value fits: the bits are the same
+        text, have = self.value(source, at), self.type_of(source)
+        full = Type.of(node.dtype, lanes)
         if node.op.name == "bitcast":
-            full = Type.of(source.dtype, lanes)
-            if have.bits != full.bits:  # a narrow index
-                text, have = self.ops.convert("sext", have, full, text), full
-            result = self.ops.bitcast(text, have, Type.of(node.dtype, lanes))
-            return self._narrowed(result, node, lanes)
-        if want.bits == 32 and node.dtype is INDEX and have.kind == "f":
-            full = Type.of(node.dtype, lanes)
-            return self._narrowed(self.ops.cast(text, have, full), node, lanes)
-        return self.ops.cast(text, have, want)
+            whole = Type.of(source.dtype, lanes)
+            if have.bits != whole.bits:  # a narrow index
+                text = self.ops.convert("sext", have, whole, text)
+            return self._narrow(self.ops.bitcast(text, whole, full), full, node)
+        if have.kind == "f":
+            return self._narrow(self.ops.cast(text, have, full), full, node)
+        return self.ops.cast(text, have, self.type_of(node))
 
-    def _narrowed(self, text: str, node: Node, lanes: int) -> str:
-        """A full index as the type that `type_of` says."""
-        full, own = Type.of(node.dtype, lanes), self.type_of(node)
-        if full.bits == own.bits:
-            return text
-        return self.ops.convert("trunc", full, own, text)
+    def _narrow(self, text: str, t: Type, node: Node) -> str:
+        """A value of type `t` as the type that `type_of` says."""
+        own = self.type_of(node)
+        return text if t.bits == own.bits else self.ops.convert("trunc", t, own, text)
