@@ -17,6 +17,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from ftrace.devices.llvm.contraction import schedule as contraction
 from ftrace.devices.llvm.contraction.dot_product_instructions import (
     chosen_groups,
     in_groups,
@@ -29,28 +30,11 @@ from ftrace.devices.llvm.contraction.find import (
     reads_in_place,
     reduce_loop,
 )
-from ftrace.devices.llvm.contraction.schedule import (
-    FEW_ROWS,
-    LONG_ROWS,
-    as_panels,
-    find_dots,
-    in_blocks,
-    without_panels,
-)
+from ftrace.devices.llvm.convolution import filter_gradient, nchw, nhwc
 from ftrace.devices.llvm.convolution.emitter import SlidingEmitter
-from ftrace.devices.llvm.convolution.filter_gradient import (
-    find_grouped_sum,
-    find_sliding_dots,
-    find_sliding_sum,
-)
 from ftrace.devices.llvm.convolution.find import find_channels, find_groups
-from ftrace.devices.llvm.convolution.nchw import find_sliding
-from ftrace.devices.llvm.convolution.nhwc import (
-    find_across,
-    find_grouped_rows,
-    find_sliding_rows,
-)
 from ftrace.devices.llvm.convolution.split_strides import phases
+from ftrace.devices.llvm.emit import transposed_access
 from ftrace.devices.llvm.emit.called_functions import called_in
 from ftrace.devices.llvm.emit.emit_memory import Values
 from ftrace.devices.llvm.emit.interrupt_polls import writer_for
@@ -63,11 +47,6 @@ from ftrace.devices.llvm.emit.module import (
     write_in_turn,
 )
 from ftrace.devices.llvm.emit.staged_kernel import Stage
-from ftrace.devices.llvm.emit.transposed_access import (
-    find_transposed,
-    render_transposed,
-    turns_result,
-)
 from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.kernels.compile_kernels import FUNCTION
 from ftrace.devices.llvm.library.fft.kernel import render_transform
@@ -77,16 +56,13 @@ from ftrace.devices.llvm.register_loops.render import render_recurrence
 from ftrace.devices.llvm.register_loops.scan_kernel import render_running
 from ftrace.devices.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.devices.llvm.scalar.ops import operations_of
+from ftrace.devices.llvm.schedule import unroll_short
 from ftrace.devices.llvm.schedule.cache_row_values import keep_values
 from ftrace.devices.llvm.schedule.choose_tiling import Chooser
 from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.devices.llvm.schedule.prefetch import fetches
 from ftrace.devices.llvm.schedule.split_at_boundaries import boxes, segments
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
-from ftrace.devices.llvm.schedule.unroll_short import (
-    without_short_axes,
-    without_short_reduces,
-)
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
@@ -164,11 +140,18 @@ def _of_plan(kind: Emitter, find: Callable[..., Any]) -> Strategy:
     )
 
 
+def _of_groups(find: Callable[..., Any]) -> Strategy:
+    """The same of groups of few channels."""
+    return _of_kernel(
+        SlidingEmitter, lambda c: c.groups and find(c.groups, c.facts, c.target)
+    )
+
+
 def _in_place(case: Case) -> Emit | None:
     plan = case.plan
     if plan is None or is_worthwhile(plan, case.facts, case.target):
         return None
-    found = without_panels(case.kernel, plan, case.facts, case.target)
+    found = contraction.without_panels(case.kernel, plan, case.facts, case.target)
     return None if found is None else lambda stage: ProductEmitter(found, stage).emit()
 
 
@@ -181,11 +164,12 @@ def _blocks(case: Case) -> Emit | None:
 
     def emit(stage: Stage) -> int:
         own = in_groups(plan, groups, stage) if groups else plan
-        panels = case.decides("in_panels")
-        long = FEW_ROWS if few else LONG_ROWS
+        long = contraction.FEW_ROWS if few else contraction.LONG_ROWS
         known = stage.facts, stage.target
-        found = as_panels(own, stage.kernel, *known, long) if panels else None
-        return ProductEmitter(found or in_blocks(own, *known), stage).emit()
+        found = None
+        if case.decides("in_panels"):
+            found = contraction.as_panels(own, stage.kernel, *known, long)
+        return ProductEmitter(found or contraction.in_blocks(own, *known), stage).emit()
 
     return emit
 
@@ -193,24 +177,23 @@ def _blocks(case: Case) -> Emit | None:
 #: How sums of products are computed: what decides it, and the strategy; the first that
 #: has an answer is taken.
 PRODUCTS: tuple[tuple[tuple[str, ...], Strategy], ...] = (
-    (("interleaved_groups",), _of_kernel(
-        SlidingEmitter,
-        lambda c: c.groups and find_grouped_rows(c.groups, c.facts, c.target))),
-    (("interleaved_groups",), _of_kernel(
-        SlidingEmitter,
-        lambda c: c.groups and find_grouped_sum(c.groups, c.facts, c.target))),
+    (("interleaved_groups",), _of_groups(nhwc.find_grouped_rows)),
+    (("interleaved_groups",), _of_groups(filter_gradient.find_grouped_sum)),
     (("channels_across",), _of_kernel(
         SlidingEmitter,
-        lambda c: c.channels and find_across(c.kernel, c.channels, c.facts, c.target))),
-    (("in_blocks", "sliding"), _of_plan(SlidingEmitter, find_sliding)),
-    (("in_blocks", "sliding_sums"), _of_plan(SlidingEmitter, find_sliding_sum)),
-    (("in_blocks", "sliding_rows"), _of_plan(SlidingEmitter, find_sliding_rows)),
-    (("in_blocks", "few_columns"), _of_plan(ProductEmitter, find_dots)),
+        lambda c: c.channels and nhwc.find_across(
+            c.kernel, c.channels, c.facts, c.target))),
+    (("in_blocks", "sliding"), _of_plan(SlidingEmitter, nchw.find_sliding)),
+    (("in_blocks", "sliding_sums"), _of_plan(
+        SlidingEmitter, filter_gradient.find_sliding_sum)),
+    (("in_blocks", "sliding_rows"), _of_plan(SlidingEmitter, nhwc.find_sliding_rows)),
+    (("in_blocks", "few_columns"), _of_plan(ProductEmitter, contraction.find_dots)),
     (("in_blocks", "without_panels"), _in_place),
     (("in_blocks",), _blocks),
     (("sliding_dots",), _of_kernel(
         SlidingEmitter,
-        lambda c: find_sliding_dots(c.kernel, c.block, c.facts, c.target))),
+        lambda c: filter_gradient.find_sliding_dots(
+            c.kernel, c.block, c.facts, c.target))),
 )  # fmt: skip
 
 
@@ -335,8 +318,10 @@ def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
     """
     if not target.decides("short_axes"):
         return None
-    taps = without_short_reduces(kernel, facts, target)
-    found = taps if taps is kernel else without_short_axes(taps, facts_of(taps), target)
+    taps = unroll_short.without_short_reduces(kernel, facts, target)
+    if taps is kernel:
+        return None
+    found = unroll_short.without_short_axes(taps, facts_of(taps), target)
     if found is taps:
         return None
     free, lanes = facts_of(found).free, found.axes[-1]
@@ -357,15 +342,16 @@ def _squares(case: Case) -> Sequence[Code]:
     target = case.target
     if case.kernel.is_dynamic or not case.decides("in_squares"):
         return ()  # blocks are of sizes that are known
-    kernel, plan = find_transposed(case.kernel, case.facts)
+    kernel, plan = transposed_access.find_transposed(case.kernel, case.facts)
     if plan is None:
         return ()
     case = case if kernel is case.kernel else Case(kernel, target)
-    scattered = turns_result(plan, kernel, case.facts, target)
-    run, operations = partial(render_transposed, plan), len(kernel.nodes)
+    scattered = transposed_access.turns_result(plan, kernel, case.facts, target)
+    run = partial(transposed_access.render_transposed, plan)
+    operations = len(kernel.nodes) * prod(kernel.shape)
     return [
         _in_stage(
-            case, run, operations * prod(kernel.shape),
+            case, run, operations,
             streamed=streamed_buffers(kernel, target, scattered),
         )
     ]  # fmt: skip
@@ -376,9 +362,9 @@ def _written_out(case: Case) -> Sequence[Code]:
     kernel, target = case.kernel, case.target
     if kernel.is_dynamic or not case.decides("short_axes"):
         return ()
-    found = without_short_reduces(kernel, case.facts, target)
+    found = unroll_short.without_short_reduces(kernel, case.facts, target)
     known = case.facts if found is kernel else facts_of(found)
-    found = without_short_axes(found, known, target)
+    found = unroll_short.without_short_axes(found, known, target)
     return () if found is kernel else _nests(Case(found, target))
 
 
