@@ -13,19 +13,7 @@ from dataclasses import replace
 
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    BufferSpec,
-    Kernel,
-    Store,
-    axis_of,
-    load,
-    load_p,
-    param,
-    param_p,
-    range_p,
-    reduce_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.trace.graph import Node, make_node, substitute
 from ftrace.trace.symbolic.dim import same_size
 
@@ -35,7 +23,7 @@ _DEAR = 6
 _LONG = 64
 
 
-def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
+def keep_values(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel | None:
     """The kernel with values of its rows kept; None if there are none to keep.
 
     Their buffers come after its own: no arguments, but memory that each thread has.
@@ -43,25 +31,25 @@ def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
     if kernel.is_dynamic or not kernel.axes or (kernel.ordered and kernel.scatters):
         return None
     axis = kernel.axes[-1]
-    if axis_of(axis).number in kernel.ordered:
+    if ir.axis_of(axis).number in kernel.ordered:
         return None
-    if not any(n.op is reduce_p for n in kernel.nodes) or axis_of(axis).size < _LONG:
+    size = ir.axis_of(axis).size
+    if not any(n.op is ir.reduce_p for n in kernel.nodes) or size < _LONG:
         return None
-    found: dict[Node, Store] = {}  # by what is computed again
+    found: dict[Node, ir.Store] = {}  # by what is computed again
     replaced: dict[Node, Node] = {}
     for r in _rows_alike(kernel, axis):
         again = _computed_again(kernel, r, axis, facts)
         for own, other in again.items():
-            size = axis_of(axis).size
             if other in found or size * own.dtype.itemsize > target.l2 // 8:
                 continue
             number = len(kernel.buffers) + len(found)
-            memory = param(number, own.dtype, size)
-            found[other] = Store(number, r, own)
-            replaced[other] = load(memory, axis)
+            memory = ir.param(number, own.dtype, size)
+            found[other] = ir.Store(number, r, own)
+            replaced[other] = ir.load(memory, axis)
     if not found:
         return None
-    specs = [BufferSpec(n.dtype, axis_of(axis).size, True) for n in found]
+    specs = [ir.BufferSpec(n.dtype, size, True) for n in found]
     values = substitute([store.value for store in kernel.stores], replaced)
     stores = map(lambda s, value: replace(s, value=value), kernel.stores, values)
     return replace(
@@ -71,16 +59,17 @@ def keep_values(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
     )
 
 
-def _rows_alike(kernel: Kernel, axis: Node) -> list[Node]:
+def _rows_alike(kernel: ir.Kernel, axis: Node) -> list[Node]:
     """Ranges over which reduces run alone, of the size of the kernel's last axis."""
-    size = axis_of(axis).size
+    size = ir.axis_of(axis).size
     # In the order of the program: a set's order changes from process to process.
-    ranges = dict.fromkeys(n.src[1:] for n in kernel.nodes if n.op is reduce_p)
-    return [r[0] for r in ranges if len(r) == 1 and same_size(axis_of(r[0]).size, size)]
+    ranges = dict.fromkeys(n.src[1:] for n in kernel.nodes if n.op is ir.reduce_p)
+    alone = [r[0] for r in ranges if len(r) == 1]
+    return [r for r in alone if same_size(ir.axis_of(r).size, size)]
 
 
 def _computed_again(
-    kernel: Kernel, r: Node, axis: Node, facts: Facts
+    kernel: ir.Kernel, r: Node, axis: Node, facts: Facts
 ) -> dict[Node, Node]:
     """What is computed along `r` in a reduce and again along `axis`, if it is dear."""
     free = facts.free
@@ -92,17 +81,17 @@ def _computed_again(
     for node in kernel.nodes:
         for source in node.src:
             users.setdefault(source, []).append(node)
-        if r not in free[node] or node.op is range_p:
+        if r not in free[node] or node.op is ir.range_p:
             continue
-        if node.op is reduce_p or not free[node] <= inside:
+        if node.op is ir.reduce_p or not free[node] <= inside:
             return {}  # an index array, a reduce in a reduce
-        if node.op is load_p and facts.affine[index_of(node)].terms.get(r) != 1:
+        if node.op is ir.load_p and facts.affine[index_of(node)].terms.get(r) != 1:
             return {}
         src = tuple([other.get(s, s) for s in node.src])
         if any(r in free[s] and s not in other for s in node.src):
             continue
         new = make_node(node.op, node.aval, src, node.arg)
-        if new in present or node.dtype is INDEX:
+        if new in present or node.dtype is ir.INDEX:
             other[node] = new
             cost[node] = sum(cost.get(s, 0) for s in set(node.src)) + _weight(node)
     return {
@@ -115,5 +104,5 @@ def _computed_again(
 
 
 def _weight(node: Node) -> int:
-    plain = node.dtype is INDEX or node.op in (load_p, param_p)
+    plain = node.dtype is ir.INDEX or node.op in (ir.load_p, ir.param_p)
     return 0 if plain else 1

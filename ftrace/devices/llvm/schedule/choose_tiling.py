@@ -29,7 +29,15 @@ from ftrace.devices.llvm.schedule.vector_cost import (
     interleaved_vectors,
 )
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.kernel.ir import INDEX, Kernel, Store, axis_of, load_p, reduce_p
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    Kernel,
+    Store,
+    axis_of,
+    bytes_of,
+    load_p,
+    reduce_p,
+)
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
 from ftrace.trace.symbolic.bounds import sample
@@ -291,9 +299,8 @@ class Chooser:
         rows = self._row_axis(vector)
         if rows is None or size_of(rows) < _MANY_ROWS:
             return None
-        sizes = [spec.size * spec.dtype.itemsize for spec in self.kernel.buffers]
-        if sum(sizes) <= self.target.l3 // 2:  # a cache is as quick with one
-            return None
+        if bytes_of(self.kernel.buffers) <= self.target.l3 // 2:
+            return None  # a cache is as quick with one
         if self._reduces() != list(loop.reduces):
             return None
         most = rows_together(self._reduces(), rows, self.facts)

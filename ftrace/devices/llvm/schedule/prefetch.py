@@ -17,7 +17,7 @@ from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import Fetch, Tiling, size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.kernel.ir import Kernel, Store, axis_of, load_p
+from ftrace.lower.kernel.ir import Kernel, Store, axis_of, bytes_of, load_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop
 from ftrace.trace.graph import Node
 
@@ -50,7 +50,7 @@ def fetches(
         return {}
     if kernel.ordered and kernel.scatters:
         return {}
-    total = sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers)
+    total = bytes_of(kernel.buffers)
     if total <= target.l2:
         return {}
     rows = _rows(tiling)

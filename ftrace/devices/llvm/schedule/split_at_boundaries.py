@@ -24,14 +24,7 @@ from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.devices.llvm.schedule.unroll_short import stores_over
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    Kernel,
-    axis_of,
-    make_range,
-    range_p,
-    reduce_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import elementwise as ew
@@ -61,27 +54,27 @@ class _Border(NamedTuple):
 class Segments(NamedTuple):
     """A kernel whose rows are in pieces: `axes` take the place of its last one."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     block: list[Statement]
     facts: Facts
     axes: list[Node]
 
 
-def boxes(kernel: Kernel, target: Target) -> list[Kernel]:
+def boxes(kernel: ir.Kernel, target: Target) -> list[ir.Kernel]:
     """The kernel in pieces along the axes that rows stand in; mostly it is one."""
     if not _may_cut(kernel):
         return [kernel]
     outer = kernel.axes[:-1] or kernel.axes
     found = [kernel]
-    for number in [axis_of(axis).number for axis in outer]:
+    for number in [ir.axis_of(axis).number for axis in outer]:
         found = [piece for box in found for piece in _cut_box(box, number, target)]
     if len(found) > _PIECES or sum(len(k.nodes) for k in found) > _EXPRESSIONS:
         return [kernel]
     return found
 
 
-def _cut_box(box: Kernel, number: int, target: Target) -> list[Kernel]:
-    axis = next((a for a in box.axes if axis_of(a).number == number), None)
+def _cut_box(box: ir.Kernel, number: int, target: Target) -> list[ir.Kernel]:
+    axis = next((a for a in box.axes if ir.axis_of(a).number == number), None)
     if axis is None:
         return [box]
     facts = facts_of(box)
@@ -94,7 +87,7 @@ def _cut_box(box: Kernel, number: int, target: Target) -> list[Kernel]:
     return [piece for piece in pieces if piece.stores]
 
 
-def segments(kernel: Kernel, facts: Facts, target: Target) -> Segments | None:
+def segments(kernel: ir.Kernel, facts: Facts, target: Target) -> Segments | None:
     """The kernel with its rows in pieces; None where they have no borders."""
     if len(kernel.axes) < 2 or not _may_cut(kernel):
         return None
@@ -117,7 +110,7 @@ def segments(kernel: Kernel, facts: Facts, target: Target) -> Segments | None:
     )
 
 
-def _lanes(kernel: Kernel, target: Target) -> int:
+def _lanes(kernel: ir.Kernel, target: Target) -> int:
     widest = max(store.value.dtype.itemsize for store in kernel.stores)
     return max(target.vector_bytes // widest, 1)
 
@@ -130,17 +123,17 @@ def _rounded(points: Sequence[int], axis: Node, lanes: int) -> list[int]:
     return sorted(p for p in found if 0 < p < _size(axis))
 
 
-def _may_cut(kernel: Kernel) -> bool:
+def _may_cut(kernel: ir.Kernel) -> bool:
     if kernel.is_dynamic or kernel.ordered or not kernel.axes:
         return False
     if any(store.combine for store in kernel.stores):
         return False
     small = prod(kernel.shape) < _LEAST
-    return not small and not any(n.op is reduce_p for n in kernel.nodes)
+    return not small and not any(n.op is ir.reduce_p for n in kernel.nodes)
 
 
 def _size(axis: Node) -> int:
-    return axis_of(axis).size
+    return ir.axis_of(axis).size
 
 
 def _merged(blocks: Sequence[list[Statement]]) -> list[Statement]:
@@ -165,7 +158,7 @@ def _merged(blocks: Sequence[list[Statement]]) -> list[Statement]:
 # Borders.
 
 
-def _borders(kernel: Kernel, axis: Node, facts: Facts) -> list[int]:
+def _borders(kernel: ir.Kernel, axis: Node, facts: Facts) -> list[int]:
     """Where on an axis the answer to a question changes, in order.
 
     None are told where the axis is divided: pieces would begin inside of its tiles.
@@ -174,7 +167,7 @@ def _borders(kernel: Kernel, axis: Node, facts: Facts) -> list[int]:
     for node in kernel.nodes:
         if axis not in facts.free[node]:
             continue
-        if node.op.name in ("div", "rem") and node.dtype is INDEX:
+        if node.op.name in ("div", "rem") and node.dtype is ir.INDEX:
             return []
         border = _border(node, facts) if node.op.name in _OTHER else None
         if border is not None and border.axis is axis:
@@ -205,7 +198,7 @@ def _linear(node: Node, facts: Facts) -> Affine | None:
     if form is None or len(form.terms) != 1:
         return None
     (axis,) = form.terms
-    return None if axis.op is not range_p or axis_of(axis).reduced else form
+    return None if axis.op is not ir.range_p or ir.axis_of(axis).reduced else form
 
 
 def _uncast(node: Node, facts: Facts) -> Node:
@@ -235,16 +228,16 @@ def _between(points: Sequence[int], axis: Node) -> list[tuple[int, int]]:
 
 
 def _piece(
-    kernel: Kernel, axis: Node, start: int, stop: int, number: int, facts: Facts
-) -> Kernel:
+    kernel: ir.Kernel, axis: Node, start: int, stop: int, number: int, facts: Facts
+) -> ir.Kernel:
     """The part of a kernel where `start` <= axis < `stop`."""
-    if same_size((start, stop), (0, _size(axis))) and number == axis_of(axis).number:
+    if same_size((start, stop), (0, _size(axis))) and number == ir.axis_of(axis).number:
         return kernel
-    own = make_range(number, stop - start, False)
+    own = ir.make_range(number, stop - start, False)
     single = stop - start == 1 and number < _NUMBERS
-    place_of = const(start, INDEX) if single else own
+    place_of = const(start, ir.INDEX) if single else own
     if start and not single:
-        place_of = ew.add(own, const(start, INDEX))
+        place_of = ew.add(own, const(start, ir.INDEX))
     new: dict[Node, Node] = {axis: place_of}
     for node in kernel.nodes:
         known = _known(node, facts, axis, (start, stop - 1))

@@ -37,15 +37,7 @@ from math import prod
 from ftrace import dtypes
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    Kernel,
-    Store,
-    axis_of,
-    fma_p,
-    load_p,
-    reduce_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.lower.register_loops.scalar_elements import scalar
 from ftrace.trace.graph import Node, constant_value, make_node, toposort
 from ftrace.trace.primitives.elementwise import mul
@@ -77,12 +69,12 @@ def longest(target: Target) -> int:
     return _LONGEST if target.vector_bytes < 64 else _LONGEST_OF_LINES
 
 
-def _most_expressions(kernel: Kernel) -> int:
+def _most_expressions(kernel: ir.Kernel) -> int:
     """How many expressions of a kernel are worth their code."""
     return _EXPRESSIONS if prod(kernel.shape) > _FEW else _EXPRESSIONS_OF_FEW
 
 
-def without_short_axes(kernel: Kernel, facts: Facts, target: Target) -> Kernel:
+def without_short_axes(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel:
     """The kernel with a short axis written out, if it has one."""
     if kernel.ordered or kernel.is_dynamic or len(kernel.axes) < 2:
         return kernel
@@ -90,14 +82,14 @@ def without_short_axes(kernel: Kernel, facts: Facts, target: Target) -> Kernel:
         return kernel
     most = longest(target)
     for axis in reversed(kernel.axes):
-        size = axis_of(axis).size
+        size = ir.axis_of(axis).size
         if not 2 <= size <= most:
             continue
         own = [n for n in kernel.nodes if axis in facts.free[n]]
         if size * len(own) > _most_expressions(kernel):
             continue
         if any(_takes_turns(kernel, axis, long, facts, most) for long in kernel.axes):
-            places = [const(place, INDEX) for place in range(size)]
+            places = [const(place, ir.INDEX) for place in range(size)]
             turns = [stores_over(kernel, {axis: place}, True) for place in places]
             axes = tuple(a for a in kernel.axes if a is not axis)
             in_turn = tuple(s for turn in zip(*turns, strict=True) for s in turn)
@@ -106,12 +98,12 @@ def without_short_axes(kernel: Kernel, facts: Facts, target: Target) -> Kernel:
 
 
 def _takes_turns(
-    kernel: Kernel, short: Node, long: Node, facts: Facts, most: int
+    kernel: ir.Kernel, short: Node, long: Node, facts: Facts, most: int
 ) -> bool:
     """Do stores or loads over both axes lie side by side, and stores not apart?"""
-    if axis_of(long).size < _LEAST:
+    if ir.axis_of(long).size < _LEAST:
         return False
-    size, found = axis_of(short).size, False
+    size, found = ir.axis_of(short).size, False
     for store in kernel.stores:
         terms = facts.affine[store.index].terms
         if any(a is not short and short in facts.free[a] for a in terms):
@@ -121,30 +113,30 @@ def _takes_turns(
         if not together and step != 1:
             return False
         found = found or together
-    if any(n.op is reduce_p and short in facts.free[n] for n in kernel.nodes):
+    if any(n.op is ir.reduce_p and short in facts.free[n] for n in kernel.nodes):
         return False
     for node in kernel.nodes:
-        if node.op is load_p and not found:
+        if node.op is ir.load_p and not found:
             terms = facts.affine[index_of(node)].terms
             step = terms.get(long, 0)
             found = terms.get(short) == 1 and size <= step <= most
     return found
 
 
-def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kernel:
+def without_short_reduces(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel:
     """The kernel with its reduces over elements side by side written out."""
-    reduces = [n for n in kernel.nodes if n.op is reduce_p]
+    reduces = [n for n in kernel.nodes if n.op is ir.reduce_p]
     if not reduces or kernel.ordered or kernel.is_dynamic:
         return kernel
-    if any(n.dtype is INDEX for n in reduces):
+    if any(n.dtype is ir.INDEX for n in reduces):
         return kernel
     total = 0
     for node in reduces:
         value, *short = node.src
         ranges = frozenset(short)
         inside = [n for n in toposort([value]) if facts.free[n] & ranges]
-        total += prod(axis_of(r).size for r in short) * len(inside)
-        if any(n.op is reduce_p for n in inside):
+        total += prod(ir.axis_of(r).size for r in short) * len(inside)
+        if any(n.op is ir.reduce_p for n in inside):
             return kernel
         if not _is_beside(inside, short, kernel, facts, target):
             return kernel
@@ -152,7 +144,7 @@ def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kerne
         return kernel
     new: dict[Node, Node] = {}
     for node in kernel.nodes:
-        if node.op is reduce_p:
+        if node.op is ir.reduce_p:
             new[node] = _combined(node, new, facts, target)
         else:
             new[node] = rebuilt(node, tuple([new[s] for s in node.src]), True)
@@ -162,12 +154,12 @@ def without_short_reduces(kernel: Kernel, facts: Facts, target: Target) -> Kerne
 def _is_beside(
     inside: list[Node],
     short: list[Node],
-    kernel: Kernel,
+    kernel: ir.Kernel,
     facts: Facts,
     target: Target,
 ) -> bool:
     """Are the elements of a reduce those that a step of an axis skips, or a window?"""
-    taps, most = prod(axis_of(r).size for r in short), longest(target)
+    taps, most = prod(ir.axis_of(r).size for r in short), longest(target)
     if (len(short) == 1 or taps <= _MOST_BESIDE) and any(
         _stands_beside(inside, a, r, facts, most) for a in kernel.axes for r in short
     ):
@@ -183,10 +175,10 @@ def _moves_in_windows(
     inside: list[Node], long: Node, short: list[Node], facts: Facts, most: int
 ) -> bool:
     """Do windows with borders move along it, or their derivatives?"""
-    if axis_of(long).size < _LEAST:
+    if ir.axis_of(long).size < _LEAST:
         return False
     for node in inside:
-        if node.op is not load_p or len(node.src) < 3:
+        if node.op is not ir.load_p or len(node.src) < 3:
             continue
         terms = facts.affine[index_of(node)].terms
         if 1 <= terms.get(long, 0) <= most and any(r in terms for r in short):
@@ -201,11 +193,11 @@ def _stands_beside(
     inside: list[Node], long: Node, short: Node, facts: Facts, most: int
 ) -> bool:
     """Do all loads over a short range run through what one step of an axis skips?"""
-    if not 2 <= axis_of(short).size <= most or axis_of(long).size < _LEAST:
+    if not 2 <= ir.axis_of(short).size <= most or ir.axis_of(long).size < _LEAST:
         return False
-    forms = [facts.affine[index_of(n)].terms for n in inside if n.op is load_p]
+    forms = [facts.affine[index_of(n)].terms for n in inside if n.op is ir.load_p]
     return bool(forms) and all(
-        terms.get(short) == 1 and axis_of(short).size <= terms.get(long, 0) <= most
+        terms.get(short) == 1 and ir.axis_of(short).size <= terms.get(long, 0) <= most
         for terms in forms
     )
 
@@ -220,23 +212,23 @@ def _combined(
     found = const(identity_of(str(reduce.arg), reduce.dtype), reduce.dtype)
     fused = target.fma and reduce.arg == "add" and value.op is mul
     fused = fused and dtypes.kind(reduce.dtype) == "f"
-    for places in product(*(range(axis_of(r).size) for r in short)):
-        new = {r: const(p, INDEX) for r, p in zip(short, places, strict=True)}
+    for places in product(*(range(ir.axis_of(r).size) for r in short)):
+        new = {r: const(p, ir.INDEX) for r, p in zip(short, places, strict=True)}
         for node in inside:
             if node not in new:
                 src = tuple([new.get(s) or known.get(s, s) for s in node.src])
                 new[node] = rebuilt(node, src, True)
         if fused:
             factors = [new.get(s) or known.get(s, s) for s in value.src]
-            found = make_node(fma_p, reduce.aval, (*factors, found))
+            found = make_node(ir.fma_p, reduce.aval, (*factors, found))
         else:
             found = COMBINES_BY_NAME[str(reduce.arg)](found, new.get(value) or value)
     return found
 
 
 def stores_over(
-    kernel: Kernel, new: dict[Node, Node], taps: bool = False
-) -> tuple[Store, ...]:
+    kernel: ir.Kernel, new: dict[Node, Node], taps: bool = False
+) -> tuple[ir.Store, ...]:
     """The stores of a kernel of which some expressions have become others.
 
     What is known of constants is folded, so that some store nothing any more.
@@ -247,7 +239,7 @@ def stores_over(
     for node in kernel.nodes:
         if node not in new:
             new[node] = rebuilt(node, tuple([new[s] for s in node.src]), taps)
-    found: list[Store] = []
+    found: list[ir.Store] = []
     for store in kernel.stores:
         index, value, *rest = [new[e] for e in store.expressions]
         known = rest[0] if rest and rest[0].op is const_p else None
@@ -261,18 +253,18 @@ def rebuilt(node: Node, src: tuple[Node, ...], taps: bool = False) -> Node:
     """A node of other sources; what is known of constants is folded."""
     if src == node.src:
         return node
-    if node.op is load_p:
+    if node.op is ir.load_p:
         if len(src) == 3 and src[2].op is const_p:
             if not constant_value(src[2]):
                 return const(0, node.dtype)
             src = src[:2]
         return make_node(node.op, node.aval, src, node.arg)
-    if node.dtype is INDEX and not all(s.op is const_p for s in src):
+    if node.dtype is ir.INDEX and not all(s.op is const_p for s in src):
         return make_node(node.op, node.aval, src, node.arg)
-    if node.op is reduce_p:
+    if node.op is ir.reduce_p:
         return make_node(node.op, node.aval, src, node.arg)
-    if node.op is fma_p and taps:
+    if node.op is ir.fma_p and taps:
         for old, found in zip(node.src[:2], src[:2], strict=True):
-            if old.op is load_p and found.op is const_p:
+            if old.op is ir.load_p and found.op is const_p:
                 return src[2]  # nothing is there: it adds nothing
     return scalar(node, src)

@@ -19,7 +19,7 @@ from ftrace.devices.llvm.schedule.tiling_ir import size_of
 from ftrace.devices.llvm.schedule.unroll_short import longest
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fork_safe import cached_property
-from ftrace.lower.kernel.ir import INDEX, Kernel, Store, load_p, reduce_p
+from ftrace.lower.kernel.ir import INDEX, Kernel, Store, bytes_of, load_p, reduce_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.lower.legalize.math.term import RARE
 from ftrace.trace.graph import Node
@@ -250,7 +250,7 @@ def interleaved_vectors(
 
 def _cycles_of_memory(kernel: Kernel, target: Target) -> float:
     """Cycles, added up over the cores, in which they get the kernel's data."""
-    size = sum(spec.size * spec.dtype.itemsize for spec in kernel.buffers)
+    size = bytes_of(kernel.buffers)
     if size <= target.l2:
         return 0.0
     return size / (_CACHE if size <= target.l3 else _MEMORY)
