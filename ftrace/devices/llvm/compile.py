@@ -215,9 +215,7 @@ def emit_own(name: str, facts: Iterable[Any], text: Callable[[], str]) -> bytes:
       facts: what decides it besides our sources: those are in every key.
       text: makes it.
     """
-    if not object_cache.limit:
-        return generate(text())
-    if not sources():  # nobody knows whether they are the same
+    if object_cache.limit and not sources():  # nobody knows whether they are the same
         return emit_object(text())
     key = cache_key(" ".join((name, *map(repr, facts))))
     return kept(("own", *key), lambda: generate(text()))

@@ -61,6 +61,15 @@ class Target:
     cores: int = 1
     without: tuple[str, ...] = ()
 
+    @property
+    def most_apart(self) -> int:
+        """Elements of vectors side by side are picked where they are so far apart.
+
+        As many vectors are put together from each other: more where each of them holds
+        a whole line of the cache.
+        """
+        return 8 if self.vector_bytes < 64 else 12
+
     def decides(self, name: str) -> bool:
         """Is a decision of `lower/kernel/codegen_options.py` left to us?"""
         return name not in self.without

@@ -16,7 +16,6 @@ from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.scalar.ops import Operations
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.unroll_short import (
-    longest,
     without_short_axes,
     without_short_reduces,
 )
@@ -45,7 +44,7 @@ def numbers(*shape: int, dtype: str = "float32") -> Any:
     return (found % 2 if dtype == "bool" else found).astype(dtype)
 
 
-LONGEST = longest(host_target())
+LONGEST = host_target().most_apart
 CASES = [("float32", n, rows) for n in range(2, LONGEST + 2) for rows in (1, 77)]
 CASES += [(dtype, n, rows) for dtype in DTYPES for n in (3, 6) for rows in (9, 4099)]
 

@@ -18,7 +18,6 @@ from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, sum_of
 from ftrace.devices.llvm.ir.writer import lowest
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, Steps, size_of
-from ftrace.devices.llvm.schedule.unroll_short import longest
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load_p
 from ftrace.trace.graph import Node, toposort
@@ -391,7 +390,7 @@ def _vector_of(
 ) -> Node:
     """The range along which an expression is best evaluated."""
     loads = [n for n in toposort([node]) if n.op is load_p]
-    most = longest(blocks[0].stage.target)
+    most = blocks[0].stage.target.most_apart
     best, least = minor, float("inf")
     for r in ranges:
         width, size = _lanes_of(node, r, blocks, lanes), size_of(r)

@@ -32,7 +32,6 @@ from ftrace.devices.llvm.scalar.avx512 import from_table
 from ftrace.devices.llvm.scalar.instructions import Instructions
 from ftrace.devices.llvm.schedule.index_facts import Condition, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import Fetch, Prefetch, Spread
-from ftrace.devices.llvm.schedule.unroll_short import longest
 from ftrace.lower.kernel.ir import Store, load_p
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic.bounds import surely_less, upper_bound
@@ -117,7 +116,7 @@ class Values(Expressions):
             p = access.or_zeros(self.address(base, form, at, size), uniform)
             found = access.load(t, p, fixed, None if number in self.padded else mask)
             return self.ops.reverse(t, found) if stride < 0 else found
-        if stride is not None and 2 <= stride <= longest(self.ops.target):
+        if stride is not None and 2 <= stride <= self.ops.target.most_apart:
             found = self._window(node, t, stride, at, uniform, mask)
             if found is not None:
                 return found
@@ -317,7 +316,7 @@ class Values(Expressions):
         if b.constant != a.constant + len(group) or a.terms != b.terms:
             return False
         stride = self.stride(first.index)
-        if stride is None or not len(group) < stride <= longest(self.ops.target):
+        if stride is None or not len(group) < stride <= self.ops.target.most_apart:
             return False
         return v.existing > 0 or all(mask is None for mask in v.masks)
 

@@ -45,10 +45,6 @@ from ftrace.trace.primitives.reduction import COMBINES_BY_NAME, identity_of
 from ftrace.trace.primitives.sources import const, const_p
 from ftrace.trace.symbolic.dim import same_size
 
-#: Steps of a short axis at most: as many vectors are put together from each other;
-#: and the same where a vector holds a whole line of the cache.
-_LONGEST = 8
-_LONGEST_OF_LINES = 12
 #: A longer axis beside it has so many steps.
 _LEAST = 8
 #: What is written out has so many expressions at most, and so many if it runs briefly.
@@ -64,11 +60,6 @@ _RESULTS_FOR_TAP = 1 << 10
 _MOST_BESIDE = 16
 
 
-def longest(target: Target) -> int:
-    """How many steps a short axis has at most."""
-    return _LONGEST if target.vector_bytes < 64 else _LONGEST_OF_LINES
-
-
 def _most_expressions(kernel: ir.Kernel) -> int:
     """How many expressions of a kernel are worth their code."""
     return _EXPRESSIONS if prod(kernel.shape) > _FEW else _EXPRESSIONS_OF_FEW
@@ -80,7 +71,7 @@ def without_short_axes(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Ke
         return kernel
     if any(store.combine or store.valid is not None for store in kernel.stores):
         return kernel
-    most = longest(target)
+    most = target.most_apart
     for axis in reversed(kernel.axes):
         size = ir.axis_of(axis).size
         if not 2 <= size <= most:
@@ -159,7 +150,7 @@ def _is_beside(
     target: Target,
 ) -> bool:
     """Are the elements of a reduce those that a step of an axis skips, or a window?"""
-    taps, most = prod(ir.axis_of(r).size for r in short), longest(target)
+    taps, most = prod(ir.axis_of(r).size for r in short), target.most_apart
     if (len(short) == 1 or taps <= _MOST_BESIDE) and any(
         _stands_beside(inside, a, r, facts, most) for a in kernel.axes for r in short
     ):

@@ -16,7 +16,6 @@ from math import prod
 from ftrace import dtypes
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
-from ftrace.devices.llvm.schedule.unroll_short import longest
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, bytes_of, load_p, reduce_p
@@ -157,7 +156,7 @@ class VectorCosts:
         stride = self.facts.stride(index, *active)
         if stride in (0, 1):
             return 1.0
-        most = longest(self.target)
+        most = self.target.most_apart
         if stride is not None and (stride == -1 or 2 <= stride <= most):
             return max(2.0, 1.5 * stride)
         return 2.0 + active[1]
@@ -177,7 +176,7 @@ class VectorCosts:
     def _in_turn(self, store: Store, stride: int) -> bool:
         """Are there so many stores that together fill what lies side by side?"""
         group = [s for s in self.kernel.stores if s.buffer == store.buffer]
-        return 2 <= stride <= longest(self.target) and len(group) >= stride
+        return 2 <= stride <= self.target.most_apart and len(group) >= stride
 
     def operations(self, block: Sequence[Statement], trips: int) -> float:
         """How many, element by element, without vectors."""
