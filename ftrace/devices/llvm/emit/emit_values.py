@@ -148,7 +148,7 @@ class Expressions(ABC):
         return found
 
     def address(self, base: str, form: Affine, at: At, size: int) -> str:
-        """The place of the first lane's element, of so many bytes; `form` counts them."""
+        """Where the first lane's element stands, of so many bytes."""
         return self.access.pointer(base, *self.terms(form, at), size)
 
     def number(self, size: Any) -> str:
