@@ -56,12 +56,11 @@ from ftrace.devices.llvm.register_loops.render import render_recurrence
 from ftrace.devices.llvm.register_loops.scan_kernel import render_running
 from ftrace.devices.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule import unroll_short
+from ftrace.devices.llvm.schedule import known_positions
 from ftrace.devices.llvm.schedule.cache_row_values import keep_values
 from ftrace.devices.llvm.schedule.choose_tiling import Chooser
 from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.devices.llvm.schedule.prefetch import fetches
-from ftrace.devices.llvm.schedule.split_at_boundaries import boxes, segments
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
@@ -267,7 +266,7 @@ def _nest(case: Case, streamed: frozenset[int]) -> Code:
     kernel, block, facts, target = case.kernel, case.block, case.facts, case.target
     cut = kept = None
     if target.decides("cut_at_borders"):
-        cut = segments(kernel, facts, target)
+        cut = known_positions.segments(kernel, facts, target)
     if cut is not None:
         kernel, block, facts = cut.kernel, cut.block, cut.facts
     elif target.decides("keep_rows"):
@@ -318,10 +317,10 @@ def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
     """
     if not target.decides("short_axes"):
         return None
-    taps = unroll_short.without_short_reduces(kernel, facts, target)
+    taps = known_positions.without_short_reduces(kernel, facts, target)
     if taps is kernel:
         return None
-    found = unroll_short.without_short_axes(taps, facts_of(taps), target)
+    found = known_positions.without_short_axes(taps, facts_of(taps), target)
     if found is taps:
         return None
     free, lanes = facts_of(found).free, found.axes[-1]
@@ -362,16 +361,20 @@ def _written_out(case: Case) -> Sequence[Code]:
     kernel, target = case.kernel, case.target
     if kernel.is_dynamic or not case.decides("short_axes"):
         return ()
-    found = unroll_short.without_short_reduces(kernel, case.facts, target)
+    found = known_positions.without_short_reduces(kernel, case.facts, target)
     known = case.facts if found is kernel else facts_of(found)
-    found = unroll_short.without_short_axes(found, known, target)
+    found = known_positions.without_short_axes(found, known, target)
     return () if found is kernel else _nests(Case(found, target))
 
 
 def _nests(case: Case) -> Sequence[Code]:
     """A kernel as nests of loops: mostly one."""
     target = case.target
-    parts = boxes(case.kernel, target) if case.decides("cut_at_borders") else ()
+    parts = (
+        known_positions.boxes(case.kernel, target)
+        if case.decides("cut_at_borders")
+        else ()
+    )
     cases = [Case(one, target) for one in parts] if len(parts) > 1 else [case]
     return [_nest(part, streamed_buffers(part.kernel, target)) for part in cases]
 

@@ -15,7 +15,7 @@ from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.ir.writer import Writer
 from ftrace.devices.llvm.scalar.ops import Operations
 from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.unroll_short import (
+from ftrace.devices.llvm.schedule.known_positions import (
     without_short_axes,
     without_short_reduces,
 )

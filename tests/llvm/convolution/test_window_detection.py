@@ -19,7 +19,7 @@ from ftrace.devices.llvm.convolution.schedule import Sliding
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar.ops import operations_of
 from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.unroll_short import without_short_axes
+from ftrace.devices.llvm.schedule.known_positions import without_short_axes
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
     INDEX,

@@ -21,7 +21,7 @@ from math import gcd, prod
 from ftrace import dtypes
 from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.unroll_short import rebuilt, stores_over
+from ftrace.devices.llvm.schedule.known_positions import rebuild, stores_over
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import (
     INDEX,
@@ -210,7 +210,7 @@ class _Phase:
             return found
         src = tuple([self.new[s] for s in node.src])
         if node.op is not reduce_p:
-            return rebuilt(node, src)
+            return rebuild(node, src)
         ranges = self._over(node.src[1:])
         if not ranges:  # as a sum, it has no -0
             return add(src[0], const(0, node.dtype))

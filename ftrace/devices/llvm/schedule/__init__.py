@@ -2,18 +2,15 @@
 
 From the ground up:
 
-    index_facts          What is known of a kernel's index arithmetic before it runs
-    cache_row_values     Values of a row that are kept from a reduce for the work after
-                         it
-    unroll_short         Short axes and reduces that are written out, step by step
-    split_at_boundaries  Kernels in pieces: within each the answers to questions of
-                         position are known
-    tiling_ir            How the loops of a kernel run, as a value, and the tiles that
-                         follow from it
-    prefetch             Memory that is asked for before it is needed, in kernels that
-                         pass over rows
-    vector_cost          What a kernel costs in vectors along one range or another, in
-                         vector instructions
-    choose_tiling        How each loop of a kernel runs: one by one, unrolled, or in
-                         the lanes of a vector
+    index_facts       What is known of a kernel's index arithmetic before it runs
+    cache_row_values  Values of a row that are kept from a reduce for the work after it
+    known_positions   Kernels in which the answers to questions of position are known
+    tiling_ir         How the loops of a kernel run, as a value, and the tiles that
+                      follow from it
+    prefetch          Memory that is asked for before it is needed, in kernels that
+                      pass over rows
+    vector_cost       What a kernel costs in vectors along one range or another, in
+                      vector instructions
+    choose_tiling     How each loop of a kernel runs: one by one, unrolled, or in the
+                      lanes of a vector
 """
