@@ -370,12 +370,10 @@ def _written_out(case: Case) -> Sequence[Code]:
 def _nests(case: Case) -> Sequence[Code]:
     """A kernel as nests of loops: mostly one."""
     target = case.target
-    parts = (
-        known_positions.boxes(case.kernel, target)
-        if case.decides("cut_at_borders")
-        else ()
-    )
-    cases = [Case(one, target) for one in parts] if len(parts) > 1 else [case]
+    cases = [case]
+    if case.decides("cut_at_borders"):
+        boxes = known_positions.boxes(case.kernel, target)
+        cases = [Case(one, target) for one in boxes] if len(boxes) > 1 else cases
     return [_nest(part, streamed_buffers(part.kernel, target)) for part in cases]
 
 

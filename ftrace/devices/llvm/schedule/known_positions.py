@@ -15,9 +15,9 @@ Reduces over a few elements that lie side by side, or in a window, are written o
     out[i] = the sum over c of x[3·i + c]  ->  x[3·i] + x[3·i + 1] + x[3·i + 2]
 
 Lengths of vectors in space, pairs that are added: along i the elements are a few apart,
-and all that lies between them is read as well (see above). The order
-is that of the loop, and products are added without being rounded. The mean over squares
-of 2×2 pixels is such a reduce as well: one of its axes lies side by side.
+and all that lies between them is read as well (see above). The order is that of the
+loop, and products are added without being rounded. The mean over squares of 2×2 pixels
+is such a reduce as well: one of its axes lies side by side.
 
 Windows with borders are written out too, element by element:
 
@@ -25,9 +25,8 @@ Windows with borders are written out too, element by element:
     out[i] = the sum over k of y[(i + 1 - k) / 2]  (where that is even)  ·  w[k]
 
 What is left of the questions in the first is where a row begins and ends, and there
-the loops are cut (see below). In the second, the derivative, half
-the elements of the window are known to be in a hole once i is written out as two rows
-in turn.
+the loops are cut (see below). In the second, the derivative, half the elements of the
+window are known to be in a hole once i is written out as two rows in turn.
 
 Loops are cut in pieces:
 
@@ -65,7 +64,8 @@ from ftrace.trace.symbolic.dim import same_size
 
 #: A longer axis beside it has so many steps.
 _LEAST = 8
-#: What is written out has so many expressions at most, and so many if it runs briefly.
+#: What is written out or cut has so many expressions at most, and so many if it runs
+#: briefly.
 _EXPRESSIONS = 1500
 _EXPRESSIONS_OF_FEW = 200
 _FEW = 1 << 12
@@ -113,15 +113,12 @@ def rebuild(node: Node, src: tuple[Node, ...], taps: bool = False) -> Node:
     """A node of other sources; what is known of constants is folded."""
     if src == node.src:
         return node
-    if node.op is ir.load_p:
-        if len(src) == 3 and src[2].op is const_p:
-            if not constant_value(src[2]):
-                return const(0, node.dtype)
-            src = src[:2]
-        return make_node(node.op, node.aval, src, node.arg)
-    if node.dtype is ir.INDEX and not all(s.op is const_p for s in src):
-        return make_node(node.op, node.aval, src, node.arg)
-    if node.op is ir.reduce_p:
+    if node.op is ir.load_p and len(src) == 3 and src[2].op is const_p:
+        if not constant_value(src[2]):
+            return const(0, node.dtype)
+        src = src[:2]
+    varies = node.dtype is ir.INDEX and not all(s.op is const_p for s in src)
+    if varies or node.op in (ir.load_p, ir.reduce_p):
         return make_node(node.op, node.aval, src, node.arg)
     if node.op is ir.fma_p and taps:
         for old, found in zip(node.src[:2], src[:2], strict=True):
@@ -345,9 +342,8 @@ def segments(kernel: ir.Kernel, facts: Facts, target: Target) -> Segments | None
     if len(kernel.axes) < 2 or not _may_cut(kernel):
         return None
     axis = kernel.axes[-1]
-    points = _round_to_vectors(
-        _borders(kernel, axis, facts), axis, _lanes(kernel, target)
-    )
+    borders = _borders(kernel, axis, facts)
+    points = _round_to_vectors(borders, axis, _lanes(kernel, target))
     if not points or len(points) >= _PIECES:
         return None
     pieces = [
