@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.graph import Node, Op, dependents, inherited_origin, toposort
+from ftrace.trace.graph import Flags, Node, Op, dependents, inherited_origin, toposort
 from ftrace.trace.primitives.elementwise import add, cast, div, mul, mul_zero, select
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import (
@@ -159,7 +159,7 @@ def transpose_nodes(
 
 
 def _transposed(
-    op: Compound, node: Node, cotangents: Results, linear: tuple[bool, ...]
+    op: Compound, node: Node, cotangents: Results, linear: Flags
 ) -> Results:
     if op.transpose is None:
         raise DerivativeError(

@@ -9,7 +9,7 @@ Token         what effects pass on, so that they happen in order
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeVar
 
@@ -44,19 +44,9 @@ class ShapedArray(Immutable):
     def of(shape: Shape, dtype: np.dtype[Any], weak_type: bool = False) -> ShapedArray:
         key = (shape, dtype, weak_type)
         found = _interned.get(key)
-        if found is None:
-            with _lock:
-                found = _interned.get(key)
-                if found is None:
-                    found = object.__new__(ShapedArray)
-                    found.shape = shape
-                    found.dtype = dtype
-                    found.weak_type = weak_type
-                    found.size = prod(shape)
-                    if is_dynamic(found.size):
-                        _check_not_empty(shape)
-                    _interned.put(key, found)
-        return found
+        if found is not None:
+            return found
+        return _intern(key, lambda: _make(ShapedArray, dtype, shape, weak_type))
 
     @property
     def ndim(self) -> int:
@@ -129,16 +119,8 @@ class LargeInteger(ShapedArray):
 
     @staticmethod
     def of_dtype(dtype: np.dtype[Any]) -> LargeInteger:
-        found = _interned.get(("large", dtype))
-        if found is None:
-            with _lock:
-                found = _interned.get(("large", dtype))
-                if found is None:
-                    found = _scalar_like(LargeInteger, dtype)
-                    found.weak_type = True
-                    _interned.put(("large", dtype), found)
-        assert isinstance(found, LargeInteger)
-        return found
+        key = ("large", dtype)
+        return _intern(key, lambda: _make(LargeInteger, dtype, weak_type=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LargeInteger.of_dtype, (self.dtype,)
@@ -156,16 +138,8 @@ class Bundle(ShapedArray):
 
     @staticmethod
     def of_items(avals: tuple[ShapedArray, ...]) -> Bundle:
-        found = _interned.get(("bundle", avals))
-        if found is None:
-            with _lock:
-                found = _interned.get(("bundle", avals))
-                if found is None:
-                    found = _scalar_like(Bundle, dtypes.uint8)
-                    found._items = avals
-                    _interned.put(("bundle", avals), found)
-        assert isinstance(found, Bundle)
-        return found
+        key = ("bundle", avals)
+        return _intern(key, lambda: _make(Bundle, dtypes.uint8, _items=avals))
 
     @property
     def items(self) -> tuple[ShapedArray, ...]:
@@ -197,17 +171,7 @@ class Stack(ShapedArray):
     @staticmethod
     def of_element(aval: ShapedArray, lanes: Shape = ()) -> Stack:
         key = ("stack", aval, lanes)
-        found = _interned.get(key)
-        if found is None:
-            with _lock:
-                found = _interned.get(key)
-                if found is None:
-                    found = _scalar_like(Stack, aval.dtype)
-                    found.element = aval
-                    found.lanes = lanes
-                    _interned.put(key, found)
-        assert isinstance(found, Stack)
-        return found
+        return _intern(key, lambda: _make(Stack, aval.dtype, element=aval, lanes=lanes))
 
     def __repr__(self) -> str:
         several = f"{list(self.lanes)}" if self.lanes else ""
@@ -232,13 +196,31 @@ class Token(ShapedArray):
 _Kind = TypeVar("_Kind", bound=ShapedArray)
 
 
-def _scalar_like(kind: type[_Kind], dtype: np.dtype[Any]) -> _Kind:
+def _make(
+    kind: type[_Kind],
+    dtype: np.dtype[Any],
+    shape: Shape = (),
+    weak_type: bool = False,
+    **own: Any,
+) -> _Kind:
+    """A type; `own` are the attributes that its kind alone has."""
     made = object.__new__(kind)
-    made.shape = ()
-    made.dtype = dtype
-    made.weak_type = False
-    made.size = 1
+    made.shape, made.dtype, made.weak_type = shape, dtype, weak_type
+    made.size = prod(shape)
+    if is_dynamic(made.size):
+        _check_not_empty(shape)
+    for name, value in own.items():
+        setattr(made, name, value)
     return made
+
+
+def _intern(key: Any, make: Callable[[], _Kind]) -> _Kind:
+    """The one type of a key."""
+    found: Any = _interned.get(key)
+    if found is None:
+        with _lock:
+            found = _interned.get(key) or _interned.put(key, make())
+    return found
 
 
 _interned: WeakValues[Any, ShapedArray] = WeakValues()
@@ -251,7 +233,7 @@ _OF_NUMBERS = [
 ]
 
 #: Each effect takes the token of the effect before it and gives a new one.
-TOKEN = _scalar_like(Token, dtypes.uint8)
+TOKEN = _make(Token, dtypes.uint8)
 #: The value of a token under which effects do not happen: for who wants the values of
 #: a part of a graph that runs again, or runs later (`trace/effects.py`).
 REHEARSAL = 1

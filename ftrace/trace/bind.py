@@ -21,18 +21,11 @@ from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.ground import settings
 from ftrace.ground.errstate import hush, unhush
 from ftrace.ground.tables import memo
+from ftrace.trace import evaluate
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.call_recorder import is_of_host
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.evaluate import (
-    FEW,
-    nbytes_of,
-    no_memory,
-    require_room,
-    require_room_for,
-    settle,
-)
 from ftrace.trace.graph import Node, origin_now, provenance
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.reference import convert
@@ -97,17 +90,17 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
     if is_dynamic(aval.size):
         return _recorded(op, operands, arg)
     values = [x._host if x._host is not None else x.numpy() for x in operands]
-    if aval.size >= FEW:
-        require_room_for(op, aval, values)
+    if aval.size >= evaluate.FEW:
+        evaluate.require_room_for(op, aval, values)
     token = hush()
     try:
         result = op.numpy(aval, arg, *values)
     except MemoryError:
-        raise no_memory(op.name, aval) from None
+        raise evaluate.no_memory(op.name, aval) from None
     finally:
         unhush(token)
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
-        result = settle(result, aval.dtype)
+        result = evaluate.settle(result, aval.dtype)
     made = Array(aval.shape, aval.dtype, aval.weak_type, None, result)
     count_operation()
     if recording.tape is not None:
@@ -132,7 +125,7 @@ def do_now(
         if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
             return None
         value = x._host if x._host is not None else x.numpy()
-        if value.size >= FEW:
+        if value.size >= evaluate.FEW:
             return None
         values.append(value)
     token = hush()
@@ -142,7 +135,7 @@ def do_now(
         return None
     finally:
         unhush(token)
-    made = Array.of(settle(result, dtype), weak)
+    made = Array.of(evaluate.settle(result, dtype), weak)
     if recording.tape is not None:
         recording.tape.note(function, [*operands, *more], made)
     return made
@@ -163,7 +156,7 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     arrays = [asarray(x) for x in operands]
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
     for aval in avals:
-        require_room(op.name, aval)
+        evaluate.require_room(op.name, aval)
     compiled = backend.run_operation(op, arg, arrays)
     if compiled is not None:
         return compiled
@@ -171,9 +164,11 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         try:
             values = op.numpy(avals, arg, *[x.numpy() for x in arrays])
         except MemoryError:
-            raise no_memory(op.name, max(avals, key=nbytes_of)) from None
+            raise evaluate.no_memory(
+                op.name, max(avals, key=evaluate.nbytes_of)
+            ) from None
     results = [
-        Array.of(settle(value, aval.dtype), aval.weak_type)
+        Array.of(evaluate.settle(value, aval.dtype), aval.weak_type)
         for value, aval in zip(values, avals, strict=True)
     ]
     for x in arrays:
@@ -334,7 +329,7 @@ def _elementwise_now(
             most = 1
             for array in arrays:
                 most *= array.size
-            if most >= FEW:
+            if most >= evaluate.FEW:
                 _require_room_for_all(op, aval, arrays)
             result = op.numpy(aval, None, *arrays)
         except ValueError:
@@ -342,11 +337,11 @@ def _elementwise_now(
             raise
         except MemoryError:
             shape = broadcast_shapes(op.name, [array.shape for array in arrays])
-            raise no_memory(op.name, aval.with_shape(shape)) from None
+            raise evaluate.no_memory(op.name, aval.with_shape(shape)) from None
     finally:
         unhush(token)
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
-        result = settle(result, aval.dtype)
+        result = evaluate.settle(result, aval.dtype)
     made = Array(result.shape, aval.dtype, aval.weak_type, None, result)
     count_operation()
     if recording.tape is not None:
@@ -356,7 +351,7 @@ def _elementwise_now(
 
 def _require_room_for_all(op: Primitive, aval: ShapedArray, arrays: Any) -> None:
     shape = broadcast_shapes(op.name, [array.shape for array in arrays])
-    require_room(op.name, aval.with_shape(shape))
+    evaluate.require_room(op.name, aval.with_shape(shape))
 
 
 def check_decided(name: str, sizes: Collection[Any]) -> None:

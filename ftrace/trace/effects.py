@@ -34,11 +34,11 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.evaluate import settle
-from ftrace.trace.graph import Node, bodies_in, constant_bits, make_node
+from ftrace.trace.graph import Flags, Node, Nodes, bodies_in, constant_bits, make_node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.primitive import Compound, Results, compound_of
+from ftrace.trace.primitives.primitive import Batched, Compound, Results, compound_of
 from ftrace.trace.primitives.sources import const_p, is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
@@ -373,9 +373,7 @@ def _no_derivative(arg: Callback) -> DerivativeError:
     )
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     """Once per lane, one after the other: in one step of the program."""
     arg: Callback = node.arg
     if not any(batched):
@@ -400,9 +398,7 @@ def _value_pure(avals: Any, arg: Callback, *operands: Any) -> list[Any]:
     return arg(operands)
 
 
-def _batch_pure(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch_pure(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: Callback = node.arg
     if arg.method.startswith("sequential"):
         wide = replace(arg, lanes=((size, batched), *arg.lanes))

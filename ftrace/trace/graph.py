@@ -95,6 +95,10 @@ class Node(Immutable):
         return _only_output, (Graph((), (self,)),)
 
 
+Nodes = tuple[Node, ...]
+#: For each of some nodes whether something holds of it.
+Flags = tuple[bool, ...]
+
 _table: dict[Any, weakref.ref[Node]] = {}
 _table_lock = free_after_fork(threading.RLock())
 #: References to nodes that are gone, whose entries are still in the table. Nodes die

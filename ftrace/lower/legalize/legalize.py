@@ -19,32 +19,11 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import GraphError
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    BufferSpec,
-    Kernel,
-    Store,
-    load,
-    load_p,
-    param,
-    param_p,
-    range_p,
-    reduce,
-)
+from ftrace.lower.kernel import ir
+from ftrace.lower.legalize.math import term
 from ftrace.lower.legalize.math.complex import COMPLEX, Complex, absolute, choose
 from ftrace.lower.legalize.math.decompose import decompose, nextafter
-from ftrace.lower.legalize.math.term import (
-    Term,
-    apply,
-    bitcast,
-    eq,
-    format_of,
-    ne,
-    number,
-    round_even,
-    select,
-)
-from ftrace.lower.legalize.math.term import cast as convert
+from ftrace.lower.legalize.math.term import Term
 from ftrace.lower.legalize.math.trigonometry import sin_cos_pi
 from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
 from ftrace.trace.primitives import elementwise as ew
@@ -61,7 +40,7 @@ PLAIN: frozenset[str] = frozenset((
 ))  # fmt: skip
 
 
-def legalize(kernel: Kernel, supported: Collection[str] | None = None) -> Kernel:
+def legalize(kernel: ir.Kernel, supported: Collection[str] | None = None) -> ir.Kernel:
     """The kernel without complex numbers, 16-bit arithmetic and foreign functions.
 
     Args:
@@ -76,7 +55,7 @@ def legalize(kernel: Kernel, supported: Collection[str] | None = None) -> Kernel
     return decompose_functions(kernel, PLAIN if supported is None else supported)
 
 
-def decompose_functions(kernel: Kernel, supported: Collection[str]) -> Kernel:
+def decompose_functions(kernel: ir.Kernel, supported: Collection[str]) -> ir.Kernel:
     """Before: exp(v). After: the polynomial, where exp is not supported."""
     roots = [e for store in kernel.stores for e in store.expressions]
     found = dict(zip(roots, decompose(roots, supported), strict=True))
@@ -86,7 +65,7 @@ def decompose_functions(kernel: Kernel, supported: Collection[str]) -> Kernel:
 # Complex numbers.
 
 
-def split_complex(kernel: Kernel) -> Kernel:
+def split_complex(kernel: ir.Kernel) -> ir.Kernel:
     """Complex expressions as pairs; a complex buffer as a real one of twice the size.
 
     Before: buffer0:c64[i] = mul(load(buffer1:c64, i), z)
@@ -106,7 +85,7 @@ def split_complex(kernel: Kernel) -> Kernel:
     return replace(kernel, stores=tuple(stores), buffers=buffers)
 
 
-def _real_spec(spec: BufferSpec) -> BufferSpec:
+def _real_spec(spec: ir.BufferSpec) -> ir.BufferSpec:
     if not dtypes.is_complex(spec.dtype):
         return spec
     return replace(spec, dtype=dtypes.real_dtype(spec.dtype), size=2 * spec.size)
@@ -141,19 +120,19 @@ def _split_const(node: Node, src: list[Any]) -> Complex:
 
 
 def _split_param(node: Node, src: list[Any]) -> Node:
-    return param(cast(int, node.arg), dtypes.real_dtype(node.dtype), 2 * node.size)
+    return ir.param(cast(int, node.arg), dtypes.real_dtype(node.dtype), 2 * node.size)
 
 
 def _split_load(node: Node, src: list[Any]) -> Complex:
     buffer, index, *valid = src
-    parts = (load(buffer, _part_index(index, part), *valid) for part in (0, 1))
+    parts = (ir.load(buffer, _part_index(index, part), *valid) for part in (0, 1))
     return Complex(*map(Term, parts))
 
 
 def _part_index(index: Node, part: int) -> Node:
     """2·index + part."""
     if index.op is const_p:
-        return const(2 * int(constant_value(index)) + part, INDEX)
+        return const(2 * int(constant_value(index)) + part, ir.INDEX)
     doubled = Term(index) * 2
     return (doubled + part).node if part else doubled.node
 
@@ -164,7 +143,7 @@ def _split_reduce(node: Node, src: list[Any]) -> Complex:
         return _reduce_product(value, ranges)
     if node.arg != "add":
         raise GraphError(f"complex numbers have no {node.arg}: {node!r}", node.origin)
-    parts = (reduce("add", part.node, ranges) for part in value)
+    parts = (ir.reduce("add", part.node, ranges) for part in value)
     return Complex(*map(Term, parts))
 
 
@@ -176,16 +155,16 @@ def _reduce_product(value: Complex, ranges: tuple[Node, ...]) -> Complex:
     rounded to 2^-fraction half turns, which is what a product's rounding costs too.
     """
     length = absolute(value)
-    layout = format_of(length)
+    layout = term.format_of(length)
     half_turn = 2.0**layout.fraction
     shift = 8 * layout.bits.itemsize - 1 - layout.fraction
-    angle = apply(ew.atan2, value.im, value.re) * (half_turn / math.pi)
-    units = convert(round_even(angle), layout.bits) << shift
-    turned = Term(reduce("add", units.node, ranges))
-    product = Term(reduce("mul", length.node, ranges))
-    half_turns = convert(turned >> shift, length.dtype) * (1 / half_turn)
+    angle = term.apply(ew.atan2, value.im, value.re) * (half_turn / math.pi)
+    units = term.cast(term.round_even(angle), layout.bits) << shift
+    turned = Term(ir.reduce("add", units.node, ranges))
+    product = Term(ir.reduce("mul", length.node, ranges))
+    half_turns = term.cast(turned >> shift, length.dtype) * (1 / half_turn)
     sine, cosine = sin_cos_pi(half_turns)
-    signed = select(eq(round_even(half_turns), 0.0), product, -product)
+    signed = term.select(term.eq(term.round_even(half_turns), 0.0), product, -product)
     return Complex(signed * cosine, signed * sine)
 
 
@@ -198,17 +177,17 @@ def _split_cast(node: Node, src: list[Any]) -> Node | Complex:
     if dtypes.is_complex(target):
         real = dtypes.real_dtype(target)
         if isinstance(x, Complex):
-            return Complex(convert(x.re, real), convert(x.im, real))
-        re = convert(Term(x), real)
-        return Complex(re, number(0.0, re))
+            return Complex(term.cast(x.re, real), term.cast(x.im, real))
+        re = term.cast(Term(x), real)
+        return Complex(re, term.number(0.0, re))
     if target == dtypes.bool_:
-        return (ne(x.re, 0.0) | ne(x.im, 0.0)).node
-    return convert(x.re, target).node
+        return (term.ne(x.re, 0.0) | term.ne(x.im, 0.0)).node
+    return term.cast(x.re, target).node
 
 
 def _make_pair(node: Node, src: list[Any]) -> Complex:
     real = dtypes.real_dtype(node.dtype)
-    return Complex(*(convert(Term(x), real) for x in src))
+    return Complex(*(term.cast(Term(x), real) for x in src))
 
 
 def _split_bitcast(node: Node, src: list[Any]) -> Node | Complex:
@@ -217,12 +196,14 @@ def _split_bitcast(node: Node, src: list[Any]) -> Node | Complex:
     if node.dtype == node.src[0].dtype:
         return x
     if isinstance(x, Complex):
-        low, high = (convert(bitcast(p, dtypes.uint32), dtypes.uint64) for p in x)
-        return bitcast((high << 32) | low, node.dtype).node
-    bits = bitcast(Term(x), dtypes.uint64)
+        low, high = (
+            term.cast(term.bitcast(p, dtypes.uint32), dtypes.uint64) for p in x
+        )
+        return term.bitcast((high << 32) | low, node.dtype).node
+    bits = term.bitcast(Term(x), dtypes.uint64)
     halves = (bits, bits >> 32)
-    parts = (convert(half & 0xFFFFFFFF, dtypes.uint32) for half in halves)
-    return Complex(*(bitcast(part, dtypes.float32) for part in parts))
+    parts = (term.cast(half & 0xFFFFFFFF, dtypes.uint32) for half in halves)
+    return Complex(*(term.bitcast(part, dtypes.float32) for part in parts))
 
 
 _STRUCTURAL: dict[str, Callable[[Node, list[Any]], Node | Complex]] = {
@@ -233,7 +214,9 @@ _STRUCTURAL: dict[str, Callable[[Node, list[Any]], Node | Complex]] = {
 }  # fmt: skip
 
 
-def _split_store(store: Store, values: Mapping[Node, Node | Complex]) -> list[Store]:
+def _split_store(
+    store: ir.Store, values: Mapping[Node, Node | Complex]
+) -> list[ir.Store]:
     index, value = values[store.index], values[store.value]
     valid = None if store.valid is None else values[store.valid]
     assert isinstance(index, Node)
@@ -255,7 +238,7 @@ def _split_store(store: Store, values: Mapping[Node, Node | Complex]) -> list[St
 # 16-bit floats.
 
 
-def widen_half(kernel: Kernel) -> Kernel:
+def widen_half(kernel: ir.Kernel) -> ir.Kernel:
     """16-bit floats as float32: rounded by a cast in the user's program, and at stores.
 
     Before: buffer0:bf16[i] = exp(add(load(buffer1:bf16, i), x:bf16))
@@ -274,7 +257,7 @@ def widen_half(kernel: Kernel) -> Kernel:
         for node in nodes:
             take(node)
             values[node] = _widen(node, tuple(values[s] for s in node.src))
-        stores: list[Store] = []
+        stores: list[ir.Store] = []
         for store in kernel.stores:
             widened = store.over(values)
             dtype = store.value.dtype
@@ -298,9 +281,9 @@ def _narrow(node: Node, dtype: Dtype) -> Node:
 def _widen(node: Node, src: tuple[Node, ...]) -> Node:
     """The node with float32 in place of 16 bits; `src` is widened."""
     dtype = node.dtype
-    if node.op is param_p or node.op is range_p:
+    if node.op is ir.param_p or node.op is ir.range_p:
         return node
-    if node.op is load_p:
+    if node.op is ir.load_p:
         new = _rebuilt(node, src)
         return _wide(new) if dtypes.is_half(dtype) else new
     if node.op is const_p:

@@ -38,11 +38,11 @@ from ftrace.trace.body import (
 )
 from ftrace.trace.calls.rule_graphs import Call, call_compound
 from ftrace.trace.control.scan import map_lanes
-from ftrace.trace.graph import Body, Node, nodes_of, substitute
+from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.barrier import IN_LOOPS, Where, barrier
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
-from ftrace.trace.primitives.primitive import Primitive, Results, item_p
+from ftrace.trace.primitives.primitive import Batched, Primitive, Results, item_p
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.symbolic.dim import same_size
 
@@ -307,7 +307,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     return placed(len(found.outputs), found.wanted, results)
 
 
-def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: Checkpoint = node.arg
     inputs = arg.body.inputs
     outputs = chosen(arg.body.outputs, [ct is not None for ct in cotangents])
@@ -345,9 +345,7 @@ def _apart(operands: list[Node], where: Where) -> list[Node]:
     return [n if n.op is const_p else next(behind) for n in operands]
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: Checkpoint = node.arg
     if arg.effects:
         return map_lanes(node, src, batched, size)

@@ -28,15 +28,13 @@ from ftrace.trace.body import (
 )
 from ftrace.trace.calls.rule_graphs import Call, call_compound
 from ftrace.trace.control.scan import Scan, map_lanes, scan_p
-from ftrace.trace.graph import Body, Node, substitute
+from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.primitive import Results
+from ftrace.trace.primitives.primitive import Batched, Results
 from ftrace.trace.primitives.sources import variable
 
 _OUTER_DEPTH = -11
-
-Flags = tuple[bool, ...]
 
 
 class Batcher(ABC):
@@ -72,9 +70,7 @@ class CustomVmap(Call):
         return self.name
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: CustomVmap = node.arg
     if arg.effects:
         return map_lanes(node, src, batched, size)
@@ -170,7 +166,7 @@ class _TangentBatcher(Batcher):
         )
 
 
-def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: CustomVmap = node.arg
     known = tuple(ct is not None for ct in cotangents)
     body = transpose_body(arg.body, linear, known)

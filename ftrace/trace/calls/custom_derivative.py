@@ -33,11 +33,11 @@ from ftrace.trace.body import (
 )
 from ftrace.trace.calls.rule_graphs import Call, Rule, call_compound
 from ftrace.trace.control.scan import map_lanes
-from ftrace.trace.graph import Body, Node, dependents
+from ftrace.trace.graph import Body, Flags, Node, Nodes, dependents
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.movement import reshape
-from ftrace.trace.primitives.primitive import Compound, Results, items
+from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
 from ftrace.trace.primitives.sources import zeros_like
 
 #: For each vmap around a call, the innermost first: its size, and which operands have
@@ -89,9 +89,7 @@ class Ruled(Call):
         return tuple([a.with_shape(a.shape[lanes:]).strong() for a in self.results])
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     """The function and its rules, for all lanes together."""
     arg: Ruled = node.arg
     if arg.effects:
@@ -343,7 +341,7 @@ def _jvp_tangent(node: Node, tangents: Results) -> Results:
     return vjp_tangent_p.results(*node.src[:count], *moving, arg=arg)
 
 
-def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: VjpTangent = node.arg
     if any(linear[: len(arg.constants)]):
         raise forward_mode_error(arg.name, node.origin)
@@ -353,9 +351,7 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
     return [*arg.bwd(mask, chosen(cotangents, mask))]
 
 
-def _batch_tangent(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch_tangent(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: VjpTangent = node.arg
     wide = replace(arg, lanes=(*arg.lanes, (size, batched)))
     results = vjp_tangent_p.results(*src, arg=wide)
@@ -394,9 +390,7 @@ def _jvp_linear(node: Node, tangents: Results) -> Results:
     return answer
 
 
-def _transpose_linear(
-    node: Node, cotangents: Results, linear: tuple[bool, ...]
-) -> Results:
+def _transpose_linear(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: Ruled = node.arg
     if any(linear[: arg.closed]):
         raise GraphError(f"linear_call of {arg.name} is not linear in its residuals")

@@ -15,14 +15,8 @@ from typing import Any
 from ftrace.arrays.array import Array
 from ftrace.trace.avals import TOKEN
 from ftrace.trace.body import apply_body, close
+from ftrace.trace.calls import custom_derivative
 from ftrace.trace.calls.checkpoint import name_p
-from ftrace.trace.calls.custom_derivative import (
-    custom_jvp_p,
-    custom_vjp_p,
-    follow,
-    forward_mode_error,
-    vjp_tangent_p,
-)
 from ftrace.trace.calls.rule_graphs import Call, Held, held_p
 from ftrace.trace.calls.user_primitive import UserArg
 from ftrace.trace.control.scan import Scan
@@ -49,7 +43,7 @@ from ftrace.trace.primitives.sources import is_variable, variable
 from ftrace.trace.tracing.trace import match_aval
 from ftrace.trace.tracing.weak_constants import widened
 
-_RULED = (custom_jvp_p, custom_vjp_p)
+_RULED = (custom_derivative.custom_jvp_p, custom_derivative.custom_vjp_p)
 _VANISHING = (name_p, widened)
 _HELD_DEPTH = -12
 #: Families of the operations that may have bodies in their argument.
@@ -98,7 +92,7 @@ class _Follower:
     def followed(self, outputs: Sequence[Node], varying: set[Node]) -> list[Node]:
         def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node]:
             new = self._rebuilt(node, src, varying)
-            found = follow(new) if node in varying else None
+            found = custom_derivative.follow(new) if node in varying else None
             return new if found is None else found
 
         return exchange(outputs, change)
@@ -177,8 +171,8 @@ class _Inliner:
     def _change(
         self, node: Node, src: tuple[Node, ...], looped: bool
     ) -> Node | Sequence[Node] | None:
-        if node.op is vjp_tangent_p:
-            raise forward_mode_error(node.arg.name, node.origin)
+        if node.op is custom_derivative.vjp_tangent_p:
+            raise custom_derivative.forward_mode_error(node.arg.name, node.origin)
         if isinstance(node.arg, Call):
             return apply_body(self.body(node.arg.body, looped), src)
         if isinstance(node.arg, UserArg):

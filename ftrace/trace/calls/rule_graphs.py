@@ -24,10 +24,10 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
 from ftrace.trace.body import Draft, close, plan_of
 from ftrace.trace.evaluate import evaluate
-from ftrace.trace.graph import Body, Node, substitute, toposort
+from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute, toposort
 from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.barrier import barrier
-from ftrace.trace.primitives.primitive import Compound
+from ftrace.trace.primitives.primitive import Batched, Compound
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import (
     Scope,
@@ -141,9 +141,7 @@ def _value(avals: Sequence[ShapedArray], arg: Held) -> list[Any]:
     return [arg.array.numpy()]
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     return held_p.results(arg=node.arg), [False]
 
 

@@ -18,9 +18,9 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.control.scan import map_lanes
-from ftrace.trace.graph import Body, Node
+from ftrace.trace.graph import Body, Flags, Node, Nodes
 from ftrace.trace.primitives.elementwise import cast
-from ftrace.trace.primitives.primitive import Compound, Results, items
+from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
 from ftrace.trace.primitives.sources import zeros_like
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import Value
@@ -194,7 +194,7 @@ def _linear_jvp(node: Node, tangents: Results) -> Results:
     return items(node.op(*src, arg=node.arg))
 
 
-def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: UserArg = node.arg
     record = arg.record
     assert record.transpose is not None
@@ -221,9 +221,7 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
     ]
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: UserArg = node.arg
     if not any(batched):
         results = items(node.op(*src, arg=arg))

@@ -29,10 +29,10 @@ from ftrace.trace.body import (
     widen,
 )
 from ftrace.trace.control.scan import map_lanes
-from ftrace.trace.graph import Body, Node, substitute, toposort
+from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute, toposort
 from ftrace.trace.primitives.elementwise import eq, select
 from ftrace.trace.primitives.indexing import trailing
-from ftrace.trace.primitives.primitive import Compound, Results, compound_of
+from ftrace.trace.primitives.primitive import Batched, Compound, Results, compound_of
 from ftrace.trace.primitives.sources import const_like, variable
 from ftrace.trace.symbolic.dim import same_size
 
@@ -141,7 +141,7 @@ def _with_residuals(
 # Reverse mode.
 
 
-def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: Branches = node.arg
     index, *operands = node.src
     if linear[0]:
@@ -160,9 +160,7 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
 # Batching.
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: Branches = node.arg
     if any(isinstance(s.aval, Stack) and s.aval is not old.aval
            for s, old in zip(src, node.src, strict=True)):  # fmt: skip
@@ -188,9 +186,7 @@ def _all_may_run(arg: Branches) -> bool:
     return True
 
 
-def _select(
-    arg: Branches, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _select(arg: Branches, src: Nodes, batched: Flags, size: int) -> Batched:
     """All branches, and of each lane the one that it chose."""
     index, *operands = src
     wide = [widen(body, batched[1:], size) for body in arg.bodies]

@@ -35,10 +35,10 @@ from ftrace.trace.body import (
     varying_carry,
     with_lanes,
 )
-from ftrace.trace.graph import Body, Node, substitute
+from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
-from ftrace.trace.primitives.primitive import Compound, Results
+from ftrace.trace.primitives.primitive import Batched, Compound, Results
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.symbolic.dim import same_size
 
@@ -271,7 +271,7 @@ sums_of_kinds[Stack] = add_stacks
 # of the carry, it is computed first, by a scan of its own that keeps it for each step.
 
 
-def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     """The cotangents of the operands in which a scan is linear."""
     arg: Scan = node.arg
     flags, moving = _linear_carry(arg, linear)
@@ -464,9 +464,7 @@ def _strong(aval: ShapedArray) -> ShapedArray:
 # Batching.
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: Scan = node.arg
     first = arg.consts + arg.carry
     if any(_lanes(new) != _lanes(old) for new, old in zip(src, node.src, strict=True)):
@@ -488,9 +486,7 @@ def _lanes(node: Node) -> tuple[int, ...]:
     return node.aval.lanes if isinstance(node.aval, Stack) else ()
 
 
-def map_lanes(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def map_lanes(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     """A compound, applied to each lane: a scan without carry, unless it has effects.
 
     Args:

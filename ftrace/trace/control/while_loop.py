@@ -26,8 +26,8 @@ from ftrace.trace.body import (
     with_lanes,
 )
 from ftrace.trace.control import scan
-from ftrace.trace.graph import Body, Node
-from ftrace.trace.primitives.primitive import Compound, Results
+from ftrace.trace.graph import Body, Flags, Node, Nodes
+from ftrace.trace.primitives.primitive import Batched, Compound, Results
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import same_size
 
@@ -94,9 +94,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     return scan.tangent_scan(node, tangents, found, kept, stacks, False)
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: While = node.arg
     first = len(node.src)
     flags, body, has = batch_carry(arg.body, batched, range(arg.consts, first), size)

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node
-from ftrace.trace.primitives.primitive import Compound, Results
+from ftrace.trace.graph import Flags, Node, Nodes
+from ftrace.trace.primitives.primitive import Batched, Compound, Results
 
 IN_LOOPS = "in loops"
 Where = str | None
@@ -39,13 +39,11 @@ def _through(node: Node, values: Results) -> Results:
     return [None if v is None else next(rest) for v in values]
 
 
-def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
+def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     return _through(node, cotangents)
 
 
-def _batch(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
-) -> tuple[list[Node], list[bool]]:
+def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     return barrier(src, node.arg), list(batched)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import AxisError, DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node, make_node
+from ftrace.trace.graph import Flags, Node, Nodes, make_node
 from ftrace.trace.primitives.blocked_sums import sum_along, sum_of
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Array, Primitive
@@ -44,7 +44,7 @@ def _transpose_expand(node: Node, ct: Node, i: int) -> Node:
     )
 
 
-def _batch_expand(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
+def _batch_expand(node: Node, src: Nodes, batched: Flags) -> Node:
     return expand(src[0], (src[0].shape[0], *node.shape))
 
 
@@ -85,9 +85,7 @@ def infer_reduction(name: str, kinds: str, axes: Axes, x: ShapedArray) -> Shaped
     return x.with_shape(shape)
 
 
-def batch_reduction(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]
-) -> Node:
+def batch_reduction(node: Node, src: Nodes, batched: Flags) -> Node:
     axes: Axes = node.arg
     return node.op(src[0], arg=tuple(a + 1 for a in axes))
 

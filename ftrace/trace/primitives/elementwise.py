@@ -18,7 +18,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.graph import Flags, Node, Nodes, constant_value
 from ftrace.trace.primitives import minmax, reference
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
 from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
@@ -54,9 +54,7 @@ def _unless_complex(ufunc: Ufunc, meaning: Ufunc) -> Direct:
     return lambda aval, arg: (meaning if dtypes.is_complex(aval.dtype) else ufunc, ())
 
 
-def batch_elementwise(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]
-) -> Node:
+def batch_elementwise(node: Node, src: Nodes, batched: Flags) -> Node:
     """Operands without the batch axis get it by broadcasting."""
     shape = next(s.shape for s, has in zip(src, batched, strict=True) if has)
     return node.op(*[broadcast_leading(s, shape) for s in src], arg=node.arg)

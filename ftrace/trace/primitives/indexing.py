@@ -19,7 +19,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Flags, Node, Nodes
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.blocked_sums import add_at
@@ -75,7 +75,7 @@ def _transpose_gather(node: Node, ct: Node, i: int) -> Node:
     return scatter(zeros_like(node.src[0]), ct, node.src[1:], node.arg, "add")
 
 
-def _batch_gather(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
+def _batch_gather(node: Node, src: Nodes, batched: Flags) -> Node:
     axes: tuple[int, ...] = node.arg
     x, *indices = src
     shifted = tuple(a + 1 for a in axes)
@@ -290,9 +290,7 @@ def _transpose_scatter(node: Node, ct: Node, i: int) -> Node | None:
     return p.select(trailing(_winners(node), found.shape), found, zeros_like(found))
 
 
-def _batch_scatter(
-    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]
-) -> Node:
+def _batch_scatter(node: Node, src: Nodes, batched: Flags) -> Node:
     axes, kind = axes_and_kind(node)
     size = next(s.shape[0] for s, has in zip(src, batched, strict=True) if has)
     x, updates, *indices = [

@@ -23,7 +23,7 @@ import numpy as np
 from ftrace.errors import AxisError, ShapeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node, make_node
+from ftrace.trace.graph import Flags, Node, Nodes, make_node
 from ftrace.trace.primitives.primitive import Array, Direct, Primitive
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.symbolic.dim import same_size
@@ -65,7 +65,7 @@ def _movement(
 ) -> Primitive:
     """A linear primitive of one operand; `batched_arg(arg, n)` adds a leading axis."""
 
-    def batch(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
+    def batch(node: Node, src: Nodes, batched: Flags) -> Node:
         return record(src[0], arg=batched_arg(node.arg, src[0].shape[0]))
 
     record = Primitive(

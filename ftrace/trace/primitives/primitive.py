@@ -25,7 +25,7 @@ from typing import Any, TypedDict
 from ftrace.errors import PrimitiveError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import Bundle, ShapedArray
-from ftrace.trace.graph import Node, Op, make_node
+from ftrace.trace.graph import Flags, Node, Nodes, Op, make_node
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 Infer = Callable[..., ShapedArray]
@@ -33,7 +33,9 @@ Meaning = Callable[..., Any]
 Direct = Callable[[ShapedArray, Any], tuple[Callable[..., Any], tuple[Any, ...]] | None]
 Jvp = Callable[[Node, Sequence[Node | None]], Node | None]
 Transpose = Callable[[Node, Node, int], Node | None]
-Batch = Callable[[Node, tuple[Node, ...], tuple[bool, ...]], Node]
+Batch = Callable[[Node, Nodes, Flags], Node]
+#: The results for all lanes together, and which of them have lanes.
+Batched = tuple[list[Node], list[bool]]
 
 #: All primitives by name, in the order in which they were made.
 PRIMITIVES: dict[str, Primitive] = {}
@@ -147,11 +149,9 @@ class Compound(Op):
 
     infer: Callable[..., tuple[ShapedArray, ...]]
     numpy: Callable[..., Sequence[Any]]
-    batch: Callable[
-        [Node, tuple[Node, ...], tuple[bool, ...], int], tuple[list[Node], list[bool]]
-    ]
+    batch: Callable[[Node, Nodes, Flags, int], Batched]
     jvp: Callable[[Node, Results], Results] | None = None
-    transpose: Callable[[Node, Results, tuple[bool, ...]], Results] | None = None
+    transpose: Callable[[Node, Results, Flags], Results] | None = None
     no_derivative: str = ""
     pure: bool = True
     dtypes: str = "biufc"

@@ -9,7 +9,7 @@ import numpy as np
 
 from ftrace.errors import GraphError
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node, constant_bits, make_node
+from ftrace.trace.graph import Flags, Node, Nodes, constant_bits, make_node
 from ftrace.trace.primitives.primitive import Array, Primitive
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
@@ -18,7 +18,7 @@ def _stored_aval(arg: Any, *avals: ShapedArray) -> ShapedArray:
     raise GraphError("a source is made with const(), iota() or variable()")
 
 
-def _unbatched(node: Node, src: tuple[Node, ...], batched: tuple[bool, ...]) -> Node:
+def _unbatched(node: Node, src: Nodes, batched: Flags) -> Node:
     return node
 
 

@@ -7,17 +7,8 @@ from math import gcd
 from typing import Any, NoReturn
 
 from ftrace.errors import DynamicDimensionError, ValueRangeError
-from ftrace.trace.symbolic.dim import (
-    Dim,
-    Quotient,
-    Symbol,
-    any_dynamic,
-    bounds,
-    is_dynamic,
-    same_size,
-    symbols_of,
-    undecided,
-)
+from ftrace.trace.symbolic import dim
+from ftrace.trace.symbolic.dim import Dim
 
 #: What a dimension is taken for where cost is estimated.
 _SAMPLE = 1024
@@ -30,22 +21,22 @@ def surely_less(a: Any, b: Any) -> bool:
     """Is a < b for all sizes?"""
     if type(a) is not Dim and type(b) is not Dim:
         return a < b
-    return bounds(b - a)[0] > 0
+    return dim.bounds(b - a)[0] > 0
 
 
 def surely_at_most(a: Any, b: Any) -> bool:
     """Is a <= b for all sizes?"""
     if type(a) is not Dim and type(b) is not Dim:
         return a <= b
-    return bounds(b - a)[0] >= 0
+    return dim.bounds(b - a)[0] >= 0
 
 
 def lower_bound(size: Any) -> int:
-    return bounds(size)[0]
+    return dim.bounds(size)[0]
 
 
 def upper_bound(size: Any) -> int:
-    return bounds(size)[1]
+    return dim.bounds(size)[1]
 
 
 def common_divisor(*values: Any) -> Any:
@@ -63,10 +54,10 @@ def common_divisor(*values: Any) -> Any:
 
 
 def _divides(divisor: Dim, value: Any) -> bool:
-    if bounds(divisor)[0] <= 0:
+    if dim.bounds(divisor)[0] <= 0:
         return False
     rest: Any = value - value // divisor * divisor
-    return same_size(rest, 0)
+    return dim.same_size(rest, 0)
 
 
 def sample(size: Any) -> int:
@@ -95,8 +86,8 @@ def evaluate(size: Any, sizes: Sizes) -> int:
     return total
 
 
-def _value(atom: Symbol | Quotient, sizes: Sizes) -> int:
-    if isinstance(atom, Symbol):
+def _value(atom: dim.Symbol | dim.Quotient, sizes: Sizes) -> int:
+    if isinstance(atom, dim.Symbol):
         found = sizes[atom.name]
         inside = isinstance(sizes, _Samples)
         return min(max(found, atom.min), atom.max) if inside else found
@@ -118,14 +109,14 @@ def dynamic_slice_bounds(part: slice, size: Any) -> tuple[tuple[Any, Any], Any]:
     """
     step = 1 if part.step is None else part.step
     if type(step) is not int:
-        undecided(step, "==", 1)
+        dim.undecided(step, "==", 1)
     if step == 0:
         raise ValueRangeError("the step of a slice must not be 0")
     first, last = (0, size) if step > 0 else (size - 1, -1)
     start = first if part.start is None else _place(part, part.start, size, step)
     stop = last if part.stop is None else _place(part, part.stop, size, step)
     count = -((start - stop) // step)
-    low, high = bounds(count)
+    low, high = dim.bounds(count)
     if high < 1:
         return (0, 0), 1
     if low < 1:
@@ -137,7 +128,7 @@ def dynamic_slice_bounds(part: slice, size: Any) -> tuple[tuple[Any, Any], Any]:
 
 def _place(part: slice, given: Any, size: Any, step: int) -> Any:
     """Where a bound of a slice is, counted from the front and inside the axis."""
-    place = given if is_dynamic(given) else int(given)
+    place = given if dim.is_dynamic(given) else int(given)
     if surely_less(place, 0):
         place = place + size
     low, high = (0, size) if step > 0 else (-1, size - 1)
@@ -153,7 +144,7 @@ def _unclear(part: slice, size: Any, what: str) -> NoReturn:
     text = ":".join("" if b is None else str(b) for b in (part.start, part.stop))
     text += "" if part.step is None else f":{part.step}"
     symbols = ", ".join(
-        f"{s.name} in {s.min}..{s.max}" for s in sorted(symbols_of((size,)))
+        f"{s.name} in {s.min}..{s.max}" for s in sorted(dim.symbols_of((size,)))
     )
     raise DynamicDimensionError(
         f"the slice [{text}] of an axis of size {size} {what}, for some sizes of the "
@@ -164,6 +155,6 @@ def _unclear(part: slice, size: Any, what: str) -> NoReturn:
 
 def steps_between(low: Any, high: Any, step: int) -> Any:
     """len(range(low, high, step)) of a range that is not empty, or of numbers."""
-    if not any_dynamic((low, high)):
+    if not dim.any_dynamic((low, high)):
         return len(range(low, high, step))
     return -((low - high) // step)

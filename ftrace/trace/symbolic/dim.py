@@ -21,7 +21,7 @@ might be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ftrace.arrays.array import surface
@@ -39,6 +39,38 @@ if TYPE_CHECKING:
     _Base = int
 else:
     _Base = object
+
+
+def _operator(name: str, function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """A method that is a function of sizes; of other operands see `_mixed`."""
+
+    def method(self: Any, other: Any) -> Any:
+        return function(self, other) if _is_size(other) else _mixed(name, self, other)
+
+    return method
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is Dim or isinstance(value, int)
+
+
+def _mixed(method: str, dim: Dim, other: Any) -> Any:
+    """Arithmetic that leaves the integers: of arrays, or of a traced scalar."""
+    if hasattr(other, "dtype"):
+        name = _FUNCTIONS[method.strip("_").removeprefix("r")]
+        pair = (other, dim) if method.startswith("__r") else (dim, other)
+        return surface[name](*pair)
+    number = isinstance(other, (int, float, complex)) or type(other) is Dim
+    return getattr(surface["of_dim"](dim), method)(other) if number else NotImplemented
+
+
+#: The functions of the surface behind the operators.
+_FUNCTIONS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "lt": "less",
+    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal",
+    "ne": "not_equal",
+}  # fmt: skip
 
 
 class Dim(Immutable, _Base):
@@ -72,32 +104,18 @@ class Dim(Immutable, _Base):
                 f"Dim({name!r}): a range with 0 <= min <= max and 2 <= max is "
                 f"required, got min={min}, max={max}"
             )
-        return _made({((Symbol(name, min, max), 1),): 1})
+        return _make({((Symbol(name, min, max), 1),): 1})
 
     # Arithmetic.
 
-    def __add__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__add__", self, other)
-        return _simplest(added(_terms(self), _terms(other)))
-
-    def __sub__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__sub__", self, other)
-        return _simplest(added(_terms(self), _terms(other), -1))
-
-    def __rsub__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__rsub__", self, other)
-        return _simplest(added(_terms(other), _terms(self), -1))
-
-    def __mul__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__mul__", self, other)
-        return _simplest(multiplied(_terms(self), _terms(other)))
-
-    __radd__ = __add__
-    __rmul__ = __mul__
+    __add__ = __radd__ = _operator("__add__", lambda a, b: _sum(a, b))
+    __sub__ = _operator("__sub__", lambda a, b: _sum(a, b, -1))
+    __rsub__ = _operator("__rsub__", lambda a, b: _sum(b, a, -1))
+    __mul__ = __rmul__ = _operator("__mul__", lambda a, b: _product(a, b))
+    __floordiv__ = _operator("__floordiv__", lambda a, b: floor_quotient(a, b))
+    __rfloordiv__ = _operator("__rfloordiv__", lambda a, b: floor_quotient(b, a))
+    __mod__ = _operator("__mod__", lambda a, b: a - floor_quotient(a, b) * b)
+    __rmod__ = _operator("__rmod__", lambda a, b: b - floor_quotient(b, a) * a)
 
     def __neg__(self) -> Any:
         return self * -1
@@ -107,26 +125,6 @@ class Dim(Immutable, _Base):
 
     def __abs__(self) -> Any:
         return self if self >= 0 else -self
-
-    def __floordiv__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__floordiv__", self, other)
-        return floor_quotient(self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__rfloordiv__", self, other)
-        return floor_quotient(other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__mod__", self, other)
-        return self - floor_quotient(self, other) * other
-
-    def __rmod__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__rmod__", self, other)
-        return other - floor_quotient(other, self) * self
 
     def __divmod__(self, other: Any) -> Any:
         quotient = self // other
@@ -155,50 +153,15 @@ class Dim(Immutable, _Base):
 
     # Comparisons.
 
-    def __eq__(self, other: object) -> Any:
-        if not _is_size(other):
-            return _mixed("__eq__", self, other)
-        difference = self - other
-        if type(difference) is not Dim:
-            return difference == 0
-        low, high = bounds(difference)
-        if low > 0 or high < 0:
-            return False
-        undecided(self, "==", other)
-
-    def __ne__(self, other: object) -> Any:
-        if not _is_size(other):
-            return _mixed("__ne__", self, other)
-        difference = self - other
-        if type(difference) is not Dim:
-            return difference != 0
-        low, high = bounds(difference)
-        if low > 0 or high < 0:
-            return True
-        undecided(self, "!=", other)
+    __eq__ = _operator("__eq__", lambda a, b: _equals(a, b, "=="))
+    __ne__ = _operator("__ne__", lambda a, b: not _equals(a, b, "!="))
+    __lt__ = _operator("__lt__", lambda a, b: _ordered(b, a, "<", 1))
+    __le__ = _operator("__le__", lambda a, b: _ordered(b, a, "<=", 0))
+    __gt__ = _operator("__gt__", lambda a, b: _ordered(a, b, ">", 1))
+    __ge__ = _operator("__ge__", lambda a, b: _ordered(a, b, ">=", 0))
 
     def __hash__(self) -> int:
         return self.hashed
-
-    def __lt__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__lt__", self, other)
-        return _ordered(other, self, "<", 1)
-
-    def __le__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__le__", self, other)
-        return _ordered(other, self, "<=", 0)
-
-    def __gt__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__gt__", self, other)
-        return _ordered(self, other, ">", 1)
-
-    def __ge__(self, other: Any) -> Any:
-        if not _is_size(other):
-            return _mixed("__ge__", self, other)
-        return _ordered(self, other, ">=", 0)
 
     def __bool__(self) -> bool:
         low, high = bounds(self)
@@ -257,36 +220,13 @@ class Dim(Immutable, _Base):
         return repr(self)
 
     def __reduce__(self) -> Any:
-        return _made, (dict(self.terms),)
+        return _make, (dict(self.terms),)
 
 
 def _atom_text(atom: Symbol | Quotient) -> str:
     if isinstance(atom, Symbol):
         return atom.name
     return f"(({atom.numerator})//{atom.divisor})"
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) is Dim or isinstance(value, int)
-
-
-def _mixed(method: str, dim: Dim, other: Any) -> Any:
-    """Arithmetic that leaves the integers: of arrays, or of a traced scalar."""
-    if hasattr(other, "dtype"):
-        name = _FUNCTIONS[method.strip("_").removeprefix("r")]
-        pair = (other, dim) if method.startswith("__r") else (dim, other)
-        return surface[name](*pair)
-    number = isinstance(other, (int, float, complex)) or type(other) is Dim
-    return getattr(surface["of_dim"](dim), method)(other) if number else NotImplemented
-
-
-#: The functions of the surface behind the operators.
-_FUNCTIONS = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
-    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "lt": "less",
-    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal",
-    "ne": "not_equal",
-}  # fmt: skip
 
 
 # Polynomials, as dicts.
@@ -316,28 +256,28 @@ Monomial = tuple[tuple[Any, int], ...]
 Terms = dict[Monomial, int]
 
 
-def term_order(term: tuple[Monomial, int]) -> tuple[int, str]:
+def _order(term: tuple[Monomial, int]) -> tuple[int, str]:
     """Higher degrees first, the constant last."""
     return -sum(power for _, power in term[0]), repr(term[0])
 
 
-def added(a: Terms, b: Terms, sign: int = 1) -> Terms:
+def _add(a: Terms, b: Terms, sign: int = 1) -> Terms:
     total = dict(a)
     for monomial, coefficient in b.items():
         total[monomial] = total.get(monomial, 0) + sign * coefficient
     return total
 
 
-def multiplied(a: Terms, b: Terms) -> Terms:
+def _multiply(a: Terms, b: Terms) -> Terms:
     total: Terms = {}
     for left, c in a.items():
         for right, d in b.items():
-            monomial = _joined(left, right)
+            monomial = _join(left, right)
             total[monomial] = total.get(monomial, 0) + c * d
     return total
 
 
-def _joined(left: Monomial, right: Monomial) -> Monomial:
+def _join(left: Monomial, right: Monomial) -> Monomial:
     powers = dict(left)
     for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
@@ -355,9 +295,9 @@ def _without(whole: Monomial, part: Monomial) -> Monomial | None:
     return tuple(sorted([p for p in powers.items() if p[1]], key=repr))
 
 
-def divided(a: Terms, b: Terms) -> tuple[Terms, Terms]:
+def _divide(a: Terms, b: Terms) -> tuple[Terms, Terms]:
     """(q, r) with a = q·b + r, where no term of r holds the first term of b."""
-    (leading, factor), *_ = sorted(b.items(), key=term_order)
+    (leading, factor), *_ = sorted(b.items(), key=_order)
     if factor < 0:  # of a positive divisor as n - m: there is nothing to gain
         return {}, a
     whole: Terms = {}
@@ -366,22 +306,22 @@ def divided(a: Terms, b: Terms) -> tuple[Terms, Terms]:
     for _ in range(64):
         if not left:
             return whole, rest
-        monomial, coefficient = min(left.items(), key=term_order)
+        monomial, coefficient = min(left.items(), key=_order)
         over = _without(monomial, leading)
         times = coefficient // factor if over is not None else 0
         if over is None or times == 0:
             rest[monomial] = rest.get(monomial, 0) + left.pop(monomial)
             continue
         whole[over] = whole.get(over, 0) + times
-        left = added(left, multiplied({over: times}, b), -1)
+        left = _add(left, _multiply({over: times}, b), -1)
         rest[monomial] = rest.get(monomial, 0) + left.pop(monomial, 0)
         left = {m: c for m, c in left.items() if c}
     return {}, a
 
 
-def _made(terms: Terms) -> Dim:
+def _make(terms: Terms) -> Dim:
     dim = object.__new__(Dim)
-    dim.terms = tuple(sorted(terms.items(), key=term_order))
+    dim.terms = tuple(sorted(terms.items(), key=_order))
     # -1 and -2 have one hash, but n - 1 and n - 2 must not: who looks one up in a table
     # would compare them.
     signed = [(m, c if c >= 0 else c - 1) for m, c in dim.terms]
@@ -397,11 +337,19 @@ def _simplest(terms: Terms) -> Any:
         return 0
     if len(terms) == 1 and () in terms:
         return terms[()]
-    return _made(terms)
+    return _make(terms)
 
 
 def _terms(value: Any) -> Terms:
     return dict(value.terms) if type(value) is Dim else {(): int(value)}
+
+
+def _sum(a: Any, b: Any, sign: int = 1) -> Any:
+    return _simplest(_add(_terms(a), _terms(b), sign))
+
+
+def _product(a: Any, b: Any) -> Any:
+    return _simplest(_multiply(_terms(a), _terms(b)))
 
 
 @memo(1 << 12)
@@ -413,14 +361,14 @@ def floor_quotient(a: Any, b: Any) -> Any:
         return floor_quotient(-a, -b)
     if bounds(b)[0] <= 0:
         undecided(b, ">", 0)
-    whole, rest = divided(_terms(a), _terms(b))
+    whole, rest = _divide(_terms(a), _terms(b))
     quotient, left = _simplest(whole), _simplest(rest)
     low, high = bounds(left)
     if low >= 0 and bounds(b - left)[0] > 0:
         return quotient
     if high < 0 and bounds(b + left)[0] >= 0:
         return quotient - 1
-    return quotient + _made({((Quotient(left, b), 1),): 1})
+    return quotient + _make({((Quotient(left, b), 1),): 1})
 
 
 # Bounds.
@@ -462,7 +410,7 @@ def _bounds_of(dim: Dim) -> Interval:
 def _bounds_without(dim: Dim, atom: Quotient, coefficient: int) -> Interval:
     """(p - d + 1) / d <= floor(p / d) <= p / d in the place of a quotient."""
     top, divisor = atom.numerator, atom.divisor
-    rest = dim - coefficient * _made({((atom, 1),): 1})
+    rest = dim - coefficient * _make({((atom, 1),): 1})
     ends = [
         bounds(rest * divisor + coefficient * end) for end in (top, top - divisor + 1)
     ]
@@ -489,9 +437,19 @@ def _shifted(dim: Dim) -> Terms:
         for atom, power in monomial:
             least = _atom_bounds(atom)[0]
             for _ in range(power):
-                part = multiplied(part, {((atom, 1),): 1, (): least})
-        total = added(total, part)
+                part = _multiply(part, {((atom, 1),): 1, (): least})
+        total = _add(total, part)
     return total
+
+
+def _equals(a: Any, b: Any, sign: str) -> bool:
+    difference = a - b
+    if type(difference) is not Dim:
+        return difference == 0
+    low, high = bounds(difference)
+    if low > 0 or high < 0:
+        return False
+    undecided(a, sign, b)
 
 
 def _ordered(a: Any, b: Any, sign: str, least: int) -> bool:

@@ -27,6 +27,7 @@ from ftrace.trace.primitives.elementwise import cast, cast_p, stop_gradient
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const, scope_and_position, variable
 from ftrace.trace.symbolic.dim import Dim, is_dynamic, same_size
+from ftrace.trace.tracing import weak_constants
 from ftrace.trace.tracing.tracer import (
     NUMPY,
     Tracer,
@@ -36,13 +37,6 @@ from ftrace.trace.tracing.tracer import (
     check_fits,
     open_in_all_threads,
     stack,
-)
-from ftrace.trace.tracing.weak_constants import (
-    WIDE,
-    counts_bits,
-    is_narrow,
-    widened,
-    with_all_bits,
 )
 
 Binding = Any  # Array | Tracer | None
@@ -147,7 +141,7 @@ class Scope:
         node.origin = origin
         self.inputs.append(node)
         self.bindings.append(binding)
-        if is_narrow(aval) and not aval.shape:
+        if weak_constants.is_narrow(aval) and not aval.shape:
             self.given[node] = binding if given is None else given
         return Tracer(node, self, origin)
 
@@ -213,7 +207,7 @@ class Scope:
         if not weak or type(value) not in (float, complex):
             return node
         if has_more_bits(node.aval):
-            exact = const(value, WIDE[dtype], shape, True)
+            exact = const(value, weak_constants.WIDE[dtype], shape, True)
             if constant_value(exact) != constant_value(node):
                 return cast_p(exact, arg=(dtype, True))
         return node
@@ -236,7 +230,7 @@ class Scope:
         """An input that is a weak scalar, with all its bits; None if it has no more."""
         if node.shape:
             return None
-        wide = node.aval.with_dtype(WIDE[node.dtype], True)
+        wide = node.aval.with_dtype(weak_constants.WIDE[node.dtype], True)
         if dtypes.is_integer(node.dtype):
             return cast(node, wide.dtype, True)
         given = self.given.get(node)
@@ -244,10 +238,12 @@ class Scope:
             found = all_bits(given.node)
             if found is None:
                 return None
-            return widened(node, self.lift(Tracer(stop_gradient(found), given.scope)))
+            return weak_constants.widened(
+                node, self.lift(Tracer(stop_gradient(found), given.scope))
+            )
         if type(given) in (float, complex):
             exact = Array.of(np.asarray(given, wide.dtype), True)
-            return widened(node, self.capture(exact))
+            return weak_constants.widened(node, self.capture(exact))
         depth, position = scope_and_position(node)
         if not self.exact or position >= self.arguments:
             return None
@@ -275,19 +271,19 @@ def all_bits(node: Node) -> Node | None:
     if not stack.scopes:
         return None
     stack.asked += 1  # what has further inputs is good for this trace only
-    return with_all_bits(node, of_variable, stack.scopes[-1].known_bits)
+    return weak_constants.with_all_bits(node, of_variable, stack.scopes[-1].known_bits)
 
 
 def as_type(node: Node, dtype: np.dtype[Any], weak: bool) -> Node:
     """`node` in another dtype; a number of Python's with all the bits it has."""
-    if counts_bits(node.aval, dtype):
+    if weak_constants.counts_bits(node.aval, dtype):
         node = all_bits(node) or node
     return cast(node, dtype, weak)
 
 
 def has_more_bits(aval: ShapedArray) -> bool:
     """Is it the type of a number of Python's that has more bits?"""
-    return is_narrow(aval) and settings.current().enable_x64 is None
+    return weak_constants.is_narrow(aval) and settings.current().enable_x64 is None
 
 
 def current_scope() -> Scope | None:

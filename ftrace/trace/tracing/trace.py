@@ -10,22 +10,10 @@ from collections.abc import Callable, Sequence
 
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.graph import Graph, Node, nodes_of, substitute
+from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.elementwise import cast
-from ftrace.trace.primitives.sources import (
-    const,
-    is_variable,
-    scope_and_position,
-    variable,
-)
-from ftrace.trace.tracing.scopes import (
-    Binding,
-    Scope,
-    as_type,
-    current_scope,
-    restore,
-    scope_of,
-    standing,
-)
+from ftrace.trace.tracing import scopes
+from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.tracer import Tracer, Value, stack
 
 
@@ -33,7 +21,7 @@ def trace(
     transform: str,
     function: Callable[..., Sequence[Value]],
     avals: Sequence[ShapedArray],
-    bindings: Sequence[Binding] | None = None,
+    bindings: Sequence[scopes.Binding] | None = None,
     along: int = 0,
     given: Sequence[Value] | None = None,
     exact: bool = False,
@@ -52,7 +40,7 @@ def trace(
     Returns:
       The graph. It may use variables of scopes around this one.
     """
-    state = standing()
+    state = scopes.standing()
     try:
         with Scope(transform) as scope:
             scope.bound, scope.exact = bindings is not None, exact
@@ -68,7 +56,7 @@ def trace(
             graph = Graph(tuple(scope.inputs), outputs, captured, scope.tokens, level)
             return _with_wide(graph, scope.wide) if scope.wide else graph
     except BaseException:
-        restore(state)
+        scopes.restore(state)
         raise
 
 
@@ -89,13 +77,13 @@ def _with_wide(graph: Graph, wide: dict[int, Node]) -> Graph:
 
 def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
     """The scope in which a graph is applied: of its operands and free variables."""
-    if graph.effects and current_scope() is not None:
-        return current_scope()
-    scope = scope_of(operands)
+    if graph.effects and scopes.current_scope() is not None:
+        return scopes.current_scope()
+    scope = scopes.scope_of(operands)
     own = {*graph.inputs, *graph.effects}
     for node in graph.nodes:
-        if is_variable(node) and node not in own:
-            depth, _ = scope_and_position(node)
+        if sources.is_variable(node) and node not in own:
+            depth, _ = sources.scope_and_position(node)
             if scope is None or depth > scope.depth:
                 scope = stack.scopes[depth]
     return scope
@@ -106,7 +94,7 @@ def effects_as_output(graph: Graph) -> Graph:
     if not graph.effects:
         return graph
     before, after = graph.effects
-    start = const(0, TOKEN.dtype)
+    start = sources.const(0, TOKEN.dtype)
     outputs = substitute((*graph.outputs, after), {before: start})
     return Graph(graph.inputs, tuple(outputs), graph.captured)
 
@@ -115,7 +103,7 @@ def has_free_variables(graph: Graph) -> bool:
     """Does it use tracers of a transform around it?"""
     own = {*graph.inputs, *graph.effects}
     for node in nodes_of((*graph.outputs, *graph.effects)):
-        if is_variable(node) and node not in own:
+        if sources.is_variable(node) and node not in own:
             return True
     return False
 
@@ -141,7 +129,7 @@ def current_token(scope: Scope) -> Node:
     """The token after the last effect of the scope."""
     if not scope.tokens:
         # Its position is no argument's: whoever runs the graph gives it any value.
-        first = variable(TOKEN, scope.depth, -1)
+        first = sources.variable(TOKEN, scope.depth, -1)
         scope.tokens = (first, first)
     return scope.tokens[-1]
 
@@ -150,11 +138,11 @@ def match_aval(node: Node, aval: ShapedArray) -> Node:
     """`node`, cast if only dtype or weakness differ from `aval`."""
     if node.aval is aval:
         return node
-    return as_type(node, aval.dtype, aval.weak_type)
+    return scopes.as_type(node, aval.dtype, aval.weak_type)
 
 
 def lift_as(scope: Scope, value: Value, aval: ShapedArray) -> Node:
     """The node of a value of this shape; a number of Python's with all its bits."""
     if type(value) in (float, complex):
-        return const(value, aval.dtype, (), aval.weak_type)
+        return sources.const(value, aval.dtype, (), aval.weak_type)
     return match_aval(scope.lift(value), aval)

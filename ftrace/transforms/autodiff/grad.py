@@ -30,13 +30,8 @@ from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms import flatten_arguments
 from ftrace.transforms.flatten_arguments import Output, type_of
+from ftrace.transforms.jit import eager_programs
 from ftrace.transforms.jit.compiled_graph import weight_of
-from ftrace.transforms.jit.eager_programs import (
-    apply_again,
-    apply_derived,
-    derived,
-    is_plain,
-)
 from ftrace.transforms.tangents import (
     Linear,
     Program,
@@ -361,7 +356,7 @@ def _forward(
       The other outputs, and a program of the last ones in terms of the unknown.
     """
     if graph.level is None:
-        graph = derived(kind, graph, derive)
+        graph = eager_programs.derived(kind, graph, derive)
     else:
         graph, values = graph.level.completed(derive(), values)
     size = len(graph.outputs) - count
@@ -369,12 +364,12 @@ def _forward(
     halves = None if graph.effects else _halves.get(key)
     if halves is None:
         known, later = _split(graph, count, unknown)
-        if is_plain(graph):
+        if eager_programs.is_plain(graph):
             _halves.put(key, (known.outputs, later), weight_of(graph))
     else:
         known = Graph(graph.inputs, halves[0], graph.captured)
         later = halves[1]
-    results = apply_again(known, values)
+    results = eager_programs.apply_again(known, values)
     return results[:size], Program(later, results[size:])
 
 
@@ -464,7 +459,7 @@ def _apply(
 ) -> list[Any]:
     """The outputs of a derived graph; rules that ran are run again each time."""
     if graph.level is None:
-        return apply_derived(kind, graph, derive, values)
+        return eager_programs.apply_derived(kind, graph, derive, values)
     return graph.level.apply(derive(), values)
 
 

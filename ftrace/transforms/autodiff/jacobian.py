@@ -13,23 +13,18 @@ from ftrace.arrays.array import Array
 from ftrace.errors import DerivativeError
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms.autodiff.grad import (
-    Function,
-    check_inputs,
-    linearize_for,
-    vjp_for,
-)
+from ftrace.transforms.autodiff import grad
 from ftrace.transforms.flatten_arguments import Argnums, of_arguments
 from ftrace.transforms.tangents import holds_numbers
 from ftrace.transforms.vmap import vmap
 
 
 def jacfwd(
-    fun: Function,
+    fun: grad.Function,
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Function:
+) -> grad.Function:
     """The Jacobian of `fun`, column by column in forward mode.
 
     Returns:
@@ -40,9 +35,9 @@ def jacfwd(
 
 
 def _jacfwd(
-    name: str, fun: Function, argnums: int | Sequence[int], has_aux: bool,
+    name: str, fun: grad.Function, argnums: int | Sequence[int], has_aux: bool,
     holomorphic: bool,
-) -> Function:  # fmt: skip
+) -> grad.Function:  # fmt: skip
     """`jacfwd`, under the name of what the user has called."""
     tree.check_callable(fun, name)
     chosen = Argnums(name, argnums)
@@ -51,9 +46,9 @@ def _jacfwd(
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
         values, treedef, call = of_arguments(fun, chosen, args, kwargs)
         avals = [aval_of(x) for x in values]
-        check_inputs(name, avals, holomorphic, False, complex_too=False)
+        grad.check_inputs(name, avals, holomorphic, False, complex_too=False)
         sizes = [a.size for a in avals]
-        output, push, *aux = linearize_for(name, call, values, has_aux)
+        output, push, *aux = grad.linearize_for(name, call, values, has_aux)
         _check_outputs(name, tree.leaves(output), holomorphic)
         basis = _basis(values)
         columns = vmap(push, out_axes=-1)(*basis)
@@ -70,20 +65,20 @@ def _jacfwd(
 
 
 def jacrev(
-    fun: Function,
+    fun: grad.Function,
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-) -> Function:
+) -> grad.Function:
     """The Jacobian of `fun`, row by row in reverse mode; see `jacfwd`."""
     return _jacrev("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
 
 
 def _jacrev(
-    name: str, fun: Function, argnums: int | Sequence[int], has_aux: bool,
+    name: str, fun: grad.Function, argnums: int | Sequence[int], has_aux: bool,
     holomorphic: bool, allow_int: bool,
-) -> Function:  # fmt: skip
+) -> grad.Function:  # fmt: skip
     """`jacrev`, under the name of what the user has called."""
     tree.check_callable(fun, name)
     chosen = Argnums(name, argnums)
@@ -91,8 +86,8 @@ def _jacrev(
     @wraps(fun)
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
         values, treedef, call = of_arguments(fun, chosen, args, kwargs)
-        check_inputs(name, [aval_of(x) for x in values], holomorphic, allow_int)
-        output, pull, *aux = vjp_for(name, call, values, has_aux)
+        grad.check_inputs(name, [aval_of(x) for x in values], holomorphic, allow_int)
+        output, pull, *aux = grad.vjp_for(name, call, values, has_aux)
         outs, out_def = tree.flatten(output)
         _check_outputs(name, outs, holomorphic)
         basis = _basis(outs)
@@ -113,11 +108,11 @@ def _jacrev(
 
 
 def hessian(
-    fun: Function,
+    fun: grad.Function,
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Function:
+) -> grad.Function:
     """The matrix of second derivatives: jacfwd of jacrev."""
     inner = _jacrev("hessian", fun, argnums, has_aux, holomorphic, False)
     return _jacfwd("hessian", inner, argnums, has_aux, holomorphic)

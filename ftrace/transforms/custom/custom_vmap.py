@@ -9,9 +9,8 @@ from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_batching
-from ftrace.trace.calls.custom_batching import Flags
 from ftrace.trace.calls.rule_graphs import Rule, bind_call, called, closed_over
-from ftrace.trace.graph import Body
+from ftrace.trace.graph import Body, Flags
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import open_scopes
 from ftrace.trace.tracing.tracer import Value

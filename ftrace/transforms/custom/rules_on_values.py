@@ -31,16 +31,8 @@ from ftrace.trace.graph import Graph, Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Results
 from ftrace.trace.primitives.sources import is_variable, scope_and_position, variable
-from ftrace.trace.tracing.scopes import (
-    Scope,
-    as_input,
-    asarray,
-    current_scope,
-    has_more_bits,
-    open_scopes,
-    owned,
-    scope_of,
-)
+from ftrace.trace.tracing import scopes
+from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, stack
 from ftrace.trace.tracing.weak_constants import WIDE
 from ftrace.transforms.jit.compiled_graph import apply_graph
@@ -166,7 +158,7 @@ class Level:
             found = self._ways[tuple(nodes)] = self._way(nodes)
         sources, graph = found
         operands = [self._known(n) for n in sources]
-        run = apply_again if current_scope() is None else apply_graph
+        run = apply_again if scopes.current_scope() is None else apply_graph
         return run(graph, operands)
 
     def _is_known(self, node: Node) -> bool:
@@ -297,19 +289,21 @@ class Later:
 
 def _lasting(value: Value) -> Any:
     """A value as rules get it: with all bits; what NumPy may change is copied."""
-    if type(value) in (float, complex) and has_more_bits(aval := aval_of(value)):
-        return as_input(value, aval.with_dtype(WIDE[aval.dtype], True))
-    return value if isinstance(value, ArrayLike) else asarray(owned(value))
+    if type(value) in (float, complex) and scopes.has_more_bits(aval := aval_of(value)):
+        return scopes.as_input(value, aval.with_dtype(WIDE[aval.dtype], True))
+    return (
+        value if isinstance(value, ArrayLike) else scopes.asarray(scopes.owned(value))
+    )
 
 
 def level_of(values: Sequence[Value]) -> Level | None:
     """The level at which a call of a function with rules has values; None without."""
     if not any(isinstance(x, Tracer) for x in values):
         return None
-    scope = scope_of(values)
+    scope = scopes.scope_of(values)
     if scope is None or scope.transform not in DIFFERENTIATING:
         return None
-    around = [s for s in open_scopes() if s.depth <= scope.depth]
+    around = [s for s in scopes.open_scopes() if s.depth <= scope.depth]
     if not all((s.bound or s.transform == "vmap") and not s.isolated for s in around):
         return None
     if scope.level is None:

@@ -13,20 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.lower.legalize.math import exponential, special, trigonometry
-from ftrace.lower.legalize.math.term import (
-    INFINITY,
-    RELAXED,
-    Term,
-    bitcast,
-    cast,
-    eq,
-    fast_two_sum,
-    number,
-    select,
-    sqrt,
-    two_sum,
-)
+from ftrace.lower.legalize.math import exponential, special, term, trigonometry
+from ftrace.lower.legalize.math.term import Term
 from ftrace.trace.graph import Node, constant_bits, inherited_origin, rebuild, toposort
 
 #: For each function how exact it is in float32 and in float64, in units in the last
@@ -51,26 +39,26 @@ def sign(x: Term) -> Term:
     """-1, 0 or 1; ±0 and NaN are themselves."""
     category = dtypes.kind(x.dtype)
     if category == "u":
-        return select(eq(x, 0), x, number(1, x))
+        return term.select(term.eq(x, 0), x, term.number(1, x))
     if category == "i":
-        return select(x > 0, 1, select(x < 0, number(-1, x), x))
-    return select(x > 0.0, 1.0, select(x < 0.0, number(-1.0, x), x))
+        return term.select(x > 0, 1, term.select(x < 0, term.number(-1, x), x))
+    return term.select(x > 0.0, 1.0, term.select(x < 0.0, term.number(-1.0, x), x))
 
 
 def is_finite(x: Term) -> Term:
     """|x| < ∞: false for NaN."""
-    return abs(x) < INFINITY
+    return abs(x) < term.INFINITY
 
 
 def mul_zero(x: Term, y: Term) -> Term:
     """x·y, and zero where either is zero."""
-    zero = number(0, x)
-    return select(eq(x, zero) | eq(y, zero), zero, x * y)
+    zero = term.number(0, x)
+    return term.select(term.eq(x, zero) | term.eq(y, zero), zero, x * y)
 
 
 def rsqrt(x: Term) -> Term:
     """1/sqrt(x): two roundings."""
-    return 1.0 / sqrt(x)
+    return 1.0 / term.sqrt(x)
 
 
 def nextafter(x: Term, y: Term) -> Term:
@@ -79,25 +67,27 @@ def nextafter(x: Term, y: Term) -> Term:
     Any width, so that it serves 16-bit floats in their own dtype.
     """
     layout = np.dtype(f"i{x.dtype.itemsize}")
-    bits, toward = bitcast(x, layout), bitcast(y, layout)
+    bits, toward = term.bitcast(x, layout), term.bitcast(y, layout)
     width = 8 * x.dtype.itemsize
     sign_bit = -(2 ** (width - 1))
     magnitude = bits & ~sign_bit
     target = toward & ~sign_bit
     # The bits as integers in the order of the numbers: -0 and +0 are both 0.
-    place = select(bits < 0, -magnitude, magnitude)
-    aim = select(toward < 0, -target, target)
-    step = place + select(place < aim, 1, number(-1, place))
+    place = term.select(bits < 0, -magnitude, magnitude)
+    aim = term.select(toward < 0, -target, target)
+    step = place + term.select(place < aim, 1, term.number(-1, place))
     # Toward zero from the least number the sign stays.
-    negative = select(eq(magnitude, 0), aim < 0, bits < 0)
-    moved = select(step < 0, -step, step) | select(negative, number(sign_bit, bits), 0)
-    result = select(eq(place, aim), toward, moved)
-    result = select(_is_nan(target, x.dtype), toward, result)
-    return bitcast(select(_is_nan(magnitude, x.dtype), bits, result), x.dtype)
+    negative = term.select(term.eq(magnitude, 0), aim < 0, bits < 0)
+    moved = term.select(step < 0, -step, step) | term.select(
+        negative, term.number(sign_bit, bits), 0
+    )
+    result = term.select(term.eq(place, aim), toward, moved)
+    result = term.select(_is_nan(target, x.dtype), toward, result)
+    return term.bitcast(term.select(_is_nan(magnitude, x.dtype), bits, result), x.dtype)
 
 
 def _is_nan(magnitude: Term, dtype: np.dtype[Any]) -> Term:
-    infinity = int.from_bytes(constant_bits(INFINITY, dtype), sys.byteorder)
+    infinity = int.from_bytes(constant_bits(term.INFINITY, dtype), sys.byteorder)
     return magnitude > infinity
 
 
@@ -113,7 +103,7 @@ def popcount(x: Term) -> Term:
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     cut = 2**width - 1
     pairs, fours, eights = (mask & cut for mask in _MASKS)
-    v = bitcast(x, unsigned)
+    v = term.bitcast(x, unsigned)
     v = v - ((v >> 1) & pairs)
     v = (v & fours) + ((v >> 2) & fours)
     v = (v + (v >> 4)) & eights
@@ -121,7 +111,7 @@ def popcount(x: Term) -> Term:
     while shift < width:
         v = v + (v >> shift)
         shift *= 2
-    return bitcast(v & 0x7F, x.dtype)
+    return term.bitcast(v & 0x7F, x.dtype)
 
 
 def fused_multiply_add(node: Node) -> Node:
@@ -131,15 +121,15 @@ def fused_multiply_add(node: Node) -> Node:
     where the product is exact; float64 by Dekker's product (|a|, |b| < 2^996).
     """
     a, b, c = map(Term, node.src)
-    if node.arg == RELAXED:
+    if node.arg == term.RELAXED:
         return (a * b + c).node
     if a.single:
-        wide = cast(a, dtypes.float64) * cast(b, dtypes.float64)
-        return cast(wide + cast(c, dtypes.float64), dtypes.float32).node
+        wide = term.cast(a, dtypes.float64) * term.cast(b, dtypes.float64)
+        return term.cast(wide + term.cast(c, dtypes.float64), dtypes.float32).node
     product = a * b
     error = _product_error(a, b, product)
-    total, rest = two_sum(product, c)
-    high, low = fast_two_sum(total, rest + error)
+    total, rest = term.two_sum(product, c)
+    high, low = term.fast_two_sum(total, rest + error)
     return (high + low).node
 
 

@@ -27,13 +27,7 @@ from typing import Final
 
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp
-from ftrace.lower.legalize.math.exponential import (
-    exp_normal,
-    expm1_parts,
-    log,
-    log_of_parts,
-    tanh,
-)
+from ftrace.lower.legalize.math import exponential
 from ftrace.lower.legalize.math.term import (
     INFINITY,
     NAN,
@@ -150,7 +144,7 @@ def erf(x: Term) -> Term:
     a = abs(x)
     end = 4.0 if x.single else 6.0
     tail = _ERF_TAIL_SINGLE if x.single else _ERF_TAIL_DOUBLE
-    beyond = 1.0 - exp_normal(polynomial(clamp(a, None, end), tail))
+    beyond = 1.0 - exponential.exp_normal(polynomial(clamp(a, None, end), tail))
     return copy_sign(select(a < 1.0, _small_erf(a), beyond), x)
 
 
@@ -178,7 +172,7 @@ def erfc(x: Term) -> Term:
     product, product_low = two_product(series, t)
     product_low = mul_add(series, t_low, mul_add(series_low, t, product_low))
     square, square_low = two_product(a, a)
-    part, n = expm1_parts(-square)
+    part, n = exponential.expm1_parts(-square)
     product_low = mul_add(-square_low, product, product_low)  # times e^-square_low
     value = product + fma(product, part, mul_add(product_low, part, product_low))
     value = ldexp(value, n)
@@ -194,7 +188,7 @@ def erf_inv(x: Term) -> Term:
     """
     a = abs(x)
     below = fma(-a, a, 1.0)
-    w = -log_of_parts(mantissa(below) - 1.0, exponent(below))
+    w = -exponential.log_of_parts(mantissa(below) - 1.0, exponent(below))
     if x.single:
         value = select(
             w < 5.0,
@@ -278,7 +272,7 @@ def lgamma(x: Term) -> Term:
     value = _lgamma_positive(a)
     # log(π/(a·|sin(πa)|)) - lgamma(a); so near to 0 that -log(a) is all, not at all.
     sine = abs(sin_cos_pi(a)[0])
-    reflected = math.log(math.pi) - log(a * sine) - value
+    reflected = math.log(math.pi) - exponential.log(a * sine) - value
     value = select(x < -(2.0**-27 if x.single else 2.0**-60), reflected, value)
     pole = (x <= 0.0) & eq(round_even(x), x)
     return select(pole | eq(a, INFINITY), INFINITY, value)
@@ -294,7 +288,7 @@ def _lgamma_positive(a: Term) -> Term:
         z = select(step, z - 1.0, z)
         factors = select(step, factors * z, factors)
     factors = select(small, a, factors)
-    logarithm = log(select(large, a, factors))
+    logarithm = exponential.log(select(large, a, factors))
     series = polynomial(z - 1.5, _LGAMMA_SINGLE if a.single else _LGAMMA_DOUBLE)
     near = (z - 1.0) * (z - 2.0) * series
     near = near + select(small, -logarithm, logarithm)
@@ -331,11 +325,11 @@ def _digamma_large(a: Term) -> Term:
     """log(a) - 1/(2a) - P(1/a²)/a² for a > 3; float64 takes that of a + 1 up to 4."""
     inverse = 1.0 / a
     if a.single:
-        return log(a) + _digamma_tail(inverse, _DIGAMMA_TAIL_SINGLE)
+        return exponential.log(a) + _digamma_tail(inverse, _DIGAMMA_TAIL_SINGLE)
     short = a < 4.0
     b = select(short, a + 1.0, a)
     rest = _digamma_tail(1.0 / b, _DIGAMMA_TAIL_DOUBLE)
-    return log(b) + select(short, rest - inverse, rest)
+    return exponential.log(b) + select(short, rest - inverse, rest)
 
 
 def _digamma_tail(inverse: Term, coefficients: tuple[float, ...]) -> Term:
@@ -580,7 +574,7 @@ def _odd_in_pieces(x: Term, function: str, first: float) -> Term:
 
 def tanh_in_pieces(x: Term) -> Term:
     """tanh(x): float32 by tables."""
-    return _odd_in_pieces(x, "tanh", _TANH_FIRST) if x.single else tanh(x)
+    return _odd_in_pieces(x, "tanh", _TANH_FIRST) if x.single else exponential.tanh(x)
 
 
 def erf_in_pieces(x: Term) -> Term:
@@ -600,7 +594,7 @@ def erfc_in_pieces(x: Term) -> Term:
     scaled = fma(slope, t, middle)
     low = fma(slope, t, middle - scaled)
     square, square_low = two_product(a, a)
-    part, n = expm1_parts(-square)
+    part, n = exponential.expm1_parts(-square)
     low = mul_add(-square_low, scaled, low)  # times e^-square_low
     value = ldexp(scaled + fma(scaled, part, mul_add(low, part, low)), n)
     return select(x < 0.0, 2.0 - value, value)
