@@ -8,7 +8,6 @@ or else that of the rule.
 from __future__ import annotations
 
 import inspect
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
@@ -26,24 +25,20 @@ from ftrace.errors import (
 )
 from ftrace.errors.user_line import Origin
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.calls.custom_derivative import Ruled, no_rule
+from ftrace.trace.calls.custom_derivative import Ruled
 from ftrace.trace.calls.rule_graphs import (
     Called,
     Rule,
     bind_call,
-    called,
-    closed_over,
-    later_values,
 )
 from ftrace.trace.effects import Same, Static
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.sources import const, is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
-from ftrace.trace.tracing.scopes import Scope, current_scope, open_scopes, scope_of
+from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 from ftrace.transforms import flatten_arguments
-from ftrace.transforms.custom.rules_on_values import DIFFERENTIATING, Level, level_of
 from ftrace.transforms.flatten_arguments import Travels
 
 Function = Callable[..., Any]
@@ -134,24 +129,6 @@ def _static(value: Any) -> Static:
     return Static(value, (id(value),)) if is_array(value) else Static.of(value)
 
 
-def _needs_no_rule(call: Invocation, scopes: Sequence[Scope]) -> bool:
-    """Does nothing take derivatives of a call, as where its values are known?
-
-    Most close over nothing that is traced, and what they do is done once: its results
-    are of the arguments' scope. Around that are vmaps alone, whose graphs run at once.
-    """
-    own = scope_of(call.values) if _tracers(call.values) else None
-    if own is None:
-        runs = all(s.bound and not s.isolated for s in scopes)
-    else:
-        runs = all(s.transform == "vmap" for s in scopes if s.depth <= own.depth)
-    return runs and all(x.scope is own for x in _tracers(closed_over([call.run()])))
-
-
-def _tracers(values: Iterable[Any]) -> list[Tracer]:
-    return [x for x in values if isinstance(x, Tracer)]
-
-
 def _hashable(value: Any) -> Any:
     try:
         hash(value)
@@ -232,13 +209,9 @@ class WithRules(Travels):
         update_wrapper(wrapped, fun)
         self.fun = fun
         self._signature = signature_of(fun)
-        self._rules: tuple[weakref.ref[Scope], dict[Any, Any]] | None = None
         self.nondiff_argnums = fixed_positions(
             fun, self.kind, nondiff_argnums, nondiff_argnames
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_rules": None}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
@@ -249,50 +222,6 @@ class WithRules(Travels):
         """A call with these arguments."""
         full = resolved(self.fun, self._signature, self.kind, args, kwargs)
         return Invocation(self.fun, self.kind, full, self.nondiff_argnums)
-
-    def invoke(
-        self, rules: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> tuple[Invocation, Called | None, Level | None]:
-        call = self.invocation(args, kwargs)
-        scopes = open_scopes()
-        if not scopes:
-            return call, None, None
-        if any(rule is None for rule in rules) and any(
-            s.transform in DIFFERENTIATING for s in scopes
-        ):
-            raise no_rule(call.name, self.kind)
-        level = level_of(call.values)
-        if level is not None:  # the rules run now, and not the function
-            return call, None, level
-        if _needs_no_rule(call, scopes):
-            return call, None, None
-        others = closed_over([*rules, *call.constants])
-        found = called(self.kind, call.output, call.values, others)
-        if found is not None:
-            call.forget()
-        return call, found, None
-
-    def shared(
-        self, key: Any, call: Invocation, found: Called, make: Callable[..., T]
-    ) -> T:
-        """What `make(key, values)` makes for a call, once for equal calls of a trace.
-
-        Calls are equal if they close over nothing, and Python knows no values.
-        """
-        values = later_values(found.operands)
-        if values:  # what Python decides by them is good for this call only
-            return make((key, object()), values)
-        if found.closed:
-            return make(key, values)
-        scope = open_scopes()[0]
-        last = self._rules
-        if last is None or last[0]() is not scope:
-            last = self._rules = (weakref.ref(scope), {})
-        full = (key, tuple(call.avals))
-        made = last[1].get(full)
-        if made is None:
-            made = last[1][full] = make(full, values)
-        return made
 
     def __repr__(self) -> str:
         return f"<{self.kind} of {flatten_arguments.name_of(self.fun)}>"
@@ -407,6 +336,10 @@ class Promise:
                 self.origin,
             )
         return leaves
+
+    def leaves(self, got: Any, tangents: bool = False) -> list[Any]:
+        """The leaves of what came back; see `structure` and `check`."""
+        return self.check(self.structure(got), tangents)
 
     def check(self, leaves: Sequence[Any], tangents: bool = False) -> list[Any]:
         """The leaves, each of the promised type; None for the tangent of an integer.

@@ -6,6 +6,8 @@ becomes a call that remembers its rules; these are traced when a derivative is t
 
 from __future__ import annotations
 
+import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,44 +18,355 @@ from ftrace.arrays.array import ArrayLike
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.calls import custom_derivative
+from ftrace.trace.calls import custom_derivative, rule_graphs
 from ftrace.trace.calls.rule_graphs import Called, Rule
-from ftrace.trace.graph import Node, dependents, substitute
+from ftrace.trace.graph import Flags, Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.scopes import Scope, all_bits
+from ftrace.trace.tracing.scopes import Scope, all_bits, open_scopes, scope_of
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
-from ftrace.transforms.custom import custom_call
-from ftrace.transforms.custom.custom_call import (
-    Invocation,
-    Promise,
-    SymbolicZero,
-    aligned,
-    as_tuple,
-    pair_of,
-    place_of,
-    zeros_of,
-)
-from ftrace.transforms.custom.rules_on_values import Level
+from ftrace.transforms.custom import custom_call as calls
+from ftrace.transforms.custom.custom_call import Invocation, Promise, SymbolicZero
+from ftrace.transforms.custom.rules_on_values import DIFFERENTIATING, Level, level_of
 from ftrace.transforms.flatten_arguments import name_of
 
 Function = Callable[..., Any]
 
 
-def _called_at(
-    level: Level, function: Function, call: Invocation, rules: _JvpRule | _VjpRules
-) -> Any:
-    """A call whose arguments have values: its rules run now, with these."""
-    tangents = level.tangents(call.values)
-    values = level.around(call.values)
-    call.forget()
-    if all(t is None for t in tangents):
-        return function(*call.joined(values))
-    return call.output.build(rules.run(level, values, tangents))
+class _OnLeaves(ABC):
+    """The user's rules for a call, as functions of flat values.
+
+    Attributes:
+      call: of the function.
+      types: of its results; of one whose rules run now they will tell.
+      symbolic: what is zero is given as `SymbolicZero`.
+      rules: of the user. What a graph has as a `Rule` is the method of that name.
+    """
+
+    def __init__(
+        self, call: Invocation, found: Called | None, symbolic: bool,
+        rules: Sequence[Function],
+    ) -> None:  # fmt: skip
+        self.call = call
+        self.symbolic = symbolic
+        self.rules = rules
+        self.types = calls.result_types(found)
+
+    @abstractmethod
+    def run(
+        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
+    ) -> list[Tracer]:
+        """The results of a call, by the rules, with the values of the level around."""
+
+    def zero(self, aval: ShapedArray) -> Any:
+        return SymbolicZero(aval) if self.symbolic else calls.zeros_of(aval)
+
+    def promise(self, what: str, rule: Function) -> Promise:
+        """What a rule must return that returns something like the results."""
+        name = self.call.name
+        like = f"the results of {name}"
+        what = f"the {what} rule of {name}"
+        return Promise(what, like, rule, self.call.results(), self.types)
+
+    def parts(
+        self, kind: str, rule: Function, answer: Any, other: str
+    ) -> tuple[list[Value], Any]:
+        """The flat results in what a rule returned, and the other part of it."""
+        call = self.call
+        what = f"the {kind} rule of {call.name} must return a pair (result, {other})"
+        result, rest = calls.pair_of(answer, what, rule)
+        if call.output.treedef is None:
+            self.types = [default_bits(aval_of(x)) for x in call.output.accept(result)]
+        return self.promise(f"results of the {kind}", rule).leaves(result), rest
+
+    def enter(
+        self, level: Level, results: Sequence[Value], moved: Sequence[Node]
+    ) -> list[Tracer]:
+        """The results, and the tangents of those that have any, as traced values."""
+        rest = iter(moved)
+        tangents = [
+            cast(next(rest), a.dtype) if dtypes.is_inexact(a.dtype) else None
+            for a in self.types
+        ]
+        return level.results(results, self.types, tangents)
 
 
-class custom_jvp(custom_call.WithRules):
+class _JvpRule(_OnLeaves):
+    """The user's jvp."""
+
+    def jvp(self, mask: Sequence[bool], flat: Sequence[Value]) -> list[Value]:
+        """args and the tangents of those in `mask` -> results, and their tangents."""
+        call, (rule,) = self.call, self.rules
+        count = len(call.avals)
+        given = iter(flat[count:])
+        tangents = [
+            next(given) if present else self.zero(aval)
+            for present, aval in zip(mask, call.avals, strict=True)
+        ]
+        answer = rule(
+            *call.constants, call.separated(flat[:count]), call.separated(tangents)
+        )
+        results, tangent = self.parts("jvp", rule, answer, "tangent")
+        promise = self.promise("tangents of the jvp", rule)
+        moved = promise.leaves(tangent, tangents=True)
+        return [*results, *(t for t in moved if t is not None)]
+
+    def run(
+        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
+    ) -> list[Tracer]:
+        mask = tuple([t is not None for t in tangents])
+        present = [t for t in tangents if t is not None]
+        name = self.call.name
+        if level.scope.along:  # of jvp: tangents have values, too
+            flat = self.jvp(mask, [*values, *level.values_of(present)])
+            count = len(self.types)
+            moved = [level.enter(t, aval_of(t).strong()) for t in flat[count:]]
+            return self.enter(level, level.settle(flat[:count], name), moved)
+        with Scope(f"the jvp rule of {name}") as scope:
+            inner = [scope.input(t.aval) for t in present]
+            nodes = [scope.lift(x) for x in self.jvp(mask, [*values, *inner])]
+        count = len(self.types)
+        given = dict(zip(scope.inputs, present, strict=False))
+        if dependents(nodes[:count], [*given]):
+            raise custom_derivative.tangent_error(name)
+        rest = zip(scope.inputs[len(given) :], scope.captured, strict=True)
+        given |= {n: level.scope.capture(x) for n, x in rest}
+        nodes = substitute(nodes, given)
+        results = level.settle([level.scope.wrap(n) for n in nodes[:count]], name)
+        return self.enter(level, results, nodes[count:])
+
+
+@dataclass(frozen=True)
+class CustomVJPPrimal:
+    """An argument of a forward rule with symbolic_zeros.
+
+    Attributes:
+      value: the argument.
+      perturbed: whether it is being differentiated.
+    """
+
+    value: Any
+    perturbed: bool
+
+
+def custom_vjp_primal_tree_values(values: Any) -> Any:
+    """The values of the `CustomVJPPrimal`s in a tree."""
+    return tree.map(lambda x: x.value if isinstance(x, CustomVJPPrimal) else x, values)
+
+
+class _VjpRules(_OnLeaves):
+    """The user's forward and backward rule."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # Of the residuals, for each choice of arguments that are differentiated:
+        # their structure, and the leaves that are no arrays.
+        self.residuals: dict[Any, tuple[tree.TreeDef, list[Any]]] = {}
+
+    def fwd(self, mask: Flags, flat: Sequence[Value]) -> list[Value]:
+        """args -> results, and the residuals that are arrays."""
+        leaves: Sequence[Any] = flat
+        if self.symbolic:
+            leaves = [CustomVJPPrimal(x, m) for x, m in zip(flat, mask, strict=True)]
+        rule = self.rules[0]
+        answer = rule(*self.call.joined(leaves))
+        results, residuals = self.parts("fwd", rule, answer, "residuals")
+        kept, structure = tree.flatten(residuals)
+        static = [None if _is_array(x) else (x,) for x in kept]
+        self.residuals[mask] = (structure, static)
+        return [*results, *(_with_bits(x) for x in kept if _is_array(x))]
+
+    def bwd(self, mask: Flags, present: Flags, flat: Sequence[Value]) -> list[Value]:
+        """residuals and cotangents -> cotangents of the args in `mask`."""
+        call = self.call
+        structure, static = self.residuals[mask]
+        given = iter(flat)
+        kept = [next(given) if x is None else x[0] for x in static]
+        wanted = iter(present)
+        cotangents = [
+            next(given)
+            if dtypes.is_inexact(aval.dtype) and next(wanted)
+            else self.zero(aval)
+            for aval in self.types
+        ]
+        answer = self.rules[1](
+            *call.constants,
+            tree.unflatten(structure, kept),
+            call.output.build(cotangents),
+        )
+        leaves = self._cotangents(answer)
+        return [
+            calls.zeros_of(aval) if ct is None else ct
+            for ct, aval, flag in zip(leaves, call.avals, mask, strict=True)
+            if flag
+        ]
+
+    def run(
+        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
+    ) -> list[Tracer]:
+        call, mask = self.call, tuple([t is not None for t in tangents])
+        flat = self.fwd(mask, values)
+        count = len(self.types)
+        results = level.settle(flat[:count], call.name)
+        residuals = level.around(flat[count:])
+        moving = [a.strong() for a, flag in zip(call.avals, mask, strict=True) if flag]
+
+        def backward(level: Level, present: Flags, cts: Sequence[Node]) -> list[Node]:
+            with level.running():
+                given = [*residuals, *level.values_of(cts)]
+                found = level.around(self.bwd(mask, present, given))
+            return [level.enter(x, a) for x, a in zip(found, moving, strict=True)]
+
+        wanted = tuple(a.strong() for a in self.types if dtypes.is_inexact(a.dtype))
+        later = level.later(backward)
+        arg = custom_derivative.VjpTangent(call.name, later, (), mask, wanted, ())
+        known = [t for t in tangents if t is not None]
+        op = custom_derivative.vjp_tangent_p
+        return self.enter(level, results, op.results(*known, arg=arg) if wanted else ())
+
+    def _cotangents(self, answer: Any) -> list[Any]:
+        """A cotangent per leaf of the arguments; None is zero."""
+        call, name = self.call, self.call.name
+        example = call.separated(range(len(call.avals)))
+        got = calls.as_tuple(answer)
+        leaves = None if got is None else calls.aligned(example, got)
+        if leaves is None:
+            raise TreeError(
+                f"the bwd rule of {name} must return a tuple with a cotangent per "
+                f"argument, in its structure, or None for zero: expected "
+                f"{tree.readable(tree.structure(example))}, got "
+                f"{tree.readable(tree.structure(got))}",
+                calls.place_of(self.rules[1]),
+            )
+        promise = Promise(
+            f"the cotangents of the bwd rule of {name}", f"the arguments of {name}",
+            self.rules[1], example, [a.strong() for a in call.avals],
+        )  # fmt: skip
+        zero = [SymbolicZero(a) if x is None else x
+                for x, a in zip(leaves, call.avals, strict=True)]  # fmt: skip
+        return promise.check(zero, tangents=True)
+
+
+def _with_bits(value: Value) -> Value:
+    """A residual; a number of Python's with all its bits."""
+    if type(value) is Tracer and is_narrow(value.aval):
+        found = all_bits(value.node)
+        return value if found is None else Tracer(found, value.scope)
+    return value
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (ArrayLike, np.ndarray, np.generic))
+
+
+class WithDerivative(calls.WithRules):
+    """A function with rules for its derivative.
+
+    Attributes:
+      op: what a call of it is in a graph.
+      names: of its rules.
+      on_leaves: these as functions of flat values.
+      symbolic_zeros: tangents and cotangents that are zero are `SymbolicZero`.
+    """
+
+    op: Compound
+    names: tuple[str, ...]
+    on_leaves: type[_OnLeaves]
+    symbolic_zeros = False
+    _made: tuple[weakref.ref[Scope], dict[Any, tuple[Rule, ...]]] | None = None
+
+    @property
+    def rules(self) -> list[Any]:
+        """The user's rules; None for one that was not given."""
+        return [getattr(self, name) for name in self.names]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_made": None}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call, scopes = self.invocation(args, kwargs), open_scopes()
+        if not scopes:
+            return call.run()
+        has_rules = all(rule is not None for rule in self.rules)
+        if not has_rules and any(s.transform in DIFFERENTIATING for s in scopes):
+            raise custom_derivative.no_rule(call.name, self.kind)
+        level = level_of(call.values)
+        if level is not None:
+            return self._call_at(level, call)
+        if _needs_no_rule(call, scopes):
+            return call.run()
+        others = rule_graphs.closed_over([*self.rules, *call.constants])
+        found = rule_graphs.called(self.kind, call.output, call.values, others)
+        if found is None:
+            return call.run()
+        call.forget()
+        rules = self._rules_of(call, found) if has_rules else ()
+        return calls.record(self.op, call, found, found.closed, rules)
+
+    def _call_at(self, level: Level, call: Invocation) -> Any:
+        """A call whose arguments have values: its rules run now, with these."""
+        tangents = level.tangents(call.values)
+        values = level.around(call.values)
+        call.forget()
+        if all(t is None for t in tangents):
+            return self(*call.joined(values))
+        rules = self.on_leaves(call, None, self.symbolic_zeros, self.rules)
+        return call.output.build(rules.run(level, values, tangents))
+
+    def _rules_of(self, call: Invocation, found: Called) -> tuple[Rule, ...]:
+        """The rules for a call, once for equal calls of a trace.
+
+        Calls are equal if they close over nothing, and Python knows no values.
+        """
+        key = (call.key(self.fun, *self.rules), self.symbolic_zeros)
+        values = rule_graphs.later_values(found.operands)
+        if values:  # what Python decides by them is good for this call only
+            return self._make_rules(call, found, (key, object()), values)
+        if found.closed:
+            return self._make_rules(call, found, key, values)
+        scope = open_scopes()[0]
+        last = self._made
+        if last is None or last[0]() is not scope:
+            last = self._made = (weakref.ref(scope), {})
+        full = (key, tuple(call.avals))
+        made = last[1].get(full)
+        if made is None:
+            made = last[1][full] = self._make_rules(call, found, full, values)
+        return made
+
+    def _make_rules(
+        self, call: Invocation, found: Called, key: Any, values: tuple[Any, ...]
+    ) -> tuple[Rule, ...]:
+        closed = found.operands[: found.closed]
+        leaves = self.on_leaves(call, found, self.symbolic_zeros, self.rules)
+        return tuple(
+            Rule(call.name, (key, n), getattr(leaves, n), closed, values, found.exact)
+            for n in self.names
+        )
+
+
+def _needs_no_rule(call: Invocation, scopes: Sequence[Scope]) -> bool:
+    """Does nothing take derivatives of a call, as where its values are known?
+
+    Most close over nothing that is traced, and what they do is done once: its results
+    are of the arguments' scope. Around that are vmaps alone, whose graphs run at once.
+    """
+    own = scope_of(call.values) if _tracers(call.values) else None
+    if own is None:
+        runs = all(s.bound and not s.isolated for s in scopes)
+    else:
+        runs = all(s.transform == "vmap" for s in scopes if s.depth <= own.depth)
+    results = rule_graphs.closed_over([call.run()]) if runs else ()
+    return runs and all(x.scope is own for x in _tracers(results))
+
+
+def _tracers(values: Sequence[Any]) -> list[Tracer]:
+    return [x for x in values if isinstance(x, Tracer)]
+
+
+class custom_jvp(WithDerivative):
     """A function with a rule for forward mode, from which reverse mode follows.
 
         @ft.custom_jvp
@@ -71,8 +384,10 @@ class custom_jvp(custom_call.WithRules):
     """
 
     kind = "custom_jvp"
+    op = custom_derivative.custom_jvp_p
+    names = ("jvp",)
+    on_leaves = _JvpRule
     jvp: Function | None = None
-    symbolic_zeros = False
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
         """Sets the rule: jvp(*nondiff, primals, tangents) -> (result, tangent).
@@ -111,7 +426,7 @@ class custom_jvp(custom_call.WithRules):
                 if rule is not None
             ]
             if not parts:
-                return result, tree.map(lambda x: zeros_of(aval_of(x)), result)
+                return result, tree.map(lambda x: calls.zeros_of(aval_of(x)), result)
             total = parts[0]
             for part in parts[1:]:
                 total = tree.map(lambda a, b: a + b, total, part)
@@ -120,120 +435,8 @@ class custom_jvp(custom_call.WithRules):
         self.jvp = jvp
         self.symbolic_zeros = False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, found, level = self.invoke([self.jvp], args, kwargs)
-        if level is not None and self.jvp is not None:
-            now = _JvpRule(call, self.jvp, self.symbolic_zeros, None)
-            return _called_at(level, self, call, now)
-        if found is None:
-            return call.run()
-        rules: tuple[Rule, ...] = ()
-        if self.jvp is not None:
-            key = (call.key(self.fun, self.jvp), self.symbolic_zeros)
-            function = _JvpRule(call, self.jvp, self.symbolic_zeros, found)
-            closed = found.operands[: found.closed]
 
-            def make(key: Any, values: tuple[Any, ...]) -> tuple[Rule, ...]:
-                return (Rule(call.name, key, function, closed, values, found.exact),)
-
-            rules = self.shared(key, call, found, make)
-        return custom_call.record(
-            custom_derivative.custom_jvp_p, call, found, found.closed, rules
-        )
-
-
-class _JvpRule:
-    """The user's jvp on flat values: (mask, args and tangents) -> results, tangents."""
-
-    def __init__(
-        self, call: Invocation, jvp: Function, symbolic: bool, found: Called | None
-    ) -> None:
-        self.call = call
-        self.jvp = jvp
-        self.symbolic = symbolic
-        self.types = custom_call.result_types(found)
-
-    def __call__(self, mask: Sequence[bool], flat: Sequence[Value]) -> list[Value]:
-        call, name = self.call, self.call.name
-        count = len(call.avals)
-        given = iter(flat[count:])
-        tangents = [
-            next(given) if present else self._zero(aval)
-            for present, aval in zip(mask, call.avals, strict=True)
-        ]
-        answer = self.jvp(
-            *call.constants, call.separated(flat[:count]), call.separated(tangents)
-        )
-        what = f"the jvp rule of {name} must return a pair (result, tangent)"
-        result, tangent = pair_of(answer, what, self.jvp)
-        if call.output.treedef is None:
-            self.types = [default_bits(aval_of(x)) for x in call.output.accept(result)]
-        like = f"the results of {name}"
-        promises = [
-            Promise(f"the {part} of the jvp rule of {name}", like, self.jvp,
-                    call.results(), self.types)
-            for part in ("results", "tangents")
-        ]  # fmt: skip
-        results = promises[0].check(promises[0].structure(result))
-        moved = promises[1].check(promises[1].structure(tangent), tangents=True)
-        return [*results, *(t for t in moved if t is not None)]
-
-    def _zero(self, aval: ShapedArray) -> Any:
-        return SymbolicZero(aval) if self.symbolic else zeros_of(aval)
-
-    def run(
-        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
-    ) -> list[Tracer]:
-        """The results of a call, by the rule, with the values of the level around."""
-        mask = tuple([t is not None for t in tangents])
-        present = [t for t in tangents if t is not None]
-        name = self.call.name
-        if level.scope.along:  # of jvp: tangents have values, too
-            flat = self(mask, [*values, *level.values_of(present)])
-            count = len(self.types)
-            found = [level.enter(t, aval_of(t).strong()) for t in flat[count:]]
-            results = level.settle(flat[:count], name)
-        else:
-            with Scope(f"the jvp rule of {name}") as scope:
-                inner = [scope.input(t.aval) for t in present]
-                nodes = [scope.lift(x) for x in self(mask, [*values, *inner])]
-            count = len(self.types)
-            given = dict(zip(scope.inputs, present, strict=False))
-            if dependents(nodes[:count], [*given]):
-                raise custom_derivative.tangent_error(name)
-            rest = zip(scope.inputs[len(given) :], scope.captured, strict=True)
-            given |= {n: level.scope.capture(x) for n, x in rest}
-            nodes = substitute(nodes, given)
-            found = nodes[count:]
-            outer = [level.scope.wrap(n) for n in nodes[:count]]
-            results = level.settle(outer, name)
-        moved = iter(found)
-        out = [
-            cast(next(moved), a.dtype) if dtypes.is_inexact(a.dtype) else None
-            for a in self.types
-        ]
-        return level.results(results, self.types, out)
-
-
-@dataclass(frozen=True)
-class CustomVJPPrimal:
-    """An argument of a forward rule with symbolic_zeros.
-
-    Attributes:
-      value: the argument.
-      perturbed: whether it is being differentiated.
-    """
-
-    value: Any
-    perturbed: bool
-
-
-def custom_vjp_primal_tree_values(values: Any) -> Any:
-    """The values of the `CustomVJPPrimal`s in a tree."""
-    return tree.map(lambda x: x.value if isinstance(x, CustomVJPPrimal) else x, values)
-
-
-class custom_vjp(custom_call.WithRules):
+class custom_vjp(WithDerivative):
     """A function with a rule for reverse mode.
 
         @ft.custom_vjp
@@ -254,9 +457,11 @@ class custom_vjp(custom_call.WithRules):
     """
 
     kind = "custom_vjp"
+    op = custom_derivative.custom_vjp_p
+    names = ("fwd", "bwd")
+    on_leaves = _VjpRules
     fwd: Function | None = None
     bwd: Function | None = None
-    symbolic_zeros = False
 
     def defvjp(
         self,
@@ -281,160 +486,3 @@ class custom_vjp(custom_call.WithRules):
         tree.check_callable(bwd, "defvjp")
         self.fwd, self.bwd = fwd, bwd
         self.symbolic_zeros = symbolic_zeros
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, found, level = self.invoke([self.fwd, self.bwd], args, kwargs)
-        if level is not None and self.fwd is not None and self.bwd is not None:
-            rules = _VjpRules(call, self.fwd, self.bwd, self.symbolic_zeros, None)
-            return _called_at(level, self, call, rules)
-        if found is None:
-            return call.run()
-        both: tuple[Rule, ...] = ()
-        if self.fwd is not None and self.bwd is not None:
-            rules = _VjpRules(call, self.fwd, self.bwd, self.symbolic_zeros, found)
-            key = (call.key(self.fun, self.fwd, self.bwd), self.symbolic_zeros)
-            closed = found.operands[: found.closed]
-
-            def make(key: Any, values: tuple[Any, ...]) -> tuple[Rule, ...]:
-                return (
-                    Rule(call.name, (key, "fwd"), rules.forward, closed, values,
-                         found.exact),
-                    Rule(call.name, (key, "bwd"), rules.backward, closed, values),
-                )  # fmt: skip
-
-            both = self.shared(key, call, found, make)
-        return custom_call.record(
-            custom_derivative.custom_vjp_p, call, found, found.closed, both
-        )
-
-
-class _VjpRules:
-    """The user's rules on flat values."""
-
-    def __init__(
-        self, call: Invocation, fwd: Function, bwd: Function, symbolic: bool,
-        found: Called | None,
-    ) -> None:  # fmt: skip
-        self.call = call
-        self.fwd = fwd
-        self.bwd = bwd
-        self.symbolic = symbolic
-        self.types = custom_call.result_types(found)
-        # Of the residuals, for each choice of arguments that are differentiated:
-        # their structure, and the leaves that are no arrays.
-        self.residuals: dict[Any, tuple[tree.TreeDef, list[Any]]] = {}
-
-    def forward(self, mask: tuple[bool, ...], flat: Sequence[Value]) -> list[Value]:
-        """args -> results, and the residuals that are arrays."""
-        call, name = self.call, self.call.name
-        leaves: Sequence[Any] = flat
-        if self.symbolic:
-            leaves = [CustomVJPPrimal(x, m) for x, m in zip(flat, mask, strict=True)]
-        what = f"the fwd rule of {name} must return a pair (result, residuals)"
-        result, residuals = pair_of(self.fwd(*call.joined(leaves)), what, self.fwd)
-        if call.output.treedef is None:
-            self.types = [default_bits(aval_of(x)) for x in call.output.accept(result)]
-        promise = Promise(
-            f"the results of the fwd rule of {name}", f"the results of {name}",
-            self.fwd, call.results(), self.types,
-        )  # fmt: skip
-        results = promise.check(promise.structure(result))
-        kept, structure = tree.flatten(residuals)
-        static = [None if _is_array(x) else (x,) for x in kept]
-        self.residuals[mask] = (structure, static)
-        return [*results, *(_with_bits(x) for x in kept if _is_array(x))]
-
-    def backward(
-        self, mask: tuple[bool, ...], present: tuple[bool, ...], flat: Sequence[Value]
-    ) -> list[Value]:
-        """residuals and cotangents -> cotangents of the args in `mask`."""
-        call = self.call
-        structure, static = self.residuals[mask]
-        given = iter(flat)
-        kept = [next(given) if x is None else x[0] for x in static]
-        wanted = iter(present)
-        cotangents = [
-            next(given)
-            if dtypes.is_inexact(aval.dtype) and next(wanted)
-            else self._zero(aval)
-            for aval in self.types
-        ]
-        answer = self.bwd(
-            *call.constants,
-            tree.unflatten(structure, kept),
-            call.output.build(cotangents),
-        )
-        leaves = self._cotangents(answer)
-        return [
-            zeros_of(aval) if ct is None else ct
-            for ct, aval, flag in zip(leaves, call.avals, mask, strict=True)
-            if flag
-        ]
-
-    def _zero(self, aval: ShapedArray) -> Any:
-        return SymbolicZero(aval) if self.symbolic else zeros_of(aval)
-
-    def run(
-        self, level: Level, values: Sequence[Value], tangents: Sequence[Node | None]
-    ) -> list[Tracer]:
-        """The results of a call, by the rules, with the values of the level around."""
-        call, mask = self.call, tuple([t is not None for t in tangents])
-        flat = self.forward(mask, values)
-        count = len(self.types)
-        results = level.settle(flat[:count], call.name)
-        residuals = level.around(flat[count:])
-        moving = [a.strong() for a, flag in zip(call.avals, mask, strict=True) if flag]
-
-        def backward(
-            level: Level, present: tuple[bool, ...], cts: Sequence[Node]
-        ) -> list[Node]:
-            with level.running():
-                given = [*residuals, *level.values_of(cts)]
-                found = level.around(self.backward(mask, present, given))
-            return [level.enter(x, a) for x, a in zip(found, moving, strict=True)]
-
-        wanted = [a.strong() for a in self.types if dtypes.is_inexact(a.dtype)]
-        later = level.later(backward)
-        arg = custom_derivative.VjpTangent(
-            call.name, later, (), mask, tuple(wanted), ()
-        )
-        known = [t for t in tangents if t is not None]
-        moved = iter(
-            custom_derivative.vjp_tangent_p.results(*known, arg=arg) if wanted else ()
-        )
-        out = [next(moved) if dtypes.is_inexact(a.dtype) else None for a in self.types]
-        return level.results(results, self.types, out)
-
-    def _cotangents(self, answer: Any) -> list[Any]:
-        """A cotangent per leaf of the arguments; None is zero."""
-        call, name = self.call, self.call.name
-        example = call.separated(range(len(call.avals)))
-        got = as_tuple(answer)
-        leaves = None if got is None else aligned(example, got)
-        if leaves is None:
-            raise TreeError(
-                f"the bwd rule of {name} must return a tuple with a cotangent per "
-                f"argument, in its structure, or None for zero: expected "
-                f"{tree.readable(tree.structure(example))}, got "
-                f"{tree.readable(tree.structure(got))}",
-                place_of(self.bwd),
-            )
-        promise = Promise(
-            f"the cotangents of the bwd rule of {name}", f"the arguments of {name}",
-            self.bwd, example, [a.strong() for a in call.avals],
-        )  # fmt: skip
-        zero = [SymbolicZero(a) if x is None else x
-                for x, a in zip(leaves, call.avals, strict=True)]  # fmt: skip
-        return promise.check(zero, tangents=True)
-
-
-def _with_bits(value: Value) -> Value:
-    """A residual; a number of Python's with all its bits."""
-    if type(value) is Tracer and is_narrow(value.aval):
-        found = all_bits(value.node)
-        return value if found is None else Tracer(found, value.scope)
-    return value
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (ArrayLike, np.ndarray, np.generic))
