@@ -24,11 +24,11 @@ try:  # as `_importing` does
     from ftrace.dtypes import float0
     from ftrace.ground.settings import Config, config, set_threads
     from ftrace.ground.version import VERSION
+    from ftrace.trace.calls.checkpoint import checkpoint, checkpoint_policies
+    from ftrace.trace.calls.checkpoint import checkpoint as remat
     from ftrace.trace.python_limits import importing as _importing
     from ftrace.trace.python_limits import put_away as _put_away
     from ftrace.trace.symbolic.dim import Dim
-    from ftrace.transforms.autodiff.checkpoint import checkpoint, checkpoint_policies
-    from ftrace.transforms.autodiff.checkpoint import checkpoint as remat
     from ftrace.transforms.autodiff.grad import (
         grad,
         jvp,

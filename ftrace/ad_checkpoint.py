@@ -1,13 +1,13 @@
 """JAX's `ad_checkpoint`: names for values, and what a derivative keeps."""
 
-from ftrace.transforms.autodiff.checkpoint import (
+from ftrace.trace.calls.checkpoint import (
     checkpoint,
     checkpoint_name,
     checkpoint_policies,
     print_saved_residuals,
     saved_residuals,
 )
-from ftrace.transforms.autodiff.checkpoint import checkpoint as remat
+from ftrace.trace.calls.checkpoint import checkpoint as remat
 
 __all__ = [
     "checkpoint", "checkpoint_name", "checkpoint_policies", "print_saved_residuals",

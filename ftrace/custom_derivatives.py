@@ -1,12 +1,12 @@
 """JAX's `custom_derivatives`: functions whose derivatives the user writes."""
 
+from ftrace.trace.calls.custom_call import SymbolicZero
 from ftrace.transforms.custom.closure_convert import (
     closure_convert,
     custom_gradient,
     linear_call,
     zero_from_primal,
 )
-from ftrace.transforms.custom.custom_call import SymbolicZero
 from ftrace.transforms.custom.custom_derivatives import (
     CustomVJPPrimal,
     custom_jvp,

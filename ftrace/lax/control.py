@@ -18,6 +18,7 @@ from ftrace.trace.body import close
 from ftrace.trace.control.cond import Branches, cond_p
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.control.while_loop import While, while_p
+from ftrace.trace.flatten_arguments import flatten_values, name_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.elementwise import cast as cast_node
@@ -27,7 +28,7 @@ from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
 from ftrace.transforms import trace_body as bodies
-from ftrace.transforms.flatten_arguments import flatten_values, name_of
+from ftrace.trace.flatten_arguments import flatten_values, name_of
 from ftrace.transforms.trace_body import Traced
 from ftrace.transforms.vmap import vmap
 

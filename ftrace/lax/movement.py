@@ -19,10 +19,10 @@ from ftrace.numpy.shape import concatenate as joined
 from ftrace.numpy.shape import tile as repeat_whole
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.bind import broadcast_shapes as common_shape
+from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms.flatten_arguments import flatten_values
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank",

@@ -28,6 +28,8 @@ From the ground up:
                        eager operations
     tracing/           From a run of a user's function to its graph: scopes, tracers,
                        their operations
+    flatten_arguments  The border to user functions: arguments and results as flat lists
+                       of values
     eager/             Calls outside of traces: done at once by NumPy, and remembered
     bind               Operations on values: recorded where one of them is traced, else
                        done at once

@@ -3,8 +3,6 @@
 From the ground up:
 
     device_placement   Where arrays are: devices, and moving arrays between them
-    flatten_arguments  The border to user functions: arguments and results as flat lists
-                       of values
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
     custom/            Rules of users: derivatives, batching and calls back into Python
@@ -14,6 +12,5 @@ From the ground up:
     trace_body         From users' functions to the operands and argument of a control-
                        flow operation
     vmap               vmap: a function of single examples becomes a function of batches
-    autodiff/          Derivatives of functions: forwards, backwards, and with less
-                       memory
+    autodiff/          Derivatives of functions: forwards and backwards
 """

@@ -18,13 +18,13 @@ from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind
+from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.elementwise import cast, cast_p
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms.flatten_arguments import flatten_values
 from ftrace.transforms.jit.eager_programs import apply_again
 
 

@@ -13,6 +13,7 @@ from ftrace.errors.user_line import Origin
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import Draft, trace_body
+from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound
@@ -22,7 +23,6 @@ from ftrace.trace.tracing.scopes import current_scope, scope_of
 from ftrace.trace.tracing.trace import current_token, lift_as, match_aval, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import WIDE, is_exact, is_narrow
-from ftrace.transforms.flatten_arguments import Output
 from ftrace.transforms.jit.compiled_graph import apply_graph
 
 Function = Callable[..., Any]

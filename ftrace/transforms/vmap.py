@@ -11,13 +11,13 @@ from ftrace.arrays.array import surface
 from ftrace.errors import ArgumentError, AxisError, BatchSizeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes, place_axis
+from ftrace.trace.flatten_arguments import Output, flatten_values, is_int, name_of
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.sources import scope_and_position, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms.flatten_arguments import Output, flatten_values, is_int, name_of
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_derived
 from ftrace.transforms.tangents import holds_numbers, with_float0

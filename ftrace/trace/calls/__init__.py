@@ -4,11 +4,13 @@ From the ground up:
 
     rule_graphs        Users' functions as graphs: of a call at once, of a rule when it
                        is asked for; what they close over
-    custom_batching    custom_vmap: functions with batching of their own
     checkpoint         checkpoint: a function whose derivative computes it again, and
                        policies: which values that keeps
     custom_derivative  Functions with derivatives of their own: custom_jvp, custom_vjp,
                        linear_call
+    custom_call        Calls of functions that have rules: their arguments, and what
+                       the rules return
+    custom_vmap        custom_vmap: functions whose batching the user writes
     user_primitive     Primitives of users: records whose rules are functions of arrays
     inline             Calls and bodies in graphs: found, replaced, and taken away
                        before all else

@@ -19,14 +19,25 @@ the `dimension_numbers`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial, wraps
+from types import SimpleNamespace
 from typing import Any
 
-from ftrace.errors import ArgumentError
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.autodiff import split_known, transpose_nodes
-from ftrace.trace.avals import TOKEN, Stack
+from ftrace.trace import flatten_arguments
+from ftrace.trace.autodiff import (
+    jvp_nodes,
+    split_known,
+    tangent_variable,
+    transpose_nodes,
+)
+from ftrace.trace.avals import TOKEN, ShapedArray, Stack
+from ftrace.trace.bind import bind
 from ftrace.trace.body import (
     COTANGENT_DEPTH,
     apply_body,
@@ -36,7 +47,7 @@ from ftrace.trace.body import (
     linearize,
     placed,
 )
-from ftrace.trace.calls.rule_graphs import Call, call_compound
+from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p
@@ -44,7 +55,10 @@ from ftrace.trace.primitives.barrier import IN_LOOPS, Where, barrier
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.primitive import Batched, Primitive, Results, item_p
 from ftrace.trace.primitives.sources import const_p, variable
+from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tracing.trace import trace
+from ftrace.trace.tracing.tracer import aval_of
 
 _KEPT_DEPTH = -10
 
@@ -68,57 +82,6 @@ name_p = Primitive(
     "name", "identity", _same_type, _same_value, p.batch_elementwise, jvp=_tangent,
     zero_at_zero=True, doc="the same value, with a name for policies of checkpoint",
 )  # fmt: skip
-
-
-# Contractions.
-
-Axes = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Contraction:
-    """A sum of products as a product of arrays.
-
-    Attributes:
-      factors: the two operands, before they repeat.
-      contracted, batch: axes of the product that are summed, and that both factors
-        have and the result keeps.
-    """
-
-    factors: tuple[Node, Node]
-    contracted: Axes
-    batch: Axes
-
-
-def contraction_of(node: Node) -> Contraction | None:
-    """The contraction that a node is, also where its result is cast; None if none."""
-    if node.op is p.cast_p:
-        node = node.src[0]
-    if node.op is not reduce_sum_p:
-        return None
-    product = node.src[0]
-    while product.op is p.cast_p:
-        product = product.src[0]
-    if product.op not in (p.mul, p.mul_zero) or not all(map(p.is_reused, product.src)):
-        return None
-    x, y = (_before_repeating(s) for s in product.src)
-    axes: Axes = node.arg
-    batch = tuple(
-        a
-        for a, n in enumerate(product.shape)
-        if n > 1 and a not in axes and _has_axis(product.src[0], a)
-        and _has_axis(product.src[1], a)
-    )  # fmt: skip
-    return Contraction((x, y), axes, batch)
-
-
-def _before_repeating(node: Node) -> Node:
-    return node.src[0] if node.op is expand_p else node
-
-
-def _has_axis(node: Node, axis: int) -> bool:
-    """Does an operand differ along an axis, instead of repeating?"""
-    return node.op is not expand_p or not same_size(node.src[0].shape[axis], 1)
 
 
 # Policies.
@@ -186,19 +149,6 @@ class Either:
         return mine or bool(self.second(primitive, *avals, **params))
 
 
-@dataclass(frozen=True)
-class Pseudo:
-    """What a policy sees of an operation that is several nodes."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-DOT_GENERAL = Pseudo("dot_general")
-
-
 def policy_of(policy: Any) -> Policy:
     """The policy that a user gave: None keeps nothing.
 
@@ -215,19 +165,140 @@ def policy_of(policy: Any) -> Policy:
     return policy
 
 
+everything_saveable = Constantly(True)
+nothing_saveable = Constantly(False)
+dots_saveable = Dots()
+dots_with_no_batch_dims_saveable = Dots(batched=False)
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
+    """Keeps the values that have one of these names."""
+    return Names(_names(names_which_can_be_saved), named=True)
+
+
+def save_any_names_but_these(*names_not_to_save: str) -> Policy:
+    """Keeps the values that have a name, other than these."""
+    return Names(_names(names_not_to_save), named=False)
+
+
+def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
+    """Keeps all values but those with one of these names."""
+    return Names(_names(names_not_to_save), named=False, unnamed=True)
+
+
+def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
+    """Keeps what one of the policies keeps."""
+    return Either(policy_of(policy_1), policy_of(policy_2))
+
+
+def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
+    """Keeps contractions without batch axes, where they are.
+
+    There is one memory: nothing is moved from `offload_src` to `offload_dst`.
+    """
+    return Dots(batched=False)
+
+
+def save_and_offload_only_these_names(
+    *,
+    names_which_can_be_saved: Sequence[str],
+    names_which_can_be_offloaded: Sequence[str],
+    offload_src: str,
+    offload_dst: str,
+) -> Policy:
+    """Keeps the values that have one of all these names, where they are.
+
+    There is one memory: nothing is moved from `offload_src` to `offload_dst`.
+    """
+    both = (*names_which_can_be_saved, *names_which_can_be_offloaded)
+    return Names(_names(both), named=True)
+
+
+def _names(names: Sequence[str]) -> frozenset[str]:
+    for name in names:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"a policy by names takes strings, got {name!r:.60}")
+    return frozenset(names)
+
+
+#: JAX's names of the policies.
+checkpoint_policies = SimpleNamespace(
+    everything_saveable=everything_saveable,
+    nothing_saveable=nothing_saveable,
+    dots_saveable=dots_saveable,
+    checkpoint_dots=dots_saveable,
+    dots_with_no_batch_dims_saveable=dots_with_no_batch_dims_saveable,
+    checkpoint_dots_with_no_batch_dims=dots_with_no_batch_dims_saveable,
+    offload_dot_with_no_batch_dims=offload_dot_with_no_batch_dims,
+    save_anything_except_these_names=save_anything_except_these_names,
+    save_any_names_but_these=save_any_names_but_these,
+    save_only_these_names=save_only_these_names,
+    save_from_both_policies=save_from_both_policies,
+    save_and_offload_only_these_names=save_and_offload_only_these_names,
+)
+
+
+@dataclass(frozen=True)
+class Pseudo:
+    """What a policy sees of an operation that is several nodes."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+DOT_GENERAL = Pseudo("dot_general")
+
+
 def keeps(policy: Policy, node: Node) -> bool:
     """Asks a policy about a value that is an array of its own."""
-    found = contraction_of(node)
-    if found is not None:
-        both = found.contracted, found.batch
-        numbers = tuple((axes, axes) for axes in both)
-        avals = [f.aval for f in found.factors]
-        return bool(policy(DOT_GENERAL, *avals, dimension_numbers=numbers))
+    asked = _contraction(node)
+    if asked is not None:
+        factors, numbers = asked
+        return bool(policy(DOT_GENERAL, *factors, dimension_numbers=numbers))
     bundle = node.src[0] if node.op is item_p else node
     avals = [s.aval for s in bundle.src]
     if node.op is name_p:
         return bool(policy(name_p, *avals, name=node.arg))
     return bool(policy(bundle.op, *avals, arg=bundle.arg))
+
+
+Axes = tuple[int, ...]
+
+
+def _contraction(
+    node: Node,
+) -> tuple[list[ShapedArray], tuple[tuple[Axes, Axes], ...]] | None:
+    """A sum of products as a product of arrays, also where the sum is cast.
+
+    Returns:
+      The types of the factors, before they repeat, and for both of them the axes of the
+      product that are summed, and those that both have and the result keeps.
+    """
+    if node.op is p.cast_p:
+        node = node.src[0]
+    if node.op is not reduce_sum_p:
+        return None
+    product = node.src[0]
+    while product.op is p.cast_p:
+        product = product.src[0]
+    factors = product.src
+    if product.op not in (p.mul, p.mul_zero) or not all(map(p.is_reused, factors)):
+        return None
+    axes: Axes = node.arg
+    batch = tuple(
+        a
+        for a, n in enumerate(product.shape)
+        if n > 1 and a not in axes and all(_has_axis(s, a) for s in factors)
+    )
+    before = [s.src[0] if s.op is expand_p else s for s in factors]
+    return [s.aval for s in before], ((axes, axes), (batch, batch))
+
+
+def _has_axis(node: Node, axis: int) -> bool:
+    """Does an operand differ along an axis, instead of repeating?"""
+    return node.op is not expand_p or not same_size(node.src[0].shape[axis], 1)
 
 
 def kept_values(residuals: list[Node], inputs: set[Node], policy: Policy) -> list[Node]:
@@ -357,3 +428,166 @@ checkpoint_p = call_compound(
     "checkpoint", "a function whose derivative computes it again", _batch,
     jvp=_jvp, transpose=_transpose,
 )  # fmt: skip
+
+
+# The function.
+
+
+def checkpoint(
+    fun: Callable[..., Any] | None = None,
+    *,
+    prevent_cse: bool | Sequence[bool] = True,
+    policy: Policy | None = None,
+    static_argnums: int | tuple[int, ...] = (),
+    static_argnames: str | Iterable[str] = (),
+    concrete: Any = None,
+) -> Callable[..., Any]:
+    """`fun`, whose derivative computes again what lies between arguments and results.
+
+    Args:
+      fun: a function of arrays.
+      prevent_cse: keep the second computation apart from the first. Without it equal
+        parts are computed once and kept; that is right inside of `scan`, where the two
+        are in different loops anyway, and saves a little there.
+      policy: which values are kept all the same: one of `checkpoint_policies`, or a
+        function (primitive, *avals, **params) -> bool. None keeps none.
+      static_argnums, static_argnames: arguments that are Python values.
+      concrete: accepted; where an argument has a value, Python may ask for it.
+
+    Raises:
+      ArgumentError: `policy` is no function.
+      StaticArgumentError: there is no such argument.
+    """
+    if fun is None:
+        return partial(
+            checkpoint,
+            prevent_cse=prevent_cse,
+            policy=policy,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+        )
+    tree.check_callable(fun, "checkpoint")
+    kept = policy_of(policy)
+    numbers = flatten_arguments.read_argnums(
+        "checkpoint", "static_argnums", static_argnums
+    )
+    apart = prevent_cse if isinstance(prevent_cse, bool) else any(prevent_cse)
+    names = (
+        {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
+    )
+
+    @wraps(fun)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        fixed = _static_positions(numbers, args, flatten_arguments.name_of(fun))
+        dynamic = [x for i, x in enumerate(args) if i not in fixed]
+        static = {k: v for k, v in kwargs.items() if k in names}
+        named = {k: v for k, v in kwargs.items() if k not in names}
+        values, treedef = flatten_arguments.flatten_values(
+            (dynamic, named),
+            f"checkpoint: the argument of {flatten_arguments.name_of(fun)} ",
+        )
+
+        def call(*inner: Any, **others: Any) -> Any:
+            rest = iter(inner)
+            full = [x if i in fixed else next(rest) for i, x in enumerate(args)]
+            return fun(*full, **others, **static)
+
+        call.__name__ = flatten_arguments.name_of(fun)
+        output = flatten_arguments.Output.of_leaves(
+            call, treedef, "checkpoint", keywords=True
+        )
+        found = called("checkpoint", output, values, [])
+        if found is None:
+            try:
+                return fun(*args, **kwargs)
+            except NestingError:
+                raise
+            except RecursionError:
+                raise _too_deep() from None
+        arg = Checkpoint(found.body, found.effects, kept, apart)
+        return output.build(bind_call(checkpoint_p, found, arg))
+
+    return checkpointed
+
+
+def _too_deep() -> NestingError:
+    return NestingError(
+        "functions under checkpoint stand in each other deeper than Python can call "
+        f"({sys.getrecursionlimit()}); does one call itself without end? Wrap the "
+        "whole, or each part by itself"
+    )
+
+
+def _static_positions(
+    numbers: Sequence[int], args: Sequence[Any], name: str
+) -> set[int]:
+    count = len(args)
+    if not all(-count <= i < count for i in numbers):
+        raise StaticArgumentError(
+            f"checkpoint: static_argnums={numbers!r} does not fit the {count} "
+            f"positional arguments that {name} was called with"
+        )
+    return {i % count for i in numbers}
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """The arrays of a tree, with a name for the policies of `checkpoint`.
+
+    Raises:
+      ArgumentError: the name is no string.
+    """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(f"checkpoint_name: a string is required, got {name!r:.60}")
+    return tree.map(lambda leaf: bind(name_p, leaf, arg=name), x)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A value that the derivative of a function keeps.
+
+    Attributes:
+      aval: its type.
+      what: the operation that makes it, and the user's line.
+    """
+
+    aval: Any
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.aval!r} {self.what}"
+
+
+def saved_residuals(
+    fun: Callable[..., Any], *args: Any, **kwargs: Any
+) -> list[Residual]:
+    """What the derivative of `fun` keeps of the first computation."""
+    tree.check_callable(fun, "saved_residuals")
+    values, treedef = flatten_arguments.flatten_values(
+        (args, kwargs), "saved_residuals: the argument "
+    )
+    output = flatten_arguments.Output.of_leaves(
+        fun, treedef, "saved_residuals", keywords=True
+    )
+    graph = trace("saved_residuals", output, [aval_of(x) for x in values], values)
+    tangents = {
+        n: tangent_variable(n.aval, i)
+        for i, n in enumerate(graph.inputs[: len(values)])
+        if dtypes.is_inexact(n.dtype)
+    }
+    found = [t for t in jvp_nodes(graph.outputs, tangents) if t is not None]
+    inputs = set(graph.inputs)
+    return [
+        Residual(
+            n.aval,
+            "an argument or captured"
+            if n in inputs
+            else f"of {n.src[0].op if n.op.name == 'item' else n.op} at {n.origin}",
+        )
+        for n in split_known(found, list(tangents.values()))
+    ]
+
+
+def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Prints what the derivative of `fun` keeps of the first computation."""
+    for residual in saved_residuals(fun, *args, **kwargs):
+        print(residual)  # noqa: T201

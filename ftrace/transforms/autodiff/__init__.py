@@ -1,8 +1,7 @@
-"""Derivatives of functions: forwards, backwards, and with less memory.
+"""Derivatives of functions: forwards and backwards.
 
 From the ground up:
 
-    checkpoint  checkpoint: a derivative that computes again instead of remembering
-    grad        grad, jvp, vjp and the like: JAX's names, arguments and meanings
-    jacobian    Jacobians and Hessians: vmap of a derivative over the standard basis
+    grad      grad, jvp, vjp and the like: JAX's names, arguments and meanings
+    jacobian  Jacobians and Hessians: vmap of a derivative over the standard basis
 """

@@ -15,11 +15,12 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.arrays.array import is_array
 from ftrace.ground.tables import Table
-from ftrace.trace import autodiff
+from ftrace.trace import autodiff, flatten_arguments
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import follow_rules
 from ftrace.trace.effects import check_repeatable, rehearsal
+from ftrace.trace.flatten_arguments import Output, type_of
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.elementwise import stop_gradient as stop_gradient_p
@@ -28,8 +29,6 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import owned
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms import flatten_arguments
-from ftrace.transforms.flatten_arguments import Output, type_of
 from ftrace.transforms.jit import eager_programs
 from ftrace.transforms.jit.compiled_graph import weight_of
 from ftrace.transforms.tangents import (

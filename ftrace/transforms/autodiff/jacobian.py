@@ -11,10 +11,10 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.arrays.array import Array
 from ftrace.errors import DerivativeError
+from ftrace.trace.flatten_arguments import Argnums, of_arguments
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.autodiff import grad
-from ftrace.transforms.flatten_arguments import Argnums, of_arguments
 from ftrace.transforms.tangents import holds_numbers
 from ftrace.transforms.vmap import vmap
 

@@ -6,11 +6,8 @@ From the ground up:
                         results
     rules_on_values     Rules of the user's in a derivative that is not jitted: they run
                         with values
-    custom_call         Calls of functions that have rules: their arguments, and what
-                        the rules return
     custom_derivatives  custom_jvp and custom_vjp: functions whose derivative the user
                         writes
     closure_convert     Closures as arguments, gradients in place of rules, transposes
                         by hand
-    custom_vmap         custom_vmap: functions whose batching the user writes
 """

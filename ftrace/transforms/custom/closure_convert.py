@@ -17,15 +17,15 @@ from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, close
+from ftrace.trace.calls import custom_call
+from ftrace.trace.calls.custom_call import Invocation
 from ftrace.trace.calls.custom_derivative import linear_call_p
 from ftrace.trace.calls.rule_graphs import Rule, called, closed_over, trace_call
+from ftrace.trace.flatten_arguments import Output, flatten_values, name_of
 from ftrace.trace.graph import Body, Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
-from ftrace.transforms.custom import custom_call
-from ftrace.transforms.custom.custom_call import Invocation
 from ftrace.transforms.custom.custom_derivatives import custom_vjp
-from ftrace.transforms.flatten_arguments import Output, flatten_values, name_of
 from ftrace.transforms.jit.compiled_graph import apply_graph
 
 

@@ -18,8 +18,11 @@ from ftrace.arrays.array import ArrayLike
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.calls import custom_call as calls
 from ftrace.trace.calls import custom_derivative, rule_graphs
+from ftrace.trace.calls.custom_call import Invocation, Promise, SymbolicZero
 from ftrace.trace.calls.rule_graphs import Called, Rule
+from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.graph import Flags, Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.primitive import Compound
@@ -27,10 +30,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import Scope, all_bits, open_scopes, scope_of
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
-from ftrace.transforms.custom import custom_call as calls
-from ftrace.transforms.custom.custom_call import Invocation, Promise, SymbolicZero
 from ftrace.transforms.custom.rules_on_values import DIFFERENTIATING, Level, level_of
-from ftrace.transforms.flatten_arguments import name_of
 
 Function = Callable[..., Any]
 

@@ -30,9 +30,9 @@ from ftrace.errors import (
 )
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.flatten_arguments import Parameters, name_of, read_argnums
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import Dim, Symbol, same_size, symbol_of
-from ftrace.transforms.flatten_arguments import Parameters, name_of, read_argnums
 
 # What `isinstance` is asked for, so that the entries stay untyped.
 _MAPPING: tuple[type[Any], ...] = (Mapping,)

@@ -31,6 +31,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import LIGHT, Table
 from ftrace.trace.backend import Program
+from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import (
     Graph,
     Node,
@@ -49,7 +50,6 @@ from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value
-from ftrace.transforms.flatten_arguments import Output
 from ftrace.transforms.jit.compiled_graph import (
     GRAPH_BYTES,
     Traced,

@@ -22,6 +22,14 @@ from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import Record, RecordedCallable
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.flatten_arguments import (
+    Output,
+    Travels,
+    check_arguments,
+    name_of,
+    read_argnums,
+    type_of,
+)
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Container, layout_of
@@ -31,7 +39,7 @@ from ftrace.trace.tracing.scopes import as_input, asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact
-from ftrace.transforms.flatten_arguments import (
+from ftrace.trace.flatten_arguments import (
     Output,
     Travels,
     check_arguments,

@@ -24,6 +24,7 @@ from ftrace.errors import (
     TreeError,
 )
 from ftrace.errors.user_line import Origin
+from ftrace.trace import flatten_arguments
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom_derivative import Ruled
 from ftrace.trace.calls.rule_graphs import (
@@ -32,14 +33,13 @@ from ftrace.trace.calls.rule_graphs import (
     bind_call,
 )
 from ftrace.trace.effects import Same, Static
+from ftrace.trace.flatten_arguments import Travels
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.sources import const, is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
-from ftrace.transforms import flatten_arguments
-from ftrace.transforms.flatten_arguments import Travels
 
 Function = Callable[..., Any]
 T = TypeVar("T")
