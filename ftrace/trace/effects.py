@@ -78,7 +78,10 @@ _NARROWED = {
 
 @dataclass(frozen=True)
 class Same:
-    """A value that equals itself alone, whatever its class says of equality."""
+    """A value that equals itself alone, whatever its class says of equality.
+
+    Texts and numbers are told by what they are, and -0.0 is another one than 0.0.
+    """
 
     value: Any = field(compare=False)
     key: Any
@@ -87,27 +90,12 @@ class Same:
     def of(value: Any) -> Same:
         if isinstance(value, MethodType):  # each `x.method` is a new object
             return Same(value, (id(value.__self__), id(value.__func__)))
+        if isinstance(value, (str, bytes, *_SCALARS)):
+            return Same(value, (type(value), repr(value)))
         return Same(value, id(value))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Same.of, (self.value,)  # in another process its key is another one
-
-
-@dataclass(frozen=True)
-class Static:
-    """A leaf among the arguments that is no array: it stays out of the graph."""
-
-    value: Any = field(compare=False)
-    key: Any
-
-    @staticmethod
-    def of(value: Any) -> Static:
-        if isinstance(value, (str, bytes, *_SCALARS)):  # 0.0 and -0.0 are two
-            return Static(value, (type(value), repr(value)))
-        return Static(value, id(value))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Static.of, (self.value,)
 
 
 @dataclass(frozen=True)
@@ -131,7 +119,7 @@ class Callback:
     kind: str
     function: Same
     arguments: Any
-    leaves: tuple[Static | None, ...]
+    leaves: tuple[Same | None, ...]
     structure: Any
     results: tuple[ShapedArray, ...]
     method: str = "sequential"
@@ -491,7 +479,7 @@ def call_back(
     """
     tree.check_callable(function, kind)
     leaves, treedef = tree.flatten((args, kwargs))
-    static = [None if _is_operand(x, static_numbers) else Static.of(x) for x in leaves]
+    static = [None if _is_operand(x, static_numbers) else Same.of(x) for x in leaves]
     operands = [x for x, s in zip(leaves, static, strict=True) if s is None]
     types, structure = promised(kind, specs)
     origin = user_origin()

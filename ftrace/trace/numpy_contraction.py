@@ -56,25 +56,6 @@ class _Recipe(NamedTuple):
     rows: int
 
 
-def _sum_of_product(recipe: _Recipe, out: Any, x: Array, y: Array) -> Array:
-    """The sum of x·y over some axes, which stay with size 1, as the recipe says."""
-    dtype = out.dtype
-    left = _arranged(x, recipe.left)
-    right = _arranged(y, recipe.right)
-    if dtype.itemsize == 2 and dtypes.is_float(dtype):
-        left, right = left.astype(np.float32), right.astype(np.float32)
-    if dtypes.is_integer(dtype):
-        product = _integer_product(left, right, recipe)
-    else:
-        product = _product(left, right, recipe)
-    product = product.reshape(recipe.permuted).transpose(recipe.order)
-    product = product.reshape(recipe.kept)
-    # Axes along which both operands repeat come back by broadcasting.
-    return (
-        product if product.shape == out.shape else np.broadcast_to(product, out.shape)
-    )
-
-
 _Way = Callable[[Array, Array], Array]
 
 
@@ -110,68 +91,66 @@ class PreparedProduct:
 
     def _way(self, x: Array, y: Array) -> _Way:
         """What a call does for operands of these shapes and strides."""
-        found = self._views(x, y)
-        if found is None:
-            shape, axes, out = self._given
-            x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
-            recipe = _recipe(shape, x_repeats, y_repeats, axes)
-            if recipe is None:
-                return self._stored(x, y)
-            return partial(_sum_of_product, recipe, out)
-        left, right, last = found
-        multiply = product_of(left(x), right(y))
-        if left.are_none and right.are_none:
-            return multiply if last.are_none else lambda x, y: last(multiply(x, y))
-        return lambda x, y: last(multiply(left(x), right(y)))
-
-    def _views(self, x: Array, y: Array) -> tuple[Views, Views, Views] | None:
-        """How the operands of a matrix product are seen, and then the product.
-
-        None where it is no such product, or not one alone.
-        """
         shape, axes, out = self._given
         x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
         recipe = _recipe(shape, x_repeats, y_repeats, axes)
-        half = out.dtype.itemsize == 2
-        if recipe is None or half or x.nbytes > _PART or recipe.kept != out.shape:
-            return None
-        left, right = Views.of(x, recipe.left), Views.of(y, recipe.right)
-        rows, columns = left(x).shape[-2], right(y).shape[-1]
-        if dtypes.is_integer(out.dtype) and x.size * columns > _FEW:
-            return None
-        made = (*left(x).shape[:-2], rows, columns)
+        if recipe is None:
+            return self._stored(x, y)
+        half = out.dtype.itemsize == 2 and dtypes.is_float(out.dtype)
+        wide = np.dtype(np.float32) if half else None
+        right = Views.of(y, recipe.right, wide)
+        integer = dtypes.is_integer(out.dtype)
+        if not integer and _slides(Views.arranging(recipe.left, wide)(x), recipe):
+            left = Views.arranging(recipe.left, wide)
+            multiply: _Way = partial(_product_in_parts, recipe.left.shape)
+        else:
+            left = Views.of(x, recipe.left, wide)
+            a, b = left(x), right(y)
+            many = integer and a.size * b.shape[-1] > _FEW
+            multiply = _integer_product if many else product_of(a, b)
+        made = (*recipe.left.shape[:-1], recipe.right.shape[-1])
         in_order = recipe.order == tuple(range(len(recipe.order)))
-        last = Views(
-            None,
-            None if in_order else recipe.permuted,
-            None if in_order else recipe.order,
-            None if in_order and made == recipe.kept else recipe.kept,
-            False,
+        last = _NO_VIEWS._replace(
+            split=None if in_order else recipe.permuted,
+            order=None if in_order else recipe.order,
+            shape=None if in_order and made == recipe.kept else recipe.kept,
         )
-        return left, right, last
+        if recipe.kept != out.shape:  # both operands repeat along an axis
+            shown = out.shape
+            return lambda x, y: np.broadcast_to(
+                last(multiply(left(x), right(y))), shown
+            )
+        if left.are_none and right.are_none:
+            return multiply if last.are_none else lambda x, y: last(multiply(x, y))
+        return lambda x, y: last(multiply(left(x), right(y)))
 
 
 class Views(NamedTuple):
     """How an array is looked at, step by step; None for a step that changes nothing."""
 
-    take: tuple[Any, ...] | None
-    split: tuple[int, ...] | None
-    order: tuple[int, ...] | None
-    shape: tuple[int, ...] | None
-    copies: bool
+    take: tuple[Any, ...] | None = None
+    split: tuple[int, ...] | None = None
+    order: tuple[int, ...] | None = None
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] | None = None
+    copies: bool = False
 
     @staticmethod
-    def of(x: Array, layout: _Layout) -> Views:
-        arranged = _arranged(x, layout)
+    def arranging(layout: _Layout, dtype: np.dtype[Any] | None) -> Views:
+        """The axes in the order of the layout, still one by one."""
         taken = any(part != slice(None) for part in layout.take)
         ordered = layout.order == tuple(range(len(layout.order)))
+        take, order = layout.take if taken else None, layout.order
+        return Views(take, None, None if ordered else order, dtype)
+
+    @staticmethod
+    def of(x: Array, layout: _Layout, dtype: np.dtype[Any] | None) -> Views:
+        found = Views.arranging(layout, dtype)
+        arranged = found(x)
         shaped = arranged.reshape(layout.shape)
-        return Views(
-            layout.take if taken else None,
-            None,
-            None if ordered else layout.order,
-            None if arranged.shape == layout.shape else layout.shape,
-            blas_ready(shaped) is not shaped,
+        return found._replace(
+            shape=None if arranged.shape == layout.shape else layout.shape,
+            copies=blas_ready(shaped) is not shaped,
         )
 
     @property
@@ -180,19 +159,21 @@ class Views(NamedTuple):
         return self == _NO_VIEWS
 
     def __call__(self, x: Array) -> Array:
-        take, split, order, shape, copies = self
+        take, split, order, dtype, shape, copies = self
         if take is not None:
             x = x[take]
         if split is not None:
             x = x.reshape(split)
         if order is not None:
             x = x.transpose(order)
+        if dtype is not None:
+            x = x.astype(dtype)
         if shape is not None:
             x = x.reshape(shape)
         return np.ascontiguousarray(x) if copies else x
 
 
-_NO_VIEWS = Views(None, None, None, None, False)
+_NO_VIEWS = Views()
 
 
 def _repeats(
@@ -247,20 +228,13 @@ def _recipe(
     )
 
 
-def _arranged(x: Array, layout: _Layout) -> Array:
-    """The operand with its axes in the order of the layout, still one by one."""
-    return x[layout.take].transpose(layout.order)
-
-
-def _product(left: Array, right: Array, recipe: _Recipe) -> Array:
-    right = blas_ready(right.reshape(recipe.right.shape))
+def _slides(left: Array, recipe: _Recipe) -> bool:
+    """Would a large operand, which may be a sliding window, be copied whole?"""
     rows = recipe.rows
-    if left.nbytes > _PART and rows and len(recipe.left.shape) == 2:
-        whole = _merges(left.shape[:rows], left.strides[:rows])
-        if not (whole and _merges(left.shape[rows:], left.strides[rows:])):
-            return _product_in_parts(left, right, recipe)
-    left = blas_ready(left.reshape(recipe.left.shape))
-    return product_of(left, right)(left, right)
+    if left.nbytes <= _PART or not rows or len(recipe.left.shape) != 2:
+        return False
+    whole = _merges(left.shape[:rows], left.strides[:rows])
+    return not (whole and _merges(left.shape[rows:], left.strides[rows:]))
 
 
 def product_of(left: Array, right: Array) -> Callable[[Array, Array], Array]:
@@ -309,10 +283,10 @@ def _product_of_parts(
     return of_parts_and_rest
 
 
-def _product_in_parts(left: Array, right: Array, recipe: _Recipe) -> Array:
+def _product_in_parts(shape: tuple[int, ...], left: Array, right: Array) -> Array:
     """By slices of the first row axis: a sliding window is never copied whole."""
     count = left.shape[0]
-    rows, inner = recipe.left.shape
+    rows, inner = shape
     step = max(1, count * _PART // left.nbytes)
     result = np.empty((rows, right.shape[1]), left.dtype)
     for start in range(0, count, step):
@@ -343,12 +317,10 @@ def blas_ready(x: Array) -> Array:
     return np.ascontiguousarray(x)
 
 
-def _integer_product(left: Array, right: Array, recipe: _Recipe) -> Array:
+def _integer_product(a: Array, b: Array) -> Array:
     """Through BLAS in float64 wherever that is exact: NumPy's own loop is slow."""
-    dtype = left.dtype
-    a, b = left.reshape(recipe.left.shape), right.reshape(recipe.right.shape)
-    exact = exact_product(a, b) if a.size * b.shape[-1] > _FEW else None
-    return np.matmul(a, b) if exact is None else exact.astype(dtype)
+    exact = exact_product(a, b)
+    return np.matmul(a, b) if exact is None else exact.astype(a.dtype)
 
 
 def exact_product(a: Array, b: Array) -> Array | None:

@@ -19,7 +19,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.trace.effects import Same, Static
+from ftrace.trace.effects import Same
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES
 
 
@@ -243,9 +243,8 @@ def test_a_graph_that_arrives_is_made_of_nodes_of_its_new_process(
 
 
 def test_what_is_told_by_its_place_in_memory_is_so_where_it_arrives() -> None:
-    for kind in (Same, Static):
-        shifted = kind(_power, id(_power) + 16)  # as another process has it
-        assert sent(shifted) == kind.of(_power)
+    shifted = Same(_power, id(_power) + 16)  # as another process has it
+    assert sent(shifted) == Same.of(_power)
 
 
 def test_what_was_compiled_stays_where_it_is() -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, is_array
+from ftrace.arrays.array import Array
 from ftrace.errors import (
     ArgumentError,
     DtypeError,
@@ -32,7 +32,7 @@ from ftrace.trace.calls.rule_graphs import (
     Rule,
     bind_call,
 )
-from ftrace.trace.effects import Same, Static
+from ftrace.trace.effects import Same
 from ftrace.trace.flatten_arguments import Travels
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.sources import const, is_variable
@@ -106,9 +106,8 @@ class Invocation:
             fixed, structure = tree.flatten(self.constants)
         except TreeError:  # a dictionary whose keys have no order is no pytree
             fixed, structure = self.constants, len(self.constants)
-        static = tuple(_static(x) for x in fixed)
         structures = _hashable((structure, self.treedef))
-        return (*map(Same.of, functions), static, structures)
+        return (*map(Same.of, functions), *map(Same.of, fixed), structures)
 
     def separated(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments that take part in derivatives, with other leaves."""
@@ -123,10 +122,6 @@ class Invocation:
         """A tree in the structure of the result."""
         assert self.output.treedef is not None
         return tree.unflatten(self.output.treedef, range(self.output.count))
-
-
-def _static(value: Any) -> Static:
-    return Static(value, (id(value),)) if is_array(value) else Static.of(value)
 
 
 def _hashable(value: Any) -> Any:
