@@ -30,40 +30,63 @@ class WeakValues(Generic[K, V]):
     """Values by key, as long as anyone has them.
 
     Threads use it without a lock, which one that forks would take out of turn.
+
+    Attributes:
+      references: to the values; those to dead ones are still there.
     """
 
     def __init__(self) -> None:
-        self._references: dict[K, _Reference[V]] = {}
+        self.references: dict[K, _Reference[V]] = {}
         self._dead: deque[_Reference[V]] = deque()
         self._note: Any = self._dead.append
 
     def __len__(self) -> int:
-        self._bury()
-        return len(self._references)
+        self.bury()
+        return len(self.references)
 
     def get(self, key: K) -> V | None:
-        reference = self._references.get(key)
+        reference = self.references.get(key)
         return None if reference is None else reference()
 
     def put(self, key: K, value: V) -> V:
+        self.references[key] = self._refer(key, value)
+        return value
+
+    def keep(self, key: K, value: V) -> V:
+        """The value that is there; else this one, which is there from now on.
+
+        Of those that threads put there at the same time one stays.
+        """
+        reference = self._refer(key, value)
+        while (kept := self.references.setdefault(key, reference)) is not reference:
+            other = kept()
+            if other is not None:
+                return other
+            _remove_dead(self.references, key)
+        return value
+
+    def _refer(self, key: K, value: V) -> _Reference[V]:
         reference = _Reference(value, self._note)
         reference.key = key
         if self._dead:
-            self._bury()
-        self._references[key] = reference
-        return value
+            self.bury()
+        return reference
 
     def values(self) -> list[V]:
-        found = [reference() for reference in list(self._references.values())]
+        found = [reference() for reference in list(self.references.values())]
         return [value for value in found if value is not None]
 
     def clear(self) -> None:
-        self._references.clear()
+        self.references.clear()
         self._dead.clear()  # which have their keys
 
-    def _bury(self) -> None:
-        try:
-            while True:  # another thread may have put a value under the same key
-                _remove_dead(self._references, self._dead.popleft().key)
-        except IndexError:
-            return
+    def bury(self) -> None:
+        """Removes what is left of the dead."""
+        while self._dead:
+            try:
+                dead = self._dead[0]  # it goes last: an exception may come between
+                _remove_dead(self.references, dead.key)
+                self._dead.remove(dead)
+                del dead  # with it others die, which join the queue
+            except (IndexError, ValueError):  # another thread has been here
+                continue

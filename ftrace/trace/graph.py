@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-import weakref
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from struct import Struct
@@ -23,7 +22,7 @@ import numpy as np
 from ftrace.errors import GraphError
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
-from ftrace.ground.fork_safe import free_after_fork
+from ftrace.ground.weak_tables import WeakValues
 from ftrace.trace.avals import Shape, ShapedArray
 
 Aval = ShapedArray
@@ -99,13 +98,11 @@ Nodes = tuple[Node, ...]
 #: For each of some nodes whether something holds of it.
 Flags = tuple[bool, ...]
 
-_table: dict[Any, weakref.ref[Node]] = {}
-_table_lock = free_after_fork(threading.RLock())
-#: References to nodes that are gone, whose entries are still in the table. Nodes die
-#: anywhere, where an exception of a signal would be printed and lost: that they do is
-#: noted in C alone, and the entries are removed when the next node is made.
-_dead: deque[weakref.ref[Node]] = deque()
-_bury_later = _dead.append  # one for all: each has a size
+#: All nodes that anyone has, by their four parts.
+_nodes: WeakValues[Any, Node] = WeakValues()
+_references = _nodes.references  # one look-up for each node that is made
+#: Removes the entries of dead nodes.
+bury = _nodes.bury
 _serials = itertools.count()
 
 
@@ -125,26 +122,10 @@ class _Provenance(threading.local):
 provenance = _Provenance()
 
 
-class _Reference(weakref.ref[Node]):
-    __slots__ = ("key",)
-    key: Any
-
-
-def bury() -> None:
-    """Removes the entries of dead nodes."""
-    with _table_lock:
-        while _dead:
-            reference = _dead[0]  # it goes last: an exception may come between
-            assert isinstance(reference, _Reference)
-            if _table.get(reference.key) is reference:
-                del _table[reference.key]
-            del _dead[0], reference  # with it sources die, which join the queue
-
-
 def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Node:
     """The one node with these four parts. Shapes are not checked: call the op."""
     key = (op, aval, src, arg)
-    reference = _table.get(key)
+    reference = _references.get(key)
     node = reference() if reference is not None else None
     if node is not None:
         # Messages name the line that made it last.
@@ -160,19 +141,7 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
     node.arg = arg
     node.origin = provenance.origin or user_origin()
     node.serial = next(_serials)
-    reference = _Reference(node, _bury_later)
-    reference.key = key
-    # One step: of the nodes that threads make at the same time one is kept.
-    while (kept := _table.setdefault(key, reference)) is not reference:
-        other = kept()
-        if other is not None:
-            return other
-        with _table_lock:
-            if _table.get(key) is kept:
-                del _table[key]
-    if _dead:
-        bury()
-    return node
+    return _nodes.keep(key, node)
 
 
 def origin_now(node: Node) -> Origin | None:
@@ -182,8 +151,7 @@ def origin_now(node: Node) -> Origin | None:
 
 def interned_count() -> int:
     """How many nodes are alive in the process."""
-    bury()
-    return len(_table)
+    return len(_nodes)
 
 
 def with_origin(node: Node | None, function: Callable[..., Any], *args: Any) -> Any:
