@@ -30,40 +30,8 @@ from typing import Final
 
 from ftrace import dtypes
 from ftrace.lower.kernel.ir import KernelOp
-from ftrace.lower.legalize.math.term import (
-    INFINITY,
-    NAN,
-    RARE,
-    Pair,
-    Term,
-    bits_of,
-    bits_of_number,
-    cast,
-    clamp,
-    copy_sign,
-    eq,
-    exponent,
-    fast_two_sum,
-    float_of,
-    fma,
-    format_of,
-    integer_to_float,
-    ldexp,
-    lookup,
-    mantissa,
-    mul_add,
-    ne,
-    nearest,
-    number,
-    polynomial,
-    power_of_two,
-    round_even,
-    select,
-    sign_bit,
-    sqrt,
-    trunc,
-    two_product,
-)
+from ftrace.lower.legalize.math import term
+from ftrace.lower.legalize.math.term import INFINITY, NAN, Pair, Term
 from ftrace.trace.graph import constant_value
 from ftrace.trace.primitives.sources import const_p
 
@@ -129,91 +97,91 @@ def scale_by_power(y: Term, n: Term) -> Term:
 
     Rounded once, also where the result is denormal, for 2^-16 ≤ |y| ≤ 2^16.
     """
-    layout = format_of(y)
-    exponents = bits_of(n + (layout.magic + 2 * layout.bias))
+    layout = term.format_of(y)
+    exponents = term.bits_of(n + (layout.magic + 2 * layout.bias))
     half = exponents >> 1
     rest = exponents - half
-    first = y * float_of(half << layout.fraction)
-    return first * float_of(rest << layout.fraction)
+    first = y * term.float_of(half << layout.fraction)
+    return first * term.float_of(rest << layout.fraction)
 
 
 def _reduce(x: Term) -> tuple[Term, Term, Term]:
     """r = x - n·ln 2, the integer n, and n + magic, for |x| < 2^(fraction - 3)."""
     high, low = _LN2_SINGLE if x.single else _LN2_DOUBLE
-    n, shifted = nearest(x, _LOG2E)
-    return fma(n, -low, fma(n, -high, x)), n, shifted
+    n, shifted = term.nearest(x, _LOG2E)
+    return term.fma(n, -low, term.fma(n, -high, x)), n, shifted
 
 
 def exp_parts(x: Term) -> Pair:
     """(y, n) with eˣ = y·2ⁿ and y in [0.7, 1.5]."""
     r, n, _ = _reduce(x)
-    return polynomial(r, _EXP_SINGLE if x.single else _EXP_DOUBLE), n
+    return term.polynomial(r, _EXP_SINGLE if x.single else _EXP_DOUBLE), n
 
 
 def exp_normal(x: Term) -> Term:
     """eˣ where the result is a normal number."""
     r, _, shifted = _reduce(x)
-    y = polynomial(r, _EXP_SINGLE if x.single else _EXP_DOUBLE)
-    return y * power_of_two(shifted)
+    y = term.polynomial(r, _EXP_SINGLE if x.single else _EXP_DOUBLE)
+    return y * term.power_of_two(shifted)
 
 
 def exp(x: Term) -> Term:
     """eˣ. Degree 6 or 11; denormal results are rounded once."""
     low, high = (-105.0, 89.0) if x.single else (-746.0, 710.0)
-    return ldexp(*exp_parts(clamp(x, low, high)))
+    return term.ldexp(*exp_parts(term.clamp(x, low, high)))
 
 
 def exp2(x: Term) -> Term:
     """2ˣ = 2ⁿ·2ʳ with n = round(x), exact for integers. Degree 6 or 11."""
-    return ldexp(*exp2_parts(x))
+    return term.ldexp(*exp2_parts(x))
 
 
 def exp2_parts(x: Term, rest: Term | None = None) -> Pair:
     """(y, n) with 2^(x + rest) = y·2ⁿ, for any x and a small rest."""
     low, high = (-151.0, 129.0) if x.single else (-1076.0, 1025.0)
-    x = clamp(x, low, high)
-    n, _ = nearest(x)
+    x = term.clamp(x, low, high)
+    n, _ = term.nearest(x)
     r = x - n if rest is None else x - n + rest
-    return polynomial(r, EXP2_SINGLE if x.single else _EXP2_DOUBLE), n
+    return term.polynomial(r, EXP2_SINGLE if x.single else _EXP2_DOUBLE), n
 
 
 def expm1(x: Term) -> Term:
     """eˣ - 1 = 2ⁿ·(eʳ - 1) + (2ⁿ - 1); halved on the way, so that 2ⁿ is finite."""
     low, high = (-18.0, 89.0) if x.single else (-38.0, 710.0)
-    x = clamp(x, low, high)
+    x = term.clamp(x, low, high)
     r, _, shifted = _reduce(x)
-    half = power_of_two(shifted, -1)
+    half = term.power_of_two(shifted, -1)
     # The sum of the two great terms first, which often is exact, then the small one.
-    great = fma(r, half, half - 0.5)
-    whole = fma(r * r * _expm1_series(r), half, great)
+    great = term.fma(r, half, half - 0.5)
+    whole = term.fma(r * r * _expm1_series(r), half, great)
     tiny = 2.0**-26 if x.single else 2.0**-55
-    return select(abs(x) < tiny, x, whole + whole)
+    return term.select(abs(x) < tiny, x, whole + whole)
 
 
 def expm1_parts(x: Term) -> Pair:
     """(p, n) with eˣ = (1 + p)·2ⁿ."""
     r, n, _ = _reduce(x)
-    return fma(r * r, _expm1_series(r), r), n
+    return term.fma(r * r, _expm1_series(r), r), n
 
 
 def _expm1_series(r: Term) -> Term:
     """(eʳ - 1 - r)/r² for |r| ≤ ln 2 / 2."""
-    return polynomial(r, _EXPM1_SINGLE if r.single else _EXPM1_DOUBLE)
+    return term.polynomial(r, _EXPM1_SINGLE if r.single else _EXPM1_DOUBLE)
 
 
 def logistic(x: Term) -> Term:
     """1/(1 + e⁻ˣ), as eˣ/(eˣ + 1) for a negative x, where it is as small as eˣ."""
     e = exp(-abs(x))
-    return select(x < 0.0, e, 1.0) / (1.0 + e)
+    return term.select(x < 0.0, e, 1.0) / (1.0 + e)
 
 
 def tanh(x: Term) -> Term:
     """An odd polynomial up to 0.625, 1 - 2/(e^2|x| + 1) beyond."""
     a = abs(x)
-    e = exp_normal(clamp(a + a, None, 44.0))
+    e = exp_normal(term.clamp(a + a, None, 44.0))
     beyond = 1.0 - 2.0 / (e + 1.0)
     small = _odd(a, _TANH_SINGLE, _TANH_DOUBLE)
-    return copy_sign(select(a < 0.625, small, beyond), x)
+    return term.copy_sign(term.select(a < 0.625, small, beyond), x)
 
 
 def sinh(x: Term) -> Term:
@@ -221,7 +189,7 @@ def sinh(x: Term) -> Term:
     a = abs(x)
     half = _half_exp(a)
     small = _odd(a, _SINH_SINGLE, _SINH_DOUBLE)
-    return copy_sign(select(a < 1.0, small, half - 0.25 / half), x)
+    return term.copy_sign(term.select(a < 1.0, small, half - 0.25 / half), x)
 
 
 def cosh(x: Term) -> Term:
@@ -232,14 +200,16 @@ def cosh(x: Term) -> Term:
 
 def _half_exp(a: Term) -> Term:
     """eᵃ/2 for a ≥ 0, finite also where eᵃ is not."""
-    y, n = exp_parts(clamp(a, None, 91.0 if a.single else 712.0))
-    return ldexp(y, n - 1.0)
+    y, n = exp_parts(term.clamp(a, None, 91.0 if a.single else 712.0))
+    return term.ldexp(y, n - 1.0)
 
 
 def _odd(x: Term, single: tuple[float, ...], double: tuple[float, ...]) -> Term:
     """x + x³·P(x²)."""
     square = x * x
-    return fma(x * square, polynomial(square, single if x.single else double), x)
+    return term.fma(
+        x * square, term.polynomial(square, single if x.single else double), x
+    )
 
 
 # ln 2 and 1/ln 2 in two numbers each; the first of ln 2 has 8 or 11 bits less.
@@ -274,32 +244,32 @@ _LOG2_OF_F: Final = (
 def mantissa_by_bits(x: Term) -> Term:
     """`mantissa` where no instruction has it."""
     bits, k, _ = _split_bits(x)
-    found = float_of(bits - (k << format_of(x).fraction))
-    return select(x >= 0.0, found, NAN)
+    found = term.float_of(bits - (k << term.format_of(x).fraction))
+    return term.select(x >= 0.0, found, NAN)
 
 
 def exponent_by_bits(x: Term) -> Term:
     """`exponent` where no instruction has it."""
     _, k, lift = _split_bits(x)
-    found = select(eq(x, INFINITY), x, integer_to_float(k) + lift)
-    return select(eq(x, 0.0), -INFINITY, found)
+    found = term.select(term.eq(x, INFINITY), x, term.integer_to_float(k) + lift)
+    return term.select(term.eq(x, 0.0), -INFINITY, found)
 
 
 def _split_bits(x: Term) -> tuple[Term, Term, Term]:
     """The bits of x·2^-lift, k of that, and the lift: 0 but for denormal numbers."""
-    layout = format_of(x)
+    layout = term.format_of(x)
     small = x < layout.tiny
     lift = layout.fraction + 2
-    bits = bits_of(select(small, x * 2.0**lift, x))
-    k = (bits - bits_of_number(_CUT, x.single)) >> layout.fraction
-    return bits, k, select(small, number(-float(lift), x), 0.0)
+    bits = term.bits_of(term.select(small, x * 2.0**lift, x))
+    k = (bits - term.bits_of_number(_CUT, x.single)) >> layout.fraction
+    return bits, k, term.select(small, term.number(-float(lift), x), 0.0)
 
 
 def split_at_root(x: Term) -> tuple[Term, Term]:
     """(f, k) with x = 2ᵏ·(1 + f) and 1 + f in [sqrt(1/2), sqrt(2)]."""
-    m, k = mantissa(x), exponent(x)
+    m, k = term.mantissa(x), term.exponent(x)
     above = m > _ROOT
-    return select(above, m * 0.5, m) - 1.0, select(above, k + 1.0, k)
+    return term.select(above, m * 0.5, m) - 1.0, term.select(above, k + 1.0, k)
 
 
 def log_of_parts(f: Term, k: Term) -> Term:
@@ -311,10 +281,10 @@ def log_of_parts(f: Term, k: Term) -> Term:
     high, low = _SHORT_LN2_SINGLE if f.single else _SHORT_LN2_DOUBLE
     if f.single:
         square = f * f
-        rest = mul_add(-0.5, square, f * square * polynomial(f, _LOG_SINGLE))
-        return mul_add(k, high, f + mul_add(k, low, rest))
+        rest = term.mul_add(-0.5, square, f * square * term.polynomial(f, _LOG_SINGLE))
+        return term.mul_add(k, high, f + term.mul_add(k, low, rest))
     half_square, odd = _log_series(f)
-    return mul_add(k, high, f - (half_square - mul_add(k, low, odd)))
+    return term.mul_add(k, high, f - (half_square - term.mul_add(k, low, odd)))
 
 
 def _log_series(f: Term) -> tuple[Term, Term]:
@@ -322,13 +292,13 @@ def _log_series(f: Term) -> tuple[Term, Term]:
     s = f / (2.0 + f)
     square = s * s
     half_square = 0.5 * f * f
-    series = polynomial(square, _LOG_DOUBLE)
-    return half_square, s * mul_add(square, series, half_square)
+    series = term.polynomial(square, _LOG_DOUBLE)
+    return half_square, s * term.mul_add(square, series, half_square)
 
 
 def log(x: Term) -> Term:
     """log(x) = k·ln 2 + log(1 + f)."""
-    return log_of_parts(mantissa(x) - 1.0, exponent(x))
+    return log_of_parts(term.mantissa(x) - 1.0, term.exponent(x))
 
 
 def log2(x: Term) -> Term:
@@ -338,57 +308,59 @@ def log2(x: Term) -> Term:
     """
     f, k = split_at_root(x)
     if x.single:
-        return k + fma(f, _LOG2E_SINGLE, f * polynomial(f, _LOG2_OF_F))
+        return k + term.fma(f, _LOG2E_SINGLE, f * term.polynomial(f, _LOG2_OF_F))
     half_square, odd = _log_series(f)
-    top, rest = fast_two_sum(f, -half_square)
+    top, rest = term.fast_two_sum(f, -half_square)
     rest = rest + odd
     high, low = _LOG2E_DOUBLE
-    product, error = two_product(top, high)
-    error = error + fma(top, low, rest * high)
-    total, carry = fast_two_sum(k, product)
+    product, error = term.two_product(top, high)
+    error = error + term.fma(top, low, rest * high)
+    total, carry = term.fast_two_sum(k, product)
     # The sum's error is NaN where the sum is infinite.
-    return select(abs(k) < INFINITY, total + (carry + error), k + f)
+    return term.select(abs(k) < INFINITY, total + (carry + error), k + f)
 
 
 def log1p(x: Term) -> Term:
     """log(1 + x): k is that of 1 + x, and f = x·2⁻ᵏ + (2⁻ᵏ - 1) is rounded once."""
-    layout = format_of(x)
-    above = bits_of(1.0 + x) - bits_of_number(_CUT, x.single)
+    layout = term.format_of(x)
+    above = term.bits_of(1.0 + x) - term.bits_of_number(_CUT, x.single)
     k = above >> layout.fraction
     # 2^(2-k) is normal for each k; 2⁻ᵏ need not be.
-    quarter = float_of(((layout.bias + 2) - k) << layout.fraction) * 0.25
-    f = mul_add(x, quarter, quarter - 1.0)  # the product is exact
-    value = log_of_parts(f, integer_to_float(k))
-    value = select(x > -1.0, value, select(eq(x, -1.0), -INFINITY, number(NAN, x)))
-    return select(eq(x, INFINITY) | eq(x, 0.0), x, value)
+    quarter = term.float_of(((layout.bias + 2) - k) << layout.fraction) * 0.25
+    f = term.mul_add(x, quarter, quarter - 1.0)  # the product is exact
+    value = log_of_parts(f, term.integer_to_float(k))
+    value = term.select(
+        x > -1.0, value, term.select(term.eq(x, -1.0), -INFINITY, term.number(NAN, x))
+    )
+    return term.select(term.eq(x, INFINITY) | term.eq(x, 0.0), x, value)
 
 
 def asinh(x: Term) -> Term:
     """log1p(|x| + x²/(1 + sqrt(1 + x²))); log|x| + ln 2 where x² says nothing more."""
     a = abs(x)
     square = a * a
-    inner = a + square / (1.0 + sqrt(1.0 + square))
-    return copy_sign(_log1p_or_double(a, inner), x)
+    inner = a + square / (1.0 + term.sqrt(1.0 + square))
+    return term.copy_sign(_log1p_or_double(a, inner), x)
 
 
 def acosh(x: Term) -> Term:
     """log1p(t + sqrt(2t + t²)) with t = x - 1; log x + ln 2 for a large x."""
     t = x - 1.0
-    value = _log1p_or_double(x, t + sqrt(fma(t, t, t + t)))
-    return select(x < 1.0, NAN, value)
+    value = _log1p_or_double(x, t + term.sqrt(term.fma(t, t, t + t)))
+    return term.select(x < 1.0, NAN, value)
 
 
 def _log1p_or_double(a: Term, inner: Term) -> Term:
     """log1p(inner), or log(2a) for a large a."""
     large = a > (2.0**30 if a.single else 2.0**60)
-    value = log1p(select(large, a, inner))
-    return select(large, value + _LN2, value)
+    value = log1p(term.select(large, a, inner))
+    return term.select(large, value + _LN2, value)
 
 
 def atanh(x: Term) -> Term:
     """log1p(2|x|/(1 - |x|))/2."""
     a = abs(x)
-    return copy_sign(0.5 * log1p((a + a) / (1.0 - a)), x)
+    return term.copy_sign(0.5 * log1p((a + a) / (1.0 - a)), x)
 
 
 def _inverse_near(place: int) -> float:
@@ -415,9 +387,13 @@ _LOG2_OF_R: Final = (
 
 def log2_by_tables(x: Term) -> Term:
     """log2(x) to 2^-34 of it, in float64, for a positive finite x."""
-    m = mantissa(x)
-    r = fma(m, lookup(_inverse_of_16_p, m), -1.0)
-    return fma(r, polynomial(r, _LOG2_OF_R), exponent(x) + lookup(_log2_of_16_p, m))
+    m = term.mantissa(x)
+    r = term.fma(m, term.lookup(_inverse_of_16_p, m), -1.0)
+    return term.fma(
+        r,
+        term.polynomial(r, _LOG2_OF_R),
+        term.exponent(x) + term.lookup(_log2_of_16_p, m),
+    )
 
 
 # 2/ln 2 and 2/(3·ln 2) in two numbers each.
@@ -436,27 +412,27 @@ _LOG2_DOUBLE: Final = (
 def _log2_pair(x: Term) -> Pair:
     """log2(x) in two numbers, to 2^-35 or 2^-64 of it; x = 2ᵏ(1 + f), s = f/(2 + f)."""
     f, k = split_at_root(x)
-    below, below_low = fast_two_sum(number(2.0, x), f)
+    below, below_low = term.fast_two_sum(term.number(2.0, x), f)
     inverse = 1.0 / below
     s = f * inverse
-    s_low = inverse * mul_add(-s, below_low, fma(-s, below, f))
-    square, square_low = two_product(s, s)
-    square_low = mul_add(s + s, s_low, square_low)
-    tail = square * polynomial(square, _LOG2_SINGLE if x.single else _LOG2_DOUBLE)
+    s_low = inverse * term.mul_add(-s, below_low, term.fma(-s, below, f))
+    square, square_low = term.two_product(s, s)
+    square_low = term.mul_add(s + s, s_low, square_low)
+    tail = square * term.polynomial(square, _LOG2_SINGLE if x.single else _LOG2_DOUBLE)
     third, third_low = _THIRD_SINGLE if x.single else _THIRD_DOUBLE
     first, first_low = _FIRST_SINGLE if x.single else _FIRST_DOUBLE
-    inner, inner_low = fast_two_sum(number(third, x), tail)
+    inner, inner_low = term.fast_two_sum(term.number(third, x), tail)
     product, product_low = _product(square, square_low, inner, inner_low + third_low)
-    outer, outer_low = fast_two_sum(number(first, x), product)
+    outer, outer_low = term.fast_two_sum(term.number(first, x), product)
     result, low = _product(s, s_low, outer, outer_low + (product_low + first_low))
-    high, carry = fast_two_sum(k, result)
-    return fast_two_sum(high, carry + low)
+    high, carry = term.fast_two_sum(k, result)
+    return term.fast_two_sum(high, carry + low)
 
 
 def _product(a: Term, a_low: Term, b: Term, b_low: Term) -> Pair:
     """(a + a_low)·(b + b_low) in two numbers."""
-    product, error = two_product(a, b)
-    return product, mul_add(a, b_low, mul_add(a_low, b, error))
+    product, error = term.two_product(a, b)
+    return product, term.mul_add(a, b_low, term.mul_add(a_low, b, error))
 
 
 def power(x: Term, y: Term) -> Term:
@@ -475,12 +451,12 @@ def _positive_power(a: Term, y: Term) -> Term:
     log_high, log_low = _log2_pair(a)
     # Beyond these bounds every power but 1 is 0 or ∞, and products stay finite.
     bound = 2.0**40 if a.single else 2.0**70
-    y = clamp(y, -bound, bound)
-    product, error = two_product(y, log_high)
-    high, low = fast_two_sum(product, fma(y, log_low, error))
-    within = abs(high) < 4.0 * format_of(a).bias
-    value, n = exp2_parts(high, select(within, low, 0.0))
-    return ldexp(value, n)
+    y = term.clamp(y, -bound, bound)
+    product, error = term.two_product(y, log_high)
+    high, low = term.fast_two_sum(product, term.fma(y, log_low, error))
+    within = abs(high) < 4.0 * term.format_of(a).bias
+    value, n = exp2_parts(high, term.select(within, low, 0.0))
+    return term.ldexp(value, n)
 
 
 def power_by_tables(x: Term, y: Term) -> Term:
@@ -492,11 +468,11 @@ def power_by_tables(x: Term, y: Term) -> Term:
         simple = _simple_power(x, y)
     if simple is not None:
         return simple
-    log = log2_by_tables(cast(abs(x), dtypes.float64))
-    e = cast(y, dtypes.float64) * log
-    n = round_even(e)  # beyond all exponents it is e, and 2ⁿ is ∞ or 0
-    value = polynomial(cast(e - n, dtypes.float32), EXP2_SINGLE)
-    value = ldexp(value, cast(n, dtypes.float32))
+    log = log2_by_tables(term.cast(abs(x), dtypes.float64))
+    e = term.cast(y, dtypes.float64) * log
+    n = term.round_even(e)  # beyond all exponents it is e, and 2ⁿ is ∞ or 0
+    value = term.polynomial(term.cast(e - n, dtypes.float32), EXP2_SINGLE)
+    value = term.ldexp(value, term.cast(n, dtypes.float32))
     return _with_special_values(x, y, value)
 
 
@@ -506,17 +482,23 @@ def _with_special_values(x: Term, y: Term, value: Term) -> Term:
     if y.node.op is not const_p or not math.isfinite(constant_value(y.node)):
         usual = usual & (abs(y) < INFINITY)
     a = abs(x)
-    whole = eq(trunc(y), y)
+    whole = term.eq(term.trunc(y), y)
     half = y * 0.5
-    odd = whole & ne(trunc(half), half)
-    limit = select((a < 1.0) ^ (y < 0.0), number(0.0, x), INFINITY)
-    at_end = eq(a, 0.0) | eq(a, INFINITY)
-    special = select((x < 0.0) & ~whole, NAN, value)
-    special = select(at_end | eq(abs(y), INFINITY), limit, special)
-    special = float_of(bits_of(special) ^ select(odd, sign_bit(x), 0))
-    special = select(ne(x, x) | ne(y, y), x + y, special)
-    one = eq(x, 1.0) | eq(y, 0.0) | (eq(a, 1.0) & eq(abs(y), INFINITY))
-    return select(~usual, select(one, 1.0, special), value, RARE)
+    odd = whole & term.ne(term.trunc(half), half)
+    limit = term.select((a < 1.0) ^ (y < 0.0), term.number(0.0, x), INFINITY)
+    at_end = term.eq(a, 0.0) | term.eq(a, INFINITY)
+    special = term.select((x < 0.0) & ~whole, NAN, value)
+    special = term.select(at_end | term.eq(abs(y), INFINITY), limit, special)
+    special = term.float_of(
+        term.bits_of(special) ^ term.select(odd, term.sign_bit(x), 0)
+    )
+    special = term.select(term.ne(x, x) | term.ne(y, y), x + y, special)
+    one = (
+        term.eq(x, 1.0)
+        | term.eq(y, 0.0)
+        | (term.eq(a, 1.0) & term.eq(abs(y), INFINITY))
+    )
+    return term.select(~usual, term.select(one, 1.0, special), value, term.RARE)
 
 
 def _simple_power(x: Term, power: Term) -> Term | None:
@@ -525,11 +507,11 @@ def _simple_power(x: Term, power: Term) -> Term | None:
         return None
     y = float(constant_value(power.node))
     if y == 0.0:
-        return number(1.0, x)
+        return term.number(1.0, x)
     if y == 0.5:  # its value at -0 and -∞ is not that of sqrt
-        return select(eq(x, -INFINITY), INFINITY, sqrt(x) + 0.0)
+        return term.select(term.eq(x, -INFINITY), INFINITY, term.sqrt(x) + 0.0)
     if y == -0.5:
-        return select(eq(x, -INFINITY), 0.0, 1.0 / (sqrt(x) + 0.0))
+        return term.select(term.eq(x, -INFINITY), 0.0, 1.0 / (term.sqrt(x) + 0.0))
     if y == -1.0:
         return 1.0 / x
     if y in (-2.0, -3.0, -4.0):
@@ -553,9 +535,9 @@ def _inverse(x: Term, count: int) -> Term:
     """
     half = _repeated(x, count // 2)
     rest = half * x if count & 1 else half
-    bits = format_of(x).bias + 1
+    bits = term.format_of(x).bias + 1
     large = abs(rest) >= 2.0 ** (bits // 2 - 4)
-    scale = select(large, number(2.0 ** -(bits // 4), x), 1.0)
+    scale = term.select(large, term.number(2.0 ** -(bits // 4), x), 1.0)
     return scale / (half * scale * rest)
 
 
@@ -573,8 +555,8 @@ def _inverse_of_product(x: Term, power: Term) -> Term | None:
     y = float(constant_value(power.node))
     if not y.is_integer() or not -_FACTORS <= y < -4:
         return None
-    product = _repeated(cast(x, dtypes.float64), int(-y))
-    return cast(1.0 / product, dtypes.float32)
+    product = _repeated(term.cast(x, dtypes.float64), int(-y))
+    return term.cast(1.0 / product, dtypes.float32)
 
 
 #: The guess at x^(-1/3): its bits are those of this number less a third of x's.
@@ -588,25 +570,25 @@ def cbrt(x: Term) -> Term:
     y is a guess from the bits, right to 3 %, and a step (float64: two) of order four
     with e = 1 - x·y³: (1 - e)^(-1/3) = 1 + e/3 + 2e²/9 + 14e³/81 + ….
     """
-    layout = format_of(x)
+    layout = term.format_of(x)
     a = abs(x)
     small = a < 16.0 * layout.tiny
     lift = 24 if x.single else 54
-    scaled = select(small, a * 2.0**lift, a)
+    scaled = term.select(small, a * 2.0**lift, a)
     # A third of the bits: shifted right until they are a float exactly, and back.
     shift = 9 if x.single else 13
     first = (_CBRT_BITS_SINGLE if x.single else _CBRT_BITS_DOUBLE) >> shift
-    third = integer_to_float(bits_of(scaled) >> shift) * (-1 / 3)
+    third = term.integer_to_float(term.bits_of(scaled) >> shift) * (-1 / 3)
     guess = third + (2.0**layout.fraction + first)
-    y = float_of(bits_of(guess) << shift)
+    y = term.float_of(term.bits_of(guess) << shift)
     for _ in range(1 if x.single else 2):
-        e = fma(-(scaled * y), y * y, 1.0)
-        y = mul_add(y, e * polynomial(e, (14 / 81, 2 / 9, 1 / 3)), y)
+        e = term.fma(-(scaled * y), y * y, 1.0)
+        y = term.mul_add(y, e * term.polynomial(e, (14 / 81, 2 / 9, 1 / 3)), y)
     square = y * y
     root = scaled * square
     # A quarter of the error: where no fma is, root³ could overflow.
-    error = fma(-(root * root), root * 0.25, scaled * 0.25)
-    root = fma(error, square * (4 / 3), root)
-    root = root * select(small, number(2.0 ** (-lift // 3), x), 1.0)
-    plain = eq(x, 0.0) | eq(a, INFINITY)
-    return select(plain, x, copy_sign(root, x))
+    error = term.fma(-(root * root), root * 0.25, scaled * 0.25)
+    root = term.fma(error, square * (4 / 3), root)
+    root = root * term.select(small, term.number(2.0 ** (-lift // 3), x), 1.0)
+    plain = term.eq(x, 0.0) | term.eq(a, INFINITY)
+    return term.select(plain, x, term.copy_sign(root, x))

@@ -27,32 +27,8 @@ from typing import Final
 
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp
-from ftrace.lower.legalize.math import exponential
-from ftrace.lower.legalize.math.term import (
-    INFINITY,
-    NAN,
-    Term,
-    bits_of,
-    bits_of_number,
-    clamp,
-    copy_sign,
-    eq,
-    exponent,
-    float_of,
-    fma,
-    ldexp,
-    lookup,
-    mantissa,
-    mul_add,
-    ne,
-    number,
-    polynomial,
-    round_even,
-    select,
-    sqrt,
-    two_product,
-    two_sum,
-)
+from ftrace.lower.legalize.math import exponential, term
+from ftrace.lower.legalize.math.term import INFINITY, NAN, Term
 from ftrace.lower.legalize.math.trigonometry import sin_cos_pi
 
 # erf(x)/x - 1 in x² for |x| ≤ 1: 2^-29.4 and 2^-56.0 of erf(x).
@@ -144,13 +120,17 @@ def erf(x: Term) -> Term:
     a = abs(x)
     end = 4.0 if x.single else 6.0
     tail = _ERF_TAIL_SINGLE if x.single else _ERF_TAIL_DOUBLE
-    beyond = 1.0 - exponential.exp_normal(polynomial(clamp(a, None, end), tail))
-    return copy_sign(select(a < 1.0, _small_erf(a), beyond), x)
+    beyond = 1.0 - exponential.exp_normal(
+        term.polynomial(term.clamp(a, None, end), tail)
+    )
+    return term.copy_sign(term.select(a < 1.0, _small_erf(a), beyond), x)
 
 
 def _small_erf(x: Term) -> Term:
     """erf(x) up to 1."""
-    return fma(x, polynomial(x * x, _ERF_SINGLE if x.single else _ERF_DOUBLE), x)
+    return term.fma(
+        x, term.polynomial(x * x, _ERF_SINGLE if x.single else _ERF_DOUBLE), x
+    )
 
 
 def erfc(x: Term) -> Term:
@@ -159,25 +139,27 @@ def erfc(x: Term) -> Term:
     There q = (a - m)/(a + m); a negative x takes 2 less that. The rounding errors of
     a², 1 + 2a and the quotient are carried along.
     """
-    a = clamp(abs(x), None, 10.2 if x.single else 27.5)
+    a = term.clamp(abs(x), None, 10.2 if x.single else 27.5)
     middle = _ERFC_MIDDLE_SINGLE if x.single else _ERFC_MIDDLE_DOUBLE
     constant, rest = _ERFC_CONSTANT_SINGLE if x.single else _ERFC_CONSTANT_DOUBLE
     q = (a - middle) / (a + middle)
-    slope = polynomial(q, _ERFC_SINGLE if x.single else _ERFC_DOUBLE)
-    series = fma(slope, q, constant)
-    series_low = fma(slope, q, constant - series) + rest
-    below, below_low = two_sum(a + a, number(1.0, x))
+    slope = term.polynomial(q, _ERFC_SINGLE if x.single else _ERFC_DOUBLE)
+    series = term.fma(slope, q, constant)
+    series_low = term.fma(slope, q, constant - series) + rest
+    below, below_low = term.two_sum(a + a, term.number(1.0, x))
     t = 1.0 / below
-    t_low = mul_add(-t, below_low, fma(-t, below, 1.0)) * t
-    product, product_low = two_product(series, t)
-    product_low = mul_add(series, t_low, mul_add(series_low, t, product_low))
-    square, square_low = two_product(a, a)
+    t_low = term.mul_add(-t, below_low, term.fma(-t, below, 1.0)) * t
+    product, product_low = term.two_product(series, t)
+    product_low = term.mul_add(series, t_low, term.mul_add(series_low, t, product_low))
+    square, square_low = term.two_product(a, a)
     part, n = exponential.expm1_parts(-square)
-    product_low = mul_add(-square_low, product, product_low)  # times e^-square_low
-    value = product + fma(product, part, mul_add(product_low, part, product_low))
-    value = ldexp(value, n)
-    value = select(x < 0.0, 2.0 - value, value)
-    return select(abs(x) < 0.75, 1.0 - _small_erf(x), value)
+    product_low = term.mul_add(-square_low, product, product_low)  # times e^-square_low
+    value = product + term.fma(
+        product, part, term.mul_add(product_low, part, product_low)
+    )
+    value = term.ldexp(value, n)
+    value = term.select(x < 0.0, 2.0 - value, value)
+    return term.select(abs(x) < 0.75, 1.0 - _small_erf(x), value)
 
 
 def erf_inv(x: Term) -> Term:
@@ -187,25 +169,25 @@ def erf_inv(x: Term) -> Term:
     Gems, Jade edition, 2011).
     """
     a = abs(x)
-    below = fma(-a, a, 1.0)
-    w = -exponential.log_of_parts(mantissa(below) - 1.0, exponent(below))
+    below = term.fma(-a, a, 1.0)
+    w = -exponential.log_of_parts(term.mantissa(below) - 1.0, term.exponent(below))
     if x.single:
-        value = select(
+        value = term.select(
             w < 5.0,
-            polynomial(w - 2.5, _CENTRE_SINGLE),
-            polynomial(sqrt(w) - 3.0, _TAIL_SINGLE),
+            term.polynomial(w - 2.5, _CENTRE_SINGLE),
+            term.polynomial(term.sqrt(w) - 3.0, _TAIL_SINGLE),
         )
     else:
-        root = sqrt(w)
-        tail = polynomial(root - 3.25, _TAIL_DOUBLE)
-        far = polynomial(root - 5.0, _FAR_DOUBLE)
-        value = select(
+        root = term.sqrt(w)
+        tail = term.polynomial(root - 3.25, _TAIL_DOUBLE)
+        far = term.polynomial(root - 5.0, _FAR_DOUBLE)
+        value = term.select(
             w < 6.25,
-            polynomial(w - 3.125, _CENTRE_DOUBLE),
-            select(w < 16.0, tail, far),
+            term.polynomial(w - 3.125, _CENTRE_DOUBLE),
+            term.select(w < 16.0, tail, far),
         )
-    end = select(eq(a, 1.0), copy_sign(number(INFINITY, x), x), NAN)
-    return select(a < 1.0, x * value, end)
+    end = term.select(term.eq(a, 1.0), term.copy_sign(term.number(INFINITY, x), x), NAN)
+    return term.select(a < 1.0, x * value, end)
 
 
 # log(gamma(z))/((z - 1)(z - 2)) in z - 3/2 for z in [3/4, 9/4]: 2^-25.0 and 2^-54.7.
@@ -273,29 +255,31 @@ def lgamma(x: Term) -> Term:
     # log(π/(a·|sin(πa)|)) - lgamma(a); so near to 0 that -log(a) is all, not at all.
     sine = abs(sin_cos_pi(a)[0])
     reflected = math.log(math.pi) - exponential.log(a * sine) - value
-    value = select(x < -(2.0**-27 if x.single else 2.0**-60), reflected, value)
-    pole = (x <= 0.0) & eq(round_even(x), x)
-    return select(pole | eq(a, INFINITY), INFINITY, value)
+    value = term.select(x < -(2.0**-27 if x.single else 2.0**-60), reflected, value)
+    pole = (x <= 0.0) & term.eq(term.round_even(x), x)
+    return term.select(pole | term.eq(a, INFINITY), INFINITY, value)
 
 
 def _lgamma_positive(a: Term) -> Term:
     large = a > _LGAMMA_LARGE
     small = a < 0.75
-    z = select(small, a + 1.0, a)
-    factors = number(1.0, a)
+    z = term.select(small, a + 1.0, a)
+    factors = term.number(1.0, a)
     for _ in range(4):
         step = z > 2.25
-        z = select(step, z - 1.0, z)
-        factors = select(step, factors * z, factors)
-    factors = select(small, a, factors)
-    logarithm = exponential.log(select(large, a, factors))
-    series = polynomial(z - 1.5, _LGAMMA_SINGLE if a.single else _LGAMMA_DOUBLE)
+        z = term.select(step, z - 1.0, z)
+        factors = term.select(step, factors * z, factors)
+    factors = term.select(small, a, factors)
+    logarithm = exponential.log(term.select(large, a, factors))
+    series = term.polynomial(z - 1.5, _LGAMMA_SINGLE if a.single else _LGAMMA_DOUBLE)
     near = (z - 1.0) * (z - 2.0) * series
-    near = near + select(small, -logarithm, logarithm)
+    near = near + term.select(small, -logarithm, logarithm)
     inverse = 1.0 / a
     tail = _STIRLING_SINGLE if a.single else _STIRLING_DOUBLE
-    rest = mul_add(polynomial(inverse * inverse, tail), inverse, _HALF_LOG_TWO_PI - 0.5)
-    return select(large, fma(a - 0.5, logarithm - 1.0, rest), near)
+    rest = term.mul_add(
+        term.polynomial(inverse * inverse, tail), inverse, _HALF_LOG_TWO_PI - 0.5
+    )
+    return term.select(large, term.fma(a - 0.5, logarithm - 1.0, rest), near)
 
 
 def digamma(x: Term) -> Term:
@@ -305,20 +289,20 @@ def digamma(x: Term) -> Term:
     the asymptotic series; for a negative x that of 1 - x, less π·cot(πx).
     """
     negative = x < 0.0
-    a = select(negative, 1.0 - x, x)
+    a = term.select(negative, 1.0 - x, x)
     small, moved = a < 1.0, a > 2.0
-    z = select(small, a + 1.0, select(moved, a - 1.0, a))
+    z = term.select(small, a + 1.0, term.select(moved, a - 1.0, a))
     high, low = _ROOT_SINGLE if x.single else _ROOT_DOUBLE
-    series = polynomial(z - 1.5, _DIGAMMA_SINGLE if x.single else _DIGAMMA_DOUBLE)
+    series = term.polynomial(z - 1.5, _DIGAMMA_SINGLE if x.single else _DIGAMMA_DOUBLE)
     near = ((z - high) - low) * series
-    step = select(small, number(-1.0, x), 1.0) / select(small, a, z)
-    near = select(small | moved, near + step, near)
-    value = select(a > 3.0, _digamma_large(a), near)
+    step = term.select(small, term.number(-1.0, x), 1.0) / term.select(small, a, z)
+    near = term.select(small | moved, near + step, near)
+    value = term.select(a > 3.0, _digamma_large(a), near)
     sine, cosine = sin_cos_pi(x)
     reflected = value - math.pi * (cosine / sine)
-    value = select(negative, reflected, value)
-    pole = (x <= 0.0) & eq(round_even(x), x)
-    return select(pole, NAN, select(ne(x, x), x, value))
+    value = term.select(negative, reflected, value)
+    pole = (x <= 0.0) & term.eq(term.round_even(x), x)
+    return term.select(pole, NAN, term.select(term.ne(x, x), x, value))
 
 
 def _digamma_large(a: Term) -> Term:
@@ -327,14 +311,16 @@ def _digamma_large(a: Term) -> Term:
     if a.single:
         return exponential.log(a) + _digamma_tail(inverse, _DIGAMMA_TAIL_SINGLE)
     short = a < 4.0
-    b = select(short, a + 1.0, a)
+    b = term.select(short, a + 1.0, a)
     rest = _digamma_tail(1.0 / b, _DIGAMMA_TAIL_DOUBLE)
-    return exponential.log(b) + select(short, rest - inverse, rest)
+    return exponential.log(b) + term.select(short, rest - inverse, rest)
 
 
 def _digamma_tail(inverse: Term, coefficients: tuple[float, ...]) -> Term:
     square = inverse * inverse
-    return mul_add(-0.5, inverse, -(square * polynomial(square, coefficients)))
+    return term.mul_add(
+        -0.5, inverse, -(square * term.polynomial(square, coefficients))
+    )
 
 
 #: Bits of a float below those that name its piece; pieces, and those of a power of two.
@@ -526,7 +512,7 @@ _SCALED_ERFC: Final = (
 
 def _by_name(numbers: Sequence[float], first: float) -> tuple[float, ...]:
     """In the order of the five bits that are looked up."""
-    name = bits_of_number(first, single=True) >> _BELOW
+    name = term.bits_of_number(first, single=True) >> _BELOW
     return tuple(numbers[(place - name) % _PIECES] for place in range(_PIECES))
 
 
@@ -553,23 +539,23 @@ class _Piece(NamedTuple):
 
 def _piece_of(a: Term, function: str, first: float) -> _Piece:
     """The piece of a number that is not negative, nor beyond the last piece."""
-    place = float_of(bits_of(clamp(a, first, None)) >> _BELOW)
+    place = term.float_of(term.bits_of(term.clamp(a, first, None)) >> _BELOW)
     names = [name for name in TABLES_OF_32 if name.startswith(f"{function}_of_")]
-    centre, value, *powers = (lookup(_OPS[name], place) for name in names)
+    centre, value, *powers = (term.lookup(_OPS[name], place) for name in names)
     t = a - centre
     slope = powers.pop()
     while powers:
-        slope = mul_add(slope, t, powers.pop())
+        slope = term.mul_add(slope, t, powers.pop())
     return _Piece(value, t, slope)
 
 
 def _odd_in_pieces(x: Term, function: str, first: float) -> Term:
     """f(x) of an odd function that is 1 from the last piece on."""
     end = first * 2.0 ** (_PIECES // _OF_A_POWER)
-    a = clamp(abs(x), None, end * (1 - 2.0**-24))
+    a = term.clamp(abs(x), None, end * (1 - 2.0**-24))
     value, t, slope = _piece_of(a, function, first)
-    value = select(a < first * (1 + 1 / _OF_A_POWER), a, value)
-    return copy_sign(fma(slope, t, value), x)
+    value = term.select(a < first * (1 + 1 / _OF_A_POWER), a, value)
+    return term.copy_sign(term.fma(slope, t, value), x)
 
 
 def tanh_in_pieces(x: Term) -> Term:
@@ -589,12 +575,12 @@ def erfc_in_pieces(x: Term) -> Term:
     """
     if not x.single:
         return erfc(x)
-    a = clamp(abs(x), None, 10.2)
+    a = term.clamp(abs(x), None, 10.2)
     middle, t, slope = _piece_of(a, "scaled_erfc", _SCALED_ERFC_FIRST)
-    scaled = fma(slope, t, middle)
-    low = fma(slope, t, middle - scaled)
-    square, square_low = two_product(a, a)
+    scaled = term.fma(slope, t, middle)
+    low = term.fma(slope, t, middle - scaled)
+    square, square_low = term.two_product(a, a)
     part, n = exponential.expm1_parts(-square)
-    low = mul_add(-square_low, scaled, low)  # times e^-square_low
-    value = ldexp(scaled + fma(scaled, part, mul_add(low, part, low)), n)
-    return select(x < 0.0, 2.0 - value, value)
+    low = term.mul_add(-square_low, scaled, low)  # times e^-square_low
+    value = term.ldexp(scaled + term.fma(scaled, part, term.mul_add(low, part, low)), n)
+    return term.select(x < 0.0, 2.0 - value, value)

@@ -24,37 +24,8 @@ from typing import Final
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp
-from ftrace.lower.legalize.math.term import (
-    INFINITY,
-    NAN,
-    RARE,
-    Format,
-    Operand,
-    Pair,
-    Term,
-    bitcast,
-    bits_of,
-    cast,
-    copy_sign,
-    eq,
-    fast_two_sum,
-    float_of,
-    fma,
-    format_of,
-    integer_to_float,
-    is_negative,
-    mul_add,
-    ne,
-    nearest,
-    number,
-    number_of,
-    polynomial,
-    round_even,
-    select,
-    sign_bit,
-    sqrt,
-    two_product,
-)
+from ftrace.lower.legalize.math import term
+from ftrace.lower.legalize.math.term import INFINITY, NAN, Operand, Pair, Term
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import make_node
 
@@ -104,11 +75,13 @@ class Reduced(NamedTuple):
 def reduce_angle(x: Term) -> Reduced:
     """The remainder of x modulo π/2, and the quadrant; NaN for infinities."""
     first, second, third = _HALF_PI_SINGLE if x.single else _HALF_PI_DOUBLE
-    n, shifted = nearest(x, _TWO_OVER_PI)
-    r = fma(n, -first, x)  # exact, as both are multiples of the last bit of `first`
-    product, error = two_product(n, second)
-    high, low = fast_two_sum(r, -product)
-    near = Reduced(bits_of(shifted), high, fma(n, -third, low - error))
+    n, shifted = term.nearest(x, _TWO_OVER_PI)
+    r = term.fma(
+        n, -first, x
+    )  # exact, as both are multiples of the last bit of `first`
+    product, error = term.two_product(n, second)
+    high, low = term.fast_two_sum(r, -product)
+    near = Reduced(term.bits_of(shifted), high, term.fma(n, -third, low - error))
     return _choose(x, near)
 
 
@@ -116,14 +89,16 @@ def _choose(x: Term, near: Reduced) -> Reduced:
     """`near` up to the limit, Payne and Hanek's reduction beyond."""
     far = abs(x) > (_LIMIT_SINGLE if x.single else _LIMIT_DOUBLE)
     exact = _far_parts(x)
-    q, r, rest = (select(far, a, b, RARE) for a, b in zip(exact, near, strict=True))
+    q, r, rest = (
+        term.select(far, a, b, term.RARE) for a, b in zip(exact, near, strict=True)
+    )
     return Reduced(q, r, rest)
 
 
 def _far_parts(x: Term) -> Reduced:
     """The parts of `far_angle(x)`, each as one operation."""
     aval = x.node.aval
-    integer = ShapedArray.of(aval.shape, format_of(x).bits)
+    integer = ShapedArray.of(aval.shape, term.format_of(x).bits)
     avals = (integer, aval, aval)
     ops = (far_quadrant_p, far_remainder_p, far_rest_p)
     parts = (make_node(op, a, (x.node,)) for op, a in zip(ops, avals, strict=True))
@@ -147,9 +122,9 @@ def far_rest(x: Term) -> Term:
     return far_angle(x).rest
 
 
-def _significand(x: Term, layout: Format) -> tuple[Term, Term]:
+def _significand(x: Term, layout: term.Format) -> tuple[Term, Term]:
     """(m, e): |x| = m·2ᵉ."""
-    bits = bits_of(abs(x))
+    bits = term.bits_of(abs(x))
     hidden = 1 << layout.fraction
     m = (bits & (hidden - 1)) | hidden
     return m, (bits >> layout.fraction) - (layout.bias + layout.fraction)
@@ -162,10 +137,10 @@ def _window(words: list[Term], index: Term, stages: tuple[int, ...]) -> list[Ter
     four words and that are not needed after it.
     """
     for stage in stages:
-        chosen = ne(index & stage, 0)
+        chosen = term.ne(index & stage, 0)
         keep = min(4 + stage - 1, len(words))
         words = [
-            select(chosen, words[i + stage], words[i])
+            term.select(chosen, words[i + stage], words[i])
             if i + stage < len(words)
             else words[i]
             for i in range(keep)
@@ -175,58 +150,58 @@ def _window(words: list[Term], index: Term, stages: tuple[int, ...]) -> list[Ter
 
 def _payne_hanek_single(x: Term) -> Reduced:
     shape = x.node.shape
-    m, e = _significand(x, format_of(x))
+    m, e = _significand(x, term.format_of(x))
     start = e + 30  # the word of zeros has 32 bits, less the two bits of q
-    table = [number_of(word, dtypes.uint64, shape) for word in _WORDS_SINGLE]
+    table = [term.number_of(word, dtypes.uint64, shape) for word in _WORDS_SINGLE]
     words = _window(table, start >> 5, (4, 2, 1))
-    shift = cast(start & 31, dtypes.uint64)
+    shift = term.cast(start & 31, dtypes.uint64)
     low_word = 0xFFFFFFFF
     w = [((((a << 32) | b) << shift) >> 32) & low_word for a, b in pairwise(words)]
-    wide = cast(m, dtypes.uint64)
+    wide = term.cast(m, dtypes.uint64)
     product = ((wide * w[0]) << 32) + wide * w[1] + ((wide * w[2]) >> 32)
     rounded = product + (1 << 61)
-    quadrant = cast(rounded >> 62, dtypes.int32)
-    fraction = bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
+    quadrant = term.cast(rounded >> 62, dtypes.int32)
+    fraction = term.bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
     # r = fraction·2⁻⁶²·π/2, of the fraction's upper 24 bits and the rest.
     upper = fraction >> 38
-    lower = cast(fraction - (upper << 38), dtypes.float32) * 2.0**-62
-    top = cast(upper, dtypes.float32) * 2.0**-24
+    lower = term.cast(fraction - (upper << 38), dtypes.float32) * 2.0**-62
+    top = term.cast(upper, dtypes.float32) * 2.0**-24
     first, second, _ = _HALF_PI_SINGLE
-    product, error = two_product(top, first)
-    r, rest = fast_two_sum(product, error + fma(top, second, lower * first))
+    product, error = term.two_product(top, first)
+    r, rest = term.fast_two_sum(product, error + term.fma(top, second, lower * first))
     return _with_signs(x, quadrant, r, rest)
 
 
 def _payne_hanek_double(x: Term) -> Reduced:
     shape = x.node.shape
-    m, e = _significand(x, format_of(x))
+    m, e = _significand(x, term.format_of(x))
     start = e + 62
-    table = [number_of(word, dtypes.uint64, shape) for word in _BITS]
+    table = [term.number_of(word, dtypes.uint64, shape) for word in _BITS]
     words = _window(table, start >> 6, (16, 8, 4, 2, 1))
-    shift = bitcast(start & 63, dtypes.uint64)
+    shift = term.bitcast(start & 63, dtypes.uint64)
     # A shift by the width gives 0, as it must where the window starts at a word.
     w = [
-        (a << shift) | (b >> (number_of(64, dtypes.uint64, shape) - shift))
+        (a << shift) | (b >> (term.number_of(64, dtypes.uint64, shape) - shift))
         for a, b in pairwise(words)
     ]
-    wide = bitcast(m, dtypes.uint64)
+    wide = term.bitcast(m, dtypes.uint64)
     middle = wide * w[1]
     low = middle + _high_product(wide, w[2])
-    carry = cast(low < middle, dtypes.uint64)
+    carry = term.cast(low < middle, dtypes.uint64)
     high = wide * w[0] + _high_product(wide, w[1]) + carry
     rounded = high + (1 << 61)
-    quadrant = bitcast(rounded >> 62, dtypes.int64)
-    fraction = bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
+    quadrant = term.bitcast(rounded >> 62, dtypes.int64)
+    fraction = term.bitcast(rounded & ((1 << 62) - 1), dtypes.int64) - (1 << 61)
     # fraction·2⁻⁶² + low·2⁻¹²⁶ in three floats, each of them exact.
-    top = integer_to_float(fraction >> 12) * 2.0**-50
-    tail = (bitcast(fraction & 0xFFF, dtypes.uint64) << 36) | (low >> 28)
-    lower = integer_to_float(bitcast(tail, dtypes.int64)) * 2.0**-98
-    least = bitcast(low & 0xFFFFFFF, dtypes.int64)
-    lower = lower + integer_to_float(least) * 2.0**-126
-    value, rest = fast_two_sum(top, lower)
+    top = term.integer_to_float(fraction >> 12) * 2.0**-50
+    tail = (term.bitcast(fraction & 0xFFF, dtypes.uint64) << 36) | (low >> 28)
+    lower = term.integer_to_float(term.bitcast(tail, dtypes.int64)) * 2.0**-98
+    least = term.bitcast(low & 0xFFFFFFF, dtypes.int64)
+    lower = lower + term.integer_to_float(least) * 2.0**-126
+    value, rest = term.fast_two_sum(top, lower)
     first, second, _ = _HALF_PI_DOUBLE
-    product, error = two_product(value, first)
-    r, rest = fast_two_sum(product, error + fma(value, second, rest * first))
+    product, error = term.two_product(value, first)
+    r, rest = term.fast_two_sum(product, error + term.fma(value, second, rest * first))
     return _with_signs(x, quadrant, r, rest)
 
 
@@ -241,13 +216,13 @@ def _high_product(a: Term, b: Term) -> Term:
 
 def _with_signs(x: Term, quadrant: Term, r: Term, rest: Term) -> Reduced:
     """What was found for |x|, for x."""
-    signed = select(x < 0.0, 0 - quadrant, quadrant)
+    signed = term.select(x < 0.0, 0 - quadrant, quadrant)
     return Reduced(signed, _signed(x, r), _signed(x, rest))
 
 
 def _signed(x: Term, r: Term) -> Term:
     """r with the sign that x gives it; NaN where x is not finite."""
-    return float_of(bits_of(r) ^ sign_bit(x)) + x * 0.0
+    return term.float_of(term.bits_of(r) ^ term.sign_bit(x)) + x * 0.0
 
 
 # (sin(r) - r)/r³ in r²: 2^-27.7 and 2^-57.5 of sin(r).
@@ -271,38 +246,38 @@ def sin_cos_parts(x: Term) -> tuple[Term, Pair, Pair]:
     """
     quadrant, r, rest = reduce_angle(x)
     square = r * r
-    sin_series = polynomial(square, _SIN_SINGLE if r.single else _SIN_DOUBLE)
-    cos_series = polynomial(square, _COS_SINGLE if r.single else _COS_DOUBLE)
+    sin_series = term.polynomial(square, _SIN_SINGLE if r.single else _SIN_DOUBLE)
+    cos_series = term.polynomial(square, _COS_SINGLE if r.single else _COS_DOUBLE)
     half = 0.5 * square
     whole = 1.0 - half
     lost = (1.0 - whole) - half
-    sin_rest = mul_add(square * r, sin_series, mul_add(-half, rest, rest))
-    cos_rest = mul_add(square * square, cos_series, lost - r * rest)
+    sin_rest = term.mul_add(square * r, sin_series, term.mul_add(-half, rest, rest))
+    cos_rest = term.mul_add(square * square, cos_series, lost - r * rest)
     return quadrant, (r, sin_rest), (whole, cos_rest)
 
 
 def sin_cos_pi(x: Term) -> Pair:
     """sin and cos of π·x, up to one common sign."""
-    r = x - round_even(x)
+    r = x - term.round_even(x)
     a = abs(r)
     steep = a > 0.25
-    angle = select(steep, 0.5 - a, a) * math.pi
+    angle = term.select(steep, 0.5 - a, a) * math.pi
     square = angle * angle
-    sin_series = polynomial(square, _SIN_SINGLE if x.single else _SIN_DOUBLE)
-    cos_series = polynomial(
+    sin_series = term.polynomial(square, _SIN_SINGLE if x.single else _SIN_DOUBLE)
+    cos_series = term.polynomial(
         square, (*(_COS_SINGLE if x.single else _COS_DOUBLE), -0.5, 1.0)
     )
-    sine = fma(square * angle, sin_series, angle)
+    sine = term.fma(square * angle, sin_series, angle)
     return (
-        copy_sign(select(steep, cos_series, sine), r),
-        select(steep, sine, cos_series),
+        term.copy_sign(term.select(steep, cos_series, sine), r),
+        term.select(steep, sine, cos_series),
     )
 
 
 def _negated_if(odd_bit: Term, y: Term) -> Term:
     """y with its sign flipped where bit 1 of the integer is set."""
     shift = 30 if y.single else 62
-    return float_of(bits_of(y) ^ ((odd_bit & 2) << shift))
+    return term.float_of(term.bits_of(y) ^ ((odd_bit & 2) << shift))
 
 
 def _sin_cos(x: Term) -> tuple[Term, Term, Term]:
@@ -310,8 +285,8 @@ def _sin_cos(x: Term) -> tuple[Term, Term, Term]:
     if x.single:
         quadrant, r, rest = reduce_angle(x)
         square = r * r
-        sin_r = r + fma(square * r, polynomial(square, _SIN_SINGLE), rest)
-        return quadrant, sin_r, polynomial(square, (*_COS_SINGLE, -0.5, 1.0))
+        sin_r = r + term.fma(square * r, term.polynomial(square, _SIN_SINGLE), rest)
+        return quadrant, sin_r, term.polynomial(square, (*_COS_SINGLE, -0.5, 1.0))
     quadrant, sin_parts, cos_parts = sin_cos_parts(x)
     return quadrant, sin_parts[0] + sin_parts[1], cos_parts[0] + cos_parts[1]
 
@@ -319,15 +294,15 @@ def _sin_cos(x: Term) -> tuple[Term, Term, Term]:
 def sin(x: Term) -> Term:
     """sin(r), or cos(r) in odd quadrants."""
     quadrant, sin_r, cos_r = _sin_cos(x)
-    value = select(eq(quadrant & 1, 0), sin_r, cos_r)
+    value = term.select(term.eq(quadrant & 1, 0), sin_r, cos_r)
     value = _negated_if(quadrant, value)
-    return select(eq(x, 0.0), x, value)
+    return term.select(term.eq(x, 0.0), x, value)
 
 
 def cos(x: Term) -> Term:
     """cos(r), or -sin(r) in odd quadrants."""
     quadrant, sin_r, cos_r = _sin_cos(x)
-    value = select(eq(quadrant & 1, 0), cos_r, sin_r)
+    value = term.select(term.eq(quadrant & 1, 0), cos_r, sin_r)
     return _negated_if(quadrant + 1, value)
 
 
@@ -337,15 +312,15 @@ def tan(x: Term) -> Term:
     The quotient's error is computed and taken off, so that there is one rounding.
     """
     quadrant, sin_parts, cos_parts = sin_cos_parts(x)
-    s, s_low = fast_two_sum(*sin_parts)
-    c, c_low = fast_two_sum(*cos_parts)
-    even = eq(quadrant & 1, 0)
-    top, top_low = select(even, s, -c), select(even, s_low, -c_low)
-    bottom, bottom_low = select(even, c, s), select(even, c_low, s_low)
+    s, s_low = term.fast_two_sum(*sin_parts)
+    c, c_low = term.fast_two_sum(*cos_parts)
+    even = term.eq(quadrant & 1, 0)
+    top, top_low = term.select(even, s, -c), term.select(even, s_low, -c_low)
+    bottom, bottom_low = term.select(even, c, s), term.select(even, c_low, s_low)
     inverse = 1.0 / bottom
     quotient = top * inverse
-    error = fma(-quotient, bottom, top) + fma(-quotient, bottom_low, top_low)
-    return select(eq(x, 0.0), x, fma(error, inverse, quotient))
+    error = term.fma(-quotient, bottom, top) + term.fma(-quotient, bottom_low, top_low)
+    return term.select(term.eq(x, 0.0), x, term.fma(error, inverse, quotient))
 
 
 _TAN_PI_8: Final = 0.41421356237309503
@@ -380,7 +355,7 @@ def _half_pi(x: Term) -> tuple[float, float]:
 
 def _sum(base: Term, base_low: Operand, t: Term, u: Term) -> Term:
     """base + t + u, rounded once but for u."""
-    total, lost = fast_two_sum(base, t)
+    total, lost = term.fast_two_sum(base, t)
     return total + (lost + (u + base_low))
 
 
@@ -393,39 +368,41 @@ def _angle(y: Term, x: Term) -> Term:
     high, low = _half_pi(y)
     if y.single:
         steep = y > x
-        t = select(steep, -x, y) / select(steep, y, x)
-        turned, turned_low = (select(steep, number(v, y), 0.0) for v in (high, low))
-        series = polynomial(t * t, _ATAN_SINGLE)
+        t = term.select(steep, -x, y) / term.select(steep, y, x)
+        turned, turned_low = (
+            term.select(steep, term.number(v, y), 0.0) for v in (high, low)
+        )
+        series = term.polynomial(t * t, _ATAN_SINGLE)
     else:
         steep, slanted = y * _TAN_PI_8 > x, y > x * _TAN_PI_8
-        top = select(steep, -x, select(slanted, y - x, y))
-        t = top / select(steep, y, select(slanted, y + x, x))
+        top = term.select(steep, -x, term.select(slanted, y - x, y))
+        t = top / term.select(steep, y, term.select(slanted, y + x, x))
         turned, turned_low = (_by_angle(steep, slanted, y, v) for v in (high, low))
-        series = polynomial(t * t, _ATAN_DOUBLE)
+        series = term.polynomial(t * t, _ATAN_DOUBLE)
     return _sum(turned, turned_low, t, t * (t * t) * series)
 
 
 def _by_angle(steep: Term, slanted: Term, like: Term, value: float) -> Term:
     """`value` for π/2, its half for π/4, else 0."""
-    half = select(slanted, number(value / 2, like), 0.0)
-    return select(steep, value, half)
+    half = term.select(slanted, term.number(value / 2, like), 0.0)
+    return term.select(steep, value, half)
 
 
 def atan(x: Term) -> Term:
     """The angle of (1, |x|)."""
     a = abs(x)
-    return copy_sign(_angle(a, number(1.0, x)), x)
+    return term.copy_sign(_angle(a, term.number(1.0, x)), x)
 
 
 def atan2(y: Term, x: Term) -> Term:
     """The angle of (|x|, |y|), then π less that for a negative x."""
     a, b = abs(y), abs(x)
-    larger = select(a > b, a, b)
+    larger = term.select(a > b, a, b)
     a, b = _ray(a, larger), _ray(b, larger)
-    angle = _angle(a, select(eq(larger, 0.0), 1.0, b))
+    angle = _angle(a, term.select(term.eq(larger, 0.0), 1.0, b))
     high, low = _half_pi(x)
-    angle = select(is_negative(x), 2.0 * high - (angle - 2.0 * low), angle)
-    return select(ne(x, x) | ne(y, y), NAN, copy_sign(angle, y))
+    angle = term.select(term.is_negative(x), 2.0 * high - (angle - 2.0 * low), angle)
+    return term.select(term.ne(x, x) | term.ne(y, y), NAN, term.copy_sign(angle, y))
 
 
 def _ray(part: Term, larger: Term) -> Term:
@@ -433,21 +410,21 @@ def _ray(part: Term, larger: Term) -> Term:
 
     Infinities become 1, and finite numbers beside them 0.
     """
-    top = format_of(part).bias - 1
-    scale = select(larger > 2.0**top, number(0.25, part), 1.0)
+    top = term.format_of(part).bias - 1
+    scale = term.select(larger > 2.0**top, term.number(0.25, part), 1.0)
     if not part.single:
-        scale = select(larger < 2.0**-900, 2.0**120, scale)
-    axis = select(eq(part, INFINITY), number(1.0, part), 0.0)
-    return select(eq(larger, INFINITY), axis, part * scale)
+        scale = term.select(larger < 2.0**-900, 2.0**120, scale)
+    axis = term.select(term.eq(part, INFINITY), term.number(1.0, part), 0.0)
+    return term.select(term.eq(larger, INFINITY), axis, part * scale)
 
 
 def _asin_parts(x: Term) -> tuple[Term, Term, Term]:
     """(large, t, u): asin of x, or beyond 1/2 of sqrt((1 - |x|)/2), is t + u."""
     a = abs(x)
     large = a > 0.5
-    square = select(large, fma(-0.5, a, 0.5), x * x)
-    t = select(large, sqrt(square), x)
-    series = polynomial(square, _ASIN_SINGLE if x.single else _ASIN_DOUBLE)
+    square = term.select(large, term.fma(-0.5, a, 0.5), x * x)
+    t = term.select(large, term.sqrt(square), x)
+    series = term.polynomial(square, _ASIN_SINGLE if x.single else _ASIN_DOUBLE)
     return large, t, t * square * series
 
 
@@ -455,8 +432,8 @@ def asin(x: Term) -> Term:
     """x + x³·P(x²) up to 1/2, π/2 - 2·asin(sqrt((1 - x)/2)) beyond."""
     large, t, u = _asin_parts(x)
     high, low = _half_pi(x)
-    beyond = _sum(number(high, x), low, -2.0 * t, -2.0 * u)
-    return copy_sign(select(large, beyond, abs(t + u)), x)
+    beyond = _sum(term.number(high, x), low, -2.0 * t, -2.0 * u)
+    return term.copy_sign(term.select(large, beyond, abs(t + u)), x)
 
 
 def acos(x: Term) -> Term:
@@ -465,7 +442,7 @@ def acos(x: Term) -> Term:
     high, low = _half_pi(x)
     below = x < 0.0
     # The sum is base + factor·(t + u).
-    base = select(large, select(below, number(2.0 * high, x), 0.0), high)
-    rest = select(large, select(below, number(2.0 * low, x), 0.0), low)
-    factor = select(large, select(below, number(-2.0, x), 2.0), -1.0)
+    base = term.select(large, term.select(below, term.number(2.0 * high, x), 0.0), high)
+    rest = term.select(large, term.select(below, term.number(2.0 * low, x), 0.0), low)
+    factor = term.select(large, term.select(below, term.number(-2.0, x), 2.0), -1.0)
     return _sum(base, rest, factor * t, factor * u)
