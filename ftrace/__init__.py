@@ -29,16 +29,6 @@ try:  # as `_importing` does
     from ftrace.trace.python_limits import importing as _importing
     from ftrace.trace.python_limits import put_away as _put_away
     from ftrace.trace.symbolic.dim import Dim
-    from ftrace.transforms.autodiff.grad import (
-        grad,
-        jvp,
-        linear_transpose,
-        linearize,
-        value_and_grad,
-        vjp,
-    )
-    from ftrace.transforms.autodiff.jacobian import hessian, jacfwd, jacrev
-    from ftrace.transforms.autodiff.jacobian import jacrev as jacobian
     from ftrace.transforms.custom.callbacks import (
         effects_barrier,
         io_callback,
@@ -59,6 +49,16 @@ try:  # as `_importing` does
         device_put,
         devices,
     )
+    from ftrace.transforms.grad import (
+        grad,
+        jvp,
+        linear_transpose,
+        linearize,
+        value_and_grad,
+        vjp,
+    )
+    from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
+    from ftrace.transforms.jacobian import jacrev as jacobian
     from ftrace.transforms.jit.compile_large_eager import register as _register
     from ftrace.transforms.jit.compiled_graph import (
         ShapeDtypeStruct,

@@ -11,7 +11,7 @@ from ftrace import dtypes
 from ftrace.errors import DerivativeError, GradientCheckError, one_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
-from ftrace.transforms.autodiff.grad import jvp, vjp
+from ftrace.transforms.grad import jvp, vjp
 
 Function = Callable[..., Any]
 

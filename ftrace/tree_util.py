@@ -10,7 +10,7 @@ import optree
 
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.ground.not_given import NOT_GIVEN
+from ftrace.trace.flatten_arguments import NOT_GIVEN
 from ftrace.trace.pytree import tree as _tree
 from ftrace.trace.pytree.tree import (
     DictKey,

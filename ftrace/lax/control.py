@@ -10,7 +10,6 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
-from ftrace.ground.not_given import NOT_GIVEN
 from ftrace.numpy.axes import as_value, cast
 from ftrace.numpy.shape import concatenate
 from ftrace.trace.avals import TOKEN, ShapedArray
@@ -18,7 +17,7 @@ from ftrace.trace.body import close
 from ftrace.trace.control.cond import Branches, cond_p
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.control.while_loop import While, while_p
-from ftrace.trace.flatten_arguments import flatten_values, name_of
+from ftrace.trace.flatten_arguments import NOT_GIVEN, flatten_values, name_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.elementwise import cast as cast_node

@@ -19,7 +19,7 @@ from ftrace.numpy.factorizations import square
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import owning
 from ftrace.trace.tracing.tracer import Tracer, Value
-from ftrace.transforms.autodiff.grad import jvp
+from ftrace.transforms.grad import jvp
 
 __all__ = [
     "block_diag", "circulant", "companion", "convolution_matrix", "dft", "expm",

@@ -15,7 +15,7 @@ from ftrace.numpy.types import finfo
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, Value
-from ftrace.transforms.autodiff.grad import value_and_grad
+from ftrace.transforms.grad import value_and_grad
 
 __all__ = ["OptimizeResults", "minimize"]
 

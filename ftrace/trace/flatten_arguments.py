@@ -23,6 +23,15 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.tree import TreeDef
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
+
+class _NotGiven:
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+#: The default of an argument that may be None, or anything else.
+NOT_GIVEN: Any = _NotGiven()
+
 _SEQUENCE: tuple[type[Any], ...] = (tuple, list)
 _getframe: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
 

@@ -12,5 +12,7 @@ From the ground up:
     trace_body         From users' functions to the operands and argument of a control-
                        flow operation
     vmap               vmap: a function of single examples becomes a function of batches
-    autodiff/          Derivatives of functions: forwards and backwards
+    grad               grad, jvp, vjp and the like: JAX's names, arguments and meanings
+    jacobian           Jacobians and Hessians: vmap of a derivative over the standard
+                       basis
 """

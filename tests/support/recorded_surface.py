@@ -25,7 +25,7 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
-from ftrace.transforms.autodiff.grad import grad
+from ftrace.transforms.grad import grad
 from tests.data import surface_cases as cases
 
 RECORDED: dict[str, np.ndarray[Any, Any]] = cases.recorded()

@@ -89,14 +89,11 @@ def _infer_reshape(shape: Shape, x: ShapedArray) -> ShapedArray:
 
 
 reshape_p = _movement(
-    "reshape",
-    _infer_reshape,
-    lambda aval, shape, x: x.reshape(shape),
-    lambda node, ct: reshape(ct, node.src[0].shape),
-    lambda shape, n: (n, *shape),
+    "reshape", _infer_reshape, lambda aval, shape, x: x.reshape(shape),
+    lambda node, ct: reshape(ct, node.src[0].shape), lambda shape, n: (n, *shape),
     "the same elements, row-major, in another shape",
     lambda aval, shape: (_reshaped, (shape,)),
-)
+)  # fmt: skip
 
 
 def reshape(x: Node, shape: Shape) -> Node:
@@ -123,14 +120,11 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 permute_p = _movement(
-    "permute",
-    _infer_permute,
-    lambda aval, axes, x: x.transpose(axes),
+    "permute", _infer_permute, lambda aval, axes, x: x.transpose(axes),
     lambda node, ct: permute(ct, _inverse(node.arg)),
-    lambda axes, n: (0, *(a + 1 for a in axes)),
-    "the axes in another order",
+    lambda axes, n: (0, *(a + 1 for a in axes)), "the axes in another order",
     lambda aval, axes: (_permuted, (axes,)),
-)
+)  # fmt: skip
 
 
 def permute(x: Node, axes: tuple[int, ...]) -> Node:
@@ -197,13 +191,9 @@ def _transpose_pad(node: Node, ct: Node) -> Node:
 
 
 pad_p = _movement(
-    "pad",
-    _infer_pad,
-    _pad_value,
-    _transpose_pad,
-    lambda pads, n: ((0, 0, 0), *pads),
+    "pad", _infer_pad, _pad_value, _transpose_pad, lambda pads, n: ((0, 0, 0), *pads),
     "zeros (before, after, between) per axis",
-)
+)  # fmt: skip
 
 
 def pad(x: Node, pads: Pads) -> Node:
@@ -230,14 +220,12 @@ def _transpose_shrink(node: Node, ct: Node) -> Node:
 
 
 shrink_p = _movement(
-    "shrink",
-    _infer_shrink,
+    "shrink", _infer_shrink,
     lambda aval, bounds, x: x[tuple(slice(lo, hi) for lo, hi in bounds)],
-    _transpose_shrink,
-    lambda bounds, n: ((0, n), *bounds),
+    _transpose_shrink, lambda bounds, n: ((0, n), *bounds),
     "a slice (start, stop) per axis",
     lambda aval, bounds: (getitem, (tuple(slice(lo, hi) for lo, hi in bounds),)),
-)
+)  # fmt: skip
 
 
 def shrink(x: Node, bounds: Bounds) -> Node:
@@ -286,14 +274,12 @@ def _transpose_stride(node: Node, ct: Node) -> Node:
 
 
 stride_p = _movement(
-    "stride",
-    _infer_stride,
+    "stride", _infer_stride,
     lambda aval, steps, x: x[tuple(slice(None, None, step) for step in steps)],
-    _transpose_stride,
-    lambda steps, n: (1, *steps),
+    _transpose_stride, lambda steps, n: (1, *steps),
     "every n-th element per axis; negative flips",
     lambda aval, steps: (getitem, (tuple(slice(None, None, n) for n in steps),)),
-)
+)  # fmt: skip
 
 
 def stride(x: Node, steps: tuple[int, ...]) -> Node:
@@ -364,22 +350,15 @@ def _transpose_shear(node: Node, ct: Node) -> Node:
 
 
 shear_p = _movement(
-    "shear",
-    _infer_shear,
-    _shear_value,
-    _transpose_shear,
-    _batched_shear,
+    "shear", _infer_shear, _shear_value, _transpose_shear, _batched_shear,
     "y[o, k] = z[o·stride + k·dilation, k], zero outside",
-)
+)  # fmt: skip
 
 unshear_p = _movement(
-    "unshear",
-    _infer_shear,
-    _unshear_value,
-    lambda node, ct: shear_p(ct, arg=_transposed(node)),
-    _batched_shear,
+    "unshear", _infer_shear, _unshear_value,
+    lambda node, ct: shear_p(ct, arg=_transposed(node)), _batched_shear,
     "z[i, k] = y[(i - k·dilation)/stride, k], zero where that is no index",
-)
+)  # fmt: skip
 
 
 MOVEMENT = (reshape_p, permute_p, pad_p, shrink_p, stride_p, shear_p, unshear_p)

@@ -14,7 +14,7 @@ from ftrace.errors import DerivativeError
 from ftrace.trace.flatten_arguments import Argnums, of_arguments
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms.autodiff import grad
+from ftrace.transforms import grad
 from ftrace.transforms.tangents import holds_numbers
 from ftrace.transforms.vmap import vmap
 
