@@ -22,9 +22,11 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.bind import elementwise as bind_elementwise
 from ftrace.trace.body import apply_body
+from ftrace.trace.calls import custom_call
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.calls.user_primitive import UserArg, UserRecord, compound_of_user
 from ftrace.trace.eager.dispatch import named
+from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive

@@ -144,29 +144,19 @@ class Table(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        _budget.clock = entry.used = _budget.clock + 1  # `touch`, without a call
+        _budget.clock = entry.used = _budget.clock + 1
         return entry.value
 
-    @staticmethod
-    def touch(entry: Entry[Any]) -> None:
-        """An entry has been used now."""
-        _budget.clock = entry.used = _budget.clock + 1
-
     def put(self, key: K, value: V, nbytes: int = LIGHT) -> V:
-        self.enter(key, value, nbytes)
-        return value
-
-    def enter(self, key: K, value: V, nbytes: int) -> Entry[V]:
-        """As `put`; the entry."""
         self.drop(key)
-        entry = self._entries[key] = Entry(value, nbytes, 0)
-        self.touch(entry)
+        _budget.clock += 1
+        self._entries[key] = Entry(value, nbytes, _budget.clock)
         if self.most is not None and len(self._entries) > self.most:
             excess = len(self._entries) - self.most + self.most // 4
             for old, _ in self.by_age()[:excess]:
                 self.drop(old)
         _budget.grow(nbytes)
-        return entry
+        return value
 
     def drop(self, key: K) -> None:
         """Forgets an entry, if it is there."""

@@ -27,7 +27,6 @@ from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
 from ftrace.transforms import trace_body as bodies
-from ftrace.trace.flatten_arguments import flatten_values, name_of
 from ftrace.transforms.trace_body import Traced
 from ftrace.transforms.vmap import vmap
 

@@ -34,7 +34,15 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.evaluate import settle
-from ftrace.trace.graph import Flags, Node, Nodes, bodies_in, constant_bits, make_node
+from ftrace.trace.graph import (
+    Flags,
+    Node,
+    Nodes,
+    bodies_in,
+    constant_bits,
+    make_node,
+    toposort,
+)
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.movement import reshape
@@ -51,7 +59,7 @@ from ftrace.trace.tracing.scopes import (
     owned,
     scope_of,
 )
-from ftrace.trace.tracing.trace import current_token
+from ftrace.trace.tracing.trace import record_compound
 from ftrace.trace.tracing.tracer import (
     Tracer,
     Value,
@@ -243,7 +251,7 @@ class Callback:
         """The name of a leaf of the result."""
         whole = tree.unflatten(self.structure, range(len(self.results)))
         path, _ = tree.leaves_with_path(whole)[number]
-        place = tree.path_string(path)
+        place = tree.keystr(path)
         leaf = f"the leaf {place} of what {self.name} returned" if place else ""
         return f"{self.kind}: {leaf or f'what {self.name} returned'}"
 
@@ -427,16 +435,9 @@ def check_repeatable(nodes: Sequence[Node]) -> None:
     Raises:
       DerivativeError: the nodes, or a body in them, use what an io_callback returns.
     """
-    pending = list(nodes)
-    seen: set[Node] = set()
-    while pending:
-        node = pending.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        pending.extend(node.src)
+    for node in toposort(nodes):
         for body in bodies_in(node.arg):
-            pending.extend(body.outputs)
+            check_repeatable(body.outputs)
         if node.op is callback_p and node.arg.results:
             arg: Callback = node.arg
             raise DerivativeError(
@@ -493,8 +494,10 @@ def call_back(
         scope = scope_of(operands)
     if scope is None:
         return tree.unflatten(structure, _call_now(arg, operands))
-    results = (_stage_pure if method else _stage)(arg, operands, scope)
-    return tree.unflatten(structure, [Tracer(node, scope) for node in results])
+    op, token = (pure_callback_p, -1) if method else (callback_p, 0)
+    nodes = [scope.lift(x) for x in operands]
+    results = record_compound(scope, op, nodes, arg, token)
+    return tree.unflatten(structure, results)
 
 
 def _is_operand(leaf: Any, static_numbers: bool) -> bool:
@@ -512,17 +515,6 @@ def _staging_scope() -> Scope | None:
     if all(s.bound and not s.isolated and not s.tokens for s in open_scopes()):
         return None
     return current_scope()
-
-
-def _stage(arg: Callback, operands: Sequence[Value], scope: Scope) -> list[Node]:
-    nodes = [scope.lift(x) for x in operands]
-    token, *results = callback_p.results(current_token(scope), *nodes, arg=arg)
-    scope.tokens = (scope.tokens[0], token)
-    return results
-
-
-def _stage_pure(arg: Callback, operands: Sequence[Value], scope: Scope) -> list[Node]:
-    return pure_callback_p.results(*[scope.lift(x) for x in operands], arg=arg)
 
 
 def _call_now(arg: Callback, operands: Sequence[Value]) -> list[Array]:

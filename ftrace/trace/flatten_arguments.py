@@ -51,7 +51,7 @@ def flatten_values(value: Any, what: str) -> tuple[list[Value], TreeDef]:
         if not is_value(leaf):
             for path, found in tree.leaves_with_path(value):
                 if found is leaf:
-                    place = f"{what}{tree.path_string(path)}".rstrip()
+                    place = f"{what}{tree.keystr(path)}".rstrip()
                     raise ArgumentError(f"{place} {_wrong(leaf)}")
     return leaves, treedef
 
@@ -81,7 +81,7 @@ def check_arguments(
                 continue
             name = place if isinstance(place, str) else names[place]
             argnums = f"static_argnums={place}, or " if isinstance(place, int) else ""
-            argument = f"{name!r}{tree.path_string(path)}" if name else f"{place}"
+            argument = f"{name!r}{tree.keystr(path)}" if name else f"{place}"
             argnames = f"static_argnames={name!r}" if name else ""
             advice = (argnums + argnames).removesuffix(", or ")
             raise ArgumentError(
@@ -289,9 +289,21 @@ class Output:
         self.count = len(values)
         return values
 
-    def build(self, values: Sequence[Value]) -> Any:
+    @property
+    def structure(self) -> TreeDef:
+        """`treedef`, once the function has been called."""
         assert self.treedef is not None
-        return tree.unflatten(self.treedef, values)
+        return self.treedef
+
+    def build(self, values: Sequence[Value]) -> Any:
+        return tree.unflatten(self.structure, values)
+
+    def answer(self, results: Sequence[Any], other: Any) -> tuple[Any, ...]:
+        """(result, other), and aux under `has_aux`, of the values of a call."""
+        answer = (self.build(results[: self.count]), other)
+        if not self.has_aux:
+            return answer
+        return (*answer, self.build_aux(results[self.count :]))
 
     def build_aux(self, values: Sequence[Value]) -> Any:
         assert self.aux_treedef is not None

@@ -154,16 +154,6 @@ def interned_count() -> int:
     return len(_nodes)
 
 
-def with_origin(node: Node | None, function: Callable[..., Any], *args: Any) -> Any:
-    """Calls `function(*args)`; the nodes that it makes take the origin of `node`."""
-    outer = provenance.origin
-    provenance.origin = node.origin if node is not None else None
-    try:
-        return function(*args)
-    finally:
-        provenance.origin = outer
-
-
 class making_nodes_of:  # reads as a statement: `with making_nodes_of(origin)`
     """A block in which new nodes take this origin."""
 

@@ -176,12 +176,11 @@ _SCALAR = tree.structure(0)
 def _check_scalar(
     transform: str, graph: Graph, output: Output, name: str, holomorphic: bool
 ) -> Node:
-    if output.treedef != _SCALAR:
-        assert output.treedef is not None
+    if output.structure != _SCALAR:
         raise errors.ArgumentError(
             f"{transform}: {name} must return one scalar, got {output.count} values in "
-            f"the structure {tree.readable(output.treedef)}; return the scalar itself, "
-            "and the others as aux with has_aux=True"
+            f"the structure {tree.readable(output.structure)}; return the scalar "
+            "itself, and the others as aux with has_aux=True"
         )
     head = graph.outputs[0]
     if head.shape != ():
@@ -250,8 +249,7 @@ def jvp(
     size, total = output.count, len(graph.outputs)
     types = (tangent_type(n.aval) for n in primal_out)
     tangent = with_float0(results[total:], size, types)
-    answer = (output.build(results[:size]), output.build(tangent))
-    return (*answer, output.build_aux(results[size:total])) if has_aux else answer
+    return output.answer(results[:total], output.build(tangent))
 
 
 def _with_tangents(
@@ -321,13 +319,11 @@ def vjp_for(
         kind = ("vjp", len(avals), output.count)
         given = kind, graph, differentiated, values
         results, run = _forward(*given, len(varying), unknown)
-    assert output.treedef is not None
     pull = Linear(
-        "vjp", run, types, output.treedef,
+        "vjp", run, types, output.structure,
         [tangent_type(a) for a in avals], treedef, single=True,
     )  # fmt: skip
-    answer = (output.build(results[: output.count]), pull)
-    return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
+    return output.answer(results, pull)
 
 
 def _trace_primals(
@@ -491,13 +487,11 @@ def linearize_for(
     types = [tangent_type(n.aval) for n in heads]
     count = sum(map(holds_numbers, types))
     results, run = _forward(kind, graph, differentiated, values, count, unknown)
-    assert output.treedef is not None
     push = Linear(
         "linearize", run, [tangent_type(a) for a in avals], treedef,
-        types, output.treedef, single=False,
+        types, output.structure, single=False,
     )  # fmt: skip
-    answer = (output.build(results[: output.count]), push)
-    return (*answer, output.build_aux(results[output.count :])) if has_aux else answer
+    return output.answer(results, push)
 
 
 def linear_transpose(fun: Function, *primals: Any) -> Function:
@@ -527,10 +521,9 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     ]
     captured = graph.inputs[len(avals) :]
     whole = Graph((*captured, *cts), tuple(results))
-    assert output.treedef is not None
     types = [n.aval for n in graph.outputs]
     return Linear(
-        "linear_transpose", Program(whole, graph.captured), types, output.treedef,
+        "linear_transpose", Program(whole, graph.captured), types, output.structure,
         avals, treedef, single=True,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, TreeError
 from ftrace.errors.user_line import Origin
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.avals import TOKEN, ShapedArray
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, trace_body
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Node, toposort
@@ -20,7 +20,7 @@ from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.scopes import current_scope, scope_of
-from ftrace.trace.tracing.trace import current_token, lift_as, match_aval, trace
+from ftrace.trace.tracing.trace import lift_as, match_aval, record_compound, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import WIDE, is_exact, is_narrow
 from ftrace.transforms.jit.compiled_graph import apply_graph
@@ -37,8 +37,7 @@ class Traced:
 
     @property
     def treedef(self) -> tree.TreeDef:
-        assert self.output.treedef is not None
-        return self.output.treedef
+        return self.output.structure
 
 
 def trace_function(
@@ -166,7 +165,7 @@ def check_structure(what: str, wanted: tree.TreeDef, got: tree.TreeDef) -> None:
 
 def leaf_names(what: str, value: Any) -> list[str]:
     """For messages: the place of each leaf."""
-    return [what + tree.path_string(path) for path, _ in tree.leaves_with_path(value)]
+    return [what + tree.keystr(path) for path, _ in tree.leaves_with_path(value)]
 
 
 def common_types(
@@ -251,13 +250,7 @@ def apply_compound(
         )
         return apply_graph(graph, values)
     nodes = operands([scope.lift(x) for x in values])
-    if token >= 0:
-        nodes.insert(token, current_token(scope))
-    results = op.results(*nodes, arg=arg)
-    for node in results:
-        if node.aval is TOKEN:
-            scope.tokens = (scope.tokens[0], node)
-    return [Tracer(node, scope) for node in results if node.aval is not TOKEN]
+    return record_compound(scope, op, nodes, arg, token)
 
 
 def distinct(groups: Sequence[Sequence[Value]]) -> tuple[list[Value], list[list[int]]]:

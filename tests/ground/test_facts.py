@@ -32,8 +32,7 @@ OTHERS = {
     "transforms/jit/eager_programs.py:_ARITHMETIC",
     # Of our formulas: their errors.
     "lower/legalize/math/decompose.py:ACCURACY",
-    # Of Python, and of what users call.
-    "trace/symbolic/dim.py:_FUNCTIONS",
+    # Of what users call.
     "extend.py:_NAMES",
 }
 #: Names of functions that users call, beside which those of primitives stand.

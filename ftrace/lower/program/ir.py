@@ -34,7 +34,7 @@ import numpy as np
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel import ir
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node, make_node, toposort, with_origin
+from ftrace.trace.graph import Node, make_node, making_nodes_of, toposort
 from ftrace.trace.primitives.sources import const, dim_p, variable
 from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
 from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
@@ -395,7 +395,8 @@ def _step_at(step: Step, sizes: Sizes) -> Step:
         ]
         operands = [variable(aval, 0, i) for i, aval in enumerate(types)]
         arg = _argument_at(step.node.arg, sizes)
-        node = with_origin(step.node, lambda: step.node.op(*operands, arg=arg))
+        with making_nodes_of(step.node.origin):
+            node = step.node.op(*operands, arg=arg)
         return replace(step, node=node)
     return _over_programs(step, lambda program: program.at(sizes))
 

@@ -48,7 +48,6 @@ from ftrace.trace.body import (
     placed,
 )
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
-from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.barrier import IN_LOOPS, Where, barrier
@@ -66,21 +65,9 @@ _KEPT_DEPTH = -10
 # Names.
 
 
-def _same_type(arg: str, x: Any) -> Any:
-    return x
-
-
-def _same_value(aval: Any, arg: str, x: Any) -> Any:
-    return x
-
-
-def _tangent(node: Node, tangents: Any) -> Node | None:
-    return tangents[0]
-
-
-name_p = Primitive(
-    "name", "identity", _same_type, _same_value, p.batch_elementwise, jvp=_tangent,
-    zero_at_zero=True, doc="the same value, with a name for policies of checkpoint",
+name_p = p.identity(
+    "name", jvp=lambda node, tangents: tangents[0],
+    doc="the same value, with a name for policies of checkpoint",
 )  # fmt: skip
 
 
@@ -418,8 +405,6 @@ def _apart(operands: list[Node], where: Where) -> list[Node]:
 
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: Checkpoint = node.arg
-    if arg.effects:
-        return map_lanes(node, src, batched, size)
     body, has = batch_body(arg.body, batched, size)
     return checkpoint_p.results(*src, arg=replace(arg, body=body)), has
 

@@ -120,8 +120,7 @@ class Invocation:
 
     def results(self) -> Any:
         """A tree in the structure of the result."""
-        assert self.output.treedef is not None
-        return tree.unflatten(self.output.treedef, range(self.output.count))
+        return self.output.build(range(self.output.count))
 
 
 def _hashable(value: Any) -> Any:
@@ -367,7 +366,7 @@ class Promise:
 
     def _differ(self, aval: ShapedArray, got: str, number: int) -> str:
         path, _ = tree.leaves_with_path(self.example)[number]
-        at = tree.path_string(path)
+        at = tree.keystr(path)
         what = f"{self.what}, at {at}" if at else self.what
         return f"{what}: expected {aval!r} as in {self.like}, got {got}"
 
@@ -402,27 +401,13 @@ def aligned(example: Any, got: Any) -> list[Any] | None:
 
     Returns None if the structures differ.
     """
-    leaves, structure = tree.flatten(got)
-    if structure == tree.structure(example):
-        return leaves
-    return _aligned(example, got)
-
-
-def _aligned(example: Any, got: Any) -> list[Any] | None:
-    if got is None:
-        return [None] * len(tree.leaves(example))
-    if not tree.is_node(example):
-        return [got] if not tree.is_node(got) else None
-    if type(example) is not type(got):
-        return None
-    ours, data = tree.flatten_one_level_with_keys(example)
-    theirs, other = tree.flatten_one_level_with_keys(got)
-    if data != other or [key for key, _ in ours] != [key for key, _ in theirs]:
+    try:
+        pairs = tree.prefix_pairs(got, example)
+    except (ValueError, TypeError):
         return None
     found: list[Any] = []
-    for (_, mine), (_, yours) in zip(ours, theirs, strict=True):
-        part = _aligned(mine, yours)
-        if part is None:
+    for leaf, part in pairs:
+        if leaf is not None and tree.is_node(part):
             return None
-        found += part
+        found += [leaf] * len(tree.leaves(part))
     return found

@@ -32,7 +32,6 @@ from ftrace.trace.body import (
     widen,
 )
 from ftrace.trace.calls.rule_graphs import Call, Rule, call_compound
-from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Flags, Node, Nodes, dependents
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add, cast
@@ -92,8 +91,6 @@ class Ruled(Call):
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     """The function and its rules, for all lanes together."""
     arg: Ruled = node.arg
-    if arg.effects:
-        return map_lanes(node, src, batched, size)
     if any(batched):
         lanes = (*arg.lanes, (size, batched))
         arg = replace(arg, body=widen(arg.body, batched, size), lanes=lanes)

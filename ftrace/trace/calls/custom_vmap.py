@@ -38,7 +38,7 @@ from ftrace.trace.calls.rule_graphs import (
     called,
     closed_over,
 )
-from ftrace.trace.control.scan import Scan, map_lanes, scan_p
+from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.movement import reshape
@@ -86,8 +86,6 @@ class CustomVmap(Call):
 
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: CustomVmap = node.arg
-    if arg.effects:
-        return map_lanes(node, src, batched, size)
     if not any(batched):
         results = custom_vmap_p.results(*src, arg=arg)
         return results, [False] * len(results)

@@ -23,6 +23,7 @@ from ftrace.errors import UnexpectedTracerError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
 from ftrace.trace.body import Draft, close, plan_of
+from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute, toposort
 from ftrace.trace.primitives import sources
@@ -39,7 +40,7 @@ from ftrace.trace.tracing.scopes import (
     scope_of,
     standing,
 )
-from ftrace.trace.tracing.trace import current_token
+from ftrace.trace.tracing.trace import record_compound
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, has_ended
 from ftrace.trace.tracing.weak_constants import widened
 
@@ -174,7 +175,10 @@ class Call:
 
 
 def call_compound(name: str, doc: str, batch: Any, **rules: Any) -> Compound:
-    """The record of calls: without derivative and batch they are what they call."""
+    """The record of calls: without derivative and batch they are what they call.
+
+    Those with effects are called for one lane after the other.
+    """
 
     def infer(arg: Call, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         return tuple(n.aval for n in arg.body.outputs)
@@ -182,7 +186,10 @@ def call_compound(name: str, doc: str, batch: Any, **rules: Any) -> Compound:
     def value(avals: Any, arg: Call, *operands: Any) -> list[Any]:
         return plan_of(arg.body)(operands)
 
-    return Compound(name, "call", infer, value, batch, doc=doc, show=str, **rules)
+    def lanes(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+        return (map_lanes if node.arg.effects else batch)(node, src, batched, size)
+
+    return Compound(name, "call", infer, value, lanes, doc=doc, show=str, **rules)
 
 
 class _CallScope(Scope):
@@ -274,11 +281,7 @@ def bind_call(op: Compound, call: Called, arg: Any) -> list[Value]:
     scope = current_scope() if call.effects else scope_of(given)
     assert scope is not None
     nodes = [scope.lift(x) for x in given]
-    if not call.effects:
-        return [scope.wrap(n) for n in op.results(*nodes, arg=arg)]
-    *results, token = op.results(*nodes, current_token(scope), arg=arg)
-    scope.tokens = (scope.tokens[0], token)
-    return [scope.wrap(n) for n in results]
+    return record_compound(scope, op, nodes, arg, len(nodes) if call.effects else -1)
 
 
 class _Later:

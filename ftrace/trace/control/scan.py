@@ -38,7 +38,7 @@ from ftrace.trace.body import (
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.movement import move_axis
-from ftrace.trace.primitives.primitive import Batched, Compound, Results
+from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
 from ftrace.trace.primitives.sources import variable
 from ftrace.trace.symbolic.dim import same_size
 
@@ -178,9 +178,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     kept = remember(found, arg.body, arg.consts, first)
     stacks: list[Node] = []
     if kept.stacked:
-        longer = Body(arg.body.inputs, (*arg.body.outputs, *kept.stacked))
-        results = scan_p.results(*node.src, arg=replace(arg, body=longer))
-        stacks = results[len(arg.body.outputs) :]
+        stacks = stack_also(node, kept.stacked)
     position = {n: i for i, n in enumerate(arg.body.inputs)}
     elements = [node.src[position[n]] for n in kept.elements]
     if arg.length is None and not (elements or stacks):
@@ -189,6 +187,14 @@ def _jvp(node: Node, tangents: Results) -> Results:
         elements = [node.src[stacked]]
     elements += stacks
     return tangent_scan(node, tangents, found, kept, elements, arg.reverse)
+
+
+def stack_also(node: Node, values: Sequence[Node]) -> list[Node]:
+    """Stacks of values of a loop's body: it once more, with more results."""
+    body: Body = node.arg.body
+    longer = Body(body.inputs, (*body.outputs, *values))
+    again = node.op(*node.src, arg=replace(node.arg, body=longer))
+    return items(again)[len(body.outputs) :]
 
 
 def tangent_scan(

@@ -11,7 +11,6 @@ whose length nobody knows: its derivative is a scan over them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes
@@ -88,9 +87,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     kept = scan.remember(found, arg.body, arg.consts, first)
     if not kept.stacked:  # the height of a stack is the length of the loop
         kept.stacked.append(const(0, dtypes.uint8))
-    longer = Body(arg.body.inputs, (*arg.body.outputs, *kept.stacked))
-    results = while_p.results(*node.src, arg=replace(arg, body=longer))
-    stacks = results[len(arg.body.outputs) :]
+    stacks = scan.stack_also(node, kept.stacked)
     return scan.tangent_scan(node, tangents, found, kept, stacks, False)
 
 

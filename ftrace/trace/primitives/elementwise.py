@@ -23,7 +23,13 @@ from ftrace.trace.primitives import minmax, reference
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand_p
 from ftrace.trace.primitives.primitive import Array, Direct, Facts, Primitive
 from ftrace.trace.primitives.reference import convert
-from ftrace.trace.primitives.sources import const, const_like, const_p, zeros_like
+from ftrace.trace.primitives.sources import (
+    const,
+    const_like,
+    const_p,
+    no_tangent,
+    zeros_like,
+)
 from ftrace.trace.symbolic.dim import same_size
 
 Factor = Callable[..., Node]
@@ -68,10 +74,6 @@ def _sum_tangents(terms: Sequence[Node | None]) -> Node | None:
     return total
 
 
-def _no_tangent(node: Node, tangents: Sequence[Node | None]) -> None:
-    return None
-
-
 def _elementwise(
     name: str,
     family: str,
@@ -109,7 +111,7 @@ def _elementwise(
         return numpy(*xs)
 
     if not facts.get("linear"):
-        facts.setdefault("jvp", jvp if derivatives else _no_tangent)
+        facts.setdefault("jvp", jvp if derivatives else no_tangent)
     facts.setdefault("direct", lambda aval, arg: (numpy, ()))
     return Primitive(
         name, family, infer, meaning, batch_elementwise, dtypes=kinds, **facts
@@ -682,7 +684,7 @@ def _bitcast_value(aval: ShapedArray, dtype: np.dtype[Any], x: Array) -> Array:
 
 bitcast = Primitive(
     "bitcast", "unary", _infer_bitcast, _bitcast_value, batch_elementwise,
-    jvp=_no_tangent, zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg],
+    jvp=no_tangent, zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg],
     exact=True, doc="the same bits in another dtype",
 )  # fmt: skip
 
@@ -695,12 +697,15 @@ def _same_value(aval: ShapedArray, arg: Any, x: Any) -> Any:
     return x
 
 
-copy = Primitive(
-    "copy", "identity", _same_aval, _same_value, batch_elementwise, transpose=_same,
-    linear=True, zero_at_zero=True, zero_for="zero", doc="the same value, stored",
-)  # fmt: skip
-stop_gradient = Primitive(
-    "stop_gradient", "identity", _same_aval, _same_value, batch_elementwise,
-    jvp=_no_tangent, zero_at_zero=True, zero_for="zero",
-    doc="the same value, constant to derivatives",
-)  # fmt: skip
+def identity(name: str, **facts: Unpack[Facts]) -> Primitive:
+    """One that does nothing to its operand."""
+    facts = {"zero_at_zero": True, "zero_for": "zero", **facts}
+    return Primitive(
+        name, "identity", _same_aval, _same_value, batch_elementwise, **facts
+    )
+
+
+copy = identity("copy", transpose=_same, linear=True, doc="the same value, stored")
+stop_gradient = identity(
+    "stop_gradient", jvp=no_tangent, doc="the same value, constant to derivatives"
+)

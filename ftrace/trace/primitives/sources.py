@@ -22,7 +22,7 @@ def _unbatched(node: Node, src: Nodes, batched: Flags) -> Node:
     return node
 
 
-def _no_tangent(node: Node, tangents: Sequence[Node | None]) -> None:
+def no_tangent(node: Node, tangents: Sequence[Node | None]) -> None:
     return None
 
 
@@ -42,13 +42,13 @@ def _unbound(aval: ShapedArray, arg: Any) -> Any:
 
 
 const_p = Primitive(
-    "const", "source", _stored_aval, _const_value, _unbatched, jvp=_no_tangent,
+    "const", "source", _stored_aval, _const_value, _unbatched, jvp=no_tangent,
     exact=True, doc="one scalar at every position; keyed by dtype and bits",
     show=lambda arg: "",
 )  # fmt: skip
 
 iota_p = Primitive(
-    "iota", "source", _stored_aval, _iota_value, _unbatched, jvp=_no_tangent,
+    "iota", "source", _stored_aval, _iota_value, _unbatched, jvp=no_tangent,
     exact=True, doc="0, 1, 2, … along one axis", show=lambda axis: f"axis={axis}",
 )  # fmt: skip
 
@@ -58,12 +58,12 @@ def _unknown(aval: ShapedArray, size: Any) -> Any:
 
 
 dim_p = Primitive(
-    "dim", "source", _stored_aval, _unknown, _unbatched, jvp=_no_tangent,
+    "dim", "source", _stored_aval, _unknown, _unbatched, jvp=no_tangent,
     doc="the size of a dynamic dimension, at every position",
 )  # fmt: skip
 
 variable_p = Primitive(
-    "variable", "source", _stored_aval, _unbound, _unbatched, jvp=_no_tangent,
+    "variable", "source", _stored_aval, _unbound, _unbatched, jvp=no_tangent,
     doc="an input of a graph; arg is (depth of its scope, position)",
 )  # fmt: skip
 

@@ -281,30 +281,32 @@ def _unflatten(treedef: TreeDef, leaves: list[Any]) -> Any:
     return _optree.tree_unflatten(treedef, leaves)
 
 
-def _is_none(x: object) -> bool:
-    return x is None
-
-
 def broadcast_prefix(prefix: Any, tree: Any, what: str) -> list[Any]:
     """One leaf of `prefix` per leaf of `tree`; None in the prefix is a leaf.
 
     Raises:
       TreeError: `prefix` is not the beginning of the structure of `tree`.
     """
-    found: list[Any] = []
     try:
-        prefix_leaves, prefix_def = _optree.tree_flatten(
-            prefix, _is_none, none_is_leaf=True, namespace=NAMESPACE
-        )
-        subtrees = prefix_def.flatten_up_to(tree)
+        pairs = prefix_pairs(prefix, tree)
     except (ValueError, TypeError) as error:
         raise TreeError(
             f"{what}: {prefix!r} is not a prefix of the structure "
             f"{structure(tree)}; {error}"
         ) from None
-    for leaf, subtree in zip(prefix_leaves, subtrees, strict=True):
-        found.extend([leaf] * len(leaves(subtree)))
-    return found
+    return [leaf for leaf, part in pairs for _ in leaves(part)]
+
+
+def prefix_pairs(prefix: Any, tree: Any) -> list[tuple[Any, Any]]:
+    """(leaf of `prefix`, what stands in its place in `tree`); None is a leaf.
+
+    Raises:
+      ValueError, TypeError: `prefix` is not the beginning of the structure of `tree`.
+    """
+    found, treedef = _optree.tree_flatten(
+        prefix, none_is_leaf=True, namespace=NAMESPACE
+    )
+    return list(zip(found, treedef.flatten_up_to(tree), strict=True))
 
 
 # Paths.
@@ -391,11 +393,6 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     )
     keys = [key_of(accessor[0]) for accessor in accessors if len(accessor)]
     return list(zip(keys, children, strict=True)), data
-
-
-def path_string(path: KeyPath) -> str:
-    """A path in a tree as a person would write it: `['w'][0]`."""
-    return keystr(path)
 
 
 # Containers of the user.
@@ -531,7 +528,7 @@ class _Ending:
 _CALLERS = frozenset(
     f.__code__
     for f in (
-        flatten, unflatten, map_with_none, _unflatten, broadcast_prefix,
+        flatten, unflatten, map_with_none, _unflatten, prefix_pairs,
         flatten_with_path, flatten_up_to, is_node, is_registered, is_namedtuple,
         flatten_one_level_with_keys,
     )

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ftrace.arrays.array import surface
+from ftrace.arrays.array import ArrayLike, surface
 from ftrace.errors import ArgumentError, DynamicDimensionError, ValueRangeError
 from ftrace.ground.fast_dataclasses import Immutable, NamedTuple
 from ftrace.ground.tables import memo
@@ -57,20 +57,9 @@ def _is_size(value: Any) -> bool:
 def _mixed(method: str, dim: Dim, other: Any) -> Any:
     """Arithmetic that leaves the integers: of arrays, or of a traced scalar."""
     if hasattr(other, "dtype"):
-        name = _FUNCTIONS[method.strip("_").removeprefix("r")]
-        pair = (other, dim) if method.startswith("__r") else (dim, other)
-        return surface[name](*pair)
+        return getattr(ArrayLike, method)(dim, other)
     number = isinstance(other, (int, float, complex)) or type(other) is Dim
     return getattr(surface["of_dim"](dim), method)(other) if number else NotImplemented
-
-
-#: The functions of the surface behind the operators.
-_FUNCTIONS = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
-    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "lt": "less",
-    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal",
-    "ne": "not_equal",
-}  # fmt: skip
 
 
 class Dim(Immutable, _Base):

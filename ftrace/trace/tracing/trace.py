@@ -7,11 +7,13 @@ inline   a graph, once more, as operations of a scope
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.graph import Graph, Node, nodes_of, substitute
 from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.tracing import scopes
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.tracer import Tracer, Value, stack
@@ -80,13 +82,18 @@ def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
     if graph.effects and scopes.current_scope() is not None:
         return scopes.current_scope()
     scope = scopes.scope_of(operands)
-    own = {*graph.inputs, *graph.effects}
-    for node in graph.nodes:
-        if sources.is_variable(node) and node not in own:
-            depth, _ = sources.scope_and_position(node)
-            if scope is None or depth > scope.depth:
-                scope = stack.scopes[depth]
+    for node in _free_variables(graph):
+        depth, _ = sources.scope_and_position(node)
+        if scope is None or depth > scope.depth:
+            scope = stack.scopes[depth]
     return scope
+
+
+def _free_variables(graph: Graph) -> list[Node]:
+    """Tracers of transforms around it, which the graph uses."""
+    own = {*graph.inputs, *graph.effects}
+    nodes = nodes_of((*graph.outputs, *graph.effects))
+    return [n for n in nodes if sources.is_variable(n) and n not in own]
 
 
 def effects_as_output(graph: Graph) -> Graph:
@@ -101,11 +108,7 @@ def effects_as_output(graph: Graph) -> Graph:
 
 def has_free_variables(graph: Graph) -> bool:
     """Does it use tracers of a transform around it?"""
-    own = {*graph.inputs, *graph.effects}
-    for node in nodes_of((*graph.outputs, *graph.effects)):
-        if sources.is_variable(node) and node not in own:
-            return True
-    return False
+    return bool(_free_variables(graph))
 
 
 def inline(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:
@@ -132,6 +135,24 @@ def current_token(scope: Scope) -> Node:
         first = sources.variable(TOKEN, scope.depth, -1)
         scope.tokens = (first, first)
     return scope.tokens[-1]
+
+
+def record_compound(
+    scope: Scope, op: Compound, nodes: Sequence[Node], arg: Any, token: int = -1
+) -> list[Tracer]:
+    """The results of an operation in a scope, but for the token of its effects.
+
+    Args:
+      token: at which operand that stands; -1 if it has no effects.
+    """
+    operands = list(nodes)
+    if token >= 0:
+        operands.insert(token, current_token(scope))
+    results = op.results(*operands, arg=arg)
+    for node in results:
+        if node.aval is TOKEN:
+            scope.tokens = (scope.tokens[0], node)
+    return [Tracer(node, scope) for node in results if node.aval is not TOKEN]
 
 
 def match_aval(node: Node, aval: ShapedArray) -> Node:
