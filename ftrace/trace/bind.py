@@ -67,20 +67,13 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
     return _bind_now(op, [asarray(x) for x in operands], arg)
 
 
-def _recorded(op: Primitive, operands: Sequence[Value], arg: Any) -> Any:
-    """`bind` of arrays to a shape that is known at calls only."""
-    scope = current_scope()
-    assert scope is not None  # a dynamic dimension exists in a trace only
-    return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
-
-
 @memo(4096)
 def _infer(op: Primitive, arg: Any, types: tuple[Any, ...]) -> ShapedArray:
     """The type of a result, for (shape, dtype, weak_type) of each operand."""
     return op.infer(arg, *[ShapedArray.of(*t) for t in types])
 
 
-def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
+def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
     """`bind` of arrays: those of the host NumPy does, in a few µs."""
     for x in operands:
         if not (x._buffer is None or x._buffer.device.host):
@@ -88,7 +81,9 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Array:
     types = tuple([(x._shape, x._dtype, x.weak_type) for x in operands])
     aval = _infer(op, arg, types)
     if is_dynamic(aval.size):
-        return _recorded(op, operands, arg)
+        scope = current_scope()
+        assert scope is not None  # a dynamic dimension exists in a trace only
+        return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
     values = [x._host if x._host is not None else x.numpy() for x in operands]
     if aval.size >= evaluate.FEW:
         evaluate.require_room_for(op, aval, values)

@@ -291,16 +291,13 @@ def settle(value: Any, dtype: np.dtype[Any]) -> Any:
     return array if array.dtype == dtype else array.astype(dtype)
 
 
-class Contraction:
+class Contraction(PreparedProduct):
     """The value of a sum over a product, from the operands of the product."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.product: Any = node.src[0]
-        axes: Any = node.arg
-        self._product = PreparedProduct(
-            self.product.shape, axes, node.aval, self._stored
-        )
+        super().__init__(self.product.shape, node.arg, node.aval)
         dtype = self.product.dtype
         self._half = dtype.itemsize == 2 and dtypes.is_float(dtype)
         self._is_long = _is_long(self.product) and self._is_of_all
@@ -321,9 +318,9 @@ class Contraction:
         return self._is_of_all and not self._half and not self._is_long
 
     def __call__(self, x: Any, y: Any) -> Any:
-        return settle(self._product(x, y), self.node.dtype)
+        return settle(super().__call__(x, y), self.node.dtype)
 
-    def _stored(self, x: Any, y: Any) -> Callable[[Any, Any], Any]:
+    def stored(self, x: Any, y: Any) -> Callable[[Any, Any], Any]:
         """The product and its sum in two steps.
 
         Long ones are multiplied and added up in blocks, and the blocks as sums are.
@@ -332,7 +329,7 @@ class Contraction:
         shape = product.shape
         if not (same_size(x.shape, shape) and same_size(y.shape, shape)):
             seen: Any = partial(np.broadcast_to, shape=shape)
-            way = self._stored(seen(x), seen(y))
+            way = self.stored(seen(x), seen(y))
             return lambda x, y: way(seen(x), seen(y))
         if self._is_long and x.flags.c_contiguous and y.flags.c_contiguous:
             return partial(_dot_by_blocks, node.shape)

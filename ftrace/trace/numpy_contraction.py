@@ -12,6 +12,7 @@ BLAS adds 0.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from math import prod
@@ -59,25 +60,17 @@ class _Recipe(NamedTuple):
 _Way = Callable[[Array, Array], Array]
 
 
-class PreparedProduct:
+class PreparedProduct(ABC):
     """The sum of x·y over some axes, all decided once for the strides of the operands.
 
     Args:
       shape: of the product; operands are of one dtype, of sizes 1 or these.
       axes: the axes to sum over; they stay with size 1.
       out: shape and dtype of the result.
-      stored: gives what is done for such operands where the product must be stored.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        axes: tuple[int, ...],
-        out: Any,
-        stored: Callable[[Array, Array], _Way],
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], axes: tuple[int, ...], out: Any) -> None:
         self._given = shape, axes, out
-        self._stored = stored
         self._ways: dict[Any, _Way] = {}
 
     def __call__(self, x: Array, y: Array) -> Array:
@@ -89,13 +82,17 @@ class PreparedProduct:
             way = self._ways[key] = self._way(x, y)
         return way(x, y)
 
+    @abstractmethod
+    def stored(self, x: Array, y: Array) -> _Way:
+        """What is done for such operands where the product must be stored."""
+
     def _way(self, x: Array, y: Array) -> _Way:
         """What a call does for operands of these shapes and strides."""
         shape, axes, out = self._given
         x_repeats, y_repeats = _repeats(x, shape, axes), _repeats(y, shape, axes)
         recipe = _recipe(shape, x_repeats, y_repeats, axes)
         if recipe is None:
-            return self._stored(x, y)
+            return self.stored(x, y)
         half = out.dtype.itemsize == 2 and dtypes.is_float(out.dtype)
         wide = np.dtype(np.float32) if half else None
         right = Views.of(y, recipe.right, wide)

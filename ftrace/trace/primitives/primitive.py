@@ -41,8 +41,22 @@ Batched = tuple[list[Node], list[bool]]
 PRIMITIVES: dict[str, Primitive] = {}
 
 
+class _Record(Op):
+    """What all records can do."""
+
+    show: Callable[[Any], str]
+
+    def render(self, node: Node) -> str:
+        if node.arg is None:
+            return self.name
+        return f"{self.name}[{self.show(node.arg)}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_name, (self.name,)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Primitive(Op):
+class Primitive(_Record):
     """The record. Call it on nodes: `add(x, y)`, `reshape(x, arg=(2, 3))`.
 
     Attributes:
@@ -103,14 +117,6 @@ class Primitive(Op):
         aval = self.infer(arg, *[node.aval for node in src])
         return make_node(self, aval, src, arg)
 
-    def render(self, node: Node) -> str:
-        if node.arg is None:
-            return self.name
-        return f"{self.name}[{self.show(node.arg)}]"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _of_name, (self.name,)
-
 
 Results = Sequence[Node | None]
 
@@ -119,7 +125,7 @@ COMPOUNDS: dict[str, Compound] = {}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Compound(Op):
+class Compound(_Record):
     """The record of an operation that is a step of a program by itself.
 
     Loops, branches, calls, and what the host computes. Its operands and results are
@@ -179,14 +185,6 @@ class Compound(Op):
     def results(self, *src: Node, arg: Any = None) -> list[Node]:
         """The results of this primitive over `src`."""
         return items(self(*src, arg=arg))
-
-    def render(self, node: Node) -> str:
-        if node.arg is None:
-            return self.name
-        return f"{self.name}[{self.show(node.arg)}]"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _of_name, (self.name,)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

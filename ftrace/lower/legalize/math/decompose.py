@@ -7,7 +7,7 @@ neighbours, bits, and fma itself.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -198,23 +198,13 @@ DECOMPOSITIONS: Final[dict[str, Decomposition]] = {
 
 def formula(name: str, has: Collection[str]) -> Callable[..., Term]:
     """The function of terms that computes `name` for a device that has these."""
-    function, tables = BY_TABLES.get(name, (FORMULAS[name], ()))
-    return function if _has_all(has, tables) else FORMULAS[name]
+    return _by_tables(has).get(name, FORMULAS[name])
 
 
-def _has_all(has: Collection[str], tables: Iterable[str]) -> bool:
-    return all(name in has for name in tables)
-
-
-_TABULATED: Final = {
-    name: (_formula(function), tables) for name, (function, tables) in BY_TABLES.items()
-}
-
-
-def _decompositions(has: Collection[str]) -> dict[str, Decomposition]:
-    """By name, for a device that has these."""
-    found = {n: f for n, (f, tables) in _TABULATED.items() if _has_all(has, tables)}
-    return DECOMPOSITIONS | found
+def _by_tables(has: Collection[str]) -> dict[str, Callable[..., Term]]:
+    """Those for a device that has these which take tables."""
+    rows = BY_TABLES.items()
+    return {name: f for name, (f, needs) in rows if all(t in has for t in needs)}
 
 
 def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
@@ -223,7 +213,8 @@ def decompose(roots: Sequence[Node], has: Collection[str]) -> list[Node]:
     Operations in neither `has` nor `DECOMPOSITIONS` stay. Linear in the number of
     nodes that result.
     """
-    known = _decompositions(has)
+    better = {name: _formula(function) for name, function in _by_tables(has).items()}
+    known = DECOMPOSITIONS | better
     if not any(n.op.name in known and n.op.name not in has for n in toposort(roots)):
         return list(roots)
     finished: dict[Node, Node] = {}

@@ -12,7 +12,7 @@ fraction.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -53,6 +53,18 @@ _FORMATS: Final = {
 }  # fmt: skip
 
 
+def _operator(op: ew.Primitive) -> Callable[[Term, Operand], Term]:
+    return lambda x, y: _same(op, x, y)
+
+
+def _reflected(op: ew.Primitive) -> Callable[[Term, Number], Term]:
+    return lambda x, y: _same(op, number(y, x), x)
+
+
+def _comparison(op: ew.Primitive) -> Callable[[Term, Operand], Term]:
+    return lambda x, y: _compare(op, x, y)
+
+
 class Term:
     """A node in a formula. Comparisons give bool terms; `==` is the function `eq`."""
 
@@ -76,29 +88,22 @@ class Term:
             "select(condition, x, y) instead of if, and, or, min and max"
         )
 
-    def __add__(self, other: Operand) -> Term:
-        return _same(ew.add, self, other)
-
-    def __radd__(self, other: Number) -> Term:
-        return _same(ew.add, number(other, self), self)
-
-    def __sub__(self, other: Operand) -> Term:
-        return _same(ew.sub, self, other)
-
-    def __rsub__(self, other: Number) -> Term:
-        return _same(ew.sub, number(other, self), self)
-
-    def __mul__(self, other: Operand) -> Term:
-        return _same(ew.mul, self, other)
-
-    def __rmul__(self, other: Number) -> Term:
-        return _same(ew.mul, number(other, self), self)
-
-    def __truediv__(self, other: Operand) -> Term:
-        return _same(ew.div, self, other)
-
-    def __rtruediv__(self, other: Number) -> Term:
-        return _same(ew.div, number(other, self), self)
+    __add__ = _operator(ew.add)
+    __radd__ = _reflected(ew.add)
+    __sub__ = _operator(ew.sub)
+    __rsub__ = _reflected(ew.sub)
+    __mul__ = _operator(ew.mul)
+    __rmul__ = _reflected(ew.mul)
+    __truediv__ = _operator(ew.div)
+    __rtruediv__ = _reflected(ew.div)
+    __and__ = _operator(ew.bit_and)
+    __or__ = _operator(ew.bit_or)
+    __xor__ = _operator(ew.bit_xor)
+    __lshift__ = _operator(ew.shift_left)
+    __lt__ = _comparison(ew.lt)
+    __le__ = _comparison(ew.le)
+    __gt__ = _comparison(ew.gt)
+    __ge__ = _comparison(ew.ge)
 
     def __neg__(self) -> Term:
         return _unary(ew.neg, self)
@@ -109,35 +114,11 @@ class Term:
     def __invert__(self) -> Term:
         return _unary(ew.bit_not, self)
 
-    def __and__(self, other: Operand) -> Term:
-        return _same(ew.bit_and, self, other)
-
-    def __or__(self, other: Operand) -> Term:
-        return _same(ew.bit_or, self, other)
-
-    def __xor__(self, other: Operand) -> Term:
-        return _same(ew.bit_xor, self, other)
-
-    def __lshift__(self, other: Operand) -> Term:
-        return _same(ew.shift_left, self, other)
-
     def __rshift__(self, other: Operand) -> Term:
         """Filled with the sign for signed integers, with 0 for unsigned ones."""
         signed = self.dtype in dtypes.SIGNED
         shift = ew.shift_right_arithmetic if signed else ew.shift_right_logical
         return _same(shift, self, other)
-
-    def __lt__(self, other: Operand) -> Term:
-        return _compare(ew.lt, self, other)
-
-    def __le__(self, other: Operand) -> Term:
-        return _compare(ew.le, self, other)
-
-    def __gt__(self, other: Operand) -> Term:
-        return _compare(ew.gt, self, other)
-
-    def __ge__(self, other: Operand) -> Term:
-        return _compare(ew.ge, self, other)
 
 
 Operand = Term | int | float
