@@ -371,6 +371,8 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
     """
     if x is None:
         (y,) = ew.promote_inexact(y)
+        if not hasattr(dx, "dtype"):  # a number, with all its bits
+            _, dx = ew.promote_inexact(y, dx)
     else:
         y, x = ew.promote_inexact(y, x)
     y = _moved_last("trapezoid", y, axis)
