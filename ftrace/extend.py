@@ -31,8 +31,6 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.trace.calls import custom_call
-from ftrace.trace.flatten_arguments import type_of
 from ftrace.transforms.jit.compiled_graph import ShapeDtypeStruct
 
 Function = Callable[..., Any]

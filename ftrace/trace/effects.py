@@ -50,15 +50,8 @@ from ftrace.trace.primitives.primitive import Batched, Compound, Results, compou
 from ftrace.trace.primitives.sources import const_p, is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
-from ftrace.trace.tracing.scopes import (
-    Scope,
-    asarray,
-    current_scope,
-    open_scopes,
-    outside_scopes,
-    owned,
-    scope_of,
-)
+from ftrace.trace.tracing import scopes
+from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import record_compound
 from ftrace.trace.tracing.tracer import (
     Tracer,
@@ -183,7 +176,7 @@ class Callback:
         leaves = [_as_array(next(rest)) if s is None else s.value for s in self.leaves]
         args, kwargs = tree.unflatten(self.arguments, leaves)
         # What it computes is its own affair, not part of a function that is traced.
-        with outside_scopes():
+        with scopes.outside_scopes():
             try:
                 result = self.function.value(*args, **kwargs)
             except errors.UnexpectedTracerError as error:
@@ -491,7 +484,7 @@ def call_back(
     )  # fmt: skip
     scope = _staging_scope()
     if method and scope is None:
-        scope = scope_of(operands)
+        scope = scopes.scope_of(operands)
     if scope is None:
         return tree.unflatten(structure, _call_now(arg, operands))
     op, token = (pure_callback_p, -1) if method else (callback_p, 0)
@@ -512,9 +505,9 @@ def _staging_scope() -> Scope | None:
     It is recorded where an argument has no value, and where earlier effects are still
     to come: those of a jitted function or a loop, of which a derivative is taken.
     """
-    if all(s.bound and not s.isolated and not s.tokens for s in open_scopes()):
+    if all(s.bound and not s.isolated and not s.tokens for s in scopes.open_scopes()):
         return None
-    return current_scope()
+    return scopes.current_scope()
 
 
 def _call_now(arg: Callback, operands: Sequence[Value]) -> list[Array]:
@@ -533,12 +526,11 @@ def _call_now(arg: Callback, operands: Sequence[Value]) -> list[Array]:
 def _valued(value: Value) -> Array:
     if isinstance(value, Tracer):
         return Array.of(np.asarray(concrete(value)), aval_of(value).weak_type)
-    return asarray(owned(value))
+    return scopes.asarray(scopes.owned(value))
 
 
 def _varies(node: Node) -> bool:
     """Does it depend on an argument, other than through `stop_gradient` or integers?"""
-    scopes = open_scopes()
     seen: set[Node] = set()
     pending = [node]
     while pending:
@@ -549,7 +541,7 @@ def _varies(node: Node) -> bool:
         seen.add(found)
         if is_variable(found):
             depth, position = found.arg
-            scope = next(s for s in scopes if s.depth == depth)
+            scope = next(s for s in scopes.open_scopes() if s.depth == depth)
             if position < len(scope.inputs) - len(scope.captured):
                 return True
         elif found.op is not stop_gradient:

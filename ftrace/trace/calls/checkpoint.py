@@ -29,6 +29,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace import body as bodies
 from ftrace.trace import flatten_arguments
 from ftrace.trace.autodiff import (
     jvp_nodes,
@@ -38,15 +39,6 @@ from ftrace.trace.autodiff import (
 )
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.bind import bind
-from ftrace.trace.body import (
-    COTANGENT_DEPTH,
-    apply_body,
-    batch_body,
-    chosen,
-    close,
-    linearize,
-    placed,
-)
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
 from ftrace.trace.graph import Body, Flags, Node, Nodes, nodes_of, substitute
 from ftrace.trace.primitives import elementwise as p
@@ -344,7 +336,7 @@ class Checkpoint(Call):
 def _jvp(node: Node, tangents: Results) -> Results:
     arg: Checkpoint = node.arg
     inputs = arg.body.inputs
-    found = linearize(arg.body, tuple(t is not None for t in tangents))
+    found = bodies.linearize(arg.body, tuple(t is not None for t in tangents))
     names, outputs = found.names, found.moved
     if not outputs:
         return [None] * len(found.outputs)
@@ -353,24 +345,27 @@ def _jvp(node: Node, tangents: Results) -> Results:
     outputs = substitute(outputs, mapping)
     used = nodes_of(outputs)
     needed = [i for i, name in enumerate(inputs) if name in used]
-    body = close([*(inputs[i] for i in needed), *mapping.values(), *names], outputs)
+    body = bodies.close(
+        [*(inputs[i] for i in needed), *mapping.values(), *names], outputs
+    )
     operands = [
         *(node.src[i] for i in needed),
-        *apply_body(Body(inputs, tuple(kept)), node.src),
-        *chosen(tangents, found.moving),
+        *bodies.apply_body(Body(inputs, tuple(kept)), node.src),
+        *bodies.chosen(tangents, found.moving),
     ]
     again = arg.policy != Constantly(True)
     linear = replace(arg, body=body, effects=False, again=again)
     results = checkpoint_p.results(*operands, arg=linear)
-    return placed(len(found.outputs), found.wanted, results)
+    return bodies.placed(len(found.outputs), found.wanted, results)
 
 
 def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: Checkpoint = node.arg
     inputs = arg.body.inputs
-    outputs = chosen(arg.body.outputs, [ct is not None for ct in cotangents])
+    outputs = bodies.chosen(arg.body.outputs, [ct is not None for ct in cotangents])
     given = [
-        variable(n.aval.strong(), COTANGENT_DEPTH, i) for i, n in enumerate(outputs)
+        variable(n.aval.strong(), bodies.COTANGENT_DEPTH, i)
+        for i, n in enumerate(outputs)
     ]
     wanted = [i for i, flag in enumerate(linear) if flag]
     constant = [i for i, flag in enumerate(linear) if not flag]
@@ -382,7 +377,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     }
     used = nodes_of(parts.values())
     constant = [i for i in constant if inputs[i] in used]
-    body = close([*(inputs[i] for i in constant), *given], list(parts.values()))
+    body = bodies.close([*(inputs[i] for i in constant), *given], list(parts.values()))
     operands = [
         *(node.src[i] for i in constant),
         *(ct for ct in cotangents if ct is not None),
@@ -394,7 +389,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     results = checkpoint_p.results(*operands, arg=replace(arg, body=body))
     if apart:  # what was computed again is done with before others begin
         results = barrier(results, where)
-    return placed(len(node.src), parts, results)
+    return bodies.placed(len(node.src), parts, results)
 
 
 def _apart(operands: list[Node], where: Where) -> list[Node]:
@@ -405,7 +400,7 @@ def _apart(operands: list[Node], where: Where) -> list[Node]:
 
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: Checkpoint = node.arg
-    body, has = batch_body(arg.body, batched, size)
+    body, has = bodies.batch_body(arg.body, batched, size)
     return checkpoint_p.results(*src, arg=replace(arg, body=body)), has
 
 

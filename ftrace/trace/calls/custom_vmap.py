@@ -14,30 +14,11 @@ from typing import Any
 
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace import body as bodies
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.body import (
-    apply_body,
-    batch_body,
-    batched_inputs,
-    chosen,
-    close,
-    linearize,
-    or_zeros,
-    placed,
-    transpose_body,
-    with_axis,
-    with_lanes,
-)
-from ftrace.trace.calls import custom_call
+from ftrace.trace.calls import custom_call, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, pair_of, place_of
-from ftrace.trace.calls.rule_graphs import (
-    Call,
-    Rule,
-    bind_call,
-    call_compound,
-    called,
-    closed_over,
-)
+from ftrace.trace.calls.rule_graphs import Call, Rule
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.broadcast import reduce_sum
@@ -90,11 +71,11 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
         results = custom_vmap_p.results(*src, arg=arg)
         return results, [False] * len(results)
     if arg.rule is None or any(batched[: arg.closed]):
-        body, has = batch_body(arg.body, batched, size)
+        body, has = bodies.batch_body(arg.body, batched, size)
     else:
         avals = [n.aval for n in arg.body.inputs]
         body, has = arg.rule.batched(avals, size, batched)
-    return apply_body(body, src), has
+    return bodies.apply_body(body, src), has
 
 
 @dataclass(frozen=True)
@@ -106,12 +87,12 @@ class SequentialBatcher(Batcher):
     def batched(
         self, avals: Sequence[ShapedArray], size: int, flags: Flags
     ) -> tuple[Body, list[bool]]:
-        inputs = batched_inputs(self.body, flags, size)
+        inputs = bodies.batched_inputs(self.body, flags, size)
         order = sorted(range(len(flags)), key=lambda i: flags[i])
-        inner = close([self.body.inputs[i] for i in order], self.body.outputs)
+        inner = bodies.close([self.body.inputs[i] for i in order], self.body.outputs)
         arg = Scan(inner, size, False, flags.count(False), 0)
         results = scan_p.results(*[inputs[i] for i in order], arg=arg)
-        return close(inputs, results), [True] * len(results)
+        return bodies.close(inputs, results), [True] * len(results)
 
 
 # Derivatives.
@@ -120,17 +101,17 @@ class SequentialBatcher(Batcher):
 def _jvp(node: Node, tangents: Results) -> Results:
     arg: CustomVmap = node.arg
     mask = tuple(t is not None for t in tangents)
-    found = linearize(arg.body, mask)
+    found = bodies.linearize(arg.body, mask)
     if not found.wanted:
         return [None] * len(found.outputs)
-    body = close([*arg.body.inputs, *found.names], found.moved)
+    body = bodies.close([*arg.body.inputs, *found.names], found.moved)
     rule = None
     if arg.rule is not None:
         rule = _TangentBatcher(arg.rule, found.moving, found.wanted)
     linear = CustomVmap(body, False, arg.name, arg.closed, rule)
-    present = chosen(tangents, found.moving)
+    present = bodies.chosen(tangents, found.moving)
     results = custom_vmap_p.results(*node.src, *present, arg=linear)
-    return placed(len(found.outputs), found.wanted, results)
+    return bodies.placed(len(found.outputs), found.wanted, results)
 
 
 @dataclass(frozen=True)
@@ -156,13 +137,13 @@ class _TangentBatcher(Batcher):
         for i, has in zip(positions, flags[count:], strict=True):
             wide[i] = wide[i] or has
         body, has = self.rule.batched(avals[:count], size, tuple(wide))
-        found = linearize(body, self.mask)
+        found = bodies.linearize(body, self.mask)
         inputs = [
-            variable(with_axis(a, size) if flag else a, _OUTER_DEPTH, i)
+            variable(bodies.with_axis(a, size) if flag else a, _OUTER_DEPTH, i)
             for i, (a, flag) in enumerate(zip(avals, flags, strict=True))
         ]
         mapping = {
-            name: with_lanes(mine, had, want, size)
+            name: bodies.with_lanes(mine, had, want, size)
             for name, mine, had, want in zip(
                 body.inputs, inputs, flags, wide, strict=False
             )
@@ -170,10 +151,12 @@ class _TangentBatcher(Batcher):
         for k, i in enumerate(positions):
             name, mine = found.tangents[i], inputs[count + k]
             assert name is not None
-            mapping[name] = with_lanes(mine, flags[count + k], wide[i], size)
-        outputs = [or_zeros(found.outputs[k], body.outputs[k]) for k in self.wanted]
+            mapping[name] = bodies.with_lanes(mine, flags[count + k], wide[i], size)
+        outputs = [
+            bodies.or_zeros(found.outputs[k], body.outputs[k]) for k in self.wanted
+        ]
         return (
-            close(inputs, substitute(outputs, mapping)),
+            bodies.close(inputs, substitute(outputs, mapping)),
             [has[k] for k in self.wanted],
         )
 
@@ -181,17 +164,19 @@ class _TangentBatcher(Batcher):
 def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: CustomVmap = node.arg
     known = tuple(ct is not None for ct in cotangents)
-    body = transpose_body(arg.body, linear, known)
+    body = bodies.transpose_body(arg.body, linear, known)
     rule = None
     if arg.rule is not None:
         avals = tuple(n.aval for n in arg.body.inputs)
         rule = _TransposeBatcher(arg.rule, avals, linear, known)
-    constant = chosen(node.src, [not flag for flag in linear])
+    constant = bodies.chosen(node.src, [not flag for flag in linear])
     closed = sum(not flag for flag in linear[: arg.closed])
     backward = CustomVmap(body, False, arg.name, closed, rule)
-    given = chosen(cotangents, known)
+    given = bodies.chosen(cotangents, known)
     results = custom_vmap_p.results(*constant, *given, arg=backward)
-    return placed(len(linear), [i for i, flag in enumerate(linear) if flag], results)
+    return bodies.placed(
+        len(linear), [i for i, flag in enumerate(linear) if flag], results
+    )
 
 
 @dataclass(frozen=True)
@@ -217,8 +202,8 @@ class _TransposeBatcher(Batcher):
         full = tuple(flag or next(rest) for flag in self.linear)
         of_cotangents = list(rest)
         body, has = self.rule.batched(self.avals, size, full)
-        plain = transpose_body(body, self.linear, self.known)
-        asked = chosen(has, self.known)
+        plain = bodies.transpose_body(body, self.linear, self.known)
+        asked = bodies.chosen(has, self.known)
         inputs = list(plain.inputs)
         mapping: dict[Node, Node] = {}
         places = range(len(inputs) - len(asked), len(inputs))
@@ -226,16 +211,16 @@ class _TransposeBatcher(Batcher):
             if had == mine:
                 continue
             name = inputs[i]
-            aval = avals[i] if had else with_axis(name.aval, size)
+            aval = avals[i] if had else bodies.with_axis(name.aval, size)
             inputs[i] = given = variable(aval, _OUTER_DEPTH, i)
-            mapping[name] = with_lanes(given, mine, had, size)
+            mapping[name] = bodies.with_lanes(given, mine, had, size)
             if not had:  # the sum of all lanes is meant
                 mapping[name] = reshape(reduce_sum(given, (0,)), name.shape)
         outputs = substitute(plain.outputs, mapping)
-        return close(inputs, outputs), [True] * len(outputs)
+        return bodies.close(inputs, outputs), [True] * len(outputs)
 
 
-custom_vmap_p = call_compound(
+custom_vmap_p = rule_graphs.call_compound(
     "custom_vmap", "a function with a rule for batching", _batch,
     jvp=_jvp, transpose=_transpose,
 )  # fmt: skip
@@ -280,8 +265,8 @@ class custom_vmap(custom_call.WithRules):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self.invocation(args, kwargs)
-        others = closed_over([self.vmap_rule]) if open_scopes() else []
-        found = called("custom_vmap", call.output, call.values, others)
+        others = rule_graphs.closed_over([self.vmap_rule]) if open_scopes() else []
+        found = rule_graphs.called("custom_vmap", call.output, call.values, others)
         if found is None:
             return self.fun(*call.args)
         batcher: Batcher | None = None
@@ -293,7 +278,7 @@ class custom_vmap(custom_call.WithRules):
             closed = found.operands[: found.closed]
             batcher = _UserBatcher(Rule(call.name, key, function, closed))
         arg = CustomVmap(found.body, found.effects, call.name, found.closed, batcher)
-        return call.output.build(bind_call(custom_vmap_p, found, arg))
+        return call.output.build(rule_graphs.bind_call(custom_vmap_p, found, arg))
 
 
 def sequential_vmap(fun: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,16 +30,8 @@ from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.barrier import barrier
 from ftrace.trace.primitives.primitive import Batched, Compound
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.scopes import (
-    Scope,
-    asarray,
-    current_scope,
-    open_scopes,
-    owned,
-    restore,
-    scope_of,
-    standing,
-)
+from ftrace.trace.tracing import scopes
+from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import record_compound
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, has_ended
 from ftrace.trace.tracing.weak_constants import widened
@@ -154,7 +146,7 @@ held_p = Compound(
 
 def held(value: Value) -> Node:
     """The node of a concrete array. What NumPy may change is copied."""
-    array = asarray(owned(value))
+    array = scopes.asarray(scopes.owned(value))
     return held_p.results(arg=Held(array, aval_of(array), id(array)))[0]
 
 
@@ -256,13 +248,13 @@ def called(
     Returns:
       The call; None if nothing in it is traced, so that the function may just run.
     """
-    if not open_scopes():
+    if not scopes.open_scopes():
         return None
     draft = trace_call(transform, function, values)
     closed = [*draft.values]
     known = {id(x) for x in closed}
     extra = [x for x in others if id(x) not in known]
-    if not draft.effects and scope_of([*values, *closed, *extra]) is None:
+    if not draft.effects and scopes.scope_of([*values, *closed, *extra]) is None:
         return None
     names = [
         sources.variable(aval_of(x), _CLOSED_DEPTH, i) for i, x in enumerate(extra)
@@ -278,7 +270,7 @@ def called(
 def bind_call(op: Compound, call: Called, arg: Any) -> list[Value]:
     """Records a call; returns its results."""
     given = [x for x in call.operands if x is not None]
-    scope = current_scope() if call.effects else scope_of(given)
+    scope = scopes.current_scope() if call.effects else scopes.scope_of(given)
     assert scope is not None
     nodes = [scope.lift(x) for x in given]
     return record_compound(scope, op, nodes, arg, len(nodes) if call.effects else -1)
@@ -287,9 +279,9 @@ def bind_call(op: Compound, call: Called, arg: Any) -> list[Value]:
 class _Later:
     """The value of a node, once the function around it has returned."""
 
-    def __init__(self, node: Node, scopes: Sequence[Scope]) -> None:
+    def __init__(self, node: Node, around: Sequence[Scope]) -> None:
         self.node = node
-        self.scopes = scopes
+        self.around = around
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         known: dict[Node, Any] = {}
@@ -298,20 +290,20 @@ class _Later:
                 known[leaf] = np.uint8(REHEARSAL)
             elif sources.is_variable(leaf):
                 depth, index = sources.scope_and_position(leaf)
-                binding = self.scopes[depth].bindings[index]
+                binding = self.around[depth].bindings[index]
                 if isinstance(binding, Tracer):
-                    binding = _Later(binding.node, self.scopes)
+                    binding = _Later(binding.node, self.around)
                 known[leaf] = np.asarray(binding)
         return np.asarray(evaluate([self.node], known)[0])
 
 
 def later_values(operands: Sequence[Value]) -> tuple[Any, ...]:
     """Values of operands for who asks later; () where nothing has values."""
-    scopes = tuple(open_scopes())
-    if not all(s.bound and not s.isolated for s in scopes):
+    around = tuple(scopes.open_scopes())
+    if not all(s.bound and not s.isolated for s in around):
         return ()
     return tuple(
-        _Later(x.node, scopes) if isinstance(x, Tracer) else x
+        _Later(x.node, around) if isinstance(x, Tracer) else x
         for x in operands
         if x is not None
     )
@@ -349,11 +341,11 @@ class Rule:
         key = (what, tuple(avals), details)
         found = self.traced.get(key)
         if found is None:
-            state = standing()
+            state = scopes.standing()
             try:
                 found = self.traced[key] = self._trace(what, avals, details)
             except BaseException:
-                restore(state)
+                scopes.restore(state)
                 raise
         return found
 

@@ -14,20 +14,8 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace import body as bodies
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
-from ftrace.trace.body import (
-    RESIDUAL_DEPTH,
-    apply_body,
-    batch_body,
-    chosen,
-    close,
-    linearize,
-    or_zeros,
-    placed,
-    plan_of,
-    transpose_body,
-    widen,
-)
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute, toposort
 from ftrace.trace.primitives.elementwise import eq, select
@@ -67,7 +55,7 @@ def _infer(arg: Branches, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _value(avals: Any, arg: Branches, index: Any, *operands: Any) -> list[Any]:
-    return plan_of(arg.bodies[int(index)])(list(operands))
+    return bodies.plan_of(arg.bodies[int(index)])(list(operands))
 
 
 # Forward mode.
@@ -77,7 +65,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     arg: Branches = node.arg
     index, *operands = node.src
     flags = tuple(t is not None for t in tangents[1:])
-    found = [linearize(body, flags) for body in arg.bodies]
+    found = [bodies.linearize(body, flags) for body in arg.bodies]
     count = len(arg.bodies[0].outputs)
     varying = [k for k in range(count) if any(f.outputs[k] for f in found)]
     if not varying:
@@ -101,22 +89,22 @@ def _jvp(node: Node, tangents: Results) -> Results:
             mine[residual] = fitting[0]
         place_of.append(mine)
     kept = _with_residuals(node, places, place_of)
-    names = [variable(a, RESIDUAL_DEPTH, i) for i, a in enumerate(places)]
+    names = [variable(a, bodies.RESIDUAL_DEPTH, i) for i, a in enumerate(places)]
     inputs = [*arg.bodies[0].inputs, *names, *found[0].names]
-    bodies = tuple(
-        close(
+    made = tuple(
+        bodies.close(
             inputs,
             substitute(
-                [or_zeros(d.outputs[k], body.outputs[k]) for k in varying],
+                [bodies.or_zeros(d.outputs[k], body.outputs[k]) for k in varying],
                 {n: names[p] for n, p in mine.items()},
             ),
         )
         for body, d, mine in zip(arg.bodies, found, place_of, strict=True)
     )
-    moving = chosen(tangents[1:], found[0].moving)
-    arg = Branches(bodies)
+    moving = bodies.chosen(tangents[1:], found[0].moving)
+    arg = Branches(made)
     results = cond_p.results(index, *operands, *kept, *moving, arg=arg)
-    return placed(count, varying, results)
+    return bodies.placed(count, varying, results)
 
 
 def _with_residuals(
@@ -126,15 +114,15 @@ def _with_residuals(
     arg: Branches = node.arg
     if not places:
         return []
-    bodies: list[Body] = []
+    made: list[Body] = []
     for body, mine in zip(arg.bodies, place_of, strict=True):
         at = {p: n for n, p in mine.items()}
         extra = [
-            or_zeros(at.get(p), variable(aval, RESIDUAL_DEPTH, p))
+            bodies.or_zeros(at.get(p), variable(aval, bodies.RESIDUAL_DEPTH, p))
             for p, aval in enumerate(places)
         ]
-        bodies.append(Body(body.inputs, (*body.outputs, *extra)))
-    results = cond_p.results(*node.src, arg=Branches(tuple(bodies)))
+        made.append(Body(body.inputs, (*body.outputs, *extra)))
+    results = cond_p.results(*node.src, arg=Branches(tuple(made)))
     return results[len(arg.bodies[0].outputs) :]
 
 
@@ -147,14 +135,16 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     if linear[0]:
         raise GraphError("cond is not linear in its index")
     known = [ct is not None for ct in cotangents]
-    bodies = [transpose_body(body, linear[1:], known) for body in arg.bodies]
+    made = [bodies.transpose_body(body, linear[1:], known) for body in arg.bodies]
     results = cond_p.results(
         index,
-        *chosen(operands, [not flag for flag in linear[1:]]),
-        *chosen(cotangents, known),
-        arg=Branches(tuple(bodies)),
+        *bodies.chosen(operands, [not flag for flag in linear[1:]]),
+        *bodies.chosen(cotangents, known),
+        arg=Branches(tuple(made)),
     )
-    return placed(len(linear), [i for i, flag in enumerate(linear) if flag], results)
+    return bodies.placed(
+        len(linear), [i for i, flag in enumerate(linear) if flag], results
+    )
 
 
 # Batching.
@@ -169,10 +159,10 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
         if _all_may_run(arg):
             return _select(arg, src, batched, size)
         return map_lanes(node, src, batched, size)
-    found = [batch_body(body, batched[1:], size) for body in arg.bodies]
+    found = [bodies.batch_body(body, batched[1:], size) for body in arg.bodies]
     has = [any(flags) for flags in zip(*[own for _, own in found], strict=True)]
-    bodies = [batch_body(body, batched[1:], size, has)[0] for body in arg.bodies]
-    return cond_p.results(*src, arg=Branches(tuple(bodies))), has
+    made = [bodies.batch_body(body, batched[1:], size, has)[0] for body in arg.bodies]
+    return cond_p.results(*src, arg=Branches(tuple(made))), has
 
 
 def _all_may_run(arg: Branches) -> bool:
@@ -189,13 +179,13 @@ def _all_may_run(arg: Branches) -> bool:
 def _select(arg: Branches, src: Nodes, batched: Flags, size: int) -> Batched:
     """All branches, and of each lane the one that it chose."""
     index, *operands = src
-    wide = [widen(body, batched[1:], size) for body in arg.bodies]
-    found = [apply_body(body, operands) for body in wide]
+    wide = [bodies.widen(body, batched[1:], size) for body in arg.bodies]
+    found = [bodies.apply_body(body, operands) for body in wide]
     results = found[-1]
     for number in range(len(found) - 2, -1, -1):
-        chosen = eq(index, const_like(index, number))
+        picked = eq(index, const_like(index, number))
         results = [
-            select(trailing(chosen, other.shape), mine, other)
+            select(trailing(picked, other.shape), mine, other)
             for mine, other in zip(found[number], results, strict=True)
         ]
     return results, [True] * len(results)

@@ -16,14 +16,8 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace import body as bodies
 from ftrace.trace.avals import ShapedArray, Stack
-from ftrace.trace.body import (
-    batch_body,
-    batch_carry,
-    plan_of,
-    varying_carry,
-    with_lanes,
-)
 from ftrace.trace.control import scan
 from ftrace.trace.graph import Body, Flags, Node, Nodes
 from ftrace.trace.primitives.primitive import Batched, Compound, Results
@@ -68,7 +62,7 @@ def _infer(arg: While, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
 
 
 def _value(avals: Sequence[ShapedArray], arg: While, *operands: Any) -> list[Any]:
-    holds, step = plan_of(arg.cond), plan_of(arg.body)
+    holds, step = bodies.plan_of(arg.cond), bodies.plan_of(arg.body)
     consts, carry = operands[: arg.consts], list(operands[arg.consts :])
     stacks: list[list[Any]] = [[] for _ in avals[arg.carry :]]
     while holds([*consts, *carry])[0]:
@@ -83,7 +77,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     arg: While = node.arg
     first = len(node.src)
     given = [t is not None for t in tangents]
-    found = varying_carry(arg.body, given, range(arg.consts, first))
+    found = bodies.varying_carry(arg.body, given, range(arg.consts, first))
     kept = scan.remember(found, arg.body, arg.consts, first)
     if not kept.stacked:  # the height of a stack is the length of the loop
         kept.stacked.append(const(0, dtypes.uint8))
@@ -94,12 +88,14 @@ def _jvp(node: Node, tangents: Results) -> Results:
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: While = node.arg
     first = len(node.src)
-    flags, body, has = batch_carry(arg.body, batched, range(arg.consts, first), size)
-    cond, (differs,) = batch_body(arg.cond, flags, size)
+    flags, body, has = bodies.batch_carry(
+        arg.body, batched, range(arg.consts, first), size
+    )
+    cond, (differs,) = bodies.batch_body(arg.cond, flags, size)
     if differs:  # each lane has a length of its own
         return scan.map_lanes(node, src, batched, size)
     rows = zip(src, batched, flags, strict=True)
-    operands = [with_lanes(x, had, flag, size) for x, had, flag in rows]
+    operands = [bodies.with_lanes(x, had, flag, size) for x, had, flag in rows]
     return while_p.results(*operands, arg=While(cond, body, arg.consts)), has
 
 

@@ -36,13 +36,13 @@ from ftrace.trace.control.merge_branches import closed_graph
 from ftrace.trace.eager.aliasing import own_array
 from ftrace.trace.eager.dispatch import forget_calls, inline_again
 from ftrace.trace.evaluate import evaluate_graph
+from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.scopes import as_input, scope_of
 from ftrace.trace.tracing.trace import has_free_variables, outer_scope
 from ftrace.trace.tracing.tracer import Value
-from ftrace.transforms.flatten_arguments import Output
 
 if TYPE_CHECKING:
     from ftrace.ground.limits import Limits

@@ -39,14 +39,6 @@ from ftrace.trace.tracing.scopes import as_input, asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import is_exact
-from ftrace.trace.flatten_arguments import (
-    Output,
-    Travels,
-    check_arguments,
-    name_of,
-    read_argnums,
-    type_of,
-)
 from ftrace.transforms.jit import argument_kinds as arguments
 from ftrace.transforms.jit.compiled_graph import (
     CompiledGraph,
