@@ -360,10 +360,8 @@ class _Rules:
                 custom_call.place_of(self.transpose),
             )
         asked = [x for x, flag in zip(leaves, linear, strict=True) if flag]
-        filled = [
-            custom_call.zeros_of(a) if x is None else x
-            for x, a in zip(asked, types, strict=True)
-        ]
+        pairs = zip(asked, types, strict=True)
+        filled = [custom_call.zeros_of(a) if x is None else x for x, a in pairs]
         like = [ShapeDtypeStruct(a.shape, a.dtype) for a in types]
         return self._checked("transpose", self.transpose, tuple(filled), like)
 
@@ -373,10 +371,8 @@ class _Rules:
         assert self.batch is not None
         found = self.batch(size, list(flags), *flat, **params)
         avals = [aval_of(x) for x in flat]
-        single = [
-            a.with_shape(a.shape[1:]) if has else a
-            for a, has in zip(avals, flags, strict=True)
-        ]
+        pairs = zip(avals, flags, strict=True)
+        single = [a.with_shape(a.shape[1:]) if has else a for a, has in pairs]
         types = self.types(*single, **params)
         like = [ShapeDtypeStruct((size, *a.shape), a.dtype) for a in types]
         return self._checked("batch", self.batch, found, like)

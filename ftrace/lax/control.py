@@ -152,14 +152,13 @@ def _branch(
         consts, before, after = _closed_over(t, mine, free, effects)
         outputs = [*after, *bodies.matched(t.draft.outputs, types)]
         closed.append(close([*before, *t.draft.arguments, *consts], outputs))
-    results = bodies.apply_compound(
-        what,
-        cond_p,
-        Branches(tuple(closed)),
-        [index, *values, *free],
-        lambda nodes: [cast_node(nodes[0], dtypes.int32), *nodes[1:]],
-        1 if effects else -1,
-    )
+
+    def operands_of(nodes: Sequence[Node]) -> list[Node]:
+        return [cast_node(nodes[0], dtypes.int32), *nodes[1:]]
+
+    arg, given = Branches(tuple(closed)), [index, *values, *free]
+    token = 1 if effects else -1
+    results = bodies.apply_compound(what, cond_p, arg, given, operands_of, token)
     return tree.unflatten(first, results)
 
 
@@ -478,13 +477,8 @@ def _scan(
         outputs[count:] = [_rounded(n) for n in outputs[count:]]
     effects = bool(draft.effects)
     inputs = [*draft.free, *draft.effects[:1], *draft.arguments]
-    arg = Scan(
-        close(inputs, [*draft.effects[1:], *outputs]),
-        length,
-        reverse,
-        len(draft.free),
-        count + effects,
-    )
+    closed = close(inputs, [*draft.effects[1:], *outputs])
+    arg = Scan(closed, length, reverse, len(draft.free), count + effects)
     end = len(draft.free) + count
 
     def operands(nodes: Sequence[Node]) -> list[Node]:

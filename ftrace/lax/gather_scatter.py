@@ -352,11 +352,8 @@ def gather(
     parts = _parts(x, windows, found, batch)  # batch + the operand's axes
     if found.inside is not None:
         fill = default_fill(x.dtype) if fill_value is None else fill_value
-        parts = ax.choose(
-            _spread(found.inside, (*batch, *[1] * x.ndim)),
-            parts,
-            ax.cast(fill, x.dtype),
-        )
+        mask = _spread(found.inside, (*batch, *[1] * x.ndim))
+        parts = ax.choose(mask, parts, ax.cast(fill, x.dtype))
     dropped = tuple(len(batch) + a for a in windows.squeezed)
     return ax.reshape(ax.permute(parts, (*order, *dropped)), result_shape)
 

@@ -67,9 +67,8 @@ def cholesky(x: Value, *, symmetrize_input: bool = True) -> Any:
       DtypeError: the dtype is float16 or bfloat16.
     """
     a = square("cholesky", x)
-    return bind_compound(systems.cholesky_p, symmetrized(a) if symmetrize_input else a)[
-        0
-    ]
+    a = symmetrized(a) if symmetrize_input else a
+    return bind_compound(systems.cholesky_p, a)[0]
 
 
 def cholesky_update(r_matrix: Value, w_vector: Value) -> Any:
@@ -272,11 +271,8 @@ def householder_product(a: Value, taus: Value) -> Any:
     Raises:
       ShapeError: the shapes do not fit.
     """
-    return bind_compound(
-        orthogonal.householder_product_p,
-        matrices("householder_product", a),
-        ax.as_value(taus),
-    )[0]
+    x, scales = matrices("householder_product", a), ax.as_value(taus)
+    return bind_compound(orthogonal.householder_product_p, x, scales)[0]
 
 
 def ormqr(
@@ -324,11 +320,11 @@ def tridiagonal(a: Value, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
     """
-    found = bind_compound(
-        eigen.tridiagonal_p, square("tridiagonal", a), arg=bool(lower)
+    x = square("tridiagonal", a)
+    packed, diagonal, beside, taus = bind_compound(
+        eigen.tridiagonal_p, x, arg=bool(lower)
     )
-    reflections, diagonal, beside, taus = found
-    return reflections, diagonal, beside, taus
+    return packed, diagonal, beside, taus
 
 
 # Systems.

@@ -274,10 +274,8 @@ def pad(
         raise ShapeError(
             f"lax.pad: padding_value must be a scalar, got {aval_of(padding_value)!r}"
         )
-    config = [
-        tuple(ax.static_int(n, "lax.pad: each count") for n in c)
-        for c in padding_config
-    ]
+    what = "lax.pad: each count"
+    config = [tuple(ax.static_int(n, what) for n in c) for c in padding_config]
     if len(config) != x.ndim or any(len(c) != 3 or c[2] < 0 for c in config):
         raise ShapeError(
             f"lax.pad: padding_config must hold for each axis of {x.shape} a triple "

@@ -10,10 +10,12 @@ The interface is that of optax: transformations of gradients that chain.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import Any, Protocol, TypeVar, cast
+from types import FunctionType
+from typing import Any, Protocol
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
@@ -34,16 +36,22 @@ Schedule = Callable[[Any], Any]  # from the number of steps done to a value
 Scalar = Any  # a number, or an array without axes
 ScalarOrSchedule = Any  # a Scalar or a Schedule
 
-_Maker = TypeVar("_Maker", bound=Callable[..., Any])
 
-
-def hyperparameters(make: _Maker) -> _Maker:
-    """`make`, which refuses by name what is no number where the types say `Scalar`.
+def check_hyperparameters(module: str) -> None:
+    """Public functions of a module refuse what is no number where types say `Scalar`.
 
     A `Schedule`, or None, is right where they say so.
     """
+    space = vars(sys.modules[module])
+    for name in space["__all__"]:
+        if isinstance(make := space[name], FunctionType):
+            types = make.__annotations__.items()
+            scalars = {n: text for n, text in types if text[:2] == "Sc"}
+            space[name] = _checked(make, scalars) if scalars else make
+
+
+def _checked(make: FunctionType, types: dict[str, str]) -> Callable[..., Any]:
     names = list(signature(make).parameters)
-    types = {n: text for n, text in make.__annotations__.items() if text[:2] == "Sc"}
 
     @wraps(make)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -52,7 +60,7 @@ def hyperparameters(make: _Maker) -> _Maker:
                 check_scalar(make.__name__, name, value, types[name])
         return make(*args, **kwargs)
 
-    return cast(_Maker, checked)
+    return checked
 
 
 def check_scalar(function: str, name: str, value: Any, kind: str = "Scalar") -> None:

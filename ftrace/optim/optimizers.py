@@ -72,13 +72,11 @@ class LionState(NamedTuple):
 # Numbers and schedules.
 
 
-@base.hyperparameters
 def scale(step_size: Scalar) -> GradientTransformation:
     """Updates times a number."""
     return base.stateless(lambda update: step_size * update)
 
 
-@base.hyperparameters
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times `step_size_fn(number of steps done)`."""
 
@@ -98,7 +96,6 @@ def _init_count(params: Tree) -> CountState:
     return CountState(fnp.zeros((), dtypes.int32))
 
 
-@base.hyperparameters
 def scale_by_learning_rate(
     learning_rate: ScalarOrSchedule | None = None, *, flip_sign: bool = True
 ) -> GradientTransformation:
@@ -112,7 +109,6 @@ def scale_by_learning_rate(
     return scale(sign * learning_rate)
 
 
-@base.hyperparameters
 def add_decayed_weights(
     weight_decay: ScalarOrSchedule = 0.0, mask: Any = None
 ) -> GradientTransformation:
@@ -175,7 +171,6 @@ def _as_dtype(x: Any, dtype: Any) -> Any:
     return x if dtype is None else x.astype(dtype)
 
 
-@base.hyperparameters
 def trace(
     decay: Scalar, nesterov: bool = False, accumulator_dtype: Any = None
 ) -> GradientTransformation:
@@ -196,7 +191,6 @@ def trace(
     return base.running(TraceState, lambda _: add, "trace", False, trace=begin)
 
 
-@base.hyperparameters
 def scale_by_adam(
     b1: Scalar = 0.9,
     b2: Scalar = 0.999,
@@ -235,7 +229,6 @@ def scale_by_adam(
     return base.running(MomentState, rule, "scale_by_adam", True, **means)
 
 
-@base.hyperparameters
 def scale_by_rms(
     decay: Scalar = 0.9,
     eps: Scalar = 1e-8,
@@ -248,7 +241,6 @@ def scale_by_rms(
     return _over_deviation("scale_by_rms", False, *options)
 
 
-@base.hyperparameters
 def scale_by_stddev(
     decay: Scalar = 0.9,
     eps: Scalar = 1e-8,
@@ -285,7 +277,6 @@ def _over_deviation(
     return base.running(MomentState, rule, name, bias_correction, **moments)
 
 
-@base.hyperparameters
 def scale_by_rss(
     initial_accumulator_value: Scalar = 0.1, eps: Scalar = 1e-7
 ) -> GradientTransformation:
@@ -303,7 +294,6 @@ def scale_by_rss(
     )
 
 
-@base.hyperparameters
 def scale_by_lion(
     b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None
 ) -> GradientTransformation:
@@ -320,7 +310,6 @@ def scale_by_lion(
 # Updates kept small: each element, or the length of all of them together.
 
 
-@base.hyperparameters
 def clip(max_delta: Scalar) -> GradientTransformation:
     """Every element of the updates, moved into [-max_delta, max_delta]."""
     return base.stateless(lambda update: fnp.clip(update, -max_delta, max_delta))
@@ -334,7 +323,6 @@ def global_norm(updates: Tree) -> Any:
     return fnp.sqrt(total)
 
 
-@base.hyperparameters
 def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
     """All updates scaled down together where their global norm exceeds `max_norm`.
 
@@ -357,7 +345,6 @@ def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
 # Optimizers: chains of these, ending in minus the learning rate.
 
 
-@base.hyperparameters
 def sgd(
     learning_rate: ScalarOrSchedule,
     momentum: Scalar | None = None,
@@ -378,7 +365,6 @@ def sgd(
     return base.chain(trace(momentum, nesterov, accumulator_dtype), rate)
 
 
-@base.hyperparameters
 def momentum(
     learning_rate: ScalarOrSchedule, decay: Scalar = 0.9, nesterov: bool = False
 ) -> GradientTransformation:
@@ -386,7 +372,6 @@ def momentum(
     return sgd(learning_rate, decay, nesterov)
 
 
-@base.hyperparameters
 def adam(
     learning_rate: ScalarOrSchedule,
     b1: Scalar = 0.9,
@@ -410,7 +395,6 @@ def adam(
     return base.chain(moments, scale_by_learning_rate(learning_rate))
 
 
-@base.hyperparameters
 def adamw(
     learning_rate: ScalarOrSchedule,
     b1: Scalar = 0.9,
@@ -442,7 +426,6 @@ def adamw(
     )
 
 
-@base.hyperparameters
 def rmsprop(
     learning_rate: ScalarOrSchedule,
     decay: Scalar = 0.9,
@@ -475,7 +458,6 @@ def rmsprop(
     )
 
 
-@base.hyperparameters
 def adagrad(
     learning_rate: ScalarOrSchedule,
     initial_accumulator_value: Scalar = 0.1,
@@ -488,7 +470,6 @@ def adagrad(
     )
 
 
-@base.hyperparameters
 def lion(
     learning_rate: ScalarOrSchedule,
     b1: Scalar = 0.9,
@@ -511,3 +492,6 @@ def lion(
         add_decayed_weights(weight_decay, mask),
         scale_by_learning_rate(learning_rate),
     )
+
+
+base.check_hyperparameters(__name__)

@@ -8,7 +8,8 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace.errors import ValueRangeError
-from ftrace.optim.base import Scalar, Schedule, check_scalar, hyperparameters
+from ftrace.optim import base
+from ftrace.optim.base import Scalar, Schedule
 
 __all__ = [
     "constant_schedule", "cosine_decay_schedule", "exponential_decay", "join_schedules",
@@ -17,13 +18,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-@hyperparameters
 def constant_schedule(value: Scalar) -> Schedule:
     """Always the same value."""
     return lambda count: value
 
 
-@hyperparameters
 def polynomial_schedule(
     init_value: Scalar,
     end_value: Scalar,
@@ -50,7 +49,6 @@ def polynomial_schedule(
     return schedule
 
 
-@hyperparameters
 def linear_schedule(
     init_value: Scalar,
     end_value: Scalar,
@@ -63,7 +61,6 @@ def linear_schedule(
     )
 
 
-@hyperparameters
 def piecewise_constant_schedule(
     init_value: Scalar, boundaries_and_scales: dict[int, float] | None = None
 ) -> Schedule:
@@ -78,8 +75,8 @@ def piecewise_constant_schedule(
     """
     table = list((boundaries_and_scales or {}).items())
     for boundary, factor in table:
-        check_scalar("piecewise_constant_schedule", "each boundary", boundary)
-        check_scalar("piecewise_constant_schedule", "each factor", factor)
+        base.check_scalar("piecewise_constant_schedule", "each boundary", boundary)
+        base.check_scalar("piecewise_constant_schedule", "each factor", factor)
     table.sort()
     if any(factor < 0 for _, factor in table):
         raise ValueRangeError(
@@ -95,7 +92,6 @@ def piecewise_constant_schedule(
     return schedule
 
 
-@hyperparameters
 def exponential_decay(
     init_value: Scalar,
     transition_steps: Scalar,
@@ -131,7 +127,6 @@ def exponential_decay(
     return schedule
 
 
-@hyperparameters
 def cosine_decay_schedule(
     init_value: Scalar, decay_steps: Scalar, alpha: Scalar = 0.0, exponent: Scalar = 1.0
 ) -> Schedule:
@@ -155,7 +150,6 @@ def cosine_decay_schedule(
     return schedule
 
 
-@hyperparameters
 def join_schedules(
     schedules: Sequence[Schedule], boundaries: Sequence[int]
 ) -> Schedule:
@@ -175,9 +169,9 @@ def join_schedules(
         )
 
     for schedule in schedules:
-        check_scalar("join_schedules", "each of them", schedule, "Schedule")
+        base.check_scalar("join_schedules", "each of them", schedule, "Schedule")
     for boundary in boundaries:
-        check_scalar("join_schedules", "each boundary", boundary)
+        base.check_scalar("join_schedules", "each boundary", boundary)
 
     def joined(step: Any) -> Any:
         value = schedules[0](step)
@@ -188,7 +182,6 @@ def join_schedules(
     return joined
 
 
-@hyperparameters
 def warmup_cosine_decay_schedule(
     init_value: Scalar,
     peak_value: Scalar,
@@ -211,3 +204,6 @@ def warmup_cosine_decay_schedule(
         peak_value, decay_steps - warmup_steps, alpha, exponent
     )
     return join_schedules([warmup, decay], [warmup_steps])
+
+
+base.check_hyperparameters(__name__)

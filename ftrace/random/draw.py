@@ -150,10 +150,8 @@ def draw(build: Build, *operands: Any, **statics: Any) -> Any:
     made = Array.of(result, aval.weak_type)
     if recording.tape is not None:
         # Numbers of NumPy are made of arguments that a record is for.
-        given = [
-            array.numpy() if isinstance(x, np.generic) else array
-            for x, array in zip(operands, arrays, strict=True)
-        ]
+        pairs = zip(operands, arrays, strict=True)
+        given = [a.numpy() if isinstance(x, np.generic) else a for x, a in pairs]
         if sampler.is_whole:
             recording.tape.note(sampler.values, given, made)
         else:

@@ -268,10 +268,7 @@ def hessenberg(
         return h
     if n < 2:
         return h, ax.broadcast_to(fnp.eye(n, dtype=x.dtype), x.shape)
-    below = ax.shrink_axis(
-        ax.shrink_axis(packed, x.ndim - 2, 1, n), x.ndim - 1, 0, n - 1
-    )
-    inner = lax_linalg.householder_product(below, taus)
+    inner = lax_linalg.householder_product(packed[..., 1:, :-1], taus)
     sides = [(0, 0)] * (x.ndim - 2)
     q = fnp.pad(inner, [*sides, (1, 0), (1, 0)])
     first = fnp.zeros((n, n), x.dtype).at[0, 0].set(1)

@@ -53,16 +53,10 @@ def map_coordinates(
     corners = product(*map(_nearest if order == 0 else _neighbours, places))
     result: Any = None
     for corner in corners:
-        indices = [
-            _inside(index, n, mode)
-            for (index, _), n in zip(corner, x.shape, strict=True)
-        ]
-        value = x[tuple(indices)]
+        rows = [(index, n) for (index, _), n in zip(corner, x.shape, strict=True)]
+        value = x[tuple([_inside(index, n, mode) for index, n in rows])]
         if mode == "constant":
-            known = [
-                fnp.logical_and(index >= 0, index < n)
-                for (index, _), n in zip(corner, x.shape, strict=True)
-            ]
+            known = [fnp.logical_and(index >= 0, index < n) for index, n in rows]
             value = choose(reduce(fnp.logical_and, known), value, outside)
         for _, weight in corner:
             value = value if weight is None else weight * value

@@ -166,8 +166,7 @@ def _bfgs(
     here = function.at(x0, 0.0, np.zeros(len(x0)))
     iterations = 0
     step = min(1.0, 1.0 / max(float(np.linalg.norm(here.gradient)), 1e-300))
-    status = None
-    while status is None:
+    while True:
         if not np.linalg.norm(here.gradient, settings["norm"]) > settings["gtol"]:
             status = _CONVERGED if here.is_finite else _NO_STEP
             break

@@ -125,11 +125,8 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
     far_below, above = x < low, x > 0
     # Above 0 the logarithm is that of nearly 1: by the probability of the contrary.
     smaller = ndtr(choose(above, -x, choose(far_below, 0.0, x)))
-    near = choose(
-        above,
-        fnp.log1p(-choose(above, smaller, 0.5)),
-        fnp.log(choose(above, 0.5, smaller)),
-    )
+    beyond = fnp.log1p(-choose(above, smaller, 0.5))
+    near = choose(above, beyond, fnp.log(choose(above, 0.5, smaller)))
     below = choose(far_below, x, low)
     square = below * below
     series: Any = 1.0
@@ -230,11 +227,9 @@ def logit(x: Any) -> Any:
     ratio = choose(below, (1 - double) / middle, (double - 1) / (1 - middle))
     logarithm = fnp.log1p(ratio)
     far = choose(near, 0.25, x)
-    return choose(
-        near,
-        choose(below, -logarithm, logarithm),
-        fnp.log(far) - fnp.log(1 - far),  # both ends have their slopes
-    )
+    middle = choose(below, -logarithm, logarithm)
+    # Both ends have their slopes.
+    return choose(near, middle, fnp.log(far) - fnp.log(1 - far))
 
 
 # x·log(y), where 0·log(0) is 0.
