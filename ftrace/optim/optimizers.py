@@ -19,6 +19,7 @@ from ftrace.optim.base import (
     Schedule,
     Tree,
 )
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.pytree import tree
 
 __all__ = [
@@ -229,52 +230,47 @@ def scale_by_adam(
     return base.running(MomentState, rule, "scale_by_adam", True, **means)
 
 
-def scale_by_rms(
-    decay: Scalar = 0.9,
-    eps: Scalar = 1e-8,
-    initial_scale: Scalar = 0.0,
-    eps_in_sqrt: bool = True,
-    bias_correction: bool = False,
-) -> GradientTransformation:
-    """Updates over the root of the running mean of their squares (Hinton, 2012)."""
-    options = (decay, eps, initial_scale, eps_in_sqrt, bias_correction)
-    return _over_deviation("scale_by_rms", False, *options)
-
-
-def scale_by_stddev(
-    decay: Scalar = 0.9,
-    eps: Scalar = 1e-8,
-    initial_scale: Scalar = 0.0,
-    eps_in_sqrt: bool = True,
-    bias_correction: bool = False,
-) -> GradientTransformation:
-    """Updates over their running standard deviation (Graves, 2013)."""
-    options = (decay, eps, initial_scale, eps_in_sqrt, bias_correction)
-    return _over_deviation("scale_by_stddev", True, *options)
-
-
-def _over_deviation(
-    name: str, centered: bool, decay: Scalar, eps: Scalar, initial_scale: Scalar,
-    eps_in_sqrt: bool, bias_correction: bool,
-) -> GradientTransformation:  # fmt: skip
+def _over_deviation(name: str, centered: bool):
     """Updates over the root of their mean square, or of their variance."""
 
-    def rule(count: Any) -> Any:
-        weight = _weight(decay, count) if bias_correction else None
+    def over_deviation(
+        decay: Scalar = 0.9,
+        eps: Scalar = 1e-8,
+        initial_scale: Scalar = 0.0,
+        eps_in_sqrt: bool = True,
+        bias_correction: bool = False,
+    ) -> GradientTransformation:
+        def rule(count: Any) -> Any:
+            weight = _weight(decay, count) if bias_correction else None
 
-        def divide(update: Any, nu: Any, *mu: Any) -> tuple[Any, ...]:
-            means = [_mix(update, mean, decay) for mean in mu]
-            square = _mix(_square(update), nu, decay)
-            spread = _unbiased(square, weight)
-            for mean in means:
-                spread = spread - _square(_unbiased(mean, weight))
-            root = fnp.sqrt(spread + eps) if eps_in_sqrt else fnp.sqrt(spread) + eps
-            return update / root, square, *means
+            def divide(update: Any, nu: Any, *mu: Any) -> tuple[Any, ...]:
+                means = [_mix(update, mean, decay) for mean in mu]
+                square = _mix(_square(update), nu, decay)
+                spread = _unbiased(square, weight)
+                for mean in means:
+                    spread = spread - _square(_unbiased(mean, weight))
+                if eps_in_sqrt:
+                    return update / fnp.sqrt(spread + eps), square, *means
+                return update / (fnp.sqrt(spread) + eps), square, *means
 
-        return divide
+            return divide
 
-    moments = {"nu": (initial_scale, None)} | ({"mu": (0, None)} if centered else {})
-    return base.running(MomentState, rule, name, bias_correction, **moments)
+        moments = {"nu": (initial_scale, None)}
+        if centered:
+            moments["mu"] = (0, None)
+        return base.running(MomentState, rule, name, bias_correction, **moments)
+
+    return over_deviation
+
+
+@member(_over_deviation, centered=False)
+def scale_by_rms():
+    """Updates over the root of the running mean of their squares (Hinton, 2012)."""
+
+
+@member(_over_deviation, centered=True)
+def scale_by_stddev():
+    """Updates over their running standard deviation (Graves, 2013)."""
 
 
 def scale_by_rss(
