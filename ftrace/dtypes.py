@@ -76,14 +76,7 @@ _EDGES: Final[dict[_Point, tuple[_Point, ...]]] = {
 
 
 def _upper_bounds(point: _Point) -> set[_Point]:
-    found = {point}
-    pending = [point]
-    while pending:
-        for above in _EDGES[pending.pop()]:
-            if above not in found:
-                found.add(above)
-                pending.append(above)
-    return found
+    return {point}.union(*map(_upper_bounds, _EDGES[point]))
 
 
 _ABOVE: Final = {point: _upper_bounds(point) for point in _EDGES}

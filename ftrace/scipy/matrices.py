@@ -232,11 +232,9 @@ def convolution_matrix(a: Value, n: int, mode: str = "full") -> Any:
         raise ValueRangeError(f"convolution_matrix: n must be positive, got {size}")
     x = _vector("convolution_matrix", a, 1)
     m = x.shape[-1]
-    rows, columns = np.arange(size + m - 1)[:, None], np.arange(size)
-    index = rows - columns
-    inside = (index >= 0) & (index < m)
-    matrix = fnp.take(x, np.clip(index, 0, m - 1), axis=-1)
-    matrix = fnp.where(inside, matrix, fnp.zeros((), x.dtype))
+    zeros = fnp.zeros((*x.shape[:-1], size - 1), x.dtype)
+    column, row = (fnp.concatenate([y, zeros], axis=-1) for y in (x, x[..., :1]))
+    matrix = toeplitz(column, row)
     if mode == "full":
         return matrix
     least = min(m, size)
