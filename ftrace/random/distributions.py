@@ -10,6 +10,7 @@ exp, log, erf_inv, ….
 from __future__ import annotations
 
 import math
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
@@ -258,11 +259,6 @@ def _flips(key: Key, p: Tracer, shape: Shape, dtype: Dtype, mode: str) -> Any:
 @sampler("ifucb")
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """-1 or 1 with equal probability, by default as int32."""
-    return _signs(key, shape, dtype)
-
-
-def _signs(key: Key, shape: Shape, dtype: Dtype) -> Any:
-    """-1 or 1."""
     up = unit(key, shape, dtypes.default_dtype("f")) < 0.5
     one = cast(full((), 1, dtypes.default_dtype("f")), dtype)
     return choose(up, one, full((), -1, dtype))
@@ -283,14 +279,11 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     Raises:
       DtypeError: the dtype is neither float nor complex.
     """
-    if not dtypes.is_complex(dtype):
-        return _gauss(key, shape, dtype)
-    parts = [_gauss(k, shape, dtypes.real_dtype(dtype)) for k in keys.split_in_two(key)]
-    return bind(ops.make_complex, *[part / math.sqrt(2) for part in parts])
-
-
-def _gauss(key: Key, shape: Shape, dtype: Dtype) -> Any:
-    """√2·erf⁻¹(u), with u uniform in (-1, 1)."""
+    if dtypes.is_complex(dtype):
+        real, pair = dtypes.real_dtype(dtype), keys.split_in_two(key)
+        parts = [unwrap(normal)(k, shape, real) / math.sqrt(2) for k in pair]
+        return bind(ops.make_complex, *parts)
+    # √2·erf⁻¹(u), with u uniform in (-1, 1).
     one = np.ones((), dtype)
     u = between_numbers(key, float(np.nextafter(-one, one)), 1.0, shape, dtype)
     return math.sqrt(2) * bind(ops.erf_inv, u)
@@ -322,17 +315,13 @@ def truncated_normal(
 @sampler()
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
     """The exponential of a normal sample with standard deviation `sigma`."""
-    return fnp.exp(_gauss(key, shape, dtype) * sigma)
+    return fnp.exp(unwrap(normal)(key, shape, dtype) * sigma)
 
 
 @sampler()
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The length of a vector of three normal samples."""
-    return _length(key, shape, dtype)
-
-
-def _length(key: Key, shape: Shape, dtype: Dtype) -> Any:
-    x = _gauss(key, (*shape, 3), dtype)
+    x = unwrap(normal)(key, (*shape, 3), dtype)
     return fnp.sqrt(fnp.sum(x * x, -1))
 
 
@@ -350,8 +339,9 @@ def double_sided_maxwell(
     The shape of the result is `shape`, followed by that of the parameters.
     """
     length_key, sign_key = keys.split_in_two(key)
-    sample = _signs(sign_key, shape, dtype) * _length(length_key, shape, dtype)
-    return sample * scale + loc
+    sign = unwrap(rademacher)(sign_key, shape, dtype)
+    length = unwrap(maxwell)(length_key, shape, dtype)
+    return sign * length * scale + loc
 
 
 @sampler()
@@ -362,7 +352,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     transformations with multiple roots", 1976.
     """
     normal_key, uniform_key = keys.split_in_two(key)
-    v = _gauss(normal_key, shape, dtype)
+    v = unwrap(normal)(normal_key, shape, dtype)
     z = unit(uniform_key, shape, dtype)
     y = v * v
     square = mean * mean
@@ -377,10 +367,6 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
 @sampler()
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """The exponential distribution with rate 1."""
-    return _waiting(key, shape, dtype)
-
-
-def _waiting(key: Key, shape: Shape, dtype: Dtype) -> Any:
     return -fnp.log1p(-unit(key, shape, dtype))
 
 
@@ -443,7 +429,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 @sampler()
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The Pareto distribution with scale 1 and shape parameter `b`."""
-    return fnp.exp(_waiting(key, shape, dtype) / b)
+    return fnp.exp(unwrap(exponential)(key, shape, dtype) / b)
 
 
 @sampler()
@@ -461,7 +447,7 @@ def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
     """The Weibull distribution; parameters with more axes share a sample."""
-    waiting = _waiting(key, shape, dtype)
+    waiting = unwrap(exponential)(key, shape, dtype)
     return elementwise(ops.power, waiting, 1 / concentration) * scale
 
 

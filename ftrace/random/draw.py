@@ -195,7 +195,8 @@ def sampler(
             return fnp.exp(exponential_of(key, shape, dtype) / b)
 
     Written is a function of a traced key, traced parameters in the dtype that is drawn,
-    a shape to which they broadcast, and the dtype. It is called with what users give.
+    a shape to which they broadcast, and the dtype. It is called with what users give;
+    other formulas take it out again, by `unwrap`.
 
     Args:
       kinds: of dtype that can be drawn; the default dtype is of the first.
