@@ -50,8 +50,10 @@ class Driver(ABC):
         """Runs or enqueues a kernel."""
 
     @abstractmethod
-    def copy(self, source: Memory, target: Memory, nbytes: int) -> None:
-        """Copies the first bytes of a memory."""
+    def copy(
+        self, source: Memory, first: int, target: Memory, to: int, nbytes: int
+    ) -> None:
+        """Copies bytes from byte `first` of a memory to byte `to` of another."""
 
     @abstractmethod
     def read(self, memory: Memory, dtype: np.dtype[Any], size: int) -> Any:
@@ -68,20 +70,6 @@ class Driver(ABC):
     @abstractmethod
     def place_arena(self, program: ir.Program) -> tuple[dict[int, Memory], Any]:
         """The memory of each slot of the arena, and what keeps it alive."""
-
-    @abstractmethod
-    def element(self, memory: Memory, t: int, nbytes: int) -> Memory:
-        """Element number t, to read."""
-
-    @abstractmethod
-    def new_element(self, memory: Memory, t: int, nbytes: int) -> Memory:
-        """Where element number t is to be written."""
-
-    @abstractmethod
-    def keep_element(
-        self, memory: Memory, t: int, nbytes: int, written: Memory
-    ) -> None:
-        """Puts what was written to `new_element` into its place."""
 
     def synchronize(self) -> None:  # noqa: B027  (a device that runs at once has none)
         """Waits until everything that was enqueued has run."""
@@ -104,21 +92,31 @@ class Driver(ABC):
         observed = settings.current().debug >= 2
         for step in program.steps:
             start = time.perf_counter()
-            _RUN[type(step)](self, program, step, memories)
+            self._run_step(program, step, memories)
             if observed:
                 self.synchronize()
                 report_run(self.name, step, time.perf_counter() - start)
         del held
 
-    def _kernel(
-        self, program: ir.Program, step: ir.RunKernel, memories: Memories
-    ) -> None:
-        self.run_kernel(step, memories)
-        self.counters.kernels_run += 1
-        self.counters.operations += step.info.operations
-        self.counters.bytes += step.info.bytes
+    def _run_step(self, program: ir.Program, step: ir.Step, memories: Memories) -> None:
+        if isinstance(step, ir.RunKernel):
+            self.run_kernel(step, memories)
+            self.counters.kernels_run += 1
+            self.counters.operations += step.info.operations
+            self.counters.bytes += step.info.bytes
+        elif isinstance(step, ir.CallHost):
+            self._call_host(program, step, memories)
+        elif isinstance(step, ir.RunLoop):
+            _LoopRun(self, program, step, memories).run()
+        else:
+            index = int(self.read(memories[step.index], dtypes.int32, 1)[0])
+            operands = [memories[s] for s in step.operands]
+            results = [memories[s] for s in step.results]
+            self.run(step.branches[index], operands, results)
 
-    def _host(self, program: ir.Program, step: ir.CallHost, memories: Memories) -> None:
+    def _call_host(
+        self, program: ir.Program, step: ir.CallHost, memories: Memories
+    ) -> None:
         node, slots = step.node, program.slots
         operation = node.op
         assert isinstance(operation, Compound)
@@ -132,17 +130,6 @@ class Driver(ABC):
             values = operation.numpy(avals, node.arg, *operands)
         for slot, aval, value in zip(step.results, avals, values, strict=True):
             self.write(memories[slot], checked_result(operation.name, aval, value))
-
-    def _branch(
-        self, program: ir.Program, step: ir.RunBranch, memories: Memories
-    ) -> None:
-        index = int(self.read(memories[step.index], dtypes.int32, 1)[0])
-        operands = [memories[s] for s in step.operands]
-        results = [memories[s] for s in step.results]
-        self.run(step.branches[index], operands, results)
-
-    def _loop(self, program: ir.Program, step: ir.RunLoop, memories: Memories) -> None:
-        _LoopRun(self, program, step, memories).run()
 
 
 class DrivenProgram(Executable):
@@ -248,14 +235,17 @@ class _LoopRun:
         for place, last in zip(step.carry, carry, strict=True):
             result = memories[place.result]
             if last is not result:
-                self.driver.copy(last, result, self.slots[place.result].nbytes)
+                self._copy_whole(last, result, place)
+
+    def _copy_whole(self, source: Memory, target: Memory, place: ir.Carry) -> None:
+        self.driver.copy(source, 0, target, 0, self.slots[place.result].nbytes)
 
     def _first_carry(self) -> Memories:
         found: Memories = []
         for place in self.step.carry:
             initial, result = (self.memories[s] for s in (place.initial, place.result))
             if place.spare < 0 and initial is not result:
-                self.driver.copy(initial, result, self.slots[place.result].nbytes)
+                self._copy_whole(initial, result, place)
                 initial = result
             found.append(initial)
         return found
@@ -285,38 +275,29 @@ class _LoopRun:
         flag = self.memories[self.step.predicate] if t == 0 else self.flag
         return bool(self.driver.read(flag, dtypes.bool_, 1)[0])
 
+    # Elements lie where a device may be unable to give them to a kernel.
+
     def _element(self, memory: Memory, slot: ir.Slot, t: int, inner: ir.Slot) -> Memory:
         if slot.stacks and self.step.length is None:
             return memory[0][t]
         if slot.stacks:
             return memory[t * inner.stacks : (t + 1) * inner.stacks]
-        return self.driver.element(memory, t, inner.nbytes)
+        found = self.driver.allocate(inner.nbytes)
+        self.driver.copy(memory, t * inner.nbytes, found, 0, inner.nbytes)
+        return found
 
     def _new(self, memory: Memory, slot: ir.Slot, t: int, inner: ir.Slot) -> Memory:
-        if slot.stacks and self.step.length is None:
-            return self.driver.allocate(inner.nbytes)
-        if slot.stacks:
+        if slot.stacks and self.step.length is not None:
             return memory[t * inner.stacks : (t + 1) * inner.stacks]
-        return self.driver.new_element(memory, t, inner.nbytes)
+        return self.driver.allocate(inner.nbytes)
 
     def _keep(
         self, memory: Memory, slot: ir.Slot, t: int, inner: ir.Slot, written: Memory
     ) -> None:
-        if slot.stacks and self.step.length is None:
-            if self.step.reverse:
-                memory[0].insert(0, written)
-            else:
-                memory[0].append(written)
-        elif not slot.stacks:
-            self.driver.keep_element(memory, t, inner.nbytes, written)
-
-
-_RUN: dict[type, Callable[..., None]] = {
-    ir.RunKernel: Driver._kernel,  # pyright: ignore[reportPrivateUsage]
-    ir.CallHost: Driver._host,  # pyright: ignore[reportPrivateUsage]
-    ir.RunBranch: Driver._branch,  # pyright: ignore[reportPrivateUsage]
-    ir.RunLoop: Driver._loop,  # pyright: ignore[reportPrivateUsage]
-}
+        if not slot.stacks:
+            self.driver.copy(written, 0, memory, t * inner.nbytes, inner.nbytes)
+        elif self.step.length is None:
+            memory[0].insert(0 if self.step.reverse else len(memory[0]), written)
 
 
 def checked_result(name: str, aval: ShapedArray, value: Any) -> Any:

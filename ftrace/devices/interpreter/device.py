@@ -110,8 +110,10 @@ class _InterpreterDriver(Driver):
         aliased = _is_aliased(step, given)
         Evaluation(self.plans[step], given, aliased).run()
 
-    def copy(self, source: Array, target: Array, nbytes: int) -> None:
-        target[:nbytes] = source[:nbytes]
+    def copy(
+        self, source: Array, first: int, target: Array, to: int, nbytes: int
+    ) -> None:
+        target[to : to + nbytes] = source[first : first + nbytes]
 
     def read(self, memory: Array, dtype: np.dtype[Any], size: int) -> Array:
         return memory[: size * dtype.itemsize].view(dtype)
@@ -136,15 +138,6 @@ class _InterpreterDriver(Driver):
             for number, slot in enumerate(program.slots)
             if slot.place == "arena"
         }, arena
-
-    def element(self, memory: Array, t: int, nbytes: int) -> Array:
-        return memory[t * nbytes : (t + 1) * nbytes]
-
-    def new_element(self, memory: Array, t: int, nbytes: int) -> Array:
-        return memory[t * nbytes : (t + 1) * nbytes]
-
-    def keep_element(self, memory: Array, t: int, nbytes: int, written: Array) -> None:
-        pass  # it was written in place
 
 
 def _texts(program: Program) -> tuple[str, ...]:

@@ -83,9 +83,6 @@ class KernelPlan:
         self.views |= {store for store in kernel.stores if self._is_view(store)}
         self.needed = self._find_needed()
         self.extents = self._choose_extents(nodes, order, limit)
-        self.blocked = {
-            r for r, extent in self.extents.items() if extent < ir.axis_of(r).size
-        }
         self.written = frozenset(store.buffer for store in kernel.stores)
         self.released: dict[Statement, list[Node]] = {}
         self._find_last_uses(self.block, set())
@@ -140,18 +137,13 @@ class KernelPlan:
             used = set(own)
             if isinstance(statement, (Loop, ReduceLoop)):
                 used |= self._find_last_uses(statement.body, own)
-                for node in own.intersection(_defined(statement.body)):
-                    self._release(node, statement)
+                released = own.intersection(_defined(statement.body))
+                self.released.setdefault(statement, []).extend(released)
             last.update(dict.fromkeys(used, statement))
         for node in _defined(block):
             if node in last and node not in kept:
-                self._release(node, last[node])
+                self.released.setdefault(last[node], []).append(node)
         return set(last)
-
-    def _release(self, node: Node, after: Statement) -> None:
-        # What does not vary with a blocked range is kept for its next block.
-        if self.blocked <= set(self.ranges[node]):
-            self.released.setdefault(after, []).append(node)
 
     def _operands(self, statement: Statement) -> set[Node]:
         """The values that a statement itself uses."""
@@ -304,9 +296,6 @@ def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
     return product_of(a, b)(a, b)
 
 
-#: So few elements are reduced one by one.
-FEW = 16
-
 _COMBINE: dict[str, Any] = {
     "add": np.add,
     "mul": np.multiply,
@@ -336,7 +325,6 @@ class Evaluation:
         ]
         self.aliased = aliased
         self.values: dict[Node, Array] = {}
-        self.computed_at: dict[Node, tuple[int, ...]] = {}
         self.start = dict.fromkeys(plan.extents, 0)
         self.extent = {r: min(e, ir.axis_of(r).size) for r, e in plan.extents.items()}
 
@@ -348,7 +336,8 @@ class Evaluation:
         """Statements in order; it recurses as deep as loops are nested, no deeper."""
         for statement in block:
             if isinstance(statement, Let):
-                self._compute(statement.node)
+                if statement.node in self.plan.needed:
+                    self.values[statement.node] = self._evaluate(statement.node)
             elif isinstance(statement, ir.Store):
                 self._store(statement)
             elif isinstance(statement, Loop):
@@ -358,7 +347,6 @@ class Evaluation:
                 self._run_reduce(statement)
             for node in self.plan.released.get(statement, ()):
                 self.values.pop(node, None)
-                self.computed_at.pop(node, None)
 
     def _blocks(self, ranges: Ranges) -> Iterator[None]:
         """Sets `start` and `extent` to each block of the ranges in turn."""
@@ -373,17 +361,6 @@ class Evaluation:
             yield
 
     # Values.
-
-    def _compute(self, node: Node) -> None:
-        if node not in self.plan.needed:
-            return
-        if self.plan.blocked:
-            # Computed already, for this same block of the ranges that it depends on?
-            here = tuple(self.start[r] for r in self.plan.ranges[node])
-            if self.computed_at.get(node) == here:
-                return
-            self.computed_at[node] = here
-        self.values[node] = self._evaluate(node)
 
     def _value(self, node: Node, ranges: Ranges) -> Array:
         """The value of a node with an axis, of size 1 if need be, for each range."""
@@ -516,7 +493,9 @@ class Evaluation:
         array = self._value(value, ranges)
         array = np.broadcast_to(array, np.broadcast_shapes(array.shape, shape))
         axes = tuple(i for i, r in enumerate(ranges) if r in closed)
-        return _reduce(_COMBINE[str(node.arg)], array, axes, dtype)
+        if node.arg == "add":
+            return sum_along(array, axes, dtype).squeeze(axes)
+        return _COMBINE[str(node.arg)].reduce(array, axis=axes, dtype=dtype)
 
     def _contract(
         self, node: Node, operands: list[Array], dtype: np.dtype[Any]
@@ -527,25 +506,6 @@ class Evaluation:
             operands[0], ranges[x], operands[1], ranges[y],
             closed=node.src[1:], out=ranges[node], dtype=dtype,
         )  # fmt: skip
-
-
-def _reduce(
-    ufunc: Any, array: Array, axes: tuple[int, ...], dtype: np.dtype[Any]
-) -> Array:
-    """`ufunc.reduce`; over a few elements one by one, where NumPy's loop is slow."""
-    count = prod(array.shape[axis] for axis in axes)
-    if not 1 < count <= FEW or array.size < FEW * count:
-        if ufunc is np.add:
-            return sum_along(array, axes, dtype).squeeze(axes)
-        return ufunc.reduce(array, axis=axes, dtype=dtype)
-    parts = np.moveaxis(array, axes, range(len(axes)))
-    corners: Any = np.ndindex(*parts.shape[: len(axes)])
-    total = parts[next(corners)].astype(dtype)
-    for corner in corners:
-        ufunc(total, parts[corner], out=total, dtype=dtype)
-    if ufunc is np.add:
-        total += dtype.type(0)  # a sum begins with +0: of -0 alone it is +0
-    return total
 
 
 def _out_of_bounds(node: Node, low: int, high: int, size: int) -> GraphError:

@@ -392,10 +392,7 @@ class _Enqueuer(Driver):
                 device.synchronize()
                 self.unfinished.discard(step)
 
-    def copy(self, source: Part, target: Part, nbytes: int) -> None:
-        self._copy_bytes(source, 0, target, 0, nbytes)
-
-    def _copy_bytes(
+    def copy(
         self, source: Part, first: int, target: Part, to: int, nbytes: int
     ) -> None:
         if nbytes:
@@ -432,19 +429,6 @@ class _Enqueuer(Driver):
             handle = arena.memory.part(slot.position, max(slot.nbytes, 1))
             found[number] = Part(handle, arena)
         return found, arena
-
-    # Elements of a scan lie where no kernel could be given them: they are copied.
-
-    def element(self, memory: Part, t: int, nbytes: int) -> Part:
-        found = self.allocate(nbytes)
-        self._copy_bytes(memory, t * nbytes, found, 0, nbytes)
-        return found
-
-    def new_element(self, memory: Part, t: int, nbytes: int) -> Part:
-        return self.allocate(nbytes)
-
-    def keep_element(self, memory: Part, t: int, nbytes: int, written: Part) -> None:
-        self._copy_bytes(written, 0, memory, t * nbytes, nbytes)
 
     def synchronize(self) -> None:
         self.device.synchronize()
