@@ -20,7 +20,7 @@ from ftrace import dtypes
 from ftrace.errors.user_line import Origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.cost import reduced_axes, root_of, weight
+from ftrace.lower.analysis.cost import root_of, weight
 from ftrace.lower.build.index_view import View, chosen_view
 from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
@@ -28,7 +28,7 @@ from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.iota_indices import Reading, targets_of, values_of
 from ftrace.lower.program.ir import Program
-from ftrace.lower.schedule.drafts import Context, Draft, Schedule, reduce_key
+from ftrace.lower.schedule.drafts import Context, Draft, Schedule
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, inherited_origin, make_node
 from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt, select
@@ -213,9 +213,8 @@ class _Builder:
             return self._moved(node, context, inner[0][1])
         sources = [self._operand(*need) for need in inner]
         if node.op.family == "reduction":
-            sizes = [node.src[0].shape[a] for a in reduced_axes(node)]
-            key = reduce_key(node, context, self.view.plan.levels[node])
-            group = self.view.ranges_for(key, sizes)
+            level = self.view.plan.levels[node]
+            group = self.view.ranges.of_reduce(node, context, level)
             if not group.atoms:
                 return sources[0]
             ranges = tuple(ix.range_node(a) for a in group.atoms)

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import field
 from heapq import heappop, heappush
 from math import prod
-from typing import Any
 
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
@@ -30,37 +29,25 @@ from ftrace.lower.kernel.affine_index import (
     Index,
     flatten_index,
     is_within,
-    range_index,
     ranges_of,
     ranges_of_all,
-    unflatten_index,
 )
 from ftrace.lower.kernel.iota_indices import Reading, never_meeting, targets_of
 from ftrace.lower.schedule.drafts import (
     Context,
     Draft,
-    ReduceRanges,
+    Group,
+    Layout,
+    Ranges,
     Schedule,
     operand_contexts,
     root_indices,
 )
-from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
 from ftrace.trace.symbolic.bounds import sample, surely_less
 from ftrace.trace.symbolic.dim import same_size
-
-#: The sizes of the loops of a group of ranges: of the kernel (None) or of a reduce.
-Layout = dict[Any, Shape]
-
-
-@dataclass(eq=False)
-class Group(ReduceRanges):
-    """Ranges in the layout's sizes; `node` is the first reduce that asked for them."""
-
-    node: Node | None = None
-    sizes: Shape = ()
 
 
 @dataclass(eq=False)
@@ -70,47 +57,21 @@ class View:
     draft: Draft
     plan: Schedule
     layout: Layout
-    groups: list[Group] = field(default_factory=list[Group])
     contexts: dict[Node, dict[Context, None]] = field(
         default_factory=dict[Node, dict[Context, None]]
     )
-    next_range: int = 0
 
     def __post_init__(self) -> None:
         # Of a node in a context; building asks again for what was needed here.
         self._operands: dict[tuple[Node, Context], list[tuple[Node, Context]]] = {}
         self._facts: list[Index] | None = None
-        self.by_key: dict[Any, Group] = {}
         self.arrays: dict[int, tuple[Node, Context]] = {}
         self.members: list[Node] = []
         self.loaded: set[Node] = set()  # members that another kernel computes
-        self.axes = self._new_group(None, self.draft.shape, False)
+        self.ranges = Ranges(self.layout)
+        self.axes = self.ranges.group(None, self.draft.shape)
         self.shape = self.draft.shape
         self._derive()
-
-    # What `operand_contexts` asks of a draft.
-    def ranges_for(self, key: Any, sizes: Sequence[int]) -> ReduceRanges:
-        found = self.by_key.get(key)
-        if found is None:
-            found = self._new_group(self._asking, tuple(sizes), True)
-            self.by_key[key] = found
-        return found
-
-    def _new_group(self, node: Node | None, sizes: Shape, reduced: bool) -> Group:
-        chosen = self.layout.get(node, sizes)
-        ranges: list[Index] = []
-        for size in chosen:
-            ranges.append(range_index(self.next_range, size, reduced))
-            self.next_range += 1
-        atoms = [a for r in ranges for a, _ in r.terms]
-        indices = (
-            ranges
-            if same_size(chosen, sizes)
-            else list(unflatten_index(flatten_index(ranges, chosen), sizes))
-        )
-        group = Group(atoms, indices, node, chosen)
-        self.groups.append(group)
-        return group
 
     def root_contexts(self) -> list[tuple[Node, Context]]:
         at, indices = self.draft.at, self.axes.indices
@@ -158,12 +119,7 @@ class View:
         found = self._operands.get((node, context))
         if found is not None:
             return found
-        self._asking = node
-        plan = self.plan
-        found = operand_contexts(
-            node, context, self.draft.at, self.ranges_for, plan.number_of,
-            plan.levels[node],
-        )  # fmt: skip
+        found = operand_contexts(node, context, self.draft, self.ranges, self.plan)
         if node.op is gather_p:
             self._note_readings(found[1:])
         self._operands[node, context] = found
@@ -283,7 +239,7 @@ def split_ranges(view: View) -> Layout | None:
     """A layout in which a range that is divided by a constant is two ranges."""
     for index in view.facts():
         for atom, inside in _ranges_divided(index):
-            for group in view.groups:
+            for group in view.ranges.groups:
                 if atom in group.atoms:
                     sizes: list[int] = []
                     for number, size in enumerate(group.sizes):
@@ -324,7 +280,7 @@ def merge_ranges(view: View) -> Layout:
     facts = view.facts()
     opaque = {a for index in facts for t, _ in index.terms for a in _hidden_ranges(t)}
     result: Layout = {}
-    for group in view.groups:
+    for group in view.ranges.groups:
         sizes = [n for n in group.sizes if not same_size(n, 1)]
         merged = [sizes[0]] if sizes else []
         for position in range(1, len(sizes)):
@@ -360,7 +316,7 @@ def _stored_together(view: View, group: Group, position: int) -> bool:
     ):
         return False
     outer, inner = group.atoms[position - 1 : position + 1]
-    for inner_group in view.groups[1:]:
+    for inner_group in view.ranges.groups[1:]:
         node = inner_group.node
         assert node is not None
         for context in view.contexts.get(node, ()):

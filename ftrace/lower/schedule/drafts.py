@@ -47,7 +47,7 @@ from ftrace.lower.kernel.affine_index import (
     source_index,
     unflatten_index,
 )
-from ftrace.lower.kernel.iota_indices import NumberOf, Reading, position_of
+from ftrace.lower.kernel.iota_indices import Reading, position_of
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, operations_of, toposort
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -95,17 +95,59 @@ def _is_divided(index: Index) -> bool:
     return any(atom.kind != "range" for atom, _ in index.terms)
 
 
+#: The sizes of the ranges of a group: of the loops (None), or of those of a reduce.
+Layout = dict[Any, Shape]
+
+
 @dataclass(eq=False)
-class ReduceRanges:
-    """The ranges of one or more reduces that run in one loop.
+class Group:
+    """The ranges of a kernel's loops, or of reduces that run in one loop.
 
     Attributes:
+      node: the first reduce that asked for them; None of the loops.
+      sizes: of the ranges.
       atoms: the ranges, outermost first.
-      indices: for each reduced axis its index in terms of the ranges.
+      indices: for each loop, or reduced axis, its index in terms of the ranges.
     """
 
+    node: Node | None
+    sizes: Shape
     atoms: list[Atom]
     indices: list[Index]
+
+
+class Ranges:
+    """The ranges of a kernel, in the sizes of a layout where that has others."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.groups: list[Group] = []
+        self._of_reduces: dict[Any, Group] = {}
+        self._next = 0
+
+    def new(self, size: int, reduced: bool) -> Index:
+        index = range_index(self._next, size, reduced)
+        self._next += 1
+        return index
+
+    def group(self, node: Node | None, sizes: Shape) -> Group:
+        chosen = self.layout.get(node, sizes)
+        indices = [self.new(size, node is not None) for size in chosen]
+        atoms = [a for index in indices for a, _ in index.terms]
+        if chosen is not sizes and not same_size(chosen, sizes):
+            indices = list(unflatten_index(flatten_index(indices, chosen), sizes))
+        self.groups.append(group := Group(node, chosen, atoms, indices))
+        return group
+
+    def of_reduce(self, node: Node, context: Context, level: int) -> Group:
+        """The ranges of a reduce; some share theirs."""
+        sizes = tuple(node.src[0].shape[a] for a in cost.reduced_axes(node))
+        alone = node if cost.is_contraction(node) else None
+        key = sizes, context.ranges, level, context.valid, alone
+        found = self._of_reduces.get(key)
+        if found is None:
+            found = self._of_reduces[key] = self.group(node, sizes)
+        return found
 
 
 @dataclass(eq=False)
@@ -114,8 +156,7 @@ class Draft:
 
     Attributes:
       shape: sizes of the loops that it was made for, none of them 1.
-      atoms: the ranges of its loops, outermost first.
-      indices: for each size of `shape` its index in terms of the ranges.
+      ranges: of its loops, and of its reduces.
       roots: the values that it stores.
       kind: "map", or "contract" with one contraction and its epilogue, or "scatter",
         or "step" for an operation that is a step of the program by itself.
@@ -129,8 +170,6 @@ class Draft:
 
     number: int
     shape: Shape
-    atoms: list[Atom] = field(default_factory=list[Atom])
-    indices: list[Index] = field(default_factory=list[Index])
     roots: list[Node] = field(default_factory=list[Node])
     kind: str = "map"
     scattered: Node | None = None
@@ -139,29 +178,20 @@ class Draft:
     feeds: set[int] = field(default_factory=set[int])
     weight: int = 0
     reduces: int = 0
-    next_range: int = 0
-    reduce_ranges: dict[Any, ReduceRanges] = field(
-        default_factory=dict[Any, ReduceRanges]
-    )
 
     def __post_init__(self) -> None:
         self._contexts: dict[tuple[tuple[Index, ...], Valid | None], Context] = {}
-        for size in self.shape:
-            self.indices.append(self.new_range(size))
-        self.atoms = [index.terms[0][0] for index in self.indices]
+        self.ranges = Ranges({})
+        loops = self.ranges.group(None, self.shape)
+        self.atoms, self.indices = loops.atoms, loops.indices
 
     def widen(self, shape: Shape) -> None:
         """Adds the loops that `shape` has inside of the kernel's own."""
         for size in shape[len(self.shape) :]:
-            index = self.new_range(size)
+            index = self.ranges.new(size, False)
             self.indices.append(index)
             self.atoms.append(index.terms[0][0])
             self.shape = (*self.shape, size)
-
-    def new_range(self, size: int, reduced: bool = False) -> Index:
-        index = range_index(self.next_range, size, reduced)
-        self.next_range += 1
-        return index
 
     def root_indices(self, shape: Shape) -> tuple[Index, ...]:
         """The index of a value of that shape which this kernel stores.
@@ -176,15 +206,6 @@ class Draft:
         if found is None:
             found = Context(self.number, indices, valid)
             self._contexts[indices, valid] = found
-        return found
-
-    def ranges_for(self, key: Any, sizes: Sequence[int]) -> ReduceRanges:
-        """The ranges of the reduces with that key: the same ones for the same key."""
-        found = self.reduce_ranges.get(key)
-        if found is None:
-            indices = [self.new_range(n, True) for n in sizes]
-            atoms = [a for index in indices for a, _ in index.terms]
-            found = self.reduce_ranges[key] = ReduceRanges(atoms, indices)
         return found
 
 
@@ -227,21 +248,10 @@ def root_indices(
     return unflatten_index(flatten_index(indices[:depth], loops[:depth]), shape)
 
 
-#: Gives the ranges of the reduces with a key, for the sizes of their axes.
-RangesFor = Callable[[Any, Sequence[int]], ReduceRanges]
-#: `Draft.at`.
-At = Callable[[tuple[Index, ...], Valid | None], Context]
-
-
 def operand_contexts(
-    node: Node,
-    context: Context,
-    at: At,
-    ranges_for: RangesFor,
-    number_of: NumberOf,
-    level: int,
+    node: Node, context: Context, draft: Draft, ranges: Ranges, plan: Schedule
 ) -> list[tuple[Node, Context]]:
-    """What a node, computed in a context, needs, and where.
+    """What a node, computed in a context of a draft, needs, and where.
 
     Those are its operands; of a gather the array, and then what its index arrays read.
     """
@@ -251,16 +261,14 @@ def operand_contexts(
     family = node.op.family
     if family == "movement":
         where, inside = source_index(node, indices, valid)
-        return [(node.src[0], at(where, inside))]
+        return [(node.src[0], draft.at(where, inside))]
     if family == "reduction":
-        axes = cost.reduced_axes(node)
-        key = reduce_key(node, context, level)
-        ranges = ranges_for(key, [node.src[0].shape[a] for a in axes])
+        group = ranges.of_reduce(node, context, plan.levels[node])
         inner = list(indices)
-        for axis, index in zip(axes, ranges.indices, strict=True):
+        for axis, index in zip(cost.reduced_axes(node), group.indices, strict=True):
             inner[axis] = index
-        return [(node.src[0], at(tuple(inner), valid))]
-    return _gather_contexts(node, context, at, number_of)
+        return [(node.src[0], draft.at(tuple(inner), valid))]
+    return _gather_contexts(node, context, draft, plan)
 
 
 def keeps_index(node: Node) -> bool:
@@ -268,16 +276,8 @@ def keeps_index(node: Node) -> bool:
     return node.op.family not in ("movement", "reduction") and node.op is not gather_p
 
 
-def reduce_key(node: Node, context: Context, level: int) -> Any:
-    """Reduces with one key share their ranges."""
-    sizes = tuple(node.src[0].shape[a] for a in cost.reduced_axes(node))
-    rows = context.ranges
-    alone = node if cost.is_contraction(node) else None
-    return sizes, rows, level, context.valid, alone
-
-
 def _gather_contexts(
-    node: Node, context: Context, at: At, number_of: NumberOf
+    node: Node, context: Context, draft: Draft, plan: Schedule
 ) -> list[tuple[Node, Context]]:
     indices, valid = context.indices, context.valid
     axes: tuple[int, ...] = node.arg
@@ -285,15 +285,15 @@ def _gather_contexts(
     depth = arrays[0].ndim
     positions = [position_of(array, indices[:depth], valid) for array in arrays]
     found = {
-        axis: position.as_index(number_of, source.shape[axis])
+        axis: position.as_index(plan.number_of, source.shape[axis])
         for axis, position in zip(axes, positions, strict=True)
     }
     rest = iter(indices[depth:])
     where = tuple(found[a] if a in found else next(rest) for a in range(source.ndim))
     read = [r for position in positions for r, _ in position.readings]
     return [
-        (source, at(where, valid)),
-        *((r.array, at(r.indices, r.valid)) for r in read),
+        (source, draft.at(where, valid)),
+        *((r.array, draft.at(r.indices, r.valid)) for r in read),
     ]
 
 

@@ -86,7 +86,7 @@ def schedule(
 
 def _inline(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> None:
     kernels = plan.result.inlined.setdefault(node, set())
-    own, level = weight(node), plan.result.levels[node]
+    own = weight(node)
     alike = drafts.keeps_index(node)
     for context, (factor, path) in uses.items():
         draft = plan.result.drafts[context.kernel]
@@ -100,9 +100,7 @@ def _inline(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> N
             draft.reduces += 1
             if is_contraction(node):
                 draft.kind = "contract"
-        below = drafts.operand_contexts(
-            node, context, draft.at, draft.ranges_for, plan.result.number_of, level
-        )
+        below = drafts.operand_contexts(node, context, draft, draft.ranges, plan.result)
         for source, inner in below:
             around = path + tuple(
                 sorted(a for a in inner.ranges if a not in path and a.reduced)
