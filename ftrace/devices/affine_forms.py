@@ -16,9 +16,9 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.iota_indices import combine_limits
 from ftrace.lower.kernel.ir import INDEX, axis_of, range_p
 from ftrace.trace.graph import Node, constant_value, toposort
-from ftrace.trace.primitives.sources import const_p, dim_p
+from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.symbolic.bounds import upper_bound
-from ftrace.trace.symbolic.dim import bounds, same_size
+from ftrace.trace.symbolic.dim import same_size
 
 Interval = tuple[int, int]
 _LIMIT = 1 << 62
@@ -124,12 +124,7 @@ def interval_of(
         return None
     if node.op is range_p:
         return 0, max(upper_bound(axis_of(node).size) - 1, 0)
-    if node.op is const_p:
-        value = int(constant_value(node))
-        return value, value
-    if node.op is dim_p:
-        return bounds(node.arg)
-    if node.dtype.itemsize < 8 and node.dtype is not INDEX:
+    if node.src and node.dtype.itemsize < 8:
         low, high = dtypes.limits(node.dtype)
         return int(low), int(high)
     found = combine_limits(node, known.__getitem__)

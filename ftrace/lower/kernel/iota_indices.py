@@ -169,11 +169,6 @@ def values_of(node: Node, depth: int = _DEPTH) -> Limits:
 def _exact(node: Node, depth: int) -> Limits | None:
     """The same, if its dtype had no limits; None where nothing is known."""
     op = node.op
-    if op is const_p:
-        value = int(constant_value(node))
-        return value, value
-    if op is dim_p:
-        return bounds_of_size(node.arg)
     if op is iota_p:
         axis: int = node.arg
         return 0, max(upper_bound(node.shape[axis]) - 1, 0)
@@ -191,6 +186,11 @@ def _is_whole(node: Node) -> bool:
 def combine_limits(node: Node, of: Callable[[Node], Limits | None]) -> Limits | None:
     """Between which integers an operation is, by those of its operands."""
     name = node.op.name
+    if node.op is const_p:
+        value = int(constant_value(node))
+        return value, value
+    if node.op is dim_p:
+        return bounds_of_size(node.arg)
     if name in ("cast", "copy", "stop_gradient", "neg"):
         x = of(node.src[0])
         return (-x[1], -x[0]) if x is not None and name == "neg" else x

@@ -128,19 +128,15 @@ def _shrink_before(x: Node, y: Node) -> Node | None:
     if any_dynamic(y.shape):
         return None
     slid = (arg.axis, arg.window)
-    whole = [(0, n) for n in y.shape]
-    still = tuple(
-        w if a in slid else b
-        for a, (b, w) in enumerate(zip(bounds, whole, strict=True))
-    )
-    if same_size(still, tuple(whole)):
-        return None
     (source,) = y.src
     inner = tuple(
         (0, n) if a in slid else b
         for a, (b, n) in enumerate(zip(bounds, source.shape, strict=True))
     )
-    found = movement.unshear_p(movement.shrink(source, inner), arg=arg)
+    found = movement.shrink(source, inner)
+    if found is source:
+        return None
+    found = movement.unshear_p(found, arg=arg)
     rest = tuple(
         b if a in slid else (0, n)
         for a, (b, n) in enumerate(zip(bounds, found.shape, strict=True))

@@ -228,13 +228,19 @@ MANY = 16  # rows that are work for all threads
 _NEAR = 64  # nodes that are looked at for what two kernels have in common
 
 
-def _that_have_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
-    """Kernels that compute the value anyway, and can store it as well."""
+def _users(plan: Plan, uses: Uses) -> Iterator[tuple[Draft, list[Context]]]:
+    """The kernels that need a value and may store one more, and where they do."""
     for number in sorted({context.kernel for context in uses}):
         draft = plan.result.drafts[number]
-        if draft.kind in ("scatter", "step") or len(draft.roots) >= ROOTS:
+        if len(draft.roots) < ROOTS:
+            yield draft, [c for c in uses if c.kernel == number]
+
+
+def _that_have_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
+    """Kernels that compute the value anyway, and can store it as well."""
+    for draft, here in _users(plan, uses):
+        if draft.kind in ("scatter", "step"):
             continue
-        here = [c for c in uses if c.kernel == number]
         aligned = [c for c in here if is_aligned(node, c, draft)]
         if len(aligned) != 1 or node.op is copy:
             continue
@@ -257,16 +263,14 @@ def _that_reduce_it(plan: Plan, node: Node, uses: Uses) -> Iterator[Draft]:
     shape = squeeze(node.shape)
     if node.op.family not in ELEMENTWISE or node in plan.epilogue:
         return
-    for number in sorted({context.kernel for context in uses}):
-        draft = plan.result.drafts[number]
-        here = [c for c in uses if c.kernel == number]
+    for draft, here in _users(plan, uses):
         if len(here) != 1 or draft.kind != "map" or draft.sums:
             continue
         if not draft.shape or not _are_rows(draft.shape, shape):
             continue
-        if len(draft.roots) >= ROOTS or not _is_row(node, here[0], draft):
-            continue
-        if _lies_across(plan, node, here[0], draft.atoms):
+        if not _is_row(node, here[0], draft) or _lies_across(
+            plan, node, here[0], draft.atoms
+        ):
             continue
         cost = plan.costs_below(node)
         if cost <= RECOMPUTE and draft.weight + cost <= KERNEL_LIMIT:
