@@ -144,17 +144,15 @@ def write_contraction(writer: Writer, plan: Contraction) -> Sizes:
     vector = _vector(plan)
     for i, v in _cells(plan):
         writer.line(f"{vector} c{i}_{v} = {literal(0, plan.total.dtype)};")
-    loops = [writer.for_loop(r) for r in plan.total.src[1:]]
-    writer.open_loops(loops)
-    ranges = dict(writer.names)
-    columns = _column_vectors(writer, plan, ranges, vector)
-    rows = _row_values(writer, plan, ranges)
-    writer.used.add(multiply_add := f"multiply_add_{vector}")
-    for i, v in _cells(plan):
-        cell = f"c{i}_{v}"
-        factor = f"({vector})({rows[i]})" if plan.lanes > 1 else rows[i]
-        writer.line(f"{cell} = {multiply_add}({factor}, {columns[v]}, {cell});")
-    writer.close_loops(len(loops))
+    with writer.braces(*[writer.for_loop(r) for r in plan.total.src[1:]]):
+        ranges = dict(writer.names)
+        columns = _column_vectors(writer, plan, ranges, vector)
+        rows = _row_values(writer, plan, ranges)
+        writer.used.add(multiply_add := f"multiply_add_{vector}")
+        for i, v in _cells(plan):
+            cell = f"c{i}_{v}"
+            factor = f"({vector})({rows[i]})" if plan.lanes > 1 else rows[i]
+            writer.line(f"{cell} = {multiply_add}({factor}, {columns[v]}, {cell});")
     _write_results(writer, plan)
     return sizes
 

@@ -231,27 +231,35 @@ class _Loops:
         """Nested loops; a long sum of floats in blocks."""
         writer = self.writer
         *outer, last = loop.ranges
-        size = axis_of(last).size
-        writer.open_loops([writer.for_loop(r) for r in outer])
+        size = upper_bound(axis_of(last).size)
         sums = any(n.arg == "add" and dtypes.is_inexact(n.dtype) for n in loop.reduces)
-        if sums and upper_bound(size) > LONG_SUM:
-            first, stop = writer.fresh("t"), writer.fresh("t")
-            end, late = writer.number(size), writer.number(size - SUM_BLOCK)
-            head = f"for (int {first} = 0; {first} < {end}; {first} += {SUM_BLOCK})"
-            with writer.braces(head):
-                inside = f"{first} < {late} ? {first} + {SUM_BLOCK} : {end}"
-                writer.line(f"const int {stop} = {inside};")
-                parts = [self._open_total(node) for node in loop.reduces]
-                with writer.braces(writer.for_loop(last, first, stop)):
-                    self._reduce_body(loop, parts, depth)
-                    self._barrier()
-                for node, total, part in zip(loop.reduces, totals, parts, strict=True):
-                    self._add_to(node, total, part)
-        else:
-            with writer.braces(writer.for_loop(last)):
-                self._reduce_body(loop, totals, depth)
-                self._barrier()
-        writer.close_loops(len(outer))
+        with writer.braces(*[writer.for_loop(r) for r in outer]):
+            if sums and size > LONG_SUM:
+                self._sum_in_blocks(loop, totals, depth)
+            else:
+                self._reduce_range(loop, totals, depth, writer.for_loop(last))
+
+    def _reduce_range(
+        self, loop: ReduceLoop, totals: list[str], depth: int, head: str
+    ) -> None:
+        with self.writer.braces(head):
+            self._reduce_body(loop, totals, depth)
+            self._barrier()
+
+    def _sum_in_blocks(self, loop: ReduceLoop, totals: list[str], depth: int) -> None:
+        writer, last = self.writer, loop.ranges[-1]
+        size = axis_of(last).size
+        first, stop = writer.fresh("t"), writer.fresh("t")
+        end, late = writer.number(size), writer.number(size - SUM_BLOCK)
+        head = f"for (int {first} = 0; {first} < {end}; {first} += {SUM_BLOCK})"
+        with writer.braces(head):
+            inside = f"{first} < {late} ? {first} + {SUM_BLOCK} : {end}"
+            writer.line(f"const int {stop} = {inside};")
+            parts = [self._open_total(node) for node in loop.reduces]
+            inner = writer.for_loop(last, first, stop)
+            self._reduce_range(loop, parts, depth, inner)
+            for node, total, part in zip(loop.reduces, totals, parts, strict=True):
+                self._add_to(node, total, part)
 
     def _reduce_together(self, loop: ReduceLoop, depth: int) -> list[str]:
         """Each lane reduces its share; then a tree combines what they have."""
@@ -263,10 +271,9 @@ class _Loops:
             totals = shares = [self._open_total(node) for node in loop.reduces]
         innermost = sample(axis_of(ranges[-1]).size)
         outer = ranges[:-1] if innermost >= self.launch.lanes else ()
-        self.writer.open_loops([self.writer.for_loop(r) for r in outer])
-        inner = ranges[len(outer) :]
-        self._share(inner, lambda: self._reduce_body(loop, totals, depth))
-        self.writer.close_loops(len(outer))
+        with self.writer.braces(*[self.writer.for_loop(r) for r in outer]):
+            inner = ranges[len(outer) :]
+            self._share(inner, lambda: self._reduce_body(loop, totals, depth))
         combine_lanes = self._combine_array if self.cpu else self._combine_items
         return list(map(combine_lanes, loop.reduces, shares))
 

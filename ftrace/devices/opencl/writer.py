@@ -203,13 +203,15 @@ class Writer:
         self.lines.append("  " * self.indent + text)
 
     @contextmanager
-    def braces(self, head: str) -> Generator[None]:
-        """A block `head { … }`."""
-        self.line(f"{head} {{" if head else "{")
-        self.indent += 1
+    def braces(self, *heads: str) -> Generator[None]:
+        """Blocks `head { … }`, each inside the one before."""
+        for head in heads:
+            self.line(f"{head} {{" if head else "{")
+            self.indent += 1
         yield
-        self.indent -= 1
-        self.line("}")
+        for _ in heads:
+            self.indent -= 1
+            self.line("}")
 
     def fresh(self, prefix: str = "v") -> str:
         self.counter += 1
@@ -319,16 +321,6 @@ class Writer:
         name = self.range_name(axis)
         stop = stop or self.number(axis_of(axis).size)
         return f"for ({self.c_type(axis)} {name} = {start}; {name} < {stop}; ++{name})"
-
-    def open_loops(self, heads: Sequence[str]) -> None:
-        for head in heads:
-            self.line(f"{head} {{")
-            self.indent += 1
-
-    def close_loops(self, count: int) -> None:
-        for _ in range(count):
-            self.indent -= 1
-            self.line("}")
 
     def store(self, store: Store) -> None:
         value = self.names[store.value]

@@ -10,7 +10,7 @@ that has the axis, the same slice only. `sliced` makes the operation over slices
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import product
 from math import prod
 
@@ -18,7 +18,8 @@ from ftrace import dtypes
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis.cost import ELEMENTWISE
 from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node, has_any, make_node, substitute, toposort
+from ftrace.trace.graph import Node, has_any, make_node
+from ftrace.trace.graph_map import convert
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand, expand_p
 from ftrace.trace.primitives.elementwise import add, cast_p, mul
@@ -163,14 +164,13 @@ def positions_by_axes(outputs: Sequence[Node], least: int) -> Sequence[Node]:
     """The outputs with positions in arrays of `least` bytes (for noise) by axes."""
     if not has_any(outputs, (iota_p,)):
         return outputs
-    found: dict[Node, Node] = {}
-    for node in toposort(outputs):
-        if node.op is movement.reshape_p and not is_dynamic(node.aval.size):
-            large = node.size * node.dtype.itemsize >= least
-            new = counted_by_axes(node) if large else None
-            if new is not None:
-                found[node] = new
-    return substitute(outputs, found) if found else outputs
+
+    def by_axes(node: Node, read: Collection[int]) -> Node | None:
+        if is_dynamic(node.aval.size) or node.size * node.dtype.itemsize < least:
+            return None
+        return counted_by_axes(node)
+
+    return convert(outputs, {movement.reshape_p: by_axes})
 
 
 def counted_by_axes(node: Node) -> Node | None:

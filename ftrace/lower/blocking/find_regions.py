@@ -96,11 +96,6 @@ class Sets:
         return first
 
 
-def classify(region: Region, peak: Node) -> bool:
-    """Fills in the classes of a region; False if it cannot be cut."""
-    return _Classes(region, peak).classify()
-
-
 class _Classes:
     """Which axes in a region run in step, and along which of them it can be cut."""
 
@@ -419,7 +414,7 @@ class _Finder:
         peaks = [n for n in nodes if self._is_peak(n)]
         peak = max(peaks, key=lambda n: n.size)
         region = Region(nodes, outputs, peak.shape, peak.dtype.itemsize)
-        return region if classify(region, peak) else None
+        return region if _Classes(region, peak).classify() else None
 
     def _is_computed_inside(self, node: Node) -> bool:
         """Is a value from outside computed in the region, or taken as an input?"""

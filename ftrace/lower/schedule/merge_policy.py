@@ -61,21 +61,6 @@ Uses = dict[Context, Any]
 _FAR = 1 << 20  # numbers of ranges that no kernel has
 
 
-def reduces_columns(node: Node, context: Context, stored: frozenset[Node]) -> bool:
-    """Does a reduce in a kernel add up columns of memory?
-
-    Args:
-      node: the reduce.
-      context: where a kernel needs it: its rows are the ranges of the indices.
-      stored: values that are stored, whatever is decided.
-    """
-    inner = list(context.indices)
-    for number, axis in enumerate(reduced_axes(node)):
-        inner[axis] = ix.range_index(_FAR + number, node.src[0].shape[axis], True)
-    within = Context(context.kernel, tuple(inner), context.valid)
-    return are_columns(node.src[0], within, context.ranges, stored)
-
-
 def are_columns(
     node: Node, context: Context, rows: Set[ix.Atom], stored: frozenset[Node]
 ) -> bool:
@@ -179,9 +164,14 @@ def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
 
 
 def _adds_up_columns(plan: Plan, node: Node, context: Context) -> bool:
+    """Does a reduce that a kernel needs, row by row, add up columns of memory?"""
     if "split_columns" in plan.disabled:
         return False
-    return reduces_columns(node, context, plan.must_store)
+    inner = list(context.indices)
+    for number, axis in enumerate(reduced_axes(node)):
+        inner[axis] = ix.range_index(_FAR + number, node.src[0].shape[axis], True)
+    within = Context(context.kernel, tuple(inner), context.valid)
+    return are_columns(node.src[0], within, context.ranges, plan.must_store)
 
 
 def may_fuse(plan: Plan, uses: Uses) -> bool:
