@@ -7,13 +7,8 @@ load is a strided view of the buffer where its index is affine, and fancy indexi
 elsewhere; a store is the same on the left side of an assignment.
 
 Loops run over *blocks* of their ranges, so large that one block is nearly always
-everything, and so small that no value exceeds `BLOCK_BYTES`. The sum of a product is
-a matrix product: the product itself is never stored. There
-
-    out[…] = sum over `closed` of a[…]·b[…]
-
-and each axis of an operand is named by the range that it runs over; an operand has no
-axis for a range that it does not depend on.
+everything, and so small that no value exceeds `BLOCK_BYTES`. The sum of a product over
+ranges of both its factors is a matrix product: the product itself is never stored.
 
 The plan of a kernel is made before it runs: which loads and stores are strided views,
 which sums are matrix products, which values must be computed at all, how large a block
@@ -23,7 +18,7 @@ of each range may be, and after which statement a value is needed no more.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -34,8 +29,9 @@ from ftrace.devices.affine_forms import Affine, affine_forms, intervals
 from ftrace.errors import GraphError
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement, place
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.numpy_contraction import blas_ready, exact_product, product_of
+from ftrace.trace.numpy_contraction import PreparedProduct
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.blocked_sums import sum_along
 from ftrace.trace.primitives.primitive import Primitive
@@ -94,10 +90,11 @@ class KernelPlan:
         value = node.src[0]
         if value.op.name not in ("mul", "mul_zero") or value.dtype == dtypes.bool_:
             return False
-        size = len(self.ranges[value])
-        covered = {r for s in value.src for r in self.ranges[s]}
-        closed_alone = [r for r in node.src[1:] if r not in covered]
-        return not closed_alone and all(len(self.ranges[s]) < size for s in value.src)
+        size, closed = len(self.ranges[value]), set(node.src[1:])
+        return all(
+            closed <= set(self.ranges[s]) and len(self.ranges[s]) < size
+            for s in value.src
+        )
 
     def _is_view(self, store: ir.Store) -> bool:
         """Does it hit every element once, at an affine index?"""
@@ -229,71 +226,6 @@ def _each_once(form: Affine, ranges: Ranges) -> bool:
             return False
         reach += step * (size - 1)
     return True
-
-
-Names = Sequence[Hashable]
-
-
-def contract(
-    a: Array,
-    a_ranges: Names,
-    b: Array,
-    b_ranges: Names,
-    closed: Names,
-    out: Names,
-    dtype: np.dtype[Any],
-) -> Array:
-    """The sum of a·b over the ranges `closed`, with axes in the order of `out`.
-
-    Args:
-      a, b: operands, an axis per range.
-      closed: ranges to sum over; each is a range of both operands or of one.
-      out: the ranges of the result; each is a range of a or b.
-      dtype: in which the products are added.
-    """
-    a, a_ranges = _sum_alone(a, a_ranges, b_ranges, closed, dtype)
-    b, b_ranges = _sum_alone(b, b_ranges, a_ranges, closed, dtype)
-    shared = [r for r in out if r in a_ranges and r in b_ranges]
-    rows = [r for r in out if r in a_ranges and r not in b_ranges]
-    columns = [r for r in out if r in b_ranges and r not in a_ranges]
-    inner = [r for r in a_ranges if r in closed]
-    sizes = dict(zip(a_ranges, a.shape, strict=True))
-    sizes |= dict(zip(b_ranges, b.shape, strict=True))
-    left = _matrices(a, a_ranges, shared, rows, inner)
-    right = _matrices(b, b_ranges, shared, inner, columns)
-    product = matmul(left, right, dtype)
-    order = [*shared, *rows, *columns]
-    product = product.reshape([sizes[r] for r in order])
-    return product.transpose([order.index(r) for r in out])
-
-
-def _sum_alone(
-    x: Array, ranges: Names, other: Names, closed: Names, dtype: np.dtype[Any]
-) -> tuple[Array, Names]:
-    """Adds along the closed ranges that the other operand does not have."""
-    axes = tuple(i for i, r in enumerate(ranges) if r in closed and r not in other)
-    if not axes:
-        return x, ranges
-    kept = [r for i, r in enumerate(ranges) if i not in axes]
-    return sum_along(x, axes, dtype).squeeze(axes), kept
-
-
-def _matrices(
-    x: Array, ranges: Names, shared: Names, rows: Names, columns: Names
-) -> Array:
-    """`x` as a stack of matrices."""
-    groups = [[list(ranges).index(r) for r in part] for part in (shared, rows, columns)]
-    shape = [prod(x.shape[axis] for axis in group) for group in groups]
-    return x.transpose([axis for group in groups for axis in group]).reshape(shape)
-
-
-def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
-    """Stacks of matrices multiplied; through BLAS wherever the result is the same."""
-    exact = exact_product(a, b) if dtypes.kind(dtype) in "iu" else None
-    if exact is not None:
-        return exact.astype(dtype)
-    a, b = (blas_ready(x.astype(dtype, copy=False)) for x in (a, b))
-    return product_of(a, b)(a, b)
 
 
 _COMBINE: dict[str, Any] = {
@@ -482,7 +414,7 @@ class Evaluation:
         if node in self.plan.contractions:
             operands = [self._value(s, self.plan.ranges[s]) for s in node.src[0].src]
             if node.src[0].op.name == "mul" or all(_finite(x) for x in operands):
-                return self._contract(node, operands, dtype)
+                return self._contract(node, dtype)
             self.values[node.src[0]] = self._evaluate(node.src[0])
         value = node.src[0]
         closed = node.src[1:]
@@ -497,15 +429,21 @@ class Evaluation:
             return sum_along(array, axes, dtype).squeeze(axes)
         return _COMBINE[str(node.arg)].reduce(array, axis=axes, dtype=dtype)
 
-    def _contract(
-        self, node: Node, operands: list[Array], dtype: np.dtype[Any]
-    ) -> Array:
-        x, y = node.src[0].src
-        ranges = self.plan.ranges
-        return contract(
-            operands[0], ranges[x], operands[1], ranges[y],
-            closed=node.src[1:], out=ranges[node], dtype=dtype,
-        )  # fmt: skip
+    def _contract(self, node: Node, dtype: np.dtype[Any]) -> Array:
+        product = node.src[0]
+        ranges = self.plan.ranges[product]
+        shape = self._shape(ranges)
+        axes = tuple(i for i, r in enumerate(ranges) if r in node.src[1:])
+        kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
+        x, y = (self._value(s, ranges).astype(dtype, copy=False) for s in product.src)
+
+        def multiply_and_add(x: Array, y: Array) -> Array:
+            return sum_along(np.multiply(x, y), axes, dtype)
+
+        multiply = PreparedProduct(
+            shape, axes, ShapedArray.of(kept, dtype), lambda x, y: multiply_and_add
+        )
+        return multiply(x, y).squeeze(axes)
 
 
 def _out_of_bounds(node: Node, low: int, high: int, size: int) -> GraphError:
