@@ -4,8 +4,8 @@ In registers their parts are apart. A side takes and puts a vector of numbers `a
 place: the number of its first one for rows; for columns and rows abreast that times the
 lanes of a vector. Some sides stand before others:
 
-    Scaled(Place)        a result that is multiplied by a constant
-    Chirped(Place)       numbers that end early, and are multiplied by a chirp
+    scale(f, Place, …)     a result that is multiplied by a constant
+    chirp(Place, …)        numbers that end early, and are multiplied by a chirp
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ftrace.devices.llvm.emit.module import LibraryFunction
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.library.fft.twiddles import roots_symbol
 from ftrace.devices.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.library.fft_kernels import Form, Transform
 from ftrace.lower.library.fft_radices import power_within
 
@@ -273,90 +274,104 @@ class Buffer(Memory):
 # What stands before another side.
 
 
-class Exchanged(Side):
-    """The parts of numbers in the other order."""
-
-    def __init__(self, side: Side) -> None:
-        self._side = side
-
-    def take(self, at: str, mask: str = "") -> Pair:
-        return exchanged(self._side.take(at, mask))
-
-    def put(self, x: Pair, at: str, mask: str = "") -> None:
-        self._side.put(exchanged(x), at, mask)
-
-
-class Scaled(Side):
-    """Numbers that are multiplied by a constant when they are put."""
-
-    def __init__(self, f: Waves, side: Side, factor: float) -> None:
-        self._f = f
-        self._side = side
-        self._factor = factor
-
-    def put(self, x: Pair, at: str, mask: str = "") -> None:
-        self._side.put(self._f.scaled(x, self._factor), at, mask)
-
-
-class Twisted(Side):
-    """Numbers that are multiplied by the roots of their places in a matrix, when put.
+class Before(Side):
+    """A side that stands before another.
 
     Args:
-      rows, columns: of the matrix.
-      find: tells the row of the matrix and the group of columns of what is put.
+      take: (place, mask) -> numbers.
+      put: (numbers, place, mask).
     """
 
     def __init__(
-        self, f: Waves, side: Side, sizes: tuple[int, int],
-        find: Callable[[str], tuple[str, str]],
-    ) -> None:  # fmt: skip
-        self._f = f
-        self._side = side
-        self._rows, columns = sizes
-        self._groups = -(-columns // f.lanes)
-        self._table = f.roots("twist", *sizes, f.lanes)
-        self._find = find
+        self,
+        take: Callable[[str, str], Pair] | None = None,
+        put: Callable[[Pair, str, str], None] | None = None,
+    ) -> None:
+        self._take = take
+        self._put = put
+
+    def take(self, at: str, mask: str = "") -> Pair:
+        assert self._take is not None
+        return self._take(at, mask)
 
     def put(self, x: Pair, at: str, mask: str = "") -> None:
-        f = self._f
-        row, group = self._find(at)
-        each, count = self._rows * f.lanes, self._rows * self._groups
-        within = f.let(f"mul i64 {row}, {f.lanes}")
-        start = f.let(f"add i64 {row}, {2 * each}")
-        turn = f.let(f"add i64 {f.let(f'mul i64 {group}, {self._rows}')}, {start}")
-        x = f.times(x, (
-            f.take(self._table, within, f.lanes),
-            f.take(self._table, f.let(f"add i64 {within}, {each}"), f.lanes),
-        ))  # fmt: skip
-        behind = f.let(f"add i64 {turn}, {count}")
-        x = f.times(x, (f.splat(self._table, turn), f.splat(self._table, behind)))
-        self._side.put(x, at, mask)
+        assert self._put is not None
+        self._put(x, at, mask)
 
 
-class Numbers:
-    """Which numbers of a transform stand where.
+def exchange(side: Side) -> Side:
+    """The parts of numbers in the other order."""
+    return Before(
+        lambda at, mask: exchanged(side.take(at, mask)),
+        lambda x, at, mask: side.put(exchanged(x), at, mask),
+    )
+
+
+def scale(f: Waves, side: Side, factor: float) -> Side:
+    """Numbers that are multiplied by a constant when they are put."""
+    return Before(put=lambda x, at, mask: side.put(f.scaled(x, factor), at, mask))
+
+
+def twist(
+    f: Waves,
+    side: Side,
+    sizes: tuple[int, int],
+    find: Callable[[str], tuple[str, str]],
+) -> Side:
+    """Numbers that are multiplied by the roots of their places in a matrix, when put.
 
     Args:
+      sizes: rows and columns of the matrix.
+      find: tells the row of the matrix and the group of columns of what is put.
+    """
+    rows, columns = sizes
+    each, count = rows * f.lanes, rows * -(-columns // f.lanes)
+    table = f.roots("twist", *sizes, f.lanes)
+
+    def put(x: Pair, at: str, mask: str) -> None:
+        row, group = find(at)
+        within = f.let(f"mul i64 {row}, {f.lanes}")
+        start = f.let(f"add i64 {row}, {2 * each}")
+        turn = f.let(f"add i64 {f.let(f'mul i64 {group}, {rows}')}, {start}")
+        x = f.times(x, (
+            f.take(table, within, f.lanes),
+            f.take(table, f.let(f"add i64 {within}, {each}"), f.lanes),
+        ))  # fmt: skip
+        behind = f.let(f"add i64 {turn}, {count}")
+        x = f.times(x, (f.splat(table, turn), f.splat(table, behind)))
+        side.put(x, at, mask)
+
+    return Before(put=put)
+
+
+class Numbers(NamedTuple):
+    """Which numbers of a transform stand where.
+
+    Attributes:
+      f: the function that asks.
       find: the number in the first lane.
       alike: do all lanes have the same number, of as many transforms?
     """
 
-    def __init__(self, f: Waves, find: Callable[[str], str], *, alike: bool) -> None:
-        self._f = f
-        self.find = find
-        self.alike = alike
+    f: Waves
+    find: Callable[[str], str]
+    alike: bool
 
-    def roots(self, table: str, size: int, number: str) -> Pair:
-        """Of a table of so many roots, those of a vector."""
-        f = self._f
-        behind = f.let(f"add i64 {number}, {size}")
+    def roots(self, table: str, size: int, number: str, mask: str = "") -> Pair:
+        """Of a table of so many roots, those of a vector, as far as the mask holds."""
+        f = self.f
+        places = number, f.let(f"add i64 {number}, {size}")
         if self.alike:
-            return f.splat(table, number), f.splat(table, behind)
-        return f.take(table, number, f.lanes), f.take(table, behind, f.lanes)
+            a, b = (f.splat(table, place) for place in places)
+        elif mask:
+            a, b = (f.take_some(table, place, f.lanes, mask) for place in places)
+        else:
+            a, b = (f.take(table, place, f.lanes) for place in places)
+        return a, b
 
     def before(self, number: str, end: int) -> str:
         """The mask of the lanes whose numbers come before the end."""
-        f = self._f
+        f = self.f
         n = f.lanes
         kind = f"<{n} x i64>"
         one = f.let(f"insertelement {kind} poison, i64 {number}, i64 0")
@@ -369,75 +384,61 @@ class Numbers:
         return f.let(f"icmp ult {kind} {each}, <{ends}>")
 
 
-class Convolved(Side):
+def convolve(side: Side, sizes: tuple[int, int, int], numbers: Numbers) -> Side:
     """Numbers of a spectrum that are multiplied by a chirp's, and transformed back.
 
     Args:
       sizes: of the table: the transform's length, and the form of the spectrum.
     """
+    f = numbers.f
+    table = f.roots("spectrum", *sizes)
 
-    def __init__(
-        self, f: Waves, side: Side, sizes: tuple[int, int, int], numbers: Numbers
-    ) -> None:
-        self._f = f
-        self._side = side
-        self._table = f.roots("spectrum", *sizes)
-        self._size = sizes[1] * sizes[2]
-        self._numbers = numbers
+    def take(at: str, mask: str) -> Pair:
+        root = numbers.roots(table, sizes[1] * sizes[2], numbers.find(at))
+        return exchanged(f.times(side.take(at), root))
 
-    def take(self, at: str, mask: str = "") -> Pair:
-        number = self._numbers.find(at)
-        root = self._numbers.roots(self._table, self._size, number)
-        return exchanged(self._f.times(self._side.take(at), root))
+    return Before(take)
 
 
-class Chirped(Side):
+def chirp(side: Side, numbers: Numbers) -> Side:
     """Numbers that are multiplied by a chirp: those behind its end are zeros.
 
     What is put has its parts exchanged: it comes from a transform back.
     """
+    f = numbers.f
+    size = f.form.length
+    table = f.roots("chirp", size)
 
-    def __init__(self, f: Waves, side: Side, numbers: Numbers) -> None:
-        self._f = f
-        self._side = side
-        self._size = f.form.length
-        self._table = f.roots("chirp", self._size)
-        self._numbers = numbers
-
-    def take(self, at: str, mask: str = "") -> Pair:
-        f, number = self._f, self._numbers.find(at)
-        if not self._numbers.alike:
-            mask = self._numbers.before(number, self._size)
-            return f.times(self._side.take(at, mask), self._some(number, mask))
-        inside = f.let(f"icmp ult i64 {number}, {self._size}")
+    def take(at: str, mask: str) -> Pair:
+        number = numbers.find(at)
+        if not numbers.alike:
+            mask = numbers.before(number, size)
+            x = side.take(at, mask)
+            return f.times(x, numbers.roots(table, size, number, mask))
+        inside = f.let(f"icmp ult i64 {number}, {size}")
         number, at = (
             f.let(f"select i1 {inside}, i64 {v}, i64 0") for v in (number, at)
         )
-        root = self._numbers.roots(self._table, self._size, number)
+        root = numbers.roots(table, size, number)
         kind = f.type(f.lanes)
         a, b = (
             f.let(f"select i1 {inside}, {kind} {v}, {kind} zeroinitializer")
-            for v in f.times(self._side.take(at), root)
+            for v in f.times(side.take(at), root)
         )
         return a, b
 
-    def put(self, x: Pair, at: str, mask: str = "") -> None:
-        f, number = self._f, self._numbers.find(at)
-        if not self._numbers.alike:
-            mask = self._numbers.before(number, self._size)
-            x = f.times(x, self._some(number, mask), conjugate=True)
-            self._side.put(x, at, mask)
+    def put(x: Pair, at: str, mask: str) -> None:
+        number = numbers.find(at)
+        if not numbers.alike:
+            mask = numbers.before(number, size)
+            root = numbers.roots(table, size, number, mask)
+            side.put(f.times(x, root, conjugate=True), at, mask)
             return
-        with f.when(f.let(f"icmp ult i64 {number}, {self._size}")):
-            root = self._numbers.roots(self._table, self._size, number)
-            self._side.put(f.times(x, root, conjugate=True), at)
+        with f.when(f.let(f"icmp ult i64 {number}, {size}")):
+            root = numbers.roots(table, size, number)
+            side.put(f.times(x, root, conjugate=True), at)
 
-    def _some(self, number: str, mask: str) -> Pair:
-        """The chirp, as far as there is one."""
-        f = self._f
-        behind = f.let(f"add i64 {number}, {self._size}")
-        a, b = (f.take_some(self._table, k, f.lanes, mask) for k in (number, behind))
-        return a, b
+    return Before(take, put)
 
 
 def turn(f: Waves, rows: str, buffer: Buffer, count: int, *, into: bool) -> None:

@@ -28,18 +28,18 @@ from ftrace.devices.llvm.emit.module import Rendered
 from ftrace.devices.llvm.library.fft.complex_vectors import (
     ACROSS,
     Buffer,
-    Chirped,
-    Convolved,
-    Exchanged,
     Memory,
     Numbers,
     Pair,
     Place,
-    Scaled,
     Side,
-    Twisted,
     Waves,
+    chirp,
+    convolve,
+    exchange,
+    scale,
     turn,
+    twist,
 )
 from ftrace.devices.llvm.library.fft.twiddles import stage_offsets
 from ftrace.devices.llvm.target import Target
@@ -234,7 +234,7 @@ def _through(
     transform(f, source, buffers[last], buffers)
     rows = 1 if form.padded else form.inner
     sizes = form.length, rows, form.size
-    back = Convolved(f, buffers[last], sizes, numbers)
+    back = convolve(buffers[last], sizes, numbers)
     transform(f, back, target, [buffers[1 - last], buffers[last]])
 
 
@@ -242,15 +242,15 @@ def _ends(f: Waves, source: Side, target: Side, numbers: Numbers) -> tuple[Side,
     """The sides with what happens to numbers when they are read and written."""
     form = f.form
     if form.swaps[0]:
-        source = Exchanged(source)
+        source = exchange(source)
     if form.swaps[1]:
-        target = Exchanged(target)
+        target = exchange(target)
     if form.scale != 1:
-        target = Scaled(f, target, form.scale)
+        target = scale(f, target, form.scale)
     if form.padded:
-        source = Chirped(f, source, numbers)
+        source = chirp(source, numbers)
     if form.cut:
-        target = Chirped(f, target, numbers)
+        target = chirp(target, numbers)
     return source, target
 
 
@@ -268,7 +268,7 @@ def _rows(f: Waves) -> int:
         source, target = _ends(f, Place(f, of), Place(f, to), numbers)
         if form.twisted:
             sizes = form.inner, form.size
-            target = Twisted(
+            target = twist(
                 f, target, sizes, lambda at: (row, f.let(f"udiv i64 {at}, {f.lanes}"))
             )
         _through(f, source, target, buffers, numbers)
@@ -294,8 +294,8 @@ def _real_rows(f: Waves) -> int:
         to, of = _row_bases(f, unit)
         if form.kind == "irfft":
             pairs_from(f, of, buffers[1], half)
-            target = Scaled(f, Exchanged(Place(f, to)), form.scale)
-            transform(f, Exchanged(buffers[1]), target, buffers)
+            target = scale(f, exchange(Place(f, to)), form.scale)
+            transform(f, exchange(buffers[1]), target, buffers)
         else:
             last = buffers[(len(stages_of(form.size)) - 1) % 2]
             transform(f, Place(f, of), last, buffers)
@@ -360,7 +360,7 @@ def _columns(f: Waves, buffers: list[Buffer], bases: list[str], strip: Strip) ->
     source, target = _ends(f, of, to, numbers)
     if form.twisted:
         sizes = form.size, form.inner
-        target = Twisted(f, target, sizes, lambda at: (row(at), strip.number))
+        target = twist(f, target, sizes, lambda at: (row(at), strip.number))
     _through(f, source, target, buffers, numbers)
 
 
