@@ -31,7 +31,6 @@ from ftrace.lower.movement.reorder import CHAINS, EXCHANGES, PUSHES
 from ftrace.lower.movement.sliding_window_sums import CHOICES, WINDOWS
 from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.schedule import schedule as scheduling
-from ftrace.lower.simplify import expand_linalg
 from ftrace.lower.simplify.fold_constants import CONSTANTS
 from ftrace.lower.simplify.identities import ALGEBRA, LOGIC
 from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
@@ -128,7 +127,7 @@ PIPELINE = (
         of=simplify_loops.CONTROL,
     ),
     Stage("control", canonical_loop.LOOPS),
-    Stage("compounds", expand_linalg.PARTS, expand_linalg.DECISIONS),
+    Stage("compounds", lapack_kernels.PARTS, lapack_kernels.PARTS_DECISIONS),
     Stage("simplify", SIMPLIFY),
     Stage("movement", SIMPLIFY + MOVEMENT),
     Stage("split", SPLIT),

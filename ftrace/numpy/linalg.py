@@ -32,11 +32,10 @@ from ftrace.numpy.statistics import squared_magnitude
 from ftrace.numpy.types import finfo
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.linalg_compositions import det_p, least_squares_p, pinv_p
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.library.orthogonal import least_squares_p, pinv_p
 from ftrace.trace.primitives.library.systems import (
     Op,
-    det_p,
     lu_p,
     lu_solve_p,
     slogdet_p,

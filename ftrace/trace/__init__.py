@@ -36,6 +36,7 @@ From the ground up:
     effects            Effects: what the world notices, in the order of the program
     body               Bodies: the closed graphs that loops, branches and calls hold
     control/           Control flow as nodes: branches and loops that hold bodies
+    linalg_compositions  Operations of linear algebra that are others, put together
     calls/             Calls: functions as nodes, with what differentiation and batching
                        do to them
 """

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import ftrace.numpy as fnp
+from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.library import eigen, fft, orthogonal, systems
@@ -21,7 +22,7 @@ from ftrace.trace.primitives.library.fft import Fourier
 from ftrace.trace.primitives.library.systems import Op, Triangular
 from ftrace.trace.primitives.primitive import Compound
 
-MODULES = (fft, eigen, orthogonal, systems)
+MODULES = (fft, compositions, eigen, orthogonal, systems)
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ def _least(rank: int, m: int, n: int) -> Sample:
         return [found, values[..., :rank]]
 
     return Sample(
-        orthogonal.least_squares_p, operands, meaning, prepare=prepare, seen=seen
+        compositions.least_squares_p, operands, meaning, prepare=prepare, seen=seen
     )
 
 
@@ -374,10 +375,11 @@ SAMPLES: list[Sample] = [
     *(_lu_solve(Op(t, c)) for t in (False, True) for c in (False, True)),
     Sample(systems.slogdet_p, shaped((3, 3)), _sign_and_size),
     Sample(
-        systems.det_p, shaped((4, 4)), lambda a, d: [np.linalg.det(np.asarray(a)) - d]
+        compositions.det_p, shaped((4, 4)),
+        lambda a, d: [np.linalg.det(np.asarray(a)) - d],
     ),
     Sample(
-        systems.cofactors_p, shaped((3, 3)),
+        compositions.cofactors_p, shaped((3, 3)),
         lambda a, c: [
             fnp.matrix_transpose(c) @ a
             - np.linalg.det(np.asarray(a))[..., None, None] * np.eye(3)
@@ -406,13 +408,13 @@ SAMPLES: list[Sample] = [
     ),
     Sample(orthogonal.svd_p, shaped((4, 3)), _values, "values"),
     Sample(
-        orthogonal.pinv_p, _deficient(2, 4, 3), _of_product, False, prepare=_product
+        compositions.pinv_p, _deficient(2, 4, 3), _of_product, False, prepare=_product
     ),
     Sample(
-        orthogonal.pinv_p, _deficient(3, 3, 3), _of_product, False, prepare=_product
+        compositions.pinv_p, _deficient(3, 3, 3), _of_product, False, prepare=_product
     ),
     Sample(
-        orthogonal.pinv_p, _deficient(2, 4, 3), _of_hermitian_product, True,
+        compositions.pinv_p, _deficient(2, 4, 3), _of_hermitian_product, True,
         prepare=_hermitian_product,
     ),
     *(_least(*sizes) for sizes in ((2, 4, 3), (3, 4, 3), (2, 5, 2), (2, 3, 4))),

@@ -24,7 +24,6 @@ from ftrace.numpy.distributions import METHODS
 from ftrace.test_util import check_grads
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.library import sorting
-from ftrace.trace.primitives.library.sorting import Partition, partition_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
@@ -199,10 +198,10 @@ def test_sorts_are_stable_with_nan_last(case: tuple[Any, int]) -> None:
     x, axis = case
     key = x.astype(np.float64) if x.dtype.kind in "fV" else x
     places = np.argsort(key, axis, kind="stable")
-    np.testing.assert_array_equal(sorting.argsort([x], axis), places)
+    np.testing.assert_array_equal(sorting.argsort(axis, x), places)
     ordered_values = np.take_along_axis(x, places, axis)
     np.testing.assert_array_equal(
-        _bits(sorting.sort_values(x, axis)), _bits(ordered_values)
+        _bits(sorting.sort_values(axis, x)), _bits(ordered_values)
     )
 
 
@@ -217,7 +216,7 @@ def test_negative_zeros_survive_sorts_of_all_lengths(rows: int, dtype: Any) -> N
         x[:, 1::2] = -1
         places = np.argsort(x, -1, kind="stable")
         wanted = _bits(np.take_along_axis(x, places, -1))
-        np.testing.assert_array_equal(_bits(sorting.sort_values(x, 1)), wanted)
+        np.testing.assert_array_equal(_bits(sorting.sort_values(1, x)), wanted)
         np.testing.assert_array_equal(_bits(fnp.sort(x)), wanted)
 
 
@@ -231,7 +230,7 @@ def test_lexicographic_sorts_refine_each_other(
     by_second = np.argsort(second, axis, kind="stable")
     by_both = np.argsort(np.take_along_axis(key, by_second, axis), axis, kind="stable")
     wanted = np.take_along_axis(by_second, by_both, axis)
-    np.testing.assert_array_equal(sorting.argsort([x, second], axis), wanted)
+    np.testing.assert_array_equal(sorting.argsort(axis, x, second), wanted)
 
 
 @given(arrays(), st.data())
@@ -241,7 +240,7 @@ def test_top_positions_are_the_first_of_a_descending_sort(
     x, axis = case
     count = data.draw(st.integers(0, x.shape[axis]))
     largest = data.draw(st.booleans())
-    places = sorting.top_positions(x, count, axis, largest)
+    places = sorting.top_positions(sorting.TopK(count, axis, largest), x)
     assert places.shape == (*x.shape[:axis], count, *x.shape[axis + 1 :])
     if places.size == 0:
         return
@@ -272,7 +271,9 @@ def test_the_least_of_long_rows_are_those_of_a_sort(
     x = np.random.default_rng(seed).integers(-30, 30, (2, 5000)).astype(np.float32)
     keys = -x if largest else x
     wanted = np.argsort(keys, -1, kind="stable")[:, :count]
-    np.testing.assert_array_equal(sorting.top_positions(x, count, 1, largest), wanted)
+    np.testing.assert_array_equal(
+        sorting.top_positions(sorting.TopK(count, 1, largest), x), wanted
+    )
 
 
 @given(arrays(), st.sampled_from(["left", "right"]))
@@ -280,7 +281,7 @@ def test_searches_of_arrays_and_of_tracers_agree(
     case: tuple[Any, int], side: str
 ) -> None:
     x = case[0]
-    a = sorting.sort_values(x.ravel(), 0)
+    a = sorting.sort_values(0, x.ravel())
     found = fnp.searchsorted(fnp.asarray(a), fnp.asarray(x), side)
     graph = trace(
         "test", lambda a, v: [fnp.searchsorted(a, v, side)], [aval_of(a), aval_of(x)]
@@ -441,7 +442,7 @@ def _assert_partition(x: Any, found: Any, place: int, axis: int) -> None:
     """The same elements, with both zeros; what should be before a place is there."""
     assert found.dtype == x.dtype
     wanted, ours = (
-        np.moveaxis(sorting.sort_values(v, axis), axis, 0) for v in (x, found)
+        np.moveaxis(sorting.sort_values(axis, v), axis, 0) for v in (x, found)
     )
     np.testing.assert_array_equal(ours.astype(float), wanted.astype(float))
     if dtypes.is_float(found.dtype):
@@ -454,7 +455,7 @@ def _assert_partition(x: Any, found: Any, place: int, axis: int) -> None:
     for part, kept in (
         (rows[:place], wanted[:place]), (rows[place:], wanted[place:])
     ):  # fmt: skip
-        again = sorting.sort_values(part, 0)
+        again = sorting.sort_values(0, part)
         np.testing.assert_array_equal(again.astype(float), kept.astype(float))
 
 
@@ -532,16 +533,6 @@ def test_positions_of_unsigned_numbers_of_64_bits_have_a_fill() -> None:
     with ft.config(enable_x64=True):
         found = ft.jit(lambda x, i: fnp.take_along_axis(x, i, 0))(x, np.array([1, 9]))
     np.testing.assert_array_equal(found, np.array([1, 2**64 - 1], np.uint64))
-
-
-@pytest.mark.parametrize("dtype", PARTITIONED, ids=str)
-def test_a_partition_in_memory_that_is_there_is_the_same(dtype: np.dtype[Any]) -> None:
-    x: Any = np.random.default_rng(0).integers(0, 99, (3, 500)).astype(dtype)
-    result = np.empty_like(x)
-    assert partition_p.into is not None
-    partition_p.into(Partition(7, 1), [result], x)
-    (wanted,) = partition_p.numpy(None, Partition(7, 1), x)
-    np.testing.assert_array_equal(result.astype(float), wanted.astype(float))
 
 
 @pytest.mark.parametrize("size", [None, 2])

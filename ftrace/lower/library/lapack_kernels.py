@@ -35,8 +35,10 @@ from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
+from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
+from ftrace.trace.graph_map import Rule
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.broadcast import reduce_sum
@@ -425,7 +427,7 @@ _RULES: dict[Any, _Rule] = {
     systems.lu_solve_p: _solve,
     systems.tridiagonal_solve_p: _tridiagonal,
     systems.slogdet_p: _slogdet,
-    systems.det_p: _det,
+    compositions.det_p: _det,
 }
 #: What needs LAPACK, and does less where not all of its results are read.
 _BY_LAPACK: dict[Any, Callable[[Node, Collection[int]], Sequence[Node]]] = {
@@ -437,3 +439,23 @@ _BY_LAPACK: dict[Any, Callable[[Node, Collection[int]], Sequence[Node]]] = {
     eigen.eigvals_p: _eigvals,
 }
 FACTORS = (*_RULES, *_BY_LAPACK)
+
+
+# Compositions: their derivatives are known here, and the parts are kernels where the
+# wholes would be calls of the host.
+
+PARTS_DECISIONS = {
+    "expand_compounds": "an operation of linear algebra is others, put together",
+}
+
+
+def _as_parts(whole: Node, read: Collection[int]) -> Sequence[Node] | None:
+    """The parts of an operation in the place of its results."""
+    op: Any = whole.op
+    shapes = [x.shape for x in (*whole.src, *items(whole))]
+    if any(any_dynamic(shape) or not prod(shape) for shape in shapes):
+        return None
+    return compositions.PARTS[op](whole)
+
+
+PARTS: dict[Any, Rule] = dict.fromkeys(compositions.PARTS, _as_parts)

@@ -41,7 +41,7 @@ from ftrace.lower.register_loops import register_loop
 from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
 from ftrace.trace.control.cond import Branches, cond_p
-from ftrace.trace.graph import Node, toposort
+from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives import reduction, sources
 from ftrace.trace.primitives.broadcast import reduce_sum_p
@@ -105,33 +105,22 @@ class Running(register_loop.RegisterKernel):
     def operations_each(self) -> int:
         """Of one element: it is combined with its neighbours, step by step."""
         steps = 1 if self.inner > 1 else log2(_LIKELY_LANES)
-        enter, combine, leave = self.parts
-        apart = _operations((*enter, *leave))
-        return max(1, round(apart + (1 + steps / 2) * _operations(combine)))
+        enter, combine, leave = (register_loop.operations_of([s]) for s in self.block)
+        return max(1, round(enter + leave + (1 + steps / 2) * combine))
 
     @property
     def operations_of_operator(self) -> int:
         """Of combining two elements."""
-        return _operations(self.parts[1])
+        return register_loop.operations_of(self.block[1:2])
 
     def __str__(self) -> str:
         way = "backwards" if self.reverse else "forwards"
         head = f"running {way} along {self.outer}x[{self.size}]x{self.inner}:"
-        lines = [head]
-        names = ("enter", "combine", "leave")
-        for name, stores in zip(names, self.parts, strict=True):
-            lines.append(f"  {name}:")
-            part = ir.Kernel((), stores, ())
-            lines += ["  " + line for line in str(part).splitlines()[1:]]
-        return "\n".join(lines)
+        return "\n".join([head, *register_loop.render_block(self.block)])
 
 
 #: Lanes of a vector, where only the amount of work is asked for.
 _LIKELY_LANES = 8
-
-
-def _operations(stores: Sequence[ir.Store]) -> int:
-    return sum(map(register_loop.cost, toposort([store.value for store in stores])))
 
 
 def run_along(

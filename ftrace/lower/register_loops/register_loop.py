@@ -20,8 +20,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.analysis.cost import weight
@@ -113,7 +111,7 @@ class Recurrence(RegisterKernel):
     @property
     def operations(self) -> int:
         """Arithmetic operations in one run, of all lanes; a guess for a while."""
-        return prod(self.shape) * _operations(self.block)
+        return prod(self.shape) * operations_of(self.block)
 
     @property
     def bounded(self) -> bool:
@@ -128,7 +126,7 @@ class Recurrence(RegisterKernel):
 
     def __str__(self) -> str:
         head = f"recurrence of {len(self.registers)} registers, {self.shape} lanes:"
-        return "\n".join([head, *_render(self.block, "  ", self.axes)])
+        return "\n".join([head, *render_block(self.block, self.axes)])
 
 
 def assigns(block: Sequence[Statement]) -> Iterator[Assign]:
@@ -146,21 +144,23 @@ def cost(node: Node) -> int:
     return 0 if free or node.dtype is ir.INDEX else max(1, weight(node))
 
 
-def _operations(block: Sequence[Statement]) -> int:
+def operations_of(block: Sequence[Statement]) -> int:
+    """Operations of a block: a guess where a loop ends when its predicate says so."""
     total = 0
     for statement in block:
         if isinstance(statement, Repeat):
             times = statement.times
             length = GUESSED_LENGTH if times is None else ir.axis_of(times).size
-            total += length * _operations(statement.block)
+            total += length * operations_of(statement.block)
         else:
             total += sum(map(cost, toposort([s.value for s in statement.stores])))
     return total
 
 
-def _render(
-    block: Sequence[Statement], indent: str, axes: tuple[Node, ...]
+def render_block(
+    block: Sequence[Statement], axes: tuple[Node, ...] = (), indent: str = "  "
 ) -> Iterator[str]:
+    """The lines of a block for people."""
     for statement in block:
         if isinstance(statement, Assign):
             text = ir.render_kernel(ir.Kernel(axes, statement.stores, ()))
@@ -172,7 +172,7 @@ def _render(
                 while_ if times is None else f"for r{ir.axis_of(times).number}"
                 f"<{ir.axis_of(times).size}"
             )  # fmt: skip
-            yield from _render(statement.block, indent + "  ", axes)
+            yield from render_block(statement.block, axes, indent + "  ")
 
 
 def legalize_registers(kernel: _Kernel, supported: Collection[str]) -> _Kernel:
@@ -280,8 +280,3 @@ def built_recurrence(node: Node, root_of: Callable[[Node], Node]) -> BuiltKernel
     results = items(node)
     loads = {i: root_of(s) for i, s in enumerate(node.src, len(results))}
     return BuiltKernel(step.kernel, step.info, dict(enumerate(results)), loads)
-
-
-def register_spec(dtype: np.dtype[Any]) -> ir.BufferSpec:
-    """The type of a register."""
-    return ir.BufferSpec(dtype, 1, True)

@@ -35,7 +35,6 @@ from ftrace.lower.legalize.math.term import RELAXED
 from ftrace.lower.register_loops.register_loop import (
     FIRST_REGISTER,
     Statement,
-    register_spec,
 )
 from ftrace.lower.simplify.fold_constants import evaluate_scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
@@ -48,6 +47,8 @@ from ftrace.trace.primitives.sources import const, const_p, iota_p, is_variable
 
 #: The operations whose result every machine rounds alike: of constants a constant.
 _FOLDED = PLAIN | {"sign", "popcount", "nextafter", "real", "imag", "conj"}
+#: Beside this truth value the result is the other operand.
+_NEUTRAL: dict[Any, bool] = {ops.bit_and: True, ops.bit_or: False}
 
 
 def scalar(node: Node, src: Sequence[Node]) -> Node:
@@ -71,14 +72,11 @@ def _simplified(node: Node) -> Node:
             return src[1] if constant_value(src[0]) else src[2]
         if src[1] is src[2]:
             return src[1]
-    if node.op is ops.bit_and and node.dtype == dtypes.bool_:
+    neutral = _NEUTRAL.get(node.op)
+    if neutral is not None and node.dtype == dtypes.bool_:
         for known, other in (src, src[::-1]):
             if known.op is const_p:
-                return other if constant_value(known) else known
-    if node.op is ops.bit_or and node.dtype == dtypes.bool_:
-        for known, other in (src, src[::-1]):
-            if known.op is const_p:
-                return known if constant_value(known) else other
+                return other if bool(constant_value(known)) is neutral else known
     if node.op.name == "mul_zero":
         for known in src:
             if known.op is const_p and not constant_value(known):
@@ -189,7 +187,7 @@ class Elements(ABC):
         number = FIRST_REGISTER + len(self.registers)
         if len(self.registers) >= MOST_REGISTERS:
             raise Unsuited("too many registers")
-        self.registers.append(register_spec(dtype))
+        self.registers.append(ir.BufferSpec(dtype, 1, True))
         return ir.load(ir.param(number, dtype, 1), const(0, ir.INDEX))
 
     def new_range(self, size: int) -> tuple[Node, ix.Index]:

@@ -2,7 +2,6 @@
 
 From the ground up:
 
-    expand_linalg   Operations of linear algebra that are others, put together
     fold_constants  Rules on constants and on values without elements
     identities      Identities of arithmetic, truth values, bits, comparisons, selects
                     and casts, for every value

@@ -160,8 +160,7 @@ class Tape:
     ) -> None:
         """The only result of what NumPy does, or all of them, taken from a tuple."""
         if len(results) == 1:
-            function, more = only_result_of(op, avals, arg, operands)
-            self.note(function, [*operands, *more], results[0])
+            self.note(only_result_of(op, avals, arg), operands, results[0])
             return
         self.note_several(results_of(op, avals, arg), operands, results)
 
@@ -228,16 +227,12 @@ def is_of_host(op: Any) -> bool:
     return type(op) is Compound and op.family in ("host", "barrier") and op.pure
 
 
-def only_result_of(
-    op: Compound, avals: Any, arg: Any, operands: Sequence[Any]
-) -> tuple[Function, tuple[Any, ...]]:
+def only_result_of(op: Compound, avals: Any, arg: Any) -> Function:
     """The meaning of a `Compound` of one result, as a function of arrays.
 
     A record is silent as a whole: its steps need not be.
     """
-    direct = None if op.direct is None else op.direct(arg, *operands)
-    function = partial(_only_result, op.told or op.numpy, tuple(avals), arg)
-    return direct or (function, ())
+    return partial(_only_result, op.numpy, tuple(avals), arg)
 
 
 def _only_result(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
@@ -250,7 +245,7 @@ def results_of(op: Compound, avals: Any, arg: Any) -> Function:
 
     What is taken from it is given its dtype by the step that takes it.
     """
-    return partial(_results, op.told or op.numpy, tuple(avals), arg)
+    return partial(_results, op.numpy, tuple(avals), arg)
 
 
 def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:

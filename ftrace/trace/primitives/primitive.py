@@ -144,13 +144,6 @@ class Compound(_Record):
       no_derivative: why it has no jvp.
       pure: equal calls may be done once, and unused ones not at all.
       dtypes: kinds of dtype it takes, for the table in the docs.
-      into: (arg, results, *arrays): the meaning, written to arrays that are there; for
-        what needs no other memory.
-      told: `numpy`, where that keeps floating-point errors quiet, with these told as
-        NumPy is set to tell them.
-      direct: (arg, *operands) -> (function, what it takes after the operands): a
-        function of NumPy's that gives the only result of operands of these shapes and
-        dtypes, but for its dtype; or None.
     """
 
     infer: Callable[..., tuple[ShapedArray, ...]]
@@ -163,9 +156,6 @@ class Compound(_Record):
     dtypes: str = "biufc"
     doc: str = ""
     show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
-    into: Callable[..., None] | None = None
-    told: Callable[..., Sequence[Any]] | None = None
-    direct: Callable[..., tuple[Any, tuple[Any, ...]] | None] | None = None
 
     def __post_init__(self) -> None:
         if self.jvp is None and self.transpose is None and not self.no_derivative:

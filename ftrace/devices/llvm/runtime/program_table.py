@@ -101,10 +101,6 @@ class HostCall:
             operands = [np.array(operand) for operand in operands]
         for operand in operands:
             operand.flags.writeable = False
-        if self.op.into is not None:
-            results = [result.view(frame) for result in self._results]
-            self.op.into(self.node.arg, results, *operands)
-            return
         types = self.node.aval.items
         values = self.op.numpy(types, self.node.arg, *operands)
         for result, value in zip(self._results, values, strict=True):

@@ -12,7 +12,8 @@ tridiagonal_p(a, arg=lower) -> (T and reflections, diagonal, beside it, taus)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy
@@ -41,7 +42,8 @@ def _real_values(a: ShapedArray) -> ShapedArray:
 
 
 def _eigh(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
-    values, vectors = lapack_numpy.eigh["L" if lower else "U"](a)
+    decomposed = partial(np.linalg.eigh, UPLO="L" if lower else "U")
+    values, vectors = lapack_numpy.or_nan(decomposed, avals[::-1], a)
     bad = np.isnan(values).any(-1)
     if bad.any():  # NaN in a is NaN in all results
         values, vectors = np.array(values), np.array(vectors)
@@ -86,19 +88,13 @@ def _vectors(a: ShapedArray) -> ShapedArray:
     return library_op.complex_of(a, a.shape)
 
 
-def _finite(function: Callable[[Array], Any], avals: Any, a: Array) -> Sequence[Array]:
-    """`function` of the matrices without NaN and infinity; NaN for the others."""
-    good = np.isfinite(a).all((-1, -2))
-    if good.all():
-        return function(a)
-    results = [np.full(x.shape, complex(np.nan, np.nan), x.dtype) for x in avals]
-    for result, value in zip(results, function(a[good]), strict=True):
-        result[good] = value
-    return results
-
-
 def _eigvals(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    return _finite(lapack_numpy.eigvals, avals, a)
+    (aval,) = avals
+    good = np.isfinite(a).all((-1, -2))
+    result = np.full(aval.shape, complex(np.nan, np.nan), aval.dtype)
+    (found,) = lapack_numpy.or_nan(np.linalg.eigvals, [result[good]], a[good])
+    result[good] = found
+    return (result,)
 
 
 def _eigvals_tangent(node: Node, a: Node, t: Node) -> Results:
@@ -120,20 +116,19 @@ eigvals_p = library_op.host(
 
 
 def _eig(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    def decomposed(x: Array) -> tuple[Array, Array, Array]:
-        linalg = lapack_numpy.scipy_linalg()
-        if linalg is not None and x.size:
-            return _by_geev(linalg, x)
-        values, right = lapack_numpy.eig(x)
+    linalg = lapack_numpy.scipy_linalg()
+
+    def decomposed(x: Array) -> Sequence[Array]:
+        if linalg is not None:
+            return linalg.eig(x, left=True, check_finite=False)
+        values, right = np.linalg.eig(x)
         return values, _left_vectors(right), right
 
-    return _finite(lambda x: lapack_numpy.or_nan(decomposed, x), avals, a)
+    return lapack_numpy.each_finite(decomposed, avals, a)
 
 
 def _left_vectors(right: Array) -> Array:
     """Those u of length 1 with uᴴ·a = w·uᴴ, in the order of the right ones."""
-    if not right.size:
-        return right
     try:
         rows = np.linalg.inv(right)
     except np.linalg.LinAlgError:
@@ -143,40 +138,6 @@ def _left_vectors(right: Array) -> Array:
     big = np.argmax(np.abs(left), -2)[..., None, :]
     phase = np.take_along_axis(left, big, -2)
     return left * (phase.conj() / np.abs(phase))
-
-
-def _by_geev(linalg: Any, a: Array) -> tuple[Array, Array, Array]:
-    """Values and both kinds of vectors by one call for each matrix.
-
-    Raises:
-      LinAlgError: LAPACK has found no result.
-    """
-    geev, ask = linalg.get_lapack_funcs(("geev", "geev_lwork"), (a,))
-    n = a.shape[-1]
-    length = int(np.real(ask(n)[0]))  # with less it works column by column
-    wide = np.result_type(a.dtype, np.complex64)
-    values = np.empty(a.shape[:-1], wide)
-    left, right = np.empty(a.shape, wide), np.empty(a.shape, wide)
-    for index in np.ndindex(*a.shape[:-2]):
-        *found, info = geev(a[index], lwork=length)
-        if info:
-            raise np.linalg.LinAlgError("eigenvalues did not converge")
-        if len(found) == 3:
-            values[index], left[index], right[index] = found
-        else:
-            reals, imaginary, *vectors = found
-            values[index] = reals + 1j * imaginary
-            left[index], right[index] = (_unpacked(imaginary, v) for v in vectors)
-    return values, left, right
-
-
-def _unpacked(imaginary: Array, packed: Array) -> Array:
-    """LAPACK's real pairs of columns (real, imaginary part) as conjugate columns."""
-    result = packed + 0j
-    for j in np.flatnonzero(imaginary > 0):
-        result[:, j] = packed[:, j] + 1j * packed[:, j + 1]
-        result[:, j + 1] = result[:, j].conj()
-    return result
 
 
 def _eig_tangent(node: Node, a: Node, t: Node) -> Results:
@@ -240,19 +201,14 @@ def _sylvester(avals: Any, arg: None, a: Array, b: Array, c: Array) -> Sequence[
     linalg = lapack_numpy.scipy_linalg()
 
     def solved(a: Array, b: Array, c: Array) -> tuple[Array]:
-        if not c.size or not all(np.isfinite(x).all() for x in (a, b, c)):
-            return (np.full(c.shape, np.nan, c.dtype),)
-        try:
-            if linalg is not None:
-                return (linalg.solve_sylvester(a, b, c),)
-            # Row-major: vec(a·X + X·b) = (a ⊗ 1 + 1 ⊗ bᵀ)·vec X.
-            m, n = c.shape
-            matrix = np.kron(a, np.eye(n)) + np.kron(np.eye(m), b.T)
-            return (np.linalg.solve(matrix, c.ravel()).reshape(m, n),)
-        except np.linalg.LinAlgError:
-            return (np.full(c.shape, np.nan, c.dtype),)
+        if linalg is not None:
+            return (linalg.solve_sylvester(a, b, c),)
+        # Row-major: vec(a·X + X·b) = (a ⊗ 1 + 1 ⊗ bᵀ)·vec X.
+        m, n = c.shape
+        matrix = np.kron(a, np.eye(n)) + np.kron(np.eye(m), b.T)
+        return (np.linalg.solve(matrix, c.ravel()).reshape(m, n),)
 
-    return lapack_numpy.each(solved, avals, a, b, c)
+    return lapack_numpy.each_finite(solved, avals, a, b, c)
 
 
 def _sylvester_change(node: Node, turns: Results, x: Node) -> Node | None:
@@ -277,8 +233,6 @@ def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack_numpy.need_scipy("sqrtm")
 
     def root(x: Array) -> tuple[Array]:
-        if not x.size or not np.isfinite(x).all():
-            return (np.full(x.shape, np.nan, x.dtype),)
         triangle, turn = linalg.schur(x, output="complex")
         # NumPy's products are of another library: its threads would wait for those of
         # SciPy's, which spin for a while.
@@ -286,7 +240,7 @@ def _sqrtm(avals: Any, arg: None, a: Array) -> Sequence[Array]:
         left = product(1, turn, _triangular_root(triangle))
         return (product(1, left, turn, trans_b=2),)
 
-    return lapack_numpy.each(root, avals, a)
+    return lapack_numpy.each_finite(root, avals, a)
 
 
 def _triangular_root(t: Array) -> Array:
@@ -333,11 +287,9 @@ def _schur(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     linalg = lapack_numpy.need_scipy("schur")
 
     def decomposed(x: Array) -> tuple[Array, Array]:
-        if not x.size or not np.isfinite(x).all():
-            return np.full(x.shape, np.nan), np.full(x.shape, np.nan)
         return linalg.schur(x, output="complex" if np.iscomplexobj(x) else "real")
 
-    return lapack_numpy.each(decomposed, avals, a)
+    return lapack_numpy.each_finite(decomposed, avals, a)
 
 
 schur_p = library_op.host(

@@ -9,7 +9,7 @@ batch at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from math import prod
 from typing import Any
@@ -32,54 +32,51 @@ def stacked(x: Array, core: int = 2) -> Array:
     return x.reshape(prod(lead), *x.shape[x.ndim - core :])
 
 
-def or_nan(function: Callable[[Array], Any], a: Array) -> tuple[Array, ...]:
-    """The results of a batched function of NumPy; NaN for a matrix that fails."""
+def or_nan(
+    function: Callable[[Array], Any], avals: Sequence[Any], a: Array
+) -> Sequence[Array]:
+    """The results of a batched function of NumPy; NaN for a matrix that fails.
+
+    Args:
+      avals: types of the results, or what has their shapes and dtypes.
+    """
+
+    def several(x: Array) -> tuple[Array, ...]:
+        value = function(x)
+        return tuple(cast_to(Any, value)) if isinstance(value, tuple) else (value,)
+
     try:
-        return _several(function(a))
+        return several(a)
     except np.linalg.LinAlgError:
-        pass
-    lead, found = a.shape[:-2], list[Any]()
-    for matrix in stacked(a):
+        return each(several, avals, a)
+
+
+def each(
+    function: Callable[..., Sequence[Array]], avals: Sequence[Any], *arrays: Array
+) -> list[Array]:
+    """The results of a function of single matrices, for each of a batch."""
+    results = [np.empty(a.shape, a.dtype) for a in avals]
+    for index in np.ndindex(*arrays[0].shape[:-2]):
         try:
-            found.append(_several(function(matrix)))
+            values = function(*[x[index] for x in arrays])
         except np.linalg.LinAlgError:
-            found.append(None)
-    # A matrix that every factorisation takes has results of the right shapes.
-    sample = _several(function(np.eye(*a.shape[-2:], dtype=a.dtype)))
-    rows = [f or tuple(np.full_like(s, np.nan) for s in sample) for f in found]
-    return tuple(
-        np.stack(parts).reshape(*lead, *parts[0].shape)
-        for parts in zip(*rows, strict=True)
-    )
+            values = [np.nan] * len(results)
+        for result, value in zip(results, values, strict=True):
+            result[index] = value
+    return results
 
 
-def _several(value: Any) -> tuple[Array, ...]:
-    return tuple(cast_to(Any, value)) if isinstance(value, tuple) else (value,)
+def each_finite(
+    function: Callable[..., Sequence[Array]], avals: Sequence[Any], *arrays: Array
+) -> list[Array]:
+    """As `each`; NaN where an operand is not finite, or has no elements."""
 
+    def checked(*matrices: Array) -> Sequence[Array]:
+        if not all(x.size and np.isfinite(x).all() for x in matrices):
+            raise np.linalg.LinAlgError
+        return function(*matrices)
 
-def _or_nan_of(function: Callable[..., Any]) -> Callable[..., tuple[Array, ...]]:
-    """What a function gives for stacked matrices, NaN for those that fail: a tuple."""
-    return partial(or_nan, function)
-
-
-def _plus_complex_zero(name: str, x: Array) -> Any:
-    """A function's results, complex in any case."""
-    return tuple([y + 0j for y in _several(getattr(np.linalg, name)(x))])
-
-
-#: Ascending eigenvalues and eigenvectors by the triangle that is read.
-eigh = {uplo: _or_nan_of(partial(np.linalg.eigh, UPLO=uplo)) for uplo in "LU"}
-#: U, the singular values and Vᴴ, all columns or those of singular values.
-svd_full = _or_nan_of(np.linalg.svd)
-svd_reduced = _or_nan_of(partial(np.linalg.svd, full_matrices=False))
-svdvals = _or_nan_of(np.linalg.svdvals)
-_cholesky = _or_nan_of(np.linalg.cholesky)
-det = _or_nan_of(np.linalg.det)
-slogdet = _or_nan_of(np.linalg.slogdet)
-inv = _or_nan_of(np.linalg.inv)
-#: Complex eigenvalues of finite matrices, and those with right eigenvectors.
-eigvals = _or_nan_of(partial(_plus_complex_zero, "eigvals"))
-eig = _or_nan_of(partial(_plus_complex_zero, "eig"))
+    return each(checked, avals, *arrays)
 
 
 # The calls of SciPy.
@@ -133,7 +130,7 @@ def cholesky(a: Array) -> Array:
     """L of a = L·Lᴴ; NaN where there is none."""
     n = a.shape[-1]
     if n < _WORTH_SCIPY or a.size == 0 or scipy_linalg() is None:
-        return np.tril(_cholesky(a)[0])
+        return np.tril(or_nan(np.linalg.cholesky, [a], a)[0])
     potrf = _routine("lapack", "potrf", a.dtype)
     result = np.empty(a.shape, a.dtype)
     for factor, matrix in zip(stacked(result), stacked(a), strict=True):
@@ -271,19 +268,3 @@ def solve_lu(factors: Array, order: Array, b: Array, trans: bool, conj: bool) ->
     y = np.take_along_axis(b, order[..., None].astype(np.intp), -2)
     y = solve_triangular(factors, y, True, False, conj, True)
     return solve_triangular(factors, y, False, False, conj, False)
-
-
-def each(
-    function: Callable[..., Sequence[Array]],
-    avals: Sequence[Any],
-    *arrays: Array,
-    core: int = 2,
-) -> list[Array]:
-    """The results of a function of single matrices, for each of a batch."""
-    lead = arrays[0].shape[: arrays[0].ndim - core]
-    results = [np.empty(a.shape, a.dtype) for a in avals]
-    for index in np.ndindex(*lead):
-        values = function(*[x[index] for x in arrays])
-        for result, value in zip(results, values, strict=True):
-            result[index] = value
-    return results

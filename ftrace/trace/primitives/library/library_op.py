@@ -35,30 +35,29 @@ def batch_leading(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
 ) -> Batched:
     """The operation on operands that all have the lanes as their first axis."""
-    op = node.op
-    assert isinstance(op, Compound)
-    full = [
-        s if has else broadcast_leading(s, (size, *s.shape))
-        for s, has in zip(src, batched, strict=True)
-    ]
-    results = op.results(*full, arg=node.arg)
+    results = _over_lanes(node, src, batched, size, node.arg)
     return results, [True] * len(results)
 
 
 def batch_along(
     node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int
 ) -> Batched:
-    """All operands get the lanes as their first axis; that of the argument moves."""
-    op, arg = node.op, node.arg
+    """The same; the axis of the argument moves."""
+    arg = node.arg
+    moved = arg + 1 if isinstance(arg, int) else arg._replace(axis=arg.axis + 1)
+    return _over_lanes(node, src, batched, size, moved), [True]
+
+
+def _over_lanes(
+    node: Node, src: tuple[Node, ...], batched: tuple[bool, ...], size: int, arg: Any
+) -> list[Node]:
+    op = node.op
     assert isinstance(op, Compound)
-    if not any(batched):
-        return op.results(*src, arg=arg), [False]
-    wide = [
+    full = [
         s if has else broadcast_leading(s, (size, *s.shape))
         for s, has in zip(src, batched, strict=True)
     ]
-    moved = arg + 1 if isinstance(arg, int) else arg._replace(axis=arg.axis + 1)
-    return op.results(*wide, arg=moved), [True]
+    return op.results(*full, arg=arg)
 
 
 def no_tangents(node: Node, tangents: Results) -> Results:
@@ -71,8 +70,6 @@ class _Facts(TypedDict, total=False):
     transpose: Callable[[Node, Results, tuple[bool, ...]], Results]
     batch: Callable[..., Batched]
     dtypes: str
-    into: Callable[..., None]
-    direct: Callable[..., tuple[Any, tuple[Any, ...]] | None]
     doc: str
 
 
@@ -89,7 +86,7 @@ def along(
       numpy: (arg, *arrays) -> array.
       facts: as of `Compound`; where no derivative is among them it is zero.
     """
-    facts = {"jvp": no_tangents, "batch": batch_along, **facts}
+    facts = {"jvp": no_tangents, "batch": batch_along, "dtypes": "biufc", **facts}
 
     def infer_one(arg: Any, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         return (infer(arg, *avals),)
@@ -97,7 +94,7 @@ def along(
     def compute(avals: Any, arg: Any, *arrays: Array) -> Sequence[Array]:
         return [numpy(arg, *arrays)]
 
-    return Compound(name, "host", infer_one, compute, **facts)
+    return host(name, infer_one, compute, **facts)
 
 
 def host(
@@ -128,7 +125,7 @@ def host(
         finally:
             unhush(token)
 
-    return Compound(name, "host", infer, quiet, told=numpy, **facts)
+    return Compound(name, "host", infer, quiet, **facts)
 
 
 def _tangents_of_one(

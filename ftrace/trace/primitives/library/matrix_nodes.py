@@ -11,7 +11,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand, reduce_sum
 from ftrace.trace.primitives.indexing import gather
-from ftrace.trace.primitives.movement import permute, reshape, shrink
+from ftrace.trace.primitives.movement import pad, permute, reshape, shrink
 from ftrace.trace.primitives.sources import const, const_like, iota, zeros_like
 
 
@@ -155,6 +155,15 @@ def block(x: Node, rows: tuple[int, int], columns: tuple[int, int]) -> Node:
     """The rows and columns from … to …."""
     leading = tuple((0, n) for n in x.shape[:-2])
     return shrink(x, (*leading, rows, columns))
+
+
+def beside(x: Node, y: Node, axis: int) -> Node:
+    """Two matrices one after the other along an axis: -1 or -2."""
+    place = axis % x.ndim
+    before, after = ([(0, 0, 0)] * x.ndim for _ in range(2))
+    before[place] = (x.shape[place], 0, 0)
+    after[place] = (0, y.shape[place], 0)
+    return p.add(pad(x, tuple(after)), pad(y, tuple(before)))
 
 
 def take_rows(x: Node, rows: Node) -> Node:

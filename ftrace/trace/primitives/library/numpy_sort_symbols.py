@@ -33,15 +33,18 @@ def sorter(dtype: np.dtype[Any]) -> int | None:
     functions = _functions(dtype)
     if functions is None:
         return None
-    fastest = dtype.itemsize > 2 or any(_has(name) for name in _SHORT_VECTORS)
+    short = dtype.itemsize == 2 and any(_has(name) for name in _SHORT_VECTORS)
+    fastest = short or dtype.itemsize > 2
     place = _FASTEST if fastest else _STABLE
     entry = ctypes.sizeof(ctypes.c_void_p)
     return ctypes.c_void_p.from_address(functions + place * entry).value
 
 
 def has_sorters() -> bool:
-    """Are there sorts for integers of 16, 32 and 64 bits, of both kinds?"""
-    return all(sorter(np.dtype(f"{k}{n}")) is not None for k in "iu" for n in (2, 4, 8))
+    """Are there sorts for integers of all widths, of both kinds?"""
+    return all(
+        sorter(np.dtype(f"{k}{n}")) is not None for k in "iu" for n in (1, 2, 4, 8)
+    )
 
 
 def _module() -> Any:

@@ -1,4 +1,4 @@
-"""Orthogonal factors: QR, the singular value decomposition, and least squares by it.
+"""Orthogonal factors: QR, and the singular value decomposition.
 
 qr_p(a, arg=full) -> (Q, R)                         a = Q·R
 qr_pivoted_p(a, arg=full) -> (Q, R, order)          a[:, order] = Q·R
@@ -6,21 +6,12 @@ householder_product_p(a, taus) -> Q                 the first columns of H₁·H
 householder_factor_p(a) -> (reflections under R, taus)
 svd_p(a, arg="full" | "reduced") -> (U, s, Vᴴ)      a = U·diag(s)·Vᴴ
 svd_p(a, arg="values") -> (s,)
-pinv_p(a, rtol, arg=hermitian) -> a⁺
-least_squares_p(a, b, rtol) -> (x, s)               x = a⁺·b, and s of a
-
-For least squares a tall matrix is first made a small one of the same singular values.
-In 32 bits that is aᴴ·a in 64: its eigenvalues are their squares, and have twice the
-digits. In 64 bits it is R of a = Q·R, of some rows at a time, as long as these fit in a
-cache: beside a stands b, which becomes Qᴴ·b.
-
-Source: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal parallel
-and sequential QR and LU factorizations" (2012), section 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy
@@ -206,8 +197,9 @@ def _svd(avals: Any, arg: str, a: Array) -> Sequence[Array]:
     if not a.size:
         return [_empty(x) for x in avals]
     if arg == "values":
-        return lapack_numpy.svdvals(a)
-    return (lapack_numpy.svd_full if arg == "full" else lapack_numpy.svd_reduced)(a)
+        return lapack_numpy.or_nan(np.linalg.svdvals, avals, a)
+    decomposed = partial(np.linalg.svd, full_matrices=arg == "full")
+    return lapack_numpy.or_nan(decomposed, avals, a)
 
 
 def _empty(aval: ShapedArray) -> Array:
@@ -276,192 +268,3 @@ def _changed(u: Node, first: Node, turn: Node, image: Node, inverse: Node) -> No
 svd_p = library_op.host(
     "svd", _infer_svd, _svd, _svd_tangent, doc="singular values and vectors"
 )
-
-
-# The pseudoinverse.
-
-
-def _infer_pinv(
-    hermitian: bool, a: ShapedArray, rtol: ShapedArray
-) -> tuple[ShapedArray, ...]:
-    library_op.need_matrices("pinv", a)
-    *lead, m, n = a.shape
-    if not same_size(rtol.shape, tuple(lead)):
-        raise ShapeError(f"pinv: one rtol per matrix is required, got {rtol!r}")
-    return (ShapedArray.of((*lead, n, m), a.dtype),)
-
-
-def _pinv(avals: Any, hermitian: bool, a: Array, rtol: Array) -> Sequence[Array]:
-    if not a.size:
-        return (np.zeros(avals[0].shape, a.dtype),)
-    limit = rtol[..., None].astype(a.real.dtype)
-    if hermitian:
-        values, u = lapack_numpy.eigh["L"](a)
-        vh = u.conj().swapaxes(-1, -2)
-    else:
-        u, values, vh = lapack_numpy.svd_reduced(a)
-    size = np.abs(values)
-    large = size > limit * size.max(-1, keepdims=True)
-    inverse = np.where(large, 1 / np.where(large, values, 1), 0)
-    v = vh.conj().swapaxes(-1, -2)
-    uh = u.conj().swapaxes(-1, -2)
-    return ((v * inverse[..., None, :]).astype(a.dtype) @ uh,)
-
-
-def _pinv_tangent(node: Node, tangents: Results) -> Results:
-    """At constant rank: P' = -P a' P + P Pᴴ a'ᴴ (1 - a P) + (1 - P a) a'ᴴ Pᴴ P.
-
-    Source: G. Golub and V. Pereyra, "The differentiation of pseudo-inverses and
-    nonlinear least squares problems whose variables separate" (1973), eq. 4.12.
-    """
-    (a, rtol), (t, _) = node.src, tangents
-    if t is None:
-        return (None,)
-    (inverse,) = pinv_p.results(a, rtol, arg=node.arg)
-    change = mat.adjoint(t)
-    first = p.neg(mat.product(mat.product(inverse, t), inverse))
-    left = mat.product(mat.product(inverse, mat.adjoint(inverse)), change)
-    left = p.sub(left, mat.product(mat.product(left, a), inverse))
-    right = mat.product(mat.product(change, mat.adjoint(inverse)), inverse)
-    right = p.sub(right, mat.product(inverse, mat.product(a, right)))
-    return (p.add(first, p.add(left, right)),)
-
-
-pinv_p = library_op.host(
-    "pinv", _infer_pinv, _pinv, jvp=_pinv_tangent,
-    doc="the pseudoinverse; singular values up to rtol times the greatest are zero",
-)  # fmt: skip
-
-
-# Least squares.
-
-
-#: So many times as many rows as columns a tall matrix has.
-_TALL = 2
-#: Rows that are factorised together, for each column, and at the least.
-_ROWS_OF_A_COLUMN, _LEAST_ROWS = 8, 256
-
-
-def _infer_least_squares(
-    arg: None, a: ShapedArray, b: ShapedArray, rtol: ShapedArray
-) -> tuple[ShapedArray, ...]:
-    library_op.need_matrices("lstsq", a, b)
-    *lead, m, n = a.shape
-    if not same_size(b.shape[-2], m) or not same_size(rtol.shape, tuple(lead)):
-        raise ShapeError(
-            "lstsq: a (…, m, n), b (…, m, k) and one rtol per matrix are required, got "
-            f"{a!r}, {b!r} and {rtol!r}"
-        )
-    x = ShapedArray.of((*lead, n, b.shape[-1]), a.dtype)
-    return x, library_op.real_of(a, (*lead, min(m, n)))
-
-
-def _least_squares(
-    avals: Any, arg: None, a: Array, b: Array, rtol: Array
-) -> Sequence[Array]:
-    if not a.size:
-        return [np.zeros(x.shape, x.dtype) for x in avals]
-    return least_squares(a, b, rtol[..., None].astype(a.real.dtype))
-
-
-def is_tall(m: int, n: int) -> bool:
-    """Is a matrix of that many rows first made a small one?"""
-    return m >= _TALL * n
-
-
-def least_squares(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
-    """The meaning, where `a` has elements and the limits an axis more."""
-    m, n = a.shape[-2:]
-    if not is_tall(m, n):
-        return _by_vectors(a, b, limit)
-    if a.real.dtype.itemsize == 4:
-        return _by_squares(a, b, limit)
-    if b.shape[-1] > n:
-        return _by_vectors(a, b, limit)
-    triangle = _triangle(np.concatenate([a, b], -1))[..., :n, :]
-    return _by_vectors(triangle[..., :n], triangle[..., n:], limit)
-
-
-def _by_vectors(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
-    u, values, vh = lapack_numpy.svd_reduced(a)
-    inverse = _inverse(values, values > limit * values[..., :1])
-    return _adjoint(vh) @ (inverse * (_adjoint(u) @ b)), values
-
-
-def _by_squares(a: Array, b: Array, limit: Array) -> tuple[Array, Array]:
-    """In 64 bits, where the squares of 32 bits are numbers and have all their digits.
-
-    What 32 bits tell from zero is 10⁻⁷ of the greatest singular value; its square is
-    10⁻¹⁴ of that of the greatest, which 64 bits tell from zero.
-    """
-    wide = a.astype(np.result_type(a, np.float64))
-    turned = _adjoint(wide)
-    squares, v = lapack_numpy.eigh["L"](np.ascontiguousarray(turned @ wide))
-    squares, v = squares[..., ::-1], v[..., ::-1]
-    values = np.sqrt(np.maximum(squares, 0)).astype(a.real.dtype)
-    inverse = _inverse(squares, values > limit * values[..., :1])
-    x = v @ (inverse * (_adjoint(v) @ (turned @ b)))
-    return x.astype(a.dtype), values
-
-
-def _inverse(values: Array, large: Array) -> Array:
-    """A column of inverses; zero where a value counts as zero."""
-    if large.all():
-        return np.reciprocal(values)[..., None]
-    return np.where(large, 1 / np.where(large, values, 1), 0)[..., None]
-
-
-def _adjoint(x: Array) -> Array:
-    turned = x.swapaxes(-1, -2)
-    return turned.conj() if x.dtype.kind == "c" else turned
-
-
-def _triangle(x: Array) -> Array:
-    """R of x = Q·R, first of blocks of rows, then of theirs."""
-    m, width = x.shape[-2:]
-    rows = max(_ROWS_OF_A_COLUMN * width, _LEAST_ROWS)
-    count = m // rows
-    if count > 1:
-        lead = x.shape[:-2]
-        blocks = x[..., : count * rows, :].reshape(*lead, count, rows, width)
-        small = np.linalg.qr(blocks, "r").reshape(*lead, -1, width)
-        x = np.concatenate([small, x[..., count * rows :, :]], -2)
-    return np.linalg.qr(x, "r")
-
-
-def _least_squares_tangent(node: Node, tangents: Results) -> Results:
-    """At constant rank, with P the pseudoinverse of a, and r = b - a·x what is left.
-
-    x' = P·(b' - a'·x) + P·Pᴴ·a'ᴴ·r + (1 - P·a)·a'ᴴ·Pᴴ·x
-
-    Source: as of `pinv_p`, of whose derivative this is the product with b.
-    """
-    a, b, rtol = node.src
-    t, change, _ = tangents
-    if t is None and change is None:
-        return None, None
-    (inverse,) = pinv_p.results(a, rtol, arg=False)
-    if t is None:
-        assert change is not None
-        return mat.product(inverse, change), None
-    x = mat.product(inverse, b)
-    across = mat.adjoint(t)
-    rest = mat.minus(change, mat.product(t, x))
-    assert rest is not None
-    direct = mat.product(inverse, rest)
-    left = mat.product(across, p.sub(b, mat.product(a, x)))
-    left = mat.product(inverse, mat.product(mat.adjoint(inverse), left))
-    right = mat.product(across, mat.product(mat.adjoint(inverse), x))
-    right = p.sub(right, mat.product(inverse, mat.product(a, right)))
-    u, _, vh = svd_p.results(a, arg="reduced")
-    values = mat.real(
-        mat.diagonal(mat.product(mat.product(mat.adjoint(u), t), mat.adjoint(vh)))
-    )
-    return mat.total(direct, p.add(left, right)), values
-
-
-least_squares_p = library_op.host(
-    "least_squares", _infer_least_squares, _least_squares,
-    jvp=_least_squares_tangent,
-    doc="x with least |b - a·x|, and the singular values; up to rtol they are zero",
-)  # fmt: skip

@@ -19,7 +19,6 @@ there is none, pairs of neighbours are combined first, then the pairs: O(n) in a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -258,10 +257,6 @@ def _value(arg: Running, x: Array) -> Array:
     return accumulate(arg.kind, x, arg.axis, arg.reverse)
 
 
-def _direct(arg: Running, x: Any) -> tuple[Any, tuple[Any, ...]]:
-    return partial(accumulate, arg.kind), (arg.axis, arg.reverse)
-
-
 def _tangent(node: Node, tangents: Results) -> Results:
     arg: Running = node.arg
     (x,), (t,) = node.src, tangents
@@ -301,7 +296,7 @@ def _transpose_sum(node: Node, cotangents: Results, linear: Any) -> Results:
 
 cumulate_p = along(
     "cumulate", _infer, _value,
-    jvp=_tangent, transpose=_transpose_sum, direct=_direct,
+    jvp=_tangent, transpose=_transpose_sum,
     doc="running sum, product, maximum, minimum or log-sum-exp along an axis",
 )  # fmt: skip
 

@@ -17,8 +17,6 @@ differ between devices: a sorted row is a partition of itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,10 +45,10 @@ def position_dtype(size: int) -> np.dtype[Any]:
     return dtypes.int32 if size < 1 << 31 else dtypes.int64
 
 
-def sort_values(x: Array, axis: int) -> Array:
+def sort_values(axis: int, x: Array) -> Array:
     """`x` in ascending order along `axis`; equal elements keep their order."""
     if dtypes.is_complex(x.dtype):
-        places = argsort([x], axis)
+        places = argsort(axis, x)
         return x[places] if x.ndim == 1 else np.take_along_axis(x, places, axis)
     if not dtypes.is_float(x.dtype):
         return np.sort(x, axis, kind="stable" if x.dtype.itemsize <= 2 else None)
@@ -59,7 +57,7 @@ def sort_values(x: Array, axis: int) -> Array:
     result.sort(axis)
     if has_negative_zero(x):
         # NumPy may have exchanged it with a zero, or made it one
-        return np.take_along_axis(x, argsort([x], axis), axis)
+        return np.take_along_axis(x, argsort(axis, x), axis)
     return result.astype(x.dtype) if half else result
 
 
@@ -71,42 +69,22 @@ def has_negative_zero(x: Array) -> bool:
     return bool(x.view(integer).min() == least)
 
 
-def argsort(keys: Sequence[Array], axis: int) -> Array:
+def argsort(axis: int, *keys: Array) -> Array:
     """Positions along `axis` that bring the keys into order, the first one counts most.
 
     Args:
-      keys: arrays of one shape.
       axis: counted from the front.
+      keys: arrays of one shape.
 
     Returns:
       int32, or int64 where the axis has more positions than int32 has numbers.
     """
     parts = [part for key in keys for part in _parts(key)]
     if len(parts) > 1:
-        found = _by_keys(*parts, axis=axis)
+        found = np.lexsort(parts[::-1], axis)
     else:
         found = parts[0].argsort(axis, "stable")
     return found.astype(position_dtype(found.shape[axis]))
-
-
-_positions: Any = vars(np.ndarray)["argsort"]
-
-
-def direct_argsort(axis: int, *keys: Array) -> tuple[Any, tuple[Any, ...]] | None:
-    """The function of NumPy's that does it, if there is one.
-
-    Args:
-      keys: arrays, or what has their dtypes and sizes.
-    """
-    if not _PLAIN.issuperset([key.dtype for key in keys]):
-        return None
-    if len(keys) > 1:
-        return partial(_by_keys, axis=axis), ()
-    return _positions, (axis, "stable")
-
-
-def _by_keys(*keys: Array, axis: int) -> Array:
-    return np.lexsort(keys[::-1], axis)
 
 
 def _parts(x: Array) -> list[Array]:
@@ -144,7 +122,7 @@ def key_value(key: Array, dtype: np.dtype[Any]) -> Array:
     return (key ^ ((key >> (8 * key.dtype.itemsize - 1)) & greatest)).view(dtype)
 
 
-def top_positions(x: Array, k: int, axis: int, largest: bool) -> Array:
+def top_positions(arg: TopK, x: Array) -> Array:
     """The positions of the k greatest (least) along `axis`, the greatest first.
 
     Of equal elements the first comes first. Here -0.0 is less than 0.0; NaN is greater
@@ -153,8 +131,8 @@ def top_positions(x: Array, k: int, axis: int, largest: bool) -> Array:
     key = _widened(x)
     if dtypes.is_float(key.dtype):
         key = float_key(key)
-    places = (~key if largest else key).argsort(axis, "stable")
-    return places[(slice(None),) * axis + (slice(k),)].astype(np.int32)
+    places = (~key if arg.largest else key).argsort(arg.axis, "stable")
+    return places[(slice(None),) * arg.axis + (slice(arg.k),)].astype(np.int32)
 
 
 # The operations.
@@ -181,10 +159,6 @@ def _infer_sort(axis: int, x: ShapedArray) -> ShapedArray:
     return x
 
 
-def _sort_value(axis: int, x: Array) -> Array:
-    return sort_values(x, axis)
-
-
 def _sort_tangent(node: Node, tangents: Results) -> Results:
     axis: int = node.arg
     (t,) = tangents
@@ -193,13 +167,9 @@ def _sort_tangent(node: Node, tangents: Results) -> Results:
     return [take_along(t, places, axis)]
 
 
-def _direct_sort(axis: int, x: Array) -> tuple[Any, tuple[Any, ...]]:
-    return sort_values, (axis,)
-
-
 sort_p = along(
-    "sort", _infer_sort, _sort_value,
-    jvp=_sort_tangent, direct=_direct_sort,
+    "sort", _infer_sort, sort_values,
+    jvp=_sort_tangent,
     doc="ascending order along an axis",
 )  # fmt: skip
 
@@ -215,13 +185,8 @@ def _infer_argsort(axis: int, *keys: ShapedArray) -> ShapedArray:
     return ShapedArray.of(first.shape, position_dtype(first.shape[axis]))
 
 
-def _argsort_value(axis: int, *keys: Array) -> Array:
-    return argsort(keys, axis)
-
-
 argsort_p = along(
-    "argsort", _infer_argsort, _argsort_value,
-    direct=direct_argsort,
+    "argsort", _infer_argsort, argsort,
     doc="positions along an axis that bring keys into order, the first key counts most",
 )  # fmt: skip
 
@@ -247,13 +212,8 @@ def _infer_top_k(arg: TopK, x: ShapedArray) -> ShapedArray:
     return ShapedArray.of(shape, position_dtype(x.shape[arg.axis]))
 
 
-def _top_k_value(arg: TopK, x: Array) -> Array:
-    return top_positions(x, arg.k, arg.axis, arg.largest)
-
-
 top_k_p = along(
-    "top_k", _infer_top_k,
-    _top_k_value, dtypes="biuf",
+    "top_k", _infer_top_k, top_positions, dtypes="biuf",
     doc="positions of the k greatest or least along an axis, in their order",
 )  # fmt: skip
 
@@ -287,26 +247,13 @@ def _infer_partition(arg: Partition, x: ShapedArray) -> ShapedArray:
 def _partition_value(arg: Partition, x: Array) -> Array:
     place, axis = arg
     if x.dtype.itemsize == 1:  # there is a sort without comparisons
-        return sort_values(x, axis)
+        return sort_values(axis, x)
     if not dtypes.is_float(x.dtype):
         return np.partition(x, place, axis)
-    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    if has_negative_zero(wide):
-        # NumPy may exchange it with a zero, or make it one
-        found = key_value(np.partition(float_key(wide), place, axis), wide.dtype)
-    else:
-        found = np.partition(wide, place, axis)
+    # Of floats NumPy may exchange -0.0 with a zero, or make it one.
+    wide = _widened(x)
+    found = key_value(np.partition(float_key(wide), place, axis), wide.dtype)
     return found.astype(x.dtype, copy=False)
-
-
-def _partition_into(arg: Partition, results: Sequence[Array], x: Array) -> None:
-    """Integers change places in the memory of the result."""
-    (result,) = results
-    if dtypes.is_float(x.dtype) or x.dtype.itemsize == 1:
-        result[...] = _partition_value(arg, x)
-        return
-    result[...] = x
-    result.partition(arg.place, arg.axis)
 
 
 def _partition_tangent(node: Node, tangents: Results) -> Results:
@@ -325,7 +272,7 @@ def _partition_tangent(node: Node, tangents: Results) -> Results:
 
 partition_p = along(
     "partition", _infer_partition, _partition_value,
-    jvp=_partition_tangent, dtypes="biuf", into=_partition_into,
+    jvp=_partition_tangent, dtypes="biuf",
     doc="lesser elements before a place, others behind it",
 )  # fmt: skip
 
@@ -341,10 +288,9 @@ def _infer_argpartition(arg: Partition, x: ShapedArray) -> ShapedArray:
 def _argpartition_value(arg: Partition, x: Array) -> Array:
     place, axis = arg
     if x.dtype.itemsize == 1:
-        return argsort([x], axis)
-    half = dtypes.is_float(x.dtype) and x.dtype.itemsize == 2
-    wide = x.astype(np.float32) if half else x
-    return np.argpartition(wide, place, axis).astype(position_dtype(x.shape[axis]))
+        return argsort(axis, x)
+    found = np.argpartition(_widened(x), place, axis)
+    return found.astype(position_dtype(x.shape[axis]))
 
 
 argpartition_p = along(

@@ -1,12 +1,10 @@
-"""Systems of linear equations: triangular ones, by LU, tridiagonal; determinants.
+"""Systems of linear equations: triangular ones, by LU, tridiagonal.
 
 cholesky_p(a) -> L                 a = L Lᴴ; the lower triangle of a is read
 triangular_solve_p(a, b, arg=Triangular(…)) -> X     op(a) X = b or X op(a) = b
 lu_p(a) -> (L and U in one matrix, pivots, permutation)      a[permutation] = L·U
 lu_solve_p(a, factors, permutation, b, arg=Op(…)) -> X       op(a)·X = b
 slogdet_p(a) -> (sign, log |det a|)
-det_p(a) -> det a
-cofactors_p(a) -> the matrix of cofactors: the derivative of det a
 permutation_p(pivots, arg=size) -> permutation
 tridiagonal_solve_p(dl, d, du, b) -> X
 """
@@ -83,19 +81,9 @@ class Triangular(NamedTuple):
     unit_diagonal: bool = False
 
 
-def triangular_solve(
-    a: Node,
-    b: Node,
-    *,
-    left_side: bool = True,
-    lower: bool = False,
-    transpose_a: bool = False,
-    conjugate_a: bool = False,
-    unit_diagonal: bool = False,
-) -> Node:
-    """`triangular_solve_p` of nodes."""
-    arg = Triangular(left_side, lower, transpose_a, conjugate_a, unit_diagonal)
-    return triangular_solve_p.results(a, b, arg=arg)[0]
+def triangular_solve(a: Node, b: Node, **how: bool) -> Node:
+    """`triangular_solve_p` of nodes; `how` has the attributes of `Triangular`."""
+    return triangular_solve_p.results(a, b, arg=Triangular(**how))[0]
 
 
 def _infer_triangular(
@@ -113,20 +101,11 @@ def _infer_triangular(
 
 
 def _triangular(avals: Any, arg: Triangular, a: Array, b: Array) -> Sequence[Array]:
-    if arg.left_side:
-        x = lapack_numpy.solve_triangular(
-            a, b, arg.lower, arg.transpose_a, arg.conjugate_a, arg.unit_diagonal
-        )
-        return (x,)
-    x = lapack_numpy.solve_triangular(
-        a,
-        b.swapaxes(-1, -2),
-        arg.lower,
-        not arg.transpose_a,
-        arg.conjugate_a,
-        arg.unit_diagonal,
-    )
-    return (x.swapaxes(-1, -2),)
+    left, lower, transpose, conjugate, ones = arg
+    b = b if left else b.swapaxes(-1, -2)
+    transpose = transpose if left else not transpose
+    x = lapack_numpy.solve_triangular(a, b, lower, transpose, conjugate, ones)
+    return (x if left else x.swapaxes(-1, -2),)
 
 
 def _triangular_change(node: Node, turns: Results, x: Node) -> Node | None:
@@ -288,7 +267,7 @@ def solve(a: Node, b: Node, transpose: bool = False) -> Node:
 # Determinants.
 
 
-def _determinant(a: ShapedArray) -> ShapedArray:
+def determinant_type(a: ShapedArray) -> ShapedArray:
     return ShapedArray.of(a.shape[:-2], a.dtype)
 
 
@@ -297,7 +276,7 @@ def _size(a: ShapedArray) -> ShapedArray:
 
 
 def _slogdet(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    return lapack_numpy.slogdet(a)
+    return lapack_numpy.or_nan(np.linalg.slogdet, avals, a)
 
 
 def _slogdet_tangent(node: Node, a: Node, t: Node) -> Results:
@@ -309,68 +288,9 @@ def _slogdet_tangent(node: Node, a: Node, t: Node) -> Results:
 
 
 slogdet_p = library_op.host(
-    "slogdet", library_op.of_square("slogdet", _determinant, _size),
+    "slogdet", library_op.of_square("slogdet", determinant_type, _size),
     _slogdet, _slogdet_tangent,
     doc="the sign of the determinant, and the logarithm of its size",
-)  # fmt: skip
-
-
-def _det(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    return lapack_numpy.det(a)
-
-
-def _det_tangent(node: Node, a: Node, t: Node) -> Results:
-    """The sum of a' over the cofactors: also where a has no inverse (Jacobi)."""
-    (cofactors,) = cofactors_p.results(a)
-    return (mat.sum_axis(mat.sum_axis(p.mul(cofactors, t), -1), -1),)
-
-
-det_p = library_op.host(
-    "det", library_op.of_square("det", _determinant), _det, _det_tangent,
-    doc="the determinant",
-)  # fmt: skip
-
-
-def _cofactors(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    """det(a)·a⁻ᵀ, both by the same factors, so that their errors cancel.
-
-    Where a matrix of the batch has no inverse: by singular values.
-    """
-    (size,) = lapack_numpy.det(a)
-    if np.all(np.isfinite(size) & (size != 0)):
-        (inverse,) = lapack_numpy.inv(a)
-        if np.isfinite(inverse).all():
-            return (size[..., None, None] * inverse.swapaxes(-1, -2),)
-    return (_cofactors_of_any(a),)
-
-
-def _cofactors_of_any(a: Array) -> Array:
-    """From a = U·diag(s)·Vᴴ: conj(U)·diag(∏ of the other s)·Vᵀ, times two signs.
-
-    Nothing is divided: singular matrices have cofactors, too.
-    """
-    u, s, vh = lapack_numpy.svd_full(a)
-    others = np.ones_like(s)
-    n = s.shape[-1]
-    others[..., 1:] = np.cumprod(s[..., :-1], -1)
-    after = np.cumprod(s[..., ::-1], -1)[..., ::-1]
-    others[..., : n - 1] *= after[..., 1:]
-    sign = lapack_numpy.det(u)[0] * lapack_numpy.det(vh)[0]
-    return sign[..., None, None] * ((u.conj() * others[..., None, :]) @ vh.conj())
-
-
-def _cofactors_tangent(node: Node, a: Node, t: Node) -> Results:
-    """C = det(a)·a⁻ᵀ gives C' = tr(a⁻¹a')·C - a⁻ᵀ a'ᵀ C."""
-    (cofactors,) = items(node)
-    change = p.mul(mat.everywhere(mat.trace(solve(a, t)), cofactors), cofactors)
-    turned = solve(a, mat.product(mat.transposed(t), cofactors), transpose=True)
-    return (p.sub(change, turned),)
-
-
-cofactors_p = library_op.host(
-    "cofactors", library_op.of_square("det", ShapedArray.strong),
-    _cofactors, _cofactors_tangent,
-    doc="the cofactors of a square matrix: the derivative of its determinant",
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from ftrace.devices.llvm.emit.module import LibraryFunction
 from ftrace.devices.llvm.ir.types import Type
 from ftrace.devices.llvm.library.fft.twiddles import roots_symbol
 from ftrace.devices.llvm.target import Target
-from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.library.fft_kernels import Form, Transform
 from ftrace.lower.library.fft_radices import power_within
 
@@ -344,7 +344,8 @@ def twist(
     return Before(put=put)
 
 
-class Numbers(NamedTuple):
+@dataclass(frozen=True)
+class Numbers:
     """Which numbers of a transform stand where.
 
     Attributes:

@@ -130,6 +130,34 @@ class Routines(LibraryFunction):
             self.store("i1", bad, found)
         return self.load("i1", found)
 
+    # Real numbers of this dtype.
+
+    def get(self, at: str) -> str:
+        return self.load(self.real.text, at)
+
+    def put(self, value: str, at: str) -> None:
+        self.store(self.real.text, value, at)
+
+    def apply(self, word: str, a: str, b: str) -> str:
+        return self.let(f"{word} {self.real} {a}, {b}")
+
+    def less_product(self, total: str, a: str, b: str) -> str:
+        """total - a·b."""
+        return self.apply("fsub", total, self.apply("fmul", a, b))
+
+    def intrinsic(self, name: str, a: str) -> str:
+        t = self.real
+        full = f"@llvm.{name}.{t.suffix}"
+        self.declare(f"declare {t} {full}({t})")
+        return self.let(f"call {t} {full}({t} {a})")
+
+    def is_no_pivot(self, a: str) -> str:
+        """Has a matrix with this under a root of its diagonal no factor?
+
+        NaN tells nothing of that: it spreads to what is computed from it.
+        """
+        return self.let(f"fcmp ole {self.real} {a}, {self.real.constant(0)}")
+
     # Calls.
 
     def char(self, letter: str) -> str:
@@ -240,39 +268,6 @@ def move_rows(
         f.copy(*places, count * f.size)
 
 
-class Scalars:
-    """Arithmetic on real numbers of a function's dtype."""
-
-    def __init__(self, f: Routines) -> None:
-        self.f = f
-        self.t = f.real
-
-    def load(self, at: str) -> str:
-        return self.f.load(self.t.text, at)
-
-    def store(self, value: str, at: str) -> None:
-        self.f.store(self.t.text, value, at)
-
-    def apply(self, word: str, a: str, b: str) -> str:
-        return self.f.let(f"{word} {self.t} {a}, {b}")
-
-    def less_product(self, total: str, a: str, b: str) -> str:
-        """total - a·b."""
-        return self.apply("fsub", total, self.apply("fmul", a, b))
-
-    def call(self, name: str, a: str) -> str:
-        full = f"@llvm.{name}.{self.t.suffix}"
-        self.f.declare(f"declare {self.t} {full}({self.t})")
-        return self.f.let(f"call {self.t} {full}({self.t} {a})")
-
-    def is_no_pivot(self, a: str) -> str:
-        """Has a matrix with this under a root of its diagonal no factor?
-
-        NaN tells nothing of that: it spreads to what is computed from it.
-        """
-        return self.f.let(f"fcmp ole {self.t} {a}, {self.t.constant(0)}")
-
-
 def _cholesky(f: Routines, unit: str) -> None:
     """Row by row; where a number without a root stands under one, all of it is NaN."""
     (n,) = f.kernel.sizes
@@ -284,56 +279,54 @@ def _cholesky(f: Routines, unit: str) -> None:
 
 
 def _unrolled_cholesky(f: Routines, n: int, result: str, a: str) -> None:
-    o = Scalars(f)
     rows: list[list[str]] = []
     bad = "false"
     for i in range(n):
         row: list[str] = []
         for j in range(i + 1):
-            total = o.load(f.address(a, (i * n + j, 1)))
+            total = f.get(f.address(a, (i * n + j, 1)))
             other = row if j == i else rows[j]
             for left, right in zip(row, other, strict=False):
-                total = o.less_product(total, left, right)
+                total = f.less_product(total, left, right)
             if j < i:
-                row.append(o.apply("fdiv", total, rows[j][j]))
+                row.append(f.apply("fdiv", total, rows[j][j]))
                 continue
-            row.append(o.call("sqrt", total))
-            bad = f.let(f"or i1 {bad}, {o.is_no_pivot(total)}")
+            row.append(f.intrinsic("sqrt", total))
+            bad = f.let(f"or i1 {bad}, {f.is_no_pivot(total)}")
         rows.append(row)
     for i, row in enumerate(rows):
         for j in range(n):
             at = f.address(result, (i * n + j, 1))
             if j > i:
-                o.store(o.t.constant(0), at)
+                f.put(f.real.constant(0), at)
                 continue
-            nan = o.t.constant(np.nan)
-            value = f.let(f"select i1 {bad}, {o.t} {nan}, {o.t} {row[j]}")
-            o.store(value, at)
+            nan = f.real.constant(np.nan)
+            value = f.let(f"select i1 {bad}, {f.real} {nan}, {f.real} {row[j]}")
+            f.put(value, at)
 
 
 def _looped_cholesky(f: Routines, n: int, result: str, a: str) -> None:
-    o = Scalars(f)
     f.clear(result, n * n * f.size)
-    total = f.variable(o.t.text, o.t.constant(0))
+    total = f.variable(f.real.text, f.real.constant(0))
     bad = f.variable("i1", "false")
     with f.repeat(n) as i:
         row = f.address(result, (i, n))
         with f.repeat(f.let(f"add i64 {i}, 1")) as j:
             other = f.address(result, (j, n))
-            o.store(o.load(f.address(a, (i, n), (j, 1))), total)
+            f.put(f.get(f.address(a, (i, n), (j, 1))), total)
             with f.repeat(j) as k:
-                left, right = (o.load(f.address(x, (k, 1))) for x in (row, other))
-                o.store(o.less_product(o.load(total), left, right), total)
+                left, right = (f.get(f.address(x, (k, 1))) for x in (row, other))
+                f.put(f.less_product(f.get(total), left, right), total)
             at = f.address(row, (j, 1))
             on_diagonal = f.let(f"icmp eq i64 {i}, {j}")
             with f.when(on_diagonal):
-                under = o.load(total)
-                o.store(o.call("sqrt", under), at)
-                worse = f.let(f"or i1 {f.load('i1', bad)}, {o.is_no_pivot(under)}")
+                under = f.get(total)
+                f.put(f.intrinsic("sqrt", under), at)
+                worse = f.let(f"or i1 {f.load('i1', bad)}, {f.is_no_pivot(under)}")
                 f.store("i1", worse, bad)
             with f.when(f.let(f"xor i1 {on_diagonal}, true")):
-                pivot = o.load(f.address(other, (j, 1)))
-                o.store(o.apply("fdiv", o.load(total), pivot), at)
+                pivot = f.get(f.address(other, (j, 1)))
+                f.put(f.apply("fdiv", f.get(total), pivot), at)
     with f.when(f.load("i1", bad)), f.repeat(n) as i:
         f.fill_nan(f.address(result, (i, n)), f.let(f"add i64 {i}, 1"))
 
@@ -378,7 +371,6 @@ def substitute(
       sizes: the rows of X, and its columns.
       steps: from one row of X to the next, and from one column to the next.
     """
-    o = Scalars(f)
     (n, k), (down, across) = sizes, steps
     of_row, of_column = (1, n) if of.transposed else (n, 1)
     forwards = of.lower != of.transposed
@@ -386,16 +378,16 @@ def substitute(
         row = step if forwards else f.let(f"sub i64 {n - 1}, {step}")
         with f.repeat(step) as known:
             other = known if forwards else f.let(f"sub i64 {n - 1}, {known}")
-            factor = o.load(f.address(a, (row, of_row), (other, of_column)))
+            factor = f.get(f.address(a, (row, of_row), (other, of_column)))
             with f.repeat(k) as c:
                 at = f.address(x, (row, down), (c, across))
-                value = o.load(f.address(x, (other, down), (c, across)))
-                o.store(o.less_product(o.load(at), factor, value), at)
+                value = f.get(f.address(x, (other, down), (c, across)))
+                f.put(f.less_product(f.get(at), factor, value), at)
         if not of.ones:
-            pivot = o.load(f.address(a, (row, n + 1)))
+            pivot = f.get(f.address(a, (row, n + 1)))
             with f.repeat(k) as c:
                 at = f.address(x, (row, down), (c, across))
-                o.store(o.apply("fdiv", o.load(at), pivot), at)
+                f.put(f.apply("fdiv", f.get(at), pivot), at)
 
 
 def _lu(f: Routines, unit: str) -> None:
@@ -423,26 +415,26 @@ def eliminated(
     Args:
       steps: from one row of `x` to the next, and from one column to the next.
     """
-    o, t = Scalars(f), f.real
+    t = f.real
     down, across = steps
     best, chosen = f.variable(t.text, t.constant(0)), f.variable("i64", 0)
     with f.repeat(min(m, n)) as j:
-        o.store(t.constant(-1), best)
+        f.put(t.constant(-1), best)
         f.store("i64", j, chosen)
         with f.repeat(m, j) as i:
-            size = o.call("fabs", o.load(f.address(x, (i, down), (j, across))))
-            with f.when(f.let(f"fcmp ogt {t} {size}, {o.load(best)}")):
-                o.store(size, best)
+            size = f.intrinsic("fabs", f.get(f.address(x, (i, down), (j, across))))
+            with f.when(f.let(f"fcmp ogt {t} {size}, {f.get(best)}")):
+                f.put(size, best)
                 f.store("i64", i, chosen)
         place = f.load("i64", chosen)
         yield j, place
         row, other = f.address(x, (j, down)), f.address(x, (place, down))
         with f.repeat(n) as c:
             one, two = f.address(row, (c, across)), f.address(other, (c, across))
-            left, right = o.load(one), o.load(two)
-            o.store(right, one)
-            o.store(left, two)
-        pivot = o.load(f.address(row, (j, across)))
+            left, right = f.get(one), f.get(two)
+            f.put(right, one)
+            f.put(left, two)
+        pivot = f.get(f.address(row, (j, across)))
         # A column of zeros stays, as in LAPACK: dividing it would make it NaN.
         zero = f.let(f"fcmp oeq {t} {pivot}, {t.constant(0)}")
         divisor = f.let(f"select i1 {zero}, {t} {t.constant(1)}, {t} {pivot}")
@@ -450,12 +442,12 @@ def eliminated(
         with f.repeat(m, after) as i:
             lower = f.address(x, (i, down))
             at = f.address(lower, (j, across))
-            factor = o.apply("fdiv", o.load(at), divisor)
-            o.store(factor, at)
+            factor = f.apply("fdiv", f.get(at), divisor)
+            f.put(factor, at)
             with f.repeat(n, after) as c:
                 to = f.address(lower, (c, across))
-                value = o.load(f.address(row, (c, across)))
-                o.store(o.less_product(o.load(to), factor, value), to)
+                value = f.get(f.address(row, (c, across)))
+                f.put(f.less_product(f.get(to), factor, value), to)
 
 
 def _solve(f: Routines, unit: str) -> None:

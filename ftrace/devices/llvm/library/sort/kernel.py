@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 
 from ftrace import dtypes
 from ftrace.devices.llvm.emit.module import LibraryFunction, Rendered
@@ -66,49 +69,38 @@ class Sorting(LibraryFunction):
         return self.base(number, self.let(f"mul i64 {row}, {size}"))
 
     def use(self, part: str) -> None:
-        self.parts.append(part)
+        """A function of the module, which stands there once."""
+        if part not in self.parts:
+            self.parts.append(part)
 
-    def sort(self, symbol: str, at: str, count: str | int) -> None:
-        self.let(f"call i32 @{symbol}(ptr {at}, i64 {count}, ptr null)")
+    def use_sort(self, dtype: np.dtype[Any]) -> None:
+        """That of integers."""
+        self.declare(f"declare i32 @{keys.sort_symbol(dtype)}(ptr, i64, ptr)")
 
-    def use_sort(self, symbol: str) -> None:
-        self.declare(f"declare i32 @{symbol}(ptr, i64, ptr)")
+    def sort(self, dtype: np.dtype[Any], at: str, count: str | int) -> None:
+        self.use_sort(dtype)
+        self.let(
+            f"call i32 @{keys.sort_symbol(dtype)}(ptr {at}, i64 {count}, ptr null)"
+        )
 
 
 def _enter(f: Sorting, to: str, of: str, count: str | int) -> None:
     """Sorted keys of numbers."""
     integer = key_dtype(f.operand.dtype)
-    symbol = keys.sort_symbol(integer)
     if f.keys.is_float:
+        f.use(keys.enter(f.keys))
         f.do(f"call void @enter(ptr {to}, ptr {of}, i64 {count})")
     else:
         size = integer.itemsize
         nbytes = count * size if isinstance(count, int) else None
         f.copy(to, of, f.let(f"mul i64 {count}, {size}") if nbytes is None else nbytes)
-    f.sort(symbol, to, count)
-
-
-def _use_entering(f: Sorting) -> None:
-    integer = key_dtype(f.operand.dtype)
-    if f.keys.is_float:
-        f.use(keys.enter(f.keys))
-    if integer.itemsize == 1:
-        f.use(keys.counting_sort(integer))
-    else:
-        f.use_sort(keys.sort_symbol(integer))
+    f.sort(integer, to, count)
 
 
 def _sort(f: Sorting) -> int:
-    _use_sort_of_a_row(f)
     with f.repeat("%end", "%begin") as row:
         _sort_row(f, f.row(0, row), f.row(1, row))
     return f.kernel.rows
-
-
-def _use_sort_of_a_row(f: Sorting) -> None:
-    _use_entering(f)
-    if f.keys.is_float:
-        f.use(keys.leave(f.keys) + keys.zeros(f.keys.bits))
 
 
 def _sort_row(f: Sorting, to: str, of: str) -> None:
@@ -117,6 +109,7 @@ def _sort_row(f: Sorting, to: str, of: str) -> None:
     if not f.keys.is_float:
         return
     first, last, needed = _signed_zeros(f, [(to, str(n))])
+    f.use(keys.leave(f.keys))
     f.do(f"call void @leave(ptr {to}, i64 {n})")
     with f.when(needed):
         f.do(f"call void @zeros(ptr {of}, ptr {to}, i64 {first}, i64 0, i64 {last})")
@@ -128,8 +121,6 @@ def _short(f: Sorting) -> int:
     itemsize = f.operand.dtype.itemsize if values else 8
     lanes = lanes_of(f.target.vector_bytes, itemsize)
     again = values and f.keys.is_float  # rows with zeros of both signs
-    if again:
-        _use_sort_of_a_row(f)
     f.use(NETWORKS[kernel.routine](f.keys, kernel.size, lanes))
     with f.repeat("%end", "%begin") as unit:
         first = f.let(f"mul i64 {unit}, {lanes}")
@@ -149,7 +140,9 @@ def _signed_zeros(f: Sorting, runs: Sequence[tuple[str, str]]) -> tuple[str, str
 
     Their keys are -1 and 0.
     """
-    t = f"i{8 * f.operand.dtype.itemsize}"
+    bits = 8 * f.operand.dtype.itemsize
+    f.use(keys.zeros(bits))
+    t = f"i{bits}"
     places: list[str] = []
     for key in (-1, 0, 1):
         found = [
@@ -187,7 +180,6 @@ def _pad(f: Sorting, to: str, count: str) -> None:
 def _runs(f: Sorting) -> int:
     """Sorted runs of keys, or of positions."""
     packs = f.kernel.routine == "position_runs"
-    (_use_packing if packs else _use_entering)(f)
     with f.repeat("%end", "%begin") as unit:
         row, begin, count, to = _run(f, unit)
         if packs:
@@ -200,24 +192,19 @@ def _runs(f: Sorting) -> int:
     return f.kernel.rows * f.kernel.runs
 
 
-def _use_packing(f: Sorting) -> None:
-    f.use_sort(keys.sort_symbol(dtypes.int64))
-    f.use(keys.pack(f.keys, f.through))
-
-
 def _pack(f: Sorting, to: str, row: str, begin: str, count: str) -> str:
     """Keys and positions of a part of a row, sorted; -> the positions so far."""
     source = f.row(f.first_operand, row)
     places = f.row(f.first_operand + 1, row) if f.through else "null"
     operands = f"ptr {to}, ptr {source}, ptr {places}, i64 {begin}, i64 {count}"
+    f.use(keys.pack(f.keys, f.through))
     f.do(f"call void @pack({operands})")
-    f.sort(keys.sort_symbol(dtypes.int64), to, count)
+    f.sort(dtypes.int64, to, count)
     return places
 
 
 def _positions(f: Sorting) -> int:
     n = f.kernel.size
-    _use_packing(f)
     f.use(keys.unpack(f.through))
     packed = _room(f, 8 * n)
     with f.repeat("%end", "%begin") as row:
@@ -251,10 +238,7 @@ def _merge(f: Sorting) -> int:
     f.use(keys.merge(integer, _leaving(f, positions)))
     is_float = numbers and dtypes.kind(kernel.buffers[0].dtype) == "f"
     if is_float:
-        f.use(
-            keys.leave(keys.Keys(kernel.buffers[0].dtype))
-            + keys.zeros(8 * integer.itemsize)
-        )
+        f.use(keys.leave(keys.Keys(kernel.buffers[0].dtype)))
     run, pairs = kernel.run, kernel.runs // 2
     pieces = -(-min(2 * run, kernel.size) // PIECE)
     with f.repeat("%end", "%begin") as unit:
@@ -315,7 +299,7 @@ def _leaving(f: Sorting, positions: bool) -> Callable[[keys.Code, str, str], Non
 def _top(f: Sorting) -> int:
     n, k = f.kernel.size, f.kernel.k
     full = 3 * k + _ROOM
-    f.use_sort(keys.sort_symbol(dtypes.int64))
+    f.use_sort(dtypes.int64)
     f.use(keys.top(f.keys) + keys.unpack(False))
     buffer = f.place("i64", full + 2 * keys.LANES)
     with f.repeat("%end", "%begin") as row:

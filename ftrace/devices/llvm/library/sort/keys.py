@@ -16,7 +16,6 @@ key, greater than that of infinity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -368,35 +367,6 @@ def merge(integer: np.dtype[Any], leaves: Callable[[Code, str, str], None]) -> s
         fold.following = [step(fold.values[0], fold.index)]
     f.give()
     return _split(t, sign) + f.text
-
-
-def counting_sort(dtype: np.dtype[Any]) -> str:
-    """The sort of integers of 8 bits, under the name that NumPy's would have.
-
-    Each value is counted, in four tables, so that a count need not wait for the one
-    before.
-    """
-    f = Function(sort_symbol(dtype), "i32", "ptr %x", "i64 %n", "ptr %unused")
-    tables = f.place("i64", 4 << 8)
-
-    def fill(at: str, byte: str, count: str | int) -> None:
-        f.do(f"call void @llvm.memset.p0.i64(ptr {at}, i8 {byte}, i64 {count}, i1 0)")
-
-    fill(tables, "0", 8 * 4 << 8)
-    with f.repeat("%n") as i:
-        value = f.let(f"zext i8 {f.load('i8', f.beyond('%x', i))} to i64")
-        table = f.let(f"shl i64 {f.let(f'and i64 {i}, 3')}, 8")
-        at = f.word(tables, f.sum(table, value))
-        f.store("i64", f.sum(f.load("i64", at), 1), at)
-    with f.fold(256, [("i64", "0")]) as fold:
-        done = fold.values[0]
-        number = f.let(f"xor i64 {fold.index}, {128 if dtype.kind == 'i' else 0}")
-        places = [f.word(tables, f.sum(number, n << 8)) for n in range(4)]
-        count = reduce(f.sum, [f.load("i64", place) for place in places])
-        fill(f.beyond("%x", done), f.let(f"trunc i64 {number} to i8"), count)
-        fold.following = [f.sum(done, count)]
-    f.give(0)
-    return "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n" + f.text
 
 
 def top(keys: Keys) -> str:
