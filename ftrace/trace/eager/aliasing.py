@@ -52,6 +52,8 @@ def _arrays_of_numpy(pending: list[Any]) -> list[np.ndarray[Any, Any]]:
     found: list[np.ndarray[Any, Any]] = []
     while pending:
         x = pending.pop()
+        if x.__class__ in UNCHANGING:
+            continue
         if isinstance(x, np.ndarray):
             found.append(cast_to(Any, x))
         elif isinstance(x, (list, tuple)):

@@ -44,8 +44,9 @@ from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import inline, lift_as
 from ftrace.trace.tracing.tracer import Tracer, Value, stack
 
-#: (reference to the result's node, the line that made it last) by call.
-_calls: dict[tuple[Any, ...], tuple[weakref.ref[Node], Origin]] = {}
+#: (references to the nodes of the results, the line that made them last), by call; or
+#: by graph and what takes the place of its inputs: see `inline_again`.
+_calls: dict[tuple[Any, ...], tuple[tuple[weakref.ref[Node], ...], Any]] = {}
 #: How many there may be.
 CALLS_KEPT = 1 << 14
 
@@ -54,7 +55,7 @@ _PLAIN = frozenset((int, bool, str, bytes, NoneType, EllipsisType))
 _SEQUENCES = frozenset((tuple, list))
 _SCALAR_TYPES = frozenset((int, float, bool, complex))
 #: No call.
-_NONE: Any = (lambda: None, None)
+_NONE: Any = ((lambda: None,), None)
 
 
 class Lifting(Enum):
@@ -113,8 +114,8 @@ def recalling(
         key = _key_of(function, args, kwargs, scope, lifts)
         if key is None:
             return run_at(function, args, kwargs, origin, shares)
-        reference, line = _calls.get(key) or _NONE
-        node = reference()
+        references, line = _calls.get(key) or _NONE
+        node = references[0]()
         if node is None:
             return _record(function, args, kwargs, key, lifts, origin, shares)
         if (
@@ -124,7 +125,7 @@ def recalling(
         ):
             line = origin
             _move(node, args, kwargs, line)
-            _calls[key] = reference, line
+            _calls[key] = references, line
         return Tracer(node, scope, line)
 
     return call
@@ -185,12 +186,15 @@ def _record(
         and (len(scope.inputs), scope.tokens, stack.asked) == before
         and not any(result is x for x in (*args, *kwargs.values()))
     ):
-        node = result.node
-        if len(_calls) >= CALLS_KEPT:
-            _forget_the_dead()
-        _calls[identity] = weakref.ref(node), origin
-        node.origin = result.origin = origin
+        _enter(identity, [result], origin)
+        result.node.origin = result.origin = origin
     return result
+
+
+def _enter(key: tuple[Any, ...], results: Sequence[Tracer], line: Any) -> None:
+    if len(_calls) >= CALLS_KEPT:
+        _forget_the_dead()
+    _calls[key] = tuple([weakref.ref(x.node) for x in results]), line
 
 
 def _lifted(x: Any, scope: Scope) -> Any:
@@ -265,16 +269,13 @@ def _move(node: Node, args: Any, kwargs: Any, origin: Origin) -> None:
 
 def _forget_the_dead() -> None:
     """Entries of nodes that are gone go; where few of them are, all of them."""
-    alive = {k: v for k, v in list(_calls.items()) if v[0]() is not None}
+    alive = {k: v for k, v in list(_calls.items()) if all(r() for r in v[0])}
     _calls.clear()
     if len(alive) < CALLS_KEPT // 2:
         _calls.update(alive)
 
 
 # Graphs within graphs.
-
-#: What came of a graph for the nodes that took the place of its inputs.
-_inlined: dict[tuple[Any, ...], tuple[weakref.ref[Node], ...]] = {}
 
 
 def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:
@@ -285,17 +286,13 @@ def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[
     given = [lift_as(scope, value, node.aval).serial for value, node in values]
     inputs, outputs = graph.inputs, graph.outputs
     key = (*[n.serial for n in inputs], *given, None, *[n.serial for n in outputs])
-    found = _inlined.get(key)
-    if found is not None:
-        nodes = [reference() for reference in found]
-        alive = [node for node in nodes if node is not None]
-        if len(alive) == len(nodes):
-            origin = provenance.caller or user_origin()
-            return [Tracer(node, scope, origin) for node in alive]
+    nodes = [reference() for reference in (_calls.get(key) or _NONE)[0]]
+    alive = [node for node in nodes if node is not None]
+    if len(alive) == len(nodes):
+        origin = provenance.caller or user_origin()
+        return [Tracer(node, scope, origin) for node in alive]
     results = inline(graph, operands, scope)
-    if len(_inlined) >= CALLS_KEPT:
-        _inlined.clear()
-    _inlined[key] = tuple([weakref.ref(x.node) for x in results])
+    _enter(key, results, None)
     return results
 
 
@@ -305,13 +302,11 @@ def calls_kept() -> int:
 
 
 def forget_calls() -> None:
-    """Empties the tables."""
+    """Empties the table."""
     _calls.clear()
-    _inlined.clear()
 
 
 emptied(_forget_the_dead)
-emptied(_inlined.clear)
 
 
 # Functions as objects whose calls can become native.
