@@ -142,8 +142,7 @@ def match(f: ObjectFunction) -> None:
     with f.repeat(f.let(f"add i64 {named}, %given")) as i:
         require(f, f.slot(parts, i), f.slot("%args", i))
     captured = record.pointer("captured")
-    with f.repeat(record.number("captures")) as i:
-        capture = f.view(captured, r.Capture, i)
+    with f.rows(captured, r.Capture, record.number("captures")) as capture:
         require(f, capture.pointer("part"), capture.pointer("array"))
     f.give(1)
 
@@ -414,8 +413,7 @@ def run_steps(f: ObjectFunction) -> None:
         f.set_slot(own, i, host)
         f.store("i64", f.sum(i, 1), filled)
     with f.when(f.equal("i64", f.load("i64", filled), leaves)):
-        with f.repeat(steps) as i:
-            one = f.view(body.pointer("first"), r.Step, i)
+        with f.rows(body.pointer("first"), r.Step, steps) as one:
             made = step(f, one.address, values, token)
             f.stop_if(f.equal("ptr", made, "null"))
             number = f.load("i64", filled)

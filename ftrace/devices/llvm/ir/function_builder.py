@@ -219,6 +219,12 @@ class Function:
         self.do(f"br label %{head}")
         self._begin(after)
 
+    @contextmanager
+    def rows(self, first: str, kind: RecordType, count: str | int) -> Generator[View]:
+        """Runs the block for each of so many records that stand in a row."""
+        with self.repeat(count) as i:
+            yield self.view(first, kind, i)
+
     def stop_if(self, condition: str) -> None:
         """Leaves the innermost loop if the condition holds."""
         on = self._name("on")

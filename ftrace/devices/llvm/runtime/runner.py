@@ -228,8 +228,7 @@ def run_program(f: Function) -> None:
     """Runs the steps of a program, with stacks that are its own."""
     program = f.view("%program", records.ProgramRecord)
     stacks, headers = program.number("stacks"), program.pointer("headers")
-    with f.repeat(stacks) as i:
-        row = f.view(headers, records.Headers, i)
+    with f.rows(headers, records.Headers, stacks) as row:
         header = f.slot("%frame", row.number("slot"))
         count = row.number("stacks")
         empty_stacks(f, header, count)
@@ -242,8 +241,7 @@ def run_program(f: Function) -> None:
         found = f.let(f"call i32 {handler}({operands})")
         f.store("i32", found, status)
         f.stop_if(f.let(f"icmp ne i32 {found}, {GO_ON}"))
-    with f.repeat(stacks) as i:
-        row = f.view(headers, records.Headers, i)
+    with f.rows(headers, records.Headers, stacks) as row:
         header = f.slot("%frame", row.number("slot"))
         facts = [row.number(name) for name in ("stacks", "size", "log")]
         free_stacks(f, header, *facts)
@@ -453,8 +451,7 @@ def iterate(f: Function) -> None:
 def _begin_in_place(f: Function, step: View, inner: str) -> None:
     """A carry with one place begins there with a copy of its first value."""
     rows = step.pointer("places")
-    with f.repeat(step.number("in_place")) as i:
-        row = f.view(rows, records.CarryRow, i)
+    with f.rows(rows, records.CarryRow, step.number("in_place")) as row:
         initial = f.slot("%frame", row.number("initial"))
         result = f.slot("%frame", row.number("result"))
         with f.when(f.let(f"icmp ne ptr {initial}, {result}")):
@@ -470,8 +467,7 @@ def _begin_in_turn(f: Function, step: View, inner: str) -> None:
     even = f.let(f"icmp eq i64 {f.let(f'and i64 {count}, 1')}, 0")
     known = f.let(f"icmp slt i64 {step.number('predicate')}, 0")
     spare_first = f.let(f"and i1 {even}, {known}")
-    with f.repeat(step.number("in_turn")) as i:
-        row = f.view(rows, records.CarryRow, i)
+    with f.rows(rows, records.CarryRow, step.number("in_turn")) as row:
         result, spare = row.number("result"), row.number("spare")
         first = f.let(f"select i1 {spare_first}, i64 {spare}, i64 {result}")
         f.set_slot(inner, row.number("output"), f.slot("%frame", first))
@@ -481,8 +477,7 @@ def _begin_in_turn(f: Function, step: View, inner: str) -> None:
 
 def _take_turns(f: Function, inner: str, count: str, rows: str) -> None:
     """What was written is read next, and the other place is written."""
-    with f.repeat(count) as i:
-        row = f.view(rows, records.CarryRow, i)
+    with f.rows(rows, records.CarryRow, count) as row:
         output = f.word(inner, row.number("output"))
         written = f.load("ptr", output)
         f.set_slot(inner, row.number("input"), written)
@@ -495,8 +490,7 @@ def _take_turns(f: Function, inner: str, count: str, rows: str) -> None:
 def _end_in_turn(f: Function, step: View, inner: str) -> None:
     """The last value goes where it must be, if it is not there."""
     rows = step.pointer("turns")
-    with f.repeat(step.number("in_turn")) as i:
-        row = f.view(rows, records.CarryRow, i)
+    with f.rows(rows, records.CarryRow, step.number("in_turn")) as row:
         last = f.slot(inner, row.number("input"))
         result = f.slot("%frame", row.number("result"))
         with f.when(f.let(f"icmp ne ptr {last}, {result}")):
@@ -509,16 +503,14 @@ def _end_in_turn(f: Function, step: View, inner: str) -> None:
 def _begin_moving(f: Function, step: View, inner: str) -> None:
     """Each slot is at the element of iteration 0; there the first one may be later."""
     rows = step.pointer("moves")
-    with f.repeat(step.number("moving")) as i:
-        row = f.view(rows, records.MoveRow, i)
+    with f.rows(rows, records.MoveRow, step.number("moving")) as row:
         distance = f.let(f"mul i64 {row.number('step')}, %start")
         at = f.word(inner, row.number("slot"))
         f.store("ptr", f.beyond(f.load("ptr", at), distance), at)
 
 
 def _move_on(f: Function, inner: str, count: str, rows: str) -> None:
-    with f.repeat(count) as i:
-        row = f.view(rows, records.MoveRow, i)
+    with f.rows(rows, records.MoveRow, count) as row:
         at = f.word(inner, row.number("slot"))
         f.store("ptr", f.beyond(f.load("ptr", at), row.number("step")), at)
 
@@ -529,8 +521,7 @@ def _move_on(f: Function, inner: str, count: str, rows: str) -> None:
 def _point_at_reads(
     f: Function, inner: str, count: str, rows: str, number: str
 ) -> None:
-    with f.repeat(count) as i:
-        row = f.view(rows, records.StackRow, i)
+    with f.rows(rows, records.StackRow, count) as row:
         header = f.slot("%frame", row.number("stack"))
         f.set_slot(inner, row.number("slot"), _call_cell(f, row, header, number))
 
@@ -542,8 +533,7 @@ def _point_at_pushes(
 
     A loop that runs backwards over stacks fills others from their top.
     """
-    with f.repeat(count) as i:
-        row = f.view(rows, records.StackRow, i)
+    with f.rows(rows, records.StackRow, count) as row:
         header = f.slot("%frame", row.number("stack"))
         pushed = _call_cell(f, row, header, number)
         f.set_slot(inner, row.number("slot"), pushed)
@@ -556,7 +546,6 @@ def _call_cell(f: Function, row: View, header: str, number: str) -> str:
 
 
 def _count_pushes(f: Function, count: str, rows: str) -> None:
-    with f.repeat(count) as i:
-        row = f.view(rows, records.StackRow, i)
+    with f.rows(rows, records.StackRow, count) as row:
         header = f.slot("%frame", row.number("stack"))
         f.store("i64", f.let(f"add i64 {f.load('i64', header)}, 1"), header)

@@ -183,8 +183,7 @@ def give_chunk(f: Function, limit: int) -> None:
         used = f.let(f"load i64, ptr {f.word('@kept', 2 * (PLACES - 1))}")
         with f.when(f.let(f"icmp ne i64 {used}, 0")):
             release_kept(f)
-        with f.repeat(PLACES) as i:
-            place = f.view("@kept", Kept, i)
+        with f.rows("@kept", Kept, PLACES) as place:
             free = f.let(f"icmp eq i64 {place.number('size')}, 0")
             with f.when(free):
                 place.set("chunk", "%chunk", "ptr")
@@ -198,8 +197,7 @@ def give_chunk(f: Function, limit: int) -> None:
 @stacks("void")
 def release_kept(f: Function) -> None:
     """Frees all that is kept; the lock is held."""
-    with f.repeat(PLACES) as i:
-        place = f.view("@kept", Kept, i)
+    with f.rows("@kept", Kept, PLACES) as place:
         with f.when(f.let(f"icmp ne i64 {place.number('size')}, 0")):
             f.do(f"call void @free(ptr {place.pointer('chunk')})")
             place.set("size", 0)
