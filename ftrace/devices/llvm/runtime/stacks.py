@@ -198,7 +198,8 @@ def give_chunk(f: Function, limit: int) -> None:
 def release_kept(f: Function) -> None:
     """Frees all that is kept; the lock is held."""
     with f.rows("@kept", Kept, PLACES) as place:
-        with f.when(f.let(f"icmp ne i64 {place.number('size')}, 0")):
+        used = f.let(f"icmp ne i64 {place.number('size')}, 0")
+        with f.when(used):
             f.do(f"call void @free(ptr {place.pointer('chunk')})")
             place.set("size", 0)
     f.store("i64", 0, "@kept_bytes")
