@@ -213,7 +213,7 @@ def _store_ranges(
     """The loops around a store; one that combines runs in every ordered loop."""
     needed = {r for e in store.expressions for r in ranges[e]}
     if store.combine:
-        needed |= {a for a in kernel.axes if ir.axis_of(a).number in kernel.ordered}
+        needed |= kernel.ordered_axes
     return tuple(axis for axis in kernel.axes if axis in needed)
 
 

@@ -99,8 +99,8 @@ def choose_launch(
     if 0 in kernel.shape:
         return Launch(dict.fromkeys(axes, "serial"))
     if kernel.ordered:
-        ordered = {axis for axis in axes if axis_of(axis).number in kernel.ordered}
-        return Launch({a: "serial" if a in ordered else "item" for a in axes})
+        ordered = dict.fromkeys(kernel.ordered_axes, "serial")
+        return Launch(dict.fromkeys(axes, "item") | ordered)
     loops = reduce_loops(block)
     depth = max((d for d, _ in loops if d < len(axes)), default=None)
     if depth is not None:

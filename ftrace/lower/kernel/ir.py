@@ -204,6 +204,11 @@ class Kernel:
     def shape(self) -> tuple[int, ...]:
         return tuple(axis_of(axis).size for axis in self.axes)
 
+    @property
+    def ordered_axes(self) -> set[Node]:
+        """The axes in `ordered`: a store that combines stands in all of their loops."""
+        return {axis for axis in self.axes if axis_of(axis).number in self.ordered}
+
     @cached_property
     def is_dynamic(self) -> bool:
         """Does it run over sizes that only a call knows, or read one?"""

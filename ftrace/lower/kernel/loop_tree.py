@@ -149,10 +149,7 @@ class _Placement:
         for store in self.kernel.stores:
             ranges = frozenset[Node]().union(*[self.free[e] for e in store.expressions])
             if store.combine:  # it counts once per iteration, whatever it depends on
-                ordered = self.kernel.ordered
-                ranges |= {
-                    a for a in self.kernel.axes if ir.axis_of(a).number in ordered
-                }
+                ranges |= self.kernel.ordered_axes
             self.members[self._innermost(ranges)].append(store)
 
     def _share_loops(
