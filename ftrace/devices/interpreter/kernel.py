@@ -18,7 +18,7 @@ of each range may be, and after which statement a value is needed no more.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -236,6 +236,14 @@ _COMBINE: dict[str, Any] = {
 }
 
 
+class _Product(PreparedProduct):
+    """A sum of products of blocks; where it is no product of matrices it is stored."""
+
+    def stored(self, x: Array, y: Array) -> Callable[[Array, Array], Array]:
+        _, axes, out = self._given
+        return lambda x, y: sum_along(np.multiply(x, y), axes, out.dtype)
+
+
 class Evaluation:
     """One run of a kernel on the bytes of its buffers.
 
@@ -437,12 +445,7 @@ class Evaluation:
         kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
         x, y = (self._value(s, ranges).astype(dtype, copy=False) for s in product.src)
 
-        def multiply_and_add(x: Array, y: Array) -> Array:
-            return sum_along(np.multiply(x, y), axes, dtype)
-
-        multiply = PreparedProduct(
-            shape, axes, ShapedArray.of(kept, dtype), lambda x, y: multiply_and_add
-        )
+        multiply = _Product(shape, axes, ShapedArray.of(kept, dtype))
         return multiply(x, y).squeeze(axes)
 
 
