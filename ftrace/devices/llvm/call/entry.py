@@ -16,13 +16,25 @@ import time
 from ftrace.devices.llvm.call import object_layout as layout
 from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.match_arguments import (
+    FINDERS,
     Places,
     all_differ,
-    arguments_ir,
+    arguments,
     require,
 )
-from ftrace.devices.llvm.call.object_ir import ObjectFunction, build, objects_ir, take
-from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
+from ftrace.devices.llvm.call.object_ir import (
+    VARIABLES,
+    ObjectFunction,
+    build,
+    objects,
+    take,
+)
+from ftrace.devices.llvm.ir.function_builder import (
+    Function,
+    Routines,
+    View,
+    module_text,
+)
 from ftrace.devices.llvm.runtime.records import GO_ON, NO_MEMORY
 
 #: Something is not as the record expects; Python's code shall do this call.
@@ -41,10 +53,9 @@ def native_ir(offsets: layout.Offsets, methods: int) -> str:
       offsets: of the slots of Arrays and buffers.
       methods: how many methods of arrays are public functions.
     """
-    return "\n".join((
-        objects_ir(offsets), arguments_ir(offsets), entries.text(offsets),
-        *map(_stub, range(methods)),
-    ))  # fmt: skip
+    written = (objects, arguments, entries)
+    functions = [f for routines in written for f in routines.functions(offsets)]
+    return module_text(VARIABLES + FINDERS, [*functions, *map(_stub, range(methods))])
 
 
 @entries("ptr", *_CALLED, visible=True)
@@ -68,7 +79,7 @@ def call_eager(f: ObjectFunction) -> None:
         f.give_if(f.differ("ptr", found, LEAVE), found)
     function = f.at("%self", state.number("behind"))
     operands = f"ptr {function}, ptr %args, i64 %given, ptr %names"
-    f.give(f.let(f"call ptr @plain_call({operands})"))
+    f.give(f.outside("ptr plain_call", f"{operands}"))
 
 
 @entries("ptr", *_CALLED)
@@ -91,7 +102,7 @@ def _call_plain(f: ObjectFunction) -> None:
     operands, count = _with_self(f)
     plain = f.state().pointer("plain")
     call = f"ptr {plain}, ptr {operands}, i64 {count}, ptr %names"
-    f.give(f.let(f"call ptr @PyObject_VectorcallMethod({call})"))
+    f.give(f.outside("ptr PyObject_VectorcallMethod", f"{call}"))
 
 
 def _with_self(f: ObjectFunction) -> tuple[str, str]:
@@ -116,16 +127,16 @@ def current(f: ObjectFunction) -> None:
     """The configuration in force, borrowed; null where that cannot be said."""
     state, found = f.state(), f.variable("ptr", "null")
     operands = f"ptr {state.pointer('variable')}, ptr null, ptr {found}"
-    status = f.let(f"call i32 @PyContextVar_Get({operands})")
+    status = f.outside("i32 PyContextVar_Get", f"{operands}")
     with f.when(f.differ("i32", status, 0)):
-        f.do("call void @PyErr_Clear()")
+        f.outside("void PyErr_Clear")
         f.give("null")
     config = f.load("ptr", found)
     with f.when(f.differ("ptr", config, "null")):
         f.let_go(config)  # the context keeps it
         f.give_if(f.differ("ptr", config, state.pointer("none")), config)
     pair = f"ptr {state.pointer('settings')}, ptr {state.pointer('default')}"
-    f.give(f.let(f"call ptr @PyDict_GetItem({pair})"))
+    f.give(f.outside("ptr PyDict_GetItem", f"{pair}"))
 
 
 @entries("i32", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %places")
@@ -195,7 +206,7 @@ def run_counted(f: ObjectFunction) -> None:
     start = _now(f)
     operands = f"ptr {record.pointer('entry')}, ptr %frame"
     threads = record.number("threads")
-    status = f.let(f"call i32 @run_pointers({operands}, i64 {threads})")
+    status = f.outside("i32 run_pointers", f"{operands}, i64 {threads}")
     spent = f.let(f"sub i64 {_now(f)}, {start}")
     f.add_to(state, "nanoseconds", spent)
     for field in ("kernels", "operations", "bytes"):
@@ -209,7 +220,7 @@ def _now(f: Function) -> str:
     if number is None:
         return "0"
     clock = f.place("i64", 2)
-    f.do(f"call i32 @clock_gettime(i32 {number}, ptr {clock})")
+    f.outside("i32 clock_gettime", f"i32 {number}, ptr {clock}")
     whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
     return f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
 
@@ -266,7 +277,7 @@ def _conclude(
         f.store("ptr", build(f, record.pointer("result"), held), result)
     with f.when(f.equal("i32", status, NO_MEMORY)):
         function = f.state().pointer("no_memory")
-        f.do(f"call ptr @PyObject_CallObject(ptr {function}, ptr null)")
+        f.outside("ptr PyObject_CallObject", f"ptr {function}, ptr null")
 
 
 # Eager calls.
@@ -280,10 +291,10 @@ def method(f: ObjectFunction) -> None:
     f.give(call_eager(f, function, operands, count, "%names"))
 
 
-def _stub(number: int) -> str:
+def _stub(number: int) -> Function:
     f = ObjectFunction(f"method_{number}", "ptr", *_CALLED, visible=True)
     f.give(method(f, "%self", "%args", "%given", "%names", number))
-    return f.text
+    return f
 
 
 @entries("ptr", "ptr %thing")
@@ -342,7 +353,7 @@ def loop(f: ObjectFunction) -> None:
         f.give_if(f.let(f"xor i1 {good}, true"), "null")
         f.set_slot(places, i, f.at(thing, layout.DATA))
     dtype = step.pointer("dtype")
-    f.do(f"call void @Py_IncRef(ptr {dtype})")  # the array takes it over
+    f.outside("void Py_IncRef", f"ptr {dtype}")  # the array takes it over
     ndim = f.let(f"trunc i64 {loop.number('ndim')} to i32")
     made = f.let(
         f"call ptr {state.pointer('new_ndarray')}(ptr {state.pointer('ndarray')}, "
@@ -350,16 +361,16 @@ def loop(f: ObjectFunction) -> None:
         "i32 0, ptr null)"
     )
     with f.when(f.equal("ptr", made, "null")):
-        f.do("call void @PyErr_Clear()")  # no memory: NumPy will say so
+        f.outside("void PyErr_Clear")  # no memory: NumPy will say so
         f.give("null")
     f.set_slot(places, arity, f.at(made, layout.DATA))
     inner = f"ptr {loop.pointer('strides')}, ptr {loop.pointer('data')}"
     call = f"ptr {places}, ptr {loop.at('elements')}, {inner}"
     f.do(f"call void {loop.pointer('function')}({call})")
-    raised = f.let("call ptr @PyErr_Occurred()")  # as of integers' negative powers
+    raised = f.outside("ptr PyErr_Occurred")  # as of integers' negative powers
     with f.when(f.differ("ptr", raised, "null")):
         f.let_go(made)
-        f.do("call void @PyErr_Clear()")
+        f.outside("void PyErr_Clear")
         f.give("null")
     f.give(made)
 
@@ -379,7 +390,7 @@ def step(f: ObjectFunction) -> None:
     told = f.equal("ptr", f.load("ptr", "%token"), "null")
     with f.when(f.let(f"and i1 {loud}, {told}")):
         pair = f"ptr {state.pointer('hush_variable')}, ptr {state.pointer('silence')}"
-        f.store("ptr", f.let(f"call ptr @PyContextVar_Set({pair})"), "%token")
+        f.store("ptr", f.outside("ptr PyContextVar_Set", f"{pair}"), "%token")
     count, numbers = step.number("arity"), step.pointer("operands")
     operands = f.word(f.pointers(f.sum(count, 1)), 1)
     with f.repeat(count) as i:
@@ -387,7 +398,7 @@ def step(f: ObjectFunction) -> None:
         f.set_slot(operands, i, f.slot("%values", number))
     given = f.let(f"or i64 {count}, {_OFFSET}")
     call = f"ptr {step.pointer('function')}, ptr {operands}, i64 {given}, ptr null"
-    made = f.let(f"call ptr @PyObject_VectorcallDict({call})")
+    made = f.outside("ptr PyObject_VectorcallDict", f"{call}")
     f.give_if(f.equal("ptr", made, "null"), "null")
     dtype = step.pointer("dtype")
     with f.when(f.differ("ptr", dtype, "null")):
@@ -424,15 +435,15 @@ def run_steps(f: ObjectFunction) -> None:
             f.store("ptr", build(f, record.pointer("result"), values), result)
     with f.when(f.differ("ptr", f.load("ptr", token), "null")):
         pair = f"ptr {state.pointer('hush_variable')}, ptr {f.load('ptr', token)}"
-        f.do(f"call i32 @PyContextVar_Reset({pair})")
+        f.outside("i32 PyContextVar_Reset", f"{pair}")
         f.let_go(f.load("ptr", token))
     _release(f, own, f.load("i64", filled))
     with f.when(f.differ("ptr", f.load("ptr", result), "null")):
         f.give(f.load("ptr", result))
-    with f.when(f.differ("ptr", f.let("call ptr @PyErr_Occurred()"), "null")):
+    with f.when(f.differ("ptr", f.outside("ptr PyErr_Occurred"), "null")):
         ordinary = f"ptr {state.pointer('exception')}"
-        status = f.let(f"call i32 @PyErr_ExceptionMatches({ordinary})")
+        status = f.outside("i32 PyErr_ExceptionMatches", f"{ordinary}")
         with f.when(f.equal("i32", status, 0)):
             f.give("null")  # Ctrl-C is no reason to begin again
-        f.do("call void @PyErr_Clear()")  # Python's code says what is wrong
+        f.outside("void PyErr_Clear")  # Python's code says what is wrong
     f.give(LEAVE)

@@ -34,13 +34,6 @@ class Places(Record):
 arguments = Routines(ObjectFunction)
 
 
-def arguments_ir(offsets: layout.Offsets) -> str:
-    """All functions on arguments."""
-    listed = ", ".join(f"ptr @find_{_FINDERS[kind]}" for kind in range(len(_FINDERS)))
-    table = f"@finders = internal constant [{len(_FINDERS)} x ptr] [{listed}]\n"
-    return table + arguments.text(offsets)
-
-
 #: What looks at an argument of a kind.
 _FINDERS = {
     r.ARRAY: "array", r.HOSTED: "hosted", r.DONATED: "donated",
@@ -49,6 +42,8 @@ _FINDERS = {
     r.STATIC: "same", r.CLASS: "class", r.VALUE: "value", r.INTEGER: "integer",
     r.TUPLE: "sequence", r.LIST: "sequence", r.SLICE: "sequence", r.DICT: "dict",
 }  # fmt: skip
+_LISTED = ", ".join([f"ptr @find_{_FINDERS[kind]}" for kind in range(len(_FINDERS))])
+FINDERS = f"@finders = internal constant [{len(_FINDERS)} x ptr] [{_LISTED}]\n"
 
 
 @arguments("i32", *_PARAMETERS)
@@ -218,14 +213,14 @@ def find_dict(f: ObjectFunction) -> None:
     key, value = f.place("ptr"), f.place("ptr")
     with f.repeat(count) as i:
         places = f"ptr %thing, ptr {position}, ptr {key}, ptr {value}"
-        more = f.let(f"call i32 @PyDict_Next({places})")
+        more = f.outside("i32 PyDict_Next", f"{places}")
         _refuse_unless(f, f.differ("i32", more, 0))
         given, expected = f.load("ptr", key), f.slot(keys, i)
         with f.when(f.differ("ptr", given, expected)):
             for one in (given, expected):
                 _refuse_unless(f, f.equal("ptr", f.type_of(one), text))
             pair = f"ptr {given}, ptr {expected}"
-            order = f.let(f"call i32 @PyUnicode_Compare({pair})")
+            order = f.outside("i32 PyUnicode_Compare", f"{pair}")
             _refuse_unless(f, f.equal("i32", order, 0))
         require(f, f.slot(parts, i), f.load("ptr", value))
     f.give(1)
@@ -288,7 +283,7 @@ def _integer(f: ObjectFunction) -> tuple[str, str]:
     """The value of an integer, and does it fit 64 bits?"""
     over = f.variable("i32", 0)
     pair = f"ptr %thing, ptr {over}"
-    value = f.let(f"call i64 @PyLong_AsLongLongAndOverflow({pair})")
+    value = f.outside("i64 PyLong_AsLongLongAndOverflow", f"{pair}")
     return value, f.equal("i32", f.load("i32", over), 0)
 
 
@@ -302,7 +297,7 @@ def find_number(f: ObjectFunction) -> None:
     single, double = (f.equal("i64", kind, k) for k in (r.FLOAT32, r.FLOAT64))
     with f.when(f.let(f"or i1 {single}, {double}")):
         _refuse_unless(f, f.equal("ptr", given, state.pointer("float")))
-        value = f.let("call double @PyFloat_AsDouble(ptr %thing)")
+        value = f.outside("double PyFloat_AsDouble", "ptr %thing")
         with f.when(double):
             f.store("double", value, cell)
             _found(f, cell, "%thing")

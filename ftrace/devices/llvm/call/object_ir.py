@@ -19,44 +19,15 @@ from ftrace.devices.llvm.call import records as r
 from ftrace.devices.llvm.call.object_layout import ITEMS, KEYS, TYPE, Offsets
 from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
 
-DECLARATIONS = """
+#: The variables of the module, and what it calls with any number of operands.
+VARIABLES = """
 @state = internal global ptr null
 @two_numbers = internal constant [3 x i8] c"nn\\00"
 
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare double @llvm.fabs.f64(double)
-declare i32 @run_pointers(ptr, ptr, i64)
-declare i32 @clock_gettime(i32, ptr)
-declare void @_Py_Dealloc(ptr)
-declare void @PyErr_Clear()
-declare ptr @PyErr_Occurred()
-declare i32 @PyErr_ExceptionMatches(ptr)
-declare ptr @PyContextVar_Set(ptr, ptr)
-declare i32 @PyContextVar_Reset(ptr, ptr)
-declare ptr @PyObject_VectorcallDict(ptr, ptr, i64, ptr)
-declare ptr @plain_call(ptr, ptr, i64, ptr)
-declare i32 @PyContextVar_Get(ptr, ptr, ptr)
-declare ptr @PyDict_Copy(ptr)
-declare ptr @PyDict_GetItem(ptr, ptr)
-declare i32 @PyDict_Next(ptr, ptr, ptr, ptr)
-declare i32 @PyDict_SetItem(ptr, ptr, ptr)
-declare double @PyFloat_AsDouble(ptr)
-declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
-declare i64 @PyLong_AsSsize_t(ptr)
-declare ptr @PyList_New(i64)
-declare void @Py_IncRef(ptr)
-declare void @PyObject_ClearWeakRefs(ptr)
-declare void @PyObject_Free(ptr)
-declare void @PyObject_GC_Del(ptr)
-declare void @PyObject_GC_Track(ptr)
-declare void @PyObject_GC_UnTrack(ptr)
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
-declare ptr @PyObject_CallObject(ptr, ptr)
 declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
-declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
-declare ptr @PyTuple_New(i64)
-declare ptr @PyType_GenericAlloc(ptr, i64)
-declare i32 @PyUnicode_Compare(ptr, ptr)
 """
 
 
@@ -105,11 +76,6 @@ class ObjectFunction(Function):
 objects = Routines(ObjectFunction)
 
 
-def objects_ir(offsets: Offsets) -> str:
-    """What all other functions use."""
-    return DECLARATIONS + objects.text(offsets)
-
-
 @objects("void", "ptr %words", visible=True)
 def set_state(f: ObjectFunction) -> None:
     f.store("ptr", "%words", "@state")
@@ -124,7 +90,7 @@ def let_go(f: ObjectFunction) -> None:
     less = f.let(f"sub i64 {f.load('i64', '%thing')}, 1")
     f.store("i64", less, "%thing")
     with f.when(f.equal("i64", less, 0)):
-        f.do("call void @_Py_Dealloc(ptr %thing)")
+        f.outside("void _Py_Dealloc", "ptr %thing")
     f.give()
 
 
@@ -149,12 +115,12 @@ def take(f: ObjectFunction) -> None:
 def give_out(f: ObjectFunction) -> None:
     """`take` as a function of Python's: METH_FASTCALL; None where nothing is free."""
     index, nbytes = (
-        f.let(f"call i64 @PyLong_AsSsize_t(ptr {f.slot('%args', i)})") for i in (0, 1)
+        f.outside("i64 PyLong_AsSsize_t", f"ptr {f.slot('%args', i)}") for i in (0, 1)
     )
     found = take(f, index, nbytes)
     f.give_if(f.differ("ptr", found, "null"), found)
     none = f.state().pointer("none")
-    f.do(f"call void @Py_IncRef(ptr {none})")
+    f.outside("void Py_IncRef", f"ptr {none}")
     f.give(none)
 
 
@@ -182,7 +148,7 @@ def free_buffer(f: ObjectFunction) -> None:
         buffer.set(field, "null", "ptr")
         with f.when(f.differ("ptr", held, "null")):
             f.let_go(held)
-    f.do("call void @PyObject_Free(ptr %buffer)")
+    f.outside("void PyObject_Free", "ptr %buffer")
     f.let_go(kind)
     f.give()
 
@@ -244,7 +210,7 @@ def new_array(f: ObjectFunction, offsets: Offsets) -> None:
     fresh = f.equal("ptr", spare, "null")
     with f.when(fresh):
         kind = state.pointer("array")
-        new = f.let(f"call ptr @PyType_GenericAlloc(ptr {kind}, i64 0)")
+        new = f.outside("ptr PyType_GenericAlloc", f"ptr {kind}, i64 0")
         f.give_if(f.equal("ptr", new, "null"), "null")
         f.store("ptr", new, made)
     with f.when(f.let(f"xor i1 {fresh}, true")):
@@ -260,17 +226,17 @@ def new_array(f: ObjectFunction, offsets: Offsets) -> None:
         f.hold(value)
         f.store("ptr", value, f.beyond(array, getattr(offsets, field)))
     with f.when(f.let(f"xor i1 {fresh}, true")):
-        f.do(f"call void @PyObject_GC_Track(ptr {array})")
+        f.outside("void PyObject_GC_Track", f"ptr {array}")
     f.give(array)
 
 
 @objects("void", "ptr %array", visible=True)
 def array_dies(f: ObjectFunction, offsets: Offsets) -> None:
     """What Python calls when an Array's last reference goes, or one of a subclass."""
-    f.do("call void @PyObject_GC_UnTrack(ptr %array)")
+    f.outside("void PyObject_GC_UnTrack", "ptr %array")
     references = f.at("%array", offsets.references)
     with f.when(f.differ("ptr", references, "null")):
-        f.do("call void @PyObject_ClearWeakRefs(ptr %array)")
+        f.outside("void PyObject_ClearWeakRefs", "ptr %array")
     for name in _SLOTS:
         place = f.beyond("%array", getattr(offsets, name))
         held = f.load("ptr", place)
@@ -285,7 +251,7 @@ def array_dies(f: ObjectFunction, offsets: Offsets) -> None:
         state.set("spare", "%array", "ptr")
         f.add_to(state, "spares", 1)
         f.give()
-    f.do("call void @PyObject_GC_Del(ptr %array)")
+    f.outside("void PyObject_GC_Del", "ptr %array")
     f.let_go(kind)
     f.give()
 
@@ -331,7 +297,7 @@ def _give_up_if_null(f: ObjectFunction, made: str, begun: str) -> None:
 def build_mapping(f: ObjectFunction) -> None:
     """A dict: a copy of one with these keys has them in place."""
     part = f.view("%part", r.BuiltPart)
-    made = f.let(f"call ptr @PyDict_Copy(ptr {part.pointer('template')})")
+    made = f.outside("ptr PyDict_Copy", f"ptr {part.pointer('template')}")
     f.give_if(f.equal("ptr", made, "null"), "null")
     keys, parts = part.pointer("keys"), part.pointer("parts")
     slots = part.pointer("slots")
@@ -342,7 +308,7 @@ def build_mapping(f: ObjectFunction) -> None:
         child = build(f, f.slot(parts, i), "%held")
         _give_up_if_null(f, child, made)
         operands = f"ptr {made}, ptr {f.slot(keys, i)}, ptr {child}"
-        status = f.let(f"call i32 @PyDict_SetItem({operands})")
+        status = f.outside("i32 PyDict_SetItem", f"{operands}")
         f.let_go(child)
         with f.when(f.differ("i32", status, 0)):
             f.let_go(made)
@@ -377,7 +343,7 @@ def _build_sequence(
 ) -> None:
     part = f.view("%part", r.BuiltPart)
     count, parts = part.number("length"), part.pointer("parts")
-    made = f.let(f"call ptr @{new}(i64 {count})")
+    made = f.outside(f"ptr {new}", f"i64 {count}")
     f.give_if(f.equal("ptr", made, "null"), "null")
     items = items_of(made)
     with f.repeat(count) as i:

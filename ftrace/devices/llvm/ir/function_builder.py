@@ -11,7 +11,7 @@ Values are names ("%v3") or numbers. Blocks are `with` statements:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -32,11 +32,15 @@ class Function:
       result: the type of what it gives.
       parameters: type and name of each.
       visible: may it be called from outside of the module?
+
+    Attributes:
+      declared: what it calls that is outside of the module.
     """
 
     def __init__(
         self, name: str, result: str, *parameters: str, visible: bool = False
     ) -> None:
+        self.declared: dict[str, None] = {}
         linkage = "" if visible else "internal "
         self._head = f"define {linkage}{result} @{name}({', '.join(parameters)})"
         self._result = result
@@ -64,6 +68,21 @@ class Function:
         name = self._name("%v")
         self.do(f"{name} = {instruction}")
         return name
+
+    def call(self, result: str, name: str, operands: str) -> str:
+        """What a function gives; nothing where it gives nothing."""
+        instruction = f"call {result} @{name}({operands})"
+        if result != "void":
+            return self.let(instruction)
+        self.do(instruction)
+        return ""
+
+    def outside(self, function: str, operands: str = "") -> str:
+        """`call` of a function outside of the module, given its type and name."""
+        result, name = function.split()
+        kinds = [operand.split()[0] for operand in operands.split(", ") if operand]
+        self.declared[f"declare {result} @{name}({', '.join(kinds)})"] = None
+        return self.call(result, name, operands)
 
     def give(self, value: str | int = "") -> None:
         """Returns."""
@@ -254,7 +273,7 @@ class Routines(Generic[F]):
 
     def __init__(self, kind: Callable[..., F]) -> None:
         self._kind = kind
-        self._parts: list[Callable[..., str]] = []
+        self._parts: list[Callable[..., F]] = []
 
     def __call__(
         self, result: str, *parameters: str, visible: bool = False, name: str = ""
@@ -269,29 +288,31 @@ class Routines(Generic[F]):
             count, called = write.__code__.co_argcount - 1, name or write.__name__
             kinds = [parameter.split()[0] for parameter in parameters]
 
-            def text(*facts: Any) -> str:
+            def build(*facts: Any) -> F:
                 f = self._kind(called, result, *parameters, visible=visible)
                 write(f, *facts[:count])
-                return f.text
+                return f
 
             def call(f: Function, *operands: str | int) -> str:
-                """What it gives; nothing where it gives nothing."""
                 pairs = zip(kinds, operands, strict=True)
                 listed = ", ".join([f"{kind} {operand}" for kind, operand in pairs])
-                instruction = f"call {result} @{called}({listed})"
-                if result != "void":
-                    return f.let(instruction)
-                f.do(instruction)
-                return ""
+                return f.call(result, called, listed)
 
-            self._parts.append(text)
+            self._parts.append(build)
             return call
 
         return declare
 
-    def text(self, *facts: Any) -> str:
+    def functions(self, *facts: Any) -> list[F]:
         """All of them; each is given as many of the facts as it asks for."""
-        return "\n".join([part(*facts) for part in self._parts])
+        return [part(*facts) for part in self._parts]
+
+
+def module_text(variables: str, functions: Iterable[Function]) -> str:
+    """The text of a module: what its functions call is declared."""
+    listed = list(functions)
+    declared = dict.fromkeys([line for f in listed for line in f.declared])
+    return "\n".join([variables, *declared, *[f.text for f in listed]])
 
 
 class Fold:

@@ -49,29 +49,15 @@ BUDGET = 1 << 16
 #: share, and the others.
 _LITTLE, _MUCH = 1 << 10, 1 << 14
 
-_DECLARATIONS = """
+VARIABLES = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare i32 @PyErr_CheckSignals()
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
-declare void @Py_DecRef(ptr)
 
 @one_number = internal constant [2 x i8] c"n\\00"
-"""
-_POSIX = """
-declare i32 @clock_gettime(i32, ptr)
-declare i64 @pthread_self()
 """
 
 
 handlers = Routines(Function)
-
-
-def handlers_ir() -> str:
-    """The text of all of them."""
-    posix = _POSIX if target.has_threads() else ""
-    return _DECLARATIONS + posix + handlers.text()
 
 
 # Signals.
@@ -85,9 +71,7 @@ def new_context(f: Function, threads: str, state: str) -> str:
     context.set("budget", BUDGET)
     context.set("checked", 0)
     context.set("stopped", 0)
-    context.set(
-        "thread", f.let("call i64 @pthread_self()") if target.has_threads() else 0
-    )
+    context.set("thread", f.outside("i64 pthread_self") if target.has_threads() else 0)
     context.set("call", context.address, "ptr")
     return context.address
 
@@ -113,10 +97,10 @@ def look(f: Function) -> None:
         return
     state = call.pointer("state")
     f.give_if(f.let(f"icmp eq ptr {state}, null"), GO_ON)
-    here = f.let("call i64 @pthread_self()")
+    here = f.outside("i64 pthread_self")
     f.give_if(f.let(f"icmp ne i64 {here}, {call.number('thread')}"), GO_ON)
     clock = f.place("i64", 2)  # seconds, nanoseconds
-    f.do(f"call i32 @clock_gettime(i32 0, ptr {clock})")
+    f.outside("i32 clock_gettime", f"i32 0, ptr {clock}")
     whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
     now = f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
     before = call.number("checked")
@@ -126,9 +110,9 @@ def look(f: Function) -> None:
     passed = f.let(f"sub i64 {now}, {before}")
     f.give_if(f.let(f"icmp ult i64 {passed}, {BREATH}"), GO_ON)
     call.set("checked", now)
-    f.do(f"call void @PyEval_RestoreThread(ptr {state})")
-    found = f.let("call i32 @PyErr_CheckSignals()")
-    call.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
+    f.outside("void PyEval_RestoreThread", f"ptr {state}")
+    found = f.outside("i32 PyErr_CheckSignals")
+    call.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
     with f.when(f.let(f"icmp ne i32 {found}, 0")):
         f.do(f"store atomic i64 {RAISED}, ptr {mark} monotonic, align 8")
         f.give(RAISED)
@@ -192,10 +176,10 @@ def run_pointers(f: Function) -> None:
     context = f.view(new_context(f, "%threads", "null"), Context)
     released = f.let(f"icmp ne i64 {entry.number('released')}, 0")
     with f.when(released):
-        context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
+        context.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
     status = run_program(f, program, frame, context.address)
     with f.when(released):
-        f.do(f"call void @PyEval_RestoreThread(ptr {context.pointer('state')})")
+        f.outside("void PyEval_RestoreThread", f"ptr {context.pointer('state')}")
     f.give(status)
 
 
@@ -322,16 +306,16 @@ def run_host(f: Function) -> None:
     The exception stays with the thread: whoever called `run` raises it.
     """
     context = f.view("%context", Context)
-    f.do(f"call void @PyEval_RestoreThread(ptr {context.pointer('state')})")
+    f.outside("void PyEval_RestoreThread", f"ptr {context.pointer('state')}")
     function = f.view("%record", records.HostStep).pointer("callable")
     operands = f"ptr {function}, ptr @one_number, ptr %frame"
     result = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})")
     raised = f.let(f"icmp eq ptr {result}, null")
     status = f.variable("i32", RAISED)
     with f.when(f.let(f"xor i1 {raised}, true")):
-        f.do(f"call void @Py_DecRef(ptr {result})")
+        f.outside("void Py_DecRef", f"ptr {result}")
         f.store("i32", GO_ON, status)
-    context.set("state", f.let("call ptr @PyEval_SaveThread()"), "ptr")
+    context.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
     f.give(f.load("i32", status))
 
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from ftrace.arrays import guard_pages
 from ftrace.devices.llvm.compile import Code, emit_own, link
-from ftrace.devices.llvm.ir.function_builder import Function, Routines
+from ftrace.devices.llvm.ir.function_builder import Function, Routines, module_text
 from ftrace.devices.llvm.ir.symbols import GIVE, TAKE
 
 #: Blocks that are kept: about as many as threads run kernels at the same time.
@@ -30,17 +30,9 @@ PAGE = 2 << 20
 #: Bytes of a block before what is used of it.
 _HEAD = 128
 
-_DECLARATIONS = f"""
+_PLACES = f"""
 @places = internal global [{PLACES} x ptr] zeroinitializer, align 128
 
-declare ptr @malloc(i64)
-declare void @free(ptr)
-declare i32 @madvise(ptr, i64, i32)
-"""
-_FENCED_DECLARATIONS = """
-declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
-declare i32 @munmap(ptr, i64)
-declare i32 @mprotect(ptr, i64, i32)
 """
 
 
@@ -54,8 +46,8 @@ def scratch() -> Code:
 def scratch_ir() -> str:
     """The text of both functions, for this system."""
     if guard_pages.ON:
-        return _FENCED_DECLARATIONS + fenced.text()
-    return _DECLARATIONS + warm.text()
+        return module_text("", fenced.functions())
+    return module_text(_PLACES, warm.functions())
 
 
 warm, fenced = Routines(Function), Routines(Function)
@@ -72,14 +64,14 @@ def take(f: Function) -> None:
                 size = f.load("i64", kept)
                 with f.when(f.let(f"icmp uge i64 {size}, {needed}")):
                     f.give(f.beyond(kept, _HEAD))
-                f.do(f"call void @free(ptr {f.slot(kept, 1)})")
+                f.outside("void free", f"ptr {f.slot(kept, 1)}")
     size = _whole(f, needed, PAGE)
-    raw = f.let(f"call ptr @malloc(i64 {f.sum(size, PAGE)})")
+    raw = f.outside("ptr malloc", f"i64 {f.sum(size, PAGE)}")
     f.give_if(f.let(f"icmp eq ptr {raw}, null"), "null")
     start = _whole(f, f.let(f"ptrtoint ptr {raw} to i64"), PAGE)
     block = f.let(f"inttoptr i64 {start} to ptr")
     if sys.platform.startswith("linux"):  # for huge pages
-        f.do(f"call i32 @madvise(ptr {block}, i64 {size}, i32 14)")
+        f.outside("i32 madvise", f"ptr {block}, i64 {size}, i32 14")
     f.store("i64", size, block)
     f.set_slot(block, 1, raw)
     f.give(f.beyond(block, _HEAD))
@@ -93,7 +85,7 @@ def give(f: Function) -> None:
         with f.when(f.let(f"icmp eq ptr {_seen(f, place)}, null")):
             swap = f"cmpxchg ptr {place}, ptr null, ptr {block} release monotonic"
             f.give_if(f.let(f"extractvalue {{ ptr, i1 }} {f.let(swap)}, 1"))
-    f.do(f"call void @free(ptr {f.slot(block, 1)})")
+    f.outside("void free", f"ptr {f.slot(block, 1)}")
     f.give()
 
 
@@ -113,12 +105,12 @@ def take_fenced(f: Function) -> None:
     used = _whole(f, "%bytes", _HEAD)
     total = f.sum(_whole(f, used, small), 2 * small)
     where = f"ptr null, i64 {total}, i32 3, i32 {flags}, i32 -1, i64 0"
-    raw = f.let(f"call ptr @mmap({where})")
+    raw = f.outside("ptr mmap", f"{where}")
     failed = f.let(f"icmp eq i64 {f.let(f'ptrtoint ptr {raw} to i64')}, -1")
     f.give_if(failed, "null")
     f.store("i64", total, raw)
     end = f.beyond(raw, f.sum(total, -small))
-    f.do(f"call i32 @mprotect(ptr {end}, i64 {small}, i32 0)")
+    f.outside("i32 mprotect", f"ptr {end}, i64 {small}, i32 0")
     f.give(f.beyond(end, f.let(f"sub i64 0, {used}")))
 
 
@@ -127,5 +119,5 @@ def give_fenced(f: Function) -> None:
     small = mmap.PAGESIZE
     page = f.let(f"and i64 {f.let('ptrtoint ptr %memory to i64')}, {-small}")
     raw = f.let(f"inttoptr i64 {f.sum(page, -small)} to ptr")
-    f.do(f"call i32 @munmap(ptr {raw}, i64 {f.load('i64', raw)})")
+    f.outside("i32 munmap", f"ptr {raw}, i64 {f.load('i64', raw)}")
     f.give()

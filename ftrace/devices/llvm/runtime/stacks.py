@@ -31,15 +31,9 @@ LEAST_ASKED = 1 << 24
 #: Chunks that are kept at the most.
 PLACES = 64
 
-_DECLARATIONS = f"""
+VARIABLES = f"""
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.ctlz.i64(i64, i1)
-declare ptr @malloc(i64)
-declare void @free(ptr)
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
-declare ptr @PyErr_Occurred()
-declare i32 @PyObject_IsTrue(ptr)
 
 @kept = internal global [{2 * PLACES} x i64] zeroinitializer, align 128
 @kept_bytes = internal global i64 0, align 128
@@ -67,11 +61,6 @@ class Kept(Record):
 
 
 stacks = Routines(Function)
-
-
-def stacks_ir(limit: int) -> str:
-    """The text of the functions; at most `limit` bytes are kept."""
-    return _DECLARATIONS + stacks.text(limit)
 
 
 @stacks("ptr", "ptr %header", "i64 %number", "i64 %size", "i64 %log")
@@ -132,17 +121,17 @@ def has_room(f: Function) -> None:
     ask = f.load("ptr", "@ask_memory")
     small = f.let(f"icmp ult i64 %size, {LEAST_ASKED}")
     f.give_if(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}"), "true")
-    state = f.let("call i32 @PyGILState_Ensure()")
+    state = f.outside("i32 PyGILState_Ensure")
     room = f.variable("i32", 0)
-    raised = f.let("call ptr @PyErr_Occurred()")
+    raised = f.outside("ptr PyErr_Occurred")
     with f.when(f.let(f"icmp eq ptr {raised}, null")):
         operands = f"ptr {ask}, ptr @one_number, i64 %size"
         call = f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})"
         answer = f.let(call)
         with f.when(f.let(f"icmp ne ptr {answer}, null")):
-            f.store("i32", f.let(f"call i32 @PyObject_IsTrue(ptr {answer})"), room)
-            f.do(f"call void @Py_DecRef(ptr {answer})")
-    f.do(f"call void @PyGILState_Release(i32 {state})")
+            f.store("i32", f.outside("i32 PyObject_IsTrue", f"ptr {answer}"), room)
+            f.outside("void Py_DecRef", f"ptr {answer}")
+    f.outside("void PyGILState_Release", f"i32 {state}")
     f.give(f.let(f"icmp ne i32 {f.load('i32', room)}, 0"))
 
 
@@ -165,7 +154,7 @@ def take_chunk(f: Function) -> None:
             if again:
                 forget_chunks(f)
             with f.when(has_room(f, "%size")):
-                f.store("ptr", f.let("call ptr @malloc(i64 %size)"), found)
+                f.store("ptr", f.outside("ptr malloc", "i64 %size"), found)
     f.give(f.load("ptr", found))
 
 
@@ -174,7 +163,7 @@ def give_chunk(f: Function, limit: int) -> None:
     small = f.let(f"icmp ult i64 %size, {LEAST_KEPT}")
     large = f.let(f"icmp ugt i64 %size, {limit}")
     with f.when(f.let(f"or i1 {small}, {large}")):
-        f.do("call void @free(ptr %chunk)")
+        f.outside("void free", "ptr %chunk")
         f.give()
     with f.locked("@kept_lock"):
         more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
@@ -200,7 +189,7 @@ def release_kept(f: Function) -> None:
     with f.rows("@kept", Kept, PLACES) as place:
         used = f.let(f"icmp ne i64 {place.number('size')}, 0")
         with f.when(used):
-            f.do(f"call void @free(ptr {place.pointer('chunk')})")
+            f.outside("void free", f"ptr {place.pointer('chunk')}")
             place.set("size", 0)
     f.store("i64", 0, "@kept_bytes")
     f.give()

@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Sequence
 
 from ftrace.devices.llvm import target
-from ftrace.devices.llvm.ir.function_builder import Function, Routines
+from ftrace.devices.llvm.ir.function_builder import Function, Routines, module_text
+from ftrace.devices.llvm.runtime import runner, stacks
 from ftrace.devices.llvm.runtime.records import GO_ON, Record
-from ftrace.devices.llvm.runtime.runner import handlers_ir, look, stopped
-from ftrace.devices.llvm.runtime.stacks import stacks_ir
+from ftrace.devices.llvm.runtime.runner import look, stopped
 from ftrace.devices.llvm.runtime.work_estimate import PIECES_PER_THREAD
 
 #: The most pieces: a ticket has room for twice as many.
@@ -43,15 +44,6 @@ SPINS_BEFORE_YIELD = 2_000
 STACK_BYTES = 8 << 20
 
 
-def runner_ir(kept: int) -> str:
-    """The module of the runner.
-
-    Args:
-      kept: bytes that stacks keep at most for the next ones.
-    """
-    return pool_ir() + handlers_ir() + stacks_ir(kept)
-
-
 class Job(Record):
     """What workers read after they have claimed a piece."""
 
@@ -59,7 +51,7 @@ class Job(Record):
 
 
 # Each variable has cache lines of its own (128 bytes: they are fetched in pairs).
-_DECLARATIONS = f"""
+_VARIABLES = f"""
 @ticket = internal global i64 0, align 128
 @job = internal global [{len(Job.fields)} x i64] zeroinitializer, align 128
 @done = internal global i64 0, align 128
@@ -71,24 +63,6 @@ _DECLARATIONS = f"""
 @mutex = internal global [128 x i8] zeroinitializer, align 128
 @bell = internal global [128 x i8] zeroinitializer, align 128
 
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_detach(ptr)
-declare i32 @pthread_attr_init(ptr)
-declare i32 @pthread_attr_setstacksize(ptr, i64)
-declare i32 @pthread_attr_destroy(ptr)
-declare i32 @pthread_mutex_init(ptr, ptr)
-declare i32 @pthread_mutex_lock(ptr)
-declare i32 @pthread_mutex_unlock(ptr)
-declare i32 @pthread_cond_init(ptr, ptr)
-declare i32 @pthread_cond_wait(ptr, ptr)
-declare i32 @pthread_cond_signal(ptr)
-declare i32 @pthread_cond_broadcast(ptr)
-declare i32 @pthread_sigmask(i32, ptr, ptr)
-declare i32 @sigfillset(ptr)
-declare i32 @sched_yield()
-declare i32 @sched_getcpu()
-declare i32 @sched_getaffinity(i32, i64, ptr)
-declare i32 @sched_setaffinity(i32, i64, ptr)
 """
 _SHARED = (
     "ptr %kernel", "ptr %buffers", "i64 %units", "i64 %grain", "i64 %breath",
@@ -103,18 +77,32 @@ _BITS = 18
 plain, pool = Routines(Function), Routines(Function)
 
 
-def pool_ir() -> str:
-    """The text of `parallel`, `pool_reset` and `pool_workers`, for this machine."""
-    if not target.has_threads():
-        share = Function("share", "i32", *_SHARED)
-        share.give(alone(share, *_ALONE))
-        reset = Function("pool_reset", "void", visible=True)
-        reset.give()
-        workers = Function("pool_workers", "i64", visible=True)
-        workers.give(0)
-        return plain.text() + "\n".join(f.text for f in (share, reset, workers))
-    declared = f"{_DECLARATIONS}declare void @{_pause().replace('i32 1', 'i32')}\n"
-    return declared + plain.text() + pool.text()
+def runner_ir(kept: int) -> str:
+    """The module of the runner, for this machine.
+
+    Args:
+      kept: bytes that stacks keep at most for the next ones.
+    """
+    variables = runner.VARIABLES + stacks.VARIABLES
+    functions = [*plain.functions()]
+    if target.has_threads():
+        pause = f"declare void @{_pause().replace('i32 1', 'i32')}\n"
+        variables += _VARIABLES + pause
+        functions += pool.functions()
+    else:
+        functions += _without_threads()
+    functions += [*runner.handlers.functions(), *stacks.stacks.functions(kept)]
+    return module_text(variables, functions)
+
+
+def _without_threads() -> Sequence[Function]:
+    share = Function("share", "i32", *_SHARED)
+    share.give(alone(share, *_ALONE))
+    reset = Function("pool_reset", "void", visible=True)
+    reset.give()
+    workers = Function("pool_workers", "i64", visible=True)
+    workers.give(0)
+    return share, reset, workers
 
 
 def _pause() -> str:
@@ -240,17 +228,17 @@ def worker(f: Function) -> None:
 @pool("void", "i64 %number")
 def nap(f: Function) -> None:
     """Sleeps until the bell has rung."""
-    f.do("call i32 @pthread_mutex_lock(ptr @mutex)")
+    f.outside("i32 pthread_mutex_lock", "ptr @mutex")
     heard = f.load("i64", "@wakes")
     f.let("atomicrmw add ptr @sleepers, i64 1 seq_cst")
     # a job posted before its caller saw us asleep has not rung the bell
     ticket = _ticket(f, "seq_cst")
     uninvited = _not(f, _is_invited(f, ticket, "%number"))
     with f.when(f.let(f"or i1 {_is_used_up(f, ticket)}, {uninvited}")), f.repeat(-1):
-        f.do("call i32 @pthread_cond_wait(ptr @bell, ptr @mutex)")
+        f.outside("i32 pthread_cond_wait", "ptr @bell, ptr @mutex")
         f.stop_if(f.let(f"icmp ne i64 {f.load('i64', '@wakes')}, {heard}"))
     f.let("atomicrmw sub ptr @sleepers, i64 1 seq_cst")
-    f.do("call i32 @pthread_mutex_unlock(ptr @mutex)")
+    f.outside("i32 pthread_mutex_unlock", "ptr @mutex")
     f.give()
 
 
@@ -258,7 +246,7 @@ def nap(f: Function) -> None:
 def seat(f: Function) -> None:
     """The core of this thread; elsewhere than on Linux that is not asked."""
     if sys.platform.startswith("linux"):
-        f.give(f.let(f"sext i32 {f.let('call i32 @sched_getcpu()')} to i64"))
+        f.give(f.let(f"sext i32 {f.outside('i32 sched_getcpu')} to i64"))
     else:
         f.give(-1)
 
@@ -281,7 +269,7 @@ def leave_the_caller_alone(f: Function) -> None:
     mask = "i32 0, i64 128, ptr"
     with f.when(f.let(f"and i1 {same}, {listed}")):
         all_, others = f.variable("i1024", 0), f.place("i1024")
-        failed = f.let(f"call i32 @sched_getaffinity({mask} {all_})")
+        failed = f.outside("i32 sched_getaffinity", f"{mask} {all_}")
         bit = f.let(f"shl i1024 1, {f.let(f'zext i64 {mine} to i1024')}")
         keep = f.let(f"xor i1024 {bit}, -1")
         rest = f.let(f"and i1024 {f.load('i1024', all_)}, {keep}")
@@ -290,7 +278,7 @@ def leave_the_caller_alone(f: Function) -> None:
         with f.when(f.let(f"and i1 {known}, {some}")):
             f.store("i1024", rest, others)
             for cores_ in (others, all_):
-                f.do(f"call i32 @sched_setaffinity({mask} {cores_})")
+                f.outside("i32 sched_setaffinity", f"{mask} {cores_}")
     f.give()
 
 
@@ -303,40 +291,40 @@ def start_workers(f: Function) -> None:
     attributes, all_, old = (f.place("i8", 256) for _ in range(3))
     first = f.load("i64", "@workers")
     with f.when(f.let(f"icmp eq i64 {first}, 0")):
-        f.do("call i32 @pthread_mutex_init(ptr @mutex, ptr null)")
-        f.do("call i32 @pthread_cond_init(ptr @bell, ptr null)")
-    f.do(f"call i32 @pthread_attr_init(ptr {attributes})")
-    f.do(f"call i32 @pthread_attr_setstacksize(ptr {attributes}, i64 {STACK_BYTES})")
-    f.do(f"call i32 @sigfillset(ptr {all_})")
-    f.do(f"call i32 @pthread_sigmask(i32 {block}, ptr {all_}, ptr {old})")
+        f.outside("i32 pthread_mutex_init", "ptr @mutex, ptr null")
+        f.outside("i32 pthread_cond_init", "ptr @bell, ptr null")
+    f.outside("i32 pthread_attr_init", f"ptr {attributes}")
+    f.outside("i32 pthread_attr_setstacksize", f"ptr {attributes}, i64 {STACK_BYTES}")
+    f.outside("i32 sigfillset", f"ptr {all_}")
+    f.outside("i32 pthread_sigmask", f"i32 {block}, ptr {all_}, ptr {old}")
     with f.repeat("%wanted", first) as number:
         argument = f.let(f"inttoptr i64 {number} to ptr")
         operands = f"ptr {thread}, ptr {attributes}, ptr @worker, ptr {argument}"
-        error = f.let(f"call i32 @pthread_create({operands})")
+        error = f.outside("i32 pthread_create", f"{operands}")
         refused = f.let(f"icmp ne i32 {error}, 0")
         with f.when(refused):
             f.store("i1", "true", "@no_more")
         f.stop_if(refused)
-        f.do(f"call i32 @pthread_detach(ptr {f.load('ptr', thread)})")
+        f.outside("i32 pthread_detach", f"ptr {f.load('ptr', thread)}")
     f.do(f"store atomic i64 {number}, ptr @workers release, align 8")
-    f.do(f"call i32 @pthread_sigmask(i32 {set_mask}, ptr {old}, ptr null)")
-    f.do(f"call i32 @pthread_attr_destroy(ptr {attributes})")
+    f.outside("i32 pthread_sigmask", f"i32 {set_mask}, ptr {old}, ptr null")
+    f.outside("i32 pthread_attr_destroy", f"ptr {attributes}")
     f.give()
 
 
 @pool("void", "i64 %helpers", "i64 %threads", "i64 %sleepers")
 def ring(f: Function) -> None:
     """Wakes as many as there are pieces for, or all where some might not be invited."""
-    f.do("call i32 @pthread_mutex_lock(ptr @mutex)")
+    f.outside("i32 pthread_mutex_lock", "ptr @mutex")
     f.store("i64", f.sum(f.load("i64", "@wakes"), 1), "@wakes")
-    f.do("call i32 @pthread_mutex_unlock(ptr @mutex)")
+    f.outside("i32 pthread_mutex_unlock", "ptr @mutex")
     all_invited = f.let(f"icmp ult i64 {f.load('i64', '@workers')}, %threads")
     few = f.let("icmp ult i64 %helpers, %sleepers")
     with f.when(f.let(f"and i1 {all_invited}, {few}")):
         with f.repeat("%helpers"):
-            f.do("call i32 @pthread_cond_signal(ptr @bell)")
+            f.outside("i32 pthread_cond_signal", "ptr @bell")
         f.give()
-    f.do("call i32 @pthread_cond_broadcast(ptr @bell)")
+    f.outside("i32 pthread_cond_broadcast", "ptr @bell")
     f.give()
 
 
@@ -395,7 +383,7 @@ def share(f: Function) -> None:
         with f.when(_not(f, long)):
             f.do(f"call void @{_pause()}")
         with f.when(long):
-            f.do("call i32 @sched_yield()")
+            f.outside("i32 sched_yield")
             with f.when(hears):
                 look(f, "%context")
     f.do("store atomic i32 0, ptr @taken release, align 4")
