@@ -656,7 +656,7 @@ def test_cache_serves_the_next_process(tmp_path: Path) -> None:
             cwd=Path(__file__).parents[3],
         ).stdout  # fmt: skip
 
-    assert run() == "0 2"  # the runner and the kernel
+    assert run() == "0 3"  # the runner, the kernel and its module
     # The kernel's code has a file of its own; so have the machine and our sources.
     assert len(files_in(tmp_path / "a" / "b")) == 5
     assert run() == "3 0"
