@@ -324,3 +324,13 @@ def test_messages_say_what_was_required(case: int) -> None:
         call()
     assert isinstance(caught.value, errors.FtraceError)
     assert part in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["cumprod", "cummax", "cummin", "cumlogsumexp"])
+@pytest.mark.parametrize("size", [4, 400])
+def test_only_running_sums_are_linear(name: str, size: int) -> None:
+    x = np.ones(size, np.float32)
+    (back,) = ft.linear_transpose(ft.lax.cumsum, x)(x)
+    np.testing.assert_array_equal(back, np.arange(size, 0, -1))
+    with pytest.raises(errors.DerivativeError, match="not linear in its argument"):
+        ft.linear_transpose(getattr(ft.lax, name), x)(x)

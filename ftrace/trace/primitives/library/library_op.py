@@ -139,6 +139,15 @@ def _tangents_of_one(
 # Operations that are linear in their last operand.
 
 
+def not_linear(name: str, node: Node) -> DerivativeError:
+    """What is raised where a function to be transposed is not linear."""
+    return DerivativeError(
+        "linear_transpose: the function is not linear in its argument: it uses "
+        f"{name} of it",
+        node.origin,
+    )
+
+
 def transpose_last(
     name: str, transposed: Callable[[Node], tuple[Sequence[Node], Any]]
 ) -> Callable[[Node, Results, tuple[bool, ...]], Results]:
@@ -151,11 +160,7 @@ def transpose_last(
 
     def transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Results:
         if any(linear[:-1]):
-            raise DerivativeError(
-                f"linear_transpose: the function is not linear in its argument: it "
-                f"uses {name} of it",
-                node.origin,
-            )
+            raise not_linear(name, node)
         (ct,) = cotangents
         others: list[Node | None] = [None] * (len(node.src) - 1)
         if ct is None:

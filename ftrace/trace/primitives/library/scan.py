@@ -30,7 +30,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.elementwise import add, eq, exp, mul, select, sub
-from ftrace.trace.primitives.library.library_op import along, transpose_last
+from ftrace.trace.primitives.library.library_op import along, not_linear, transpose_last
 from ftrace.trace.primitives.movement import shift_axis
 from ftrace.trace.primitives.primitive import Array, Results
 from ftrace.trace.primitives.sources import const_like, zeros_like
@@ -286,17 +286,16 @@ def _exp_difference(x: Node, y: Node) -> Node:
     return select(eq(x, infinite), zeros_like(x), exp(sub(x, safe)))
 
 
-def _transpose_sum(node: Node, cotangents: Results, linear: Any) -> Results:
+def _sum_transposed(node: Node) -> tuple[Sequence[Node], Running]:
     arg: Running = node.arg
-    (ct,) = cotangents
-    assert arg.kind == "sum"
-    assert ct is not None
-    return cumulate_p.results(ct, arg=arg._replace(reverse=not arg.reverse))
+    if arg.kind != "sum":
+        raise not_linear(f"a cumulative {arg.kind}", node)
+    return (), arg._replace(reverse=not arg.reverse)
 
 
 cumulate_p = along(
     "cumulate", _infer, _value,
-    jvp=_tangent, transpose=_transpose_sum,
+    jvp=_tangent, transpose=transpose_last("a cumulative sum", _sum_transposed),
     doc="running sum, product, maximum, minimum or log-sum-exp along an axis",
 )  # fmt: skip
 
