@@ -14,15 +14,9 @@ from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.arrays.buffer import Buffer, Memory, is_exclusive
 from ftrace.arrays.memory_limit import has_room
-from ftrace.errors import (
-    ArgumentError,
-    DeletedArrayError,
-    ImmutableError,
-    OutOfMemoryError,
-)
 
 #: So many parts are made at once where an array is iterated.
 _FEW = 64
@@ -78,7 +72,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 def _in_place(self: Any, *args: Any) -> NoReturn:
-    raise ImmutableError(
+    raise errors.ImmutableError(
         "arrays are immutable: x[i] = y is not possible. Write x = x.at[i].set(y) "
         "instead"
     )
@@ -171,12 +165,12 @@ class ArrayLike:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ArgumentError("len() of an array without axes")
+            raise errors.ArgumentError("len() of an array without axes")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
-            raise ArgumentError("iteration over an array without axes")
+            raise errors.ArgumentError("iteration over an array without axes")
         return map(self.__getitem__, range(self.shape[0]))
 
     @property
@@ -419,8 +413,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
         if not has_room(self.nbytes):
             raise self._no_memory()
 
-    def _no_memory(self) -> OutOfMemoryError:
-        return OutOfMemoryError(
+    def _no_memory(self) -> errors.OutOfMemoryError:
+        return errors.OutOfMemoryError(
             f"the host has no memory for {self.nbytes} bytes, of an array of shape "
             f"{self._shape} and dtype {self._dtype}"
         )
@@ -440,8 +434,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
         """Has it been deleted, or donated to a jitted function?"""
         return self._buffer is None and self._host is None
 
-    def _deleted(self) -> DeletedArrayError:
-        return DeletedArrayError(
+    def _deleted(self) -> errors.DeletedArrayError:
+        return errors.DeletedArrayError(
             f"an array of {self._dtype} with shape {self._shape} was used after it "
             "had been deleted or donated to a jitted function; use the result of that "
             "call instead, or do not donate it"
@@ -470,7 +464,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
     def _scalar(self, what: str) -> Any:
         values = self._read()
         if values.size != 1:
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"{what}() takes an array of one element, got shape {self._shape}; "
                 "use .any(), .all() or an index"
             )
@@ -490,7 +484,9 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def __index__(self) -> int:
         if not dtypes.is_integer(self._dtype):
-            raise ArgumentError(f"an index must be an integer, got {self._dtype}")
+            raise errors.ArgumentError(
+                f"an index must be an integer, got {self._dtype}"
+            )
         return int(self._scalar("index"))
 
     def __format__(self, spec: str) -> str:
@@ -519,13 +515,9 @@ class Array(ArrayLike, metaclass=_ArrayType):
             raise self._no_memory() from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (np.asarray(self), self.weak_type)
+        return Array.of, (np.asarray(self), self.weak_type)
 
 
 def is_array(value: Any) -> TypeGuard[Array]:
     """Is it an Array, and no traced value, which is an instance of Array as well?"""
     return type(value) is Array or Array in type(value).__mro__
-
-
-def _restore(values: np.ndarray[Any, Any], weak_type: bool) -> Array:
-    return Array.of(values, weak_type)

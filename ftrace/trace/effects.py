@@ -321,8 +321,6 @@ METHODS = (
     "legacy_vectorized",
 )  # fmt: skip
 
-_TUPLE: type[Any] = tuple
-
 
 # The records.
 

@@ -14,15 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ftrace import dtypes
+from ftrace import dtypes, errors
 from ftrace.arrays.array import Array
-from ftrace.errors import (
-    ArgumentError,
-    DtypeError,
-    ShapeError,
-    StaticArgumentError,
-    TreeError,
-)
 from ftrace.errors.user_line import Origin
 from ftrace.trace import flatten_arguments
 from ftrace.trace.avals import ShapedArray
@@ -83,7 +76,7 @@ class Invocation:
         count = len(self.args)
         for i in fixed:
             if not -count <= i < count:
-                raise StaticArgumentError(
+                raise errors.StaticArgumentError(
                     f"{kind}: nondiff_argnums names the argument {i} of {self.name}, "
                     f"which was called with {count}"
                 )
@@ -104,7 +97,7 @@ class Invocation:
         """Tells the rules of this call from others."""
         try:
             fixed, structure = tree.flatten(self.constants)
-        except TreeError:  # a dictionary whose keys have no order is no pytree
+        except errors.TreeError:  # a dictionary whose keys have no order is no pytree
             fixed, structure = self.constants, len(self.constants)
         structures = _hashable((structure, self.treedef))
         return (*map(Same.of, functions), *map(Same.of, fixed), structures)
@@ -157,13 +150,13 @@ def resolved(
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 f"{kind}: {flatten_arguments.name_of(fun)}: {error}"
             ) from None
         bound.apply_defaults()
         args, rest = bound.args, bound.kwargs
     if rest:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{kind}: the rules of {flatten_arguments.name_of(fun)} take positional "
             f"arguments, and {', '.join(rest)} can be given by name only; make it "
             "positional, or bind it with functools.partial"
@@ -179,7 +172,7 @@ def fixed_positions(
     for name in [names] if isinstance(names, str) else names:
         parameters = list(inspect.signature(fun).parameters)
         if name not in parameters:
-            raise StaticArgumentError(
+            raise errors.StaticArgumentError(
                 f"{kind}: nondiff_argnames names {name!r}, but "
                 f"{flatten_arguments.name_of(fun)} takes {', '.join(parameters)}"
             )
@@ -324,7 +317,7 @@ class Promise:
         leaves, treedef = tree.flatten(got)
         expected = tree.structure(self.example)
         if treedef != expected:
-            raise TreeError(
+            raise errors.TreeError(
                 f"{self.what} must have the structure of {self.like}: expected "
                 f"{tree.readable(expected)}, got {tree.readable(treedef)}",
                 self.origin,
@@ -351,17 +344,21 @@ class Promise:
             return None
         if getattr(leaf, "dtype", None) == dtypes.float0 or not is_value(leaf):
             got = f"{type(leaf).__name__}: {leaf!r:.60}"
-            raise ArgumentError(self._differ(aval, got, number), self._origin(leaf))
+            raise errors.ArgumentError(
+                self._differ(aval, got, number), self._origin(leaf)
+            )
         found = aval_of(leaf)
         if not same_size(found.shape, aval.shape):
             differ = self._differ(aval, repr(found), number)
-            raise ShapeError(differ, self._origin(leaf))
+            raise errors.ShapeError(differ, self._origin(leaf))
         if found.dtype == aval.dtype or found.weak_type:
             return leaf
         # Without `enable_x64` 64 bits stand for 32, as of all tangents.
         if dtypes.narrow(found.dtype) != dtypes.narrow(aval.dtype):
             differ = self._differ(aval, repr(found), number)
-            raise DtypeError(f"{differ}; convert it with .astype", self._origin(leaf))
+            raise errors.DtypeError(
+                f"{differ}; convert it with .astype", self._origin(leaf)
+            )
         return leaf
 
     def _differ(self, aval: ShapedArray, got: str, number: int) -> str:
@@ -384,7 +381,7 @@ def pair_of(result: Any, what: str, rule: Callable[..., Any]) -> tuple[Any, Any]
     """
     listed = as_tuple(result)
     if not isinstance(result, _SEQUENCE) or len(listed) != 2:
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"{what}, got {type(result).__name__}: {result!r:.80}", place_of(rule)
         )
     first, second = listed
