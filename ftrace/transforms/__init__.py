@@ -5,7 +5,7 @@ From the ground up:
     device_placement   Where arrays are: devices, and moving arrays between them
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
-    custom/            Rules of users: derivatives, batching and calls back into Python
+    custom/            Rules of users: derivatives, and calls back into Python
     save_load          Arrays on disk and back: `ft.save` and `ft.load`
     tangents           Tangents and cotangents that users give, held against the values
                        they belong to

@@ -1,4 +1,4 @@
-"""Rules of users: derivatives, batching and calls back into Python.
+"""Rules of users: derivatives, and calls back into Python.
 
 From the ground up:
 
