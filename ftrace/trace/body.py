@@ -10,6 +10,7 @@ batch_body      body -> the same for a batch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -93,6 +94,16 @@ class Draft:
     wide: tuple[int, ...] = ()
     exact: tuple[tuple[int, int], ...] = ()
 
+    @staticmethod
+    def of(
+        scope: Scope, function: Callable[..., Sequence[Value]], tracers: Sequence[Value]
+    ) -> Draft:
+        """What a function does in a scope, whose only inputs are these tracers."""
+        outputs = tuple(scope.lift(x) for x in function(*tracers))
+        count, inputs = len(tracers), tuple(scope.inputs)
+        values = tuple(scope.imported)
+        return Draft(inputs[:count], outputs, inputs[count:], values, scope.tokens)
+
 
 def trace_body(
     transform: str,
@@ -111,20 +122,19 @@ def trace_body(
             scope.exact, scope.arguments = True, count
             rows = zip_longest(avals, given)
             tracers = [scope.input(aval, None, value) for aval, value in rows]
-            outputs = tuple(scope.lift(x) for x in function(*tracers))
-            if scope.wide:
-                rounded = {
-                    wide: cast(tracers[i].node, wide.dtype, True)
-                    for i, wide in scope.wide.items()
-                }
-                outputs = tuple(substitute(outputs, rounded))
-                scope.tokens = tuple(substitute(scope.tokens, rounded))
-            inputs = tuple(scope.inputs)
-            imported = tuple(scope.imported)
-            return Draft(
-                inputs[:count], outputs, inputs[count:], imported, scope.tokens,
-                tuple(scope.wide),
-            )  # fmt: skip
+            draft = Draft.of(scope, function, tracers)
+            if not scope.wide:
+                return draft
+            rounded = {
+                wide: cast(tracers[i].node, wide.dtype, True)
+                for i, wide in scope.wide.items()
+            }
+            return replace(
+                draft,
+                outputs=tuple(substitute(draft.outputs, rounded)),
+                effects=tuple(substitute(draft.effects, rounded)),
+                wide=tuple(scope.wide),
+            )
     except BaseException:
         restore(state)
         raise

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -187,9 +187,10 @@ def call_compound(name: str, doc: str, batch: Any, **rules: Any) -> Compound:
 class _CallScope(Scope):
     """The scope of a function that is called now: what it uses may have values."""
 
-    def import_tracer(self, value: Tracer) -> Node:
-        node = super().import_tracer(value)
-        self.bindings[self.inputs.index(node)] = value
+    def capture(self, value: Value) -> Node:
+        node = super().capture(value)
+        if isinstance(value, Tracer):
+            self.bindings[self.inputs.index(node)] = value
         return node
 
 
@@ -197,20 +198,14 @@ def trace_call(transform: str, function: Flat, values: Sequence[Value]) -> Draft
     """Traces a function that becomes the body of a call, for these arguments."""
     with _CallScope(transform, isolated=True) as scope:
         tracers = [scope.input(aval_of(x), x) for x in values]
-        outputs = tuple(scope.lift(x) for x in function(*tracers))
-        count = len(values)
-        inputs = tuple(scope.inputs)
-        imported = tuple(scope.imported)
-        arguments, free = inputs[:count], inputs[count:]
-        found = [scope.known_bits.get(n) for n in arguments]
-        exact = [
-            (i, free.index(n.src[1]))
+        draft = Draft.of(scope, function, tracers)
+        found = [scope.known_bits.get(n) for n in draft.arguments]
+        exact = tuple(
+            (i, draft.free.index(n.src[1]))
             for i, n in enumerate(found)
             if n is not None and n.op is widened
-        ]
-        return Draft(
-            arguments, outputs, free, imported, scope.tokens, exact=tuple(exact)
         )
+        return replace(draft, exact=exact)
 
 
 @dataclass(frozen=True)

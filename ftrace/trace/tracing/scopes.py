@@ -145,28 +145,25 @@ class Scope:
             self.given[node] = binding if given is None else given
         return Tracer(node, self, origin)
 
-    def capture(self, value: Array | np.ndarray[Any, Any]) -> Node:
-        """The variable of a concrete array: the same one for the same array."""
-        known = self._captured_nodes.get(id(value))
-        if known is None and self.isolated:
-            node = self.input(aval_of(value)).node
-            self.imported.append(value)
-            known = self._captured_nodes[id(value)] = (node, value)
-        if known is None:
-            array = asarray(value)
-            node = self.input(aval_of(array), array).node
-            self.captured.append(array)
-            # Holding the value keeps its id from being given to another one.
-            known = self._captured_nodes[id(value)] = (node, value)
-        return known[0]
+    def capture(self, value: Value) -> Node:
+        """The input that stands for a value around it: the same for the same value.
 
-    def import_tracer(self, value: Tracer) -> Node:
-        """Of an isolated scope: the input that stands for a value around it."""
-        known = self._captured_nodes.get(value.node)
+        That is a concrete array; of an isolated scope also what is traced.
+        """
+        traced = isinstance(value, Tracer)
+        key = value.node if traced else id(value)
+        known = self._captured_nodes.get(key)
         if known is None:
-            node = self.input(value.node.aval, given=value).node
-            self.imported.append(value)
-            known = self._captured_nodes[value.node] = (node, value)
+            if self.isolated:
+                given = value if traced else None
+                node = self.input(aval_of(value), given=given).node
+                self.imported.append(value)
+            else:
+                array = asarray(value)
+                node = self.input(aval_of(array), array).node
+                self.captured.append(array)
+            # Holding the value keeps its id from being given to another one.
+            known = self._captured_nodes[key] = (node, value)
         return known[0]
 
     def adopt(self, value: Value, node: Node) -> None:
@@ -187,7 +184,7 @@ class Scope:
         if isinstance(value, Tracer):
             barrier = isolation(self.depth)
             if barrier is not None and value.scope.depth < barrier.depth:
-                return barrier.import_tracer(value)
+                return barrier.capture(value)
             return value.node
         if is_array(value):
             return self.capture(value)
