@@ -23,7 +23,7 @@ from ftrace.devices.llvm.compile import object_cache
 from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.emit import called_functions
 from ftrace.devices.llvm.fingerprint import digest_of_sources
-from ftrace.devices.llvm.kernels import compile_kernels as kernels_module
+from ftrace.devices.llvm.kernels.cached_kernel import Made
 from ftrace.devices.llvm.kernels.compile_kernels import compile_kernels
 from ftrace.devices.llvm.scalar.ops import CALLED
 from ftrace.devices.llvm.target import Target
@@ -258,7 +258,9 @@ def test_entry_of_another_form_is_a_miss(tmp_path: Path) -> None:
             object_cache.store(whole, *key)
             (compiled,) = compile_kernels([kernel], render_kernel, 1)
             assert compiled.units >= 1
-            assert kernels_module.load_made(key) is not None  # it was written anew
+            written = object_cache.load(*key)
+            assert written is not None
+            assert Made.unpack(written) is not None  # it was written anew
 
 
 # Functions that are called

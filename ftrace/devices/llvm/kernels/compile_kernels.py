@@ -59,7 +59,7 @@ def compile_kernels(
     """
     keys = [_key(kernel, target) for kernel in kernels]
     modules = Modules()
-    found = [_kept(key, modules) for key in keys]
+    found = [_load(key, modules) for key in keys]
     missing = [n for n, made in enumerate(found) if made is None]
 
     def jobs() -> Iterator[Callable[[], list[Made]]]:
@@ -89,15 +89,10 @@ def _key(kernel: Kernel, target: Target | None = None) -> tuple[str, ...] | None
     return None if identity is None else ("kernel", *cache_key(identity, target))
 
 
-def load_made(key: tuple[str, ...] | None) -> Made | None:
-    """What is on disk under a kernel's key."""
+def _load(key: tuple[str, ...] | None, modules: Modules) -> Made | None:
+    """What is on disk under a kernel's key, if its module is there too."""
     whole = None if key is None else object_cache.load(*key)
-    return None if whole is None else Made.unpack(whole)
-
-
-def _kept(key: tuple[str, ...] | None, modules: Modules) -> Made | None:
-    """The same, if its module is there too."""
-    made = load_made(key)
+    made = None if whole is None else Made.unpack(whole)
     return made if made is not None and modules.has(made.module) else None
 
 
