@@ -113,7 +113,7 @@ def rebuild(node: Node, src: tuple[Node, ...], taps: bool = False) -> Node:
     """A node of other sources; what is known of constants is folded."""
     if src == node.src:
         return node
-    if node.op is ir.load_p and len(src) == 3 and src[2].op is const_p:
+    if node.op is ir.load_p and src[2:] and src[2].op is const_p:
         if not constant_value(src[2]):
             return const(0, node.dtype)
         src = src[:2]
