@@ -27,12 +27,14 @@ from ftrace.devices.llvm.contraction.find import (
     Contraction,
     find_contraction,
     is_worthwhile,
+    product_loop,
     reads_in_place,
     reduce_loop,
 )
 from ftrace.devices.llvm.convolution import filter_gradient, nchw, nhwc
 from ftrace.devices.llvm.convolution.emitter import SlidingEmitter
 from ftrace.devices.llvm.convolution.find import find_channels, find_groups
+from ftrace.devices.llvm.convolution.schedule import Sliding
 from ftrace.devices.llvm.convolution.split_strides import phases
 from ftrace.devices.llvm.emit import transposed_access
 from ftrace.devices.llvm.emit.called_functions import called_in
@@ -66,7 +68,7 @@ from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.kernel.loop_tree import place
+from ftrace.lower.kernel.loop_tree import ReduceLoop, place
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.library.fft_kernels import Transform
 from ftrace.lower.library.lapack_kernels import Factor
@@ -86,7 +88,6 @@ _BRISK = 4
 
 #: Emits a kernel into a stage, and returns how many units it has.
 Emit = Callable[[Stage], int]
-Emitter = Callable[[Any, Stage], Any]
 
 
 class Case:
@@ -105,6 +106,10 @@ class Case:
         return find_groups(self.kernel, self.block, self.facts, self.target)
 
     @cached_property
+    def loop(self) -> ReduceLoop | None:
+        return product_loop(self.kernel, self.block)
+
+    @cached_property
     def channels(self) -> Contraction | None:
         return find_channels(self.kernel, self.block, self.facts, self.target)
 
@@ -119,87 +124,69 @@ class Case:
         return all(map(self.target.decides, names))
 
 
-Strategy = Callable[[Case], Emit | None]
+Strategy = Callable[..., contraction.Schedule | Sliding | Emit | None]
 
 
-def _of_kernel(kind: Emitter, find: Callable[[Case], Any]) -> Strategy:
-    """What `kind` emits of what is found in a kernel."""
-
-    def strategy(case: Case) -> Emit | None:
-        found = find(case)
-        return None if found is None else lambda stage: kind(found, stage).emit()
-
-    return strategy
+def _emit(schedule: contraction.Schedule | Sliding, stage: Stage) -> int:
+    """Carries a schedule out."""
+    if isinstance(schedule, Sliding):
+        return SlidingEmitter(schedule, stage).emit()
+    return ProductEmitter(schedule, stage).emit()
 
 
-def _of_plan(kind: Emitter, find: Callable[..., Any]) -> Strategy:
-    """What `kind` emits of what is found in a contraction."""
-    return _of_kernel(
-        kind, lambda c: c.plan and find(c.kernel, c.plan, c.facts, c.target)
-    )
-
-
-def _of_groups(find: Callable[..., Any]) -> Strategy:
-    """The same of groups of few channels."""
-    return _of_kernel(
-        SlidingEmitter, lambda c: c.groups and find(c.groups, c.facts, c.target)
-    )
-
-
-def _in_place(case: Case) -> Emit | None:
-    plan = case.plan
-    if plan is None or is_worthwhile(plan, case.facts, case.target):
+def _in_place(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> contraction.Schedule | None:
+    """A contraction that is not worth blocks."""
+    if is_worthwhile(plan, facts, target):
         return None
-    found = contraction.without_panels(case.kernel, plan, case.facts, case.target)
-    return None if found is None else lambda stage: ProductEmitter(found, stage).emit()
+    return contraction.without_panels(kernel, plan, facts, target)
 
 
-def _blocks(case: Case) -> Emit | None:
-    plan = case.plan
-    if plan is None or not is_worthwhile(plan, case.facts, case.target):
+def _blocks(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Emit | None:
+    """Any contraction; of groups where the processor multiplies them."""
+    if not is_worthwhile(plan, facts, target):
         return None
-    groups = chosen_groups(plan, case.target)
-    few = case.decides("few_rows") and reads_in_place(plan, case.facts) and not groups
+    groups = chosen_groups(plan, target)
+    few = target.decides("few_rows") and reads_in_place(plan, facts) and not groups
 
     def emit(stage: Stage) -> int:
         own = in_groups(plan, groups, stage) if groups else plan
         long = contraction.FEW_ROWS if few else contraction.LONG_ROWS
-        known = stage.facts, stage.target
-        found = None
-        if case.decides("in_panels"):
-            found = contraction.as_panels(own, stage.kernel, *known, long)
-        return ProductEmitter(found or contraction.in_blocks(own, *known), stage).emit()
+        known, found = (stage.facts, target), None
+        if target.decides("in_panels"):
+            found = contraction.as_panels(stage.kernel, own, *known, long)
+        return _emit(found or contraction.in_blocks(own, *known), stage)
 
     return emit
 
 
-#: How sums of products are computed: what decides it, and the strategy; the first that
-#: has an answer is taken.
-PRODUCTS: tuple[tuple[tuple[str, ...], Strategy], ...] = (
-    (("interleaved_groups",), _of_groups(nhwc.find_grouped_rows)),
-    (("interleaved_groups",), _of_groups(filter_gradient.find_grouped_sum)),
-    (("channels_across",), _of_kernel(
-        SlidingEmitter,
-        lambda c: c.channels and nhwc.find_across(
-            c.kernel, c.channels, c.facts, c.target))),
-    (("in_blocks", "sliding"), _of_plan(SlidingEmitter, nchw.find_sliding)),
-    (("in_blocks", "sliding_sums"), _of_plan(
-        SlidingEmitter, filter_gradient.find_sliding_sum)),
-    (("in_blocks", "sliding_rows"), _of_plan(SlidingEmitter, nhwc.find_sliding_rows)),
-    (("in_blocks", "few_columns"), _of_plan(ProductEmitter, contraction.find_dots)),
-    (("in_blocks", "without_panels"), _in_place),
-    (("in_blocks",), _blocks),
-    (("sliding_dots",), _of_kernel(
-        SlidingEmitter,
-        lambda c: filter_gradient.find_sliding_dots(
-            c.kernel, c.block, c.facts, c.target))),
-)  # fmt: skip
+#: How sums of products are computed: what decides it, what is known of the case, and
+#: the strategy, which gives a schedule or what emits one. The first that has an answer
+#: is taken.
+PRODUCTS: tuple[tuple[tuple[str, ...], str, Strategy], ...] = (
+    (("interleaved_groups",), "groups", nhwc.find_grouped_rows),
+    (("interleaved_groups",), "groups", filter_gradient.find_grouped_sum),
+    (("channels_across",), "channels", nhwc.find_across),
+    (("in_blocks", "sliding"), "plan", nchw.find_sliding),
+    (("in_blocks", "sliding_sums"), "plan", filter_gradient.find_sliding_sum),
+    (("in_blocks", "sliding_rows"), "plan", nhwc.find_sliding_rows),
+    (("in_blocks", "few_columns"), "plan", contraction.find_dots),
+    (("in_blocks", "without_panels"), "plan", _in_place),
+    (("in_blocks",), "plan", _blocks),
+    (("sliding_dots",), "loop", filter_gradient.find_sliding_dots),
+)
 
 
 def product_of(case: Case) -> Emit | None:
     """What emits a kernel that is a sum of products."""
-    for decisions, strategy in PRODUCTS:
-        found = strategy(case) if case.decides(*decisions) else None
+    for decisions, name, find in PRODUCTS:
+        plan = getattr(case, name) if case.decides(*decisions) else None
+        found = plan and find(case.kernel, plan, case.facts, case.target)
+        if isinstance(found, contraction.Schedule | Sliding):
+            return partial(_emit, found)
         if found is not None:
             return found
     return None

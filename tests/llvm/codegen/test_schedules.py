@@ -38,7 +38,7 @@ def few_columns(case: Case) -> Schedule | None:
 
 def matrix(case: Case) -> Schedule | None:
     assert case.plan is not None
-    return as_panels(case.plan, case.kernel, case.facts, WIDE)
+    return as_panels(case.kernel, case.plan, case.facts, WIDE)
 
 
 def blocks(case: Case) -> Schedule | None:
@@ -122,7 +122,7 @@ for each i0:
             sums += left · right    14 rows of i2 × 2 vectors of 16
     out <- f(sums)    of a line"""),
     "groups": (
-        lambda case: find_grouped_rows(case.groups, case.facts, WIDE),
+        lambda case: find_grouped_rows(case.kernel, case.groups, case.facts, WIDE),
         convolution("NHWC", 8), ((4, 14, 14, 32), (3, 3, 4, 32)), """
 for each i0, i3 by 4 × i4:
     for each r7:

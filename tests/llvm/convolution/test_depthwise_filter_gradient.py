@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import ftrace as ft
+from ftrace.devices.llvm.contraction.find import product_loop
 from ftrace.devices.llvm.convolution.filter_gradient import find_sliding_dots
 from ftrace.devices.llvm.convolution.schedule import Sliding
-from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.index_facts import facts_of
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.kernel.loop_tree import place
@@ -57,9 +58,9 @@ def by_filters(case: Any) -> Any:
 
 
 def dots_of(kernel: Kernel, target: Target | None = None) -> Sliding | None:
-    roots = [e for store in kernel.stores for e in store.expressions]
-    facts = Facts([*roots, *kernel.axes])
-    return find_sliding_dots(kernel, place(kernel), facts, target or host_target())
+    loop = product_loop(kernel, place(kernel))
+    found = facts_of(kernel), target or host_target()
+    return None if loop is None else find_sliding_dots(kernel, loop, *found)
 
 
 def close(found: Array, wanted: Array, bound: float = 1e-5) -> None:

@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.contraction.find import Contraction, is_in_place, step_sizes
-from ftrace.devices.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
+from ftrace.devices.llvm.emit.staged_kernel import Stage, index_node, replaced_stores
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
 from ftrace.devices.llvm.target import Target
@@ -252,8 +253,8 @@ class _Group:
             return None
         if any(form.terms[a] % count or self.r in facts.free[a] for a in others):
             return None
-        terms = [mul(a, const(form.terms[a] // count, INDEX)) for a in others]
-        index = sum_of([const(form.constant // count, INDEX), *terms, self.place])
+        terms = {a: form.terms[a] // count for a in others} | {self.place: 1}
+        index = index_node(Affine(form.constant // count, terms))
         number = value.src[0].arg
         assert isinstance(number, int)
         view, size = self.stage.new_view(number, count)

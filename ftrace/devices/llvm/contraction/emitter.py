@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 
+from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.contraction.find import step_sizes
 from ftrace.devices.llvm.contraction.schedule import Schedule, TiledRows
 from ftrace.devices.llvm.emit.blocked_ranges import (
@@ -29,7 +30,13 @@ from ftrace.devices.llvm.emit.blocked_ranges import (
     run_stores,
 )
 from ftrace.devices.llvm.emit.loop_nest import Span
-from ftrace.devices.llvm.emit.staged_kernel import Panel, Stage, replaced_stores, sum_of
+from ftrace.devices.llvm.emit.staged_kernel import (
+    Panel,
+    Stage,
+    index_node,
+    replaced_stores,
+    sum_of,
+)
 from ftrace.devices.llvm.ir.writer import lowest
 from ftrace.devices.llvm.schedule.index_facts import index_of
 from ftrace.devices.llvm.schedule.tiling_ir import Prefetch, Steps, size_of
@@ -51,9 +58,7 @@ def _merge(
     if len(ranges) < 2:
         return as_it_is
     whole = stage.new_range(depth.cut.length)
-    weights = [1]
-    for size in depth.cut.extents[:0:-1]:
-        weights.insert(0, weights[0] * size)
+    weights = [prod(depth.cut.extents[n:]) for n in range(1, len(ranges) + 1)]
     moved: dict[Node, Node] = {}
     for node in toposort(values):
         if node.op is load_p and not facts.free[node].isdisjoint(ranges):
@@ -67,8 +72,7 @@ def _merge(
                 shift = terms.get(depth.start, 0) + step * weights[0]
                 terms[depth.start] = shift
             terms[whole] = step
-            parts = [mul(a, const(c, INDEX)) for a, c in terms.items() if c]
-            index = sum_of([const(form.constant, INDEX), *parts])
+            index = index_node(Affine(form.constant, terms))
             moved[node] = load(node.src[0], index, *node.src[2:])
     merged = substitute(values, moved)
     facts.learn(merged)

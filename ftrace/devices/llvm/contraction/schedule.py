@@ -29,6 +29,7 @@ from ftrace.devices.llvm.contraction.find import (
     Contraction,
     in_memory_order,
     is_heavy,
+    is_worthwhile,
     reads_in_place,
     rows_apart,
     runs_along,
@@ -291,7 +292,7 @@ def without_panels(
     expression, which they repeat for each register of a tile. And vectors of two or
     three columns would be mostly empty: only tiles, which share what is read, pay.
     """
-    if not reads_in_place(plan, facts):
+    if is_worthwhile(plan, facts, target) or not reads_in_place(plan, facts):
         return None
     work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
     if size_of(plan.columns[-1]) < _SHORT_ROWS:
@@ -300,12 +301,12 @@ def without_panels(
         return None
     if work < _WORTH_SUMS:
         return None
-    return as_panels(plan, kernel, facts, target, packed=False)
+    return as_panels(kernel, plan, facts, target, packed=False)
 
 
 def as_panels(
-    plan: Contraction,
     kernel: Kernel,
+    plan: Contraction,
     facts: Facts,
     target: Target,
     long: int = LONG_ROWS,

@@ -8,7 +8,7 @@ operand's numbers are spread over vectors one at a time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
@@ -107,13 +107,9 @@ class SlidingEmitter:
         s = self.s
         along = self.block if s.by_columns else depth if s.by_filters else self.row
         beside = self.row if s.by_filters else depth
-        fills: list[Callable[[], None]] = [
-            partial(image.fill, along, beside, self.block, s.lanes)
-            for image in self.images
-        ]
-        own = partial(self.still.fill, depth, self.of_still)
-        for fill in [own, *fills] if s.by_columns else [*fills, own]:
-            fill()
+        for image in self.images:
+            image.fill(along, beside, self.block)
+        self.still.fill(depth, self.of_still)
         if s.along_pixels:
             self._pass(depth)
             return

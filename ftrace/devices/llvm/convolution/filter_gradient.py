@@ -30,7 +30,6 @@ from math import prod
 from ftrace.devices.llvm.contraction.find import (
     Contraction,
     in_memory_order,
-    product_loop,
     step_sizes,
 )
 from ftrace.devices.llvm.convolution.find import (
@@ -52,7 +51,7 @@ from ftrace.devices.llvm.schedule.tiling_ir import size_of, step_cycles
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.kernel.loop_tree import Statement
+from ftrace.lower.kernel.loop_tree import ReduceLoop
 from ftrace.trace.graph import Node
 
 #: Taps of all windows at most: their tiles are written one after the other; and where
@@ -118,7 +117,9 @@ def find_sliding_sum(
     return None
 
 
-def find_grouped_sum(plan: Contraction, facts: Facts, target: Target) -> Sliding | None:
+def find_grouped_sum(
+    _: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Sliding | None:
     """The product of groups as such a gradient, if it is one."""
     (left,), (right,) = plan.left, plan.right
     found = _as_sliding(plan, left, right, plan.rows, plan.columns, facts)
@@ -285,12 +286,9 @@ def _tile(
 
 
 def find_sliding_dots(
-    kernel: Kernel, block: Sequence[Statement], facts: Facts, target: Target
+    kernel: Kernel, loop: ReduceLoop, facts: Facts, target: Target
 ) -> Sliding | None:
-    """The kernel as such a gradient, if it is one."""
-    loop = product_loop(kernel, block)
-    if loop is None:
-        return None
+    """The kernel with this sum of products as such a gradient, if it is one."""
     (total,) = loop.reduces
     term = total.src[0]
     for left, right in (term.src, term.src[::-1]):

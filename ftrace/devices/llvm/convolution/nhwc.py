@@ -157,7 +157,7 @@ def column_blocks(vectors: int) -> int:
 
 
 def find_grouped_rows(
-    plan: Contraction, facts: Facts, target: Target
+    _: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Sliding | None:
     """The product of groups as a convolution, if it is one."""
     whole = _group_vectors(plan, target)

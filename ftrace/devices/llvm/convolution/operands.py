@@ -138,7 +138,7 @@ class Image:
         """As they lie in the panel, outermost first."""
         return self.s.along.order or self.s.along.within
 
-    def fill(self, along: Block, beside: Block, columns: Block, lanes: int) -> None:
+    def fill(self, along: Block, beside: Block, columns: Block) -> None:
         """Evaluates the operand once for each line that a block sees.
 
         Args:
@@ -147,6 +147,7 @@ class Image:
           columns: of the columns; of groups vectors run along them.
         """
         s, stage, moved = self.s, self.stage, dict[Node, Node]()
+        lanes = s.lanes
         ranges: list[Node] = []
         terms: list[Node] = []
         spans: dict[Node, Span] = {}
