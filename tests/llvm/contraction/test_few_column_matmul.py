@@ -11,7 +11,7 @@ import pytest
 import ftrace as ft
 from ftrace.devices.llvm.contraction.find import find_contraction
 from ftrace.devices.llvm.contraction.schedule import Schedule, find_dots
-from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.index_facts import facts_of
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.loop_tree import place
 from tests.llvm.convolution.test_depthwise_filter_gradient import close, dots_of
@@ -129,8 +129,7 @@ _LAST = [
 
 def few_columns(function: Any, arrays: Any, target: Target = _WIDE) -> Schedule | None:
     kernel = kernel_of(function, *arrays)
-    roots = [e for store in kernel.stores for e in store.expressions]
-    facts = Facts([*roots, *kernel.axes])
+    facts = facts_of(kernel)
     plan = find_contraction(kernel, place(kernel), facts)
     return None if plan is None else find_dots(kernel, plan, facts, target)
 

@@ -13,7 +13,7 @@ import ftrace.numpy as fnp
 from ftrace.devices.llvm.contraction.find import find_contraction
 from ftrace.devices.llvm.contraction.schedule import find_dots
 from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.index_facts import facts_of
 from ftrace.devices.llvm.target import host_target
 from ftrace.ground import settings
 from ftrace.lower.kernel.loop_tree import place
@@ -83,8 +83,7 @@ def _kernel_code(function: Any, *arrays: Array) -> Any:
     """How the only kernel of a program is found to be a product of few columns."""
     (kernel,) = ft.jit(function, device="cpu").lower(*arrays).kernels
     kernel = legalize(kernel, operations_of(host_target()))
-    roots = [e for store in kernel.stores for e in store.expressions]
-    facts = Facts([*roots, *kernel.axes])
+    facts = facts_of(kernel)
     plan = find_contraction(kernel, place(kernel), facts)
     return None if plan is None else find_dots(kernel, plan, facts, _WIDE)
 

@@ -12,7 +12,7 @@ import ftrace.numpy as fnp
 from ftrace.devices.llvm.convolution.find import find_channels
 from ftrace.devices.llvm.convolution.nhwc import find_across
 from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.index_facts import facts_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
@@ -78,8 +78,7 @@ def test_sums_of_zeros_are_zero_without_a_sign() -> None:
 def across_of(function: Any, *arrays: Array) -> Any:
     (kernel,) = ft.jit(function).lower(*arrays).kernels
     legal = legalize(kernel, operations_of(WIDE))
-    roots = [e for store in legal.stores for e in store.expressions]
-    facts = Facts([*roots, *legal.axes])
+    facts = facts_of(legal)
     plan = find_channels(legal, place(legal), facts, WIDE)
     return plan and find_across(legal, plan, facts, WIDE)
 

@@ -12,7 +12,7 @@ import ftrace as ft
 from ftrace.devices.llvm.convolution.find import find_groups
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.index_facts import facts_of
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
@@ -75,8 +75,7 @@ def test_groups_of_integers_are_added_up_as_integers(groups: int) -> None:
 def plan_of(function: Any, *arrays: Array) -> Any:
     (kernel,) = ft.jit(function).lower(*arrays).kernels
     legal = legalize(kernel, operations_of(WIDE))
-    roots = [e for store in legal.stores for e in store.expressions]
-    facts = Facts([*roots, *legal.axes])
+    facts = facts_of(legal)
     return find_groups(legal, place(legal), facts, WIDE)
 
 

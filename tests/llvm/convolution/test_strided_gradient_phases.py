@@ -12,7 +12,7 @@ import ftrace as ft
 from ftrace.devices.llvm.convolution.split_strides import phases
 from ftrace.devices.llvm.device import render_kernel
 from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.index_facts import facts_of
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel, axis_of, range_p
 from ftrace.lower.legalize.legalize import legalize
@@ -31,8 +31,7 @@ def parts_of(function: Any, *arrays: Any) -> list[list[Kernel]]:
     found: list[list[Kernel]] = []
     for kernel in ft.jit(function).lower(*arrays).kernels:
         legal = legalize(kernel, operations_of(host_target()))
-        roots = [e for store in legal.stores for e in store.expressions]
-        found.append(phases(legal, Facts([*roots, *legal.axes])))
+        found.append(phases(legal, facts_of(legal)))
     return found
 
 

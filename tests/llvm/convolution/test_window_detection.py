@@ -18,7 +18,7 @@ from ftrace.devices.llvm.convolution.nhwc import find_sliding_rows
 from ftrace.devices.llvm.convolution.schedule import Sliding
 from ftrace.devices.llvm.render import render
 from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import Facts
+from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.devices.llvm.schedule.known_positions import without_short_axes
 from ftrace.devices.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
@@ -83,8 +83,7 @@ def kernel_of(function: Any, *arrays: Array) -> Kernel:
 
 
 def plan_of(kernel: Kernel) -> tuple[Contraction, Facts]:
-    roots = [e for store in kernel.stores for e in store.expressions]
-    facts = Facts([*roots, *kernel.axes])
+    facts = facts_of(kernel)
     plan = find_contraction(kernel, place(kernel), facts)
     assert plan is not None
     return plan, facts
@@ -454,3 +453,22 @@ def test_channels_on_their_own_are_shared_out(batch: int) -> None:
     wanted = expected(x, w, *rest)
     found = run(kernel, [x, w], 5).reshape(wanted.shape)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_weight_that_sees_padding_alone_makes_nan_all_the_same(last: bool) -> None:
+    x, w = normal(2, 32, 28, 28), normal(32, 32, 3, 3)
+    w[3, 0, 0, 0] = np.inf
+    layout = ("NCHW", "OIHW", "NCHW")
+    if last:
+        x, w = np.moveaxis(x, 1, -1), np.moveaxis(w, (0, 1), (-1, -2))
+        layout = ("NHWC", "HWIO", "NHWC")
+
+    def convolve(x: Any, w: Any) -> Any:
+        return ft.lax.conv_general_dilated(
+            x, w, (1, 1), [(6, 6)] * 2, rhs_dilation=(6, 6), dimension_numbers=layout
+        )
+
+    found = np.asarray(ft.jit(convolve)(x, w))
+    line = found[:, 0, :, 3] if last else found[:, 3, 0]
+    assert np.isnan(line).all()

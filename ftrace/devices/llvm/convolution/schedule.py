@@ -78,7 +78,7 @@ class Sliding:
       tile: rows and vectors of a tile.
       parts: taps, by number, that a tile has for each of its rows, where taps are rows.
       channels_last: what the image has beside its lines comes last in its panel.
-      groups: columns are groups and their places (see `image.py`); the panel of the
+      groups: columns are groups and their places (see `operands.py`); the panel of the
         image has a vector where it would have a number.
       along_pixels: lanes are pixels, not columns: tiles are the sums of some taps, in
         one pass, at all places of the columns.
