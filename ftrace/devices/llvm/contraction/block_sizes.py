@@ -7,6 +7,7 @@ cycles for each way to cut, and takes the least.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from ftrace.devices.llvm.runtime.work_estimate import PIECES_PER_THREAD
@@ -107,23 +108,25 @@ class Blocks:
 @lru_cache(maxsize=1024)
 def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
-    deep = _deep_blocks(target, load)
-    may = load.apart and load.right and target.decides("few_rows")
-    shallow = _shallow_blocks(target, load) if may else None
-    if shallow is None:
-        return deep
+    deep = min(_deep_ways(target, load), key=_cycles_of)
+    few = min(_SHALLOW, load.apart)
+    may = load.right and 0 < few < load.depth and target.decides("few_rows")
+    ways = _shallow_ways(target, load, few) if may else ()
+    shallow = min(ways, key=_cycles_of, default=deep)
     sure = _SURE if load.apart >= _SHALLOW else _SURE_CLOSE
     return deep if deep.cycles <= shallow.cycles * sure else shallow
 
 
-def _shallow_blocks(target: Target, load: Load) -> Blocks | None:
-    """The same with few terms at a time."""
+def _cycles_of(blocks: Blocks) -> float:
+    return blocks.cycles
+
+
+def _shallow_ways(target: Target, load: Load, depth: int) -> Iterator[Blocks]:
+    """Ways to cut with few terms at a time."""
     tile = register_tile(load.rows, load.vectors, target.registers, MOST_ROWS)
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
-    depth = min(_SHALLOW, load.apart)
     wide = tile.vectors * target.vector_bytes
-    best: Blocks | None = None
     for parts in _ways(1, tiles):
         high = -(-tiles // parts)
         column = wide * (tile.rows * high * load.sums + depth * load.right)
@@ -131,9 +134,7 @@ def _shallow_blocks(target: Target, load: Load) -> Blocks | None:
         for count in _ways(-(-total // most), total) if most else ():
             strips = -(-total // count)
             cycles = _shallow_cycles(target, load, tile, strips, high, depth)
-            if best is None or cycles < best.cycles:
-                best = Blocks(tile, strips, high, depth, cycles, True)
-    return best if load.depth > depth else None
+            yield Blocks(tile, strips, high, depth, cycles, True)
 
 
 def _shallow_cycles(
@@ -162,7 +163,8 @@ def _shallow_cycles(
     return cycles * (-(-pieces // target.cores) + 0.15) * size
 
 
-def _deep_blocks(target: Target, load: Load) -> Blocks:
+def _deep_ways(target: Target, load: Load) -> Iterator[Blocks]:
+    """Ways to cut where each element of a panel is used as often as can be."""
     tile = _deep_tile(target, load)
     strip = tile.vectors * target.vector_bytes * max(load.right, 1)
     room = int(target.l2 * _RIGHT)
@@ -171,7 +173,6 @@ def _deep_blocks(target: Target, load: Load) -> Blocks:
     tiles = -(-load.rows // tile.rows)
     row = depth * load.item * load.left
     most = max(min(room // (depth * strip), total), 1) if load.right else total
-    best: Blocks | None = None
     least = 1
     if load.left:
         least = -(-tiles // max(int(target.l2 * _LEFT) // (tile.rows * row), 1))
@@ -187,11 +188,7 @@ def _deep_blocks(target: Target, load: Load) -> Blocks:
             if load.left and high > 1 and high * tile.rows * row > target.l2 * _LEFT:
                 continue
             cycles = _cycles(target, load, tile, strips, high, depth)
-            found = Blocks(tile, strips, high, depth, cycles)
-            if best is None or cycles < best.cycles:
-                best = found
-    assert best is not None
-    return best
+            yield Blocks(tile, strips, high, depth, cycles)
 
 
 def _deep_tile(target: Target, load: Load) -> RegisterTile:

@@ -29,7 +29,6 @@ from ftrace.devices.llvm.contraction.find import (
     Contraction,
     in_memory_order,
     is_heavy,
-    is_worthwhile,
     reads_in_place,
     rows_apart,
     runs_along,
@@ -292,7 +291,7 @@ def without_panels(
     expression, which they repeat for each register of a tile. And vectors of two or
     three columns would be mostly empty: only tiles, which share what is read, pay.
     """
-    if is_worthwhile(plan, facts, target) or not reads_in_place(plan, facts):
+    if not reads_in_place(plan, facts):
         return None
     work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
     if size_of(plan.columns[-1]) < _SHORT_ROWS:
