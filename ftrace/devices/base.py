@@ -67,6 +67,13 @@ class Counters:
         self.runs = np.zeros(4, np.int64).data
         self.reset()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "runs": [*self.runs]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy has the numbers as they are now."""
+        vars(self).update(state, runs=np.array(state["runs"], np.int64).data)
+
     def reset(self) -> None:
         self.kernels_compiled = self.kernels_cached = 0
         self.compile_seconds = 0.0
