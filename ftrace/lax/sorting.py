@@ -8,9 +8,8 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy.axes import as_value, canonical_axis, cast, static_int
+from ftrace.numpy.axes import as_value, canonical_axis, cast, is_sequence, static_int
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
-from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.library.fft import KINDS, Fourier, fft_p

@@ -39,7 +39,6 @@ from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
-from ftrace.numpy.types import *
 from ftrace.trace.eager.dispatch import Eager as _Eager
 from ftrace.trace.eager.dispatch import Lifting as _Lifting
 from ftrace.trace.eager.dispatch import publish as _publish

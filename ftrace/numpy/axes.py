@@ -210,6 +210,11 @@ def _entries(x: Any) -> tuple[Any, ...] | None:
     return tuple(x) if hasattr(x, "__iter__") and getattr(x, "ndim", 1) else None
 
 
+def is_sequence(x: Any) -> bool:
+    """Is it a list or a tuple? A bool, so that what is in it stays untyped."""
+    return isinstance(x, (list, tuple))
+
+
 def no_out(name: str, out: Any) -> None:
     """Raises where NumPy's `out=` is given: arrays are immutable."""
     if out is not None:

@@ -1,4 +1,4 @@
-"""Arrays from numbers, from sequences and from other arrays.
+"""Arrays from numbers, from sequences and from other arrays; their dtypes.
 
 Inside a traced function zeros, ones and numbers are constants of the graph, so that
 they are folded into what uses them.
@@ -7,8 +7,10 @@ they are folded into what uses them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes, errors
@@ -16,7 +18,6 @@ from ftrace.arrays.array import Array, ArrayLike, is_array, surface
 from ftrace.ground.errstate import hush, unhush
 from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, stack
-from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import Eager, member
@@ -34,11 +35,15 @@ from ftrace.trace.tracing.tracer import (
 )
 
 __all__ = [
-    "array", "asarray", "astype", "bfloat16", "bool_", "cdouble", "complex128",
-    "complex64", "copy", "csingle", "double", "empty", "empty_like", "float16",
-    "float32", "float64", "from_dlpack", "frombuffer", "full", "full_like", "int16",
-    "int32", "int64", "int8", "ones", "ones_like", "single", "uint16", "uint32",
-    "uint64", "uint8", "view", "zeros", "zeros_like",
+    "array", "asarray", "astype", "bfloat16", "bool_", "can_cast", "cdouble",
+    "character", "complex128", "complex64", "complexfloating", "copy", "csingle",
+    "double", "dtype", "empty", "empty_like", "finfo", "flexible", "float16", "float32",
+    "float64", "floating", "from_dlpack", "frombuffer", "full", "full_like", "generic",
+    "iinfo", "inexact", "int16", "int32", "int64", "int8", "integer", "iscomplexobj",
+    "isdtype", "isrealobj", "isscalar", "issubdtype", "ndim", "number", "ones",
+    "ones_like", "promote_types", "result_type", "shape", "signedinteger", "single",
+    "size", "uint16", "uint32", "uint64", "uint8", "unsignedinteger", "view", "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
 Dtype = Any
@@ -154,7 +159,7 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
         return _from_number(value, dtype)
     if is_dynamic(value):
         return ax.cast(ax.as_value(value), dtype_or(dtype, aval_of(value).dtype))
-    if is_sequence(value):
+    if ax.is_sequence(value):
         return _from_sequence(value, dtype)
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         check_unmasked(value)
@@ -163,16 +168,13 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
         return _from_numpy(np.from_dlpack(value), dtype, copy)
     if type(value) in (memoryview, bytearray):
         return _from_numpy(np.asarray(memoryview(value)), dtype, copy)
-    if _is_sequence_of_its_own(value):
-        return _from_sequence(list(value), dtype)  # a range, a user's own sequence
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        own: Sequence[Any] = value  # a range, a user's own sequence
+        return _from_sequence(list(own), dtype)
     raise errors.ArgumentError(
         f"array: {value!r:.60} of type {type(value).__name__} is no number, no array "
         "and no sequence of them"
     )
-
-
-def _is_sequence_of_its_own(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def _from_number(value: complex, dtype: Dtype) -> Any:
@@ -286,7 +288,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
             f"array: lists are nested deeper than {_DEPTH}, or one contains itself"
         )
     for item in map(dtypes.as_number, value):
-        if is_sequence(item) or type(item) is range:
+        if ax.is_sequence(item) or type(item) is range:
             shape = _rectangle(item, leaves, depth + 1)
         elif type(item) in _NUMBERS:
             leaves.append(item)
@@ -514,3 +516,156 @@ complex128 = _named("complex128", dtypes.complex128)
 
 single, double = float32, float64
 csingle, cdouble = complex64, complex128
+
+
+# Questions about dtypes, as NumPy and JAX ask them.
+
+dtype = np.dtype
+generic = np.generic
+number = np.number
+inexact = np.inexact
+floating = np.floating
+complexfloating = np.complexfloating
+integer = np.integer
+signedinteger = np.signedinteger
+unsignedinteger = np.unsignedinteger
+flexible = np.flexible
+character = np.character
+
+#: The categories of `isdtype`, as the kinds of dtype that belong to them.
+_CATEGORIES = {
+    "bool": "b",
+    "signed integer": "i",
+    "unsigned integer": "u",
+    "integral": "iu",
+    "real floating": "f",
+    "complex floating": "c",
+    "numeric": "iufc",
+}
+
+_BFLOAT16_CLASSES = (floating, inexact, number, generic)
+_ABSTRACT = (
+    *_BFLOAT16_CLASSES, complexfloating, integer, signedinteger, unsignedinteger,
+    flexible, character,
+)  # fmt: skip
+
+
+def finfo(dtype: Any) -> Any:
+    """The limits of a float dtype: eps, max, min, tiny, bits and more."""
+    found = dtypes.as_dtype(dtype)
+    limits: Any = ml_dtypes.finfo if found == dtypes.bfloat16 else np.finfo
+    return limits(found)
+
+
+def iinfo(int_type: Any) -> Any:
+    """The limits of an integer dtype: max, min, bits."""
+    return np.iinfo(dtypes.as_dtype(int_type))
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Is the first dtype the second, or below it in NumPy's hierarchy?"""
+    first, second = _plain(arg1), _plain(arg2)
+    if first is dtypes.bfloat16:
+        return second is first or any(second is c for c in _BFLOAT16_CLASSES)
+    return bool(np.issubdtype(first, second))
+
+
+def _plain(kind: Any) -> Any:
+    """A dtype, or one of NumPy's abstract classes."""
+    if any(kind is abstract for abstract in _ABSTRACT):
+        return kind
+    ours = kind not in (bool, int, float, complex)
+    return dtypes.as_dtype(kind) if ours else np.dtype(kind)
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Is it of this kind: a dtype, "bool", "integral", "real floating", …, a tuple?
+
+    Raises:
+      ValueRangeError: there is no kind of that name.
+    """
+    found = dtypes.as_dtype(dtype)
+    kinds: Any = kind if ax.is_sequence(kind) else (kind,)
+    for one in kinds:
+        if isinstance(one, str):
+            errors.one_of("isdtype: kind", one, _CATEGORIES)
+    return any(
+        dtypes.kind(found) in _CATEGORIES[one]
+        if isinstance(one, str)
+        else dtypes.as_dtype(one) == found
+        for one in kinds
+    )
+
+
+def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
+    if is_value(x):
+        aval = aval_of(x)
+        return aval.dtype, aval.weak_type
+    return dtypes.as_dtype(x), x in (int, float, complex)
+
+
+def result_type(*args: Any) -> np.dtype[Any]:
+    """The dtype to which arrays, numbers and dtypes promote together.
+
+    Raises:
+      ArgumentError: nothing is given.
+    """
+    if not args:
+        raise errors.ArgumentError(
+            "result_type takes at least one array, number or dtype"
+        )
+    return dtypes.canonicalize(dtypes.promote(*map(_type_of, args))[0])
+
+
+def promote_types(a: Any, b: Any) -> np.dtype[Any]:
+    """The least dtype to which both can be promoted."""
+    return result_type(a, b)
+
+
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """May values of one dtype be converted to another under NumPy's casting rule?"""
+    source = _type_of(from_)[0]
+    return bool(np.can_cast(source, dtypes.as_dtype(to), casting))
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Is its dtype complex?"""
+    return dtypes.is_complex(_array_type(x))
+
+
+def isrealobj(x: Any) -> bool:
+    """Is its dtype not complex?"""
+    return not iscomplexobj(x)
+
+
+def _array_type(x: Any) -> np.dtype[Any]:
+    return aval_of(x).dtype if is_value(x) else np.asarray(x).dtype
+
+
+def isscalar(element: Any) -> bool:
+    """Is it a number, or an array without axes?"""
+    if isinstance(element, (ArrayLike, np.ndarray)):
+        return element.ndim == 0
+    return bool(np.isscalar(element))
+
+
+def shape(a: Value) -> tuple[int, ...]:
+    """The sizes of the axes."""
+    return aval_of(a).shape if is_value(a) else np.asarray(a).shape
+
+
+def ndim(a: Value) -> int:
+    """The number of axes."""
+    return len(shape(a))
+
+
+def size(a: Value, axis: int | tuple[int, ...] | None = None) -> int:
+    """The number of elements, or the size of an axis or the product of several."""
+    sizes = shape(a)
+    axes = range(len(sizes)) if axis is None else np.atleast_1d(axis)
+    for i in axes:
+        if not -len(sizes) <= i < len(sizes):
+            raise errors.ValueRangeError(
+                f"size: axis {i} does not fit the shape {sizes}"
+            )
+    return prod(sizes[i] for i in axes)

@@ -31,7 +31,6 @@ from ftrace.numpy.ranges import linspace
 from ftrace.numpy.reductions import reduced, weights_like, widened
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, sort_along
-from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
@@ -415,7 +414,7 @@ def histogram_bin_edges(
     dtype = dtypes.to_inexact(dtypes.settled(x.dtype, x.weak_type))
     if isinstance(bins, str):
         return _edges_by_rule(x, bins, range, dtype)
-    if is_sequence(bins) or aval_of(bins).ndim == 1:
+    if ax.is_sequence(bins) or aval_of(bins).ndim == 1:
         return asarray(bins, dtype)
     count = ax.check_count(bins, "histogram_bin_edges: bins")
     if range is None:
@@ -583,11 +582,11 @@ def histogramdd(
 
 
 def _is_several(bins: Any) -> bool:
-    return is_sequence(bins) or bool(getattr(bins, "ndim", 0))
+    return ax.is_sequence(bins) or bool(getattr(bins, "ndim", 0))
 
 
 def _listed(bins: Any) -> list[Any]:
-    return list(bins) if is_sequence(bins) else list(asarray(bins))
+    return list(bins) if ax.is_sequence(bins) else list(asarray(bins))
 
 
 def _cells(points: Any, bins: list[Any], ranges: list[Any]) -> tuple[Any, list[Any]]:

@@ -19,7 +19,6 @@ from ftrace.numpy.indexing import check_mode, read_at, widened
 from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, split, tile
 from ftrace.numpy.sorting import nonzero
-from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracing.tracer import Tracer, Value
@@ -58,7 +57,7 @@ def take(
     """
     ax.no_out("take", out)
     x, axis = ax.flattened(a, axis, "take")
-    if not is_sequence(indices):
+    if not ax.is_sequence(indices):
         indices = ax.as_value(indices)
         if dtypes.kind(indices.dtype) == "b":  # numbers, and no mask
             indices = ax.cast(indices, dtypes.int32)
@@ -224,7 +223,7 @@ def choose(
         raise errors.DtypeError(
             f"choose: the indices must be integers, got {got}; cast them"
         )
-    parts: Any = choices if is_sequence(choices) else list(ax.as_value(choices))
+    parts: Any = choices if ax.is_sequence(choices) else list(ax.as_value(choices))
     options = ew.values_together(parts)
     count = len(options)
     if count == 0:
@@ -369,8 +368,7 @@ def repeat(
     positions = _host.repeat(np.arange(size), np.broadcast_to(counts, (size,)))
     if total_repeat_length is not None:
         last = positions[-1:] if positions.size else np.zeros(1, int)
-        missing = max(0, total_repeat_length - positions.size)
-        positions = np.concatenate([positions, last.repeat(missing)])
+        positions = np.append(positions, last.repeat(total_repeat_length))
         positions = positions[:total_repeat_length]
     return along(a, positions, axis)
 
@@ -524,16 +522,14 @@ def delete(
         numbers = ax.iota(dtypes.int32, (size - 1,), 0)
         return along(arr, numbers + ax.cast(gap <= numbers, dtypes.int32), axis)
     kept = _kept(obj, size)
-    count = int(np.count_nonzero(kept))
-    first = int(np.argmax(kept)) if count else 0
-    last = size - int(np.argmax(kept[::-1])) if count else 0
-    if count and last - first == count:
-        return ax.shrink_axis(arr, axis, first, last)
-    if count + 1 == size and count > 1:  # one element: no gather is needed
-        gap = int(np.argmin(kept))
-        before, _, behind = split(arr, [gap, gap + 1], axis)
-        return concatenate([before, behind], axis)
-    return along(arr, np.flatnonzero(kept), axis)
+    places = np.flatnonzero(kept)
+    runs = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
+    if len(runs) > 2:
+        return along(arr, places, axis)
+    # Few slices need no gather.
+    slices = [(int(run[0]), int(run[-1]) + 1) for run in runs if run.size]
+    parts = [ax.shrink_axis(arr, axis, *bounds) for bounds in slices or [(0, 0)]]
+    return concatenate(parts, axis)
 
 
 def _kept(obj: Any, size: int) -> np.ndarray[Any, Any]:

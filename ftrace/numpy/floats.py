@@ -13,7 +13,7 @@ from ftrace.errors import DtypeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
-from ftrace.numpy.types import finfo
+from ftrace.numpy.creation import finfo
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p

@@ -13,7 +13,6 @@ from ftrace.arrays.array import surface
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import asarray
-from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import owning
@@ -63,7 +62,7 @@ def apply_over_axes(
     """
     tree.check_callable(func, "apply_over_axes")
     x = ax.as_value(a)
-    places: Any = axes if is_sequence(axes) else (axes,)
+    places: Any = axes if ax.is_sequence(axes) else (axes,)
     for axis in places:
         place = ax.canonical_axis(axis, x.ndim, "apply_over_axes")
         result = func(x, place)
@@ -86,7 +85,7 @@ def select(
     Raises:
       ValueRangeError: the lists differ in length, or are empty.
     """
-    if not is_sequence(condlist) or not is_sequence(choicelist):
+    if not ax.is_sequence(condlist) or not ax.is_sequence(choicelist):
         raise ArgumentError(
             "select takes a list of conditions and a list of choices, got "
             f"{condlist!r:.60} and {choicelist!r:.60}"
@@ -115,7 +114,7 @@ def piecewise(
       ValueRangeError: the lists do not fit.
     """
     x = ax.as_value(x)
-    many = is_sequence(condlist) or aval_of(condlist).ndim > x.ndim
+    many = ax.is_sequence(condlist) or aval_of(condlist).ndim > x.ndim
     conditions: list[Any] = list(condlist) if many else [condlist]
     if not hasattr(funclist, "__iter__"):
         raise ArgumentError(
@@ -173,7 +172,9 @@ def vectorize(
             return pyfunc(*full, **{**kwargs, **named})
 
         operands = [args[i] for i in places] + [kwargs[name] for name in names]
-        operands = [asarray(x) if is_sequence(x) else ax.as_value(x) for x in operands]
+        operands = [
+            asarray(x) if ax.is_sequence(x) else ax.as_value(x) for x in operands
+        ]
         return _map_cores(call, operands, cores)
 
     return owning(mapped)
@@ -227,7 +228,7 @@ def _checked(
         results = function(*values)
         if outputs is None:
             return tree.map(ax.as_value, results)
-        many: Any = results if is_sequence(results) else (results,)
+        many: Any = results if ax.is_sequence(results) else (results,)
         if len(many) != len(outputs):
             raise ArgumentError(
                 f"vectorize: the signature has {len(outputs)} results, got {len(many)}"

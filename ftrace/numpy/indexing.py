@@ -20,7 +20,6 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.creation import array
-from ftrace.numpy.types import is_sequence
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
 from ftrace.trace.eager.dispatch import is_by_place
@@ -286,13 +285,13 @@ def _plain(part: Any) -> Any:
         return _plain_tracer(part)
     if isinstance(part, str):
         raise errors.DtypeError(f"an index must be an integer or bool, got {part!r}")
-    if is_sequence(part) and any(isinstance(p, Tracer) for p in part):
+    if ax.is_sequence(part) and any(isinstance(p, Tracer) for p in part):
         return _plain(array(part))
     if type(part) is Array and part.dtype.kind in "iu":
         part.told()
         return signed(part.numpy())
     values = np.asarray(part)
-    if values.size == 0 and is_sequence(part):
+    if values.size == 0 and ax.is_sequence(part):
         values = values.astype(np.int32)
     if values.dtype.kind not in "biu":
         raise errors.DtypeError(

@@ -22,6 +22,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy import factorizations, linear
 from ftrace.numpy.arithmetic import by_squaring
+from ftrace.numpy.creation import finfo
 from ftrace.numpy.elementwise import inexact, isnan, promote_inexact
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import eigvalsh, matrices, norm, square, svdvals
@@ -29,7 +30,6 @@ from ftrace.numpy.linear import matmul, matrix_transpose, tensordot, vecdot
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import sequence_of
 from ftrace.numpy.statistics import squared_magnitude
-from ftrace.numpy.types import finfo
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.linalg_compositions import det_p, least_squares_p, pinv_p

@@ -14,11 +14,11 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy import elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.creation import Dtype, dtype_or, placed
+from ftrace.numpy.creation import shape as shape_of
 from ftrace.numpy.editing import are_inside
 from ftrace.numpy.linear import checked_diagonal
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import nonzero
-from ftrace.numpy.types import shape as shape_of
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.tracing.tracer import Value
 

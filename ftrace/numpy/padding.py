@@ -25,7 +25,6 @@ from ftrace.numpy.editing import along
 from ftrace.numpy.functional import apply_along_axis
 from ftrace.numpy.ranges import linspace
 from ftrace.numpy.shape import concatenate, ravel, split
-from ftrace.numpy.types import is_sequence
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 
@@ -148,7 +147,7 @@ def _listed(value: Any) -> list[Any]:
 
 def _has_parts(value: Any) -> bool:
     """Is it a sequence, or an array with axes?"""
-    return is_sequence(value) or (is_value(value) and bool(aval_of(value).shape))
+    return ax.is_sequence(value) or (is_value(value) and bool(aval_of(value).shape))
 
 
 # Modes.

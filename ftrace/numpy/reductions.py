@@ -276,7 +276,7 @@ def _extremum(
         raise ValueRangeError(
             f"{name}: to use where=, give initial= as well: the value of nothing"
         )
-    if initial is None and any_of(a.shape[axis] == 0 for axis in axes):
+    if initial is None and 0 in [a.shape[axis] for axis in axes]:
         raise ValueRangeError(
             f"{name}: the array of shape {a.shape} has no elements along the axes "
             f"{axes}, and {name} has no identity; give initial="
@@ -291,11 +291,6 @@ def _extremum(
     found = _complex_extremum(primitive, a, axes, keepdims)
     pair = stack([ax.broadcast_to(first, found.shape), found])
     return _complex_extremum(primitive, pair, (0,), False)
-
-
-def any_of(conditions: Any) -> bool:
-    """Python's `any`, which the function of that name hides here."""
-    return True in conditions
 
 
 def _same(x: Any, extremum: Any) -> Any:

@@ -26,7 +26,6 @@ from ftrace.numpy import elementwise as ew
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.shape import concatenate, split, stack
-from ftrace.numpy.types import is_sequence
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
@@ -154,7 +153,7 @@ def lexsort(keys: Value | Sequence[Value], axis: int = -1) -> Any:
       ShapeError: the keys differ in shape.
       ValueRangeError: there is no key.
     """
-    if is_sequence(keys):
+    if ax.is_sequence(keys):
         parts = [ax.as_value(key) for key in keys]
     else:
         whole = ax.as_value(keys)
@@ -276,7 +275,7 @@ def nonzero(
 
 
 def _fills(fill_value: Any, ndim: int) -> list[int]:
-    if is_sequence(fill_value):
+    if ax.is_sequence(fill_value):
         if len(fill_value) != ndim:
             raise errors.ShapeError(
                 f"nonzero: {len(fill_value)} fill values for {ndim} axes"
