@@ -30,11 +30,9 @@ from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import (
-    Tracer,
     Value,
     aval_of,
     check_fits,
-    unbound_variable,
 )
 from ftrace.trace.tracing.weak_constants import counts_bits
 
@@ -152,14 +150,14 @@ class Place:
             return ax.choose(
                 mask, ax.cast(func(self.array), self.array.dtype), self.array
             )
-        reading = {k: v for k, v in options.items() if k == "wrap_negative_indices"}
+        wrap = options.get("wrap_negative_indices", True)
         repeats = None
         if not options.get("unique_indices"):
-            repeats = _repeats(self.array.shape, self.index, mode, **reading)
+            repeats = _repeats(self.array.shape, self.index, mode, wrap)
         result = self.array
         for done in range(1 if repeats is None else int(repeats.max(initial=1))):
             place = Place(result, self.index)
-            old = place.get(mode=mode, **reading)
+            old = place.get(mode=mode, wrap_negative_indices=wrap)
             new = func(old)
             if done and repeats is not None:
                 new = ax.choose(repeats > done, ax.cast(new, old.dtype), old)
@@ -252,12 +250,11 @@ def _traced_mask(x: Any, index: Any) -> Any:
     """A traced mask, if the index is one and fits, with axes to broadcast to x."""
     parts = indexing.index_parts(index)
     mask = parts[0] if len(parts) == 1 else None
-    if not isinstance(mask, Tracer) or mask.dtype != dtypes.bool_:
+    if not ax.is_unknown(mask) or mask.dtype != dtypes.bool_:
         return None
-    covered, rest = x.shape[: mask.ndim], x.shape[mask.ndim :]
-    if unbound_variable(mask.node) is None or mask.shape != covered:
+    if mask.shape != x.shape[: mask.ndim]:
         return None
-    return ax.reshape(mask, mask.shape + (1,) * len(rest))
+    return ax.reshape(mask, mask.shape + (1,) * (x.ndim - mask.ndim))
 
 
 def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
@@ -273,12 +270,11 @@ def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
     return ax.choose(here, ax.cast(_COMBINE[kind](x, values), x.dtype), x)
 
 
-def _repeats(shape: Any, index: Any, mode: str | None, **options: bool) -> Any:
+def _repeats(shape: Any, index: Any, mode: str | None, wrap: bool) -> Any:
     """How often each element of a place is named in it; None where that is not known.
 
     The array broadcasts to the shape of the place.
     """
-    wrap = options.get("wrap_negative_indices", True)
     parsed = indexing.parse_index(shape, index, mode, wrap)
     if not parsed.gathered or not all(indexing.is_known(a) for a in parsed.arrays):
         return None
@@ -294,21 +290,13 @@ def _repeats(shape: Any, index: Any, mode: str | None, **options: bool) -> Any:
     return counts[inverse].reshape(numbers.shape + after)
 
 
-def _batch_first(values: Any, index: Index) -> Any:
-    """Values of the result's shape as batch + rest, which a scatter takes."""
-    assert index.batch is not None
-    count = len(index.batch)
-    batch = range(index.place, index.place + count)
-    others = [a for a in range(len(index.result_shape)) if a not in batch]
-    values = ax.permute(values, (*batch, *others))
-    return ax.reshape(values, (*index.batch, *index.rest))
-
-
 def _scattered(
     region: Any, index: Index, values: Any, kind: str, mode: str | None, wrap: bool
 ) -> Any:
     assert index.batch is not None
-    values = _batch_first(values, index)
+    # From the shape of the result to batch + rest, which a scatter takes.
+    values = ax.permute(values, ax.inverse(indexing.placement(index)))
+    values = ax.reshape(values, (*index.batch, *index.rest))
     if 0 in values.shape or 0 in region.shape:
         return region
     indices, _ = indexing.positions(index, wrap, clamp=mode == "clip", ask=False)

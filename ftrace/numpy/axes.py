@@ -378,6 +378,11 @@ def permute(x: Value, axes: tuple[int, ...]) -> Any:
     return x if axes == tuple(range(x.ndim)) else bind(movement.permute_p, x, arg=axes)
 
 
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another one; of other numbers, their ranks."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
 def move_axis(x: Value, source: int, destination: int) -> Any:
     """Takes out one axis and puts it elsewhere; both count from the front."""
     axes = [a for a in range(len(shape_of(x))) if a != source]

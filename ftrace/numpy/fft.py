@@ -216,7 +216,7 @@ def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> 
     power = (_INVERSE if inverse else _FORWARD)[norm]
     if power:
         y = elementwise(p.mul, y, math.prod(lengths) ** power)
-    return ax.permute(y, tuple(sorted(range(len(order)), key=order.__getitem__)))
+    return ax.permute(y, ax.inverse(order))
 
 
 def _empty(x: Any, kind: str, axes: Sequence[int], lengths: Sequence[int]) -> Any:

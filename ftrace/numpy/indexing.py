@@ -282,7 +282,15 @@ def _plain(part: Any) -> Any:
             raise errors.DtypeError(
                 f"an index must be an integer or bool, got {part.aval!r}"
             )
-        return _plain_tracer(part)
+        if part.dtype != dtypes.bool_:
+            return part
+        if unbound_variable(part.node) is None:
+            return concrete(part)
+        raise errors.NonConcreteBooleanIndexError(
+            f"the shape of x[mask] depends on the values of the mask, a traced value "
+            f"of type {part.aval!r}; write where(mask, x, other) instead, or "
+            "x.at[mask].set(value), or nonzero(mask, size=n)"
+        )
     if isinstance(part, str):
         raise errors.DtypeError(f"an index must be an integer or bool, got {part!r}")
     if ax.is_sequence(part) and any(isinstance(p, Tracer) for p in part):
@@ -301,18 +309,6 @@ def _plain(part: Any) -> Any:
     if values.ndim == 0 and values.dtype.kind in "iu":
         return int(values)
     return signed(values)
-
-
-def _plain_tracer(part: Tracer) -> Any:
-    if part.dtype != dtypes.bool_:
-        return part
-    if unbound_variable(part.node) is not None:
-        raise errors.NonConcreteBooleanIndexError(
-            f"the shape of x[mask] depends on the values of the mask, a traced value "
-            f"of type {part.aval!r}; write where(mask, x, other) instead, or "
-            "x.at[mask].set(value), or nonzero(mask, size=n)"
-        )
-    return concrete(part)
 
 
 def _is_mask(part: Any) -> bool:
@@ -474,10 +470,10 @@ def read(
     else:
         found = _gathered(region, index, mode, fill_value, wrap)
     found = ax.reshape(found, (*index.batch, *index.laid))
-    return ax.permute(found, _placement(index))
+    return ax.permute(found, placement(index))
 
 
-def _placement(index: Index) -> tuple[int, ...]:
+def placement(index: Index) -> tuple[int, ...]:
     """The permutation that takes the leading axes of the arrays to their place."""
     assert index.batch is not None
     front = len(index.batch)

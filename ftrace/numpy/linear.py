@@ -130,7 +130,7 @@ def _multiply_sum(
 
 def _placed(x: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """`x` with its axes at the positions `axes` of `shape`; it repeats elsewhere."""
-    x = ax.permute(x, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+    x = ax.permute(x, ax.inverse(axes))
     missing = [a for a in range(len(shape)) if a not in axes]
     return ax.expand(ax.insert_axes(x, missing), shape)
 

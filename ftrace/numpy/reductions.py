@@ -165,9 +165,8 @@ def weights_like(
         raise ShapeError(
             f"{name}: the weights must have shape {shape}{hint}, got {weights.shape}"
         )
-    order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     line = tuple(n if i in axes else 1 for i, n in enumerate(shape))
-    return ax.reshape(ax.permute(weights, order), line)
+    return ax.reshape(ax.permute(weights, ax.inverse(axes)), line)
 
 
 def is_nan(a: Any) -> Any:
