@@ -249,7 +249,7 @@ def fitted(values: Any, shape: tuple[int, ...], name: str) -> Any:
 def _traced_mask(x: Any, index: Any) -> Any:
     """A traced mask, if the index is one and fits, with axes to broadcast to x."""
     parts = indexing.index_parts(index)
-    mask = parts[0] if len(parts) == 1 else None
+    mask: Any = parts[0] if len(parts) == 1 else None
     if not ax.is_unknown(mask) or mask.dtype != dtypes.bool_:
         return None
     if mask.shape != x.shape[: mask.ndim]:

@@ -168,13 +168,16 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
         return _from_numpy(np.from_dlpack(value), dtype, copy)
     if type(value) in (memoryview, bytearray):
         return _from_numpy(np.asarray(memoryview(value)), dtype, copy)
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        own: Sequence[Any] = value  # a range, a user's own sequence
-        return _from_sequence(list(own), dtype)
+    if _is_sequence_of_its_own(value):
+        return _from_sequence(list(value), dtype)  # a range, a user's own sequence
     raise errors.ArgumentError(
         f"array: {value!r:.60} of type {type(value).__name__} is no number, no array "
         "and no sequence of them"
     )
+
+
+def _is_sequence_of_its_own(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def _from_number(value: complex, dtype: Dtype) -> Any:
