@@ -114,7 +114,7 @@ class Place:
         """Multiplied by `values` at the place, as often as an index is repeated."""
         return self._update("mul", values, **options)
 
-    mul = ew.multiply
+    mul = multiply
 
     def divide(self, values: Value, **options: Any) -> Any:
         """Divided by `values` at the place, as often as an index is repeated."""
