@@ -189,7 +189,8 @@ def test_code_of_another_processor_is_not_found(folder: Path) -> None:
         assert (np.asarray(ft.jit(lambda x: x * 3)(x)) == 3).all()
         print(object_cache.hits, object_cache.misses)
     """
-    for cpu, counts in (("generic", "0 3"), ("", "0 3"), ("generic", "3 0")):
+    # The program, the runner, the kernel and its module; the program names the latter.
+    for cpu, counts in (("generic", "0 4"), ("", "0 4"), ("generic", "3 0")):
         process = run_python(program, folder, FTRACE_CPU=cpu)
         assert process.communicate()[0] == counts + "\n"
 
