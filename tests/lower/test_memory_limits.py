@@ -18,7 +18,7 @@ from ftrace.devices import out_of_memory
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm import device as cpu_device
 from ftrace.numpy import indexing
-from ftrace.trace import bind, evaluate
+from ftrace.trace import evaluate
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_limit, "LARGE", 1 << 20)
     monkeypatch.setattr(out_of_memory, "LARGE", 1 << 20)
     monkeypatch.setattr(cpu_device, "LARGE", 1 << 20)
-    for module in (bind, evaluate, indexing):
+    for module in (evaluate, indexing):
         monkeypatch.setattr(module, "FEW", 1 << 16)
 
 
