@@ -450,3 +450,10 @@ def test_updates_of_integers_by_floats_are_computed_in_floats(dtype: str) -> Non
         ):
             assert found.dtype == x.dtype
             np.testing.assert_array_equal(found, wanted)
+
+
+def test_getitem_takes_arrays_of_numpy_as_ours() -> None:
+    x = np.arange(3)
+    assert int(fnp.getitem(x, 2)) == 2
+    with pytest.raises(IndexBoundsError, match="index 9 is out of bounds"):
+        fnp.getitem(x, np.array([0, 9]))
