@@ -29,15 +29,7 @@ from ftrace.devices.llvm.schedule.vector_cost import (
     interleaved_vectors,
 )
 from ftrace.devices.llvm.target import Target
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    Kernel,
-    Store,
-    axis_of,
-    bytes_of,
-    load_p,
-    reduce_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node
 from ftrace.trace.symbolic.bounds import sample
@@ -81,7 +73,7 @@ class Chooser:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: ir.Kernel,
         block: list[Statement],
         facts: Facts,
         target: Target,
@@ -127,13 +119,13 @@ class Chooser:
         return self.steps.get(axis, ONE_BY_ONE)
 
     def _may_move(self, axis: Node) -> bool:
-        a = axis_of(axis)
+        a = ir.axis_of(axis)
         return size_of(axis) > 1 and a.number not in self.kernel.ordered
 
     def _may_be_vector(self, axis: Node) -> bool:
         """Around axes that run in order the lanes would be far apart in memory."""
         inside = self.kernel.axes[self.kernel.axes.index(axis) :]
-        ordered = {axis_of(a).number for a in inside} & self.kernel.ordered
+        ordered = {ir.axis_of(a).number for a in inside} & self.kernel.ordered
         return self._may_move(axis) and not ordered
 
     # Unrolling.
@@ -174,7 +166,7 @@ class Chooser:
         masked = self.target.masked and weight > (
             _LONG_BODY_OF_FEW if few else _LONG_BODY
         )
-        stores = [s for s in loop.body if isinstance(s, Store)]
+        stores = [s for s in loop.body if isinstance(s, ir.Store)]
         strides = [self.facts.stride(s.index, *vector) for s in stores]
         masked = masked and all(stride in (0, 1, -1) for stride in strides)
         abreast = 1
@@ -225,7 +217,7 @@ class Chooser:
         if not self.target.decides("columns_by_rows"):
             return False
         reduces = [s for s in loop.body if isinstance(s, ReduceLoop)]
-        simple = len(reduces) + sum(isinstance(s, Let | Store) for s in loop.body)
+        simple = len(reduces) + sum(isinstance(s, Let | ir.Store) for s in loop.body)
         if not reduces or simple != len(loop.body) or self.kernel.is_dynamic:
             return False
         if self.kernel.ordered or size_of(loop.axis) < _LONG_ROW * vector[1]:
@@ -249,11 +241,12 @@ class Chooser:
         return [
             n
             for n in self.facts.free
-            if n.op is load_p and any(axis_of(r).reduced for r in self.facts.free[n])
+            if n.op is ir.load_p
+            and any(ir.axis_of(r).reduced for r in self.facts.free[n])
         ]
 
     def _reduces(self) -> list[Node]:
-        return [n for n in self.facts.free if n.op is reduce_p]
+        return [n for n in self.facts.free if n.op is ir.reduce_p]
 
     def _row_axis(self, vector: Node) -> Node | None:
         """The axis whose iterations can share most of what a reduce loads."""
@@ -299,7 +292,7 @@ class Chooser:
         rows = self._row_axis(vector)
         if rows is None or size_of(rows) < _MANY_ROWS:
             return None
-        if bytes_of(self.kernel.buffers) <= self.target.l3 // 2:
+        if ir.bytes_of(self.kernel.buffers) <= self.target.l3 // 2:
             return None  # a cache is as quick with one
         if self._reduces() != list(loop.reduces):
             return None
@@ -335,7 +328,7 @@ class Chooser:
             if len(inner) != 1 or not isinstance(inner[0], Loop):
                 break
             loop = inner[0]
-            if axis_of(loop.axis).number in self.kernel.ordered:
+            if ir.axis_of(loop.axis).number in self.kernel.ordered:
                 break
             if self.parallel:
                 outer *= self._units(self.parallel[-1].axis)
@@ -386,7 +379,7 @@ class Chooser:
             if len(inner) != 1 or not isinstance(inner[0], Loop):
                 return
             loop = inner[0]
-            if axis_of(loop.axis).number not in self.kernel.ordered:
+            if ir.axis_of(loop.axis).number not in self.kernel.ordered:
                 break
             block = loop.body
         steps = self._of(loop.axis)
@@ -423,8 +416,8 @@ def count_values(block: Sequence[Statement]) -> int:
         statement = pending.pop()
         if isinstance(statement, Let):
             node = statement.node
-            if node.dtype is not INDEX and node.src:
+            if node.dtype is not ir.INDEX and node.src:
                 total += _CALLED_BODY if node.op.name in CALLED else 1
-        elif not isinstance(statement, Store):
+        elif not isinstance(statement, ir.Store):
             pending += statement.body
     return total
