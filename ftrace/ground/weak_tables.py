@@ -21,7 +21,9 @@ V = TypeVar("V")
 _remove_dead: Any = vars(_weakref)["_remove_dead_weakref"]
 
 
-class _Reference(weakref.ref[V]):
+class Reference(weakref.ref[V]):
+    """A reference that knows its key."""
+
     __slots__ = ("key",)
     key: Any
 
@@ -33,12 +35,13 @@ class WeakValues(Generic[K, V]):
 
     Attributes:
       references: to the values; those to dead ones are still there.
+      dead: of those, the ones to bury; `note` adds one.
     """
 
     def __init__(self) -> None:
-        self.references: dict[K, _Reference[V]] = {}
-        self._dead: deque[_Reference[V]] = deque()
-        self._note: Any = self._dead.append
+        self.references: dict[K, Reference[V]] = {}
+        self.dead: deque[Reference[V]] = deque()
+        self.note: Any = self.dead.append
 
     def __len__(self) -> int:
         self.bury()
@@ -49,7 +52,11 @@ class WeakValues(Generic[K, V]):
         return None if reference is None else reference()
 
     def put(self, key: K, value: V) -> V:
-        self.references[key] = self._refer(key, value)
+        reference = Reference(value, self.note)
+        reference.key = key
+        self.references[key] = reference
+        if self.dead:
+            self.bury()
         return value
 
     def keep(self, key: K, value: V) -> V:
@@ -57,20 +64,16 @@ class WeakValues(Generic[K, V]):
 
         Of those that threads put there at the same time one stays.
         """
-        reference = self._refer(key, value)
+        reference = Reference(value, self.note)
+        reference.key = key
         while (kept := self.references.setdefault(key, reference)) is not reference:
             other = kept()
             if other is not None:
                 return other
             _remove_dead(self.references, key)
-        return value
-
-    def _refer(self, key: K, value: V) -> _Reference[V]:
-        reference = _Reference(value, self._note)
-        reference.key = key
-        if self._dead:
+        if self.dead:
             self.bury()
-        return reference
+        return value
 
     def values(self) -> list[V]:
         found = [reference() for reference in list(self.references.values())]
@@ -78,15 +81,13 @@ class WeakValues(Generic[K, V]):
 
     def clear(self) -> None:
         self.references.clear()
-        self._dead.clear()  # which have their keys
+        self.dead.clear()  # which have their keys
 
     def bury(self) -> None:
         """Removes what is left of the dead."""
-        while self._dead:
+        while self.dead:
             try:
-                dead = self._dead[0]  # it goes last: an exception may come between
-                _remove_dead(self.references, dead.key)
-                self._dead.remove(dead)
-                del dead  # with it others die, which join the queue
-            except (IndexError, ValueError):  # another thread has been here
-                continue
+                # Another thread may have put a value under the same key.
+                _remove_dead(self.references, self.dead.popleft().key)
+            except IndexError:  # another thread has been here
+                return

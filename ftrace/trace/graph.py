@@ -22,7 +22,7 @@ import numpy as np
 from ftrace.errors import GraphError
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground.fast_dataclasses import Immutable, dataclass
-from ftrace.ground.weak_tables import WeakValues
+from ftrace.ground.weak_tables import Reference, WeakValues
 from ftrace.trace.avals import Shape, ShapedArray
 
 Aval = ShapedArray
@@ -100,7 +100,7 @@ Flags = tuple[bool, ...]
 
 #: All nodes that anyone has, by their four parts.
 _nodes: WeakValues[Any, Node] = WeakValues()
-_references = _nodes.references  # one look-up for each node that is made
+_references, _dead, _note = _nodes.references, _nodes.dead, _nodes.note
 #: Removes the entries of dead nodes.
 bury = _nodes.bury
 _serials = itertools.count()
@@ -141,7 +141,13 @@ def make_node(op: Op, aval: Aval, src: tuple[Node, ...], arg: Any = None) -> Nod
     node.arg = arg
     node.origin = provenance.origin or user_origin()
     node.serial = next(_serials)
-    return _nodes.keep(key, node)
+    reference = Reference(node, _note)
+    reference.key = key
+    if _references.setdefault(key, reference) is not reference:
+        return _nodes.keep(key, node)  # another thread has made it meanwhile
+    if _dead:
+        bury()
+    return node
 
 
 def origin_now(node: Node) -> Origin | None:

@@ -17,7 +17,7 @@ from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import is_reused, mul, mul_zero
 from ftrace.trace.primitives.movement import reshape_p
-from ftrace.trace.primitives.primitive import Primitive, compound_of, item_p
+from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
 from ftrace.trace.symbolic.dim import same_size
 
 #: Families of operations of which an element depends on the same element of operands.
@@ -28,7 +28,7 @@ RECOMPUTE = 40  # operations that may be done again inside one kernel
 
 def is_step(node: Node) -> bool:
     """Is it an operation that is a step of the program, or one of its results?"""
-    return node.op is item_p or compound_of(node) is not None
+    return node.op is item_p or isinstance(node.op, Compound)
 
 
 def root_of(node: Node) -> Node:

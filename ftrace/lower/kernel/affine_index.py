@@ -326,7 +326,7 @@ def source_index(
     op = node.op
     if op is expand_p:
         pairs = zip(indices, node.src[0].shape, strict=True)
-        return tuple(ZERO if same_size(n, 1) else i for i, n in pairs), valid
+        return tuple([ZERO if same_size(n, 1) else i for i, n in pairs]), valid
     if op is movement.permute_p:
         result = [ZERO] * len(indices)
         for axis, index in zip(arg, indices, strict=True):
@@ -335,7 +335,8 @@ def source_index(
     if op is movement.reshape_p:
         return _reshaped(indices, node.shape, node.src[0].shape), valid
     if op is movement.shrink_p:
-        return tuple(i + low for i, (low, _) in zip(indices, arg, strict=True)), valid
+        lows = zip(indices, arg, strict=True)
+        return tuple([i + low for i, (low, _) in lows]), valid
     if op is movement.stride_p:
         sizes = node.src[0].shape
         return tuple(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -186,11 +187,11 @@ def _compose(x: Node, y: Node) -> Node | None:
             return zeros_like(x)
         if len(axes) < node.ndim:
             return None
-    made = sorted(axes, key=lambda axis: axis.source)
-    moved = shrink(source, tuple(axis.bounds for axis in made))
-    moved = stride(moved, tuple(axis.step or 1 for axis in made))
-    moved = permute(moved, tuple(axis.source for axis in axes))
-    moved = pad(moved, tuple(axis.pads for axis in axes))
+    made = sorted(axes, key=attrgetter("source"))
+    moved = shrink(source, tuple([axis.bounds for axis in made]))
+    moved = stride(moved, tuple([axis.step or 1 for axis in made]))
+    moved = permute(moved, tuple([axis.source for axis in axes]))
+    moved = pad(moved, tuple([axis.pads for axis in axes]))
     return moved if same_size(moved.shape, x.shape) else expand(moved, x.shape)
 
 

@@ -186,15 +186,15 @@ def _record(
         and (len(scope.inputs), scope.tokens, stack.asked) == before
         and not any(result is x for x in (*args, *kwargs.values()))
     ):
-        _enter(identity, [result], origin)
+        _enter(identity, (weakref.ref(result.node),), origin)
         result.node.origin = result.origin = origin
     return result
 
 
-def _enter(key: tuple[Any, ...], results: Sequence[Tracer], line: Any) -> None:
+def _enter(key: Any, nodes: tuple[weakref.ref[Node], ...], line: Any) -> None:
     if len(_calls) >= CALLS_KEPT:
         _forget_the_dead()
-    _calls[key] = tuple([weakref.ref(x.node) for x in results]), line
+    _calls[key] = nodes, line
 
 
 def _lifted(x: Any, scope: Scope) -> Any:
@@ -292,7 +292,7 @@ def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[
         origin = provenance.caller or user_origin()
         return [Tracer(node, scope, origin) for node in alive]
     results = inline(graph, operands, scope)
-    _enter(key, results, None)
+    _enter(key, tuple([weakref.ref(x.node) for x in results]), None)
     return results
 
 

@@ -112,7 +112,7 @@ def _infer_permute(axes: tuple[int, ...], x: ShapedArray) -> ShapedArray:
         raise AxisError(
             f"transpose: {axes} is not a permutation of the {x.ndim} axes of {x!r}"
         )
-    return x.with_shape(tuple(x.shape[a] for a in axes))
+    return x.with_shape(tuple([x.shape[a] for a in axes]))
 
 
 def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -152,7 +152,7 @@ def _infer_pad(pads: Pads, x: ShapedArray) -> ShapedArray:
             f"that are not negative, got {pads}"
         )
     sizes = zip(x.shape, pads, strict=True)
-    return x.with_shape(tuple(padded_size(n, *p) for n, p in sizes))
+    return x.with_shape(tuple([padded_size(n, *p) for n, p in sizes]))
 
 
 #: Elements from which on zeros are written only where no others come.
@@ -210,7 +210,7 @@ def _infer_shrink(bounds: Bounds, x: ShapedArray) -> ShapedArray:
             f"slice: {x!r} takes {x.ndim} pairs with 0 <= start <= stop <= size, "
             f"got {bounds}"
         )
-    return x.with_shape(tuple(hi - lo for lo, hi in bounds))
+    return x.with_shape(tuple([hi - lo for lo, hi in bounds]))
 
 
 def _transpose_shrink(node: Node, ct: Node) -> Node:
@@ -260,7 +260,7 @@ def _infer_stride(steps: tuple[int, ...], x: ShapedArray) -> ShapedArray:
             f"slice: {x!r} takes {x.ndim} steps that are not zero, got {steps}"
         )
     sizes = zip(x.shape, steps, strict=True)
-    return x.with_shape(tuple(-(-size // abs(step)) for size, step in sizes))
+    return x.with_shape(tuple([-(-size // abs(step)) for size, step in sizes]))
 
 
 def _transpose_stride(node: Node, ct: Node) -> Node:
@@ -284,7 +284,7 @@ stride_p = _movement(
 
 def stride(x: Node, steps: tuple[int, ...]) -> Node:
     sizes = zip(x.shape, steps, strict=True)
-    useful = tuple(1 if same_size(n, 1) else step for n, step in sizes)
+    useful = tuple([1 if same_size(n, 1) else step for n, step in sizes])
     return x if set(useful) <= {1} else stride_p(x, arg=useful)
 
 

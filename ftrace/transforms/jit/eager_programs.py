@@ -179,11 +179,17 @@ _ARITHMETIC = frozenset(
 )  # fmt: skip
 
 
-def numbers_of(outputs: Sequence[Node]) -> list[Node]:
-    """The constants that may vary, in the order of reading."""
+def numbers_of(
+    outputs: Sequence[Node], order: Sequence[Node] | None = None
+) -> list[Node]:
+    """The constants that may vary, in the order of reading.
+
+    Args:
+      order: `toposort(outputs)`, where it is known.
+    """
     holds: dict[Node, Node] = {}  # a number: itself, cast or moved
     refused: set[Node] = set()
-    for node in toposort(outputs):
+    for node in toposort(outputs) if order is None else order:
         if node.op is const_p:
             holds[node] = node
             continue
@@ -236,6 +242,9 @@ class _Family:
 
 
 _families: Table[Any, _Family] = Table(256)
+#: The outputs of the first graph with certain inputs and operations, of which no
+#: pattern has been made: most graphs come alone. Empty where there is one.
+_alone: Table[Any, tuple[Node, ...]] = Table(256)
 
 
 def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
@@ -243,32 +252,52 @@ def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
 
     None for a first one.
     """
-    numbers = numbers_of(graph.outputs)
+    order = toposort(graph.outputs)
+    numbers = numbers_of(graph.outputs, order)
     if not numbers:
         return None
-    places = [
-        variable(x.aval.with_shape(()), NUMBER_DEPTH, i) for i, x in enumerate(numbers)
-    ]
-    standing = {
-        x: broadcast_leading(place, x.shape) if x.shape else place
-        for x, place in zip(numbers, places, strict=True)
-    }
-    pattern = graph.inputs, tuple(substitute(graph.outputs, standing))
-    family = _families.get(pattern)
-    if family is None:
-        weight = GRAPH_BYTES * len(nodes_of(pattern[1]))
-        _families.put(pattern, _Family([x.arg for x in numbers]), weight)
+    rough = graph.inputs, frozenset(operations_of(graph.outputs).items())
+    first = _alone.get(rough)
+    if first is None:
+        _alone.put(rough, graph.outputs, GRAPH_BYTES * len(order))
         return None
+    if first:
+        _family(graph.inputs, first, numbers_of(first))
+        _alone.put(rough, ())
+    family, standing = _family(graph.inputs, graph.outputs, numbers)
     varying, (known, program) = family.varying(numbers), family.latest
+    if not varying:
+        return None  # the first of its pattern
     if varying != known or program is None:
         free = {numbers[i]: standing[numbers[i]] for i in varying}
-        inputs = (*graph.inputs, *[places[i] for i in varying])
+        inputs = (*graph.inputs, *[_place(i, numbers[i]) for i in varying])
         made = substitute(graph.outputs, free)
         # A number itself is no result: whoever gets it may give its memory away.
         made = [elementwise.copy(y) if y in free.values() else y for y in made]
         program = program_of(Graph(inputs, tuple(made)))
         family.latest = varying, program
     return program, tuple([_array(numbers[i]) for i in varying])
+
+
+def _family(
+    inputs: Sequence[Node], outputs: Sequence[Node], numbers: Sequence[Node]
+) -> tuple[_Family, dict[Node, Node]]:
+    """The family of a graph, a new one if need be, and what stands for each number."""
+    standing: dict[Node, Node] = {}
+    for i, x in enumerate(numbers):
+        place = _place(i, x)
+        standing[x] = broadcast_leading(place, x.shape) if x.shape else place
+    pattern = inputs, tuple(substitute(outputs, standing))
+    family = _families.get(pattern)
+    if family is None:
+        weight = GRAPH_BYTES * len(nodes_of(pattern[1]))
+        family = _families.put(pattern, _Family([x.arg for x in numbers]), weight)
+    return family, standing
+
+
+def _place(i: int, number: Node) -> Node:
+    """The variable that stands for a number."""
+    return variable(number.aval.with_shape(()), NUMBER_DEPTH, i)
 
 
 def _array(number: Node) -> Array:
