@@ -13,6 +13,7 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError
 from ftrace.numpy.distributions import METHODS
+from tests.support.covering import covering
 
 SPECIAL = [-0.0, 0.0, np.nan, np.inf, -np.inf, 1.5]
 DTYPES = ("bool", "int8", "uint32", "int64", "float16", "float32", "float64")
@@ -292,8 +293,7 @@ def test_interp_of_special_points_is_the_composition(xp, fp):
     same(fnp.interp(x, xp, fp), ft.jit(fnp.interp)(x, xp, fp))
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+@covering(1, method=METHODS, dtype=["float16", "float32", "float64", "int32"])
 def test_a_fraction_in_python_is_one_in_an_array(dtype, method):
     for shape in ((1,), (2,), (9,), (4, 10), (3, 1)):
         x = numbers(shape, dtype)

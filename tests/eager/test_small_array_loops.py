@@ -22,6 +22,7 @@ from ftrace.devices.base import get_device
 from ftrace.devices.llvm.call import record_eager
 from ftrace.devices.llvm.call.record_eager import MOST, inner_loop, new_ndarray
 from ftrace.trace import tiering
+from tests.support.covering import covering
 
 #: The eighth is learned, and two more are native.
 CALLS = tiering.CALLS_BEFORE_RECORD + 3
@@ -292,8 +293,7 @@ SUMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shape", "axes"), SUMS)
-@pytest.mark.parametrize("dtype", [*dtypes(), "uint32", "float16"])
+@covering(1, {("shape", "axes"): SUMS}, dtype=[*dtypes(), "uint32", "float16"])
 def test_sums_have_the_bits_of_the_first_call(
     dtype: str, shape: tuple[int, ...], axes: tuple[int, ...]
 ) -> None:

@@ -25,6 +25,7 @@ from ftrace.trace.primitives.broadcast import expand, reduce_sum
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.sources import iota, variable
+from tests.support.covering import covering
 
 P: Any = pytest.param
 RULE = "large_values_in_slices"
@@ -177,8 +178,7 @@ def largest(program: Program) -> int:
     return max([*own, *(largest(p) for p in inside)], default=0)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("gradient", [False, True], ids=["value", "gradient"])
+@covering(1, program=PROGRAMS, gradient=[False, True])
 def test_slices_have_the_values_of_the_whole(program: str, gradient: bool) -> None:
     f, arrays = PROGRAMS[program]
     graph = ft.make_graph(with_gradient(f, arrays) if gradient else f)(*arrays)
@@ -410,7 +410,7 @@ def random_program(seed: int) -> Callable[..., Any]:
     return f
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_programs_have_the_values_of_the_whole(seed: int) -> None:
     arrays = [normal(2, n, 3) for n in (130, 70, 70, 130)]
     for f in (random_program(seed), with_gradient(random_program(seed), arrays)):

@@ -574,11 +574,16 @@ def eig_p_of(a: Any) -> Any:
     return bind_compound(eig_p, fnp.asarray(a))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize(
-    ("m", "n", "k"),
-    [(5000, 20, 1), (4097, 20, 30), (700, 30, 2), (40, 20, 3), (10, 20, 3), (2, 1, 0)],
-)
+@covering(
+    1,
+    {
+        ("m", "n", "k"): [
+            (5000, 20, 1), (4097, 20, 30), (700, 30, 2), (40, 20, 3), (10, 20, 3),
+            (2, 1, 0),
+        ],
+    },
+    dtype=["float32", "float64", "complex64", "complex128"],
+)  # fmt: skip
 def test_least_squares_of_tall_matrices(dtype: str, m: int, n: int, k: int) -> None:
     """By blocks of rows, by squares in 64 bits or by singular vectors: the same."""
     rng = np.random.default_rng(0)

@@ -15,6 +15,7 @@ from ftrace import errors, lax, nn, optim, random
 from ftrace.devices.base import get_device
 from ftrace.devices.llvm.call.object_layout import offsets
 from ftrace.scipy import special, stats
+from tests.support.covering import covering
 
 #: So often that calls have gone to native code.
 CALLS = 12
@@ -73,8 +74,7 @@ def _same(found: Any, wanted: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint8"])
-@pytest.mark.parametrize("expression", _ROWS)
+@covering(1, dtype=["float32", "bfloat16", "int32", "uint8"], expression=_ROWS)
 def test_beside_an_array_they_are_what_pythons_numbers_are(
     expression: str, dtype: str
 ) -> None:

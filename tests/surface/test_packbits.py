@@ -9,13 +9,12 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from tests.support.covering import covering
 
 SHAPES = [(0,), (1,), (7,), (9,), (3, 17), (16, 5), (2, 9, 3), (100, 33), (70_001,)]
 
 
-@pytest.mark.parametrize("order", ["big", "little"])
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32"])
-@pytest.mark.parametrize("shape", SHAPES)
+@covering(1, order=["big", "little"], dtype=["bool", "uint8", "int32"], shape=SHAPES)
 def test_packed_bits_are_those_of_numpy(
     shape: tuple[int, ...], dtype: str, order: Any
 ) -> None:

@@ -95,8 +95,7 @@ def _traced(f: Callable[..., Any]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("setting", SWITCH)
-@pytest.mark.parametrize("name", promotion.NAMES)
+@covering(1, setting=SWITCH, name=promotion.NAMES)
 def test_types_of_two_operands_are_jaxs(name: str, setting: str) -> None:
     f = promotion.function(ft, name)
     with ft.config(enable_x64=SWITCH[setting]), np.errstate(all="ignore"):
