@@ -24,10 +24,15 @@ try:  # as `_importing` does
     from ftrace.dtypes import float0
     from ftrace.ground.settings import Config, config, set_threads
     from ftrace.ground.version import VERSION
-    from ftrace.trace.calls.checkpoint import checkpoint, checkpoint_policies
-    from ftrace.trace.calls.checkpoint import checkpoint as remat
-    from ftrace.trace.python_limits import importing as _importing
-    from ftrace.trace.python_limits import put_away as _put_away
+    from ftrace.trace.calls.checkpoint import (
+        checkpoint,
+        checkpoint as remat,
+        checkpoint_policies,
+    )
+    from ftrace.trace.python_limits import (
+        importing as _importing,
+        put_away as _put_away,
+    )
     from ftrace.trace.symbolic.dim import Dim
     from ftrace.transforms.custom.callbacks import (
         effects_barrier,
@@ -57,8 +62,7 @@ try:  # as `_importing` does
         value_and_grad,
         vjp,
     )
-    from ftrace.transforms.jacobian import hessian, jacfwd, jacrev
-    from ftrace.transforms.jacobian import jacrev as jacobian
+    from ftrace.transforms.jacobian import hessian, jacfwd, jacrev, jacrev as jacobian
     from ftrace.transforms.jit.compile_large_eager import register as _register
     from ftrace.transforms.jit.compiled_graph import (
         ShapeDtypeStruct,
@@ -70,10 +74,10 @@ try:  # as `_importing` does
         eval_shape,
         jit,
         make_graph,
+        make_graph as make_jaxpr,
         named_call,
         named_scope,
     )
-    from ftrace.transforms.jit.jit import make_graph as make_jaxpr
     from ftrace.transforms.vmap import vmap
 finally:
     if _collects:

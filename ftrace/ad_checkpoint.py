@@ -2,12 +2,12 @@
 
 from ftrace.trace.calls.checkpoint import (
     checkpoint,
+    checkpoint as remat,
     checkpoint_name,
     checkpoint_policies,
     print_saved_residuals,
     saved_residuals,
 )
-from ftrace.trace.calls.checkpoint import checkpoint as remat
 
 __all__ = [
     "checkpoint", "checkpoint_name", "checkpoint_policies", "print_saved_residuals",

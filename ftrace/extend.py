@@ -19,8 +19,7 @@ from ftrace.lower.kernel.ir import OF_USERS
 from ftrace.lower.legalize.math import DECOMPOSITIONS
 from ftrace.lower.legalize.math.term import Term, eq, fma, ne, number, select
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.bind import bind_compound
-from ftrace.trace.bind import elementwise as bind_elementwise
+from ftrace.trace.bind import bind_compound, elementwise as bind_elementwise
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls import custom_call
 from ftrace.trace.calls.rule_graphs import Rule

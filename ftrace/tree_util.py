@@ -19,9 +19,9 @@ from ftrace.trace.pytree.tree import (
     KeyEntry,
     KeyPath,
     SequenceKey,
+    TreeDef as PyTreeDef,
     keystr,
 )
-from ftrace.trace.pytree.tree import TreeDef as PyTreeDef
 
 T = TypeVar("T")
 IsLeaf = Callable[[Any], bool]

@@ -11,8 +11,7 @@ from ftrace.lax.movement import *
 from ftrace.lax.reductions import *
 from ftrace.lax.slicing import *
 from ftrace.lax.sorting import *
-from ftrace.trace.eager.dispatch import Lifting as _Lifting
-from ftrace.trace.eager.dispatch import publish as _publish
+from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
 
 _computing = ("convolution", "elementwise", "reductions")
 _written = (

@@ -19,8 +19,7 @@ from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.flatten_arguments import NOT_GIVEN, flatten_values, name_of
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import add
-from ftrace.trace.primitives.elementwise import cast as cast_node
+from ftrace.trace.primitives.elementwise import add, cast as cast_node
 from ftrace.trace.primitives.sources import const, iota, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import is_dynamic

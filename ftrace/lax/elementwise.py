@@ -19,8 +19,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.elementwise import arctan2, maximum, minimum
-from ftrace.trace.bind import bind
-from ftrace.trace.bind import elementwise as apply_elementwise
+from ftrace.trace.bind import bind, elementwise as apply_elementwise
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p

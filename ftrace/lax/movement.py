@@ -15,10 +15,8 @@ from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import number_for
 from ftrace.numpy.elementwise import values_together
-from ftrace.numpy.shape import concatenate as joined
-from ftrace.numpy.shape import tile as repeat_whole
-from ftrace.trace.bind import bind_compound
-from ftrace.trace.bind import broadcast_shapes as common_shape
+from ftrace.numpy.shape import concatenate as joined, tile as repeat_whole
+from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.pytree import tree

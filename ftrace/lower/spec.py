@@ -25,6 +25,7 @@ from ftrace.lower.analysis.cost import is_step
 from ftrace.lower.movement.reorder import MOVEMENTS
 from ftrace.lower.simplify.fold_constants import ELEMENTWISE, arg_of
 from ftrace.trace.graph import Node
+from ftrace.trace.primitives import primitive
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -36,12 +37,6 @@ from ftrace.trace.primitives.movement import (
     shrink_p,
     stride_p,
     unshear_p,
-)
-from ftrace.trace.primitives.primitive import (
-    PRIMITIVES,
-    Primitive,
-    item_p,
-    primitive_of,
 )
 from ftrace.trace.primitives.reduction import REDUCTIONS
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p, variable_p
@@ -66,7 +61,7 @@ def _is_source(node: Node) -> bool:
 def _obeys_record(node: Node) -> bool:
     """Are shape and dtype those that the record's rule gives?"""
     try:
-        aval = primitive_of(node).infer(node.arg, *[s.aval for s in node.src])
+        aval = primitive.primitive_of(node).infer(node.arg, *[s.aval for s in node.src])
     except FtraceError:
         return False
     return same_size(aval.shape, node.shape) and aval.dtype == node.dtype
@@ -78,14 +73,14 @@ def _all(*conditions: Callable[[Node], bool]) -> Callable[[Node], bool]:
 
 SOURCES: Final = (const_p, dim_p, iota_p, variable_p)
 _INDEXING = (gather_p, scatter_p)
-_OTHERS = tuple(p for p in PRIMITIVES.values() if p not in SOURCES)
-_BUILT_IN = frozenset(PRIMITIVES.values())
+_OTHERS = tuple(p for p in primitive.PRIMITIVES.values() if p not in SOURCES)
+_BUILT_IN = frozenset(primitive.PRIMITIVES.values())
 
 
 def _is_users(node: Node) -> bool:
     """Is it elementwise, of a primitive that a user made (`extend.py`)?"""
     op = node.op
-    if not isinstance(op, Primitive) or op in _BUILT_IN:
+    if not isinstance(op, primitive.Primitive) or op in _BUILT_IN:
         return False
     return op.family in ("unary", "binary") and _obeys_record(node)
 
@@ -139,8 +134,8 @@ SIMPLIFIED_SPEC: Final = Spec(
 def _above(op: Any, *allowed: Any) -> Pat:
     """A movement above one that it cannot move past, or above no movement."""
     others = (
-        item_p,
-        *(p for p in PRIMITIVES.values() if p not in (*MOVEMENTS, const_p)),
+        primitive.item_p,
+        *(p for p in primitive.PRIMITIVES.values() if p not in (*MOVEMENTS, const_p)),
     )
     return Pat(op, Pat((*others, *allowed)), where=_changes_something)
 

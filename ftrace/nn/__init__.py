@@ -4,8 +4,7 @@
 
 from ftrace.nn import initializers as initializers
 from ftrace.nn.activations import *
-from ftrace.trace.eager.dispatch import Lifting as _Lifting
-from ftrace.trace.eager.dispatch import publish as _publish
+from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
 
 _publish(
     __name__,

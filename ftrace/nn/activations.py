@@ -14,8 +14,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes as ax
-from ftrace.numpy import reductions
+from ftrace.numpy import axes as ax, reductions
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.linear import contract

@@ -13,11 +13,8 @@ from __future__ import annotations
 
 import math as _math
 
-from ftrace.arrays.array import Array as _Array
-from ftrace.arrays.array import surface as _surface
-from ftrace.numpy import elementwise as _elementwise
-from ftrace.numpy import fft as fft
-from ftrace.numpy import linalg as linalg
+from ftrace.arrays.array import Array as _Array, surface as _surface
+from ftrace.numpy import elementwise as _elementwise, fft as fft, linalg as linalg
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
 from ftrace.numpy.creation import *
@@ -39,9 +36,11 @@ from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
-from ftrace.trace.eager.dispatch import Eager as _Eager
-from ftrace.trace.eager.dispatch import Lifting as _Lifting
-from ftrace.trace.eager.dispatch import publish as _publish
+from ftrace.trace.eager.dispatch import (
+    Eager as _Eager,
+    Lifting as _Lifting,
+    publish as _publish,
+)
 
 #: What arrays and tracers are instances of.
 ndarray = _Array

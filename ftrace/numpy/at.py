@@ -17,9 +17,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.arrays.array import Array, is_array
 from ftrace.errors import ShapeError
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
-from ftrace.numpy import indexing
+from ftrace.numpy import axes as ax, elementwise as ew, indexing
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.indexing import Index
 from ftrace.trace.bind import bind
@@ -28,12 +26,8 @@ from ftrace.trace.evaluate import require_room
 from ftrace.trace.primitives import minmax
 from ftrace.trace.primitives.indexing import COMBINE_AT, scatter_p
 from ftrace.trace.primitives.reference import convert
+from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import asarray
-from ftrace.trace.tracing.tracer import (
-    Value,
-    aval_of,
-    check_fits,
-)
 from ftrace.trace.tracing.weak_constants import counts_bits
 
 __all__ = ["at"]
@@ -55,7 +49,7 @@ class At:
 
     __slots__ = ("array",)
 
-    def __init__(self, array: Value) -> None:
+    def __init__(self, array: tracer.Value) -> None:
         self.array = ax.as_value(array)
 
     def __getitem__(self, index: Any) -> Place:
@@ -97,44 +91,44 @@ class Place:
             self.array, self.index, mode, fill_value, wrap_negative_indices
         )
 
-    def set(self, values: Value, **options: Any) -> Any:
+    def set(self, values: tracer.Value, **options: Any) -> Any:
         """`values` at the place."""
         return self._update("set", values, **options)
 
-    def add(self, values: Value, **options: Any) -> Any:
+    def add(self, values: tracer.Value, **options: Any) -> Any:
         """`values` added at the place, as often as an index is repeated."""
         return self._update("add", values, **options)
 
-    def subtract(self, values: Value, **options: Any) -> Any:
+    def subtract(self, values: tracer.Value, **options: Any) -> Any:
         """`values` subtracted at the place, as often as an index is repeated."""
         fitting = _fitting(values, self.array)
         return self._update("add", ew.negative(fitting), **options)
 
-    def multiply(self, values: Value, **options: Any) -> Any:
+    def multiply(self, values: tracer.Value, **options: Any) -> Any:
         """Multiplied by `values` at the place, as often as an index is repeated."""
         return self._update("mul", values, **options)
 
     mul = multiply
 
-    def divide(self, values: Value, **options: Any) -> Any:
+    def divide(self, values: tracer.Value, **options: Any) -> Any:
         """Divided by `values` at the place, as often as an index is repeated."""
         return ew.divide(self.array, self._factors(values, **options))
 
-    def power(self, values: Value, **options: Any) -> Any:
+    def power(self, values: tracer.Value, **options: Any) -> Any:
         """Raised to the power of `values` at the place."""
         return power(self.array, self._factors(values, **options))
 
-    def _factors(self, values: Value, **options: Any) -> Any:
+    def _factors(self, values: tracer.Value, **options: Any) -> Any:
         """1 everywhere, times `values` at the place."""
         dtype, _ = ew.common_type(self.array, values)
         ones = ax.full(self.array.shape, 1, dtype)
         return Place(ones, self.index)._update("mul", values, **options)
 
-    def min(self, values: Value, **options: Any) -> Any:
+    def min(self, values: tracer.Value, **options: Any) -> Any:
         """The lesser of what is there and `values`, at the place."""
         return self._update("min", values, **options)
 
-    def max(self, values: Value, **options: Any) -> Any:
+    def max(self, values: tracer.Value, **options: Any) -> Any:
         """The greater of what is there and `values`, at the place."""
         return self._update("max", values, **options)
 
@@ -167,7 +161,7 @@ class Place:
     def _update(
         self,
         kind: str,
-        values: Value,
+        values: tracer.Value,
         *,
         mode: Any = None,
         indices_are_sorted: bool = False,
@@ -186,11 +180,11 @@ class Place:
         )
 
 
-def _fitting(values: Value, x: Any) -> Any:
+def _fitting(values: tracer.Value, x: Any) -> Any:
     """What is put into `x`; a number has to fit its dtype."""
-    check_fits(values, x.dtype)
+    tracer.check_fits(values, x.dtype)
     dtype, _ = ew.common_type(x, values)
-    if counts_bits(aval_of(values), dtype):
+    if counts_bits(tracer.aval_of(values), dtype):
         return ax.cast(values, dtype)
     return ax.as_value(values)
 
@@ -322,7 +316,7 @@ def put_back(x: Any, new: Any, index: Index) -> Any:
     return ax.choose(inside, ax.pad(ax.flip(new, flipped), tuple(pads)), x)
 
 
-def at(x: Value) -> At:
+def at(x: tracer.Value) -> At:
     """`at(x)[index].set(y)`: what `x.at` calls."""
     return At(x)
 
@@ -337,7 +331,7 @@ _UFUNCS: dict[str, Any] = {
 
 def _update_now(x: Array, index: Any, values: Any, kind: str) -> Array | None:
     """The update of an array of the host by NumPy; None where it raises."""
-    require_room("at", aval_of(x))
+    require_room("at", tracer.aval_of(x))
     new = convert(asarray(values).numpy(), x.dtype)
     try:
         with np.errstate(all="ignore"):

@@ -27,24 +27,10 @@ from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import cast_p, select
 from ftrace.trace.primitives.reference import convert
-from ftrace.trace.primitives.sources import const, iota_p
-from ftrace.trace.primitives.sources import iota as iota_node
+from ftrace.trace.primitives.sources import const, iota as iota_node, iota_p
 from ftrace.trace.symbolic.bounds import lower_bound
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
-from ftrace.trace.tracing.scopes import (
-    all_bits,
-    as_input,
-    asarray,
-    current_scope,
-    scope_of,
-)
-from ftrace.trace.tracing.tracer import (
-    Tracer,
-    Value,
-    aval_of,
-    check_fits,
-    unbound_variable,
-)
+from ftrace.trace.tracing import scopes, tracer
 from ftrace.trace.tracing.weak_constants import WIDE, counts_bits
 
 Axis = int | Sequence[int] | None
@@ -105,7 +91,7 @@ def canonical_axis(axis: Any, ndim: int, name: str) -> int:
     return index % ndim
 
 
-def along(x: Value, axis: Any, name: str) -> tuple[Any, int]:
+def along(x: tracer.Value, axis: Any, name: str) -> tuple[Any, int]:
     """The value, and its axis counted from the front.
 
     Raises:
@@ -115,7 +101,7 @@ def along(x: Value, axis: Any, name: str) -> tuple[Any, int]:
     return x, canonical_axis(axis, x.ndim, name)
 
 
-def flattened(x: Value, axis: Any, name: str) -> tuple[Any, int]:
+def flattened(x: tracer.Value, axis: Any, name: str) -> tuple[Any, int]:
     """The value, and the axis from the front; flattened where the axis is None."""
     if axis is None:
         x = as_value(x)
@@ -123,7 +109,7 @@ def flattened(x: Value, axis: Any, name: str) -> tuple[Any, int]:
     return along(x, axis, name)
 
 
-def vector(x: Value, what: str) -> Any:
+def vector(x: tracer.Value, what: str) -> Any:
     """A value of one axis; `what` names it in the message.
 
     Raises:
@@ -227,14 +213,14 @@ def no_out(name: str, out: Any) -> None:
 # Values.
 
 
-def as_value(x: Value) -> Any:
+def as_value(x: tracer.Value) -> Any:
     """`x` as an Array or a Tracer; inside a trace a scalar is a constant."""
     if isinstance(x, ArrayLike):
         return x
-    scope = current_scope()
+    scope = scopes.current_scope()
     if scope is None or isinstance(x, np.ndarray):
         number = dtypes.as_number(x)
-        made = asarray(number)
+        made = scopes.asarray(number)
         if (tape := recording.tape) is not None:
             if isinstance(number, int):
                 tape.note_constant(made)
@@ -248,11 +234,11 @@ def as_value(x: Value) -> Any:
 
 def is_unknown(x: Any) -> bool:
     """Is it traced, and depends on what is known at calls only?"""
-    return isinstance(x, Tracer) and unbound_variable(x.node) is not None
+    return isinstance(x, tracer.Tracer) and tracer.unbound_variable(x.node) is not None
 
 
-def shape_of(x: Value) -> Shape:
-    return aval_of(x).shape
+def shape_of(x: tracer.Value) -> Shape:
+    return tracer.aval_of(x).shape
 
 
 def with_size(shape: Shape, axis: int, size: int) -> Shape:
@@ -267,7 +253,7 @@ def line(ndim: int, axis: int, size: int) -> Shape:
 
 def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> Any:
     """One Python scalar at every position."""
-    scope = current_scope()
+    scope = scopes.current_scope()
     if scope is not None:
         return scope.wrap(const(value, dtype, shape, weak))
     repeated = _repeated(constant_bits(value, dtype), dtype, shape)
@@ -289,7 +275,7 @@ def constant(array: Array) -> Array:
 
 def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
     """The position along `axis`, at every position of `shape`."""
-    scope = current_scope()
+    scope = scopes.current_scope()
     if scope is not None:
         return scope.wrap(iota_node(dtype, shape, axis))
     aval = ShapedArray.of(shape, dtype)
@@ -300,61 +286,61 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
         raise no_memory("iota", aval) from None
 
 
-def cast(x: Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
+def cast(x: tracer.Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
     """`x` in another dtype; a number has to fit."""
-    check_fits(x, dtype)
-    aval = aval_of(dtypes.as_number(x))
+    tracer.check_fits(x, dtype)
+    aval = tracer.aval_of(dtypes.as_number(x))
     if counts_bits(aval, dtype):
         x = _with_all_bits(x, aval)
-        aval = aval_of(x)
+        aval = tracer.aval_of(x)
     if aval.dtype == dtype and aval.weak_type == weak:
         return as_value(x)
     return bind(cast_p, as_value(x), arg=(dtype, weak))
 
 
-def _with_all_bits(x: Value, aval: ShapedArray) -> Value:
+def _with_all_bits(x: tracer.Value, aval: ShapedArray) -> tracer.Value:
     """A weak scalar at 64 bits, as far as they are known."""
     if isinstance(x, (float, complex)):  # NumPy's too
-        scope, dtype = current_scope(), WIDE[aval.dtype]
+        scope, dtype = scopes.current_scope(), WIDE[aval.dtype]
         if scope is not None:
             return scope.wrap(const(x, dtype, (), True))
         made = Array.of(np.asarray(x, dtype), True)
         if (tape := recording.tape) is not None:
             tape.note(np.asarray, [Number(x, dtype)], made)
         return made
-    if isinstance(x, Tracer) and not x.scope.closed:
-        found = all_bits(x.node)
-        return x if found is None else Tracer(found, x.scope)
+    if isinstance(x, tracer.Tracer) and not x.scope.closed:
+        found = scopes.all_bits(x.node)
+        return x if found is None else tracer.Tracer(found, x.scope)
     return x
 
 
-def strong(x: Value) -> Any:
+def strong(x: tracer.Value) -> Any:
     """`x` without the weak type."""
     x = as_value(x)
     return cast(x, dtypes.settled(x.dtype, x.weak_type))
 
 
-def choose(mask: Value, x: Value, y: Value) -> Any:
+def choose(mask: tracer.Value, x: tracer.Value, y: tracer.Value) -> Any:
     """`x` where the mask of bools holds, `y` elsewhere; promoted and broadcast."""
     operands = (mask, x, y)
-    c, a, b = map(aval_of, operands)
+    c, a, b = map(tracer.aval_of, operands)
     dtype, weak = dtypes.promote(*pairs_of([a, b]))
     shape = broadcast_shapes("where", [c.shape, a.shape, b.shape])
-    scope = scope_of(operands)
+    scope = scopes.scope_of(operands)
     if scope is not None:
         nodes = [scope.lift_to(v, dtype, shape, weak) for v in (x, y)]
         chosen = scope.lift_to(mask, dtypes.bool_, shape)
-        return Tracer(select(chosen, *nodes), scope)
-    if not all(asarray(v).memory.host for v in operands):
+        return tracer.Tracer(select(chosen, *nodes), scope)
+    if not all(scopes.asarray(v).memory.host for v in operands):
         x, y = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
         return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), x, y)
     for v in (x, y):
-        check_fits(v, dtype)
+        tracer.check_fits(v, dtype)
     aval = ShapedArray.of(shape, dtype, weak)
     require_room("where", aval)
-    chosen = convert(asarray(mask).numpy(), dtypes.bool_)
+    chosen = convert(scopes.asarray(mask).numpy(), dtypes.bool_)
     try:
-        values = [as_input(v, aval).numpy() for v in (x, y)]
+        values = [scopes.as_input(v, aval).numpy() for v in (x, y)]
         made = Array.of(select.numpy(None, None, chosen, *values), weak)
     except MemoryError:
         raise no_memory("where", aval) from None
@@ -368,12 +354,12 @@ def choose(mask: Value, x: Value, y: Value) -> Any:
 # Movement.
 
 
-def reshape(x: Value, shape: Shape) -> Any:
+def reshape(x: tracer.Value, shape: Shape) -> Any:
     x = as_value(x)
     return x if same_size(x.shape, shape) else bind(movement.reshape_p, x, arg=shape)
 
 
-def permute(x: Value, axes: tuple[int, ...]) -> Any:
+def permute(x: tracer.Value, axes: tuple[int, ...]) -> Any:
     x = as_value(x)
     return x if axes == tuple(range(x.ndim)) else bind(movement.permute_p, x, arg=axes)
 
@@ -383,14 +369,14 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
-def move_axis(x: Value, source: int, destination: int) -> Any:
+def move_axis(x: tracer.Value, source: int, destination: int) -> Any:
     """Takes out one axis and puts it elsewhere; both count from the front."""
     axes = [a for a in range(len(shape_of(x))) if a != source]
     axes.insert(destination, source)
     return permute(x, tuple(axes))
 
 
-def insert_axes(x: Value, axes: Iterable[int]) -> Any:
+def insert_axes(x: tracer.Value, axes: Iterable[int]) -> Any:
     """Axes of size 1 where the result has the `axes`."""
     x = as_value(x)
     added = set(axes)
@@ -399,20 +385,20 @@ def insert_axes(x: Value, axes: Iterable[int]) -> Any:
     return reshape(x, tuple(1 if a in added else next(sizes) for a in range(ndim)))
 
 
-def drop_axes(x: Value, axes: Iterable[int]) -> Any:
+def drop_axes(x: tracer.Value, axes: Iterable[int]) -> Any:
     """`x` without axes that have size 1."""
     x = as_value(x)
     dropped = set(axes)
     return reshape(x, tuple(n for a, n in enumerate(x.shape) if a not in dropped))
 
 
-def expand(x: Value, shape: Shape) -> Any:
+def expand(x: tracer.Value, shape: Shape) -> Any:
     """`x` repeated along its axes of size 1, to a shape of the same rank."""
     x = as_value(x)
     return x if same_size(x.shape, shape) else bind(expand_p, x, arg=shape)
 
 
-def broadcast_to(x: Value, shape: Shape, name: str = "broadcast_to") -> Any:
+def broadcast_to(x: tracer.Value, shape: Shape, name: str = "broadcast_to") -> Any:
     """`x` to a shape by NumPy's rules.
 
     Raises:
@@ -431,19 +417,19 @@ def broadcast_to(x: Value, shape: Shape, name: str = "broadcast_to") -> Any:
     return expand(reshape(x, (1,) * missing + x.shape), shape)
 
 
-def pad(x: Value, pads: tuple[tuple[int, int, int], ...]) -> Any:
+def pad(x: tracer.Value, pads: tuple[tuple[int, int, int], ...]) -> Any:
     """Zeros (before, after, between) per axis; none of them negative."""
     return bind(movement.pad_p, x, arg=pads) if any(map(any, pads)) else as_value(x)
 
 
-def pad_axis(x: Value, axis: int, before: int, after: int) -> Any:
+def pad_axis(x: tracer.Value, axis: int, before: int, after: int) -> Any:
     """Zeros around one axis."""
     pads = [(0, 0, 0)] * len(shape_of(x))
     pads[axis] = (before, after, 0)
     return pad(x, tuple(pads))
 
 
-def shrink(x: Value, bounds: tuple[tuple[int, int], ...]) -> Any:
+def shrink(x: tracer.Value, bounds: tuple[tuple[int, int], ...]) -> Any:
     """A slice (start, stop) per axis."""
     x = as_value(x)
     if all(same_size(b, (0, n)) for b, n in zip(bounds, x.shape, strict=True)):
@@ -451,19 +437,19 @@ def shrink(x: Value, bounds: tuple[tuple[int, int], ...]) -> Any:
     return bind(movement.shrink_p, x, arg=bounds)
 
 
-def shrink_axis(x: Value, axis: int, start: int, stop: int) -> Any:
+def shrink_axis(x: tracer.Value, axis: int, start: int, stop: int) -> Any:
     """A slice along one axis."""
     bounds = [(0, n) for n in shape_of(x)]
     bounds[axis] = (start, stop)
     return shrink(x, tuple(bounds))
 
 
-def stride(x: Value, steps: tuple[int, ...]) -> Any:
+def stride(x: tracer.Value, steps: tuple[int, ...]) -> Any:
     """Every n-th element per axis; a negative n also reverses."""
     return bind(movement.stride_p, x, arg=steps) if set(steps) - {1} else as_value(x)
 
 
-def flip(x: Value, axes: Sequence[int]) -> Any:
+def flip(x: tracer.Value, axes: Sequence[int]) -> Any:
     """The elements along the axes in reverse order."""
     return stride(x, tuple(-1 if a in axes else 1 for a in range(len(shape_of(x)))))
 

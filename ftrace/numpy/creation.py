@@ -24,15 +24,8 @@ from ftrace.trace.eager.dispatch import Eager, member
 from ftrace.trace.primitives.elementwise import bitcast
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.tracing import tracer
 from ftrace.trace.tracing.scopes import asarray as shared
-from ftrace.trace.tracing.tracer import (
-    Tracer,
-    Value,
-    aval_of,
-    check_fits,
-    check_unmasked,
-    is_value,
-)
 
 __all__ = [
     "array", "asarray", "astype", "bfloat16", "bool_", "can_cast", "cdouble",
@@ -154,15 +147,15 @@ def _convert(value: Any, dtype: Dtype, copy: bool) -> Any:
             return value.__deepcopy__({})
         return result
     if isinstance(value, np.generic):
-        return ax.cast(value, dtype_or(dtype, aval_of(value).dtype))
+        return ax.cast(value, dtype_or(dtype, tracer.aval_of(value).dtype))
     if isinstance(value, (bool, int, float, complex)):
         return _from_number(value, dtype)
     if is_dynamic(value):
-        return ax.cast(ax.as_value(value), dtype_or(dtype, aval_of(value).dtype))
+        return ax.cast(ax.as_value(value), dtype_or(dtype, tracer.aval_of(value).dtype))
     if ax.is_sequence(value):
         return _from_sequence(value, dtype)
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
-        check_unmasked(value)
+        tracer.check_unmasked(value)
         return _from_numpy(np.asarray(value), dtype, copy)
     if hasattr(value, "__dlpack__"):
         return _from_numpy(np.from_dlpack(value), dtype, copy)
@@ -182,7 +175,7 @@ def _is_sequence_of_its_own(value: Any) -> bool:
 
 def _from_number(value: complex, dtype: Dtype) -> Any:
     if dtype is None:
-        aval = aval_of(value)
+        aval = tracer.aval_of(value)
         return ax.full((), value, aval.dtype, aval.weak_type)
     target = dtypes.as_dtype(dtype)
     return ax.full((), number_for(value, target), target)
@@ -204,7 +197,7 @@ def number_for(value: complex, target: np.dtype[Any]) -> complex:
         )
     if isinstance(value, float) and dtypes.is_integer(target):
         return convert(np.asarray(value), target).item()
-    check_fits(value, target)
+    tracer.check_fits(value, target)
     if not isinstance(value, int) or dtypes.is_integer(target):
         return value
     try:
@@ -253,7 +246,7 @@ def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
     kinds = set(map(type, leaves))
     if kinds <= _NUMBERS:
         return ax.reshape(Array.of(convert(np.asarray(leaves, common), target)), shape)
-    if Tracer in kinds or (Array in kinds and kinds <= _RECORDED):
+    if tracer.Tracer in kinds or (Array in kinds and kinds <= _RECORDED):
         parts = [ax.cast(x, target) for x in leaves]
         if any(x.shape != parts[0].shape for x in parts):
             return ax.reshape(
@@ -275,11 +268,11 @@ def _leaf_types(
     types = set(map(type, leaves))
     chosen = [x for x in leaves if type(x) not in _NUMBERS]
     chosen += [kind(0) for kind in (bool, float, complex) if kind in types]
-    avals = [aval_of(x) for x in chosen]
+    avals = [tracer.aval_of(x) for x in chosen]
     others = [a.dtype for a in avals] if target is None else [target]
     if any(dtypes.kind(t) in "bfc" for t in others):
         integers = integers and [0]
-    avals += [aval_of(limit(integers)) for limit in (min, max) if integers]
+    avals += [tracer.aval_of(limit(integers)) for limit in (min, max) if integers]
     return list({(a.dtype, a.weak_type): None for a in avals})
 
 
@@ -297,9 +290,9 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
             leaves.append(item)
             shape = ()
         else:
-            leaf = item if is_value(item) else _convert(item, None, copy=False)
+            leaf = item if tracer.is_value(item) else _convert(item, None, copy=False)
             leaves.append(leaf)
-            shape = aval_of(leaf).shape
+            shape = tracer.aval_of(leaf).shape
         if first is None:
             first = shape
         elif shape != first:
@@ -310,7 +303,9 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
     return (len(value), *(first or ()))
 
 
-def astype(x: Value, dtype: Dtype, /, *, copy: bool = False, device: Any = None) -> Any:
+def astype(
+    x: tracer.Value, dtype: Dtype, /, *, copy: bool = False, device: Any = None
+) -> Any:
     """`x` in another dtype; floats become integers by truncation, saturating."""
     return placed(ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
 
@@ -320,7 +315,7 @@ def copy(a: Any, order: str | None = None) -> Any:
     return array(a, order=order)
 
 
-def view(x: Value, dtype: Dtype = None) -> Any:
+def view(x: tracer.Value, dtype: Dtype = None) -> Any:
     """The same bits as another dtype of the same width.
 
     Raises:
@@ -395,7 +390,7 @@ def _full(name: str, target: Shape, fill_value: Any, dtype: Dtype, device: Any) 
         value = array(fill_value, dtype, copy=False)
         return placed(ax.broadcast_to(value, target, name), device)
     if dtype is None:
-        aval = aval_of(fill_value)
+        aval = tracer.aval_of(fill_value)
         return placed(ax.full(target, fill_value, aval.dtype, aval.weak_type), device)
     chosen = dtypes.as_dtype(dtype)
     return placed(ax.full(target, number_for(fill_value, chosen), chosen), device)
@@ -413,7 +408,7 @@ def _like(name: str, value: int):
 def _filled_like(
     name: str, a: Any, value: int, dtype: Dtype, shape: Any, device: Any
 ) -> Any:
-    aval = aval_of(a if is_value(a) else array(a))
+    aval = tracer.aval_of(a if tracer.is_value(a) else array(a))
     target = aval.shape if shape is None else ax.check_sizes(shape, name)
     weak = aval.weak_type and dtype is None
     made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
@@ -446,7 +441,7 @@ def full_like(
     device: Any = None,
 ) -> Any:
     """`fill_value` in the shape and dtype of `a`, or as given."""
-    aval = aval_of(dtypes.as_number(a) if is_value(a) else array(a))
+    aval = tracer.aval_of(dtypes.as_number(a) if tracer.is_value(a) else array(a))
     target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
     natural = dtypes.settled(aval.dtype, aval.weak_type)
     return _full("full_like", target, fill_value, dtype_or(dtype, natural), device)
@@ -601,8 +596,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
-    if is_value(x):
-        aval = aval_of(x)
+    if tracer.is_value(x):
+        aval = tracer.aval_of(x)
         return aval.dtype, aval.weak_type
     return dtypes.as_dtype(x), x in (int, float, complex)
 
@@ -642,7 +637,7 @@ def isrealobj(x: Any) -> bool:
 
 
 def _array_type(x: Any) -> np.dtype[Any]:
-    return aval_of(x).dtype if is_value(x) else np.asarray(x).dtype
+    return tracer.aval_of(x).dtype if tracer.is_value(x) else np.asarray(x).dtype
 
 
 def isscalar(element: Any) -> bool:
@@ -652,17 +647,17 @@ def isscalar(element: Any) -> bool:
     return bool(np.isscalar(element))
 
 
-def shape(a: Value) -> tuple[int, ...]:
+def shape(a: tracer.Value) -> tuple[int, ...]:
     """The sizes of the axes."""
-    return aval_of(a).shape if is_value(a) else np.asarray(a).shape
+    return tracer.aval_of(a).shape if tracer.is_value(a) else np.asarray(a).shape
 
 
-def ndim(a: Value) -> int:
+def ndim(a: tracer.Value) -> int:
     """The number of axes."""
     return len(shape(a))
 
 
-def size(a: Value, axis: int | tuple[int, ...] | None = None) -> int:
+def size(a: tracer.Value, axis: int | tuple[int, ...] | None = None) -> int:
     """The number of elements, or the size of an axis or the product of several."""
     sizes = shape(a)
     axes = range(len(sizes)) if axis is None else np.atleast_1d(axis)

@@ -21,8 +21,7 @@ from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives import reduction
+from ftrace.trace.primitives import elementwise as p, reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library.scan import (
     EXTREMA,

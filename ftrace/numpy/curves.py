@@ -14,8 +14,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.linear import contract, finished, promoted

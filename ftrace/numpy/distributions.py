@@ -21,8 +21,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.arrays.array import Array, is_array
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.cumulative import scan_with

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
 from ftrace.numpy.cumulative import cumsum

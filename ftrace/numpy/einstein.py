@@ -16,8 +16,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.linear import contract, diagonal_of, finished, promoted
 from ftrace.numpy.reductions import reduced
 from ftrace.trace.eager.composite import run_fused

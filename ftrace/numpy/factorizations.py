@@ -12,15 +12,10 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew, reductions
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.editing import take_along_axis
 from ftrace.numpy.linear import matrix_transpose, need_axes
-from ftrace.numpy.reductions import max as greatest
-from ftrace.numpy.reductions import min as least
-from ftrace.numpy.reductions import reduced
-from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.sorting import argsort
 from ftrace.numpy.statistics import squared_magnitude
 from ftrace.trace.bind import bind, bind_compound, elementwise
@@ -350,24 +345,28 @@ def vector_norm(
         )
     if ord == 0:
         hits = ax.cast(x != 0, dtypes.real_dtype(x.dtype))
-        return reduced(reduce_sum_p, hits, axes, keepdims)
+        return reductions.reduced(reduce_sum_p, hits, axes, keepdims)
     size = abs(x)
     if ord == math.inf:
-        return greatest(size, axes, keepdims=keepdims, initial=0)
+        return reductions.max(size, axes, keepdims=keepdims, initial=0)
     if ord == -math.inf:
-        return least(size, axes, keepdims=keepdims)
+        return reductions.min(size, axes, keepdims=keepdims)
     if ord == 1:
-        return reduced(reduce_sum_p, size, axes, keepdims)
+        return reductions.reduced(reduce_sum_p, size, axes, keepdims)
     return run_fused(_p_norm, [size], axes=axes, keepdims=keepdims, ord=float(ord))
 
 
 def _euclidean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    return bind(p.sqrt, reduced(reduce_sum_p, squared_magnitude(x), axes, keepdims))
+    return bind(
+        p.sqrt, reductions.reduced(reduce_sum_p, squared_magnitude(x), axes, keepdims)
+    )
 
 
 def _p_norm(size: Any, axes: tuple[int, ...], keepdims: bool, ord: float) -> Any:
     powers = elementwise(p.power, size, ord)
-    return elementwise(p.power, reduced(reduce_sum_p, powers, axes, keepdims), 1 / ord)
+    return elementwise(
+        p.power, reductions.reduced(reduce_sum_p, powers, axes, keepdims), 1 / ord
+    )
 
 
 def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Order = "fro") -> Any:
@@ -392,21 +391,21 @@ def _matrix_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> A
         )
     row, column = axes
     added, sought = (row, column) if abs(ord) == 1 else (column, row)
-    sums = reduced(reduce_sum_p, abs(x), (added,), keepdims)
+    sums = reductions.reduced(reduce_sum_p, abs(x), (added,), keepdims)
     if not keepdims and sought > added:
         sought -= 1
     if ord > 0:
-        return greatest(sums, sought, keepdims=keepdims, initial=0)
-    return least(sums, sought, keepdims=keepdims)
+        return reductions.max(sums, sought, keepdims=keepdims, initial=0)
+    return reductions.min(sums, sought, keepdims=keepdims)
 
 
 def _spectral_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Order) -> Any:
     rest = [a for a in range(x.ndim) if a not in axes]
     values = svdvals(ax.permute(x, (*rest, *axes)))
     if ord == "nuc":
-        result = add_up(values, -1)
+        result = reductions.sum(values, -1)
     elif ord == 2:
-        result = greatest(values, -1, initial=0)
+        result = reductions.max(values, -1, initial=0)
     else:
-        result = least(values, -1)
+        result = reductions.min(values, -1)
     return ax.insert_axes(result, sorted(axes)) if keepdims else result

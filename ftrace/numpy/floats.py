@@ -11,8 +11,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DtypeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import finfo
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import getitem as read_place
-from typing import Any
-from typing import cast as cast_to
+from typing import Any, cast as cast_to
 
 import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.arrays.array import Array, is_array, recording
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import array
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes

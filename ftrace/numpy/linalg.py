@@ -19,8 +19,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax
-from ftrace.numpy import factorizations, linear
+from ftrace.numpy import axes as ax, factorizations, linear
 from ftrace.numpy.arithmetic import by_squaring
 from ftrace.numpy.creation import finfo
 from ftrace.numpy.elementwise import inexact, isnan, promote_inexact
@@ -34,12 +33,7 @@ from ftrace.trace.bind import bind, bind_compound, broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.linalg_compositions import det_p, least_squares_p, pinv_p
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.library.systems import (
-    Op,
-    lu_p,
-    lu_solve_p,
-    slogdet_p,
-)
+from ftrace.trace.primitives.library import systems
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
@@ -100,8 +94,8 @@ def solve_matrices(a: Any, b: Any) -> Any:
 
 
 def _solved(a: Any, b: Any) -> Any:
-    factors, _, order = bind_compound(lu_p, bind(p.stop_gradient, a))
-    return bind_compound(lu_solve_p, a, factors, order, b, arg=Op())[0]
+    factors, _, order = bind_compound(systems.lu_p, bind(p.stop_gradient, a))
+    return bind_compound(systems.lu_solve_p, a, factors, order, b, arg=systems.Op())[0]
 
 
 def over_columns(function: Callable[[Any], Any], b: Any) -> Any:
@@ -179,7 +173,7 @@ def slogdet(a: Value, *, method: str | None = None) -> SlogdetResult:
       DtypeError: the dtype is float16 or bfloat16.
     """
     one_of("slogdet: method", method, (None, "lu", "qr"))
-    return SlogdetResult(*bind_compound(slogdet_p, square("slogdet", a)))
+    return SlogdetResult(*bind_compound(systems.slogdet_p, square("slogdet", a)))
 
 
 # Pseudoinverse and least squares.

@@ -14,8 +14,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.shape import broadcast_arrays, concatenate
 from ftrace.trace.bind import bind, elementwise

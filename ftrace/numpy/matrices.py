@@ -10,11 +10,9 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.arrays.array import Array
 from ftrace.errors import ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
-from ftrace.numpy.creation import Dtype, dtype_or, placed
-from ftrace.numpy.creation import shape as shape_of
+from ftrace.numpy.creation import Dtype, dtype_or, placed, shape as shape_of
 from ftrace.numpy.editing import are_inside
 from ftrace.numpy.linear import checked_diagonal
 from ftrace.numpy.shape import ravel, stack

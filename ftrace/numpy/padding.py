@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
-from typing import cast as cast_to
+from typing import Any, cast as cast_to
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
-from ftrace.numpy.arithmetic import remainder
-from ftrace.numpy.arithmetic import round as rounded
+from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.numpy.arithmetic import remainder, round as rounded
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.distributions import median
 from ftrace.numpy.editing import along

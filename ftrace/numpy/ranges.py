@@ -11,8 +11,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.arrays.array import Array, surface
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.floats import i0

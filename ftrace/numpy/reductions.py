@@ -14,8 +14,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.creation import array
 from ftrace.numpy.elementwise import inexact, promote_inexact, values_together
@@ -23,8 +22,7 @@ from ftrace.numpy.shape import stack
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives import reduction
+from ftrace.trace.primitives import elementwise as p, reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value

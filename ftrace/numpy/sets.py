@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 from ftrace import dtypes
 from ftrace.errors import ConcretizationTypeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum, scan_with
 from ftrace.numpy.shape import concatenate, ravel
 from ftrace.numpy.sorting import nonzero, positions_along, searchsorted, sort_along

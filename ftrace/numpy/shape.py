@@ -21,8 +21,7 @@ from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import common_type, less, values_together
 from ftrace.trace.avals import Shape
-from ftrace.trace.bind import bind_compound
-from ftrace.trace.bind import broadcast_shapes as common_shape
+from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
 from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.symbolic.dim import is_dynamic, symbols_of

@@ -21,8 +21,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.arrays.array import Array, is_array
-from ftrace.numpy import axes as ax
-from ftrace.numpy import elementwise as ew
+from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.shape import concatenate, split, stack

@@ -13,21 +13,10 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
-from ftrace.numpy import axes as ax
+from ftrace.numpy import axes as ax, reductions
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.elementwise import common_type, conjugate
 from ftrace.numpy.linear import dot_axes
-from ftrace.numpy.reductions import (
-    Over,
-    chosen_dtype,
-    masked_reduce,
-    over,
-    present,
-    reduced,
-    weights_like,
-    widened,
-    without_nan,
-)
 from ftrace.numpy.shape import concatenate
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
@@ -57,23 +46,27 @@ def mean(
     ax.no_out("mean", out)
     a = ax.as_value(a)
     natural = dtypes.settled(a.dtype, a.weak_type)
-    final = chosen_dtype(dtype, dtypes.to_inexact(natural))
-    along = over("mean", a, axis, keepdims, where)
-    return ax.cast(_mean(a, along, widened(final)), final)
+    final = reductions.chosen_dtype(dtype, dtypes.to_inexact(natural))
+    along = reductions.over("mean", a, axis, keepdims, where)
+    return ax.cast(_mean(a, along, reductions.widened(final)), final)
 
 
-def _mean(a: Any, along: Over, dtype: np.dtype[Any]) -> Any:
-    total = masked_reduce(reduce_sum_p, a, along, dtype)
+def _mean(a: Any, along: reductions.Over, dtype: np.dtype[Any]) -> Any:
+    total = reductions.masked_reduce(reduce_sum_p, a, along, dtype)
     return elementwise(p.div, total, counted(a.shape, along, dtype))
 
 
-def counted(shape: tuple[int, ...], along: Over, dtype: np.dtype[Any]) -> Any:
+def counted(
+    shape: tuple[int, ...], along: reductions.Over, dtype: np.dtype[Any]
+) -> Any:
     """How many elements each result of a reduction is made of."""
     if along.mask is None:
         count = prod(shape[a] for a in along.axes)
         return count if is_dynamic(count) else float(count)
     hits = ax.cast(along.mask, dtypes.real_dtype(dtype))
-    return ax.cast(reduced(reduce_sum_p, hits, along.axes, along.keepdims), dtype)
+    return ax.cast(
+        reductions.reduced(reduce_sum_p, hits, along.axes, along.keepdims), dtype
+    )
 
 
 def nanmean(
@@ -87,8 +80,8 @@ def nanmean(
     """The mean of the elements that are not NaN; arguments as in `mean`."""
     ax.no_out("nanmean", out)
     a = ax.as_value(a)
-    mask = present("nanmean", a, where)
-    return mean(without_nan(a, 0), axis, dtype, None, keepdims, where=mask)
+    mask = reductions.present("nanmean", a, where)
+    return mean(reductions.without_nan(a, 0), axis, dtype, None, keepdims, where=mask)
 
 
 def _spread(name: str, root: bool):
@@ -109,7 +102,7 @@ def _spread(name: str, root: bool):
             raise ValueRangeError(f"{name}: give ddof or correction, not both")
         a = ax.as_value(a)
         lost = ddof if correction is None else correction
-        along = over(name, a, axis, keepdims, where)
+        along = reductions.over(name, a, axis, keepdims, where)
         result = _variance(a, along, dtype, lost, mean)
         return elementwise(p.sqrt, result) if root else result
 
@@ -151,8 +144,10 @@ def _spread_without_nan(name: str, root: bool):
     ) -> Any:
         ax.no_out(name, out)
         a = ax.as_value(a)
-        along = over(name, a, axis, keepdims, present(name, a, where))
-        result = _variance(without_nan(a, 0), along, dtype, ddof, mean)
+        along = reductions.over(
+            name, a, axis, keepdims, reductions.present(name, a, where)
+        )
+        result = _variance(reductions.without_nan(a, 0), along, dtype, ddof, mean)
         return elementwise(p.sqrt, result) if root else result
 
     return nan_spread
@@ -169,11 +164,11 @@ def nanstd():
 
 
 def _variance(
-    a: Any, along: Over, dtype: Dtype, ddof: Value, known_mean: Value | None
+    a: Any, along: reductions.Over, dtype: Dtype, ddof: Value, known_mean: Value | None
 ) -> Any:
     name, axes, keepdims, mask = along
     natural = dtypes.settled(a.dtype, a.weak_type)
-    wanted = chosen_dtype(dtype, dtypes.to_inexact(natural))
+    wanted = reductions.chosen_dtype(dtype, dtypes.to_inexact(natural))
     if dtypes.is_complex(a.dtype) and not dtypes.is_complex(wanted):
         raise ValueRangeError(
             f"{name}: an array of {a.dtype.name} with dtype={wanted}: take the "
@@ -187,7 +182,7 @@ def _variance(
         ddof = 0
     final = dtypes.real_dtype(wanted) if dtype is None else wanted
     result = run_fused(
-        _mean_square, operands, axes=axes, dtype=widened(wanted), ddof=ddof,
+        _mean_square, operands, axes=axes, dtype=reductions.widened(wanted), ddof=ddof,
         has_where=mask is not None, has_mean=known_mean is not None,
     )  # fmt: skip
     return ax.cast(result if keepdims else ax.drop_axes(result, axes), final)
@@ -207,12 +202,12 @@ def _mean_square(
     A `ddof` that is not known yet is the last operand.
     """
     given = iter(rest)
-    along = Over("var", axes, True, next(given) if has_where else None)
+    along = reductions.Over("var", axes, True, next(given) if has_where else None)
     a = ax.cast(a, dtype)
     center = ax.cast(next(given), dtype) if has_mean else _mean(a, along, dtype)
     squares = squared_magnitude(a - center)
     dtype = squares.dtype
-    total = masked_reduce(reduce_sum_p, squares, along, dtype)
+    total = reductions.masked_reduce(reduce_sum_p, squares, along, dtype)
     lost: Any = next(given, ddof)
     count: Any = prod(a.shape[axis] for axis in axes)
     if not has_where and lost is ddof:
@@ -262,10 +257,10 @@ def average(
         return (result, total) if returned else result
     factors = ax.as_value(weights)
     dtype = dtypes.to_inexact(common_type(a, factors)[0])
-    factors = weights_like("average", factors, a.shape, axes, axis is None)
+    factors = reductions.weights_like("average", factors, a.shape, axes, axis is None)
     a, factors = ax.cast(a, dtype), ax.cast(factors, dtype)
-    weighted = reduced(reduce_sum_p, a * factors, axes, keepdims)
-    total = reduced(reduce_sum_p, factors, axes, keepdims)
+    weighted = reductions.reduced(reduce_sum_p, a * factors, axes, keepdims)
+    total = reductions.reduced(reduce_sum_p, factors, axes, keepdims)
     total = ax.broadcast_to(total, weighted.shape)
     return (weighted / total, total) if returned else weighted / total
 
@@ -329,7 +324,7 @@ def cov(
 
 
 def _inexact_argument(name: str, dtype: Dtype, default: np.dtype[Any]) -> Any:
-    chosen = chosen_dtype(dtype, default)
+    chosen = reductions.chosen_dtype(dtype, default)
     if not dtypes.is_inexact(chosen):
         raise ValueRangeError(f"{name}: dtype must be float or complex, got {chosen}")
     return chosen
@@ -361,16 +356,16 @@ def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -
     x = concatenate(operands[:variables])
     weights = operands[variables:]
     if not weights:
-        centered = weighted = x - _mean(x, Over("cov", (1,), True), x.dtype)
+        centered = weighted = x - _mean(x, reductions.Over("cov", (1,), True), x.dtype)
         divisor = ax.full((), max(x.shape[1] - ddof, 0), x.dtype)
     else:
         w = weights[0] if len(weights) == 1 else weights[0] * weights[1]
-        count = reduced(reduce_sum_p, w, (0,), False)
-        centered = x - reduced(reduce_sum_p, x * w, (1,), True) / count
+        count = reductions.reduced(reduce_sum_p, w, (0,), False)
+        centered = x - reductions.reduced(reduce_sum_p, x * w, (1,), True) / count
         weighted = centered * w
         lost: Any = ddof
         if importance and ddof:
-            squares = reduced(reduce_sum_p, w * weights[-1], (0,), False)
+            squares = reductions.reduced(reduce_sum_p, w * weights[-1], (0,), False)
             lost = squares * ddof / count
         divisor = count - lost
     products = dot_axes("cov", centered, conjugate(weighted), ((1,), (1,)))
@@ -393,7 +388,7 @@ def _normalized(c: Any) -> Any:
     """A covariance matrix divided by the deviations of its rows and columns."""
     rows, columns = (ax.iota(dtypes.int32, c.shape, axis) for axis in (0, 1))
     diagonal = ax.choose(rows == columns, c, ax.full((), 0, c.dtype))
-    variance = reduced(reduce_sum_p, diagonal, (1,), True).real
+    variance = reductions.reduced(reduce_sum_p, diagonal, (1,), True).real
     deviation = ax.cast(bind(p.sqrt, variance), c.dtype)
     c = c / deviation / ax.permute(deviation, (1, 0))
     if dtypes.is_complex(c.dtype):

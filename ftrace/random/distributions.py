@@ -19,8 +19,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, DtypeOverflowError, one_of
 from ftrace.numpy.axes import cast, choose, full
-from ftrace.random import draw as how
-from ftrace.random import keys
+from ftrace.random import draw as how, keys
 from ftrace.random.draw import sampler
 from ftrace.random.keys import Key
 from ftrace.trace.avals import Shape

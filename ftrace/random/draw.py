@@ -18,8 +18,7 @@ import operator
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from inspect import signature
-from typing import Any, TypeVar
-from typing import cast as cast_to
+from typing import Any, TypeVar, cast as cast_to
 
 import ml_dtypes
 import numpy as np

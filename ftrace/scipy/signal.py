@@ -7,8 +7,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.lax.convolution import conv_general_dilated
-from ftrace.numpy import axes as ax
-from ftrace.numpy import fft
+from ftrace.numpy import axes as ax, fft
 from ftrace.numpy.elementwise import conjugate
 from ftrace.numpy.linear import promoted
 from ftrace.trace.eager.dispatch import member, publish

@@ -18,8 +18,7 @@ import math
 from collections.abc import Callable
 from functools import update_wrapper
 from inspect import Parameter, signature
-from typing import Any, TypeVar
-from typing import cast as cast_to
+from typing import Any, TypeVar, cast as cast_to
 
 import numpy as np
 
@@ -29,9 +28,11 @@ from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy.axes import bound_to, cast, check_count, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import bessel, horner
-from ftrace.numpy.reductions import log_softmax as _log_softmax
-from ftrace.numpy.reductions import logsumexp
-from ftrace.numpy.reductions import softmax as _softmax
+from ftrace.numpy.reductions import (
+    log_softmax as _log_softmax,
+    logsumexp,
+    softmax as _softmax,
+)
 from ftrace.trace.bind import bind, broadcast_shapes, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import named, publish

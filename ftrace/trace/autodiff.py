@@ -15,15 +15,9 @@ from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Flags, Node, Op, dependents, inherited_origin, toposort
+from ftrace.trace.primitives import primitive
 from ftrace.trace.primitives.elementwise import add, cast, div, mul, mul_zero, select
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.primitives.primitive import (
-    Compound,
-    Results,
-    compound_of,
-    item_p,
-    primitive_of,
-)
 from ftrace.trace.primitives.sources import is_variable, variable, zeros_like
 from ftrace.trace.python_limits import without_collection
 
@@ -52,7 +46,7 @@ def jvp_nodes(outputs: Sequence[Node], tangents: dict[Node, Node]) -> list[Node 
 def extend_tangents(
     outputs: Sequence[Node],
     known: dict[Node, Node | None],
-    several: dict[Node, Results],
+    several: dict[Node, primitive.Results],
 ) -> None:
     """Adds the tangents of nodes, and of all that they need, to those known before."""
     _push(toposort(outputs, known), known, several)
@@ -61,7 +55,7 @@ def extend_tangents(
 def _push(
     nodes: Sequence[Node],
     known: dict[Node, Node | None],
-    several: dict[Node, Results],
+    several: dict[Node, primitive.Results],
 ) -> None:
     """Adds the tangents of nodes, sources first, to `known`.
 
@@ -72,12 +66,12 @@ def _push(
         for node in nodes:
             if node in known:
                 continue
-            if node.op is item_p:
+            if node.op is primitive.item_p:
                 number: int = node.arg
                 known[node] = several[node.src[0]][number]
                 continue
             given = [known.get(s) for s in node.src]
-            compound = compound_of(node)
+            compound = primitive.compound_of(node)
             take(node)
             if compound is not None:
                 several[node] = _tangents(compound, node, given)
@@ -87,7 +81,9 @@ def _push(
                 known[node] = None
 
 
-def _tangents(op: Compound, node: Node, tangents: list[Node | None]) -> Results:
+def _tangents(
+    op: primitive.Compound, node: Node, tangents: list[Node | None]
+) -> primitive.Results:
     """The tangent of each result of a compound."""
     if all(t is None for t in tangents):
         return [None] * len(node.aval.items)
@@ -97,7 +93,7 @@ def _tangents(op: Compound, node: Node, tangents: list[Node | None]) -> Results:
 
 
 def _tangent(node: Node, tangents: list[Node | None]) -> Node | None:
-    op = primitive_of(node)
+    op = primitive.primitive_of(node)
     if op.jvp is not None:
         return op.jvp(node, tangents)
     if op.no_derivative:
@@ -128,7 +124,7 @@ def transpose_nodes(
     wanted = set(leaves)
     with inherited_origin() as take:
         for node in reversed(linear):
-            compound = compound_of(node)
+            compound = primitive.compound_of(node)
             if compound is not None and node in several:
                 take(node)
                 flags = tuple(s in varying for s in node.src)
@@ -141,14 +137,14 @@ def transpose_nodes(
                 continue
             take(node)
             cotangent = total.pop(node)
-            if node.op is item_p:
+            if node.op is primitive.item_p:
                 bundle = node.src[0]
                 empty: list[Node | None] = [None] * len(bundle.aval.items)
                 number: int = node.arg
                 several.setdefault(bundle, empty)[number] = cotangent
                 continue
             _check_linear(node, varying)
-            transpose = primitive_of(node).transpose
+            transpose = primitive.primitive_of(node).transpose
             assert transpose is not None
             for i, source in enumerate(node.src):
                 if source in varying:
@@ -159,8 +155,8 @@ def transpose_nodes(
 
 
 def _transposed(
-    op: Compound, node: Node, cotangents: Results, linear: Flags
-) -> Results:
+    op: primitive.Compound, node: Node, cotangents: primitive.Results, linear: Flags
+) -> primitive.Results:
     if op.transpose is None:
         raise DerivativeError(
             f"linear_transpose: the function is not linear in its argument: it uses "
@@ -182,7 +178,7 @@ def _accumulate(total: dict[Node, Node], node: Node, cotangent: Node) -> None:
 
 
 def _check_linear(node: Node, varying: set[Node]) -> None:
-    op = primitive_of(node)
+    op = primitive.primitive_of(node)
     if op.linear:
         return
     positions = [i for i, s in enumerate(node.src) if s in varying]

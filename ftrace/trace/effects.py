@@ -50,17 +50,9 @@ from ftrace.trace.primitives.primitive import Batched, Compound, Results, compou
 from ftrace.trace.primitives.sources import const_p, is_variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
-from ftrace.trace.tracing import scopes
+from ftrace.trace.tracing import scopes, tracer
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import record_compound
-from ftrace.trace.tracing.tracer import (
-    Tracer,
-    Value,
-    aval_of,
-    check_fits,
-    concrete,
-    is_value,
-)
 
 # Callbacks: a Python function as the argument of a node, and how it is called.
 #
@@ -209,14 +201,14 @@ class Callback:
         ]
 
     def _checked_leaf(self, leaf: Any, aval: ShapedArray, number: int) -> Any:
-        if not is_value(leaf) and not hasattr(leaf, "__array__"):
+        if not tracer.is_value(leaf) and not hasattr(leaf, "__array__"):
             raise errors.ArgumentError(
                 f"{self._at(number)} must be an array of type {aval!r}, got "
                 f"{type(leaf).__name__}: {leaf!r:.60}",
                 self.origin,
             )
         array: Any = leaf if isinstance(leaf, _SCALARS) else np.asarray(leaf)
-        got = aval_of(array)
+        got = tracer.aval_of(array)
         if not same_size(got.shape, aval.shape):
             lanes = (
                 f"; under vmap with vmap_method={self.method!r} it gets and returns "
@@ -237,7 +229,7 @@ class Callback:
                 self.origin,
             )
         if isinstance(array, _SCALARS):
-            check_fits(array, aval.dtype)
+            tracer.check_fits(array, aval.dtype)
         return np.asarray(array, aval.dtype)
 
     def _at(self, number: int) -> str:
@@ -494,7 +486,7 @@ def call_back(
 def _is_operand(leaf: Any, static_numbers: bool) -> bool:
     if static_numbers and isinstance(leaf, (bool, int, float, complex)):
         return isinstance(leaf, np.generic)
-    return is_value(leaf)
+    return tracer.is_value(leaf)
 
 
 def _staging_scope() -> Scope | None:
@@ -508,11 +500,11 @@ def _staging_scope() -> Scope | None:
     return scopes.current_scope()
 
 
-def _call_now(arg: Callback, operands: Sequence[Value]) -> list[Array]:
+def _call_now(arg: Callback, operands: Sequence[tracer.Value]) -> list[Array]:
     """The results of a call with values."""
     if any(dtypes.is_inexact(a.dtype) for a in arg.results):
         for x in operands:
-            if isinstance(x, Tracer) and _varies(x.node):
+            if isinstance(x, tracer.Tracer) and _varies(x.node):
                 raise _no_derivative(arg)
     results = arg([_valued(x) for x in operands])
     return [
@@ -521,9 +513,11 @@ def _call_now(arg: Callback, operands: Sequence[Value]) -> list[Array]:
     ]
 
 
-def _valued(value: Value) -> Array:
-    if isinstance(value, Tracer):
-        return Array.of(np.asarray(concrete(value)), aval_of(value).weak_type)
+def _valued(value: tracer.Value) -> Array:
+    if isinstance(value, tracer.Tracer):
+        return Array.of(
+            np.asarray(tracer.concrete(value)), tracer.aval_of(value).weak_type
+        )
     return scopes.asarray(scopes.owned(value))
 
 

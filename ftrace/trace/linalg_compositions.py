@@ -34,11 +34,14 @@ from ftrace.trace.body import BODY_DEPTH
 from ftrace.trace.control import cond
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Body, Node
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives import reduction
+from ftrace.trace.primitives import elementwise as p, reduction
 from ftrace.trace.primitives.broadcast import expand, reduce_sum
-from ftrace.trace.primitives.library import lapack_numpy, library_op, systems
-from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library import (
+    lapack_numpy,
+    library_op,
+    matrix_nodes as mat,
+    systems,
+)
 from ftrace.trace.primitives.library.eigen import eigh_p
 from ftrace.trace.primitives.library.orthogonal import householder_factor_p, svd_p
 from ftrace.trace.primitives.movement import flip, reshape

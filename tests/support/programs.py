@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node
-from ftrace.trace.primitives import elementwise as e
-from ftrace.trace.primitives import movement as m
-from ftrace.trace.primitives import reduction as r
+from ftrace.trace.primitives import elementwise as e, movement as m, reduction as r
 from ftrace.trace.primitives.broadcast import expand, reduce_sum, reduce_sum_p
 from ftrace.trace.primitives.indexing import gather, scatter
 from ftrace.trace.primitives.sources import const, iota, variable

@@ -16,9 +16,7 @@ from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.primitives import elementwise as e
-from ftrace.trace.primitives import movement as m
-from ftrace.trace.primitives import reduction as r
+from ftrace.trace.primitives import elementwise as e, movement as m, reduction as r
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.sources import const, is_variable, variable
 

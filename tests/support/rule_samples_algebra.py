@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.trace.primitives import elementwise as e
-from ftrace.trace.primitives import movement as m
+from ftrace.trace.primitives import elementwise as e, movement as m
 from ftrace.trace.primitives.indexing import gather, scatter
 from ftrace.trace.primitives.sources import iota
 from tests.support.rule_sample import (

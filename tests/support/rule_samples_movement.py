@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ftrace.trace.primitives import elementwise as e
-from ftrace.trace.primitives import movement as m
+from ftrace.trace.primitives import elementwise as e, movement as m
 from tests.support.rule_sample import (
     Row,
     V,

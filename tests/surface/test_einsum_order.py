@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as budget
-from hypothesis import strategies as st
+from hypothesis import given, settings as budget, strategies as st
 
 import ftrace as ft
 import ftrace.numpy as fnp

@@ -20,6 +20,7 @@ import numpy as np
 from ftrace.arrays import guard_pages
 from ftrace.arrays.buffer import Buffer
 from ftrace.arrays.memory_limit import LARGE
+from ftrace.devices import out_of_memory
 from ftrace.devices.base import Device, Executable, Signature, timed
 from ftrace.devices.debug_report import report_compiled, report_run
 from ftrace.devices.llvm.compile import cache_key, object_cache
@@ -32,12 +33,6 @@ from ftrace.devices.llvm.runtime.program_table import NativeKernel, Table
 from ftrace.devices.llvm.runtime.records import NO_MEMORY
 from ftrace.devices.llvm.runtime.runtime import WarmAllocator, prepare_runtime, runtime
 from ftrace.devices.llvm.target import Target, available_cores, host_caches, host_target
-from ftrace.devices.out_of_memory import (
-    needed,
-    no_working_memory,
-    require_memory,
-    shortage,
-)
 from ftrace.errors import GraphError, OutOfMemoryError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -338,7 +333,7 @@ class CPUExecutable(Executable):
             made.append(program.arena)
         size_class = device.memory.size_class
         self.made = [(nbytes, size_class(nbytes)) for nbytes in made]
-        self._large = needed(program) >= LARGE
+        self._large = out_of_memory.needed(program) >= LARGE
         objects = len(program.inputs) + len(made)
         bound: list[NativeKernel] = []
         self._dims: list[np.ndarray[Any, Any]] = []  # objects behind the others
@@ -380,11 +375,11 @@ class CPUExecutable(Executable):
         chosen = settings.current()
         inputs = self.received(inputs)
         if self._large:
-            require_memory(device.name, device.memory, self.program)
+            out_of_memory.require_memory(device.name, device.memory, self.program)
         try:
             buffers = [*inputs, *device.memory.allocate_all(self.made)]
         except OutOfMemoryError:
-            raise shortage(device.name, self.program) from None
+            raise out_of_memory.shortage(device.name, self.program) from None
         memories = [id(buffer.memory) for buffer in buffers]
         if self._dims:
             memories += [id(array) for array in self._dims]
@@ -396,7 +391,7 @@ class CPUExecutable(Executable):
         else:
             status = self._run(self.entry, objects, threads)
         if status == NO_MEMORY:
-            raise no_working_memory(self.program)
+            raise out_of_memory.no_working_memory(self.program)
         spent, work = time.perf_counter() - start, self.work
         device.counters.ran(work.kernels, work.operations, work.bytes, spent)
         return [buffers[number] for number in self.results]

@@ -74,11 +74,7 @@ from ftrace.lower.library.fft_kernels import Transform
 from ftrace.lower.library.lapack_kernels import Factor
 from ftrace.lower.library.scan_kernels import Running
 from ftrace.lower.library.sort_kernels import Ordering
-from ftrace.lower.register_loops.register_loop import (
-    Recurrence,
-    RegisterKernel,
-    legalize_registers,
-)
+from ftrace.lower.register_loops import register_loop
 from ftrace.trace.symbolic.bounds import sample
 
 #: How many times as many operations are done at the same time in a tile of registers.
@@ -396,7 +392,7 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
 #: What writes kernels of a kind.
 _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
     Kernel: render,
-    Recurrence: render_recurrence,
+    register_loop.Recurrence: render_recurrence,
     Running: render_running,
     Factor: render_factor,
     Transform: render_transform,
@@ -407,8 +403,8 @@ _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
 def render_any(kernel: Kernel, target: Target) -> Rendered:
     """The code of a kernel of any kind, in operations that a processor has."""
     write = _WRITERS[type(kernel)]
-    if isinstance(kernel, RegisterKernel):
-        kernel = legalize_registers(kernel, operations_of(target))
+    if isinstance(kernel, register_loop.RegisterKernel):
+        kernel = register_loop.legalize_registers(kernel, operations_of(target))
     elif write is render:
         kernel = legalize(kernel, operations_of(target) | called_in(kernel))
     return write(kernel, target, FUNCTION)

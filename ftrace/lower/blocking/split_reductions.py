@@ -29,26 +29,13 @@ from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.limits import Limits
-from ftrace.lower.analysis.cost import (
-    ELEMENTWISE,
-    elements_of_sum,
-    is_contraction,
-    nodes_near,
-    reduced_axes,
-    shared_dear,
-)
+from ftrace.lower.analysis import cost
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, rebuild, toposort
 from ftrace.trace.graph_map import exchange
+from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import add, cast
-from ftrace.trace.primitives.movement import (
-    move_axis,
-    reshape,
-    reshape_p,
-    shear_p,
-    shrink_axis,
-)
 from ftrace.trace.primitives.reduction import REDUCTIONS, reduce
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic.dim import any_dynamic, same_size
@@ -79,10 +66,10 @@ class Steps(NamedTuple):
 def in_steps(x: Node, steps: Steps) -> Node:
     """A reduction, step by step."""
     found = x.src[0] if steps.dtype is None else cast(x.src[0], steps.dtype)
-    found = move_axis(reshape(found, steps.shape), steps.ahead, 0)
+    found = movement.move_axis(movement.reshape(found, steps.shape), steps.ahead, 0)
     for axes in steps.axes:
         found = reduce(x.op, found, axes)
-    found = reshape(found, x.shape)
+    found = movement.reshape(found, x.shape)
     return found if steps.dtype is None else cast(found, x.dtype)
 
 
@@ -99,11 +86,11 @@ FEWEST = (4, 16)  # … and of each one
 
 def _is_large(x: Node) -> bool:
     enough = 0 < x.size <= SMALL and x.src[0].size >= LARGE * x.size
-    return enough and not is_contraction(x)
+    return enough and not cost.is_contraction(x)
 
 
 def _by_axes(x: Node) -> Steps | None:
-    outer, *inner = reduced_axes(x)
+    outer, *inner = cost.reduced_axes(x)
     shape = x.src[0].shape
     length = prod(shape[a] for a in inner)
     if length < WIDE or (length < LONG and _blocks_of(x, outer)):
@@ -133,7 +120,7 @@ def _blocks_of(x: Node, axis: int) -> int:
 
 
 def _by_blocks(x: Node) -> Steps | None:
-    outer, *inner = reduced_axes(x)
+    outer, *inner = cost.reduced_axes(x)
     blocks = _blocks_of(x, outer)
     if not blocks:
         return None
@@ -148,7 +135,7 @@ def _cut(shape: Shape, axis: int, parts: int) -> Shape:
 
 
 def _by_narrow_rows(x: Node) -> Steps | None:
-    axis, *others = reduced_axes(x)
+    axis, *others = cost.reduced_axes(x)
     shape = x.src[0].shape
     size, inside = shape[axis], prod(x.shape[axis:])
     blocks = block_count(size)
@@ -173,7 +160,7 @@ LEAST_PARTS = 8
 
 def _is_long(x: Node) -> bool:
     terms, results = x.src[0].size, x.size
-    if not (0 < results <= PLENTY and terms >= MANY and is_contraction(x)):
+    if not (0 < results <= PLENTY and terms >= MANY and cost.is_contraction(x)):
         return False
     length = terms // results
     return length >= max(LEAST_PARTS * LEAST_LENGTH, results // 4)
@@ -188,7 +175,7 @@ def part_count(size: int) -> int:
 
 
 def _split_contraction(x: Node) -> Node | None:
-    axes = reduced_axes(x)
+    axes = cost.reduced_axes(x)
     if len(axes) != 1:
         return None
     (axis,) = axes
@@ -197,14 +184,16 @@ def _split_contraction(x: Node) -> Node | None:
     whole = size // count * count
 
     def cut(factor: Node) -> Node:
-        first = shrink_axis(factor, axis, 0, whole)
-        return move_axis(reshape(first, _cut(first.shape, axis, count)), axis, 0)
+        first = movement.shrink_axis(factor, axis, 0, whole)
+        return movement.move_axis(
+            movement.reshape(first, _cut(first.shape, axis, count)), axis, 0
+        )
 
     def rest(factor: Node) -> Node:
-        return shrink_axis(factor, axis, whole, size)
+        return movement.shrink_axis(factor, axis, whole, size)
 
     parts = reduce(x.op, _of_factors(x.src[0], cut), (axis + 1,))
-    total = reshape(reduce(x.op, parts, (0,)), x.shape)
+    total = movement.reshape(reduce(x.op, parts, (0,)), x.shape)
     if same_size(whole, size):
         return total
     return add(total, reduce(x.op, _of_factors(x.src[0], rest), (axis,)))
@@ -290,11 +279,11 @@ def _filters(node: Node) -> Steps | None:
         return None
     source = node.src[0]
     few = node.size <= _FEW_FILTERS and source.size >= _MANY_PRODUCTS
-    if not few or not is_contraction(node):
+    if not few or not cost.is_contraction(node):
         return None
     if dtypes.kind(node.dtype) != "f" or node.dtype.itemsize < 4:
         return None
-    axes = reduced_axes(node)
+    axes = cost.reduced_axes(node)
     if not axes or not any(_has_windows(factor) for factor in source.src):
         return None
     first = axes[0]
@@ -309,7 +298,7 @@ def _filters(node: Node) -> Steps | None:
 def _has_windows(node: Node) -> bool:
     """Does a window slide over what is only moved?"""
     while node.op.family == "movement" or node.op.name == "expand":
-        if node.op is shear_p:
+        if node.op is movement.shear_p:
             return True
         node = node.src[0]
     return False
@@ -349,7 +338,7 @@ def _sums_beside(
 
 def _by_rows(node: Node, blocks: int) -> Steps:
     """The sum over blocks of the sums within them; the halves are not rounded."""
-    rows = prod(node.src[0].shape[a] for a in reduced_axes(node))
+    rows = prod(node.src[0].shape[a] for a in cost.reduced_axes(node))
     half = node.dtype.itemsize == 2 and dtypes.is_float(node.dtype)
     dtype = dtypes.float32 if half else None
     return Steps((blocks, rows // blocks, node.size), ((1,), (0,)), dtype=dtype)
@@ -365,11 +354,11 @@ def _row_blocks_of(node: Node, least: int) -> int:
         or source.size * node.dtype.itemsize < least
     ):
         return 0
-    axes = reduced_axes(node)
+    axes = cost.reduced_axes(node)
     kept = [
         a for a, n in enumerate(source.shape) if not same_size(n, 1) and a not in axes
     ]
-    if not axes or not kept or axes[-1] > kept[0] or is_contraction(node):
+    if not axes or not kept or axes[-1] > kept[0] or cost.is_contraction(node):
         return 0
     low, high = _ROW_BYTES
     if not low <= node.size * node.dtype.itemsize <= high:
@@ -403,13 +392,15 @@ def _with_company(
             bits |= after[source]
         after[node] = bits
     stored = _large_stored(order, outputs, {n.src[0].size for n in wanted})
-    shared = shared_dear(order)
-    stored += [e for e in map(elements_of_sum, wanted) if e in shared]
+    shared = cost.shared_dear(order)
+    stored += [e for e in map(cost.elements_of_sum, wanted) if e in shared]
     beside = {root: _elements_of(root) for root in stored}
     found: set[Node] = set()
     for node in wanted:
         mine = _elements_of(node.src[0])
-        if any(map(is_contraction, mine)):  # the product's kernel has no such loops
+        if any(
+            map(cost.is_contraction, mine)
+        ):  # the product's kernel has no such loops
             continue
         for root, theirs in beside.items():
             if not after[root] & number[node] and not mine.isdisjoint(theirs):
@@ -424,12 +415,12 @@ def _large_stored(
     stored = dict.fromkeys(_beneath(n) for n in outputs)
     for node in order:
         family = node.op.family
-        if family not in (*ELEMENTWISE, "movement", "reduction", "source"):
+        if family not in (*cost.ELEMENTWISE, "movement", "reduction", "source"):
             stored.update(dict.fromkeys(map(_beneath, node.src)))
-        elif is_contraction(node):
+        elif cost.is_contraction(node):
             for factor in node.src[0].src:
                 stored[_beneath(factor)] = None
-    return [n for n in stored if n.size in sizes and n.op.family in ELEMENTWISE]
+    return [n for n in stored if n.size in sizes and n.op.family in cost.ELEMENTWISE]
 
 
 def _beneath(node: Node) -> Node:
@@ -442,12 +433,15 @@ def _elements_of(root: Node) -> set[Node]:
     """The arrays that a value is made of, element by element, and the value itself."""
 
     def below(node: Node) -> list[Node]:
-        if node.op.family not in ELEMENTWISE and node.op not in (expand_p, reshape_p):
+        if node.op.family not in cost.ELEMENTWISE and node.op not in (
+            expand_p,
+            movement.reshape_p,
+        ):
             return []
         return [s for s in node.src if same_size(s.size, root.size)]
 
-    near = nodes_near(root, _NEAR, below)
-    return {n for n in near if n.op not in (expand_p, reshape_p)}
+    near = cost.nodes_near(root, _NEAR, below)
+    return {n for n in near if n.op not in (expand_p, movement.reshape_p)}
 
 
 # For the schedule.
@@ -465,9 +459,9 @@ def kernels_add_up(limits: Limits) -> Callable[[Node, Shape], bool] | None:
 
 def _adds_up(least: int, node: Node, loops: Shape) -> bool:
     """Threads share the blocks: there must be many. Rows and columns must be loops."""
-    if node.op is not reduce_sum_p or is_contraction(node):
+    if node.op is not reduce_sum_p or cost.is_contraction(node):
         return False
-    source, axes = node.src[0], reduced_axes(node)
+    source, axes = node.src[0], cost.reduced_axes(node)
     if any_dynamic((*source.shape, *loops)) or not same_size(source.size, prod(loops)):
         return False
     if source.size * source.dtype.itemsize < least:

@@ -24,8 +24,7 @@ from ftrace.lower.analysis.cost import root_of, weight
 from ftrace.lower.build.index_view import View, chosen_view
 from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
-from ftrace.lower.kernel import affine_index as ix
-from ftrace.lower.kernel import ir
+from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.iota_indices import Reading, targets_of, values_of
 from ftrace.lower.program.ir import Program
 from ftrace.lower.schedule.drafts import Context, Draft, Schedule

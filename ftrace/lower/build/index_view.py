@@ -21,17 +21,7 @@ from math import prod
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import reduced_axes
-from ftrace.lower.kernel.affine_index import (
-    ALWAYS,
-    ZERO,
-    Atom,
-    Condition,
-    Index,
-    flatten_index,
-    is_within,
-    ranges_of,
-    ranges_of_all,
-)
+from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import Reading, never_meeting, targets_of
 from ftrace.lower.schedule.drafts import (
     Context,
@@ -64,7 +54,7 @@ class View:
     def __post_init__(self) -> None:
         # Of a node in a context; building asks again for what was needed here.
         self._operands: dict[tuple[Node, Context], list[tuple[Node, Context]]] = {}
-        self._facts: list[Index] | None = None
+        self._facts: list[ix.Index] | None = None
         self.arrays: dict[int, tuple[Node, Context]] = {}
         self.members: list[Node] = []
         self.loaded: set[Node] = set()  # members that another kernel computes
@@ -130,26 +120,26 @@ class View:
             reading = Reading(array, here.indices, here.valid)
             self.arrays[self.plan.number_of(reading)] = (array, here)
 
-    def facts(self) -> list[Index]:
+    def facts(self) -> list[ix.Index]:
         """Every index that the kernel will compute."""
         if self._facts is None:
             self._facts = self._find_facts()
         return self._facts
 
-    def _find_facts(self) -> list[Index]:
-        found: dict[Index, None] = {}
+    def _find_facts(self) -> list[ix.Index]:
+        found: dict[ix.Index, None] = {}
         for node, contexts in self.contexts.items():
             for context in contexts:
                 if context.valid is None:
                     continue
                 found.update(dict.fromkeys(c.position for c in context.valid))
                 if node in self.loaded and node.op not in (const_p, dim_p):
-                    found[flatten_index(context.indices, node.shape)] = None
+                    found[ix.flatten_index(context.indices, node.shape)] = None
                 elif node.op is iota_p:
                     axis: int = node.arg
                     found[context.indices[axis]] = None
         for node, context in self.stored():
-            found[flatten_index(context.indices, node.shape)] = None
+            found[ix.flatten_index(context.indices, node.shape)] = None
             assert context.valid is not None
             found.update(dict.fromkeys(c.position for c in context.valid))
         return list(found)
@@ -168,10 +158,10 @@ class View:
         if node not in self.draft.sums:
             return context
         axes = reduced_axes(node)
-        where = [ZERO if a in axes else i for a, i in enumerate(context.indices)]
+        where = [ix.ZERO if a in axes else i for a, i in enumerate(context.indices)]
         return self.draft.at(tuple(where), context.valid)
 
-    def row_of_sum(self, node: Node) -> Index:
+    def row_of_sum(self, node: Node) -> ix.Index:
         """Which of the elements that a sum is made of is added now."""
         at = root_indices(self.axes.indices, self.shape, node.src[0].shape)
         (axis,) = reduced_axes(node)
@@ -183,13 +173,13 @@ class View:
         assert node is not None
         axes, _ = axes_and_kind(node)
         at = root_indices(self.axes.indices, self.shape, node.src[1].shape)
-        found: dict[int, Index] = {}
-        valid = ALWAYS
+        found: dict[int, ix.Index] = {}
+        valid = ix.ALWAYS
         for axis, target in zip(axes, targets_of(node, at), strict=True):
             size = node.shape[axis]
             found[axis] = target.as_index(self.plan.number_of, size)
-            if target.ranges.terms and not is_within(found[axis], 0, size):
-                valid |= {Condition(found[axis], 0, size)}
+            if target.ranges.terms and not ix.is_within(found[axis], 0, size):
+                valid |= {ix.Condition(found[axis], 0, size)}
         rest = iter(at[node.src[2].ndim :])
         where = tuple(found[a] if a in found else next(rest) for a in range(node.ndim))
         return self.draft.at(where, valid)
@@ -199,13 +189,13 @@ class View:
         node = self.draft.scattered
         if node is None:
             rows = map(self.row_of_sum, self.draft.sums)
-            return frozenset(a.number for row in rows for a in ranges_of(row))
+            return frozenset(a.number for row in rows for a in ix.ranges_of(row))
         batch = root_indices(self.axes.indices, self.shape, node.src[1].shape)
-        ranges = ranges_of_all(batch[: node.src[2].ndim])
+        ranges = ix.ranges_of_all(batch[: node.src[2].ndim])
         ((_, context),) = self.stored()
         where = context.indices
         positions = [where[a] for a in axes_and_kind(node)[0]]
-        whole = flatten_index(where, node.shape)
+        whole = ix.flatten_index(where, node.shape)
         apart = never_meeting([*positions, whole], ranges)
         return frozenset(a.number for a in ranges - apart)
 
@@ -249,9 +239,9 @@ def split_ranges(view: View) -> Layout | None:
     return None
 
 
-def _ranges_divided(index: Index) -> list[tuple[Atom, int]]:
+def _ranges_divided(index: ix.Index) -> list[tuple[ix.Atom, int]]:
     """(range, n): splitting the range by n would remove a division."""
-    found: list[tuple[Atom, int]] = []
+    found: list[tuple[ix.Atom, int]] = []
     pending = [a for a, _ in index.terms]
     while pending:
         atom = pending.pop()
@@ -268,7 +258,7 @@ def _ranges_divided(index: Index) -> list[tuple[Atom, int]]:
     return found
 
 
-def _atom_at(group: Group, number: int) -> Atom | None:
+def _atom_at(group: Group, number: int) -> ix.Atom | None:
     """The atom of the group's range of that number; None for a size of 1."""
     if same_size(group.sizes[number], 1):
         return None
@@ -326,9 +316,9 @@ def _stored_together(view: View, group: Group, position: int) -> bool:
     return True
 
 
-def _hidden_ranges(atom: Atom) -> list[Atom]:
+def _hidden_ranges(atom: ix.Atom) -> list[ix.Atom]:
     """Ranges inside a division. What an index array is read at is a fact by itself."""
-    found: list[Atom] = []
+    found: list[ix.Atom] = []
     pending = [atom.inner] if atom.inner is not None else []
     while pending:
         for inner, _ in pending.pop().terms:
@@ -339,7 +329,7 @@ def _hidden_ranges(atom: Atom) -> list[Atom]:
     return found
 
 
-def _runs_on(index: Index, outer: Atom, inner: Atom) -> bool:
+def _runs_on(index: ix.Index, outer: ix.Atom, inner: ix.Atom) -> bool:
     coefficients = dict(index.terms)
     return same_size(
         coefficients.get(outer, 0), inner.size * coefficients.get(inner, 0)

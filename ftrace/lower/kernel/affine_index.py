@@ -27,8 +27,7 @@ from ftrace.lower.analysis.axis_alignment import reshape_groups
 from ftrace.lower.kernel.ir import INDEX, make_range
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives import movement
+from ftrace.trace.primitives import elementwise as p, movement
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.bounds import (

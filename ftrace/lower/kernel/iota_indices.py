@@ -16,18 +16,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.kernel.affine_index import (
-    ALWAYS,
-    ZERO,
-    Atom,
-    Index,
-    Valid,
-    constant_index,
-    ranges_of,
-    ranges_of_all,
-    source_index,
-    value_index,
-)
+from ftrace.lower.kernel import affine_index as ix
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import elementwise as ops
 from ftrace.trace.primitives.broadcast import expand_p
@@ -49,8 +38,8 @@ class Reading(NamedTuple):
     """The value of an integer array at an index, which is part of another index."""
 
     array: Node
-    indices: tuple[Index, ...]
-    valid: Valid | None
+    indices: tuple[ix.Index, ...]
+    valid: ix.Valid | None
 
 
 #: Gives the number of a reading.
@@ -65,10 +54,10 @@ class Position(NamedTuple):
       readings: what is read, with its factors.
     """
 
-    ranges: Index
+    ranges: ix.Index
     readings: tuple[tuple[Reading, int], ...]
 
-    def as_index(self, number_of: NumberOf, size: int) -> Index:
+    def as_index(self, number_of: NumberOf, size: int) -> ix.Index:
         """As an index along an axis of `size`.
 
         Of an array that is just read it is taken for granted that it is in bounds.
@@ -76,13 +65,13 @@ class Position(NamedTuple):
         total = self.ranges
         for reading, factor in self.readings:
             high = values_of(reading.array)[1] + 1 if self.ranges.terms else size
-            ranges = ranges_of_all(reading.indices)
-            total += value_index(number_of(reading), high, ranges) * factor
+            ranges = ix.ranges_of_all(reading.indices)
+            total += ix.value_index(number_of(reading), high, ranges) * factor
         return total
 
 
 def position_of(
-    array: Node, indices: tuple[Index, ...], valid: Valid | None
+    array: Node, indices: tuple[ix.Index, ...], valid: ix.Valid | None
 ) -> Position:
     """What an index array holds at an index."""
     found = _counted(array, indices, valid, _DEPTH)
@@ -92,31 +81,33 @@ def position_of(
     return _read(array, indices, valid)
 
 
-def targets_of(scatter: Node, at: tuple[Index, ...]) -> list[Position]:
+def targets_of(scatter: Node, at: tuple[ix.Index, ...]) -> list[Position]:
     """Along each indexed axis where the update at an index of the updates goes."""
-    return [position_of(a, at[: a.ndim], ALWAYS) for a in scatter.src[2:]]
+    return [position_of(a, at[: a.ndim], ix.ALWAYS) for a in scatter.src[2:]]
 
 
-def _read(array: Node, indices: tuple[Index, ...], valid: Valid | None) -> Position:
-    return Position(ZERO, ((Reading(array, indices, valid), 1),))
+def _read(
+    array: Node, indices: tuple[ix.Index, ...], valid: ix.Valid | None
+) -> Position:
+    return Position(ix.ZERO, ((Reading(array, indices, valid), 1),))
 
 
 def _counted(
-    node: Node, indices: tuple[Index, ...], valid: Valid | None, depth: int
+    node: Node, indices: tuple[ix.Index, ...], valid: ix.Valid | None, depth: int
 ) -> Position:
     """Counts as far as it can be followed; what does not count is read as a whole."""
     op = node.op
     found: Position | None = None
     if op is const_p:
-        return Position(constant_index(int(constant_value(node))), ())
+        return Position(ix.constant_index(int(constant_value(node))), ())
     if op is dim_p and _fits(node, bounds_of_size(node.arg)):
-        return Position(constant_index(node.arg), ())
+        return Position(ix.constant_index(node.arg), ())
     if op is iota_p:
         axis: int = node.arg
         if _fits(node, (0, upper_bound(node.shape[axis]) - 1)):
             found = Position(indices[axis], ())
     elif depth and op in _MOVES:
-        inner, _ = source_index(node, indices, valid)
+        inner, _ = ix.source_index(node, indices, valid)
         return _counted(node.src[0], inner, valid, depth - 1)
     elif depth and op is ops.cast_p and dtypes.is_integer(node.src[0].dtype):
         if _fits(node, values_of(node.src[0])):
@@ -236,30 +227,32 @@ _RULES: dict[str, Callable[[Limits, Limits], Limits | None]] = {
 # What never meets.
 
 
-def never_meeting(positions: Iterable[Index], ranges: frozenset[Atom]) -> set[Atom]:
+def never_meeting(
+    positions: Iterable[ix.Index], ranges: frozenset[ix.Atom]
+) -> set[ix.Atom]:
     """Those ranges along which no two iterations have the same positions.
 
     Iterations that differ in one of them differ in a position, whatever the others are.
     """
-    apart: set[Atom] = set()
+    apart: set[ix.Atom] = set()
     waiting = list(positions)
     while True:
         found = next((p for p in waiting if _is_injective(p, apart)), None)
         if found is None:
             return apart & ranges
         waiting.remove(found)
-        apart |= ranges_of(found)
+        apart |= ix.ranges_of(found)
 
 
-def _is_injective(index: Index, fixed: set[Atom]) -> bool:
+def _is_injective(index: ix.Index, fixed: set[ix.Atom]) -> bool:
     """Does it tell apart all values of its ranges, where those of `fixed` stand still?
 
     It does if each coefficient is larger than all that the smaller ones can add up to.
     """
-    moving = ranges_of(index) - fixed
+    moving = ix.ranges_of(index) - fixed
     direct = {a: c for a, c in index.terms if a in moving}
     rest = [a for a, _ in index.terms if a not in moving and a.kind != "range"]
-    hidden = ranges_of_all(tuple([Index(((a, 1),), 0) for a in rest]))
+    hidden = ix.ranges_of_all(tuple([ix.Index(((a, 1),), 0) for a in rest]))
     if not moving or hidden & moving:
         return False
     reach = 0

@@ -44,8 +44,7 @@ from ftrace.lower.library import fft_radices as radices
 from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives import movement
+from ftrace.trace.primitives import elementwise as p, movement
 from ftrace.trace.primitives.library.fft import Fourier
 from ftrace.trace.primitives.sources import zeros_like
 from ftrace.trace.symbolic.dim import any_dynamic, same_size

@@ -39,11 +39,15 @@ from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.graph_map import Rule
-from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.primitives import sources
+from ftrace.trace.primitives import elementwise as ops, sources
 from ftrace.trace.primitives.broadcast import reduce_sum
-from ftrace.trace.primitives.library import eigen, lapack_numpy, orthogonal, systems
-from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library import (
+    eigen,
+    lapack_numpy,
+    matrix_nodes as mat,
+    orthogonal,
+    systems,
+)
 from ftrace.trace.primitives.library.systems import Op
 from ftrace.trace.primitives.movement import permute_p, reshape, shift_axis
 from ftrace.trace.primitives.primitive import items

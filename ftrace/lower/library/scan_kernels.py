@@ -42,8 +42,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
 from ftrace.trace.control.cond import Branches, cond_p
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives import reduction, sources
+from ftrace.trace.primitives import elementwise as p, reduction, sources
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.library import scan
 from ftrace.trace.primitives.movement import reshape, shift_axis

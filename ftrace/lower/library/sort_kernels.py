@@ -41,8 +41,7 @@ from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.library import sorting
-from ftrace.trace.primitives.library import sorting as partition
+from ftrace.trace.primitives.library import sorting, sorting as partition
 from ftrace.trace.primitives.library.numpy_sort_symbols import has_sorters
 from ftrace.trace.primitives.movement import move_axis, shrink_axis
 from ftrace.trace.primitives.primitive import items

@@ -28,14 +28,10 @@ from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import ELEMENTWISE
-from ftrace.lower.kernel import affine_index as ix
-from ftrace.lower.kernel import ir
+from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.legalize.legalize import PLAIN
 from ftrace.lower.legalize.math.term import RELAXED
-from ftrace.lower.register_loops.register_loop import (
-    FIRST_REGISTER,
-    Statement,
-)
+from ftrace.lower.register_loops import register_loop
 from ftrace.lower.simplify.fold_constants import evaluate_scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.graph import Node, constant_value, make_node
@@ -130,7 +126,7 @@ class Scope:
 
     number: int
     bound: dict[Node, Registers | Operand]
-    block: list[Statement]
+    block: list[register_loop.Statement]
 
 
 class Elements(ABC):
@@ -175,7 +171,7 @@ class Elements(ABC):
     def new_scope(
         self,
         bound: dict[Node, Registers | Operand],
-        block: list[Statement] | None = None,
+        block: list[register_loop.Statement] | None = None,
     ) -> Scope:
         """A graph within another, with a block of its own or that of another."""
         scope = Scope(len(self.scopes), bound, [] if block is None else block)
@@ -184,7 +180,7 @@ class Elements(ABC):
 
     def new_register(self, dtype: np.dtype[Any]) -> Node:
         """The expression that loads a new register."""
-        number = FIRST_REGISTER + len(self.registers)
+        number = register_loop.FIRST_REGISTER + len(self.registers)
         if len(self.registers) >= MOST_REGISTERS:
             raise Unsuited("too many registers")
         self.registers.append(ir.BufferSpec(dtype, 1, True))

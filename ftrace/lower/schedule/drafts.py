@@ -33,20 +33,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis import cost
 from ftrace.lower.analysis.cost import weight
-from ftrace.lower.kernel.affine_index import (
-    ALWAYS,
-    RECENT,
-    ZERO,
-    Atom,
-    Index,
-    Valid,
-    flatten_index,
-    range_index,
-    ranges_of,
-    ranges_of_all,
-    source_index,
-    unflatten_index,
-)
+from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import Reading, position_of
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, operations_of, toposort
@@ -73,25 +60,25 @@ class Context:
     __slots__ = ("indices", "kernel", "places", "ranges", "valid")
 
     def __init__(
-        self, kernel: int, indices: tuple[Index, ...], valid: Valid | None
+        self, kernel: int, indices: tuple[ix.Index, ...], valid: ix.Valid | None
     ) -> None:
         self.kernel = kernel
         self.indices = indices
         self.valid = valid
-        self.ranges = ranges_of_all(indices)
+        self.ranges = ix.ranges_of_all(indices)
         self.places = _places(indices)
 
 
-@memo(RECENT)
-def _places(indices: tuple[Index, ...]) -> int:
+@memo(ix.RECENT)
+def _places(indices: tuple[ix.Index, ...]) -> int:
     # A sum of one atom, if that is no quotient, has one range; of none, none.
     sums = [i for i in indices if len(i.terms) > 1 or _is_divided(i)]
-    if not sums or all(len(ranges_of(index)) < 2 for index in sums):
+    if not sums or all(len(ix.ranges_of(index)) < 2 for index in sums):
         return 0
-    return prod([sample(a.size) for a in ranges_of_all(indices)])
+    return prod([sample(a.size) for a in ix.ranges_of_all(indices)])
 
 
-def _is_divided(index: Index) -> bool:
+def _is_divided(index: ix.Index) -> bool:
     return any(atom.kind != "range" for atom, _ in index.terms)
 
 
@@ -112,8 +99,8 @@ class Group:
 
     node: Node | None
     sizes: Shape
-    atoms: list[Atom]
-    indices: list[Index]
+    atoms: list[ix.Atom]
+    indices: list[ix.Index]
 
 
 class Ranges:
@@ -125,8 +112,8 @@ class Ranges:
         self._of_reduces: dict[Any, Group] = {}
         self._next = 0
 
-    def new(self, size: int, reduced: bool) -> Index:
-        index = range_index(self._next, size, reduced)
+    def new(self, size: int, reduced: bool) -> ix.Index:
+        index = ix.range_index(self._next, size, reduced)
         self._next += 1
         return index
 
@@ -135,7 +122,7 @@ class Ranges:
         indices = [self.new(size, node is not None) for size in chosen]
         atoms = [a for index in indices for a, _ in index.terms]
         if chosen is not sizes and not same_size(chosen, sizes):
-            indices = list(unflatten_index(flatten_index(indices, chosen), sizes))
+            indices = list(ix.unflatten_index(ix.flatten_index(indices, chosen), sizes))
         self.groups.append(group := Group(node, chosen, atoms, indices))
         return group
 
@@ -180,7 +167,7 @@ class Draft:
     reduces: int = 0
 
     def __post_init__(self) -> None:
-        self._contexts: dict[tuple[tuple[Index, ...], Valid | None], Context] = {}
+        self._contexts: dict[tuple[tuple[ix.Index, ...], ix.Valid | None], Context] = {}
         self.ranges = Ranges({})
         loops = self.ranges.group(None, self.shape)
         self.atoms, self.indices = loops.atoms, loops.indices
@@ -193,14 +180,16 @@ class Draft:
             self.atoms.append(index.terms[0][0])
             self.shape = (*self.shape, size)
 
-    def root_indices(self, shape: Shape) -> tuple[Index, ...]:
+    def root_indices(self, shape: Shape) -> tuple[ix.Index, ...]:
         """The index of a value of that shape which this kernel stores.
 
         The value has an element per iteration of all loops, or of the outer ones.
         """
         return root_indices(self.indices, self.shape, shape)
 
-    def at(self, indices: tuple[Index, ...], valid: Valid | None = ALWAYS) -> Context:
+    def at(
+        self, indices: tuple[ix.Index, ...], valid: ix.Valid | None = ix.ALWAYS
+    ) -> Context:
         """The context of the kernel at an index."""
         found = self._contexts.get((indices, valid))
         if found is None:
@@ -236,16 +225,16 @@ class Schedule:
 
 
 def root_indices(
-    indices: Sequence[Index], loops: Shape, shape: Shape
-) -> tuple[Index, ...]:
+    indices: Sequence[ix.Index], loops: Shape, shape: Shape
+) -> tuple[ix.Index, ...]:
     """The index of a value of `shape` that has an element per iteration of loops."""
     depth = 0
     while not same_size(prod(loops[:depth]), prod(shape)):
         depth += 1
     if same_size(cost.squeeze(shape), loops[:depth]):
         positions = iter(indices)
-        return tuple(ZERO if same_size(n, 1) else next(positions) for n in shape)
-    return unflatten_index(flatten_index(indices[:depth], loops[:depth]), shape)
+        return tuple(ix.ZERO if same_size(n, 1) else next(positions) for n in shape)
+    return ix.unflatten_index(ix.flatten_index(indices[:depth], loops[:depth]), shape)
 
 
 def operand_contexts(
@@ -260,7 +249,7 @@ def operand_contexts(
     indices, valid = context.indices, context.valid
     family = node.op.family
     if family == "movement":
-        where, inside = source_index(node, indices, valid)
+        where, inside = ix.source_index(node, indices, valid)
         return [(node.src[0], draft.at(where, inside))]
     if family == "reduction":
         group = ranges.of_reduce(node, context, plan.levels[node])
@@ -423,7 +412,7 @@ class Plan:
         self.shared: set[Node] = set()
         self.precedence = Precedence()
         self.readers: dict[Node, set[int]] = {}
-        self.contexts: dict[Node, dict[Context, tuple[int, tuple[Atom, ...]]]] = {}
+        self.contexts: dict[Node, dict[Context, tuple[int, tuple[ix.Atom, ...]]]] = {}
         self.costs: dict[Node, int] = {}
         self.epilogue: dict[Node, frozenset[Node]] = {}
         self.users: dict[Node, int] = {}
@@ -504,7 +493,7 @@ class Plan:
             joined = frozenset(latest)
         return joined
 
-    def use(self, node: Node, context: Context, path: tuple[Atom, ...]) -> None:
+    def use(self, node: Node, context: Context, path: tuple[ix.Atom, ...]) -> None:
         """Notes that a kernel needs `node`; only as far in as its ranges reach."""
         ranges = context.ranges
         depth = max((k + 1 for k, a in enumerate(path) if a in ranges), default=0)
@@ -513,7 +502,7 @@ class Plan:
         self.use_alike(node, context, factor, around)
 
     def use_alike(
-        self, node: Node, context: Context, factor: int, around: tuple[Atom, ...]
+        self, node: Node, context: Context, factor: int, around: tuple[ix.Atom, ...]
     ) -> None:
         """Notes that a kernel needs `node` where it needs what is made of it."""
         known = self.contexts.setdefault(node, {})

@@ -37,15 +37,10 @@ from ftrace.lower.analysis.axis_alignment import (
     sliced,
 )
 from ftrace.lower.analysis.cost import nodes_near
-from ftrace.lower.simplify.fold_constants import (
-    ELEMENTWISE,
-    arg_of,
-    is_bits,
-    move_constant,
-)
+from ftrace.lower.simplify import fold_constants
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import elementwise as p, movement, sources
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.indexing import (
     axes_and_kind,
@@ -58,11 +53,6 @@ from ftrace.trace.primitives.indexing import (
     scatter_p,
     trailing,
 )
-from ftrace.trace.primitives.movement import (
-    permute,
-    reshape,
-    shrink_axis,
-)
 from ftrace.trace.primitives.reduction import (
     COMBINES_BY_NAME,
     REDUCTIONS,
@@ -70,14 +60,6 @@ from ftrace.trace.primitives.reduction import (
     reduce_max_p,
     reduce_min_p,
     reduce_prod_p,
-)
-from ftrace.trace.primitives.sources import (
-    const,
-    const_like,
-    const_p,
-    iota,
-    iota_p,
-    zeros_like,
 )
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic.dim import any_dynamic, same_size
@@ -112,11 +94,11 @@ def _constant_along(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
     shape = _without(node.shape, axis)
     if same_size(node.shape[axis], 1):
         return node
-    if node.op is const_p or (node.op is iota_p and node.arg != axis):
+    if node.op is sources.const_p or (node.op is sources.iota_p and node.arg != axis):
         return sliced(node, (), shape)
     if node.op is expand_p and same_size(node.src[0].shape[axis], 1):
         return expand(node.src[0], shape)
-    if depth == 0 or node.op not in (*KEEPING, *ELEMENTWISE):
+    if depth == 0 or node.op not in (*KEEPING, *fold_constants.ELEMENTWISE):
         return None
     place = axis_below(node, axis) if node.op in KEEPING else axis
     if place is None:
@@ -140,7 +122,7 @@ def _picked(node: Node, axis: int, depth: int = _DEPTH) -> Node | None:
         return _picked(node.src[0], axis, depth - 1)
     if node.op is p.select:
         mask, one, zero = node.src
-        if is_bits(one, 1) and is_bits(zero, 0):
+        if fold_constants.is_bits(one, 1) and fold_constants.is_bits(zero, 0):
             return _picked(mask, axis, depth - 1)
         return None
     if node.op is not p.eq or not dtypes.is_integer(node.src[0].dtype):
@@ -162,13 +144,13 @@ def _factors(body: Node) -> list[tuple[Node, Node]]:
     """(mask or 0-1 number, f) of which a summand is the product."""
     if body.op is p.select:
         mask, f, other = body.src
-        zero = other.op is const_p and constant_value(other) == 0
+        zero = other.op is sources.const_p and constant_value(other) == 0
         return [(mask, f)] if zero and _may_pick(mask) else []
     if body.op is p.mul:
         pairs = (body.src, body.src[::-1])
         return [(m, f) for m, f in pairs if _may_pick(m)]
     if body.op is p.cast_p and body.src[0].dtype == dtypes.bool_:
-        return [(body, const_like(body, 1))] if _may_pick(body) else []
+        return [(body, sources.const_like(body, 1))] if _may_pick(body) else []
     return []
 
 
@@ -194,8 +176,8 @@ def _load(f: Node, index: Node, axis: int) -> Node | None:
     """f at an index along an axis, which gets size 1; zero where out of bounds."""
     size, shape = f.shape[axis], _without(f.shape, axis)
     source, at = _core(f), _core(index)
-    if source.op is const_p:
-        found = move_constant(source, shape)
+    if source.op is sources.const_p:
+        found = fold_constants.move_constant(source, shape)
     elif same_size(source.shape[axis], 1):
         found = expand(source, shape)
     else:
@@ -204,7 +186,7 @@ def _load(f: Node, index: Node, axis: int) -> Node | None:
             return None  # it stands in the kernel of that reduction, as a sum
         found = _gathered(source, at, axis, shape)
     inside = expand(in_bounds([at], [size]), shape)
-    return p.select(inside, found, zeros_like(found))
+    return p.select(inside, found, sources.zeros_like(found))
 
 
 def _index_arrays(
@@ -213,13 +195,13 @@ def _index_arrays(
     """The index along `axis`, and positions along the others that it runs with."""
     sizes = tuple(at.shape[a] for a in batch)
     if len(batch) == 1 and counts_along(at, batch[0]):
-        index = iota(at.dtype, sizes, 0)
+        index = sources.iota(at.dtype, sizes, 0)
     else:
-        index = reshape(at, sizes)
+        index = movement.reshape(at, sizes)
     if len(indexed) > 1 and index.dtype.itemsize < 4:  # so that all positions fit
         index = p.cast(index, dtypes.int32)
     return [
-        index if a == axis else iota(index.dtype, sizes, batch.index(a))
+        index if a == axis else sources.iota(index.dtype, sizes, batch.index(a))
         for a in indexed
     ]
 
@@ -232,21 +214,21 @@ def _gathered(source: Node, at: Node, axis: int, shape: Shape) -> Node:
     dense = sorted([axis, *kept])
     arrays = _index_arrays(at, batch, axis, indexed)
     found = gather(
-        reshape(source, tuple(source.shape[a] for a in dense)),
+        movement.reshape(source, tuple(source.shape[a] for a in dense)),
         [clamp(i, source.shape[a]) for a, i in zip(indexed, arrays, strict=True)],
         tuple(dense.index(a) for a in indexed),
     )
     stand = [*batch, *rest]
     order = sorted(stand)
-    found = permute(found, tuple(stand.index(a) for a in order))
+    found = movement.permute(found, tuple(stand.index(a) for a in order))
     lined = tuple(
         found.shape[order.index(a)] if a in order else 1 for a in range(len(shape))
     )
-    return expand(reshape(found, lined), shape)
+    return expand(movement.reshape(found, lined), shape)
 
 
 def _fold_pick(x: Node, body: Node) -> Node | None:
-    axes: tuple[int, ...] = arg_of(x)
+    axes: tuple[int, ...] = fold_constants.arg_of(x)
     for mask, f in _factors(body):
         for axis in axes:
             if same_size(body.shape[axis], 1):
@@ -259,7 +241,9 @@ def _fold_pick(x: Node, body: Node) -> Node | None:
             if others:
                 return reduce(reduce_sum_p, found, others)
             exact = dtypes.is_integer(x.dtype)
-            return found if exact else p.add(found, zeros_like(found))  # -0 becomes 0
+            return (
+                found if exact else p.add(found, sources.zeros_like(found))
+            )  # -0 becomes 0
     return None
 
 
@@ -267,7 +251,7 @@ def _fold_pick(x: Node, body: Node) -> Node | None:
 
 
 def _fold_spread(x: Node, body: Node) -> Node | None:
-    axes: tuple[int, ...] = arg_of(x)
+    axes: tuple[int, ...] = fold_constants.arg_of(x)
     if dtypes.is_float(x.dtype) and x.dtype.itemsize == 2:
         return None  # its sums are wider
     for mask, f in _factors(body):
@@ -285,7 +269,7 @@ def _fold_spread(x: Node, body: Node) -> Node | None:
 
 def _spread(x: Node, values: Node, at: Node, axis: int) -> Node | None:
     """Zeros like x with values added at an index along an axis."""
-    axes: tuple[int, ...] = arg_of(x)
+    axes: tuple[int, ...] = fold_constants.arg_of(x)
     batch = _varies(at)
     if not any(a in axes for a in batch):
         return None
@@ -293,12 +277,12 @@ def _spread(x: Node, values: Node, at: Node, axis: int) -> Node | None:
     indexed = sorted([axis, *[a for a in batch if a not in axes]])
     arrays = _index_arrays(at, batch, axis, indexed)
     others = [a for a in range(x.ndim) if a not in batch and a != axis]
-    updates = permute(values, (*batch, *others, axis))
+    updates = movement.permute(values, (*batch, *others, axis))
     sizes = tuple(at.shape[a] for a in batch)
     rest = tuple(n for a, n in enumerate(x.shape) if a not in indexed)
-    zeros = const(0, x.dtype, x.shape)
+    zeros = sources.const(0, x.dtype, x.shape)
     return scatter(
-        zeros, reshape(updates, (*sizes, *rest)), arrays, tuple(indexed), "add"
+        zeros, movement.reshape(updates, (*sizes, *rest)), arrays, tuple(indexed), "add"
     )
 
 
@@ -342,9 +326,9 @@ def _laid_out(node: Node, x: Node, lanes: dict[int, int], rest: Sequence[int]) -
         source |= {axis: depth + i for i, axis in enumerate(rest)}
     order = [source[a] for a in sorted(source)]
     units = [a for a in range(node.ndim) if a not in order]
-    moved = permute(node, (*order, *units))
+    moved = movement.permute(node, (*order, *units))
     shape = tuple(node.shape[source[a]] if a in source else 1 for a in range(x.ndim))
-    return expand(reshape(moved, shape), x.shape)
+    return expand(movement.reshape(moved, shape), x.shape)
 
 
 def _scatter_as_select(x: Node) -> Node | None:
@@ -358,7 +342,7 @@ def _scatter_as_select(x: Node) -> Node | None:
     for axis, index in zip(axes, indices, strict=True):
         if axis not in lanes:
             at = _laid_out(index, x, lanes, rest)
-            here = p.eq(at, iota(at.dtype, x.shape, axis))
+            here = p.eq(at, sources.iota(at.dtype, x.shape, axis))
             mask = here if mask is None else p.bit_and(mask, here)
     assert mask is not None
     new = _laid_out(updates, x, lanes, rest)
@@ -370,7 +354,7 @@ def _scatter_as_select(x: Node) -> Node | None:
 def _fits(x: Node) -> bool:
     """Can the index dtypes hold every position?"""
     axes, _ = axes_and_kind(x)
-    return x.src[0].op is const_p and all(
+    return x.src[0].op is sources.const_p and all(
         dtypes.limits(index.dtype)[1] >= x.shape[axis] - 1
         for axis, index in zip(axes, x.src[2:], strict=True)
     )
@@ -388,15 +372,15 @@ def _products(x: Node) -> Node:
     width = updates.size // count
     same: Node | None = None
     for index in indices:
-        ours = expand(reshape(index, (count, 1)), (count, count))
-        theirs = expand(reshape(index, (1, count)), (count, count))
+        ours = expand(movement.reshape(index, (count, 1)), (count, count))
+        theirs = expand(movement.reshape(index, (1, count)), (count, count))
         here = p.eq(ours, theirs)
         same = here if same is None else p.bit_and(same, here)
     assert same is not None
     whole = (count, count, width)
-    factors = expand(reshape(updates, (1, count, width)), whole)
-    factors = p.select(trailing(same, whole), factors, const_like(factors, 1))
-    product = reshape(reduce(reduce_prod_p, factors, (1,)), updates.shape)
+    factors = expand(movement.reshape(updates, (1, count, width)), whole)
+    factors = p.select(trailing(same, whole), factors, sources.const_like(factors, 1))
+    product = movement.reshape(reduce(reduce_prod_p, factors, (1,)), updates.shape)
     return scatter(
         base, p.mul(read_back(base, indices, axes), product), indices, axes, "set"
     )
@@ -408,7 +392,7 @@ def _is_complex_product(x: Node) -> bool:
 
 def _gather_as_movement(x: Node) -> Node | None:
     """Each index counts along its own axis of the batch: the elements only move."""
-    axes: tuple[int, ...] = arg_of(x)
+    axes: tuple[int, ...] = fold_constants.arg_of(x)
     source, *indices = x.src
     batch = indices[0].shape
     places: list[int] = []
@@ -420,10 +404,10 @@ def _gather_as_movement(x: Node) -> Node | None:
     if any(not same_size(n, 1) and c not in places for c, n in enumerate(batch)):
         return None
     for axis, place in zip(axes, places, strict=True):
-        source = shrink_axis(source, axis, 0, batch[place])
+        source = movement.shrink_axis(source, axis, 0, batch[place])
     order = [axis for _, axis in sorted(zip(places, axes, strict=True))]
     rest = [a for a in range(source.ndim) if a not in axes]
-    return reshape(permute(source, (*order, *rest)), x.shape)
+    return movement.reshape(movement.permute(source, (*order, *rest)), x.shape)
 
 
 SCATTERS: Final = (
@@ -482,7 +466,11 @@ def copy_count(x: Node) -> int:
 def _is_crowded(x: Node) -> bool:
     _, kind = axes_and_kind(x)
     base, updates, *indices = x.src
-    if kind not in _REDUCES or base.op is not const_p or any_dynamic(updates.shape):
+    if (
+        kind not in _REDUCES
+        or base.op is not sources.const_p
+        or any_dynamic(updates.shape)
+    ):
         return False
     count = indices[0].size
     if count < MANY or same_size(x.size, 0) or updates.size > _NARROW * count:
@@ -490,7 +478,7 @@ def _is_crowded(x: Node) -> bool:
     if dtypes.kind(x.dtype) not in "iuf":
         return False
     # -0.0 + 0.0 is 0.0: a base of -0.0 would lose its sign.
-    if kind == "add" and any(arg_of(base)):
+    if kind == "add" and any(fold_constants.arg_of(base)):
         return False
     return all(_counted(index) is None for index in indices)
 
@@ -503,26 +491,28 @@ def _privatized(x: Node) -> Node | None:
     axes, kind = axes_and_kind(x)
     base, updates, *indices = x.src
     count, rest = indices[0].size, updates.shape[indices[0].ndim :]
-    updates = reshape(updates, (count, *rest))
-    indices = [reshape(index, (count,)) for index in indices]
+    updates = movement.reshape(updates, (count, *rest))
+    indices = [movement.reshape(index, (count,)) for index in indices]
     each = count // copies
     whole = copies * each
 
     def cut(node: Node) -> Node:
-        first = shrink_axis(node, 0, 0, whole)
-        return reshape(first, (copies, each, *node.shape[1:]))
+        first = movement.shrink_axis(node, 0, 0, whole)
+        return movement.reshape(first, (copies, each, *node.shape[1:]))
 
     size = _size_of_copy(x)
     shape = list(x.shape)
     shape[axes[0]] = size
-    private = const(constant_value(base), x.dtype, (copies, *shape))
-    number = iota(dtypes.int32, (copies, each), 0)
+    private = sources.const(constant_value(base), x.dtype, (copies, *shape))
+    number = sources.iota(dtypes.int32, (copies, each), 0)
     moved = (0, *[a + 1 for a in axes])
     filled = scatter(private, cut(updates), [number, *map(cut, indices)], moved, kind)
-    total = reshape(reduce(_REDUCES[kind], filled, (0,)), tuple(shape))
-    total = shrink_axis(total, axes[0], 0, x.shape[axes[0]])
+    total = movement.reshape(reduce(_REDUCES[kind], filled, (0,)), tuple(shape))
+    total = movement.shrink_axis(total, axes[0], 0, x.shape[axes[0]])
     if whole < count:
-        left = [shrink_axis(node, 0, whole, count) for node in (updates, *indices)]
+        left = [
+            movement.shrink_axis(node, 0, whole, count) for node in (updates, *indices)
+        ]
         total = scatter(total, left[0], left[1:], axes, kind)
     return total
 

@@ -11,8 +11,7 @@ from ftrace import dtypes
 from ftrace.lower.analysis.cost import is_contraction
 from ftrace.lower.simplify.fold_constants import arg_of
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives import movement
+from ftrace.trace.primitives import elementwise as p, movement
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
 from ftrace.trace.primitives.reduction import (
     REDUCTIONS,

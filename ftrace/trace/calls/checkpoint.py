@@ -29,14 +29,7 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace import body as bodies
-from ftrace.trace import flatten_arguments
-from ftrace.trace.autodiff import (
-    jvp_nodes,
-    split_known,
-    tangent_variable,
-    transpose_nodes,
-)
+from ftrace.trace import autodiff, body as bodies, flatten_arguments
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.rule_graphs import Call, bind_call, call_compound, called
@@ -340,7 +333,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     names, outputs = found.names, found.moved
     if not outputs:
         return [None] * len(found.outputs)
-    kept = kept_values(split_known(outputs, names), set(inputs), arg.policy)
+    kept = kept_values(autodiff.split_known(outputs, names), set(inputs), arg.policy)
     mapping = {n: variable(n.aval, _KEPT_DEPTH, i) for i, n in enumerate(kept)}
     outputs = substitute(outputs, mapping)
     used = nodes_of(outputs)
@@ -369,7 +362,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     ]
     wanted = [i for i, flag in enumerate(linear) if flag]
     constant = [i for i, flag in enumerate(linear) if not flag]
-    found = transpose_nodes(outputs, [inputs[i] for i in wanted], given)
+    found = autodiff.transpose_nodes(outputs, [inputs[i] for i in wanted], given)
     parts = {
         i: p.cast(ct, inputs[i].dtype)
         for i, ct in zip(wanted, found, strict=True)
@@ -550,11 +543,11 @@ def saved_residuals(
     )
     graph = trace("saved_residuals", output, [aval_of(x) for x in values], values)
     tangents = {
-        n: tangent_variable(n.aval, i)
+        n: autodiff.tangent_variable(n.aval, i)
         for i, n in enumerate(graph.inputs[: len(values)])
         if dtypes.is_inexact(n.dtype)
     }
-    found = [t for t in jvp_nodes(graph.outputs, tangents) if t is not None]
+    found = [t for t in autodiff.jvp_nodes(graph.outputs, tangents) if t is not None]
     inputs = set(graph.inputs)
     return [
         Residual(
@@ -563,7 +556,7 @@ def saved_residuals(
             if n in inputs
             else f"of {n.src[0].op if n.op.name == 'item' else n.op} at {n.origin}",
         )
-        for n in split_known(found, list(tangents.values()))
+        for n in autodiff.split_known(found, list(tangents.values()))
     ]
 
 

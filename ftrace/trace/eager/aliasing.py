@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from types import NoneType
-from typing import Any
-from typing import cast as cast_to
+from typing import Any, cast as cast_to
 
 import numpy as np
 

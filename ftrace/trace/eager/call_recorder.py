@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import getitem
 from threading import get_ident
-from typing import Any
-from typing import cast as cast_to
+from typing import Any, cast as cast_to
 
 import numpy as np
 

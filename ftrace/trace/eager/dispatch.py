@@ -26,8 +26,7 @@ from enum import Enum
 from functools import update_wrapper
 from importlib import import_module
 from types import EllipsisType, FunctionType, NoneType
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_origin
-from typing import cast as cast_to
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast as cast_to, get_origin
 
 import numpy as np
 

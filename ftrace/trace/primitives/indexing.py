@@ -20,8 +20,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes
-from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives import minmax
+from ftrace.trace.primitives import elementwise as p, minmax
 from ftrace.trace.primitives.blocked_sums import add_at
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.movement import move_axis, reshape

@@ -11,8 +11,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, Op
-from ftrace.trace.primitives import broadcast, minmax
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import broadcast, elementwise as p, minmax
 from ftrace.trace.primitives.broadcast import Axes
 from ftrace.trace.primitives.minmax import Extremum
 from ftrace.trace.primitives.movement import pad, shrink_axis

@@ -18,8 +18,7 @@ from ftrace.arrays.array import ArrayLike
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.calls import custom_call as calls
-from ftrace.trace.calls import custom_derivative, rule_graphs
+from ftrace.trace.calls import custom_call as calls, custom_derivative, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, SymbolicZero
 from ftrace.trace.calls.rule_graphs import Called, Rule
 from ftrace.trace.flatten_arguments import name_of

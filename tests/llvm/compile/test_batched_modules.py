@@ -14,8 +14,7 @@ from ftrace.devices.llvm.compile import generate, object_cache
 from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.emit.module import Module, Rendered
 from ftrace.devices.llvm.ir.symbols import POLL
-from ftrace.devices.llvm.kernels import compile_kernels as compiling
-from ftrace.devices.llvm.kernels import function_library
+from ftrace.devices.llvm.kernels import compile_kernels as compiling, function_library
 from ftrace.devices.llvm.kernels.compile_kernels import (
     FUNCTION,
     LENGTH,

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm import compile as compile_module
-from ftrace.devices.llvm import fingerprint as machine_module
+from ftrace.devices.llvm import compile as compile_module, fingerprint as machine_module
 from ftrace.devices.llvm.compile import generate, link
 from ftrace.devices.llvm.elf_loader import load
 from ftrace.devices.llvm.target import Target, host_target

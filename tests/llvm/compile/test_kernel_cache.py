@@ -17,8 +17,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax
-from ftrace.devices.llvm import compile as compile_module
-from ftrace.devices.llvm import device as device_module
+from ftrace.devices.llvm import compile as compile_module, device as device_module
 from ftrace.devices.llvm.compile import object_cache
 from ftrace.devices.llvm.device import CPU, render_kernel
 from ftrace.devices.llvm.emit import called_functions

@@ -20,8 +20,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.devices.llvm import device as device_module
-from ftrace.devices.llvm import object_cache as cache_module
+from ftrace.devices.llvm import device as device_module, object_cache as cache_module
 from ftrace.devices.llvm.compile import object_cache
 from ftrace.devices.llvm.compile_threads import wait_for_workers
 from ftrace.devices.llvm.device import CPU

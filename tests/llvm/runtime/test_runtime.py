@@ -20,8 +20,7 @@ import pytest
 import ftrace.devices  # noqa: F401  (registers the devices)
 from ftrace import dtypes
 from ftrace.devices.base import device_names, get_device
-from ftrace.devices.llvm import device as device_module
-from ftrace.devices.llvm import target
+from ftrace.devices.llvm import device as device_module, target
 from ftrace.devices.llvm.compile import Code, emit_object, link, object_cache
 from ftrace.devices.llvm.device import CPU, CPUExecutable
 from ftrace.devices.llvm.emit.module import Module, Rendered

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import time
 
-from ftrace.devices.llvm.call import object_layout as layout
-from ftrace.devices.llvm.call import records as r
+from ftrace.devices.llvm.call import object_layout as layout, records as r
 from ftrace.devices.llvm.call.match_arguments import (
     FINDERS,
     Places,

@@ -8,8 +8,7 @@ borrowed references stay good.
 
 from __future__ import annotations
 
-from ftrace.devices.llvm.call import object_layout as layout
-from ftrace.devices.llvm.call import records as r
+from ftrace.devices.llvm.call import object_layout as layout, records as r
 from ftrace.devices.llvm.call.object_ir import ObjectFunction
 from ftrace.devices.llvm.ir.function_builder import Function, Routines, View
 from ftrace.devices.llvm.runtime.records import Record

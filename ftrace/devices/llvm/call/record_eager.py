@@ -37,8 +37,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.eager.call_recorder import Number, Tape, Value
-from ftrace.trace.eager.call_recorder import Step as Taped
+from ftrace.trace.eager.call_recorder import Number, Step as Taped, Tape, Value
 from ftrace.trace.eager.dispatch import (
     Eager,
     integer_classes,

@@ -33,30 +33,9 @@ from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
 from ftrace.devices.llvm.schedule.tiling_ir import size_of
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    KernelOp,
-    axis_of,
-    byte_quads_p,
-    load,
-    load_p,
-    pairs_p,
-    param,
-    reduce,
-    word_pairs_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.trace.graph import Node, substitute
-from ftrace.trace.primitives.elementwise import (
-    add,
-    bit_or,
-    bit_xor,
-    bitcast,
-    cast,
-    cast_p,
-    mul,
-    shift_left,
-    sub,
-)
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
@@ -79,7 +58,7 @@ class Groups:
       number: the dtype that numbers have in a group; None: of 8 bits, as they are.
     """
 
-    op: KernelOp
+    op: ir.KernelOp
     count: int
     dtype: np.dtype[Any]
     number: np.dtype[Any] | None
@@ -90,9 +69,9 @@ class Groups:
         return 32 // self.count
 
 
-_PAIRS = Groups(pairs_p, 2, dtypes.float32, dtypes.bfloat16)
-_WORDS = Groups(word_pairs_p, 2, dtypes.int32, dtypes.int16)
-_BYTES = Groups(byte_quads_p, 4, dtypes.int32, None)
+_PAIRS = Groups(ir.pairs_p, 2, dtypes.float32, dtypes.bfloat16)
+_WORDS = Groups(ir.word_pairs_p, 2, dtypes.int32, dtypes.int16)
+_BYTES = Groups(ir.byte_quads_p, 4, dtypes.int32, None)
 
 _SMALL = frozenset((dtypes.int8, dtypes.uint8, dtypes.int16))
 
@@ -120,8 +99,8 @@ def _has_groups(plan: Contraction, groups: Groups) -> bool:
 
 def _is_one_matrix(plan: Contraction) -> bool:
     """May what is taken off the results stand in a panel?"""
-    sizes = [axis_of(a).size for a in (*plan.outer, *plan.rows, *plan.columns)]
-    sizes += [axis_of(r).size for r in plan.ranges]
+    sizes = [ir.axis_of(a).size for a in (*plan.outer, *plan.rows, *plan.columns)]
+    sizes += [ir.axis_of(r).size for r in plan.ranges]
     if any(map(is_dynamic, sizes)) or len(plan.rows) > 1 or len(plan.columns) > 1:
         return False
     return all(size_of(a) >= _LEAST_ROWS for a in plan.rows)
@@ -129,7 +108,7 @@ def _is_one_matrix(plan: Contraction) -> bool:
 
 def _may_group(r: Node, plan: Contraction, count: int) -> bool:
     """Is it of a known size: whole groups, or long and alone?"""
-    size = axis_of(r).size
+    size = ir.axis_of(r).size
     if is_dynamic(size):
         return False
     return same_size(size % count, 0) or (
@@ -140,7 +119,7 @@ def _may_group(r: Node, plan: Contraction, count: int) -> bool:
 def _fits(total: Node, plan: Contraction, groups: Groups) -> bool:
     """Is it a sum of products of one left operand with one right one, both short?"""
     value = total.src[0]
-    if value.op is not mul or any(s.op is not cast_p for s in value.src):
+    if value.op is not p.mul or any(s.op is not p.cast_p for s in value.src):
         return False
     a, b = sorted(value.src, key=lambda s: s in plan.right)
     if a not in plan.left or b not in plan.right:
@@ -172,7 +151,7 @@ def in_groups(plan: Contraction, groups: Groups, stage: Stage) -> Contraction:
     }
     signs = const(_SIGNS, dtypes.int32)
     for node in shifted:
-        found[node] = bit_xor(found[node], signs)
+        found[node] = p.bit_xor(found[node], signs)
     sums: dict[Node, Node] = {}
     totals: dict[Node, Node] = {}
     offsets: list[Node] = []
@@ -180,11 +159,11 @@ def in_groups(plan: Contraction, groups: Groups, stage: Stage) -> Contraction:
         factors = found[a], found[b]
         if groups is _BYTES and a.src[0].dtype != dtypes.uint8 and a not in shifted:
             factors = found[b], found[a]
-        total = sums[node] = reduce("add", groups.op(*factors), ranges)
+        total = sums[node] = ir.reduce("add", groups.op(*factors), ranges)
         if a in shifted:
-            offset = reduce("add", groups.op(signs, found[b]), ranges)
+            offset = ir.reduce("add", groups.op(signs, found[b]), ranges)
             offsets.append(offset)
-            total = sub(total, offset)
+            total = p.sub(total, offset)
         totals[node] = _with_last(total, node.src[0], r, groups.count)
     facts.learn(list(totals.values()))
     stores = replaced_stores(stage.kernel.stores, totals)
@@ -201,8 +180,8 @@ def _with_last(total: Node, product: Node, r: Node, count: int) -> Node:
     """The sum, and what has no partners in a range of another size."""
     size = size_of(r)
     for place in range(size - size % count, size):
-        (last,) = substitute([product], {r: const(place, INDEX)})
-        total = add(total, last)
+        (last,) = substitute([product], {r: const(place, ir.INDEX)})
+        total = p.add(total, last)
     return total
 
 
@@ -232,8 +211,8 @@ class _Group:
         self.groups = groups
         self.r = r
         self.place = place
-        first = mul(place, const(groups.count, INDEX))
-        self.places = [add(first, const(n, INDEX)) for n in range(groups.count)]
+        first = p.mul(place, const(groups.count, ir.INDEX))
+        self.places = [p.add(first, const(n, ir.INDEX)) for n in range(groups.count)]
 
     def of(self, node: Node) -> Node:
         """A widened number: a group of it."""
@@ -242,7 +221,7 @@ class _Group:
 
     def _in_memory(self, value: Node) -> Node | None:
         """Numbers that lie side by side, where a group begins at a whole place."""
-        if value.op is not load_p or value.src[2:]:
+        if value.op is not ir.load_p or value.src[2:]:
             return None
         facts, count = self.stage.facts, self.groups.count
         form = facts.affine[index_of(value)]
@@ -258,7 +237,7 @@ class _Group:
         number = value.src[0].arg
         assert isinstance(number, int)
         view, size = self.stage.new_view(number, count)
-        return load(param(view, self.groups.dtype, size), index)
+        return ir.load(ir.param(view, self.groups.dtype, size), index)
 
     def _put_together(self, value: Node) -> Node:
         bits = self.groups.bits
@@ -266,16 +245,16 @@ class _Group:
         for n, place in enumerate(self.places):
             part = self._bits(substitute([value], {self.r: place})[0])
             if n:
-                part = shift_left(part, const(n * bits, dtypes.uint32))
-            whole = part if whole is None else bit_or(whole, part)
+                part = p.shift_left(part, const(n * bits, dtypes.uint32))
+            whole = part if whole is None else p.bit_or(whole, part)
         assert whole is not None
-        return bitcast(whole, arg=self.groups.dtype)
+        return p.bitcast(whole, arg=self.groups.dtype)
 
     def _bits(self, value: Node) -> Node:
         number = self.groups.number
         if number is not None and value.dtype != number:
-            value = cast(value, number)
+            value = p.cast(value, number)
         short = dtypes.uint8 if self.groups.bits == 8 else dtypes.uint16
         if value.dtype != short:
-            value = bitcast(value, arg=short)
-        return cast(value, dtypes.uint32)
+            value = p.bitcast(value, arg=short)
+        return p.cast(value, dtypes.uint32)

@@ -24,26 +24,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from ftrace.devices.llvm.contraction import find as contraction
 from ftrace.devices.llvm.contraction.block_sizes import Load, choose_blocks
-from ftrace.devices.llvm.contraction.find import (
-    Contraction,
-    in_memory_order,
-    is_heavy,
-    reads_in_place,
-    rows_apart,
-    runs_along,
-)
 from ftrace.devices.llvm.emit.blocked_ranges import Cut, cut_ranges
+from ftrace.devices.llvm.schedule import tiling_ir as tiling
 from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.tiling_ir import (
-    RegisterTile,
-    Steps,
-    Tiles,
-    cut,
-    register_tile,
-    rows_together,
-    size_of,
-)
 from ftrace.devices.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel, axis_of
@@ -88,8 +73,8 @@ class TiledRows:
     height: int
 
     @property
-    def parts(self) -> list[Tiles]:
-        return cut(axis_of(self.axis).size, Steps(0, self.tile))
+    def parts(self) -> list[tiling.Tiles]:
+        return tiling.cut(axis_of(self.axis).size, tiling.Steps(0, self.tile))
 
     @property
     def tiles(self) -> int:
@@ -134,7 +119,7 @@ class Schedule:
       ahead: how many terms ahead right operands are asked for.
     """
 
-    plan: Contraction
+    plan: contraction.Contraction
     lanes: int
     outer: tuple[Node, ...]
     inner: tuple[Node, ...]
@@ -193,7 +178,7 @@ def name_of(part: Node | Cut | TiledRows) -> str:
     return f"{'r' if axis.reduced else 'i'}{axis.number}"
 
 
-def in_blocks(plan: Contraction, facts: Facts, target: Target) -> Schedule:
+def in_blocks(plan: contraction.Contraction, facts: Facts, target: Target) -> Schedule:
     """Any contraction.
 
     A unit is a block of rows and columns:
@@ -207,16 +192,16 @@ def in_blocks(plan: Contraction, facts: Facts, target: Target) -> Schedule:
     """
     item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
     lanes = target.vector_bytes // item
-    row = max(plan.rows, key=size_of)
-    height = prod(size_of(a) for a in ((row,) if plan.loose else plan.rows))
-    together = rows_together(plan.left, row if plan.loose else None, facts)
+    row = max(plan.rows, key=tiling.size_of)
+    height = prod(tiling.size_of(a) for a in ((row,) if plan.loose else plan.rows))
+    together = tiling.rows_together(plan.left, row if plan.loose else None, facts)
     columns, tile = _cut_columns(plan.columns, height, lanes, together, target)
     step = tile.vectors * lanes
     pitch = -(-columns.length // step) * step
     room = target.l2 // 2 // (pitch * item * len(plan.right))
     deep = max(min(DEPTH * 4 // item, room), 16)
     outer = (*plan.outer, *columns.outer)
-    units = sample(columns.blocks) * prod(map(size_of, outer))
+    units = sample(columns.blocks) * prod(map(tiling.size_of, outer))
     rows, others = _cut_rows(plan, row, tile.rows, units, target.cores)
     return Schedule(
         plan, lanes,
@@ -232,18 +217,18 @@ def in_blocks(plan: Contraction, facts: Facts, target: Target) -> Schedule:
     )  # fmt: skip
 
 
-def _walk(plan: Contraction, facts: Facts) -> list[Node]:
+def _walk(plan: contraction.Contraction, facts: Facts) -> list[Node]:
     """What is summed over, in the order in which the left operands lie in memory."""
-    return in_memory_order(plan.left or plan.right, plan.ranges, facts)
+    return contraction.in_memory_order(plan.left or plan.right, plan.ranges, facts)
 
 
 def _cut_columns(
     columns: Sequence[Node], height: int, lanes: int, together: int, target: Target
-) -> tuple[Cut, RegisterTile]:
+) -> tuple[Cut, tiling.RegisterTile]:
     """Blocks of columns that fill whole vectors and tiles best."""
     registers, column = target.registers, columns[-1]
-    last = -(-size_of(column) // lanes)
-    tile = register_tile(height, last, registers, together)
+    last = -(-tiling.size_of(column) // lanes)
+    tile = tiling.register_tile(height, last, registers, together)
     found = cut_ranges(columns, VECTORS * lanes, tile.vectors * lanes)
     if found.split is column:
         return found, tile
@@ -251,7 +236,9 @@ def _cut_columns(
     sizes = range(1, found.size + 1) if found.split is not None else (1,)
     for size in sizes:
         part = replace(found, size=size)
-        tile = register_tile(height, -(-part.length // lanes), registers, together)
+        tile = tiling.register_tile(
+            height, -(-part.length // lanes), registers, together
+        )
         # A block has costs of its own.
         cycles = (tile.cycles + 1) * sample(part.blocks)
         if cycles < best[0]:
@@ -260,7 +247,7 @@ def _cut_columns(
 
 
 def _cut_rows(
-    plan: Contraction, row: Node, tile: int, columns: int, cores: int
+    plan: contraction.Contraction, row: Node, tile: int, columns: int, cores: int
 ) -> tuple[TiledRows | Cut, list[Node]]:
     """High blocks, but enough of them for all cores; and the rows around them.
 
@@ -275,7 +262,7 @@ def _cut_rows(
         else:
             rows = cut_ranges(plan.rows, height)
             others = list(rows.outer)
-        units = columns * sample(rows.blocks) * prod(map(size_of, others))
+        units = columns * sample(rows.blocks) * prod(map(tiling.size_of, others))
         enough = 4 * cores if height > LEAST_HEIGHT else cores
         if units >= enough or height // 4 < tile:
             return rows, others
@@ -283,7 +270,7 @@ def _cut_rows(
 
 
 def without_panels(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+    kernel: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
 ) -> Schedule | None:
     """A matrix product whose operands are best read in place.
 
@@ -291,12 +278,12 @@ def without_panels(
     expression, which they repeat for each register of a tile. And vectors of two or
     three columns would be mostly empty: only tiles, which share what is read, pay.
     """
-    if not reads_in_place(plan, facts):
+    if not contraction.reads_in_place(plan, facts):
         return None
-    work = prod(size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
-    if size_of(plan.columns[-1]) < _SHORT_ROWS:
-        work *= prod(map(size_of, plan.outer))
-    elif not is_heavy(plan, kernel):
+    work = prod(tiling.size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
+    if tiling.size_of(plan.columns[-1]) < _SHORT_ROWS:
+        work *= prod(map(tiling.size_of, plan.outer))
+    elif not contraction.is_heavy(plan, kernel):
         return None
     if work < _WORTH_SUMS:
         return None
@@ -305,7 +292,7 @@ def without_panels(
 
 def as_panels(
     kernel: Kernel,
-    plan: Contraction,
+    plan: contraction.Contraction,
     facts: Facts,
     target: Target,
     long: int = LONG_ROWS,
@@ -332,35 +319,37 @@ def as_panels(
     *more, column = plan.columns
     if any(map(is_dynamic, sizes)) or more:
         return None
-    row = max(plan.rows, key=size_of)
+    row = max(plan.rows, key=tiling.size_of)
     others = tuple(a for a in plan.rows if a is not row)
-    if size_of(row) < long or (others and not plan.loose):
+    if tiling.size_of(row) < long or (others and not plan.loose):
         return None
-    heavy = is_heavy(plan, kernel)
+    heavy = contraction.is_heavy(plan, kernel)
     item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
     lanes = target.vector_bytes // item
     blocks = choose_blocks(
         target,
         Load(
-            rows=size_of(row),
-            vectors=-(-size_of(column) // lanes),
-            depth=prod(size_of(r) for r in plan.ranges),
+            rows=tiling.size_of(row),
+            vectors=-(-tiling.size_of(column) // lanes),
+            depth=prod(tiling.size_of(r) for r in plan.ranges),
             item=item,
-            outer=prod(map(size_of, plan.outer)),
-            others=prod(map(size_of, others)),
+            outer=prod(map(tiling.size_of, plan.outer)),
+            others=prod(map(tiling.size_of, others)),
             right=len(plan.right) if packed else 0,
             left=0 if plan.loose else len(plan.left),
             sums=len(plan.reduces),
             heavy=heavy,
-            together=rows_together(plan.left, row if plan.loose else None, facts),
-            apart=rows_apart(plan, facts),
+            together=tiling.rows_together(
+                plan.left, row if plan.loose else None, facts
+            ),
+            apart=contraction.rows_apart(plan, facts),
         ),
     )
     tile, width = blocks.tile, blocks.tile.vectors * lanes
     depth = cut_ranges(_walk(plan, facts), blocks.depth, lanes)
     registers = not (depth.blocks > 1 or depth.outer or heavy)
     asks, in_place = target.decides("fetch_ahead"), plan.loose or blocks.shallow
-    size = prod(size_of(r) for r in (*plan.columns, *plan.ranges)) * item
+    size = prod(tiling.size_of(r) for r in (*plan.columns, *plan.ranges)) * item
     far = size * len(plan.right) > target.l2
     return Schedule(
         plan, lanes,
@@ -378,7 +367,7 @@ def as_panels(
 
 
 def find_dots(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+    kernel: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
 ) -> Schedule | None:
     """A contraction as one of few columns, if that is best.
 
@@ -396,23 +385,23 @@ def find_dots(
     if any(map(is_dynamic, sizes)) or len(plan.columns) != 1:
         return None
     (*others, length), (column,) = plan.ranges, plan.columns
-    row = max(plan.rows, key=size_of)
+    row = max(plan.rows, key=tiling.size_of)
     item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
     lanes = target.vector_bytes // item
-    wide, deep = size_of(column), prod(map(size_of, plan.ranges))
-    if 2 * wide > lanes or deep < 2 * lanes or size_of(row) < _LEAST_ROWS:
+    wide, deep = tiling.size_of(column), prod(map(tiling.size_of, plan.ranges))
+    if 2 * wide > lanes or deep < 2 * lanes or tiling.size_of(row) < _LEAST_ROWS:
         return None
-    if others and size_of(length) % lanes:
+    if others and tiling.size_of(length) % lanes:
         return None
     if deep * wide * item * len(plan.right) > target.l1:
         return None
-    if not all(runs_along(n, length, facts) for n in plan.left):
+    if not all(contraction.runs_along(n, length, facts) for n in plan.left):
         return None
     # Of sums in vectors of columns, each step takes half a cycle per row.
     if 0.5 * deep <= wide * (0.5 * deep / lanes + _ACROSS):
         return None
     room = target.registers - 1 - wide
-    most = rows_together(plan.left, row, facts)
+    most = tiling.rows_together(plan.left, row, facts)
     tile = min(room // ((wide + 1) * len(plan.reduces)), most)
     if tile < 1:
         return None
@@ -426,5 +415,5 @@ def find_dots(
         depth=Cut.whole(plan.ranges),
         packed=plan.right, left=(),
         pitch=(-(-deep // lanes) + 1) * lanes,
-        along=length, once=True, registers=not is_heavy(plan, kernel),
+        along=length, once=True, registers=not contraction.is_heavy(plan, kernel),
     )  # fmt: skip

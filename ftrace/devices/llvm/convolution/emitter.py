@@ -12,13 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
-from ftrace.devices.llvm.convolution.microkernel import (
-    MicroKernel,
-    Place,
-    Tile,
-    Walk,
-    open_tiles,
-)
+from ftrace.devices.llvm.convolution import microkernel
 from ftrace.devices.llvm.convolution.operands import Image, Still, next_image
 from ftrace.devices.llvm.convolution.schedule import Sliding, laid_flat
 from ftrace.devices.llvm.emit.blocked_ranges import (
@@ -43,7 +37,9 @@ class SlidingEmitter:
     def __init__(self, schedule: Sliding, stage: Stage) -> None:
         self.s, self.stage = schedule, stage
         (self.total,) = schedule.plan.reduces
-        self.micro = MicroKernel(stage.writer, stage.values.ops, stage.values.access)
+        self.micro = microkernel.MicroKernel(
+            stage.writer, stage.values.ops, stage.values.access
+        )
         self.places: dict[Node, str] = {}  # of the open line in its block
         self.height = schedule.rows.extents[-1] if schedule.rows.within else 1
         self._allocate()
@@ -139,7 +135,7 @@ class SlidingEmitter:
         row = s.rows.within[-1] if s.rows.within else None
         step = left_steps.get(row, 0) if row is not None else 0
         lines = [(left_steps.get(a, 0), i) for a, i in self.places.items()]
-        sums = Place(stage.values.buffer(self.sums.number))
+        sums = microkernel.Place(stage.values.buffer(self.sums.number))
         if s.kept:
             weights = s.rows.steps(s.pitch * s.taps, s.rows.within)
             sums = sums.plus(*[(weights[a], i) for a, i in self.places.items()])
@@ -148,15 +144,15 @@ class SlidingEmitter:
         for part, columns in itertools.product(
             s.parts, cut(s.pitch // s.lanes, Steps(0, width))
         ):
-            across = open_tiles(writer, columns)
+            across = microkernel.open_tiles(writer, columns)
             for rows in cut(self.height, Steps(0, height)):
-                down = open_tiles(writer, rows)
+                down = microkernel.open_tiles(writer, rows)
                 pairs = [(n, k) for n in range(rows.copies) for k in part]
                 offsets = tuple(n * step + taps[k] for n, k in pairs)
-                tile = Tile(t, offsets, columns.copies, s.groups)
+                tile = microkernel.Tile(t, offsets, columns.copies, s.groups)
                 state = [t.zero] * (tile.rows * tile.vectors)
                 for image in self.images:
-                    base = Place(stage.values.buffer(image.panel.number))
+                    base = microkernel.Place(stage.values.buffer(image.panel.number))
                     walks, first = self._walks(image, depth)
                     own = still.plus(constant=first)
                     a, b = (own, base) if s.by_columns else (base, own)
@@ -227,7 +223,7 @@ class SlidingEmitter:
             sum(k * n for k, n in zip(weights, tap, strict=True)) for tap in s.numbers
         ]
 
-    def _walks(self, image: Image, depth: Block) -> tuple[list[Walk], int]:
+    def _walks(self, image: Image, depth: Block) -> tuple[list[microkernel.Walk], int]:
         """The loops over what is summed over, and where the other operand begins."""
         s, still, own = self.s, self.still.steps, image.steps
         steps = [(depth.extent(r), still.get(r, 0), own.get(r, 0))
@@ -242,7 +238,7 @@ class SlidingEmitter:
                 steps.append((str(group.classes), size, image.kinds[window.column]))
             steps.append((str(group.steps), size * group.apart, own[window.tap]))
         walks = [
-            Walk(n, *((still, image) if s.by_columns else (image, still)))
+            microkernel.Walk(n, *((still, image) if s.by_columns else (image, still)))
             for n, still, image in steps
         ]
         if self.still.panel is None and not s.by_columns:  # it is walked through evenly

@@ -27,24 +27,8 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from ftrace.devices.llvm.contraction.find import (
-    Contraction,
-    in_memory_order,
-    step_sizes,
-)
-from ftrace.devices.llvm.convolution.find import (
-    Window,
-    fill_cost,
-    find_windows,
-    is_sum_of_products,
-)
-from ftrace.devices.llvm.convolution.schedule import (
-    Operand,
-    Sliding,
-    cut_groups,
-    flat_columns,
-    right_operand,
-)
+from ftrace.devices.llvm.contraction import find as contraction
+from ftrace.devices.llvm.convolution import find as convolution, schedule
 from ftrace.devices.llvm.emit.blocked_ranges import Cut, cut_ranges
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.tiling_ir import size_of, step_cycles
@@ -84,8 +68,8 @@ class Shape:
       channels_last: the left one is evaluated in vectors of channels.
     """
 
-    plan: Contraction
-    windows: tuple[Window, ...]
+    plan: contraction.Contraction
+    windows: tuple[convolution.Window, ...]
     left: Node
     right: Node
     channel: tuple[Node, ...]
@@ -100,10 +84,10 @@ class Shape:
 
 
 def find_sliding_sum(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Sliding | None:
+    kernel: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
+) -> schedule.Sliding | None:
     """The contraction as such a gradient, if it is one."""
-    if not is_sum_of_products(kernel, plan):
+    if not convolution.is_sum_of_products(kernel, plan):
         return None
     rows = (plan.left[0], plan.right[0], plan.rows, plan.columns)
     columns = (plan.right[0], plan.left[0], plan.columns, plan.rows)
@@ -118,8 +102,8 @@ def find_sliding_sum(
 
 
 def find_grouped_sum(
-    _: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Sliding | None:
+    _: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
+) -> schedule.Sliding | None:
     """The product of groups as such a gradient, if it is one."""
     (left,), (right,) = plan.left, plan.right
     found = _as_sliding(plan, left, right, plan.rows, plan.columns, facts)
@@ -130,7 +114,7 @@ def find_grouped_sum(
 
 
 def _as_sliding(
-    plan: Contraction,
+    plan: contraction.Contraction,
     left: Node,
     right: Node,
     slid: Sequence[Node],
@@ -143,10 +127,12 @@ def _as_sliding(
         return None
     windows.sort(key=lambda w: slid.index(w.tap))
     pixels = [w.column for w in windows]
-    others = in_memory_order([left], [r for r in plan.ranges if r not in pixels], facts)
-    last = fill_cost(left, pixels[-1], facts) is None
+    others = contraction.in_memory_order(
+        [left], [r for r in plan.ranges if r not in pixels], facts
+    )
+    last = convolution.fill_cost(left, pixels[-1], facts) is None
     side = beside or [a for a in still[:1] if a in facts.free[left]]
-    if last and (not side or fill_cost(left, side[0], facts) is None):
+    if last and (not side or convolution.fill_cost(left, side[0], facts) is None):
         return None
     return Shape(
         plan, tuple(windows), left, right, tuple(beside), tuple(still), tuple(others),
@@ -156,7 +142,7 @@ def _as_sliding(
 
 def _windows(
     left: Node, pixels: Sequence[Node], slid: Sequence[Node], facts: Facts
-) -> tuple[list[Window], list[Node]]:
+) -> tuple[list[convolution.Window], list[Node]]:
     """The windows, and the axes beside them.
 
     Windows that share no pixel (their stride is not less than they are long) save
@@ -164,13 +150,13 @@ def _windows(
     """
     found = [
         w
-        for w in find_windows(left, pixels, slid, facts, saving=False)
+        for w in convolution.find_windows(left, pixels, slid, facts, saving=False)
         if not w.turned and min(w.stride, w.dilation) == 1 and 2 * w.taps <= w.pixels
         if w.stride <= 2 * w.taps  # else most of the panel would not be read
     ]
-    step = step_sizes([left], slid, facts)
+    step = contraction.step_sizes([left], slid, facts)
     found.sort(key=lambda w: (w.share(w.pixels) >= 1, step[w.tap]))
-    chosen: dict[Node, Window] = {}
+    chosen: dict[Node, convolution.Window] = {}
     for window in found:
         saves = window.share(window.pixels) < 1
         if saves or (chosen and len(slid) - len(chosen) > 1):
@@ -178,18 +164,18 @@ def _windows(
     return list(chosen.values()), [a for a in slid if a not in chosen]
 
 
-def _schedule(shape: Shape, facts: Facts, target: Target) -> Sliding:
+def _schedule(shape: Shape, facts: Facts, target: Target) -> schedule.Sliding:
     s, item = shape, shape.right.dtype.itemsize
     lanes = target.vector_bytes // item
     columns = _cut_columns(s, lanes, target)
     pitch = -(-columns.length // lanes) * lanes
     room = target.l2 // _SHARE // item  # elements of a panel
     rows = _cut_channels(s, columns.blocks, pitch, room, target)
-    flat = flat_columns(s.columns, columns, facts)
+    flat = schedule.flat_columns(s.columns, columns, facts)
     tile, parts = _tile(s, rows.length, pitch // lanes, target)
     depth = _cut_pixels(s, rows.length, pitch, tile, room, lanes, target)
-    still = right_operand(s.right, columns, flat, s.plan.ranges, lanes, facts)
-    return Sliding(
+    still = schedule.right_operand(s.right, columns, flat, s.plan.ranges, lanes, facts)
+    return schedule.Sliding(
         s.plan, lanes, s.windows, s.left, still, s.plan.outer, rows, columns, depth,
         depth, tile, _in_parts(s.taps, parts), flat, s.channels_last, s.groups,
         cleared=True, adds=True,
@@ -211,7 +197,7 @@ def _cut_columns(s: Shape, lanes: int, target: Target) -> Cut:
             cores = -(-target.cores // prod(map(size_of, s.plan.outer)))
             rounds = -(-vectors // (_VECTORS * cores))
             each = -(-vectors // (rounds * cores))
-        return cut_groups(s.columns, each * lanes)
+        return schedule.cut_groups(s.columns, each * lanes)
     each = -(-vectors // -(-vectors // _VECTORS))
     if each < vectors:
         return Cut((), s.columns[0], each * lanes, ())
@@ -287,7 +273,7 @@ def _tile(
 
 def find_sliding_dots(
     kernel: Kernel, loop: ReduceLoop, facts: Facts, target: Target
-) -> Sliding | None:
+) -> schedule.Sliding | None:
     """The kernel with this sum of products as such a gradient, if it is one."""
     (total,) = loop.reduces
     term = total.src[0]
@@ -306,11 +292,11 @@ def _as_dots(
     ranges: Sequence[Node],
     facts: Facts,
     target: Target,
-) -> Sliding | None:
+) -> schedule.Sliding | None:
     """The same with `left` as the operand that slides."""
     axes = [a for a in kernel.axes if size_of(a) > 1]
     alone = [a for a in axes if a not in facts.free[right]]
-    near = find_windows(left, ranges, alone, facts, saving=False)
+    near = convolution.find_windows(left, ranges, alone, facts, saving=False)
     windows = [w for w in near if _is_near(w)]
     taps = [w.tap for w in windows]
     if len(set(taps)) < len(taps):
@@ -328,7 +314,9 @@ def _as_dots(
     lanes = target.vector_bytes // total.dtype.itemsize
     while lanes > 1 and lanes >= 2 * size_of(pixels[-1]):
         lanes //= 2
-    if lanes < 2 or None in [fill_cost(n, pixels[-1], facts) for n in (left, right)]:
+    if lanes < 2 or None in [
+        convolution.fill_cost(n, pixels[-1], facts) for n in (left, right)
+    ]:
         return None
     item, lines = total.dtype.itemsize, prod(w.lines(w.pixels) for w in windows)
     products = prod(map(size_of, (*axes, *ranges)))
@@ -339,19 +327,19 @@ def _as_dots(
     depth = replace(images, inner=(*images.inner, *pixels))
     parts = -(-count // (target.registers - _SPARE))
     outer += [a for a in kernel.axes if size_of(a) == 1]
-    plan = Contraction(
+    plan = contraction.Contraction(
         tuple(outer), tuple(taps), tuple(beside), tuple(ranges), (left,), (right,),
         (total,),
     )  # fmt: skip
     rows, columns = Cut.whole(()), Cut.whole(plan.columns)
-    return Sliding(
-        plan, lanes, tuple(windows), left, Operand(right, pixels[-1], True), plan.outer,
-        rows, columns, depth, depth, (1, 1), _in_parts(count, parts),
-        along_pixels=True, adds=True,
+    still = schedule.Operand(right, pixels[-1], True)
+    return schedule.Sliding(
+        plan, lanes, tuple(windows), left, still, plan.outer, rows, columns, depth,
+        depth, (1, 1), _in_parts(count, parts), along_pixels=True, adds=True,
     )  # fmt: skip
 
 
-def _is_near(window: Window) -> bool:
+def _is_near(window: convolution.Window) -> bool:
     """Do its taps see pixels again, or pixels that lie among each other?"""
     if window.turned or min(window.stride, window.dilation) > 1:
         return False

@@ -22,12 +22,7 @@ from dataclasses import replace
 from math import prod
 
 from ftrace.devices.llvm.contraction.find import Contraction, in_memory_order
-from ftrace.devices.llvm.convolution.find import (
-    Window,
-    fill_cost,
-    find_windows,
-    is_sum_of_products,
-)
+from ftrace.devices.llvm.convolution import find as convolution
 from ftrace.devices.llvm.convolution.schedule import (
     DEPTH,
     Sliding,
@@ -77,7 +72,7 @@ class Shape:
 
     plan: Contraction
     target: Target
-    windows: tuple[Window, ...]
+    windows: tuple[convolution.Window, ...]
     outer: tuple[Node, ...]
     rows: tuple[Node, ...]
     others: tuple[Node, ...]
@@ -129,7 +124,7 @@ def find_sliding_rows(
     """The contraction as a convolution with channels last, if it is one."""
     if len(plan.rows) < 2 or len(plan.columns) != 1:
         return None
-    if not is_sum_of_products(kernel, plan):
+    if not convolution.is_sum_of_products(kernel, plan):
         return None
     (right,), (column,) = plan.right, plan.columns
     item = right.dtype.itemsize
@@ -138,7 +133,7 @@ def find_sliding_rows(
     found = _as_rows(plan, facts, target, blocks, _MANY_PIXELS)
     if found is None or not found.others or size_of(found.pixel) < 4:
         return None
-    if fill_cost(found.left, found.others[-1], facts) is None:
+    if convolution.fill_cost(found.left, found.others[-1], facts) is None:
         return None
     if size_of(column) * item < 32:
         return None
@@ -182,7 +177,7 @@ def find_across(
     found = _as_rows(plan, facts, target, _group_vectors(plan, target))
     if found is None or found.others or size_of(found.pixel) < 2:
         return None
-    if fill_cost(found.left, found.pixel, facts) is None:
+    if convolution.fill_cost(found.left, found.pixel, facts) is None:
         return None
     if len(found.rows) == 1:
         found = replace(found, size=size_of(found.pixel))
@@ -253,8 +248,8 @@ def _as_rows(
       enough: an image of fewer pixels is not a block for itself.
     """
     (left,) = plan.left
-    windows: dict[Node, Window] = {}  # one for each axis of taps
-    for window in find_windows(left, plan.rows, plan.ranges, facts):
+    windows: dict[Node, convolution.Window] = {}  # one for each axis of taps
+    for window in convolution.find_windows(left, plan.rows, plan.ranges, facts):
         windows.setdefault(window.tap, window)
     if not windows:
         return None

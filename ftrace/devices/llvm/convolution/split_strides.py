@@ -23,16 +23,7 @@ from ftrace.devices.affine_forms import Affine
 from ftrace.devices.llvm.schedule.index_facts import Facts
 from ftrace.devices.llvm.schedule.known_positions import rebuild, stores_over
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    Kernel,
-    axis_of,
-    load_p,
-    make_range,
-    range_p,
-    reduce,
-    reduce_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.elementwise import add, ge, lt, mul
 from ftrace.trace.primitives.sources import const, const_p
@@ -56,11 +47,11 @@ class _Place(NamedTuple):
     first: int
 
 
-def phases(kernel: Kernel, facts: Facts) -> list[Kernel]:
+def phases(kernel: ir.Kernel, facts: Facts) -> list[ir.Kernel]:
     """The kernel by remainders; mostly it is one."""
     if kernel.is_dynamic or kernel.ordered or any(s.combine for s in kernel.stores):
         return [kernel]
-    if not any(n.op is reduce_p for n in kernel.nodes):
+    if not any(n.op is ir.reduce_p for n in kernel.nodes):
         return [kernel]
     conditions = list(_conditions(kernel, facts))
     steps: dict[Node, int] = {}
@@ -70,8 +61,10 @@ def phases(kernel: Kernel, facts: Facts) -> list[Kernel]:
                 return [kernel]
     if not steps or prod(steps.values()) > _MOST:
         return [kernel]
-    found: list[Kernel] = []
-    for firsts in product(*(range(min(u, axis_of(a).size)) for a, u in steps.items())):
+    found: list[ir.Kernel] = []
+    for firsts in product(
+        *(range(min(u, ir.axis_of(a).size)) for a, u in steps.items())
+    ):
         pairs = zip(steps.items(), firsts, strict=True)
         places = {axis: _Place(step, first) for (axis, step), first in pairs}
         solved = _solve(kernel, conditions, places)
@@ -81,7 +74,7 @@ def phases(kernel: Kernel, facts: Facts) -> list[Kernel]:
     return found
 
 
-def _conditions(kernel: Kernel, facts: Facts) -> Iterator[_Condition]:
+def _conditions(kernel: ir.Kernel, facts: Facts) -> Iterator[_Condition]:
     """`E rem u = 0`, where E is a sum of ranges; `r = 0`, where r is an axis.
 
     An axis is split already where the places that meet an element are the same for all
@@ -91,9 +84,11 @@ def _conditions(kernel: Kernel, facts: Facts) -> Iterator[_Condition]:
         if node.op.name != "eq" or facts.constant(node.src[1]) != 0:
             continue
         rest = node.src[0]
-        if rest in kernel.axes and axis_of(rest).size > 1:
-            if any(_vanishes(n.src[0], node) for n in kernel.nodes if n.op is reduce_p):
-                yield _Condition(node, facts.affine[rest], axis_of(rest).size)
+        if rest in kernel.axes and ir.axis_of(rest).size > 1:
+            if any(
+                _vanishes(n.src[0], node) for n in kernel.nodes if n.op is ir.reduce_p
+            ):
+                yield _Condition(node, facts.affine[rest], ir.axis_of(rest).size)
             continue
         if rest.op.name != "rem":
             continue
@@ -103,11 +98,11 @@ def _conditions(kernel: Kernel, facts: Facts) -> Iterator[_Condition]:
 
 
 def _is_plain(form: Affine) -> bool:
-    return all(atom.op is range_p for atom in form.terms)
+    return all(atom.op is ir.range_p for atom in form.terms)
 
 
 def _solve(
-    kernel: Kernel, conditions: Iterable[_Condition], axes: Mapping[Node, _Place]
+    kernel: ir.Kernel, conditions: Iterable[_Condition], axes: Mapping[Node, _Place]
 ) -> tuple[dict[Node, _Place], dict[Node, bool]] | None:
     """Where ranges run for some remainders of axes, and which conditions hold anywhere.
 
@@ -123,29 +118,29 @@ def _solve(
             continue
         r, *others = deciding
         by = form.terms[r] % step
-        if others or not axis_of(r).reduced or gcd(by, step) != 1:
+        if others or not ir.axis_of(r).reduced or gcd(by, step) != 1:
             return None
         if not _may_leave_out(kernel, r, node):
             return None
         place = _Place(step, -constant * pow(by, -1, step) % step)
         if places.setdefault(r, place) != place:
             return None
-        truth[node] = place.first < axis_of(r).size
+        truth[node] = place.first < ir.axis_of(r).size
     return places, truth
 
 
-def _may_leave_out(kernel: Kernel, r: Node, condition: Node) -> bool:
+def _may_leave_out(kernel: ir.Kernel, r: Node, condition: Node) -> bool:
     """Is what is summed over a range zero where the condition does not hold?"""
-    sums = [n for n in kernel.nodes if n.op is reduce_p and r in n.src[1:]]
+    sums = [n for n in kernel.nodes if n.op is ir.reduce_p and r in n.src[1:]]
     return all(n.arg == "add" and _vanishes(n.src[0], condition) for n in sums)
 
 
 def _split(r: Node, place: _Place) -> Affine:
     """r -> step·q + first."""
-    axis, step = axis_of(r), place.step
+    axis, step = ir.axis_of(r), place.step
     first = place.first if place.first < axis.size else 0
     size = -(-(axis.size - first) // step)
-    steps = {make_range(axis.number, size, axis.reduced): step} if size > 1 else {}
+    steps = {ir.make_range(axis.number, size, axis.reduced): step} if size > 1 else {}
     return Affine(first, steps)
 
 
@@ -159,7 +154,7 @@ class _Phase:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: ir.Kernel,
         facts: Facts,
         places: Mapping[Node, _Place],
         truth: Mapping[Node, bool],
@@ -169,7 +164,7 @@ class _Phase:
         self.new: dict[Node, Node] = {}
         self.zeros: set[Node] = set()
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> ir.Kernel:
         for node in self.whole.nodes:
             if self._is_zero(node):
                 self.zeros.add(node)
@@ -177,7 +172,7 @@ class _Phase:
             else:
                 self.new[node] = self._renewed(node)
         stores = stores_over(self.whole, self.new)
-        return Kernel(self._over(self.whole.axes), stores, self.whole.buffers)
+        return ir.Kernel(self._over(self.whole.axes), stores, self.whole.buffers)
 
     def _over(self, ranges: Iterable[Node]) -> tuple[Node, ...]:
         """The new ranges in place of some."""
@@ -186,11 +181,11 @@ class _Phase:
 
     def _is_zero(self, node: Node) -> bool:
         """Is there nothing to be loaded, multiplied or summed over?"""
-        if node.op is load_p:
+        if node.op is ir.load_p:
             return any(_is_known(self.new[valid], False) for valid in node.src[2:])
         if node.op.name == "mul":
             return not self.zeros.isdisjoint(node.src)
-        if node.op is reduce_p:
+        if node.op is ir.reduce_p:
             return node.src[0] in self.zeros
         if node.op.name == "select":
             condition, met, unmet = node.src
@@ -202,19 +197,19 @@ class _Phase:
     def _renewed(self, node: Node) -> Node:
         if node in self.truth:
             return const(self.truth[node], dtypes.bool_)
-        if node.op is range_p and node not in self.forms:
+        if node.op is ir.range_p and node not in self.forms:
             return node
-        if node.dtype is INDEX and (form := self._form(node)) is not None:
+        if node.dtype is ir.INDEX and (form := self._form(node)) is not None:
             return _expression(form)
         if node.op.name in ("ge", "lt") and (found := self._compared(node)) is not None:
             return found
         src = tuple([self.new[s] for s in node.src])
-        if node.op is not reduce_p:
+        if node.op is not ir.reduce_p:
             return rebuild(node, src)
         ranges = self._over(node.src[1:])
         if not ranges:  # as a sum, it has no -0
             return add(src[0], const(0, node.dtype))
-        return reduce(node.arg, src[0], ranges)
+        return ir.reduce(node.arg, src[0], ranges)
 
     def _form(self, node: Node) -> Affine | None:
         """An index over the new ranges, if it is a sum of ranges."""
@@ -241,12 +236,12 @@ class _Phase:
 
     def _compared(self, node: Node) -> Node | None:
         """A comparison without a common factor; or what it always is."""
-        if node.src[0].dtype is not INDEX:
+        if node.src[0].dtype is not ir.INDEX:
             return None
         form, limit = self._form(node.src[0]), self.facts.constant(node.src[1])
         if form is None or limit is None:
             return None
-        ends = [(c * (axis_of(r).size - 1)) for r, c in form.terms.items()]
+        ends = [(c * (ir.axis_of(r).size - 1)) for r, c in form.terms.items()]
         low = form.constant + sum(e for e in ends if e < 0)
         high = form.constant + sum(e for e in ends if e > 0)
         least, below = (low >= limit, high < limit)
@@ -254,15 +249,15 @@ class _Phase:
             return const(least == (node.op.name == "ge"), dtypes.bool_)
         by = gcd(*form.terms.values())
         terms = {r: c // by for r, c in form.terms.items()}
-        bound = const(-(-(limit - form.constant) // by), INDEX)
+        bound = const(-(-(limit - form.constant) // by), ir.INDEX)
         compare = ge if node.op.name == "ge" else lt
         return compare(_expression(Affine(0, terms)), bound)
 
 
 def _expression(form: Affine) -> Node:
-    parts = [mul(a, const(c, INDEX)) if c != 1 else a for a, c in form.terms.items()]
+    parts = [mul(a, const(c, ir.INDEX)) if c != 1 else a for a, c in form.terms.items()]
     if form.constant or not parts:
-        parts.append(const(form.constant, INDEX))
+        parts.append(const(form.constant, ir.INDEX))
     total = parts[0]
     for part in parts[1:]:
         total = add(total, part)
@@ -276,7 +271,7 @@ def _is_known(node: Node, value: int) -> bool:
 def _vanishes(value: Node, condition: Node) -> bool:
     """Is a value zero where the condition does not hold? Of a product, one factor."""
     src = list(value.src)
-    if value.op is load_p:
+    if value.op is ir.load_p:
         return any(condition in _conjuncts(valid) for valid in src[2:])
     if value.op.name == "select":
         found = condition in _conjuncts(src[0]) or _vanishes(src[1], condition)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.program.ir import (
-    CallHost,
-    Program,
-    RunBranch,
-    RunKernel,
-    RunLoop,
-    Step,
-)
+from ftrace.lower.program import ir
 
 #: A program of less work than this holds the GIL: it is done in about a microsecond.
 BRIEF_BYTES = 16 << 10
@@ -72,14 +65,14 @@ class Work:
         )  # fmt: skip
 
 
-def work_of(program: Program) -> Work:
+def work_of(program: ir.Program) -> Work:
     """What one run of a program does."""
     return total(map(_work_of_step, program.steps))
 
 
-def own_work_of(program: Program) -> Work:
+def own_work_of(program: ir.Program) -> Work:
     """The same without its loops, which look after themselves."""
-    steps = [step for step in program.steps if not isinstance(step, RunLoop)]
+    steps = [step for step in program.steps if not isinstance(step, ir.RunLoop)]
     return total(map(_work_of_step, steps))
 
 
@@ -95,18 +88,18 @@ def total(parts: Iterable[Work]) -> Work:
     )
 
 
-def _work_of_step(step: Step) -> Work:
-    if isinstance(step, RunKernel):
+def _work_of_step(step: ir.Step) -> Work:
+    if isinstance(step, ir.RunKernel):
         return Work(1, step.info.operations, step.info.bytes, 1, step.bounded)
-    if isinstance(step, RunLoop):
+    if isinstance(step, ir.RunLoop):
         body = work_of(step.body)
         if step.length is None:
             return total((body, Work(steps=1, bounded=False)))
         return total((body.times(step.length), Work(steps=1 + step.length)))
-    if isinstance(step, RunBranch):
+    if isinstance(step, ir.RunBranch):
         branches = [work_of(branch) for branch in step.branches]
         each = total(branches)
         most = max(branches, key=lambda work: work.operations, default=Work())
         choice = Work(steps=1, bounded=each.bounded, on_host=each.on_host)
         return total((most, choice))
-    return Work(steps=1, on_host=isinstance(step, CallHost))
+    return Work(steps=1, on_host=isinstance(step, ir.CallHost))

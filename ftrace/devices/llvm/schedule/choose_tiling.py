@@ -11,23 +11,8 @@ from collections.abc import Sequence
 from math import prod
 
 from ftrace.devices.llvm.scalar.ops import CALLED
+from ftrace.devices.llvm.schedule import tiling_ir as tiling, vector_cost
 from ftrace.devices.llvm.schedule.index_facts import Facts, index_of
-from ftrace.devices.llvm.schedule.tiling_ir import (
-    ONE_BY_ONE,
-    Steps,
-    Tiling,
-    cut,
-    equal_tiles,
-    register_tile,
-    rows_together,
-    size_of,
-)
-from ftrace.devices.llvm.schedule.vector_cost import (
-    Vector,
-    VectorCosts,
-    Vectors,
-    interleaved_vectors,
-)
 from ftrace.devices.llvm.target import Target
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
@@ -86,8 +71,8 @@ class Chooser:
         self.top = block
         self.facts = facts
         self.target = target
-        self.costs = VectorCosts(kernel, facts, target)
-        self.steps: dict[Node, Steps] = {}
+        self.costs = vector_cost.VectorCosts(kernel, facts, target)
+        self.steps: dict[Node, tiling.Steps] = {}
         self.parallel: list[Loop] = []
         self.chunk = self.operations = self.rows = 1
         self.strips: Loop | None = None
@@ -95,32 +80,32 @@ class Chooser:
         self.setup_operations = 0
         self.columns: Loop | None = None
 
-    def choose(self) -> Tiling:
+    def choose(self) -> tiling.Tiling:
         axes = self.kernel.axes[-1:] if self.along_rows else self.kernel.axes
         axes = [a for a in axes if self._may_be_vector(a)]
         together = [a for a in axes if a in self.segments]
         groups = [[a] for a in axes if a not in self.segments] + [together]
-        candidates: list[Vectors] = []
+        candidates: list[vector_cost.Vectors] = []
         for group in groups:
             lanes = {a: self.costs.lanes_of(a) for a in group}
             candidates.append({a: n for a, n in lanes.items() if n > 1})
         candidates = [c for c in candidates if c] + [{}]
         best = min(candidates, key=lambda c: self.costs.of_block(self.top, c, None))
-        self.steps.update({a: Steps(n) for a, n in best.items()})
+        self.steps.update({a: tiling.Steps(n) for a, n in best.items()})
         self._unroll(self.top, best, None)
         self.operations = int(self.costs.operations(self.top, 1))
         self._share()
-        return Tiling(
+        return tiling.Tiling(
             self.steps, tuple(self.parallel), self.chunk, self.strips, self.operations,
             tuple(self.setup), self.setup_operations, self.columns, self.rows,
         )  # fmt: skip
 
-    def _of(self, axis: Node) -> Steps:
-        return self.steps.get(axis, ONE_BY_ONE)
+    def _of(self, axis: Node) -> tiling.Steps:
+        return self.steps.get(axis, tiling.ONE_BY_ONE)
 
     def _may_move(self, axis: Node) -> bool:
         a = ir.axis_of(axis)
-        return size_of(axis) > 1 and a.number not in self.kernel.ordered
+        return tiling.size_of(axis) > 1 and a.number not in self.kernel.ordered
 
     def _may_be_vector(self, axis: Node) -> bool:
         """Around axes that run in order the lanes would be far apart in memory."""
@@ -133,8 +118,8 @@ class Chooser:
     def _unroll(
         self,
         block: Sequence[Statement],
-        chosen: Vectors,
-        active: Vector | None,
+        chosen: vector_cost.Vectors,
+        active: vector_cost.Vector | None,
     ) -> None:
         for statement in block:
             if isinstance(statement, Loop):
@@ -143,7 +128,7 @@ class Chooser:
                     inner = statement.axis, chosen[statement.axis]
                     if self._runs_by_rows(statement, inner):
                         self.columns, self.rows = statement, _ROWS_AT_ONCE
-                        self.steps[statement.axis] = Steps(inner[1])
+                        self.steps[statement.axis] = tiling.Steps(inner[1])
                     elif has_reduce(statement.body):
                         self._unroll_tile(statement, inner)
                     else:
@@ -155,14 +140,14 @@ class Chooser:
                 else:
                     self._unroll(statement.body, chosen, active)
 
-    def _unroll_vector(self, loop: Loop, vector: Vector) -> None:
+    def _unroll_vector(self, loop: Loop, vector: vector_cost.Vector) -> None:
         """A light body runs on several vectors at once."""
         weight = count_values(loop.body)
         copies = 4 if weight <= 6 else 2 if weight <= 16 else 1
         if not self.target.decides("several_vectors"):
             copies = 1
-        whole = max(size_of(loop.axis) // vector[1], 1)
-        few = size_of(loop.axis) <= _FEW
+        whole = max(tiling.size_of(loop.axis) // vector[1], 1)
+        few = tiling.size_of(loop.axis) <= _FEW
         masked = self.target.masked and weight > (
             _LONG_BODY_OF_FEW if few else _LONG_BODY
         )
@@ -172,32 +157,34 @@ class Chooser:
         abreast = 1
         if copies == 1:
             lanes = vector[1]
-            abreast = interleaved_vectors(
+            abreast = vector_cost.interleaved_vectors(
                 self.kernel, loop, lanes, self.facts, self.target
             )
             while abreast > 1 and _wasted(whole, abreast, masked):
                 abreast //= 2
         copies = min(max(copies, abreast), whole)
-        self.steps[loop.axis] = Steps(vector[1], copies, True, masked, abreast > 1)
+        self.steps[loop.axis] = tiling.Steps(
+            vector[1], copies, True, masked, abreast > 1
+        )
 
-    def _unroll_tile(self, loop: Loop, vector: Vector) -> None:
+    def _unroll_tile(self, loop: Loop, vector: vector_cost.Vector) -> None:
         """Reduces inside a vector axis: accumulators for several rows and vectors."""
         node, lanes = vector
         rows = self._row_axis(node)
-        height = size_of(rows) if rows is not None else 1
-        vectors = -(-size_of(node) // lanes)
+        height = tiling.size_of(rows) if rows is not None else 1
+        vectors = -(-tiling.size_of(node) // lanes)
         widest = max(r.dtype.itemsize for r in self._reduces())
         registers = max(widest * lanes // self.target.vector_bytes, 1)
-        most = rows_together(self._reduces(), rows, self.facts)
+        most = tiling.rows_together(self._reduces(), rows, self.facts)
         room = self.target.registers // registers
         if not self.target.decides("tiles"):
             height = vectors = 1
         copies = self._copies_worth(loop)
         vectors = min(vectors, copies)
-        tile = register_tile(height, vectors, room, min(most, copies // vectors))
-        self.steps[node] = Steps(lanes, tile.vectors)
+        tile = tiling.register_tile(height, vectors, room, min(most, copies // vectors))
+        self.steps[node] = tiling.Steps(lanes, tile.vectors)
         if rows is not None:
-            self.steps[rows] = Steps(0, tile.rows)
+            self.steps[rows] = tiling.Steps(0, tile.rows)
 
     def _copies_worth(self, loop: Loop) -> int:
         """Copies of a body that are worth compiling.
@@ -212,7 +199,7 @@ class Chooser:
         )
         return max(int(values) // max(count_values(loop.body), 1), 2)
 
-    def _runs_by_rows(self, loop: Loop, vector: Vector) -> bool:
+    def _runs_by_rows(self, loop: Loop, vector: vector_cost.Vector) -> bool:
         """Do the reduces in a loop over columns read long rows, each element once?"""
         if not self.target.decides("columns_by_rows"):
             return False
@@ -220,7 +207,7 @@ class Chooser:
         simple = len(reduces) + sum(isinstance(s, Let | ir.Store) for s in loop.body)
         if not reduces or simple != len(loop.body) or self.kernel.is_dynamic:
             return False
-        if self.kernel.ordered or size_of(loop.axis) < _LONG_ROW * vector[1]:
+        if self.kernel.ordered or tiling.size_of(loop.axis) < _LONG_ROW * vector[1]:
             return False
         free = self.facts.free
         for reduce in reduces:
@@ -228,8 +215,10 @@ class Chooser:
                 return False
             if not all(isinstance(s, Let) for s in reduce.body):
                 return False
-            size = prod(size_of(r) for r in reduce.ranges) * size_of(loop.axis)
-            if size < _MANY_ELEMENTS or size_of(reduce.ranges[-1]) < 2:
+            size = prod(tiling.size_of(r) for r in reduce.ranges) * tiling.size_of(
+                loop.axis
+            )
+            if size < _MANY_ELEMENTS or tiling.size_of(reduce.ranges[-1]) < 2:
                 return False
         inside = [n for n in self._inner_loads() if loop.axis in free[n]]
         if any(self.facts.stride(index_of(n), *vector) != 1 for n in inside):
@@ -274,13 +263,13 @@ class Chooser:
         weight = count_values(loop.body)
         copies = 8 if weight <= 4 else 4 if weight <= 24 else 2
         copies = max(copies // len(loop.reduces), 2)
-        whole = max(size_of(node) // lanes, 1)
+        whole = max(tiling.size_of(node) // lanes, 1)
         rows = self._rows_abreast(loop, node)
         if rows is not None and copies == 2 * _ABREAST and whole >= copies:
-            self.steps[rows] = Steps(0, _ABREAST)
+            self.steps[rows] = tiling.Steps(0, _ABREAST)
             copies //= _ABREAST
         abreast = self.target.decides("interleaved_vectors") and weight > _LIGHT_BODY
-        self.steps[node] = Steps(lanes, min(copies, whole), abreast=abreast)
+        self.steps[node] = tiling.Steps(lanes, min(copies, whole), abreast=abreast)
 
     def _rows_abreast(self, loop: ReduceLoop, vector: Node) -> Node | None:
         """The axis of which several rows are read at once, by one look at the other.
@@ -290,21 +279,21 @@ class Chooser:
         if not self.target.decides("tiles") or self.kernel.is_dynamic:
             return None
         rows = self._row_axis(vector)
-        if rows is None or size_of(rows) < _MANY_ROWS:
+        if rows is None or tiling.size_of(rows) < _MANY_ROWS:
             return None
         if ir.bytes_of(self.kernel.buffers) <= self.target.l3 // 2:
             return None  # a cache is as quick with one
         if self._reduces() != list(loop.reduces):
             return None
-        most = rows_together(self._reduces(), rows, self.facts)
+        most = tiling.rows_together(self._reduces(), rows, self.facts)
         return rows if most >= _ABREAST else None
 
     # Units of work.
 
     def _units(self, axis: Node) -> int:
         """How many tiles, alike or not, an axis that runs around others has."""
-        found = equal_tiles(axis, self._of(axis))
-        return size_of(axis) if found is None else sample(found.count)
+        found = tiling.equal_tiles(axis, self._of(axis))
+        return tiling.size_of(axis) if found is None else sample(found.count)
 
     def _after_setup(self) -> Sequence[Statement]:
         """The outermost block without reduces that every thread may repeat.
@@ -335,7 +324,7 @@ class Chooser:
             self.parallel.append(loop)
             block = loop.body
             if self.columns is None and (
-                equal_tiles(loop.axis, self._of(loop.axis)) is None
+                tiling.equal_tiles(loop.axis, self._of(loop.axis)) is None
                 or outer * self._units(loop.axis) >= _UNITS
             ):
                 break
@@ -348,7 +337,7 @@ class Chooser:
             self._share_inside()
             return
         last = self.parallel[-1].axis
-        tiles = sum(p.count for p in cut(size_of(last), self._of(last)))
+        tiles = sum(p.count for p in tiling.cut(tiling.size_of(last), self._of(last)))
         each = max(self.operations // (outer * tiles), 1)
         worth = -(-_UNIT // each)
         few = -(-outer * tiles // _UNITS)
@@ -366,7 +355,7 @@ class Chooser:
             self.columns = None
             self._unroll_tile(loop, (loop.axis, lanes))
             return
-        tiles = -(-size_of(loop.axis) // lanes)
+        tiles = -(-tiling.size_of(loop.axis) // lanes)
         most = _STRETCH // self.target.vector_bytes
         parts = -(-self.target.cores // outer)
         self.chunk = max(min(-(-tiles // parts), most), 1)
@@ -383,7 +372,7 @@ class Chooser:
                 break
             block = loop.body
         steps = self._of(loop.axis)
-        tiles = sum(p.count for p in cut(size_of(loop.axis), steps))
+        tiles = sum(p.count for p in tiling.cut(tiling.size_of(loop.axis), steps))
         if loop not in self.top and steps.lanes:
             self.strips = loop
             self.chunk = -(-tiles // min(tiles, 2 * self.target.cores))

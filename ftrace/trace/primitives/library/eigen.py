@@ -23,8 +23,11 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand
-from ftrace.trace.primitives.library import lapack_numpy, library_op
-from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library import (
+    lapack_numpy,
+    library_op,
+    matrix_nodes as mat,
+)
 from ftrace.trace.primitives.library.systems import solve
 from ftrace.trace.primitives.primitive import Array, Results, items
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p

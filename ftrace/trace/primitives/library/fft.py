@@ -23,12 +23,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import bit_or, conj, eq, mul, real, select
-from ftrace.trace.primitives.library.library_op import (
-    complex_of,
-    host,
-    need_lapack,
-    real_of,
-)
+from ftrace.trace.primitives.library import library_op
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.primitive import Array, Results
 from ftrace.trace.primitives.sources import const_like, iota
@@ -54,7 +49,7 @@ def fourier(x: Node, kind: str, lengths: Shape) -> Node:
 def _infer(arg: Fourier, x: ShapedArray) -> tuple[ShapedArray, ...]:
     kind, lengths = arg
     count = len(lengths)
-    need_lapack(kind, x)
+    library_op.need_lapack(kind, x)
     if dtypes.is_complex(x.dtype) == (kind == "rfft"):
         wanted = "float" if kind == "rfft" else "complex"
         raise DtypeError(f"{kind}: a {wanted} array is required, got {x!r}")
@@ -74,8 +69,8 @@ def _infer(arg: Fourier, x: ShapedArray) -> tuple[ShapedArray, ...]:
         )
     lead = x.shape[: x.ndim - count]
     if kind == "irfft":
-        return (real_of(x, (*lead, *lengths)),)
-    return (complex_of(x, (*lead, *half)) if kind == "rfft" else x,)
+        return (library_op.real_of(x, (*lead, *lengths)),)
+    return (library_op.complex_of(x, (*lead, *half)) if kind == "rfft" else x,)
 
 
 def _value(avals: Any, arg: Fourier, x: Array) -> Sequence[Array]:
@@ -121,7 +116,7 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
     return (mul(half, select(alone, once, twice)),)
 
 
-fft_p = host(
+fft_p = library_op.host(
     "fft", _infer, _value, _tangent, transpose=_transpose,
     doc="Fourier transforms over the last axes",
 )  # fmt: skip

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from math import prod
-from typing import Any
-from typing import cast as cast_to
+from typing import Any, cast as cast_to
 
 import numpy
 

@@ -21,8 +21,11 @@ from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.library import lapack_numpy, library_op
-from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library import (
+    lapack_numpy,
+    library_op,
+    matrix_nodes as mat,
+)
 from ftrace.trace.primitives.library.systems import triangular_solve
 from ftrace.trace.primitives.movement import pad
 from ftrace.trace.primitives.primitive import Array, Results, items

@@ -22,8 +22,11 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.library import lapack_numpy, library_op
-from ftrace.trace.primitives.library import matrix_nodes as mat
+from ftrace.trace.primitives.library import (
+    lapack_numpy,
+    library_op,
+    matrix_nodes as mat,
+)
 from ftrace.trace.primitives.movement import pad, shift_axis
 from ftrace.trace.primitives.primitive import Array, Results, items
 from ftrace.trace.primitives.sources import const_like

@@ -43,9 +43,9 @@ def _qr(f: Routines, unit: str) -> None:
     if pivoted:
         order, *reals = pivots
         f.clear(order, 4 * n)  # no column has its place yet
-        f.call("geqp3", *sizes, order, *memory[:-1], *reals, info)
+        f.call_routine("geqp3", *sizes, order, *memory[:-1], *reals, info)
     else:
-        f.call("geqrf", *sizes, *memory)
+        f.call_routine("geqrf", *sizes, *memory)
     rows = m if in_r else k
     if in_r:
         f.copy(q, r, m * k * f.size)
@@ -61,7 +61,7 @@ def _qr(f: Routines, unit: str) -> None:
         f.clear(f.beyond(column, nbytes), rest)
     name = "ungqr" if f.is_complex else "orgqr"
     sizes = f.integer(m), f.integer(columns), f.integer(k)
-    f.call(name, *sizes, q, f.integer(m), *memory)
+    f.call_routine(name, *sizes, q, f.integer(m), *memory)
 
 
 def _eigh(f: Routines, unit: str) -> None:
@@ -78,7 +78,7 @@ def _eigh(f: Routines, unit: str) -> None:
     job = f.char("V" if with_vectors else "N")
     letters = job, f.char("L" if lower else "U")
     name = "heevd" if f.is_complex else "syevd"
-    f.call(name, *letters, f.integer(n), vectors, f.integer(n), values, *memory)
+    f.call_routine(name, *letters, f.integer(n), vectors, f.integer(n), values, *memory)
     t = f.real
     failed = f.variable("i1", f.is_set(info))
     with f.repeat(n) as i:
@@ -100,7 +100,7 @@ def _svd(f: Routines, unit: str) -> None:
     f.copy(matrix, a, m * n * f.size)
     info = f.variable("i32", 0)
     job = "N" if not vectors else "A" if rows == m and columns == n else "S"
-    f.call(
+    f.call_routine(
         "gesdd", f.char(job), f.integer(m), f.integer(n), matrix, f.integer(m), s,
         u, f.integer(m), vh, f.integer(max(columns, 1)), work, f.integer(length),
         *others, whole, info,
@@ -125,7 +125,7 @@ def _eig(f: Routines, unit: str) -> None:
     info = f.variable("i32", 1)
     width = 2 if f.is_complex else 1
     with f.when(f.let(f"xor i1 {f.any_not_finite(a, n * n * width)}, true")):
-        f.call(
+        f.call_routine(
             "geev", f.char("V" if left else "N"), f.char("V" if right else "N"),
             f.integer(n), matrix, f.integer(n), *values, u, f.integer(n), v,
             f.integer(n), memory[0], f.integer(length), *memory[1:], info,
@@ -149,7 +149,7 @@ def _cholesky(f: Routines, unit: str) -> None:
         rest = f.let(f"sub i64 {n * f.size}, {nbytes}")
         f.clear(f.address(result, (i, n), (count, 1)), rest)
     info = f.variable("i32", 0)
-    f.call("potrf", f.char("U"), f.integer(n), result, f.integer(n), info)
+    f.call_routine("potrf", f.char("U"), f.integer(n), result, f.integer(n), info)
     with f.when(f.is_set(info)), f.repeat(n) as i:
         f.fill_nan(f.address(result, (i, n)), f.let(f"add i64 {i}, 1"))
 
@@ -221,7 +221,7 @@ def _lu(f: Routines, unit: str) -> None:
     f.copy(factors, a, m * n * f.size)
     info = f.variable("i32", 0)
     sizes = f.integer(m), f.integer(n), factors, f.integer(m)
-    f.call("getrf", *sizes, pivots, info)
+    f.call_routine("getrf", *sizes, pivots, info)
     if f.is_complex:
         _spread_nan(f, factors, m, n)
     else:
@@ -285,7 +285,7 @@ def _tridiagonal(f: Routines, unit: str) -> None:
         f.copy(to, of, n * f.size)
     lower, middle, upper = copies
     info = f.variable("i32", 0)
-    f.call(
+    f.call_routine(
         "gtsv", f.integer(n), f.integer(k), f.beyond(lower, f.size), middle, upper,
         result, f.integer(n), info,
     )  # fmt: skip

@@ -182,7 +182,7 @@ class Routines(LibraryFunction):
         self.declare(f"@one = internal constant {kind} [{', '.join(parts)}]")
         return "@one"
 
-    def call(self, routine: str, *pointers: str) -> None:
+    def call_routine(self, routine: str, *pointers: str) -> None:
         """Calls a routine of BLAS or LAPACK in this dtype."""
         name = ROUTINE + _LETTERS[self.dtype] + routine
         types = ", ".join(["ptr"] * len(pointers))
@@ -217,13 +217,13 @@ class Routines(LibraryFunction):
             # x op(M) = b for a row x is op(M)ᵀ xᵀ = bᵀ.
             if side == "R":
                 trans = "N" if trans == "T" else "T"
-            self.call(
+            self.call_routine(
                 "trsv", self.char(uplo), self.char(trans), self.char(unit),
                 self.integer(n), matrix, self.integer(n), x, self.integer(1),
             )  # fmt: skip
             return
         rows, columns = (k, n) if side == "R" else (n, k)
-        self.call(
+        self.call_routine(
             "trsm", *letters, self.integer(rows), self.integer(columns), self.one(),
             matrix, self.integer(n), x, self.integer(step),
         )  # fmt: skip
