@@ -159,7 +159,10 @@ def _scatter_value(
     inside = np.ones(indices[0].shape, bool)
     for index, size in zip(indices, view.shape, strict=False):
         inside &= (index >= 0) & (index < size)
-    if not inside.all():
+    if inside.all():  # views: nothing is copied
+        updates = updates.reshape(inside.size, *updates.shape[inside.ndim :])
+        indices = tuple(index.reshape(-1) for index in indices)
+    else:
         indices, updates = tuple(index[inside] for index in indices), updates[inside]
     if kind == "set":
         view[indices] = updates
