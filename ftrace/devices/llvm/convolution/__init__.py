@@ -12,7 +12,6 @@ From the ground up:
     filter_gradient  Gradients of convolutions by their filters: the window is what is
                      left of the sum
     microkernel      Tiles of sums in registers: what runs in the innermost loops
-    operands         The operands in a stage: one slides, the other does not
     emitter          Carries out the schedule of a convolution
     split_strides    Kernels in phases: where only every u-th place of an axis meets an
                      element
