@@ -542,3 +542,21 @@ def test_what_numpy_lacks_is_done_at_once_while_something_is_traced() -> None:
     np.testing.assert_array_equal(slope, lax.erf(x))
     twice = ft.vmap(lambda y: y * lax.digamma(x))(fnp.stack([x, x]))
     np.testing.assert_allclose(twice[1], x * lax.digamma(x), 1e-6)
+
+
+@pytest.mark.parametrize("function", [fnp.add, fnp.not_equal, fnp.greater])
+def test_a_number_beside_a_scalar_of_numpys_keeps_its_shape(function: Any) -> None:
+    for _ in range(CALLS + 3):
+        found = function(1, np.int16(3))
+        assert found.shape == np.asarray(found).shape == (found + 1).shape == ()
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (1000,), (5,)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_composition_with_a_step_of_the_host_has_one_set_of_bits(
+    shape: tuple[int, ...], reverse: bool
+) -> None:
+    x = fnp.asarray(sample(shape, np.float32))
+    first = np.asarray(lax.cumlogsumexp(x, reverse=reverse))
+    for _ in range(CALLS + 3):
+        np.testing.assert_array_equal(lax.cumlogsumexp(x, reverse=reverse), first)

@@ -179,7 +179,6 @@ class Tape:
         """The steps of a plan of one result; the last operands are NumPy arrays."""
         slots: dict[int, Any] = dict(enumerate(values))
         slots.update(plan.constants)
-        several: dict[int, list[Value]] = {}
         for node, contracts, sources, slot in plan.steps():
             operands = [slots[i] for i in sources]
             if type(node.op) is Compound:
@@ -189,10 +188,10 @@ class Tape:
                     return
                 results = [Value(a.dtype, a.size, a.shape) for a in avals]
                 self.note_results(node.op, avals, node.arg, operands, results)
-                several[slot] = results
+                slots[slot] = results
                 continue
-            if node.op is item_p and sources[0] in several:
-                slots[slot] = several[sources[0]][node.arg]
+            if node.op is item_p and type(operands[0]) is list:
+                slots[slot] = operands[0][node.arg]
                 continue
             made = Value(node.dtype, node.size, node.shape)
             slots[slot] = made = result if slot == plan.output else made

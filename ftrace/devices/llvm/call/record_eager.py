@@ -301,7 +301,7 @@ class Steps:
                 if type(x) is At:
                     row.append(x.number)
                     continue
-                self._pool.append(x if loop is None else np.ascontiguousarray(x))
+                self._pool.append(x if loop is None else np.asarray(x, order="C"))
                 row.append(-len(self._pool))
             numbers.append(row)
         first = len(self._pool)
