@@ -56,28 +56,41 @@ def covering(
 
 
 def covering_rows(sizes: Sequence[int], strength: int) -> list[Row]:
-    """Positions along axes, chosen greedily: the row that has most of what is missing.
-
-    Of several such rows the one whose larger combinations are the rarest so far is
-    taken: short axes vary independently along a long one.
-    """
+    """Positions along axes: each row has one for each of them."""
+    if strength == 1 and min(sizes, default=0):
+        return list(zip(*_diagonals(sizes), strict=True))
     missing = _combinations(sizes, strength)
     used: Counter[Row] = Counter()
-    every = list(product(*map(range, sizes)))
+    every = [(row, _parts(row, strength)) for row in product(*map(range, sizes))]
     rows: list[Row] = []
     while missing:
-        row = max(
+        # The one that has most of what is missing, and of these the least used values.
+        row, parts = max(
             every,
-            key=lambda row: (
-                len(missing & _parts(row, strength)),
-                -sum(used[part] for part in _parts(row, strength + 1)),
-                -sum(used[part] for part in _parts(row, 1)),
+            key=lambda each: (
+                len(missing & each[1]),
+                -sum(used[value] for value in enumerate(each[0])),
             ),
         )
-        missing -= _parts(row, strength)
-        used.update(_parts(row, strength + 1) | _parts(row, 1))
+        missing -= parts
+        used.update(enumerate(row))
         rows.append(row)
     return rows
+
+
+def _diagonals(sizes: Sequence[int]) -> list[list[int]]:
+    """As many positions along each axis as the longest one has.
+
+    Each axis moves on by one from row to row, and by one more when all longer ones but
+    the first have been through: of sizes 7, 2, 2 rows are 000, 111, 201, 310, 400, ….
+    """
+    found: dict[int, list[int]] = {}
+    rows, steps = range(max(sizes)), [1]
+    for axis in sorted(range(len(sizes)), key=lambda k: -sizes[k]):
+        found[axis] = [sum(n // s for s in steps) % sizes[axis] for n in rows]
+        if len(found) > 1:
+            steps.append(steps[-1] * sizes[axis])
+    return [found[axis] for axis in range(len(sizes))]
 
 
 def _combinations(sizes: Sequence[int], strength: int) -> set[Row]:
