@@ -2,7 +2,7 @@
 
 Each class also inherits the built-in exception that a NumPy or JAX user would catch.
 A message says what was required, what was got, and what to write instead; the user's
-line is appended when the exception is made.
+line is appended when the exception is made: `user_line` finds it on the Python stack.
 """
 
 from __future__ import annotations

@@ -24,7 +24,15 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.tables import emptied
-from ftrace.trace.graph import Aval, Node, Op, inherited_origin, rebuild, toposort
+from ftrace.trace.graph import (
+    Aval,
+    Node,
+    Op,
+    inherited_origin,
+    provenance,
+    rebuild,
+    toposort,
+)
 from ftrace.trace.symbolic.dim import same_size
 
 Captures = dict[str, Node]
@@ -406,7 +414,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
     refused = users.refused if users is not None else ()
     seen = became.keys()
     pending = list(outputs)
-    with inherited_origin() as take:
+    with inherited_origin():
         while pending:
             node = pending[-1]
             if node in done:
@@ -429,7 +437,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                     if found is None:
                         found = candidates(node)
                     if found:
-                        take(node)
+                        provenance.origin = node.origin
                         target = _first_replacement(node, found, users)
                         limit -= target is not None
                 if target is None:
@@ -443,7 +451,7 @@ def rewrite(outputs: Sequence[Node], matcher: PatternMatcher) -> list[Node]:
                         done[node] = node
                         pending.pop()
                         continue
-                    take(node)
+                    provenance.origin = node.origin
                     target = rebuild(node, tuple([done[s] for s in node.src]))
                     if users is not None:
                         users.rebuilt(node, target)

@@ -31,10 +31,10 @@ FLOORS = {
     "devices": ("devices",),
     "transforms": ("transforms",),
     "top": (
-        "lax", "nn", "scipy", "testing", "ops", "debug", "test_util", "experimental",
+        "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
         "ad_checkpoint", "custom_batching", "custom_derivatives", "extend",
     ),
-    "package": ("__init__", "__main__", "pytest_plugin"),
+    "package": ("__init__", "__main__"),
 }  # fmt: skip
 
 #: Floor -> the floors that it may import, besides itself.

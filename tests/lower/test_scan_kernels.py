@@ -250,8 +250,7 @@ _TARGETS = [
 ]
 
 
-@pytest.mark.parametrize("target", _TARGETS, ids=lambda t: f"{t.triple[:7]}-{t.cpu}")
-@pytest.mark.parametrize("name", UFUNCS)
+@covering(1, target=_TARGETS, name=UFUNCS)
 def test_code_for_other_processors_is_accepted(name: str, target: Target) -> None:
     llvm: Any = pytest.importorskip("llvmlite.binding")
     llvm.initialize_all_targets()

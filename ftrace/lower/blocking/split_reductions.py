@@ -6,7 +6,7 @@
     results are few, of many           the reduced axes           all but the first one
     … and their rows narrow            the one axis               rows that fill vectors
     … and no axis is long enough       the first axis             blocks
-    few sums of many products          the one axis               parts, and a rest
+    few sums of many products          the one axis (split-K)     parts, and a rest
     gradients by few filters           the images                 blocks
     sums over rows that a kernel       all rows                   blocks
     passes over anyway

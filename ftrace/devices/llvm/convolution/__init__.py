@@ -1,6 +1,6 @@
 """Convolutions and their gradients: contractions one of whose operands slides.
 
-From the ground up:
+Which strategy a kernel takes is a row of `PRODUCTS` in `render`. From the ground up:
 
     find             Which kernels are convolutions: windows, groups, and what it costs
                      to evaluate them
