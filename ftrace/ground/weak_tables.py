@@ -87,7 +87,10 @@ class WeakValues(Generic[K, V]):
         """Removes what is left of the dead."""
         while self.dead:
             try:
+                dead = self.dead[0]  # it goes last: an exception may come between
                 # Another thread may have put a value under the same key.
-                _remove_dead(self.references, self.dead.popleft().key)
-            except IndexError:  # another thread has been here
-                return
+                _remove_dead(self.references, dead.key)
+                self.dead.remove(dead)
+                del dead  # with it others die, which join the queue
+            except (IndexError, ValueError):  # another thread has been here
+                continue
