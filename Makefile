@@ -46,7 +46,7 @@ CPU_TESTS := tests/llvm/codegen/test_scalar_ops.py \
 
 cpus: $(VENV)/.test
 	@for cpu in $(CPUS); do \
-	  FTRACE_CPU=$$cpu $(RUN) -c 'from ftrace.devices.llvm.target import host_target; \
+	  FTRACE_CPU=$$cpu $(RUN) -c 'from ftrace.backends.llvm.target import host_target; \
 	    host_target()' 2>/dev/null || { echo "$$cpu: not on this machine"; continue; }; \
 	  echo "code for $$cpu"; \
 	  FTRACE_CPU=$$cpu $(RUN) -m pytest -q -n $(JOBS) --dist worksteal $(CPU_TESTS) \

@@ -18,10 +18,10 @@ import ftrace.numpy as fnp
 from benchmarks.inputs import normal, weights
 from benchmarks.machine import python_seconds
 from benchmarks.timing import FULL, Effort
-from ftrace.devices.llvm.compile import generate
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.kernels.compile_kernels import group_kernels, in_one_module
-from ftrace.devices.llvm.kernels.lift_constants import without_numbers
+from ftrace.backends.llvm.compile import generate
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.kernels.compile_kernels import group_kernels, in_one_module
+from ftrace.backends.llvm.kernels.lift_constants import without_numbers
 from ftrace.lower import simplify_graph
 from ftrace.lower.analysis.cost import root_of
 from ftrace.lower.assembly.buffer_reuse import Sharing, ordered_drafts

@@ -20,10 +20,10 @@ _collects = _gc.isenabled()
 try:  # as `_importing` does
     _gc.disable()
     from ftrace import errors, numpy
-    from ftrace.arrays.array import Array
     from ftrace.dtypes import float0
     from ftrace.ground.settings import Config, config, set_threads
     from ftrace.ground.version import VERSION
+    from ftrace.trace.arrays.array import Array
     from ftrace.trace.calls.checkpoint import (
         checkpoint,
         checkpoint as remat,

@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 
-from ftrace.devices.base import device_names, get_device
-from ftrace.devices.llvm.call.install import native_for
-from ftrace.devices.llvm.call.object_layout import VERSIONS, offsets
+from ftrace.backends.base import device_names, get_device
+from ftrace.backends.llvm.call.install import native_for
+from ftrace.backends.llvm.call.object_layout import VERSIONS, offsets
 from ftrace.ground import settings
 from ftrace.ground.version import VERSION
 

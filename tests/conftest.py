@@ -55,7 +55,7 @@ def only_own_objects_are_searched() -> None:
 
 def require_device(name: str) -> Any:
     """The device, or a skip where its driver's package is not installed."""
-    from ftrace.devices.base import get_device  # lower floors are tested without it
+    from ftrace.backends.base import get_device  # lower floors are tested without it
 
     if name == "opencl" and importlib.util.find_spec("pyopencl") is None:
         pytest.skip("pyopencl is not installed")

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, recording
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.elementwise import arctan2, maximum, minimum
+from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.bind import bind, elementwise as apply_elementwise
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.primitives import elementwise as p

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import is_array
 from ftrace.errors import DtypeError, IndexBoundsError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
 from ftrace.numpy.at import at
+from ftrace.trace.arrays.array import is_array
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p

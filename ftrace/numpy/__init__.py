@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math as _math
 
-from ftrace.arrays.array import Array as _Array, surface as _surface
 from ftrace.numpy import elementwise as _elementwise, fft as fft, linalg as linalg
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
@@ -36,6 +35,7 @@ from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
+from ftrace.trace.arrays.array import Array as _Array, surface as _surface
 from ftrace.trace.eager.dispatch import (
     Eager as _Eager,
     Lifting as _Lifting,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import is_array, recording
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.numpy import axes as ax, elementwise as ew
+from ftrace.trace.arrays.array import is_array, recording
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, elementwise
 from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.while_loop import While, while_p

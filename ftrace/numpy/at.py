@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, is_array
 from ftrace.errors import ShapeError
 from ftrace.numpy import axes as ax, elementwise as ew, indexing
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.indexing import Index
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import require_room

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, ArrayLike, recording
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
+from ftrace.trace.arrays.array import Array, ArrayLike, recording
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.bind import bind, broadcast_shapes
 from ftrace.trace.eager.call_recorder import Number

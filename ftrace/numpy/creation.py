@@ -14,10 +14,10 @@ import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, ArrayLike, is_array, surface
 from ftrace.ground.errstate import hush, unhush
 from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, stack
+from ftrace.trace.arrays.array import Array, ArrayLike, is_array, surface
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import Eager, member

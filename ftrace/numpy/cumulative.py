@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
 from ftrace.errors import ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.reductions import chosen_dtype, log_sum_exp, summed_dtype, without_nan
 from ftrace.numpy.shape import concatenate, stack
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member

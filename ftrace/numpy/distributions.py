@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, is_array
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.creation import asarray
@@ -30,6 +29,7 @@ from ftrace.numpy.ranges import linspace
 from ftrace.numpy.reductions import reduced, weights_like, widened
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import gather_along, positions_along, searchsorted, sort_along
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import ArrayLike
 from ftrace.errors import DtypeError, DtypeOverflowError
 from ftrace.numpy.axes import as_value, cast, choose, full, no_out
+from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.avals import LargeInteger, pairs_of
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.dispatch import member, named

@@ -9,10 +9,10 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.arrays.array import surface
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import asarray
+from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import owning

@@ -14,10 +14,10 @@ from typing import Any, cast as cast_to
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, is_array, recording
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import array
+from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
 from ftrace.trace.eager.dispatch import is_by_place

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
 from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
@@ -17,6 +16,7 @@ from ftrace.numpy.editing import are_inside
 from ftrace.numpy.linear import checked_diagonal
 from ftrace.numpy.shape import ravel, stack
 from ftrace.numpy.sorting import nonzero
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.tracing.tracer import Value
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, surface
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import power
@@ -17,6 +16,7 @@ from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.shape import as_columns, broadcast_arrays, concatenate, stack
+from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import own
 from ftrace.trace.eager.composite import run_fused

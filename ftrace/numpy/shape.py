@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, ArrayLike, is_array, recording
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import common_type, less, values_together
+from ftrace.trace.arrays.array import Array, ArrayLike, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
 from ftrace.trace.evaluate import no_memory, require_room

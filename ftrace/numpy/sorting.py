@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, is_array
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.reductions import reduced
 from ftrace.numpy.shape import concatenate, split, stack
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member

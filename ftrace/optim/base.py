@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.arrays.array import Array
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
 

@@ -24,10 +24,10 @@ import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, recording
 from ftrace.ground.fork_safe import cached_property
 from ftrace.numpy.axes import bound_to, cast
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.numpy.creation import finfo
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, Value

@@ -2,6 +2,7 @@
 
 From the ground up:
 
+    arrays/              Concrete values: arrays, and the memory that they lie in
     pytree/              Containers of arrays: their leaves, their structure, and paths
                          in them
     symbolic/            Sizes that are not known while a function is traced:

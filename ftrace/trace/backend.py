@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from ftrace.arrays.array import Array
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.primitive import Compound
 

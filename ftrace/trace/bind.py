@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, is_array, recording, surface
 from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.ground import settings
 from ftrace.ground.errstate import hush, unhush
 from ftrace.ground.tables import memo
 from ftrace.trace import evaluate
+from ftrace.trace.arrays.array import Array, is_array, recording, surface
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.call_recorder import is_of_host

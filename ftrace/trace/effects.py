@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array, is_array
 from ftrace.errors import ConcretizationTypeError, DerivativeError
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import REHEARSAL, TOKEN, Shape, ShapedArray
 from ftrace.trace.evaluate import settle
 from ftrace.trace.graph import (

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.memory_limit import LARGE, has_room
 from ftrace.errors import OutOfMemoryError
+from ftrace.trace.arrays.memory_limit import LARGE, has_room
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
 from ftrace.trace.numpy_contraction import PreparedProduct

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.arrays.array import Array, is_array, surface
-from ftrace.devices.base import Counters, Device, get_device, live_devices
+from ftrace.backends.base import Counters, Device, get_device, live_devices
 from ftrace.ground import settings
+from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import is_array
 from ftrace.ground.tables import Table
 from ftrace.trace import autodiff, flatten_arguments
+from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import follow_rules

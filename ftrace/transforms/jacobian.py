@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
 from ftrace.errors import DerivativeError
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.flatten_arguments import Argnums, of_arguments
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of

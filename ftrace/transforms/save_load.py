@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.arrays import array_files
-from ftrace.arrays.array import is_array
-from ftrace.devices.base import Device, get_device
+from ftrace.backends.base import Device, get_device
+from ftrace.trace.arrays import array_files
+from ftrace.trace.arrays.array import is_array
 from ftrace.trace.pytree import tree as trees
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Tracer, concrete

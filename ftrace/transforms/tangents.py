@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
 from ftrace.ground.fork_safe import cached_property
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind
 from ftrace.trace.flatten_arguments import flatten_values

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
-from ftrace.arrays.array import surface
 from ftrace.errors import ArgumentError, AxisError, BatchSizeError
+from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.flatten_arguments import Output, flatten_values, is_int, name_of

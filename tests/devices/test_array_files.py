@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
-from ftrace.arrays import array_files
-from ftrace.arrays.array_files import load, save
 from ftrace.errors import DtypeError, FileFormatError, TreeError, ValueRangeError
+from ftrace.trace.arrays import array_files
+from ftrace.trace.arrays.array_files import load, save
 from tests.support.refusals import refuses
 
 SUFFIXES = (".safetensors", ".npz")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
-from ftrace.devices.interpreter.device import Interpreter
-from ftrace.devices.interpreter.kernel import Evaluation, KernelPlan
+from ftrace.backends.interpreter.device import Interpreter
+from ftrace.backends.interpreter.kernel import Evaluation, KernelPlan
 from ftrace.errors import GraphError
 from ftrace.lower.kernel.ir import (
     BufferSpec,

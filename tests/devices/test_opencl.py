@@ -13,10 +13,10 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes
-from ftrace.devices.opencl.pocl_workaround import name_processor
-from ftrace.devices.opencl.render import program_source, render
-from ftrace.devices.opencl.scalar_ops import SUPPORTED, literal
-from ftrace.devices.opencl.writer import Traits
+from ftrace.backends.opencl.pocl_workaround import name_processor
+from ftrace.backends.opencl.render import program_source, render
+from ftrace.backends.opencl.scalar_ops import SUPPORTED, literal
+from ftrace.backends.opencl.writer import Traits
 from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
 from ftrace.lower.kernel.ir import Kernel, KernelInfo, Store, load, param
 from ftrace.lower.program.ir import Program, RunKernel, Slot
@@ -44,7 +44,7 @@ GPU = Traits(cpu=False, units=16, max_group=256, vector=1, doubles=True, clang=F
 @pytest.fixture(scope="session")
 def opencl() -> Any:
     pytest.importorskip("pyopencl")
-    from ftrace.devices.opencl.device import OpenCL
+    from ftrace.backends.opencl.device import OpenCL
 
     return OpenCL()
 
@@ -377,7 +377,7 @@ def test_float64_on_a_device_without_it_says_so() -> None:
 
 
 def test_missing_pyopencl_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ftrace.devices.opencl.device import OpenCL
+    from ftrace.backends.opencl.device import OpenCL
 
     monkeypatch.setitem(sys.modules, "pyopencl", None)
     with pytest.raises(
@@ -388,7 +388,7 @@ def test_missing_pyopencl_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     cl = pytest.importorskip("pyopencl")
-    from ftrace.devices.opencl.device import OpenCL
+    from ftrace.backends.opencl.device import OpenCL
 
     monkeypatch.setattr(cl, "get_platforms", list)
     with pytest.raises(

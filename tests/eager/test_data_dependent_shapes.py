@@ -10,10 +10,10 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.arrays.array import Array
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.errors import FtraceError
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import Array
 
 #: The eighth is learned, and two more are native.
 CALLS = tiering.CALLS_BEFORE_RECORD + 3

@@ -20,10 +20,10 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.arrays.array import Array, ArrayLike
-from ftrace.devices.base import get_device
-from ftrace.devices.llvm.call import install, object_layout
+from ftrace.backends.base import get_device
+from ftrace.backends.llvm.call import install, object_layout
 from ftrace.trace import bind, tiering
+from ftrace.trace.arrays.array import Array, ArrayLike
 from ftrace.trace.backend import backend
 from ftrace.trace.eager import composite
 from ftrace.trace.eager.dispatch import Eager

@@ -15,10 +15,10 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
-from ftrace.arrays.array import Array
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.errors import IndexBoundsError
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.backend import RECORDS
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.pytree import tree

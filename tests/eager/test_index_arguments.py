@@ -14,7 +14,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.trace import tiering
 
 CALLS = tiering.CALLS_BEFORE_RECORD + 3

@@ -15,7 +15,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 import ftrace.scipy.linalg as scipy_linalg
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.ground.errstate import hush, unhush
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind_compound

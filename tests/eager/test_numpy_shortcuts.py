@@ -16,7 +16,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.errors import ArgumentError, ValueRangeError
 from ftrace.trace import tiering
 from ftrace.trace.primitives.library import lapack_numpy

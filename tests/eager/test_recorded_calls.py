@@ -13,7 +13,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 import ftrace.random as random
 from ftrace import lax
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.trace import tiering
 from ftrace.trace.primitives import reference as special
 

@@ -14,9 +14,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
-from ftrace.arrays.array import Array
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import Array
 
 CALLS = tiering.CALLS_BEFORE_RECORD + 3
 SHAPES = [(), (0,), (1,), (3, 5), (8, 1), (2, 3, 4), (67,)]

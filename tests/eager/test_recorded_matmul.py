@@ -14,7 +14,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.trace.tiering import CALLS_BEFORE_RECORD as CALLS_BEFORE
 
 DTYPES = ("float32", "float64", "int32", "int8", "complex64", "float16", "bool")

@@ -15,7 +15,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn, random
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.errors import DtypeOverflowError, ValueRangeError
 from ftrace.scipy import special
 from ftrace.scipy.stats import norm

@@ -17,11 +17,11 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.arrays.array import Array
-from ftrace.devices.base import get_device
-from ftrace.devices.llvm.call import record_eager
-from ftrace.devices.llvm.call.record_eager import MOST, inner_loop, new_ndarray
+from ftrace.backends.base import get_device
+from ftrace.backends.llvm.call import record_eager
+from ftrace.backends.llvm.call.record_eager import MOST, inner_loop, new_ndarray
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import Array
 from tests.support.covering import covering
 
 #: The eighth is learned, and two more are native.

@@ -17,8 +17,8 @@ import numpy as np
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.base import get_device
-from ftrace.devices.llvm.compile_threads import wait_for_workers
+from ftrace.backends.base import get_device
+from ftrace.backends.llvm.compile_threads import wait_for_workers
 from ftrace.ground import fork_safe
 from ftrace.trace.graph import provenance
 from ftrace.trace.tracing.tracer import open_in_all_threads, stack

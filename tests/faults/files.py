@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import ftrace as ft
-from ftrace.devices.llvm import object_cache
+from ftrace.backends.llvm import object_cache
 from ftrace.errors import CacheWarning
 from tests.faults.children import ENDED, forget, is_right, program, run
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import ftrace as ft
-from ftrace.devices.base import get_device
-from ftrace.devices.llvm.runtime.runtime import WarmAllocator
+from ftrace.backends.base import get_device
+from ftrace.backends.llvm.runtime.runtime import WarmAllocator
 from tests.faults.children import program, run
 
 

@@ -17,9 +17,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.arrays.array import HOST
-from ftrace.arrays.buffer import ALIGNMENT, HostAllocator
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
+from ftrace.trace.arrays.array import HOST
+from ftrace.trace.arrays.buffer import ALIGNMENT, HostAllocator
 
 VALUES = np.arange(1.0, 7.0, dtype=np.float32).reshape(2, 3)
 INTS = np.arange(1, 7, dtype=np.int32).reshape(2, 3)

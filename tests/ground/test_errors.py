@@ -18,7 +18,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from tests.support.refusals import refuses
 
 F = Callable[..., Any]
@@ -359,7 +359,7 @@ def test_generated_code_with_no_other_caller_is_the_users() -> None:
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ftrace.devices.opencl.device import OpenCL
+    from ftrace.backends.opencl.device import OpenCL
 
     real = builtins.__import__
 
@@ -381,7 +381,7 @@ def test_a_missing_driver_says_how_to_get_one(
     state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cl = pytest.importorskip("pyopencl")
-    from ftrace.devices.opencl.device import OpenCL
+    from ftrace.backends.opencl.device import OpenCL
 
     class Bare:
         def get_devices(self) -> list[Any]:

@@ -23,9 +23,9 @@ LONGEST = 6
 #: What names have to be listed for that is no fact of the primitives.
 OTHERS = {
     # Of processors: cycles; what has an instruction; what takes a constant as well.
-    "devices/llvm/schedule/vector_cost.py:_LATENCY",
+    "backends/llvm/schedule/vector_cost.py:_LATENCY",
     "lower/legalize/legalize.py:PLAIN",
-    "devices/llvm/kernels/lift_constants.py:_PLAIN",
+    "backends/llvm/kernels/lift_constants.py:_PLAIN",
     # Of NumPy: what repeats its operands by itself.
     "trace/evaluate.py:_BROADCASTING",
     # Of all devices: what rounds once, operands known or not.

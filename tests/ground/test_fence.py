@@ -15,10 +15,10 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.arrays.array import HOST
-from ftrace.arrays.buffer import Buffer
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.errors import ArgumentError, DeviceError, ValueRangeError
+from ftrace.trace.arrays.array import HOST
+from ftrace.trace.arrays.buffer import Buffer
 from ftrace.transforms.jit.compiled_graph import compile_graph
 
 pytestmark = pytest.mark.skipif(
@@ -45,7 +45,7 @@ _ACCESSES = """
 import ctypes, os
 import numpy as np
 import ftrace as ft
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.transforms.jit.compiled_graph import compile_graph
 
 device = get_device("cpu")

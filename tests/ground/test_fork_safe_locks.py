@@ -23,9 +23,9 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices import base
-from ftrace.devices.base import Device, get_device
-from ftrace.devices.llvm.compile_threads import apart
+from ftrace.backends import base
+from ftrace.backends.base import Device, get_device
+from ftrace.backends.llvm.compile_threads import apart
 from ftrace.ground.fork_safe import (
     Once,
     cached_property,
@@ -234,7 +234,7 @@ def test_every_lock_of_ours_is_free_in_a_child() -> None:
     assert bare == {
         "ground/fork_safe.py": ["gate = threading.RLock()"],  # in the list by itself
         # One for whose end a fork waits.
-        "devices/llvm/compile_threads.py": ["ended = _thread.allocate_lock()"],
+        "backends/llvm/compile_threads.py": ["ended = _thread.allocate_lock()"],
     }
 
 

@@ -1,7 +1,7 @@
 """The floors of the house: no import runs upward, and none runs in a circle.
 
-    ground <- arrays <- trace <- lower <- devices <- transforms <- top
-                             <- surface <---------/
+    ground <- trace <- lower <- backends <- transforms <- top
+                   <- surface <----------/
 
 `surface` is numpy, random, optim and the like: compositions of primitives. What lies
 in one folder, files and folders alike, stands on floors of its own: the docstring of
@@ -13,22 +13,23 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from ftrace.devices.llvm.fingerprint import SOURCES
+import ftrace
+from ftrace.backends.llvm.fingerprint import SOURCES
 
 PACKAGE = Path(__file__).parents[2] / "ftrace"
 
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
     "ground": ("dtypes", "errors", "ground"),
-    "arrays": ("arrays",),
     "trace": ("trace",),
     "surface": ("numpy", "random", "optim", "tree", "tree_util", "flatten_util"),
     "lower": ("lower",),
-    "devices": ("devices",),
+    "backends": ("backends",),
     "transforms": ("transforms",),
     "top": (
         "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
@@ -40,18 +41,17 @@ FLOORS = {
 #: Floor -> the floors that it may import, besides itself.
 BELOW = {
     "ground": "",
-    "arrays": "ground",
-    "trace": "ground arrays",
-    "surface": "ground arrays trace",
-    "lower": "ground arrays trace",
-    "devices": "ground arrays trace lower",
-    "transforms": "ground arrays trace lower devices surface",
-    "top": "ground arrays trace lower devices surface transforms",
-    "package": "ground arrays trace lower devices surface transforms top",
+    "trace": "ground",
+    "surface": "ground trace",
+    "lower": "ground trace",
+    "backends": "ground trace lower",
+    "transforms": "ground trace lower backends surface",
+    "top": "ground trace lower backends surface transforms",
+    "package": "ground trace lower backends surface transforms top",
 }
 
 #: The floors each of whose packages has a map of what is in it as its docstring.
-MAPPED = ("ground", "arrays", "trace", "lower", "devices", "transforms")
+MAPPED = ("ground", "trace", "lower", "backends", "transforms")
 
 #: Folder -> imports that close a circle between its files and folders all the same.
 #: The list may only get shorter.
@@ -69,22 +69,24 @@ OPTIONAL = {
 #: tests/ground/test_lazy_imports.py.
 LOADED_LATER = {
     # Devices, and the lowering for them.
-    "ftrace.devices": ("ftrace.devices", "ftrace.lower"),
+    "ftrace.backends": ("ftrace.backends", "ftrace.lower"),
     # What makes code of kernels, and what makes calls native.
-    "ftrace.devices.llvm.device": ("ftrace.devices.llvm",),
-    "ftrace.devices.llvm.kernels.cached_kernel": (
-        "ftrace.devices.llvm.kernels.function_library",
+    "ftrace.backends.llvm.device": ("ftrace.backends.llvm",),
+    "ftrace.backends.llvm.kernels.cached_kernel": (
+        "ftrace.backends.llvm.kernels.function_library",
     ),
     # Every kind of function by itself.
-    "ftrace.devices.llvm.kernels.function_library": (
-        "ftrace.devices.llvm",
+    "ftrace.backends.llvm.kernels.function_library": (
+        "ftrace.backends.llvm",
         "ftrace.trace.primitives.library",
     ),
-    "ftrace.devices.llvm.runtime.runtime": ("ftrace.devices.llvm.runtime.thread_pool",),
-    "ftrace.devices.llvm.call.install": ("ftrace.devices.llvm.call",),
+    "ftrace.backends.llvm.runtime.runtime": (
+        "ftrace.backends.llvm.runtime.thread_pool",
+    ),
+    "ftrace.backends.llvm.call.install": ("ftrace.backends.llvm.call",),
     # Logging, queues and more come with it.
-    "ftrace.devices.llvm.object_cache": ("tempfile",),
-    "ftrace.devices.llvm.compile": ("concurrent.futures",),
+    "ftrace.backends.llvm.object_cache": ("tempfile",),
+    "ftrace.backends.llvm.compile": ("concurrent.futures",),
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -202,7 +204,7 @@ def test_no_imports_run_in_a_circle() -> None:
 def test_what_decides_the_code_is_in_the_key_of_the_disk_cache() -> None:
     """All that the device imports; `ftrace` itself binds names alone."""
     reached: set[str] = set()
-    pending = ["ftrace.devices.llvm.device"]
+    pending = ["ftrace.backends.llvm.device"]
     while pending:
         module = pending.pop()
         if module not in reached | {"ftrace"}:
@@ -268,7 +270,7 @@ def named(folder: Path) -> list[str]:
 def test_the_docstring_of_a_package_is_its_map(floor: str) -> None:
     """It says of each file and folder what it is for, from the ground up."""
     for folder, rooms in ROOMS.items():
-        if floor in folder.relative_to(PACKAGE).parts[:1] and folder.name != "devices":
+        if floor in folder.relative_to(PACKAGE).parts[:1] and folder.name != "backends":
             there = sorted({*rooms} - {"__init__"})
             assert sorted(named(folder)) == there, f"{folder}/__init__.py"
 
@@ -293,3 +295,15 @@ def test_rooms_import_only_those_that_their_package_names_before() -> None:
                 if order.index(other) > order.index(room) and arrow not in known:
                     found.append(f"{folder}: {arrow}")
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("room", sorted({*ROOMS[PACKAGE]} - {"__init__", "__main__"}))
+def test_no_public_name_hides_a_module(room: str) -> None:
+    """Else `import ftrace.room.file as file` would look for the file in a function."""
+    module = import_module(f"ftrace.{room}")
+    assert vars(ftrace)[room] is module
+
+
+def test_folders_hold_what_can_be_kept_in_mind() -> None:
+    found = {str(folder): len(rooms) - 1 for folder, rooms in ROOMS.items()}
+    assert {f: n for f, n in found.items() if n > 25} == {}

@@ -19,7 +19,7 @@ def run(code: str) -> str:
 @pytest.mark.parametrize("first", ["import ftrace", "import ftrace.numpy"])
 def test_import_loads_no_compiler(first: str) -> None:
     loaded = run(f"{first}\nimport sys\nprint(*sys.modules)").split()
-    late = ("llvmlite", "ftrace.lower", "ftrace.devices.llvm", "scipy", "rich")
+    late = ("llvmlite", "ftrace.lower", "ftrace.backends.llvm", "scipy", "rich")
     assert [name for name in loaded if name.startswith(late)] == []
 
 

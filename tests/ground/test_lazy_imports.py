@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ftrace.devices.llvm.compile import emit_own, generate
-from ftrace.devices.llvm.fingerprint import sources
-from ftrace.devices.llvm.runtime import runtime as runtime_module
+from ftrace.backends.llvm.compile import emit_own, generate
+from ftrace.backends.llvm.fingerprint import sources
+from ftrace.backends.llvm.runtime import runtime as runtime_module
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import Once
 
@@ -64,19 +64,19 @@ def test_programs_from_disk_need_nothing_that_makes_them(tmp_path: Path) -> None
     cold = loaded(tmp_path)
     makers = {
         "ftrace.lower.lowering", "ftrace.lower.library.lapack_kernels",
-        "ftrace.devices.llvm.kernels.compile_kernels",
-        "ftrace.devices.llvm.render",
-        "ftrace.devices.llvm.runtime.thread_pool",
+        "ftrace.backends.llvm.kernels.compile_kernels",
+        "ftrace.backends.llvm.render",
+        "ftrace.backends.llvm.runtime.thread_pool",
     }  # fmt: skip
     assert makers <= cold
     warm = loaded(tmp_path)
-    assert "ftrace.devices.llvm.device" in warm
+    assert "ftrace.backends.llvm.device" in warm
     assert not makers & warm
     if sys.platform == "linux" and platform.machine() == "x86_64":
         assert "llvmlite" not in warm
     assert not {name for name in warm if name.startswith(OTHERS[1:])}
     assert not {name for name in warm if name.startswith("ftrace.lower.legalize.math")}
-    calls = "ftrace.devices.llvm.call"
+    calls = "ftrace.backends.llvm.call"
     assert not {name for name in cold | warm if name.startswith(calls)}
 
 
@@ -91,7 +91,7 @@ for _ in range(20):
     f(x)
 print(*[name for name in sys.modules if name.startswith("ftrace.")])
 """
-    text, calls = (f"ftrace.devices.llvm.call.{n}" for n in ("entry", "install"))
+    text, calls = (f"ftrace.backends.llvm.call.{n}" for n in ("entry", "install"))
     cold = loaded(tmp_path, often)
     if text not in cold:
         pytest.skip("this interpreter has no native calls")
@@ -106,7 +106,7 @@ def test_what_a_process_lowered_first_is_on_disk_for_the_next(tmp_path: Path) ->
 import sys
 import numpy as np
 import ftrace as ft
-from ftrace.devices.llvm.compile import object_cache
+from ftrace.backends.llvm.compile import object_cache
 from ftrace.trace import tiering
 
 tiering.STORED_FIRST = 3
@@ -187,7 +187,7 @@ def test_threads_that_begin_together_share_the_runner(
 def test_native_calls_without_jit_need_no_formulas() -> None:
     code = """
 import sys
-import ftrace.devices.llvm.call.record_eager
+import ftrace.backends.llvm.call.record_eager
 print(*[name for name in sys.modules if name.startswith("ftrace.lower.legalize.math")])
 """
     assert not run_python(code).split()

@@ -25,15 +25,15 @@ SIZES = {"length", "shape", "shapes", "size", "sizes"}
 KEEP = {"prod", "min", "max", "tuple", "list", "reversed", "set", "sum", "abs"}
 
 #: What works on graphs and kernels, whose sizes may be dynamic.
-FOLDERS = ("trace", "lower", "transforms", "devices")
+FOLDERS = ("trace", "lower", "transforms", "backends")
 #: Files that see arrays, and kernels of sizes that are numbers.
 NUMBERS = (
-    "devices/llvm/call/", "devices/llvm/convolution/",
-    "devices/llvm/emit/addressing.py", "devices/llvm/emit/blocked_ranges.py",
-    "devices/llvm/ir/", "devices/llvm/library/fft/", "devices/llvm/library/lapack/",
-    "devices/llvm/library/sort/", "devices/llvm/register_loops/",
-    "devices/llvm/runtime/", "lower/library/fft_radices.py",
-    "trace/numpy_contraction.py", "trace/primitives/blocked_sums.py",
+    "backends/llvm/call/", "backends/llvm/convolution/",
+    "backends/llvm/emit/addressing.py", "backends/llvm/emit/blocked_ranges.py",
+    "backends/llvm/ir/", "backends/llvm/library/fft/", "backends/llvm/library/lapack/",
+    "backends/llvm/library/sort/", "backends/llvm/register_loops/",
+    "backends/llvm/runtime/", "lower/library/fft_radices.py",
+    "trace/arrays/", "trace/numpy_contraction.py", "trace/primitives/blocked_sums.py",
     "trace/primitives/library/lapack_numpy.py",
     "trace/primitives/minmax.py",
     "trace/primitives/reference.py",

@@ -17,8 +17,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.devices.base import get_device
-from ftrace.devices.llvm import target as targets
+from ftrace.backends.base import get_device
+from ftrace.backends.llvm import target as targets
 from ftrace.ground import settings
 from ftrace.ground.settings import CPUS, MAX_THREADS
 from ftrace.trace import python_limits
@@ -244,7 +244,7 @@ def test_the_processor_is_one_for_the_process() -> None:
 PROGRAM = """
 import numpy as np
 import ftrace as ft, ftrace.numpy as fnp
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.llvm.target import host_target
 x = np.linspace(-3, 3, 700).reshape(20, 35).astype(np.float32)
 def f(x):
     h = (x.astype(fnp.bfloat16) * 2).astype(fnp.float16)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.trace.autodiff import jvp_nodes, tangent_variable, transpose_nodes

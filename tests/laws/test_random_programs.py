@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.trace.evaluate import evaluate_graph

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.llvm.target import host_target
 from ftrace.lower.legalize.legalize import PLAIN
 from ftrace.lower.legalize.math import ACCURACY, DECOMPOSITIONS, decompose
 from ftrace.trace.avals import ShapedArray

@@ -35,10 +35,10 @@ from benchmarks.rows import (
     movement,
     reductions,
 )
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.emit.module import Rendered
-from ftrace.devices.llvm.kernels.lift_constants import without_numbers
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.emit.module import Rendered
+from ftrace.backends.llvm.kernels.lift_constants import without_numbers
+from ftrace.backends.llvm.target import Target
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from tests.support.kernel_texts import assembly_of, digest, normal_form, outline

@@ -12,13 +12,13 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.arrays import memory_limit
-from ftrace.arrays.memory_limit import free_memory, machine_memory
-from ftrace.devices import out_of_memory
-from ftrace.devices.base import get_device
-from ftrace.devices.llvm import device as cpu_device
+from ftrace.backends import out_of_memory
+from ftrace.backends.base import get_device
+from ftrace.backends.llvm import device as cpu_device
 from ftrace.numpy import indexing
 from ftrace.trace import evaluate
+from ftrace.trace.arrays import memory_limit
+from ftrace.trace.arrays.memory_limit import free_memory, machine_memory
 
 
 @pytest.fixture

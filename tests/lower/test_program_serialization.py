@@ -13,9 +13,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
-from ftrace.devices.llvm.compile import object_cache
-from ftrace.devices.llvm.device import CPU, CPUExecutable
-from ftrace.devices.llvm.kernels.cached_kernel import pack_program, unpack_program
+from ftrace.backends.llvm.compile import object_cache
+from ftrace.backends.llvm.device import CPU, CPUExecutable
+from ftrace.backends.llvm.kernels.cached_kernel import pack_program, unpack_program
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.lower.assembly import serialize

@@ -17,14 +17,14 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as jnp
 from ftrace import lax
-from ftrace.devices.base import get_device
-from ftrace.devices.llvm.compile import emit_object
-from ftrace.devices.llvm.register_loops.render import (
+from ftrace.backends.base import get_device
+from ftrace.backends.llvm.compile import emit_object
+from ftrace.backends.llvm.register_loops.render import (
     render_recurrence,
     write_recurrence,
 )
-from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.program.ir import RunLoop
 from ftrace.lower.register_loops.register_loop import Recurrence, legalize_registers
 from tests.support.covering import covering

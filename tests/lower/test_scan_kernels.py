@@ -12,10 +12,10 @@ import pytest
 import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.compile import emit_object, link
-from ftrace.devices.llvm.register_loops.scan_kernel import render_running
-from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm.compile import emit_object, link
+from ftrace.backends.llvm.register_loops.scan_kernel import render_running
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.library.scan_kernels import Running
 from ftrace.lower.program.ir import CallHost, RunKernel
 from ftrace.lower.register_loops.register_loop import legalize_registers

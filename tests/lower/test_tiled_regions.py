@@ -12,7 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import nn
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.lower.analysis.axis_alignment import axes_in_step, counted_by_axes, sliced

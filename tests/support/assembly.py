@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.llvm.device import CPU
+from ftrace.backends.llvm.device import CPU
 from ftrace.lower import lower
 from ftrace.lower.program.ir import (
     ALIGNMENT,

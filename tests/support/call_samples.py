@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ftrace.numpy as fnp
-from ftrace.arrays.array import Array
-from ftrace.devices.llvm.call import object_layout
+from ftrace.backends.llvm.call import object_layout
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.devices.base import Device
+from ftrace.backends.base import Device
 from ftrace.lower.kernel.ir import (
     INDEX,
     BufferSpec,

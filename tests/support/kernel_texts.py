@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.target import Target
 
 _NAME = re.compile(r"[%@][\w.]+")
 _LABEL = re.compile(r"([\w.]+):")

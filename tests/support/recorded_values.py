@@ -18,12 +18,12 @@ import numpy as np
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.arrays.array import Array
 from ftrace.errors import (
     ConcretizationTypeError,
     FtraceError,
     NonConcreteBooleanIndexError,
 )
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Tracer, aval_of

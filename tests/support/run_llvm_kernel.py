@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.arrays import guard_pages
-from ftrace.devices.llvm.compile import emit_object, link
-from ftrace.devices.llvm.kernels.function_library import addresses
-from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm.compile import emit_object, link
+from ftrace.backends.llvm.kernels.function_library import addresses
+from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
     INDEX,
     BufferSpec,
@@ -23,6 +22,7 @@ from ftrace.lower.kernel.ir import (
     make_range,
     param,
 )
+from ftrace.trace.arrays import guard_pages
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const

@@ -15,7 +15,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.llvm.target import host_target
 
 inf, nan = math.inf, math.nan
 

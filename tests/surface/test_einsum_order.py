@@ -10,7 +10,7 @@ from hypothesis import given, settings as budget, strategies as st
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 
 opt_einsum = pytest.importorskip("opt_einsum")
 

@@ -11,7 +11,6 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.arrays.array import Array
 from ftrace.errors import (
     ArgumentError,
     ConcretizationTypeError,
@@ -20,6 +19,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Tracer, aval_of
 from tests.support.recorded_values import PARTS, check_part

@@ -12,8 +12,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax, nn, optim, random
-from ftrace.devices.base import get_device
-from ftrace.devices.llvm.call.object_layout import offsets
+from ftrace.backends.base import get_device
+from ftrace.backends.llvm.call.object_layout import offsets
 from ftrace.scipy import special, stats
 from tests.support.covering import covering
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.arrays.buffer import HostAllocator
-from ftrace.devices.base import get_device
-from ftrace.devices.llvm.compile import generate, link
+from ftrace.backends.base import get_device
+from ftrace.backends.llvm.compile import generate, link
 from ftrace.ground.tables import Shared, Table
 from ftrace.ground.weak_tables import WeakValues
+from ftrace.trace.arrays.buffer import HostAllocator
 from ftrace.trace.avals import ShapedArray
 
 

@@ -16,9 +16,9 @@ import ftrace as ft
 import ftrace.numpy as fnp
 import ftrace.scipy.linalg
 from ftrace import lax, nn
-from ftrace.arrays.array import Array
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.eager.aliasing import own
 
 #: The eighth is learned, and two more are native.

@@ -18,7 +18,7 @@ from ftrace.ad_checkpoint import (
     print_saved_residuals,
     saved_residuals,
 )
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.errors import ArgumentError, StaticArgumentError
 from ftrace.test_util import check_grads
 from tests.support.covering import covering

@@ -73,7 +73,7 @@ class Factor(GraphKernel):
 
     Attributes:
       axes, stores: none.
-      routine: what it does; `devices/llvm/library/lapack/render.py` has a function for
+      routine: what it does; `backends/llvm/library/lapack/render.py` has a function for
         each.
       batch: how many matrices there are.
       sizes, flags: of each, as the routine wants them.

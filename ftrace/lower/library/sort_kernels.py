@@ -73,7 +73,7 @@ class Ordering(GraphKernel):
 
     Attributes:
       axes, stores: none.
-      routine: what it does; `devices/llvm/library/sort/kernel.py` has a function for
+      routine: what it does; `backends/llvm/library/sort/kernel.py` has a function for
         each.
       rows, size: how many rows, of how many elements.
       run, runs: of how many elements the runs of a row are, and how many it has; of a

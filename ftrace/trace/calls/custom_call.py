@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.arrays.array import Array
 from ftrace.errors.user_line import Origin
 from ftrace.trace import flatten_arguments
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom_derivative import Ruled
 from ftrace.trace.calls.rule_graphs import (

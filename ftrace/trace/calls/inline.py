@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ftrace.arrays.array import Array
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import TOKEN
 from ftrace.trace.body import apply_body, close
 from ftrace.trace.calls import custom_derivative

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.arrays.array import Array, ArrayLike
 from ftrace.errors import UnexpectedTracerError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.arrays.array import Array, ArrayLike
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
 from ftrace.trace.body import Draft, close, plan_of
 from ftrace.trace.control.scan import map_lanes

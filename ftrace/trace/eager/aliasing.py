@@ -19,7 +19,7 @@ from typing import Any, cast as cast_to
 
 import numpy as np
 
-from ftrace.arrays.array import Array
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer
 

@@ -21,8 +21,8 @@ from typing import Any, cast as cast_to
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.evaluate import FEW, Contraction, Plan, apply
 from ftrace.trace.graph import Node

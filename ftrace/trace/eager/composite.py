@@ -15,10 +15,10 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ftrace.arrays.array import Array, recording
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import cached_property
 from ftrace.ground.tables import Table
+from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.evaluate import Plan, no_memory

@@ -30,10 +30,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast as cast_to, get_or
 
 import numpy as np
 
-from ftrace.arrays.array import Array
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground import settings
 from ftrace.ground.tables import emptied
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.backend import RecordedCallable, backend
 from ftrace.trace.eager.aliasing import own, owning
 from ftrace.trace.graph import Graph, Node, provenance

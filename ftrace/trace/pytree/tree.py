@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import optree
 
-from ftrace.arrays.array import Array
 from ftrace.errors import ArgumentError, NestingError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.arrays.array import Array
 
 # Where a leaf stands: a path is a tuple of keys, from the root down.
 #

@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ftrace.arrays.array import ArrayLike, surface
 from ftrace.errors import ArgumentError, DynamicDimensionError, ValueRangeError
 from ftrace.ground.fast_dataclasses import Immutable, NamedTuple
 from ftrace.ground.tables import memo
+from ftrace.trace.arrays.array import ArrayLike, surface
 
 #: The greatest size of a dimension unless it is given.
 LARGEST = (1 << 31) - 1

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, is_array, surface
 from ftrace.errors import UnexpectedTracerError
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground import settings
 from ftrace.trace import python_limits
+from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, constant_value, making_nodes_of, provenance
 from ftrace.trace.primitives.broadcast import broadcast_leading

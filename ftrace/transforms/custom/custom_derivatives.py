@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import ArrayLike
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_call as calls, custom_derivative, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, SymbolicZero

@@ -20,8 +20,8 @@ from copy import copy
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.arrays.array import ArrayLike
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.autodiff import extend_tangents, tangents_of_leaves
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind

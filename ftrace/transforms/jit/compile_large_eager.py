@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array, recording
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from ftrace.errors import FtraceError
 from ftrace.ground import settings
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.backend import backend
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.dispatch import describe

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import HOST, Array
-from ftrace.arrays.buffer import Buffer
-from ftrace.devices import has_lowered, identity_of, lowering, size_of
-from ftrace.devices.base import Device, Executable, get_device, live_devices, timed
+from ftrace.backends import has_lowered, identity_of, lowering, size_of
+from ftrace.backends.base import Device, Executable, get_device, live_devices, timed
 from ftrace.errors import ArgumentError, DeviceError, OutOfMemoryError, ShapeError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.tables import Shared, Table, clear_tables
 from ftrace.trace import tiering
+from ftrace.trace.arrays.array import HOST, Array
+from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.backend import backend
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge_branches import closed_graph

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.arrays.array import Array
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import LIGHT, Table
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.backend import Program
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import (

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.arrays.array import Array, is_array
-from ftrace.devices.base import Device, Expected, Fixed, Signature, get_device
+from ftrace.backends.base import Device, Expected, Fixed, Signature, get_device
 from ftrace.errors import ArgumentError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.settings import Config
 from ftrace.ground.tables import Table
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import Record, RecordedCallable
 from ftrace.trace.calls.inline import ready_graph

@@ -14,7 +14,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 from tests.support.call_samples import (
     CALLS,
     Pair,

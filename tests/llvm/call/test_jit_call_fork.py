@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from ftrace.devices.llvm.call import object_layout
-from ftrace.devices.llvm.call.entry import native_ir
+from ftrace.backends.llvm.call import object_layout
+from ftrace.backends.llvm.call.entry import native_ir
 from tests.support.call_samples import PROGRAM, ROOT, run
 
 
@@ -49,7 +49,7 @@ def test_importing_loads_no_compiler() -> None:
 
 def test_an_unknown_interpreter_has_no_native_calls() -> None:
     text = (
-        "from ftrace.devices.llvm.call import object_layout as probe\n"
+        "from ftrace.backends.llvm.call import object_layout as probe\n"
         "probe.VERSIONS = ()\n" + PROGRAM + "print(bool(step._records), got['a'][0])\n"
     )
     assert run(text) == "False 2.0\n"
@@ -59,7 +59,7 @@ def test_an_unknown_interpreter_has_no_native_calls() -> None:
 def test_the_module_says_whether_calls_are_native(case: str) -> None:
     """As `python -m ftrace` does."""
     unknown = (
-        "from ftrace.devices.llvm.call import object_layout as probe\n"
+        "from ftrace.backends.llvm.call import object_layout as probe\n"
         "probe._is_known = lambda: False\n"
     )
     text = (unknown if case == "unknown" else "") + (
@@ -78,7 +78,7 @@ def test_native_code_that_cannot_be_made_is_told_once(filter: str) -> None:
     text = (
         "import warnings\n"
         f"warnings.simplefilter({filter!r})\n"
-        "from ftrace.devices.llvm.call import install\n"
+        "from ftrace.backends.llvm.call import install\n"
         "install._EXPORTED += ('no_such_function',)\n" + PROGRAM +
         "print(bool(step._records), got['a'][0])\n"
     )  # fmt: skip

@@ -16,8 +16,8 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.arrays.array import Array
-from ftrace.devices.llvm.call import object_layout
+from ftrace.backends.llvm.call import object_layout
+from ftrace.trace.arrays.array import Array
 from tests.support.call_samples import (
     CALLS,
     SEEN,

@@ -18,7 +18,7 @@ START = """
 import os, signal, sys, threading
 import numpy as np
 import ftrace as ft, ftrace.numpy as fnp
-from ftrace.devices.base import get_device
+from ftrace.backends.base import get_device
 
 device = get_device("cpu")
 # A shell has its background jobs ignore it, and a process inherits that.
@@ -245,8 +245,8 @@ def test_after_an_interrupted_compilation_everything_works() -> None:
 def test_polls_change_no_result() -> None:
     program = """
     import hashlib, tempfile
-    from ftrace.devices.llvm import render
-    from ftrace.devices.llvm.emit import interrupt_polls as polling
+    from ftrace.backends.llvm import render
+    from ftrace.backends.llvm.emit import interrupt_polls as polling
     rng = np.random.default_rng(0)
     x = rng.normal(size=(70, 300)).astype(np.float32)
     v = rng.normal(size=5000).astype(np.float32)
@@ -304,8 +304,8 @@ def test_the_main_thread_never_holds_the_lock_of_llvm(threads: int) -> None:
 def test_ctrl_c_while_a_kernel_asks_for_memory_arrives() -> None:
     program = """
     import _thread
-    from ftrace.arrays import memory_limit as capacity
-    from ftrace.devices.llvm.runtime.runtime import runtime
+    from ftrace.trace.arrays import memory_limit as capacity
+    from ftrace.backends.llvm.runtime.runtime import runtime
 
     class Switch(int):
         fire = property(_thread.interrupt_main)  # no call follows, where it would come

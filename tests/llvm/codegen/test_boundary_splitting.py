@@ -10,7 +10,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.device import render_kernel
+from ftrace.backends.llvm.device import render_kernel
 from ftrace.lower import lower
 from tests.support.covering import covering
 

@@ -14,8 +14,8 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.target import Target
 from ftrace.lower import rule_names
 from ftrace.lower.kernel.codegen_options import DECISIONS
 

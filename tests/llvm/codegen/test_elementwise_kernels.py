@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
-from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
     INDEX,
     Kernel,

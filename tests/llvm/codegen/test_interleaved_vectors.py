@@ -12,15 +12,15 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax
-from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.vector_cost import (
+from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.vector_cost import (
     cycles,
     interleaved_vectors,
     usual,
 )
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import BufferSpec, Kernel, Store, load, make_range, param
 from ftrace.lower.kernel.loop_tree import Loop, place
 from ftrace.lower.legalize.legalize import legalize

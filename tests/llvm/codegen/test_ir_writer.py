@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pytest
 
-from ftrace.devices.llvm.compile import generate
-from ftrace.devices.llvm.emit.module import module_for
-from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.ir.writer import Writer
-from ftrace.devices.llvm.scalar.ops import Operations
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.llvm.compile import generate
+from ftrace.backends.llvm.emit.module import module_for
+from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.writer import Writer
+from ftrace.backends.llvm.scalar.ops import Operations
+from ftrace.backends.llvm.target import host_target
 
 
 def lanes_of(lines: list[str], rows: dict[str, list[int]]) -> dict[str, list[int]]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.target import host_target
 from ftrace.lower.kernel.ir import INDEX, Store, load, reduce
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew

@@ -9,8 +9,8 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.target import Target
 
 Array = np.ndarray[Any, Any]
 WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")

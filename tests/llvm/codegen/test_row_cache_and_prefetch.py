@@ -11,8 +11,8 @@ import pytest
 import ftrace as ft
 import ftrace.nn as nn
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.target import host_target
 from ftrace.lower import lower
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.llvm.target import host_target
 from ftrace.lower.kernel.ir import KernelOp, Store, load
 from ftrace.lower.legalize.math.exponential import TABLES
 from ftrace.lower.legalize.math.special import TABLES_OF_32

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.contraction.schedule import (
+from ftrace.backends.llvm.contraction.schedule import (
     Schedule,
     as_panels,
     find_dots,
     in_blocks,
 )
-from ftrace.devices.llvm.convolution.filter_gradient import find_sliding_sum
-from ftrace.devices.llvm.convolution.nchw import find_sliding
-from ftrace.devices.llvm.convolution.nhwc import (
+from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
+from ftrace.backends.llvm.convolution.nchw import find_sliding
+from ftrace.backends.llvm.convolution.nhwc import (
     find_across,
     find_grouped_rows,
     find_sliding_rows,
 )
-from ftrace.devices.llvm.render import Case
-from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.render import Case
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.legalize.legalize import legalize
 
 CACHES = (32 << 10, 1 << 20, 32 << 20)

@@ -11,15 +11,15 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.devices.llvm.ir.types import Type
-from ftrace.devices.llvm.ir.writer import Writer
-from ftrace.devices.llvm.scalar.ops import Operations
-from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.schedule.known_positions import (
+from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.writer import Writer
+from ftrace.backends.llvm.scalar.ops import Operations
+from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.known_positions import (
     without_short_axes,
     without_short_reduces,
 )
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.llvm.target import host_target
 from ftrace.lower.kernel.ir import (
     INDEX,
     BufferSpec,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel, Store, load
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.sources import const

@@ -14,9 +14,9 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.emit.called_functions import write_called
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.emit.called_functions import write_called
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel
 from tests.support.kernel_texts import assembly_of
 

@@ -10,7 +10,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.kernels import autotune
+from ftrace.backends.llvm.kernels import autotune
 from ftrace.errors import ArgumentError
 
 RNG = np.random.default_rng(0)

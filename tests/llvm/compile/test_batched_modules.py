@@ -10,12 +10,12 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.compile import generate, object_cache
-from ftrace.devices.llvm.device import CPU, render_kernel
-from ftrace.devices.llvm.emit.module import Module, Rendered
-from ftrace.devices.llvm.ir.symbols import POLL
-from ftrace.devices.llvm.kernels import compile_kernels as compiling, function_library
-from ftrace.devices.llvm.kernels.compile_kernels import (
+from ftrace.backends.llvm.compile import generate, object_cache
+from ftrace.backends.llvm.device import CPU, render_kernel
+from ftrace.backends.llvm.emit.module import Module, Rendered
+from ftrace.backends.llvm.ir.symbols import POLL
+from ftrace.backends.llvm.kernels import compile_kernels as compiling, function_library
+from ftrace.backends.llvm.kernels.compile_kernels import (
     FUNCTION,
     LENGTH,
     Made,

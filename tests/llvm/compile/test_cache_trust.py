@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.object_cache import ObjectCache
+from ftrace.backends.llvm.object_cache import ObjectCache
 from ftrace.errors import CacheWarning
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs owners of files")

@@ -10,9 +10,9 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm import device as device_module
-from ftrace.devices.llvm.device import CPU, render_kernel
-from ftrace.devices.llvm.kernels.lift_constants import MOST, without_numbers
+from ftrace.backends.llvm import device as device_module
+from ftrace.backends.llvm.device import CPU, render_kernel
+from ftrace.backends.llvm.kernels.lift_constants import MOST, without_numbers
 from ftrace.lower import lower
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.primitives.sources import const_p

@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm import compile as compile_module, fingerprint as machine_module
-from ftrace.devices.llvm.compile import generate, link
-from ftrace.devices.llvm.elf_loader import load
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm import (
+    compile as compile_module,
+    fingerprint as machine_module,
+)
+from ftrace.backends.llvm.compile import generate, link
+from ftrace.backends.llvm.elf_loader import load
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.ground import settings
 
 HERE = sys.platform == "linux" and platform.machine() == "x86_64"
@@ -223,7 +226,7 @@ def test_an_edit_changes_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = [x if x.endswith(".py") else f"{x}/a.py" for x in machine_module.SOURCES]
-    for name in (*files, "devices/llvm/inner/b.py"):
+    for name in (*files, "backends/llvm/inner/b.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x = 1")
     monkeypatch.setattr(machine_module, "_PACKAGE", str(tmp_path))
@@ -243,7 +246,7 @@ def test_an_edit_changes_the_digest(
         first = found()
         assert first == digest() == found()
         assert len(read) == 1  # the sizes and times of the files are what they were
-        (tmp_path / "devices/llvm/inner/b.py").write_text("x = 22")
+        (tmp_path / "backends/llvm/inner/b.py").write_text("x = 22")
         assert found() == digest() != first
         assert len(read) == 2
         (tmp_path / "dtypes.py").unlink()
@@ -284,7 +287,7 @@ def test_results_are_the_same_where_llvm_loads(
 def test_llvm_keeps_nothing_of_what_it_has_compiled() -> None:
     program = """
 import resource
-from ftrace.devices.llvm.compile import generate
+from ftrace.backends.llvm.compile import generate
 for n in range(200):
     numbers = ", ".join(f"i64 {n * 1000 + i}" for i in range(1000))
     generate(f"@table = constant [1000 x i64] [{numbers}]")
@@ -302,7 +305,7 @@ for n in range(200):
 def test_what_llvm_has_freed_goes_back_from_all_threads() -> None:
     program = """
 import resource, threading
-from ftrace.devices.llvm.compile import generate
+from ftrace.backends.llvm.compile import generate
 store = "%v{0} = getelementptr i8, ptr %p, i64 {0}\\nstore i8 0, ptr %v{0}\\n"
 body = "".join(store.format(n * 100) for n in range(5000))
 text = f"define void @f(ptr %p) {{\\n{body}ret void\\n}}"

@@ -17,15 +17,15 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax
-from ftrace.devices.llvm import compile as compile_module, device as device_module
-from ftrace.devices.llvm.compile import object_cache
-from ftrace.devices.llvm.device import CPU, render_kernel
-from ftrace.devices.llvm.emit import called_functions
-from ftrace.devices.llvm.fingerprint import digest_of_sources
-from ftrace.devices.llvm.kernels.cached_kernel import Made
-from ftrace.devices.llvm.kernels.compile_kernels import compile_kernels
-from ftrace.devices.llvm.scalar.ops import CALLED
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm import compile as compile_module, device as device_module
+from ftrace.backends.llvm.compile import object_cache
+from ftrace.backends.llvm.device import CPU, render_kernel
+from ftrace.backends.llvm.emit import called_functions
+from ftrace.backends.llvm.fingerprint import digest_of_sources
+from ftrace.backends.llvm.kernels.cached_kernel import Made
+from ftrace.backends.llvm.kernels.compile_kernels import compile_kernels
+from ftrace.backends.llvm.scalar.ops import CALLED
+from ftrace.backends.llvm.target import Target
 from ftrace.errors import GraphError
 from ftrace.ground import settings
 from ftrace.lower.assembly.serialize import kernel_identity
@@ -139,7 +139,7 @@ def test_dynamic_sizes_have_no_identity_and_are_kept_by_text(tmp_path: Path) -> 
         import sys
         import numpy as np
         import ftrace as ft, ftrace.numpy as fnp
-        from ftrace.devices.llvm.compile import object_cache
+        from ftrace.backends.llvm.compile import object_cache
         from ftrace.lower.assembly.serialize import kernel_identity
         f = ft.jit(lambda x: fnp.cos(x) * 2, dynamic={"x": {0: ft.Dim("n", min=2)}})
         for size in (5, 17):
@@ -209,8 +209,8 @@ def test_next_process_finds_kernels_and_what_they_call(tmp_path: Path) -> None:
         import sys
         import numpy as np
         import ftrace as ft, ftrace.numpy as fnp
-        from ftrace.devices.llvm import device
-        from ftrace.devices.llvm.compile import object_cache
+        from ftrace.backends.llvm import device
+        from ftrace.backends.llvm.compile import object_cache
         if {warm}:
             device.render_kernel = None
         x = np.array([1e9, 2.0, np.inf] * 7, np.float32)

@@ -20,12 +20,12 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors
-from ftrace.devices.llvm import device as device_module, object_cache as cache_module
-from ftrace.devices.llvm.compile import object_cache
-from ftrace.devices.llvm.compile_threads import wait_for_workers
-from ftrace.devices.llvm.device import CPU
-from ftrace.devices.llvm.kernels import compile_kernels as kernels_module
-from ftrace.devices.llvm.object_cache import ObjectCache
+from ftrace.backends.llvm import device as device_module, object_cache as cache_module
+from ftrace.backends.llvm.compile import object_cache
+from ftrace.backends.llvm.compile_threads import wait_for_workers
+from ftrace.backends.llvm.device import CPU
+from ftrace.backends.llvm.kernels import compile_kernels as kernels_module
+from ftrace.backends.llvm.object_cache import ObjectCache
 from ftrace.errors import CacheWarning
 
 ROOT = Path(__file__).parents[3]
@@ -183,7 +183,7 @@ def test_code_of_another_processor_is_not_found(folder: Path) -> None:
     program = """
         import numpy as np
         import ftrace as ft
-        from ftrace.devices.llvm.compile import object_cache
+        from ftrace.backends.llvm.compile import object_cache
         x = np.ones(9, np.float32)
         assert (np.asarray(ft.jit(lambda x: x * 3)(x)) == 3).all()
         print(object_cache.hits, object_cache.misses)

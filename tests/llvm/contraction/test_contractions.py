@@ -11,13 +11,13 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes
-from ftrace.devices.llvm.contraction.find import (
+from ftrace.backends.llvm.contraction.find import (
     find_contraction,
     is_worthwhile,
     reads_in_place,
 )
-from ftrace.devices.llvm.schedule.index_facts import Facts
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, load, reduce
 from ftrace.lower.kernel.loop_tree import place as placed
 from ftrace.trace.primitives import elementwise as ew
@@ -38,8 +38,8 @@ from tests.support.run_llvm_kernel import (
 
 Array = np.ndarray[Any, Any]
 
-_render = import_module("ftrace.devices.llvm.render")
-_product_code = import_module("ftrace.devices.llvm.contraction.schedule")
+_render = import_module("ftrace.backends.llvm.render")
+_product_code = import_module("ftrace.backends.llvm.contraction.schedule")
 
 pytestmark = pytest.mark.usefixtures("private_cache")
 

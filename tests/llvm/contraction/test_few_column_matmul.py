@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.contraction.find import find_contraction
-from ftrace.devices.llvm.contraction.schedule import Schedule, find_dots
-from ftrace.devices.llvm.schedule.index_facts import facts_of
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm.contraction.find import find_contraction
+from ftrace.backends.llvm.contraction.schedule import Schedule, find_dots
+from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.loop_tree import place
 from tests.llvm.convolution.test_depthwise_filter_gradient import close, dots_of
 from tests.llvm.convolution.test_filter_gradient import expected, operands, read_by

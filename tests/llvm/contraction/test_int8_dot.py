@@ -11,8 +11,8 @@ import numpy as np
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.target import Target
 from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]

@@ -10,11 +10,11 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.contraction.find import find_contraction
-from ftrace.devices.llvm.contraction.schedule import find_dots
-from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import facts_of
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.llvm.contraction.find import find_contraction
+from ftrace.backends.llvm.contraction.schedule import find_dots
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.target import host_target
 from ftrace.ground import settings
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize

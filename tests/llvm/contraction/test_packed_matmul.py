@@ -12,10 +12,10 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes
-from ftrace.devices.llvm.contraction.block_sizes import Load, choose_blocks, shared
-from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.schedule.tiling_ir import register_tile
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm.contraction.block_sizes import Load, choose_blocks, shared
+from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.schedule.tiling_ir import register_tile
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.ground import settings
 from ftrace.lower.kernel.ir import (
     BufferSpec,
@@ -32,8 +32,8 @@ from tests.support.covering import covering
 from tests.support.run_llvm_kernel import at, buffer, check, make_kernel, run
 
 Array = np.ndarray[Any, Any]
-_render = import_module("ftrace.devices.llvm.render")
-_sharing = import_module("ftrace.devices.llvm.contraction.block_sizes")
+_render = import_module("ftrace.backends.llvm.render")
+_sharing = import_module("ftrace.backends.llvm.contraction.block_sizes")
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.contraction.find import product_loop
-from ftrace.devices.llvm.convolution.filter_gradient import find_sliding_dots
-from ftrace.devices.llvm.convolution.schedule import Sliding
-from ftrace.devices.llvm.schedule.index_facts import facts_of
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm.contraction.find import product_loop
+from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_dots
+from ftrace.backends.llvm.convolution.schedule import Sliding
+from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.kernel.loop_tree import place
 from tests.llvm.convolution.test_filter_gradient import expected, operands, read_by

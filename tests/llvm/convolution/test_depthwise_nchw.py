@@ -9,11 +9,11 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.convolution.find import find_channels
-from ftrace.devices.llvm.convolution.nhwc import find_across
-from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import facts_of
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.convolution.find import find_channels
+from ftrace.backends.llvm.convolution.nhwc import find_across
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
 from tests.support.convolutions import FORMS, check_form, form, normal, strided

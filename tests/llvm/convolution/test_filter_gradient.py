@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.convolution.filter_gradient import find_sliding_sum
-from ftrace.devices.llvm.convolution.schedule import Sliding
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
+from ftrace.backends.llvm.convolution.schedule import Sliding
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
 from tests.llvm.convolution.test_window_detection import kernel_of, normal, plan_of, run
 from tests.support.convolutions import gradient, strided

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.convolution.find import find_groups
-from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import facts_of
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.convolution.find import find_groups
+from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
 from tests.support.convolutions import FORMS, check_form, form, normal, strided

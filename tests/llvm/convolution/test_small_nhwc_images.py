@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.convolution.nhwc import column_blocks
+from ftrace.backends.llvm.convolution.nhwc import column_blocks
 from tests.llvm.convolution.test_window_detection import (
     expected,
     kernel_of,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.convolution.split_strides import phases
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import facts_of
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm.convolution.split_strides import phases
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel, axis_of, range_p
 from ftrace.lower.legalize.legalize import legalize
 from tests.support.convolutions import gradient, spread, strided

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.devices.llvm.contraction.find import Contraction, find_contraction
-from ftrace.devices.llvm.convolution.find import Window, find_windows
-from ftrace.devices.llvm.convolution.nchw import find_sliding
-from ftrace.devices.llvm.convolution.nhwc import find_sliding_rows
-from ftrace.devices.llvm.convolution.schedule import Sliding
-from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.scalar.ops import operations_of
-from ftrace.devices.llvm.schedule.index_facts import Facts, facts_of
-from ftrace.devices.llvm.schedule.known_positions import without_short_axes
-from ftrace.devices.llvm.target import Target, host_target
+from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
+from ftrace.backends.llvm.convolution.find import Window, find_windows
+from ftrace.backends.llvm.convolution.nchw import find_sliding
+from ftrace.backends.llvm.convolution.nhwc import find_sliding_rows
+from ftrace.backends.llvm.convolution.schedule import Sliding
+from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
+from ftrace.backends.llvm.schedule.known_positions import without_short_axes
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
     INDEX,
     BufferSpec,
@@ -38,8 +38,8 @@ from tests.support.covering import covering
 from tests.support.run_llvm_kernel import behind_fence, linked
 
 Array = np.ndarray[Any, Any]
-_sliding = import_module("ftrace.devices.llvm.convolution.nchw")
-_sliding_rows = import_module("ftrace.devices.llvm.convolution.nhwc")
+_sliding = import_module("ftrace.backends.llvm.convolution.nchw")
+_sliding_rows = import_module("ftrace.backends.llvm.convolution.nhwc")
 
 
 pytestmark = pytest.mark.usefixtures("private_cache")

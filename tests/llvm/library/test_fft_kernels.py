@@ -12,9 +12,9 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.library.fft.twiddles import stage_offsets
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.library.fft.twiddles import stage_offsets
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.library import fft_kernels
 from ftrace.lower.library.fft_kernels import COLUMN, ROW, Form, Transform

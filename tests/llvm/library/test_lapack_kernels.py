@@ -17,9 +17,9 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import tree_util
-from ftrace.devices.llvm.library.lapack import symbols
-from ftrace.devices.llvm.library.lapack.render import render_factor
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.library.lapack import symbols
+from ftrace.backends.llvm.library.lapack.render import render_factor
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.library.lapack_kernels import SMALL, Factor
 from ftrace.lower.program.ir import CallHost, RunKernel
 from ftrace.trace.primitives.library import lapack_numpy
@@ -408,7 +408,7 @@ def test_routines_are_found_without_the_packages_around_them() -> None:
         import sys
         import numpy as np
         import ftrace as ft, ftrace.numpy as fnp
-        from ftrace.devices.llvm.library.lapack import symbols as blas
+        from ftrace.backends.llvm.library.lapack import symbols as blas
         found = ft.jit(fnp.linalg.cholesky)(np.eye(40, dtype=np.float32) * 4)
         assert (np.asarray(found) == 2 * np.eye(40)).all()
         print("scipy.linalg" in sys.modules)

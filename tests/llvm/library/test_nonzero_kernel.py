@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.library.sort_kernels import Ordering
 from ftrace.lower.program.ir import CallHost, RunKernel
 from tests.conftest import DEVICES

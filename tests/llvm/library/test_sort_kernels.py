@@ -13,10 +13,10 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace import dtypes, tree_util
-from ftrace.devices.llvm.device import render_kernel
-from ftrace.devices.llvm.library.sort.kernel import ON_STACK
-from ftrace.devices.llvm.library.sort.sorting_networks import comparisons
-from ftrace.devices.llvm.target import Target
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.library.sort.kernel import ON_STACK
+from ftrace.backends.llvm.library.sort.sorting_networks import comparisons
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.library import sort_kernels
 from ftrace.lower.library.sort_kernels import LONG, SEVERAL, SHORT, Ordering

@@ -19,10 +19,10 @@ import pytest
 
 import ftrace as ft
 from ftrace import dtypes, lax
-from ftrace.devices.llvm import target
-from ftrace.devices.llvm.device import CPU
-from ftrace.devices.llvm.runtime import program_table
-from ftrace.devices.llvm.runtime.runtime import Runtime, runtime
+from ftrace.backends.llvm import target
+from ftrace.backends.llvm.device import CPU
+from ftrace.backends.llvm.runtime import program_table
+from ftrace.backends.llvm.runtime.runtime import Runtime, runtime
 from ftrace.errors import OutOfMemoryError, ShapeError
 from ftrace.ground import settings
 from ftrace.lower.program.ir import Program

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ftrace import dtypes
-from ftrace.devices.llvm.device import CPU
-from ftrace.devices.llvm.runtime import program_table
+from ftrace.backends.llvm.device import CPU
+from ftrace.backends.llvm.runtime import program_table
 from ftrace.ground import settings
 from ftrace.lower.program.ir import Program
 from ftrace.trace.avals import Shape

@@ -17,19 +17,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ftrace.devices  # noqa: F401  (registers the devices)
+import ftrace.backends  # noqa: F401  (registers the devices)
 from ftrace import dtypes
-from ftrace.devices.base import device_names, get_device
-from ftrace.devices.llvm import device as device_module, target
-from ftrace.devices.llvm.compile import Code, emit_object, link, object_cache
-from ftrace.devices.llvm.device import CPU, CPUExecutable
-from ftrace.devices.llvm.emit.module import Module, Rendered
-from ftrace.devices.llvm.fingerprint import machine, sources
-from ftrace.devices.llvm.object_cache import ObjectCache
-from ftrace.devices.llvm.render import render
-from ftrace.devices.llvm.runtime import thread_pool
-from ftrace.devices.llvm.runtime.runtime import HUGE_PAGE, Runtime, runtime
-from ftrace.devices.llvm.target import host_target
+from ftrace.backends.base import device_names, get_device
+from ftrace.backends.llvm import device as device_module, target
+from ftrace.backends.llvm.compile import Code, emit_object, link, object_cache
+from ftrace.backends.llvm.device import CPU, CPUExecutable
+from ftrace.backends.llvm.emit.module import Module, Rendered
+from ftrace.backends.llvm.fingerprint import machine, sources
+from ftrace.backends.llvm.object_cache import ObjectCache
+from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.runtime import thread_pool
+from ftrace.backends.llvm.runtime.runtime import HUGE_PAGE, Runtime, runtime
+from ftrace.backends.llvm.target import host_target
 from ftrace.errors import CacheWarning, DeviceError
 from ftrace.ground import settings
 from ftrace.lower import lower
@@ -553,7 +553,7 @@ def test_code_that_llvm_refused_is_let_go_of_in_order() -> None:
     # A module that ends after its context is a segmentation fault.
     program = """
         import gc
-        from ftrace.devices.llvm.compile import emit_object
+        from ftrace.backends.llvm.compile import emit_object
         from ftrace.errors import DeviceError
 
         errors = []

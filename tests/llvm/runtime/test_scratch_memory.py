@@ -8,8 +8,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-from ftrace.devices.llvm.ir.symbols import GIVE, TAKE
-from ftrace.devices.llvm.runtime.scratch import PAGE, PLACES, scratch
+from ftrace.backends.llvm.ir.symbols import GIVE, TAKE
+from ftrace.backends.llvm.runtime.scratch import PAGE, PLACES, scratch
 
 
 def functions() -> tuple[Callable[[int], int], Callable[[int], None]]:
@@ -70,8 +70,8 @@ _WITHOUT_MEMORY = r"""
 import re
 import numpy as np
 import ftrace as ft
-from ftrace.devices.llvm.runtime import scratch
-from ftrace.devices.llvm.compile import generate
+from ftrace.backends.llvm.runtime import scratch
+from ftrace.backends.llvm.compile import generate
 
 def without_memory(name, facts, text):
     return generate(re.sub(r"@malloc\(i64 %\w+\)", "@malloc(i64 -4096)", text()))

@@ -1,0 +1,62 @@
+"""The devices by name. Each is loaded at its first use, with the driver it needs.
+
+So are the passes that lower graphs for them: importing ftrace compiles nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ftrace.backends.base import register_device
+from ftrace.ground import settings
+from ftrace.trace.python_limits import importing
+
+if TYPE_CHECKING:
+    from ftrace.lower import Lowered
+    from ftrace.trace.graph import Graph
+
+
+def _load(module: str, name: str) -> Any:
+    """What has that name in a module, which is loaded at its first use."""
+    return getattr(import_module(f"ftrace.{module}"), name)
+
+
+def lowering() -> Callable[..., Lowered]:
+    """`ftrace.lower.lower`: what makes programs of graphs."""
+    load = partial(_load, "lower.lowering", "lower")
+    return load() if has_lowered() else importing(load)
+
+
+def _check_rules(names: frozenset[str]) -> None:
+    check = importing(partial(_load, "lower.pipeline", "check_disabled_rules"))
+    settings.name_checks["disabled_rules"] = check
+    check(names)
+
+
+def has_lowered() -> bool:
+    """Are the passes loaded already?"""
+    return "ftrace.lower.lowering" in sys.modules
+
+
+def identity_of(graph: Graph, *settings: Any) -> str | None:
+    """`ftrace.lower.assembly.serialize.graph_identity`: the name of a graph on disk."""
+    return _load("lower.assembly.serialize", "graph_identity")(graph, *settings)
+
+
+def size_of(graph: Graph) -> int:
+    """`ftrace.lower.assembly.serialize.size_of_graph`: nodes, with those of bodies."""
+    return _load("lower.assembly.serialize", "size_of_graph")(graph)
+
+
+settings.name_checks["disabled_rules"] = _check_rules
+register_device(
+    "cpu", lambda: importing(partial(_load, "backends.llvm.device", "CPU"))()
+)
+register_device(
+    "interpreter", lambda: _load("backends.interpreter.device", "Interpreter")()
+)
+register_device("opencl", lambda: _load("backends.opencl.device", "OpenCL")())

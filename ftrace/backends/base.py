@@ -1,0 +1,342 @@
+"""What a device is: memory, and a compiler for programs.
+
+A device is one class with `allocate`, `copy_in`, `copy_out` and `compile`. Devices are
+made at their first use: importing ftrace loads no driver.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ftrace.errors import DeviceError
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fork_safe import cached_property, fresh_after_fork
+from ftrace.ground.limits import ANY_DEVICE, Limits
+from ftrace.ground.settings import Config
+from ftrace.trace.arrays import guard_pages
+from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.buffer import Allocator, Buffer
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.backend import Record
+from ftrace.trace.pytree.structure_cache import Part
+from ftrace.trace.symbolic.bounds import Sizes
+
+if TYPE_CHECKING:
+    from ftrace.lower.program.ir import Program
+
+
+def _of_runs(place: int, unit: float = 1) -> Any:
+    """A property: one of the numbers of what has run, in a unit."""
+
+    def get(self: Counters) -> Any:
+        return self.runs[place] * unit
+
+    def put(self: Counters, value: Any) -> None:
+        self.runs[place] = round(value / unit)
+
+    return property(get, put)
+
+
+class Counters:
+    """What has been done since the process began, or since `reset`.
+
+    Attributes:
+      kernels_compiled: kernels that were rendered and compiled.
+      kernels_cached: kernels that were found in the cache instead.
+      kernels_run: kernels that ran.
+      operations: arithmetic operations in the kernels that ran.
+      bytes: bytes that those kernels read and wrote, each buffer once per kernel.
+      compile_seconds, run_seconds: time spent in each.
+      runs: the numbers of what has run, to which native code adds.
+    """
+
+    kernels_run = _of_runs(0)
+    operations = _of_runs(1)
+    bytes = _of_runs(2)
+    run_seconds = _of_runs(3, 1e-9)
+
+    def __init__(self) -> None:
+        self.runs = np.zeros(4, np.int64).data
+        self.reset()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "runs": [*self.runs]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy has the numbers as they are now."""
+        vars(self).update(state, runs=np.array(state["runs"], np.int64).data)
+
+    def reset(self) -> None:
+        self.kernels_compiled = self.kernels_cached = 0
+        self.compile_seconds = 0.0
+        for place in range(len(self.runs)):
+            self.runs[place] = 0
+
+    def ran(self, kernels: int, operations: int, nbytes: int, seconds: float) -> None:
+        """Adds what one run of a program did."""
+        runs = self.runs
+        runs[0] += kernels
+        runs[1] += operations
+        runs[2] += nbytes
+        runs[3] += round(seconds * 1e9)
+
+    def __repr__(self) -> str:
+        names = (
+            "kernels_compiled", "kernels_cached", "kernels_run", "operations", "bytes",
+            "compile_seconds", "run_seconds",
+        )  # fmt: skip
+        listed = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
+        return f"Counters({listed})"
+
+
+# A device is told of a jitted call what the arguments are, what runs, and what is made
+# of the results: if it can do such calls without Python's code it gives a `Record`.
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A static argument: this value.
+
+    Attributes:
+      constant: the very object, which never changes, whatever its class.
+    """
+
+    value: Any
+    constant: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """A tuple that is one leaf: an index.
+
+    Attributes:
+      number: of the leaf.
+      children: what its parts are; of integers, which only say where, their classes.
+    """
+
+    number: int
+    children: tuple[Any, ...]
+
+
+Expected: TypeAlias = Part | Fixed | Index
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """A kind of calls.
+
+    Attributes:
+      config: the configuration under which they are made.
+      positional, named: what each argument is, in the order of the call.
+      leaves: the class and the type of each leaf, by its number.
+      captured: arrays that the function closed over: inputs behind the leaves.
+      donated: the numbers of the leaves that are arrays which the caller gives up.
+      overwritten: the numbers of the inputs that the program writes.
+      result: the layout of the result, of leaves of the types `avals`.
+    """
+
+    config: Config
+    positional: tuple[Expected, ...]
+    named: dict[str, Expected]
+    leaves: tuple[tuple[type[Any], ShapedArray], ...]
+    captured: tuple[Array, ...]
+    donated: tuple[int, ...]
+    overwritten: tuple[int, ...]
+    result: Part
+    avals: tuple[ShapedArray, ...]
+
+
+#: Memory that an allocator gave.
+_BYTES = np.dtype(np.uint8)
+
+
+def _behind_fence(buffer: Buffer) -> Buffer:
+    """A buffer in fenced memory of the host: a copy if it came from NumPy."""
+    if buffer.allocator is not None or not buffer.device.host:
+        return buffer
+    device: Any = buffer.device
+    return Buffer(device, guard_pages.fenced_copy(buffer.memory), buffer.nbytes)
+
+
+class Executable(ABC):
+    """A compiled program: call it on one buffer per input.
+
+    Attributes:
+      program: what it was compiled from.
+      sources: the source text of each kernel, in the order of `program.kernels`.
+      code_bytes: what its machine code takes in this process.
+    """
+
+    code_bytes = 0
+    program: Program
+    sources: tuple[str, ...]
+
+    @cached_property
+    def _expected(self) -> list[tuple[int, np.dtype[Any]]]:
+        slots = self.program.slots
+        return [(slots[i].nbytes, slots[i].dtype) for i in self.program.inputs]
+
+    def received(self, inputs: Sequence[Buffer]) -> Sequence[Buffer]:
+        """The inputs, which are what the program was compiled for; fenced if need be.
+
+        Raises:
+          DeviceError: one is not, and would be read as something else.
+        """
+        for buffer, (nbytes, dtype) in zip(inputs, self._expected, strict=True):
+            # A driver's handle has no dtype.
+            kind: Any = getattr(buffer.memory, "dtype", _BYTES)
+            if buffer.nbytes != nbytes or kind not in (dtype, _BYTES):
+                place = list(inputs).index(buffer)
+                raise DeviceError(
+                    f"internal error: input {place} of a program must be {nbytes} "
+                    f"bytes of {dtype}, and is {buffer.nbytes} of {kind}; "
+                    "please report it with the call that was made"
+                )
+        return list(map(_behind_fence, inputs)) if guard_pages.ON else inputs
+
+    @abstractmethod
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        """Runs all steps; the result is a buffer per output of the program.
+
+        An output that is an input handed through is that input's own buffer.
+        """
+
+    def at(self, sizes: Sizes) -> Executable:
+        """The same for these sizes of the program's dynamic dimensions."""
+        return self
+
+    def bind(self, signature: Signature) -> Record | None:
+        """Calls of this signature without Python's code; None if it cannot do them."""
+        return None
+
+
+class Device(ABC):
+    """A place where arrays live and programs run.
+
+    Attributes:
+      name: "cpu", "interpreter", "opencl".
+      host: its memory is the host's: a buffer's `memory` is a NumPy array.
+      allocator: where its buffers come from.
+      limits: what it can do.
+      keeps_programs: it keeps what graphs have become, for other processes.
+    """
+
+    name: str
+    host: bool
+    allocator: Allocator
+    limits: Limits = ANY_DEVICE
+    keeps_programs: bool = False
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+
+    @abstractmethod
+    def compile(self, program: Program) -> Executable:
+        """Renders and compiles the kernels that are not in the cache."""
+
+    def load(self, identity: str) -> Executable | None:
+        """What was kept of a graph, by another process as well; None if nothing was."""
+        return None
+
+    def keep(self, identity: str, executable: Executable) -> None:  # noqa: B027
+        """Keeps what a graph became for `load`, where the device can."""
+
+    def prepare(self) -> None:  # noqa: B027
+        """A graph will be lowered: what a program of it needs can be made meanwhile."""
+
+    def make_native(self) -> None:  # noqa: B027
+        """Lets eager calls on its arrays be native, where the device can."""
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Uninitialised memory, 64-byte aligned on the host."""
+        return self.allocator.allocate(nbytes)
+
+    @abstractmethod
+    def copy_in(self, array: np.ndarray[Any, Any]) -> Buffer:
+        """A buffer with the array's contents, row-major; shared where it can be."""
+
+    @abstractmethod
+    def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any:
+        """A one-dimensional NumPy array of `size` elements; shared where it can be."""
+
+    def reuses(self, buffer: Buffer) -> bool:
+        """Is it one that the allocator would give out today?"""
+        return True
+
+    def synchronize(self) -> None:  # noqa: B027  (a device that runs at once has none)
+        """Waits until everything that was enqueued has run."""
+
+    def clear_cache(self) -> None:  # noqa: B027  (what keeps nothing forgets nothing)
+        """Forgets compiled kernels, in memory and on disk; what runs keeps its own."""
+
+    def __repr__(self) -> str:
+        return f"<device {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return get_device, (self.name,)
+
+
+_factories: dict[str, Callable[[], Device]] = {}
+_devices: dict[str, Device] = {}
+_lock = fresh_after_fork(threading.RLock())
+
+
+def register_device(name: str, factory: Callable[[], Device]) -> None:
+    """Adds a device; `factory` is called at its first use."""
+    _factories[name] = factory
+
+
+def device_names() -> list[str]:
+    return list(_factories)
+
+
+def _require(name: str) -> None:
+    if name not in _factories:
+        known = ", ".join(_factories)
+        raise DeviceError(f"there is no device {name!r}; the devices are {known}")
+
+
+settings.name_checks["device"] = _require
+
+
+def get_device(name: str | Device | None = None) -> Device:
+    """The device of that name, or the default one.
+
+    Raises:
+      DeviceError: there is no such device, or its driver is missing.
+    """
+    if isinstance(name, Device):
+        return name
+    name = name or settings.current().device
+    found = _devices.get(name)
+    if found is not None:
+        return found
+    with _lock:
+        _require(name)
+        if name not in _devices:
+            _devices[name] = _factories[name]()
+        return _devices[name]
+
+
+def live_devices() -> list[Device]:
+    """The devices that have been used in this process."""
+    return list(_devices.values())
+
+
+@contextmanager
+def timed(counters: Counters, name: str) -> Generator[None]:
+    """Adds the seconds that a block takes to one field of a device's counters."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        spent = time.perf_counter() - start
+        setattr(counters, name, getattr(counters, name) + spent)

@@ -1,0 +1,274 @@
+"""A compiled program and a signature, as a record that the native entry walks over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.backends.base import Expected, Fixed, Index, Signature
+from ftrace.backends.llvm.call import records as r
+from ftrace.backends.llvm.call.object_layout import NUMBER, template_of, word
+from ftrace.backends.llvm.runtime.records import Block, Place
+from ftrace.backends.llvm.runtime.work_estimate import Work
+from ftrace.trace.arrays.array import Array
+from ftrace.trace.avals import LargeInteger, ShapedArray
+from ftrace.trace.eager.dispatch import integer_classes
+from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
+from ftrace.trace.tracing.tracer import aval_of
+
+if TYPE_CHECKING:
+    from ftrace.backends.llvm.call.install import Native
+    from ftrace.backends.llvm.device import CPUExecutable
+
+#: Leaves and results of a call; with more of them Python's part is small beside theirs.
+MOST_LEAVES = 1024
+
+#: Static arguments that are what they were if they are the same object.
+_CONSTANT = frozenset((bool, str, bytes, type(None)))
+#: Those that are what they were if they have these words.
+_BY_BITS = {float: 1, complex: 2, np.float64: 1, np.int64: 1}
+
+_NUMBERS: dict[tuple[type[Any], Any], int] = {
+    (float, dtypes.float32): r.FLOAT32,
+    (float, dtypes.float64): r.FLOAT64,
+    (int, dtypes.int32): r.INT32,
+    (bool, dtypes.bool_): r.BOOL,
+}
+
+#: Numbers of NumPy that are operands, as floats are. Those of int64 have to fit what
+#: is beside them: what they are decides.
+SCALARS: list[type[Any]] = [
+    np.float32, np.float64, np.float16, np.complex64, np.complex128,
+    *[kind for kind in integer_classes if kind is not np.int64],
+]  # fmt: skip
+_SCALARS = frozenset((*SCALARS, np.int64))
+
+
+class NotNative(Exception):
+    """Calls of this kind stay with Python's code."""
+
+
+class Body(Protocol):
+    """What is done in place of a program."""
+
+    def place(self, block: Block, refer: Callable[[Any], int]) -> Place: ...
+
+    def result(self, number: int, refer: Callable[[Any], int]) -> Sequence[Any]:
+        """The part of a result."""
+        ...
+
+
+class BoundCall:
+    """See `backend.Record`.
+
+    Args:
+      native: the native code of this process.
+      signature: how it is called.
+      executable: the program that runs.
+      body: what is done where there is none; such calls are left to Python if nothing.
+
+    Raises:
+      NotNative: it cannot be done.
+    """
+
+    in_use = True
+
+    def __init__(
+        self,
+        native: Native,
+        signature: Signature,
+        executable: CPUExecutable | None = None,
+        body: Body | None = None,
+    ) -> None:
+        self._native = native
+        self._keeps: list[Any] = [signature, executable]
+        self._block = Block()
+        self._executable = executable
+        self._body = body
+        self._signature = signature
+        self._arrays = {
+            number for number, (kind, _) in enumerate(signature.leaves) if kind is Array
+        }
+        record = self._block.add(*self._record())
+        del self._body  # what has to stay is kept; arguments of a call do not
+        self._block.freeze()
+        self.address = self._block.settle(record)
+
+    def _refer(self, thing: Any) -> int:
+        self._keeps.append(thing)
+        return id(thing)
+
+    def _list(self, words: Sequence[Any]) -> Place:
+        return self._block.add(*words) if words else self._block.add(0)
+
+    def _record(self) -> r.Call:
+        executable, signature = self._executable, self._signature
+        leaves, captured, named = signature.leaves, signature.captured, signature.named
+        inputs = len(leaves) + len(captured)
+        made: Sequence[tuple[int, int]] = ()
+        entry, threads, work, body = 0, 0, Work(), 0
+        if executable is not None:
+            entry, work, made = executable.entry, executable.work, executable.made
+            threads = executable.device.threads_for(signature.config)
+            if inputs != len(executable.program.inputs):
+                raise NotNative
+        elif self._body is not None:
+            body = self._body.place(self._block, self._refer)
+        else:
+            body = self._block.add(*r.Steps(-1, 0, 0, 0))
+        if max(inputs + len(made), len(signature.avals)) > MOST_LEAVES:
+            raise NotNative
+        parts = [self._expected(x) for x in (*signature.positional, *named.values())]
+        captures: list[Any] = []
+        for number, array in enumerate(captured, len(leaves)):
+            self._arrays.add(number)
+            part = r.LeafPart(r.ARRAY, number, self._refer(aval_of(array)))
+            captures.extend(r.Capture(self._refer(array), self._block.add(*part)))
+        makes: list[Any] = []
+        for nbytes, size in made:
+            makes.extend(r.Make(self._native.number_of(size), nbytes))
+        return r.Call(
+            id(self),
+            id(signature.config),
+            entry,
+            threads,
+            len(signature.positional),
+            len(named),
+            self._list([self._refer(name) for name in named]),
+            self._list(parts),
+            len(captured),
+            self._list(captures),
+            inputs,
+            len(signature.donated),
+            self._list(signature.donated),
+            len(signature.overwritten),
+            self._list(signature.overwritten),
+            len(made),
+            self._list(makes),
+            self._result(signature.result),
+            work.kernels,
+            work.operations,
+            work.bytes,
+            body,
+        )
+
+    # Arguments.
+
+    def _expected(self, expected: Expected) -> Place:
+        if isinstance(expected, Fixed):
+            return self._block.add(*self._fixed(expected))
+        if isinstance(expected, Nothing):
+            return self._block.add(*r.ObjectPart(r.STATIC, id(None)))
+        if isinstance(expected, Leaf):
+            return self._block.add(*self._leaf(expected.number))
+        if isinstance(expected, Index):
+            inner = [
+                self._block.add(*r.ObjectPart(r.CLASS, self._refer(child)))
+                if isinstance(child, type)
+                else self._expected(child)
+                for child in expected.children
+            ]
+            kind, count = id(tuple), len(inner)
+            parts = r.TUPLE, kind, count, self._list(inner)
+            return self._block.add(*r.ContainerPart(*parts, 0, expected.number))
+        parts = self._list([self._expected(child) for child in expected.children])
+        count, kind = len(expected.children), self._refer(expected.kind)
+        if expected.keys is None:
+            name = _SEQUENCES.get(expected.kind, r.TUPLE)
+            return self._block.add(*r.ContainerPart(name, kind, count, parts))
+        keys = self._list([self._refer(key) for key in expected.keys])
+        return self._block.add(*r.ContainerPart(r.DICT, kind, count, parts, keys))
+
+    def _fixed(self, fixed: Fixed) -> Sequence[Any]:
+        value: Any = fixed.value
+        kind: type[Any] = value.__class__
+        if kind is int and abs(value) < 1 << 63:
+            return r.ObjectPart(r.INTEGER, value)
+        if kind in _BY_BITS:
+            count = _BY_BITS[kind]
+            words = [word(id(value) + NUMBER + 8 * i) for i in range(count)]
+            return r.ValuePart(r.VALUE, id(kind), count, *words)
+        if kind not in _CONSTANT and kind is not int and not fixed.constant:
+            raise NotNative
+        return r.ObjectPart(r.STATIC, self._refer(value))
+
+    def _leaf(self, number: int) -> r.LeafPart:
+        kind, aval = self._signature.leaves[number]
+        eager = self._executable is None
+        if kind is Array:
+            use = r.HOSTED if eager else r.ARRAY
+            if number in self._signature.overwritten:
+                use = r.OVERWRITTEN
+            elif number in self._signature.donated:
+                use = r.DONATED
+            return r.LeafPart(use, number, self._refer(aval))
+        if number in self._signature.overwritten:
+            raise NotNative
+        if kind is np.ndarray:
+            sizes = self._list(aval.shape)
+            dtype = self._refer(aval.dtype)
+            return r.LeafPart(r.NUMPY, number, dtype, len(aval.shape), sizes)
+        if eager:
+            return r.LeafPart(r.OBJECT, number, self._refer(kind))
+        if kind in _SCALARS and aval.dtype == np.dtype(kind):
+            is_small = kind is np.int64 and type(aval) is not LargeInteger
+            return r.LeafPart(r.OBJECT, number, self._refer(kind), int(is_small))
+        if (kind, aval.dtype) not in _NUMBERS:
+            raise NotNative
+        return r.LeafPart(_NUMBERS[kind, aval.dtype], number, 0)
+
+    # Results.
+
+    def _result(self, part: Part) -> Place:
+        if isinstance(part, Nothing):
+            return self._block.add(r.NONE)
+        if isinstance(part, Leaf):
+            return self._block.add(*self._result_leaf(part.number))
+        parts = self._list([self._result(child) for child in part.children])
+        count, kind = len(part.children), self._refer(part.kind)
+        if part.keys is not None:
+            keys = self._list([self._refer(key) for key in part.keys])
+            template, slots = template_of(part.keys)
+            offsets = self._block.add(*slots) if slots else 0
+            copied = self._refer(template)
+            built = r.BuiltPart(r.MAPPING, kind, count, parts, keys, copied, offsets)
+        else:
+            names = {list: r.LIST, tuple: r.TUPLE}
+            name = names.get(part.kind, r.NAMEDTUPLE)
+            built = r.BuiltPart(name, kind, count, parts)
+        return self._block.add(*built)
+
+    def _result_leaf(self, number: int) -> Sequence[Any]:
+        executable = self._executable
+        if executable is None:
+            assert self._body is not None
+            return self._body.result(number, self._refer)
+        holder = executable.results[number]
+        if holder < len(executable.program.inputs) and holder not in self._arrays:
+            raise NotNative  # it would share what NumPy may change
+        return array_part(r.RESULT, holder, self._signature.avals[number], self._refer)
+
+
+_SEQUENCES: dict[Any, int] = {list: r.LIST, slice: r.SLICE}
+
+
+def array_part(
+    kind: int, number: int, aval: ShapedArray, refer: Callable[[Any], int]
+) -> r.ResultPart:
+    """An Array of a type.
+
+    Args:
+      number: of what holds its values.
+      refer: the address of an object, which it keeps in memory.
+    """
+    return r.ResultPart(
+        kind,
+        number,
+        refer(aval),
+        refer(aval.shape),
+        refer(aval.dtype),
+        refer(aval.weak_type),
+    )

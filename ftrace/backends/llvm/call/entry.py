@@ -1,0 +1,448 @@
+"""A call in native code, from its beginning to its end.
+
+call         what a jitted function's `__call__` is
+call_eager   what a public function's is; the methods of arrays are such functions
+attempt      one record: its result, null with an exception, MISS, or LEAVE
+run_steps    what NumPy makes of the leaves of an eager call
+
+What there is no record for goes to the method `plain_call`, which counts it and makes
+records. While anything is traced or recorded no eager call is native.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ftrace.backends.llvm.call import object_layout as layout, records as r
+from ftrace.backends.llvm.call.match_arguments import (
+    FINDERS,
+    Places,
+    all_differ,
+    arguments,
+    require,
+)
+from ftrace.backends.llvm.call.object_ir import (
+    VARIABLES,
+    ObjectFunction,
+    build,
+    objects,
+    take,
+)
+from ftrace.backends.llvm.ir.function_builder import (
+    Function,
+    Routines,
+    View,
+    module_text,
+)
+from ftrace.backends.llvm.runtime.records import GO_ON, NO_MEMORY
+
+#: Something is not as the record expects; Python's code shall do this call.
+MISS, LEAVE = "inttoptr (i64 1 to ptr)", "inttoptr (i64 2 to ptr)"
+#: A vectorcall may use the place before its arguments.
+_OFFSET = (1 << 63) - (1 << 64)
+_CALLED = ("ptr %self", "ptr %args", "i64 %given", "ptr %names")
+
+entries = Routines(ObjectFunction)
+
+
+def native_ir(offsets: layout.Offsets, methods: int) -> str:
+    """The text of all native code of calls, for an interpreter's layout.
+
+    Args:
+      offsets: of the slots of Arrays and buffers.
+      methods: how many methods of arrays are public functions.
+    """
+    written = (objects, arguments, entries)
+    functions = [f for routines in written for f in routines.functions(offsets)]
+    return module_text(VARIABLES + FINDERS, [*functions, *map(_stub, range(methods))])
+
+
+@entries("ptr", *_CALLED, visible=True)
+def call(f: ObjectFunction) -> None:
+    """`Jitted.__call__`: METH_FASTCALL | METH_KEYWORDS."""
+    found = try_records(f, "%self", "%args", "%given", "%names")
+    f.give_if(f.differ("ptr", found, MISS), found)
+    _call_plain(f)
+
+
+@entries("ptr", *_CALLED, visible=True)
+def call_eager(f: ObjectFunction) -> None:
+    """`Eager.__call__`, likewise."""
+    state = f.state()
+    traced = f.load("i64", f.beyond(state.pointer("traces"), layout.SIZE))
+    busy = f.let(f"or i64 {traced}, {state.number('recording')}")
+    with f.when(f.equal("i64", busy, 0)):
+        found = try_records(f, "%self", "%args", "%given", "%names")
+        with f.when(f.equal("ptr", found, MISS)):
+            _call_plain(f)
+        f.give_if(f.differ("ptr", found, LEAVE), found)
+    function = f.at("%self", state.number("behind"))
+    operands = f"ptr {function}, ptr %args, i64 %given, ptr %names"
+    f.give(f.outside("ptr plain_call", f"{operands}"))
+
+
+@entries("ptr", *_CALLED)
+def try_records(f: ObjectFunction) -> None:
+    """What the first record makes of a call that fits it."""
+    holder = f.at("%self", f.state().number("links"))
+    f.give_if(f.equal("ptr", holder, "null"), MISS)
+    kind = f.type_of(holder)
+    f.give_if(f.differ("ptr", kind, f.state().pointer("ndarray")), MISS)
+    records, config = f.at(holder, layout.DATA), current(f)
+    with f.repeat(f.load("i64", records)) as i:
+        record = f.slot(records, f.let(f"add i64 {i}, 1"))
+        found = attempt(f, record, "%args", "%given", "%names", config)
+        f.give_if(f.differ("ptr", found, MISS), found)
+    f.give(MISS)
+
+
+def _call_plain(f: ObjectFunction) -> None:
+    """Leaves the call to Python's code, and ends."""
+    operands, count = _with_self(f)
+    plain = f.state().pointer("plain")
+    call = f"ptr {plain}, ptr {operands}, i64 {count}, ptr %names"
+    f.give(f.outside("ptr PyObject_VectorcallMethod", f"{call}"))
+
+
+def _with_self(f: ObjectFunction) -> tuple[str, str]:
+    """The arguments with the object that is called before them, and how many."""
+    total = f.sum(_named(f), "%given")
+    operands = f.pointers(f.sum(total, 1))
+    f.set_slot(operands, 0, "%self")
+    f.copy(f.word(operands, 1), "%args", f.let(f"shl i64 {total}, 3"))
+    return operands, f.sum("%given", 1)
+
+
+def _named(f: ObjectFunction) -> str:
+    """How many arguments have names."""
+    count = f.variable("i64", 0)
+    with f.when(f.differ("ptr", "%names", "null")):
+        f.store("i64", f.load("i64", f.beyond("%names", layout.SIZE)), count)
+    return f.load("i64", count)
+
+
+@entries("ptr")
+def current(f: ObjectFunction) -> None:
+    """The configuration in force, borrowed; null where that cannot be said."""
+    state, found = f.state(), f.variable("ptr", "null")
+    operands = f"ptr {state.pointer('variable')}, ptr null, ptr {found}"
+    status = f.outside("i32 PyContextVar_Get", f"{operands}")
+    with f.when(f.differ("i32", status, 0)):
+        f.outside("void PyErr_Clear")
+        f.give("null")
+    config = f.load("ptr", found)
+    with f.when(f.differ("ptr", config, "null")):
+        f.let_go(config)  # the context keeps it
+        f.give_if(f.differ("ptr", config, state.pointer("none")), config)
+    pair = f"ptr {state.pointer('settings')}, ptr {state.pointer('default')}"
+    f.give(f.outside("ptr PyDict_GetItem", f"{pair}"))
+
+
+@entries("i32", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %places")
+def match(f: ObjectFunction) -> None:
+    """Are the arguments as a record expects? 1 or 0; fills the places."""
+    record = f.view("%record", r.Call)
+    f.give_if(f.differ("i64", "%given", record.number("positional")), 0)
+    named, names = record.number("named"), record.pointer("names")
+    f.give_if(f.differ("i64", _named(f), named), 0)
+    with f.repeat(named) as i:
+        name = f.slot(f.beyond("%names", layout.ITEMS), i)
+        f.give_if(f.differ("ptr", name, f.slot(names, i)), 0)
+    parts = record.pointer("parts")
+    with f.repeat(f.let(f"add i64 {named}, %given")) as i:
+        require(f, f.slot(parts, i), f.slot("%args", i))
+    captured = record.pointer("captured")
+    with f.rows(captured, r.Capture, record.number("captures")) as capture:
+        require(f, capture.pointer("part"), capture.pointer("array"))
+    f.give(1)
+
+
+@entries("void", "ptr %record", "ptr %cells")
+def give_up(f: ObjectFunction, offsets: layout.Offsets) -> None:
+    """Arrays that the caller gives up have no memory from now on; the call has it."""
+    record, none = f.view("%record", r.Call), f.state().pointer("none")
+    donated = record.pointer("donated")
+    with f.repeat(record.number("donations")) as i:
+        array = f.slot("%cells", f.load("i64", f.word(donated, i)))
+        for offset in (offsets.buffer, offsets.host):
+            place = f.beyond(array, offset)
+            before = f.load("ptr", place)
+            f.hold(none)
+            f.store("ptr", none, place)
+            with f.when(f.differ("ptr", before, "null")):
+                f.let_go(before)
+    f.give()
+
+
+@entries("i64", "ptr %record", "ptr %frame", "ptr %held")
+def take_all(f: ObjectFunction) -> None:
+    """Takes the buffers of a call; how many it has got: all, or there was an error."""
+    record, state = f.view("%record", r.Call), f.state()
+    made, inputs = record.pointer("made"), record.number("inputs")
+    makes = record.number("makes")
+    with f.repeat(makes) as i:
+        make = f.view(made, r.Make, i)
+        index, nbytes = make.number("size_class"), make.number("nbytes")
+        free = take(f, index, nbytes)
+        buffer = f.variable("ptr", free)
+        with f.when(f.equal("ptr", free, "null")):
+            operands = f"ptr @two_numbers, i64 {index}, i64 {nbytes}"
+            more = f"ptr {state.pointer('more')}, {operands}"
+            new = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({more})")
+            with f.when(f.equal("ptr", new, "null")):
+                f.give(f.let(f"add i64 {inputs}, {i}"))
+            f.store("ptr", new, buffer)
+        found, number = f.load("ptr", buffer), f.let(f"add i64 {inputs}, {i}")
+        f.set_slot("%held", number, found)
+        f.set_slot("%frame", number, f.view(found, r.BufferObject).pointer("data"))
+    f.give(f.let(f"add i64 {inputs}, {makes}"))
+
+
+@entries("i32", "ptr %record", "ptr %frame")
+def run_counted(f: ObjectFunction) -> None:
+    """Runs the program and counts; its status."""
+    record, state = f.view("%record", r.Call), f.state()
+    start = _now(f)
+    operands = f"ptr {record.pointer('entry')}, ptr %frame"
+    threads = record.number("threads")
+    status = f.outside("i32 run_pointers", f"{operands}, i64 {threads}")
+    spent = f.let(f"sub i64 {_now(f)}, {start}")
+    f.add_to(state, "nanoseconds", spent)
+    for field in ("kernels", "operations", "bytes"):
+        f.add_to(state, field, record.number(field))
+    f.give(status)
+
+
+def _now(f: Function) -> str:
+    """Nanoseconds of a clock that only goes forward; 0 where there is none."""
+    number = getattr(time, "CLOCK_MONOTONIC", None)
+    if number is None:
+        return "0"
+    clock = f.place("i64", 2)
+    f.outside("i32 clock_gettime", f"i32 {number}, ptr {clock}")
+    whole = f.let(f"mul i64 {f.load('i64', clock)}, 1000000000")
+    return f.let(f"add i64 {whole}, {f.load('i64', f.word(clock, 1))}")
+
+
+@entries("ptr", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %config")
+def attempt(f: ObjectFunction) -> None:
+    record = f.view("%record", r.Call)
+    f.give_if(f.differ("ptr", "%config", record.pointer("config")), MISS)
+    inputs, makes = record.number("inputs"), record.number("makes")
+    objects = f.let(f"add i64 {inputs}, {makes}")
+    frame, held, cells = (f.pointers(f.let(f"add i64 {objects}, 1")) for _ in "fhc")
+    places = f.new(Places)
+    for field, place in zip(Places.fields, (frame, held, cells), strict=True):
+        places.set(field, place, "ptr")
+    found = match(f, "%record", "%args", "%given", "%names", places.address)
+    f.give_if(f.equal("i32", found, 0), MISS)
+    with f.when(f.differ("i64", record.number("overwrites"), 0)):
+        alone = all_differ(f, "%record", held)
+        f.give_if(f.equal("i32", alone, 0), MISS)
+    # From here on Python's code may run, here or in other threads.
+    owner = record.pointer("owner")
+    f.hold(owner)
+    with f.repeat(inputs) as i:
+        f.hold(f.slot(held, i))
+    body = record.pointer("body")
+    with f.when(f.differ("ptr", body, "null")):
+        made = run_steps(f, "%record", body, held)
+        _release(f, held, inputs, owner)
+        f.give(made)
+    with f.when(f.differ("i64", record.number("donations"), 0)):
+        give_up(f, "%record", cells)
+    taken = take_all(f, "%record", frame, held)
+    result = f.variable("ptr", "null")
+    with f.when(f.equal("i64", taken, objects)):
+        status = run_counted(f, "%record", frame)
+        _conclude(f, record, held, status, result)
+    _release(f, held, taken, owner)
+    f.give(f.load("ptr", result))
+
+
+def _release(f: ObjectFunction, held: str, count: str, owner: str = "") -> None:
+    """Lets go of the first objects of a call, and of the record's owner."""
+    with f.repeat(count) as i:
+        f.let_go(f.slot(held, i))
+    if owner:
+        f.let_go(owner)
+
+
+def _conclude(
+    f: ObjectFunction, record: View, held: str, status: str, result: str
+) -> None:
+    """Builds the result of a program that ran, or raises what it says."""
+    with f.when(f.equal("i32", status, GO_ON)):
+        f.store("ptr", build(f, record.pointer("result"), held), result)
+    with f.when(f.equal("i32", status, NO_MEMORY)):
+        function = f.state().pointer("no_memory")
+        f.outside("ptr PyObject_CallObject", f"ptr {function}, ptr null")
+
+
+# Eager calls.
+
+
+@entries("ptr", *_CALLED, "i64 %number")
+def method(f: ObjectFunction) -> None:
+    """A method of arrays, by its number: the array goes before the arguments."""
+    function = f.slot(f.state().pointer("methods"), "%number")
+    operands, count = _with_self(f)
+    f.give(call_eager(f, function, operands, count, "%names"))
+
+
+def _stub(number: int) -> Function:
+    f = ObjectFunction(f"method_{number}", "ptr", *_CALLED, visible=True)
+    f.give(method(f, "%self", "%args", "%given", "%names", number))
+    return f
+
+
+@entries("ptr", "ptr %thing")
+def hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
+    """A new reference to an Array's values in NumPy, or to a float; or null."""
+    state = f.state()
+    with f.when(f.differ("ptr", f.type_of("%thing"), state.pointer("array"))):
+        f.hold("%thing")
+        f.give("%thing")
+    host = f.at("%thing", offsets.host)
+    missing = f.equal("ptr", host, "null")
+    none = f.equal("ptr", host, state.pointer("none"))
+    with f.when(f.let(f"or i1 {missing}, {none}")):
+        f.give(f.ask(state.pointer("host_of"), "%thing"))
+    f.hold(host)
+    f.give(host)
+
+
+@entries("ptr", "ptr %value", "ptr %dtype")
+def settled(f: ObjectFunction) -> None:
+    """What a step has made, as an array of a dtype; takes over the reference."""
+    state = f.state()
+    array = f.equal("ptr", f.type_of("%value"), state.pointer("ndarray"))
+    with f.when(array), f.when(f.equal("ptr", f.at("%value", layout.DTYPE), "%dtype")):
+        f.give("%value")
+    whole = f.ask(state.pointer("as_ndarray"), "%value")
+    with f.when(f.equal("ptr", whole, "null")):
+        f.let_go("%value")
+        f.give("null")
+    with f.when(f.equal("ptr", f.at(whole, layout.DTYPE), "%dtype")):
+        f.let_go("%value")
+        f.give(whole)
+    f.let_go("%value")
+    made = f.ask(state.pointer("settle"), whole, "%dtype")
+    f.let_go(whole)
+    f.give(made)
+
+
+@entries("ptr", "ptr %step", "ptr %loop", "ptr %values")
+def loop(f: ObjectFunction) -> None:
+    """A step as one inner loop of NumPy's; null where NumPy shall do it."""
+    step, loop, state = f.view("%step", r.Step), f.view("%loop", r.Loop), f.state()
+    arity, operands = step.number("arity"), step.pointer("operands")
+    places = f.place("ptr", r.MOST_OPERANDS + 1)
+    with f.repeat(arity) as i:
+        thing = f.slot("%values", f.load("i64", f.word(operands, i)))
+        same = f.equal("ptr", f.type_of(thing), state.pointer("ndarray"))
+        f.give_if(f.let(f"xor i1 {same}, true"), "null")
+        dtype = f.slot(loop.pointer("dtypes"), i)
+        flags = f.let(
+            f"and i32 {f.load('i32', f.beyond(thing, layout.FLAGS))}, {layout.ORDERLY}"
+        )
+        orderly = f.equal("i32", flags, layout.ORDERLY)
+        same = f.equal("ptr", f.at(thing, layout.DTYPE), dtype)
+        good = f.let(f"and i1 {same}, {orderly}")
+        f.give_if(f.let(f"xor i1 {good}, true"), "null")
+        f.set_slot(places, i, f.at(thing, layout.DATA))
+    dtype = step.pointer("dtype")
+    f.outside("void Py_IncRef", f"ptr {dtype}")  # the array takes it over
+    ndim = f.let(f"trunc i64 {loop.number('ndim')} to i32")
+    made = f.let(
+        f"call ptr {state.pointer('new_ndarray')}(ptr {state.pointer('ndarray')}, "
+        f"ptr {dtype}, i32 {ndim}, ptr {loop.pointer('sizes')}, ptr null, ptr null, "
+        "i32 0, ptr null)"
+    )
+    with f.when(f.equal("ptr", made, "null")):
+        f.outside("void PyErr_Clear")  # no memory: NumPy will say so
+        f.give("null")
+    f.set_slot(places, arity, f.at(made, layout.DATA))
+    inner = f"ptr {loop.pointer('strides')}, ptr {loop.pointer('data')}"
+    call = f"ptr {places}, ptr {loop.at('elements')}, {inner}"
+    f.do(f"call void {loop.pointer('function')}({call})")
+    raised = f.outside("ptr PyErr_Occurred")  # as of integers' negative powers
+    with f.when(f.differ("ptr", raised, "null")):
+        f.let_go(made)
+        f.outside("void PyErr_Clear")
+        f.give("null")
+    f.give(made)
+
+
+@entries("ptr", "ptr %step", "ptr %values", "ptr %token")
+def step(f: ObjectFunction) -> None:
+    """What a step makes; or null, mostly with an exception.
+
+    From the first one on that NumPy does itself it tells of no floating-point errors.
+    """
+    step, state = f.view("%step", r.Step), f.state()
+    inner = step.pointer("loop")
+    with f.when(f.differ("ptr", inner, "null")):
+        quick = loop(f, "%step", inner, "%values")
+        f.give_if(f.differ("ptr", quick, "null"), quick)
+    loud = f.differ("i64", step.number("loud"), 0)
+    told = f.equal("ptr", f.load("ptr", "%token"), "null")
+    with f.when(f.let(f"and i1 {loud}, {told}")):
+        pair = f"ptr {state.pointer('hush_variable')}, ptr {state.pointer('silence')}"
+        f.store("ptr", f.outside("ptr PyContextVar_Set", f"{pair}"), "%token")
+    count, numbers = step.number("arity"), step.pointer("operands")
+    operands = f.word(f.pointers(f.sum(count, 1)), 1)
+    with f.repeat(count) as i:
+        number = f.load("i64", f.word(numbers, i))
+        f.set_slot(operands, i, f.slot("%values", number))
+    given = f.let(f"or i64 {count}, {_OFFSET}")
+    call = f"ptr {step.pointer('function')}, ptr {operands}, i64 {given}, ptr null"
+    made = f.outside("ptr PyObject_VectorcallDict", f"{call}")
+    f.give_if(f.equal("ptr", made, "null"), "null")
+    dtype = step.pointer("dtype")
+    with f.when(f.differ("ptr", dtype, "null")):
+        f.give(settled(f, made, dtype))
+    f.give(made)
+
+
+@entries("ptr", "ptr %record", "ptr %body", "ptr %held")
+def run_steps(f: ObjectFunction) -> None:
+    """The result of steps for leaves; null with an exception, or LEAVE."""
+    record, body, state = f.view("%record", r.Call), f.view("%body", r.Steps), f.state()
+    leaves, steps = record.number("inputs"), body.number("steps")
+    f.give_if(f.let(f"icmp slt i64 {steps}, 0"), LEAVE)
+    constants, total = body.number("constants"), f.sum(leaves, steps)
+    values = f.pointers(f.sum(f.sum(f.sum(constants, total), leaves), 1))
+    f.copy(values, body.pointer("pool"), f.let(f"shl i64 {constants}, 3"))
+    own = f.word(values, constants)  # the values that are held
+    filled, token = f.variable("i64", 0), f.variable("ptr", "null")
+    result = f.variable("ptr", "null")
+    with f.repeat(leaves) as i:
+        host = hosted(f, f.slot("%held", i))
+        f.stop_if(f.equal("ptr", host, "null"))
+        f.set_slot(own, i, host)
+        f.store("i64", f.sum(i, 1), filled)
+    with f.when(f.equal("i64", f.load("i64", filled), leaves)):
+        with f.rows(body.pointer("first"), r.Step, steps) as one:
+            made = step(f, one.address, values, token)
+            f.stop_if(f.equal("ptr", made, "null"))
+            number = f.load("i64", filled)
+            f.set_slot(own, number, made)
+            f.store("i64", f.sum(number, 1), filled)
+        with f.when(f.equal("i64", f.load("i64", filled), total)):
+            f.copy(f.word(own, total), "%held", f.let(f"shl i64 {leaves}, 3"))
+            f.store("ptr", build(f, record.pointer("result"), values), result)
+    with f.when(f.differ("ptr", f.load("ptr", token), "null")):
+        pair = f"ptr {state.pointer('hush_variable')}, ptr {f.load('ptr', token)}"
+        f.outside("i32 PyContextVar_Reset", f"{pair}")
+        f.let_go(f.load("ptr", token))
+    _release(f, own, f.load("i64", filled))
+    with f.when(f.differ("ptr", f.load("ptr", result), "null")):
+        f.give(f.load("ptr", result))
+    with f.when(f.differ("ptr", f.outside("ptr PyErr_Occurred"), "null")):
+        ordinary = f"ptr {state.pointer('exception')}"
+        status = f.outside("i32 PyErr_ExceptionMatches", f"{ordinary}")
+        with f.when(f.equal("i32", status, 0)):
+            f.give("null")  # Ctrl-C is no reason to begin again
+        f.outside("void PyErr_Clear")  # Python's code says what is wrong
+    f.give(LEAVE)

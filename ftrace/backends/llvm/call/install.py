@@ -1,0 +1,414 @@
+"""The native code of calls in this process: compiled, and put in place.
+
+It stays for as long as the process: objects die through it until the very end. What
+Python's allocator and counters count, and what native code does, is added up when it
+is read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import FunctionType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ftrace.backends.llvm.call.object_layout import (
+    DEALLOC,
+    Offsets,
+    offset_of,
+    offsets,
+)
+from ftrace.backends.llvm.call.records import CLASSES, BufferObject, State
+from ftrace.backends.llvm.compile import emit_own, link
+from ftrace.backends.llvm.runtime.runtime import WarmAllocator, runtime
+from ftrace.backends.out_of_memory import no_working_memory
+from ftrace.errors import DeviceError, NativeCallsWarning
+from ftrace.ground import settings
+from ftrace.ground.errstate import silence
+from ftrace.ground.fork_safe import cached_property, free_after_fork
+from ftrace.trace.arrays.array import HOST, Array, ArrayLike
+from ftrace.trace.arrays.buffer import Buffer
+from ftrace.trace.backend import RecordedCallable
+from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.tracing.tracer import open_in_all_threads
+
+#: How a function takes its arguments: METH_FASTCALL, METH_KEYWORDS.
+FASTCALL, KEYWORDS = 0x80, 0x02
+
+
+class Method(ctypes.Structure):
+    """A `PyMethodDef`; it must outlive the functions that are made of it."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_EXPORTED = (
+    "set_state", "call", "give_out", "admit", "trim", "buffer_dies", "array_dies",
+    "call_eager",
+)  # fmt: skip
+
+_NOT_NATIVE = ("__setitem__", "__delitem__", "__len__", "__iter__", "__round__")
+#: Properties of arrays that are arrays.
+PROPERTIES = ("T", "mT", "real", "imag")
+
+
+def method_names() -> list[str]:
+    """The methods and properties of arrays whose calls may be native."""
+    methods = [
+        name
+        for name, value in vars(ArrayLike).items()
+        if type(value) is FunctionType and name not in _NOT_NATIVE
+    ]
+    return [*methods, *PROPERTIES]
+
+
+_OBJECT, _SIZE = 16, 19  # kinds of members: T_OBJECT_EX, T_PYSSIZET
+_DEALLOC_SLOT, _MEMBERS_SLOT = 52, 72
+
+
+class _Member(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("kind", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = (("number", ctypes.c_int), ("pointer", ctypes.c_void_p))
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("size", ctypes.c_int),
+        ("item_size", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("slots", ctypes.POINTER(_Slot)),
+    )
+
+
+def _code(places: Offsets) -> bytes:
+    versions: list[Any] = [sys.version, vars(np)["__version__"]]
+    count = len(method_names())
+
+    def text() -> str:
+        from ftrace.backends.llvm.call.entry import native_ir
+
+        return native_ir(places, count)
+
+    return emit_own("calls", (places, count, versions), text)
+
+
+def _plain_call() -> int:
+    """The address of what calls a function of Python's; versions name it differently.
+
+    Raises:
+      AttributeError: there is none.
+    """
+    api: Any = ctypes.pythonapi
+    name = "PyObject_Vectorcall"
+    found = getattr(api, name if hasattr(api, name) else "_PyFunction_Vectorcall")
+    return ctypes.cast(found, ctypes.c_void_p).value or 0
+
+
+def raise_no_memory() -> NoReturn:
+    raise no_working_memory()
+
+
+class Native:
+    """The native code, and what it works on.
+
+    Args:
+      places: of the slots of Arrays and buffers.
+      device: the device whose calls these are.
+
+    Attributes:
+      words: the state.
+      device: as given.
+      buffer: the class of its buffers.
+      take: `take(number of the size class, bytes)`: a free buffer, or None.
+    """
+
+    def __init__(self, places: Offsets, device: Any) -> None:
+        self._imports = {
+            "run_pointers": runtime().run_pointers,
+            "plain_call": _plain_call(),
+        }
+        stubs = [f"method_{number}" for number in range(len(method_names()))]
+        names = [*_EXPORTED, *stubs]
+        self._code = link(_code(places), names, self._imports)
+        self.device = device
+        self.words = np.zeros(len(State.fields), np.int64)
+        self._free = np.zeros(CLASSES, np.int64)
+        self.sizes: list[int] = []
+        self._numbers: dict[int, int] = {}
+        self._kept: list[Any] = []  # what native code refers to
+        self.buffer = self._buffer_class()
+        self.take: Callable[[int, int], Any] = self._function("give_out", FASTCALL)
+        none, one = ctypes.PYFUNCTYPE(None), ctypes.PYFUNCTYPE(None, ctypes.py_object)
+        self._admit = one(self._code.address("admit"))
+        self.trim: Callable[[], None] = none(self._code.address("trim"))
+        self._set_state()
+        self._take_over_arrays()
+        self._stand_before_functions()
+        for kept in (self, self._code):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+
+    def _buffer_class(self) -> Any:
+        size = len(BufferObject.fields) * 8
+        members = [
+            (name.encode(), _OBJECT if 2 <= i <= 4 else _SIZE, i * 8, 0, None)
+            for i, name in enumerate(BufferObject.fields[:-1])
+            if i >= 2
+        ]
+        listed = (_Member * (len(members) + 1))(*members)
+        slots = (_Slot * 3)(
+            (_DEALLOC_SLOT, self._code.address("buffer_dies")),
+            (_MEMBERS_SLOT, ctypes.addressof(listed)),
+        )
+        name = b"ftrace.trace.arrays.buffer.NativeBuffer"
+        spec = _Spec(name, size, 0, 1 << 18, slots)
+        self._kept += [listed, slots, spec]
+        make: Any = ctypes.pythonapi.PyType_FromSpec
+        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p,)
+        return make(ctypes.addressof(spec))
+
+    def _method(self, name: str, flags: int) -> Method:
+        method = Method(name.encode(), self._code.address(name), flags, None)
+        self._kept.append(method)
+        return method
+
+    def _function(self, name: str, flags: int) -> Any:
+        make: Any = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype = ctypes.py_object
+        make.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        return make(ctypes.addressof(self._method(name, flags)), None, None)
+
+    def refer(self, thing: Any) -> int:
+        """The address of an object that stays."""
+        self._kept.append(thing)
+        return id(thing)
+
+    @cached_property
+    def eager_records(self) -> Any:
+        """The records of eager calls; what makes them is loaded now."""
+        from ftrace.backends.llvm.call.record_eager import EagerRecords, new_ndarray
+
+        self.put("new_ndarray", new_ndarray())
+        recording = State.fields.index("recording")
+        return EagerRecords(self, self.words[recording : recording + 1])
+
+    def put(self, field: str, value: int) -> None:
+        """Sets a word of the state."""
+        self.words[State.fields.index(field)] = value
+
+    def _set_state(self) -> None:
+        variable, module = settings.sources()
+        tuple_new: Any = vars(tuple)["__new__"]
+        objects: dict[str, Any] = {
+            "array": Array, "buffer": self.buffer, "host_buffer": Buffer,
+            "ndarray": np.ndarray, "host": HOST, "device": self.device,
+            "variable": variable, "settings": module, "default": "_default",
+            "more": self.more, "no_memory": raise_no_memory, "plain": "plain_call",
+            "none": None, "dict": dict, "text": str, "float": float, "int": int,
+            "bool": bool, "true": True, "tuple_new": tuple_new, "exception": Exception,
+            "traces": open_in_all_threads, "host_of": Array.numpy,
+            "settle": vars(np.ndarray)["astype"], "as_ndarray": np.asarray,
+        }  # fmt: skip
+        for field, value in objects.items():
+            self.put(field, self.refer(value))
+        self.put("limit", self.device.memory.limit)
+        self.put("free", self._free.ctypes.data)
+        set_state = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+        set_state(self._code.address("set_state"))(self.words.ctypes.data)
+
+    def _take_over_arrays(self) -> None:
+        """From now on Arrays die in native code."""
+        place = ctypes.c_void_p.from_address(id(Array) + DEALLOC)
+        place.value = self._code.address("array_dies")
+
+    def _stand_before_functions(self) -> None:
+        """From now on calls go through native code."""
+        self.put("links", offset_of(RecordedCallable(), "_links"))
+        for kind in RecordedCallable.__subclasses__():
+            if kind is not Eager or silence is not None:
+                self._give_method(kind, "__call__", kind.entry)
+        if silence is None:
+            return
+        for field, value in zip(("hush_variable", "silence"), silence, strict=True):
+            self.put(field, self.refer(value))
+        functions: list[Eager] = []
+        for number, name in enumerate(method_names()):
+            known: Any = vars(ArrayLike)[name]
+            plain: Any = known.fget if isinstance(known, property) else known
+            index = name == "__getitem__"
+            operator = name.startswith("__") and not index
+            functions.append(Eager(plain, operator, plain.__module__, index))
+            method = self._method_of(Array, name, f"method_{number}")
+            if isinstance(known, property):
+                method = property(method, doc=known.__doc__)
+            setattr(Array, name, method)
+        listed = (ctypes.py_object * len(functions))(*functions)
+        self._kept.append(listed)
+        self.put("methods", ctypes.addressof(listed))
+        self.put("behind", offset_of(object.__new__(Eager), "behind"))
+
+        def plain_call(function: Eager, *args: Any, **kwargs: Any) -> Any:
+            return self.eager_records.call(function, args, kwargs)
+
+        public: Any = Eager
+        public.plain_call = plain_call
+
+    def _give_method(self, kind: Any, name: str, function: str) -> None:
+        """Gives a class a method of native code."""
+        setattr(kind, name, self._method_of(kind, name, function))
+
+    def _method_of(self, kind: Any, name: str, function: str) -> Any:
+        make: Any = ctypes.pythonapi.PyDescr_NewMethod
+        make.restype = ctypes.py_object
+        make.argtypes = (ctypes.py_object, ctypes.c_void_p)
+        method = self._method(function, FASTCALL | KEYWORDS)
+        method.name = name.encode()
+        return make(kind, ctypes.addressof(method))
+
+    # Buffers.
+
+    def number_of(self, size: int) -> int:
+        """The number of the size class of so many bytes."""
+        found = self._numbers.get(size)
+        if found is None:
+            with self.device.memory.lock:  # one that no fork leaves locked
+                found = self._numbers.setdefault(size, len(self.sizes))
+                if found == len(self.sizes):
+                    self.sizes.append(size)
+            assert found < CLASSES, "sizes have few classes"
+        return found
+
+    def more(self, number: int, nbytes: int) -> Any:
+        """A new buffer of a size class."""
+        size = self.sizes[number]
+        memory = self.device.memory.obtain(size)
+        made = self.buffer()
+        made.memory, made.device, made.allocator = (
+            memory,
+            self.device,
+            self.device.memory,
+        )
+        made.nbytes, made.data, made.size_class = nbytes, memory.ctypes.data, number
+        made.raw, made.size = id(memory.base), size
+        self._admit(made)
+        return made
+
+
+class NativeAllocator(WarmAllocator):
+    """Gives out buffers that native code takes back.
+
+    Memory of buffers from before goes back to the system.
+    """
+
+    native: Native
+
+    @property
+    def in_use(self) -> int:
+        self._take_back()
+        return self._in_use + int(self.native.words[_IN_USE])
+
+    @property
+    def kept(self) -> int:
+        return int(self.native.words[_KEPT])
+
+    @property
+    def peak(self) -> int:
+        before = self._in_use
+        highest = int(self.native.words[_PEAK])
+        return max(self.__dict__["peak"], before + highest)
+
+    @peak.setter
+    def peak(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        own = vars(self)
+        own["peak"] = value
+        self.native.words[_PEAK] = value - self._in_use
+
+    def allocate(self, nbytes: int) -> Buffer:
+        return self.allocate_all([(nbytes, self.size_class(nbytes))])[0]
+
+    def allocate_all(self, wanted: Sequence[tuple[int, int]]) -> list[Buffer]:
+        native = self.native
+        take, number_of = native.take, native.number_of
+        buffers: list[Buffer] = []
+        for nbytes, size in wanted:
+            number = number_of(size)
+            buffers.append(take(number, nbytes) or native.more(number, nbytes))
+        return buffers
+
+    def _reusable(self, memory: Any) -> bool:
+        return False
+
+    def trim(self) -> None:
+        super().trim()
+        self.native.trim()
+
+
+_IN_USE, _KEPT, _PEAK = map(State.fields.index, ("in_use", "kept", "peak"))
+
+
+def count_natively(native: Native) -> None:
+    """Lets the device of native calls have such an allocator, and counts with it."""
+    device = native.device
+    allocator: Any = device.memory
+    with allocator.lock:
+        allocator.trim()  # its lists are not used any more
+        allocator.__dict__.setdefault("peak", 0)
+        allocator.native = native
+        allocator.__class__ = NativeAllocator
+    counters, first = device.counters, State.fields.index("kernels")
+    runs = native.words.data[first : first + len(counters.runs)]
+    runs[:] = counters.runs
+    counters.runs = runs
+
+
+def _tried(places: Offsets, device: Any) -> Native | None:
+    try:
+        return Native(places, device)
+    except (LookupError, AttributeError, DeviceError, RuntimeError) as error:
+        # It lacks a function, or has its objects elsewhere, and should not.
+        with suppress(NativeCallsWarning):  # where warnings are errors
+            warnings.warn(
+                f"calls cannot be native ({type(error).__name__}: {error}) and stay in "
+                "Python, which is slower. This interpreter should have native calls: "
+                "please report it; FTRACE_NATIVE_CALLS=0 silences this",
+                NativeCallsWarning,
+                stacklevel=3,
+            )
+        return None
+
+
+_ready: list[Native | None] = []
+_lock = free_after_fork(threading.RLock())
+
+
+def native_for(device: Any) -> Native | None:
+    """The native code of the process, if this interpreter is known.
+
+    The device that asks first has it; others have none.
+    """
+    with _lock:
+        if not _ready:
+            places = offsets()
+            _ready.append(None if places is None else _tried(places, device))
+        found = _ready[0]
+    return found if found is not None and found.device is device else None

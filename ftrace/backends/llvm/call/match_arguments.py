@@ -1,0 +1,324 @@
+"""Arguments in native code: is everything as expected, and where is the memory?
+
+    find(part, object, places) -> 1, or 0 if something is not as expected
+
+No code of Python's runs in here, so that nothing changes while it is looked at, and
+borrowed references stay good.
+"""
+
+from __future__ import annotations
+
+from ftrace.backends.llvm.call import object_layout as layout, records as r
+from ftrace.backends.llvm.call.object_ir import ObjectFunction
+from ftrace.backends.llvm.ir.function_builder import Function, Routines, View
+from ftrace.backends.llvm.runtime.records import Record
+
+#: Where a slice has its parts, in bytes.
+_BOUNDS = 16
+_PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
+
+
+class Places(Record):
+    """Where findings go: arrays with one entry per input of the program.
+
+    Attributes:
+      frame: pointers to the memory.
+      held: the objects that keep it.
+      cells: memory for numbers; of arrays that are given up, the arrays.
+    """
+
+    fields = ("frame", "held", "cells")
+
+
+arguments = Routines(ObjectFunction)
+
+
+#: What looks at an argument of a kind.
+_FINDERS = {
+    r.ARRAY: "array", r.HOSTED: "hosted", r.DONATED: "donated",
+    r.OVERWRITTEN: "donated", r.NUMPY: "numpy", r.OBJECT: "object",
+    r.FLOAT32: "number", r.FLOAT64: "number", r.INT32: "number", r.BOOL: "number",
+    r.STATIC: "same", r.CLASS: "class", r.VALUE: "value", r.INTEGER: "integer",
+    r.TUPLE: "sequence", r.LIST: "sequence", r.SLICE: "sequence", r.DICT: "dict",
+}  # fmt: skip
+_LISTED = ", ".join([f"ptr @find_{_FINDERS[kind]}" for kind in range(len(_FINDERS))])
+FINDERS = f"@finders = internal constant [{len(_FINDERS)} x ptr] [{_LISTED}]\n"
+
+
+@arguments("i32", *_PARAMETERS)
+def find(f: ObjectFunction) -> None:
+    finder = f.slot("@finders", f.load("i64", "%part"))
+    f.give(f.let(f"call i32 {finder}({', '.join(_PARAMETERS)})"))
+
+
+@arguments("i32", *_PARAMETERS)
+def find_same(f: ObjectFunction) -> None:
+    """This very object."""
+    expected = f.view("%part", r.ObjectPart).pointer("object")
+    f.give(f.let(f"zext i1 {f.equal('ptr', '%thing', expected)} to i32"))
+
+
+@arguments("i32", *_PARAMETERS)
+def find_class(f: ObjectFunction) -> None:
+    """An object of this class."""
+    expected = f.view("%part", r.ObjectPart).pointer("object")
+    f.give(f.let(f"zext i1 {f.equal('ptr', f.type_of('%thing'), expected)} to i32"))
+
+
+def require(f: Function, part: str, thing: str) -> None:
+    """Refuses where an object is not what a part expects."""
+    f.give_if(f.let(f"icmp eq i32 {find(f, part, thing, '%places')}, 0"), 0)
+
+
+def _refuse_unless(f: Function, condition: str) -> None:
+    f.give_if(f.let(f"xor i1 {condition}, true"), 0)
+
+
+def _found(f: Function, data: str, holder: str) -> None:
+    """Notes where the leaf's memory is, and ends."""
+    number = f.view("%part", r.LeafPart).number("number")
+    places = f.view("%places", Places)
+    f.set_slot(places.pointer("frame"), number, data)
+    f.set_slot(places.pointer("held"), number, holder)
+    f.give(1)
+
+
+def _array_buffer(f: ObjectFunction, offsets: layout.Offsets) -> str:
+    """The buffer of an Array of the type that is expected."""
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), f.state().pointer("array")))
+    expected = f.view("%part", r.LeafPart).pointer("expected")
+    _refuse_unless(f, f.equal("ptr", f.at("%thing", offsets.aval), expected))
+    buffer = f.at("%thing", offsets.buffer)
+    _refuse_unless(f, f.differ("ptr", buffer, "null"))
+    return buffer
+
+
+def _refuse_elsewhere(f: ObjectFunction, buffer: str, offsets: layout.Offsets) -> None:
+    """Goes on with a buffer of Python's that is in the host's memory."""
+    state = f.state()
+    _refuse_unless(f, f.equal("ptr", f.type_of(buffer), state.pointer("host_buffer")))
+    device = f.at(buffer, offsets.device)
+    here = f.equal("ptr", device, state.pointer("device"))
+    host = f.equal("ptr", device, state.pointer("host"))
+    _refuse_unless(f, f.let(f"or i1 {here}, {host}"))
+
+
+@arguments("i32", *_PARAMETERS)
+def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
+    """An Array whose buffer is in the host's memory."""
+    buffer, state = _array_buffer(f, offsets), f.state()
+    with f.when(f.equal("ptr", f.type_of(buffer), state.pointer("buffer"))):
+        _found(f, f.view(buffer, r.BufferObject).pointer("data"), buffer)
+    _refuse_elsewhere(f, buffer, offsets)
+    memory = f.at(buffer, offsets.memory)
+    _refuse_unless(f, f.differ("ptr", memory, "null"))
+    _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
+    _found(f, f.at(memory, layout.DATA), buffer)
+
+
+@arguments("i32", *_PARAMETERS)
+def find_hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
+    """An Array that NumPy can see: its buffer, or an array of NumPy's in its place."""
+    buffer, state = _array_buffer(f, offsets), f.state()
+    none = state.pointer("none")
+    with f.when(f.equal("ptr", buffer, none)):
+        _refuse_unless(f, f.differ("ptr", f.at("%thing", offsets.host), none))
+        _found(f, "null", "%thing")
+    with f.when(f.differ("ptr", f.type_of(buffer), state.pointer("buffer"))):
+        _refuse_elsewhere(f, buffer, offsets)
+    _found(f, "null", "%thing")
+
+
+@arguments("i32", *_PARAMETERS)
+def find_donated(f: ObjectFunction, offsets: layout.Offsets) -> None:
+    """An Array that is given up; if it is written, nobody else sees its memory."""
+    found = find_array(f, "%part", "%thing", "%places")
+    _refuse_unless(f, f.differ("i32", found, 0))
+    part, places = f.view("%part", r.LeafPart), f.view("%places", Places)
+    number = part.number("number")
+    with f.when(f.equal("i64", part.number("kind"), r.OVERWRITTEN)):
+        host = f.at("%thing", offsets.host)
+        missing = f.equal("ptr", host, "null")
+        none = f.equal("ptr", host, f.state().pointer("none"))
+        _refuse_unless(f, f.let(f"or i1 {missing}, {none}"))
+        held = f.slot(places.pointer("held"), number)
+        own = f.equal("ptr", f.type_of(held), f.state().pointer("buffer"))
+        _refuse_unless(f, own)
+        buffer = f.view(held, r.BufferObject)
+        for thing in (held, buffer.pointer("memory"), buffer.pointer("raw")):
+            _refuse_unless(f, f.equal("i32", f.load("i32", thing), 1))
+    f.set_slot(places.pointer("cells"), number, "%thing")
+    f.give(1)
+
+
+@arguments("i32", "ptr %record", "ptr %held")
+def all_differ(f: ObjectFunction) -> None:
+    """1 if no buffer that the program writes is given to it a second time.
+
+    How often each is given is counted where buffers that are free have the next one.
+    """
+    record, state = f.view("%record", r.Call), f.state()
+    overwrites, overwritten = record.number("overwrites"), record.pointer("overwritten")
+
+    def written(i: str) -> View:
+        number = f.load("i64", f.word(overwritten, i))
+        return f.view(f.slot("%held", number), r.BufferObject)
+
+    with f.repeat(overwrites) as i:
+        written(i).set("next", 0)
+    with f.repeat(record.number("inputs")) as i:
+        held = f.slot("%held", i)
+        with f.when(f.equal("ptr", f.type_of(held), state.pointer("buffer"))):
+            f.add_to(f.view(held, r.BufferObject), "next", 1)
+    with f.repeat(overwrites) as i:
+        _refuse_unless(f, f.equal("i64", written(i).number("next"), 1))
+    f.give(1)
+
+
+@arguments("i32", *_PARAMETERS)
+def find_sequence(f: ObjectFunction) -> None:
+    """A tuple, a list or a namedtuple of this class and length; or a slice."""
+    part = f.view("%part", r.ContainerPart)
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
+    kind, count, parts = (
+        part.number("kind"), part.number("length"), part.pointer("parts")
+    )  # fmt: skip
+    items = f.variable("ptr", f.beyond("%thing", layout.ITEMS))
+    with f.when(f.equal("i64", kind, r.LIST)):
+        f.store("ptr", f.at("%thing", layout.ITEMS), items)
+    with f.when(f.equal("i64", kind, r.SLICE)):
+        f.store("ptr", f.beyond("%thing", _BOUNDS), items)
+    with f.when(f.differ("i64", kind, r.SLICE)):
+        size = f.load("i64", f.beyond("%thing", layout.SIZE))
+        _refuse_unless(f, f.equal("i64", size, count))
+    with f.repeat(count) as i:
+        require(f, f.slot(parts, i), f.slot(f.load("ptr", items), i))
+    leaf = part.number("leaf")
+    with f.when(f.let(f"icmp sge i64 {leaf}, 0")):
+        f.set_slot(f.view("%places", Places).pointer("held"), leaf, "%thing")
+    f.give(1)
+
+
+@arguments("i32", *_PARAMETERS)
+def find_dict(f: ObjectFunction) -> None:
+    """A dict with these keys in this order: the same objects, or the same text."""
+    part, state = f.view("%part", r.ContainerPart), f.state()
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), state.pointer("dict")))
+    count, parts = part.number("length"), part.pointer("parts")
+    size = f.load("i64", f.beyond("%thing", layout.SIZE))
+    _refuse_unless(f, f.equal("i64", size, count))
+    keys, text = part.pointer("keys"), state.pointer("text")
+    position = f.variable("i64", 0)
+    key, value = f.place("ptr"), f.place("ptr")
+    with f.repeat(count) as i:
+        places = f"ptr %thing, ptr {position}, ptr {key}, ptr {value}"
+        more = f.outside("i32 PyDict_Next", f"{places}")
+        _refuse_unless(f, f.differ("i32", more, 0))
+        given, expected = f.load("ptr", key), f.slot(keys, i)
+        with f.when(f.differ("ptr", given, expected)):
+            for one in (given, expected):
+                _refuse_unless(f, f.equal("ptr", f.type_of(one), text))
+            pair = f"ptr {given}, ptr {expected}"
+            order = f.outside("i32 PyUnicode_Compare", f"{pair}")
+            _refuse_unless(f, f.equal("i32", order, 0))
+        require(f, f.slot(parts, i), f.load("ptr", value))
+    f.give(1)
+
+
+@arguments("i32", *_PARAMETERS)
+def find_numpy(f: ObjectFunction) -> None:
+    """An array of NumPy of this dtype and shape, row-major and aligned."""
+    part = f.view("%part", r.LeafPart)
+    kind = f.state().pointer("ndarray")
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), kind))
+    dtype = f.at("%thing", layout.DTYPE)
+    _refuse_unless(f, f.equal("ptr", dtype, part.pointer("expected")))
+    flags = f.load("i32", f.beyond("%thing", layout.FLAGS))
+    orderly = f.let(f"and i32 {flags}, {layout.ORDERLY}")
+    _refuse_unless(f, f.equal("i32", orderly, layout.ORDERLY))
+    ndim = f.let(f"sext i32 {f.load('i32', f.beyond('%thing', layout.NDIM))} to i64")
+    _refuse_unless(f, f.equal("i64", ndim, part.number("ndim")))
+    sizes, given = part.pointer("sizes"), f.at("%thing", layout.SHAPE)
+    with f.repeat(ndim) as i:
+        size = f.load("i64", f.word(given, i))
+        _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
+    _found(f, f.at("%thing", layout.DATA), "%thing")
+
+
+@arguments("i32", *_PARAMETERS)
+def find_object(f: ObjectFunction) -> None:
+    """An object of this class; a number of NumPy's is where its object has it."""
+    part = f.view("%part", r.LeafPart)
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("expected")))
+    with f.when(f.differ("i64", part.number("ndim"), 0)):
+        value = f.load("i64", f.beyond("%thing", layout.NUMBER))
+        low = f.let(f"trunc i64 {value} to i32")
+        fits = f.let(f"sext i32 {low} to i64")
+        _refuse_unless(f, f.equal("i64", fits, value))
+    _found(f, f.beyond("%thing", layout.NUMBER), "%thing")
+
+
+@arguments("i32", *_PARAMETERS)
+def find_value(f: ObjectFunction) -> None:
+    """A number of this class and these bits."""
+    part = f.view("%part", r.ValuePart)
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
+    bits, given = part.at("first"), f.beyond("%thing", layout.NUMBER)
+    with f.repeat(part.number("words")) as i:
+        _refuse_unless(f, f.equal("ptr", f.slot(bits, i), f.slot(given, i)))
+    f.give(1)
+
+
+@arguments("i32", *_PARAMETERS)
+def find_integer(f: ObjectFunction) -> None:
+    """This integer, whichever object it is."""
+    _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), f.state().pointer("int")))
+    value, fits = _integer(f)
+    same = f.equal("i64", value, f.view("%part", r.ObjectPart).number("object"))
+    f.give(f.let(f"zext i1 {f.let(f'and i1 {same}, {fits}')} to i32"))
+
+
+def _integer(f: ObjectFunction) -> tuple[str, str]:
+    """The value of an integer, and does it fit 64 bits?"""
+    over = f.variable("i32", 0)
+    pair = f"ptr %thing, ptr {over}"
+    value = f.outside("i64 PyLong_AsLongLongAndOverflow", f"{pair}")
+    return value, f.equal("i32", f.load("i32", over), 0)
+
+
+@arguments("i32", *_PARAMETERS)
+def find_number(f: ObjectFunction) -> None:
+    """A number of Python's that fits the input's dtype."""
+    part, state = f.view("%part", r.LeafPart), f.state()
+    kind, given = part.number("kind"), f.type_of("%thing")
+    cells = f.view("%places", Places).pointer("cells")
+    cell = f.word(cells, part.number("number"))
+    single, double = (f.equal("i64", kind, k) for k in (r.FLOAT32, r.FLOAT64))
+    with f.when(f.let(f"or i1 {single}, {double}")):
+        _refuse_unless(f, f.equal("ptr", given, state.pointer("float")))
+        value = f.outside("double PyFloat_AsDouble", "ptr %thing")
+        with f.when(double):
+            f.store("double", value, cell)
+            _found(f, cell, "%thing")
+        size = f.let(f"call double @llvm.fabs.f64(double {value})")
+        # NumPy warns of what becomes infinite; infinities and NaN stay what they are.
+        large = f.let(f"fcmp ogt double {size}, 0x47EFFFFFE0000000")
+        infinite = f.let(f"fcmp oeq double {size}, 0x7FF0000000000000")
+        lost = f.let(f"and i1 {large}, {f.let(f'xor i1 {infinite}, true')}")
+        _refuse_unless(f, f.let(f"xor i1 {lost}, true"))
+        f.store("float", f.let(f"fptrunc double {value} to float"), cell)
+        _found(f, cell, "%thing")
+    with f.when(f.equal("i64", kind, r.INT32)):
+        _refuse_unless(f, f.equal("ptr", given, state.pointer("int")))
+        value, small = _integer(f)
+        _refuse_unless(f, small)
+        low = f.let(f"trunc i64 {value} to i32")
+        fits = f.equal("i64", f.let(f"sext i32 {low} to i64"), value)
+        _refuse_unless(f, fits)
+        f.store("i32", low, cell)
+        _found(f, cell, "%thing")
+    _refuse_unless(f, f.equal("i64", kind, r.BOOL))
+    _refuse_unless(f, f.equal("ptr", given, state.pointer("bool")))
+    true = f.equal("ptr", "%thing", state.pointer("true"))
+    f.store("i8", f.let(f"zext i1 {true} to i8"), cell)
+    _found(f, cell, "%thing")

@@ -1,0 +1,234 @@
+"""What the native entry walks over, as words in memory: see `runtime.records`."""
+
+from __future__ import annotations
+
+from ftrace.backends.llvm.runtime.records import Record
+
+#: Size classes of buffers; those of the largest sizes that can be addressed fit.
+CLASSES = 512
+
+#: Kinds of arguments: leaves, of which HOSTED ones are Arrays of eager calls; what
+#: decides what is done; containers of these.
+(
+    ARRAY, DONATED, OVERWRITTEN, NUMPY, OBJECT, FLOAT32, FLOAT64, INT32, BOOL, HOSTED,
+    STATIC, VALUE, INTEGER, CLASS, TUPLE, LIST, SLICE, DICT,
+) = range(18)  # fmt: skip
+
+#: Kinds of results besides tuples and lists; a GIVEN one is an object of the call.
+(RESULT, GIVEN, NONE, MAPPING, NAMEDTUPLE) = range(20, 25)
+
+
+class State(Record):
+    """What the native code knows of this process; addresses of objects but for counts.
+
+    Attributes:
+      array, buffer, host_buffer, ndarray: classes.
+      host, device: where buffers of arguments may be.
+      variable, settings, default: the configuration: of the context, or under a name
+        in the dict of a module.
+      more: called for (size class, bytes) where no buffer is free.
+      no_memory: raises what a program raises that finds no memory.
+      plain: the name of the method that is called where native code does not go on.
+      links: where a `RecordedCallable` has its records, in bytes.
+      spare, spares: a list of dead Arrays, and how long it is.
+      in_use, kept, peak, limit: bytes of buffers.
+      free: the first free buffer of each size class.
+      kernels, operations, bytes, nanoseconds: what has run: see `base.Counters`.
+      none, dict, text, float, int, bool, true: objects of the interpreter.
+      tuple_new: `tuple.__new__`.
+      exception: a class.
+      behind: where a public function has what it stands before.
+      recording: 1 while a call is recorded.
+      traces: the list of all open scopes.
+      methods: the public functions that methods of arrays are.
+      host_of, settle, as_ndarray: functions, see `entry`.
+      new_ndarray: makes an array of NumPy's.
+      hush_variable, silence: what silences NumPy.
+    """
+
+    fields = (
+        "array", "buffer", "host_buffer", "ndarray", "host", "device", "variable",
+        "settings", "default", "more", "no_memory", "plain", "links", "spare", "spares",
+        "in_use", "kept", "peak", "limit", "free", "kernels", "operations", "bytes",
+        "nanoseconds", "none", "dict", "text", "float", "int", "bool", "true",
+        "tuple_new", "exception", "behind", "recording", "traces", "methods", "host_of",
+        "settle", "as_ndarray", "new_ndarray", "hush_variable", "silence",
+    )  # fmt: skip
+
+
+class Call(Record):
+    """A program and the signature that it is for.
+
+    Attributes:
+      owner: the object that keeps all of this in memory.
+      config: the configuration.
+      entry, threads: what `run` takes.
+      positional, named, names: how many arguments, and the array of the names.
+      parts: what is expected of each argument.
+      captures, captured: how many arrays the function closed over, and `Capture`s.
+      inputs: how many leaves the program takes.
+      donations, donated: how many inputs the caller gives up, and their numbers.
+      overwrites, overwritten: likewise those that the program writes.
+      makes, made: how many buffers it is given besides, and their `Make`s.
+      result: what it gives.
+      kernels, operations, bytes: what a run counts as.
+      body: `Steps` that are done in place of a program; 0 where there is one.
+    """
+
+    fields = (
+        "owner", "config", "entry", "threads", "positional", "named", "names", "parts",
+        "captures", "captured", "inputs", "donations", "donated", "overwrites",
+        "overwritten", "makes", "made", "result", "kernels", "operations", "bytes",
+        "body",
+    )  # fmt: skip
+
+
+class Steps(Record):
+    """What is done with the leaves of an eager call, in NumPy.
+
+    The values are constants, then the leaves, then what the steps make, then the leaves
+    once more as they were given.
+
+    Attributes:
+      steps, first: how many, -1 for a call that is left to Python; and the `Step`s.
+      constants, pool: how many, and the array of them.
+    """
+
+    fields = ("steps", "first", "constants", "pool")
+
+
+class Step(Record):
+    """A call of NumPy.
+
+    Attributes:
+      arity, operands: the numbers of the values that it is given.
+      dtype: what its result must have; 0 for something that is no array.
+      loop: a `Loop` that does it; 0 if there is none.
+      loud: 1 if NumPy might tell of floating-point errors.
+    """
+
+    fields = ("function", "arity", "operands", "dtype", "loop", "loud")
+
+
+#: Operands of a loop at the most.
+MOST_OPERANDS = 3
+
+
+class Loop(Record):
+    """The inner loop of a ufunc, over operands that are arrays in row-major order.
+
+    Attributes:
+      function, data: of NumPy.
+      elements: of the result.
+      strides: bytes from one element to the next, of each operand and the result.
+      dtypes: of the operands.
+      ndim, sizes: of the result.
+    """
+
+    fields = ("function", "data", "elements", "strides", "dtypes", "ndim", "sizes")
+
+
+class Capture(Record):
+    """An array that a function closed over, and what is expected of it."""
+
+    fields = ("array", "part")
+
+
+class Make(Record):
+    """A buffer that a call takes: its size class, its bytes, and these in use."""
+
+    fields = ("size_class", "nbytes")
+
+
+# Parts of arguments: each begins with its kind.
+
+
+class LeafPart(Record):
+    """A leaf.
+
+    Attributes:
+      number: its place among the leaves.
+      expected: of an Array its type as traces know it, of NumPy's its dtype; of an
+        object its class.
+      ndim, sizes: of NumPy's array, its shape; of a number 1 if it has to fit int32.
+    """
+
+    fields = ("kind", "number", "expected", "ndim", "sizes")
+    defaults = (0, 0)
+
+
+class ContainerPart(Record):
+    """A sequence of `length` parts, or a dict; the keys of a dict stand in an array.
+
+    Attributes:
+      leaf: the number of the leaf that the container itself is; -1 if it is none.
+    """
+
+    fields = ("kind", "type", "length", "parts", "keys", "leaf")
+    defaults = (0, -1)
+
+
+class ObjectPart(Record):
+    """This object; an object of this CLASS; an INTEGER of this value."""
+
+    fields = ("kind", "object")
+
+
+class ValuePart(Record):
+    """A number of a class, by its bits: so many words."""
+
+    fields = ("kind", "type", "words", "first", "second")
+    defaults = (0,)
+
+
+# Parts of results.
+
+
+class ResultPart(Record):
+    """An Array: the number of what holds its values, and what its slots hold.
+
+    That is a buffer among those of the call or, of an eager one, an array of NumPy's.
+    """
+
+    fields = ("kind", "number", "aval", "shape", "dtype", "weak_type")
+
+
+class GivenPart(Record):
+    """An object of the call itself, by its number."""
+
+    fields = ("kind", "number")
+
+
+class BuiltPart(Record):
+    """A container: its class, its parts; of a dict, how it is made.
+
+    Attributes:
+      keys: the array of them.
+      template: a dict of these keys: a copy has them in place.
+      slots: where copies have their values, in bytes from `KEYS`; 0 if that is
+        not known.
+    """
+
+    fields = ("kind", "type", "length", "parts", "keys", "template", "slots")
+    defaults = (0, 0, 0)
+
+
+class BufferObject(Record):
+    """A buffer, as an object of Python's.
+
+    Attributes:
+      holders, type: the head of all objects.
+      memory: a one-dimensional array of NumPy's; it is the buffer's alone.
+      device, allocator: as of `ftrace.trace.arrays.buffer.Buffer`.
+      nbytes: how much of it is used.
+      data: where it begins.
+      size: how much there is.
+      size_class: the number of that size.
+      raw: the array that owns the memory; `memory` refers to it.
+      next: the next one that is free.
+    """
+
+    fields = (
+        "holders", "type", "memory", "device", "allocator", "nbytes", "data", "size",
+        "size_class", "raw", "next",
+    )  # fmt: skip

@@ -1,0 +1,192 @@
+"""Tiles of sums in registers: what runs in the innermost loops of a product.
+
+    sums[i, j] += left(i, k) · right(k, j)      i < rows, j < vectors
+
+Both operands stand in memory, the left one as numbers that are spread over a vector
+(where lanes are groups beside each other: as vectors), the right one as vectors. `k` is
+a nest of loops, in which both walk evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftrace.backends.llvm.emit.addressing import Access, Term
+from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.writer import OpenLoop, Writer
+from ftrace.backends.llvm.scalar.ops import Operations
+from ftrace.backends.llvm.schedule.tiling_ir import Tiles
+from ftrace.ground.fast_dataclasses import dataclass
+
+#: Products that are written one after the other at most.
+_UNROLLED = 48
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A loop of a sum, and how far each step of it goes, in elements.
+
+    Attributes:
+      count: how many steps: a number, or a value.
+    """
+
+    count: str
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in memory: a pointer, and terms in elements."""
+
+    base: str
+    terms: tuple[Term, ...] = ()
+    constant: int = 0
+
+    def plus(self, *terms: Term, constant: int = 0) -> Place:
+        return Place(self.base, (*self.terms, *terms), self.constant + constant)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The shape of a tile.
+
+    Attributes:
+      type: of a vector of sums.
+      offsets: where each row of the left operand begins.
+      vectors: how many there are.
+      spread: the left operand has vectors like the right one, not numbers.
+    """
+
+    type: Type
+    offsets: tuple[int, ...]
+    vectors: int
+    spread: bool = False
+
+    @property
+    def rows(self) -> int:
+        return len(self.offsets)
+
+
+def open_tiles(writer: Writer, tiles: Tiles) -> OpenLoop:
+    """A loop over tiles of one size."""
+    stop = tiles.start + tiles.count * tiles.width
+    return writer.open_loop(str(tiles.start), str(stop), tiles.width)
+
+
+def _copies(count: str, size: int) -> int:
+    """How often a loop over steps of so many products is unrolled."""
+    if not count.isdigit():
+        return 1
+    return max(
+        n for n in range(1, max(_UNROLLED // size, 1) + 1) if int(count) % n == 0
+    )
+
+
+class MicroKernel:
+    """Emits tiles."""
+
+    def __init__(self, writer: Writer, ops: Operations, access: Access) -> None:
+        self.writer = writer
+        self.ops = ops
+        self.access = access
+
+    def sums(
+        self, tile: Tile, walks: Sequence[Walk], a: Place, b: Place, state: list[str]
+    ) -> list[str]:
+        """Adds to the sums of a tile, row by row, what loops inside one another give.
+
+        Args:
+          walks: the loops, outermost first.
+          a, b: where the operands begin.
+          state: the sums before.
+        """
+        if not walks:
+            return self._step(tile, a, b, state)
+        walk, inner = walks[0], walks[1:]
+        copies = 1 if inner else _copies(walk.count, tile.rows * tile.vectors)
+        if walk.count == str(copies):
+            return self._steps(tile, walk, inner, copies, a, b, state)
+        carried = [(tile.type.text, text) for text in state]
+        loop = self.writer.open_loop("0", walk.count, copies, carried)
+        a, b = a.plus((walk.left, loop.index)), b.plus((walk.right, loop.index))
+        state = [name for _, _, name in loop.carried]
+        state = self._steps(tile, walk, inner, copies, a, b, state)
+        return self.writer.close_loop(loop, state)
+
+    def _steps(
+        self,
+        tile: Tile,
+        walk: Walk,
+        inner: Sequence[Walk],
+        copies: int,
+        a: Place,
+        b: Place,
+        state: list[str],
+    ) -> list[str]:
+        """So many steps of a loop, one after the other."""
+        for n in range(copies):
+            here = a.plus(constant=n * walk.left), b.plus(constant=n * walk.right)
+            state = self.sums(tile, inner, *here, state)
+        return state
+
+    def _step(self, tile: Tile, a: Place, b: Place, state: list[str]) -> list[str]:
+        """One step: rows × vectors products are added."""
+        t, found = tile.type, list(state)
+        p = self.pointer(b, t)
+        vectors = [
+            self.access.load(t, self._at(p, j * t.lanes * t.bytes), True)
+            for j in range(tile.vectors)
+        ]
+        element = t.with_lanes(0)
+        q = self.pointer(a, t)
+        for i in range(tile.rows):
+            place = self._at(q, tile.offsets[i] * t.bytes)
+            number = "" if tile.spread else self.access.load(element, place, True)
+            each = number and self.ops.splat(number, t)
+            for j, vector in enumerate(vectors):
+                at = i * tile.vectors + j
+                other = each or self.access.load(
+                    t, self._at(place, j * t.lanes * t.bytes), True
+                )
+                found[at] = self._add(t, vector, other, found[at])
+        return found
+
+    def _add(self, t: Type, a: str, b: str, total: str) -> str:
+        if self.ops.target.fma:
+            return self.ops.call("fma", t, a, b, total)
+        return self.ops.apply("add", t, total, self.ops.apply("mul", t, a, b))
+
+    def pointer(self, place: Place, t: Type) -> str:
+        return self.access.pointer(
+            place.base, list(place.terms), place.constant, t.bytes
+        )
+
+    def _at(self, p: str, offset: int) -> str:
+        if not offset:
+            return p
+        return self.writer.pure(f"getelementptr i8, ptr {p}, i64 {offset}", p)
+
+    def keep(
+        self,
+        tile: Tile,
+        state: Sequence[str],
+        out: Place,
+        rows: Sequence[int],
+        add: bool,
+    ) -> None:
+        """Stores the sums of a tile, or adds them to what is there.
+
+        Args:
+          rows: where each row stands, from `out` on.
+        """
+        t = tile.type
+        p = self.pointer(out, t)
+        for i, row in enumerate(rows):
+            for j in range(tile.vectors):
+                place = self._at(p, (row + j * t.lanes) * t.bytes)
+                text = state[i * tile.vectors + j]
+                if add:
+                    old = self.access.load(t, place, True)
+                    text = self.ops.apply("add", t, old, text)
+                self.access.store(t, text, place)

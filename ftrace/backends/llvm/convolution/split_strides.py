@@ -1,0 +1,293 @@
+"""Kernels in phases: where only every u-th place of an axis meets an element.
+
+    out[i] = the sum over k of  x[(i + k) / u] · w[k]   where u divides i + k
+
+Gradients of strided convolutions, and convolutions of an input that is spread, multiply
+a zero u - 1 times out of u. For one remainder of i, the taps that meet an element are
+u apart, and nothing is divided any more:
+
+    out[u·q + p] = the sum over j of  x[q + j + c] · w[u·j + a]
+
+So each remainder p becomes a kernel of its own, with fewer taps; two axes have as many
+kernels as pairs of remainders. A remainder without taps stores zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from math import gcd, prod
+
+from ftrace import dtypes
+from ftrace.backends.affine_forms import Affine
+from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.known_positions import rebuild, stores_over
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.kernel import ir
+from ftrace.trace.graph import Node, constant_value
+from ftrace.trace.primitives.elementwise import add, ge, lt, mul
+from ftrace.trace.primitives.sources import const, const_p
+
+#: Kernels that one becomes, at most.
+_MOST = 32
+
+
+class _Condition(NamedTuple):
+    """`step` divides a sum of ranges."""
+
+    node: Node
+    form: Affine
+    step: int
+
+
+class _Place(NamedTuple):
+    """A range runs in steps from one of its first values on: step·q + first."""
+
+    step: int
+    first: int
+
+
+def phases(kernel: ir.Kernel, facts: Facts) -> list[ir.Kernel]:
+    """The kernel by remainders; mostly it is one."""
+    if kernel.is_dynamic or kernel.ordered or any(s.combine for s in kernel.stores):
+        return [kernel]
+    if not any(n.op is ir.reduce_p for n in kernel.nodes):
+        return [kernel]
+    conditions = list(_conditions(kernel, facts))
+    steps: dict[Node, int] = {}
+    for _, form, step in conditions:
+        for r, c in form.terms.items():
+            if r in kernel.axes and c % step and steps.setdefault(r, step) != step:
+                return [kernel]
+    if not steps or prod(steps.values()) > _MOST:
+        return [kernel]
+    found: list[ir.Kernel] = []
+    for firsts in product(
+        *(range(min(u, ir.axis_of(a).size)) for a, u in steps.items())
+    ):
+        pairs = zip(steps.items(), firsts, strict=True)
+        places = {axis: _Place(step, first) for (axis, step), first in pairs}
+        solved = _solve(kernel, conditions, places)
+        if solved is None:
+            return [kernel]
+        found.append(_Phase(kernel, facts, *solved).kernel())
+    return found
+
+
+def _conditions(kernel: ir.Kernel, facts: Facts) -> Iterator[_Condition]:
+    """`E rem u = 0`, where E is a sum of ranges; `r = 0`, where r is an axis.
+
+    An axis is split already where the places that meet an element are the same for all
+    taps: dilations that a stride divides.
+    """
+    for node in kernel.nodes:
+        if node.op.name != "eq" or facts.constant(node.src[1]) != 0:
+            continue
+        rest = node.src[0]
+        if rest in kernel.axes and ir.axis_of(rest).size > 1:
+            if any(
+                _vanishes(n.src[0], node) for n in kernel.nodes if n.op is ir.reduce_p
+            ):
+                yield _Condition(node, facts.affine[rest], ir.axis_of(rest).size)
+            continue
+        if rest.op.name != "rem":
+            continue
+        form, step = facts.affine[rest.src[0]], facts.constant(rest.src[1])
+        if step is not None and step > 1 and _is_plain(form):
+            yield _Condition(node, form, step)
+
+
+def _is_plain(form: Affine) -> bool:
+    return all(atom.op is ir.range_p for atom in form.terms)
+
+
+def _solve(
+    kernel: ir.Kernel, conditions: Iterable[_Condition], axes: Mapping[Node, _Place]
+) -> tuple[dict[Node, _Place], dict[Node, bool]] | None:
+    """Where ranges run for some remainders of axes, and which conditions hold anywhere.
+
+    None if the kernel has another form.
+    """
+    places, truth = dict(axes), dict[Node, bool]()
+    for node, form, step in conditions:
+        deciding = [r for r, c in form.terms.items() if c % step and r not in axes]
+        known = sum(c * axes[r].first for r, c in form.terms.items() if r in axes)
+        constant = form.constant + known
+        if not deciding:
+            truth[node] = constant % step == 0
+            continue
+        r, *others = deciding
+        by = form.terms[r] % step
+        if others or not ir.axis_of(r).reduced or gcd(by, step) != 1:
+            return None
+        if not _may_leave_out(kernel, r, node):
+            return None
+        place = _Place(step, -constant * pow(by, -1, step) % step)
+        if places.setdefault(r, place) != place:
+            return None
+        truth[node] = place.first < ir.axis_of(r).size
+    return places, truth
+
+
+def _may_leave_out(kernel: ir.Kernel, r: Node, condition: Node) -> bool:
+    """Is what is summed over a range zero where the condition does not hold?"""
+    sums = [n for n in kernel.nodes if n.op is ir.reduce_p and r in n.src[1:]]
+    return all(n.arg == "add" and _vanishes(n.src[0], condition) for n in sums)
+
+
+def _split(r: Node, place: _Place) -> Affine:
+    """r -> step·q + first."""
+    axis, step = ir.axis_of(r), place.step
+    first = place.first if place.first < axis.size else 0
+    size = -(-(axis.size - first) // step)
+    steps = {ir.make_range(axis.number, size, axis.reduced): step} if size > 1 else {}
+    return Affine(first, steps)
+
+
+class _Phase:
+    """The kernel for one remainder of each axis.
+
+    Args:
+      places: where ranges run.
+      truth: what is known of conditions.
+    """
+
+    def __init__(
+        self,
+        kernel: ir.Kernel,
+        facts: Facts,
+        places: Mapping[Node, _Place],
+        truth: Mapping[Node, bool],
+    ) -> None:
+        self.whole, self.facts, self.truth = kernel, facts, truth
+        self.forms = {r: _split(r, place) for r, place in places.items()}
+        self.new: dict[Node, Node] = {}
+        self.zeros: set[Node] = set()
+
+    def kernel(self) -> ir.Kernel:
+        for node in self.whole.nodes:
+            if self._is_zero(node):
+                self.zeros.add(node)
+                self.new[node] = const(0, node.dtype)
+            else:
+                self.new[node] = self._renewed(node)
+        stores = stores_over(self.whole, self.new)
+        return ir.Kernel(self._over(self.whole.axes), stores, self.whole.buffers)
+
+    def _over(self, ranges: Iterable[Node]) -> tuple[Node, ...]:
+        """The new ranges in place of some."""
+        forms = self.forms
+        return tuple(n for r in ranges for n in (forms[r].terms if r in forms else [r]))
+
+    def _is_zero(self, node: Node) -> bool:
+        """Is there nothing to be loaded, multiplied or summed over?"""
+        if node.op is ir.load_p:
+            return any(_is_known(self.new[valid], False) for valid in node.src[2:])
+        if node.op.name == "mul":
+            return not self.zeros.isdisjoint(node.src)
+        if node.op is ir.reduce_p:
+            return node.src[0] in self.zeros
+        if node.op.name == "select":
+            condition, met, unmet = node.src
+            if _is_known(self.new[condition], False):
+                return unmet in self.zeros or _is_known(unmet, 0)
+            return _is_known(self.new[condition], True) and met in self.zeros
+        return False
+
+    def _renewed(self, node: Node) -> Node:
+        if node in self.truth:
+            return const(self.truth[node], dtypes.bool_)
+        if node.op is ir.range_p and node not in self.forms:
+            return node
+        if node.dtype is ir.INDEX and (form := self._form(node)) is not None:
+            return _expression(form)
+        if node.op.name in ("ge", "lt") and (found := self._compared(node)) is not None:
+            return found
+        src = tuple([self.new[s] for s in node.src])
+        if node.op is not ir.reduce_p:
+            return rebuild(node, src)
+        ranges = self._over(node.src[1:])
+        if not ranges:  # as a sum, it has no -0
+            return add(src[0], const(0, node.dtype))
+        return ir.reduce(node.arg, src[0], ranges)
+
+    def _form(self, node: Node) -> Affine | None:
+        """An index over the new ranges, if it is a sum of ranges."""
+        if node.op.name in ("div", "rem"):
+            return self._divided(node)
+        form = self.facts.affine.get(node)
+        if form is None or not _is_plain(form):
+            return None
+        found = Affine(form.constant, {})
+        for r, c in form.terms.items():
+            found = found.plus(self.forms.get(r, Affine(0, {r: 1})).scaled(c))
+        return found
+
+    def _divided(self, node: Node) -> Affine | None:
+        """A quotient or remainder that is a sum of ranges."""
+        form, by = self._form(node.src[0]), self.facts.constant(node.src[1])
+        if form is None or by is None or by < 1:
+            return None
+        if any(c % by for c in form.terms.values()):
+            return None
+        if node.op.name == "rem":
+            return Affine(form.constant % by, {})
+        return Affine(form.constant // by, {r: c // by for r, c in form.terms.items()})
+
+    def _compared(self, node: Node) -> Node | None:
+        """A comparison without a common factor; or what it always is."""
+        if node.src[0].dtype is not ir.INDEX:
+            return None
+        form, limit = self._form(node.src[0]), self.facts.constant(node.src[1])
+        if form is None or limit is None:
+            return None
+        ends = [(c * (ir.axis_of(r).size - 1)) for r, c in form.terms.items()]
+        low = form.constant + sum(e for e in ends if e < 0)
+        high = form.constant + sum(e for e in ends if e > 0)
+        least, below = (low >= limit, high < limit)
+        if least or below:
+            return const(least == (node.op.name == "ge"), dtypes.bool_)
+        by = gcd(*form.terms.values())
+        terms = {r: c // by for r, c in form.terms.items()}
+        bound = const(-(-(limit - form.constant) // by), ir.INDEX)
+        compare = ge if node.op.name == "ge" else lt
+        return compare(_expression(Affine(0, terms)), bound)
+
+
+def _expression(form: Affine) -> Node:
+    parts = [mul(a, const(c, ir.INDEX)) if c != 1 else a for a, c in form.terms.items()]
+    if form.constant or not parts:
+        parts.append(const(form.constant, ir.INDEX))
+    total = parts[0]
+    for part in parts[1:]:
+        total = add(total, part)
+    return total
+
+
+def _is_known(node: Node, value: int) -> bool:
+    return node.op is const_p and constant_value(node) == value
+
+
+def _vanishes(value: Node, condition: Node) -> bool:
+    """Is a value zero where the condition does not hold? Of a product, one factor."""
+    src = list(value.src)
+    if value.op is ir.load_p:
+        return any(condition in _conjuncts(valid) for valid in src[2:])
+    if value.op.name == "select":
+        found = condition in _conjuncts(src[0]) or _vanishes(src[1], condition)
+        return found and _is_known(src[2], 0)
+    if value.op.name == "mul":
+        return any(_vanishes(s, condition) for s in src)
+    return value.op.family == "cast" and _vanishes(src[0], condition)
+
+
+def _conjuncts(valid: Node) -> set[Node]:
+    found: set[Node] = set()
+    pending = [valid]
+    while pending:
+        node = pending.pop()
+        if node.op.name == "and":
+            pending += node.src
+        else:
+            found.add(node)
+    return found

@@ -1,0 +1,459 @@
+"""The CPU: kernels as vector code of this machine, a program as one native call.
+
+What makes code of kernels, and what makes calls native, is loaded by the functions that
+need it: a program that is on disk needs neither for its first call.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ftrace.backends import out_of_memory
+from ftrace.backends.base import Device, Executable, Signature, timed
+from ftrace.backends.debug_report import report_compiled, report_run
+from ftrace.backends.llvm.compile import cache_key, object_cache
+from ftrace.backends.llvm.kernels.cached_kernel import (
+    CompiledKernel,
+    pack_program,
+    unpack_program,
+)
+from ftrace.backends.llvm.runtime.program_table import NativeKernel, Table
+from ftrace.backends.llvm.runtime.records import NO_MEMORY
+from ftrace.backends.llvm.runtime.runtime import WarmAllocator, prepare_runtime, runtime
+from ftrace.backends.llvm.target import (
+    Target,
+    available_cores,
+    host_caches,
+    host_target,
+)
+from ftrace.errors import GraphError, OutOfMemoryError
+from ftrace.ground import settings
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.fork_safe import free_after_fork
+from ftrace.ground.limits import Limits
+from ftrace.ground.tables import Shared
+from ftrace.lower.kernel.codegen_options import DECISIONS
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.program.ir import Program, RunKernel
+from ftrace.trace.arrays import guard_pages
+from ftrace.trace.arrays.buffer import Buffer
+from ftrace.trace.arrays.memory_limit import LARGE
+from ftrace.trace.backend import Record
+from ftrace.trace.python_limits import importing, without_collection
+from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
+
+if TYPE_CHECKING:
+    from ftrace.backends.llvm.call.install import Native
+    from ftrace.backends.llvm.emit.module import Rendered
+
+#: Kernels kept for programs to come; those of living programs stay in any case.
+KERNELS_KEPT = 64
+#: Bytes of a kernel besides its machine code, and of each of its nodes, roughly.
+KERNEL_BYTES, NODE_BYTES = 2000, 300
+
+
+@cache
+def _renderer() -> Callable[[Kernel, Target], Rendered]:
+    def load() -> Callable[[Kernel, Target], Rendered]:
+        from ftrace.backends.llvm.render import render_any
+
+        return render_any
+
+    return importing(load)
+
+
+def render_kernel(kernel: Kernel, target: Target | None = None) -> Rendered:
+    """The code of a kernel in operations that a processor has: by default this one."""
+    return _renderer()(kernel, target or host_target())
+
+
+def _render_for(target: Target, kernel: Kernel) -> Rendered:
+    return render_kernel(kernel, target)
+
+
+class Way(NamedTuple):
+    """What the settings say about the code of kernels.
+
+    Attributes:
+      tune: schedules are tried.
+      without: decisions about the code that are switched off.
+    """
+
+    tune: bool
+    without: tuple[str, ...]
+
+    @staticmethod
+    def chosen() -> Way:
+        """The current settings."""
+        now = settings.current()
+        return Way(now.tune, tuple(sorted(now.disabled_rules & DECISIONS.keys())))
+
+    def target(self) -> Target | None:
+        """The processor that code is written for, if not just this one."""
+        return replace(host_target(), without=self.without) if self.without else None
+
+
+class CPU(Device):
+    """The host's cores, through LLVM.
+
+    Attributes:
+      memory: the allocator.
+      cores: how many this process may use.
+    """
+
+    name = "cpu"
+    host = True
+    keeps_programs = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = self.allocator = WarmAllocator(self, _forget_chunks)
+        # By kernel, without its numbers where it loads them, and how it is scheduled.
+        self._kernels: Shared[tuple[Kernel, Way], CompiledKernel]
+        self._kernels = Shared(KERNELS_KEPT)
+        # One that forks takes them in the order in which calls do: the last one first.
+        free_after_fork(self.memory.lock)
+        self._lock = free_after_fork(threading.RLock())
+        self._native: Native | None = None
+        self.cores = available_cores()
+
+    @property
+    def limits(self) -> Limits:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What it can do; the cache is the one that a core has for itself."""
+        return Limits(recurrences=True, cache=host_caches()[1])
+
+    @property
+    def threads(self) -> int:
+        """How many threads a kernel may use now: no more than there are cores."""
+        return self.threads_for(settings.current())
+
+    def threads_for(self, chosen: settings.Config) -> int:
+        """The same with these settings."""
+        return min(chosen.threads or self.cores, self.cores)
+
+    def copy_in(self, array: np.ndarray[Any, Any]) -> Buffer:
+        if array.flags.c_contiguous and array.flags.aligned:
+            source: Any = array
+            memory = source.reshape(-1)
+            return Buffer(self, memory, memory.nbytes)
+        buffer = self.allocate(array.nbytes)
+        memory = self.copy_out(buffer, array.dtype, array.size)
+        memory.reshape(array.shape)[...] = array
+        return buffer
+
+    def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any:
+        memory = buffer.memory
+        return memory.view(np.uint8)[: size * dtype.itemsize].view(dtype)
+
+    @without_collection
+    def compile(self, program: Program) -> Executable:
+        with timed(self.counters, "compile_seconds"), self._lock:
+            kernels = self._compile_kernels(program.kernels)
+            if program.is_dynamic:
+                return DynamicExecutable(self, program, kernels)
+            return CPUExecutable(self, program, kernels)
+
+    def prepare(self) -> None:
+        prepare_runtime()
+
+    @without_collection
+    def load(self, identity: str) -> Executable | None:
+        if settings.current().tune:  # what is kept was made by the default schedules
+            return None
+        with timed(self.counters, "compile_seconds"), self._lock:
+            whole = object_cache.load("program", *cache_key(identity))
+            found = None if whole is None else unpack_program(whole, _source_of)
+            if found is None:
+                return None
+            program, kernels = found
+            self.counters.kernels_cached += len(kernels)
+            return CPUExecutable(self, program, kernels)
+
+    def keep(self, identity: str, executable: Executable) -> None:
+        chosen = settings.current()
+        if chosen.tune or not chosen.cache_size:
+            return
+        if not isinstance(executable, CPUExecutable):
+            return
+        whole = pack_program(executable.program, executable.kernels)
+        if whole is not None:
+            object_cache.store(whole, "program", *cache_key(identity))
+
+    def clear_cache(self) -> None:
+        with self._lock:
+            self._kernels.clear()
+        object_cache.clear()
+
+    def _compile_kernels(self, steps: Sequence[RunKernel]) -> list[CompiledKernel]:
+        """The code of each step's kernel, as kept or as compiled now.
+
+        Those that differ in numbers alone share it, but for those that are tuned.
+        """
+        from ftrace.backends.llvm.kernels.lift_constants import without_numbers
+
+        way = Way.chosen()
+        tuned = way.tune and not way.without
+        general: dict[Kernel, tuple[Kernel, Any]] = {
+            kernel: (kernel, None) if tuned else without_numbers(kernel)
+            for kernel in {step.kernel for step in steps}
+        }
+        pairs = [general[step.kernel] for step in steps]
+        users = {kernel: step for (kernel, _), step in zip(pairs, steps, strict=True)}
+        known = {kernel: self._kernels.get((kernel, way)) for kernel in users}
+        missing = {k: users[k] for k, code in known.items() if code is None}
+        codes = self._compile_missing(missing, way, tuned) if missing else []
+        for kernel, code in zip(missing, codes, strict=True):
+            weight = _weight(kernel, code)
+            known[kernel] = self._kernels.put((kernel, way), code, weight)
+        self.counters.kernels_compiled += len(missing)
+        self.counters.kernels_cached += len(steps) - len(missing)
+        found = [(known[kernel], numbers) for kernel, numbers in pairs]
+        return [_with_numbers(code, n) for code, n in found if code is not None]
+
+    def _compile_missing(
+        self, missing: dict[Kernel, RunKernel], way: Way, tuned: bool
+    ) -> list[CompiledKernel]:
+        start = time.perf_counter()
+        if tuned:
+            from ftrace.backends.llvm.kernels.autotune import compile_tuned
+
+            infos = {kernel: step.info for kernel, step in missing.items()}
+            codes = compile_tuned(infos, render_kernel, self.threads, self.allocate)
+        else:
+            from ftrace.backends.llvm.kernels.compile_kernels import compile_kernels
+
+            target = way.target()
+            render = render_kernel if target is None else partial(_render_for, target)
+            codes = compile_kernels(list(missing), render, self.threads, target)
+        if settings.current().debug >= 1:
+            each = (time.perf_counter() - start) / len(missing)
+            for step, code in zip(missing.values(), codes, strict=True):
+                report_compiled(self.name, step, each, code.text)
+        return codes
+
+    def reuses(self, buffer: Buffer) -> bool:
+        native = self._native
+        return native is None or isinstance(buffer, native.buffer)
+
+    def make_native(self) -> None:
+        self.native()
+
+    def native(self) -> Native | None:
+        """The native code of calls, where this device has it; compiled when needed."""
+        if self._native is None and not guard_pages.ON:  # it reuses memory
+            self._native = self._native_calls()
+        return self._native
+
+    @without_collection
+    def _native_calls(self) -> Native | None:
+        from ftrace.backends.llvm.call.install import count_natively, native_for
+
+        found = native_for(self)
+        if found is not None:
+            count_natively(found)
+        return found
+
+
+class DynamicExecutable(Executable):
+    """Compiled kernels of a program with dynamic dimensions, for calls of any sizes."""
+
+    def __init__(
+        self, device: CPU, program: Program, kernels: Sequence[CompiledKernel]
+    ) -> None:
+        self.device = device
+        self.program = program
+        self.code_bytes = _code_bytes(kernels)
+        self._kernels = kernels
+
+    @property
+    def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The LLVM IR of each kernel; rendered when asked for."""
+        return tuple(kernel.text for kernel in self._kernels)
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        raise GraphError("a program with dynamic dimensions runs `at` their sizes")
+
+    def at(self, sizes: Sizes) -> CPUExecutable:
+        program = self.program.at(sizes)
+        return CPUExecutable(self.device, program, self._kernels, sizes)
+
+
+class CPUExecutable(Executable):
+    """A program whose call is one native call, loops and branches included.
+
+    A loop of unknown length counts as one iteration in the device's counters, and a
+    branch as the one with the most operations.
+
+    Args:
+      device: where it runs.
+      program: without dynamic dimensions: for certain sizes of them.
+      kernels: the code of each of its kernels.
+      sizes: those sizes.
+
+    Attributes:
+      entry: what `run` takes.
+      made: (bytes, size class) of the buffers that a call makes: results, the arena.
+      results: the numbers of the objects that are the results.
+      work: what one run does.
+    """
+
+    def __init__(
+        self,
+        device: CPU,
+        program: Program,
+        kernels: Sequence[CompiledKernel],
+        sizes: Sizes = MappingProxyType({}),
+    ) -> None:
+        self.device = device
+        self.program = program
+        self.code_bytes = _code_bytes(kernels)
+        self.kernels = tuple(kernels)  # they keep the machine code and the numbers
+
+        # The objects of a call: the inputs, the outputs that it makes, the arena.
+        number_of = {slot: i for i, slot in enumerate(program.inputs)}
+        made: list[int] = []  # their bytes
+        for slot in program.outputs:
+            if slot not in number_of:
+                number_of[slot] = len(program.inputs) + len(made)
+                made.append(program.slots[slot].nbytes)
+        self.results = [number_of[slot] for slot in program.outputs]
+        temporary = [i for i, slot in enumerate(program.slots) if slot.place == "arena"]
+        arena = -1  # the object of all that is in the arena
+        if guard_pages.ON:  # each for itself, and not in an arena
+            for slot in temporary:
+                number_of[slot] = len(program.inputs) + len(made)
+                made.append(program.slots[slot].nbytes)
+        elif temporary:
+            arena = len(program.inputs) + len(made)
+            number_of.update(dict.fromkeys(temporary, arena))
+            made.append(program.arena)
+        size_class = device.memory.size_class
+        self.made = [(nbytes, size_class(nbytes)) for nbytes in made]
+        self._large = out_of_memory.needed(program) >= LARGE
+        objects = len(program.inputs) + len(made)
+        bound: list[NativeKernel] = []
+        self._dims: list[np.ndarray[Any, Any]] = []  # objects behind the others
+        for kernel in kernels:
+            place = objects + len(self._dims) if kernel.dims else -1
+            if kernel.dims:
+                values = evaluate_shape(kernel.dims, sizes)
+                self._dims.append(np.array(values, np.int64))
+            numbers = 0 if kernel.numbers is None else kernel.numbers.ctypes.data
+            units = evaluate(kernel.units, sizes)
+            found = NativeKernel(kernel.address, units, kernel.grain, place, numbers)
+            bound.append(found)
+        self._pack = struct.Struct(f"{objects + len(self._dims)}P").pack
+
+        native = runtime()
+        self._run = native.run
+        places = [
+            (number_of[i], slot.position if number_of[i] == arena else 0)
+            for i, slot in enumerate(program.slots)
+        ]
+        self._table = Table(program, bound, places, native.handlers)
+        self.entry = self._table.entry
+        self.work = self._table.work
+
+    @property
+    def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The LLVM IR of each kernel; rendered when asked for."""
+        return tuple(kernel.text for kernel in self.kernels)
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        """Runs the program.
+
+        Raises:
+          OutOfMemoryError: there is no memory for its results, for what is between
+            them, or for a stack that a loop pushes on.
+          Exception: whatever a host call has raised, or a signal during a long loop.
+        """
+        device = self.device
+        chosen = settings.current()
+        inputs = self.received(inputs)
+        if self._large:
+            out_of_memory.require_memory(device.name, device.memory, self.program)
+        try:
+            buffers = [*inputs, *device.memory.allocate_all(self.made)]
+        except OutOfMemoryError:
+            raise out_of_memory.shortage(device.name, self.program) from None
+        memories = [id(buffer.memory) for buffer in buffers]
+        if self._dims:
+            memories += [id(array) for array in self._dims]
+        objects = self._pack(*memories)
+        threads = device.threads
+        start = time.perf_counter()
+        if chosen.debug >= 2:
+            status = self._run_step_by_step(objects, threads)
+        else:
+            status = self._run(self.entry, objects, threads)
+        if status == NO_MEMORY:
+            raise out_of_memory.no_working_memory(self.program)
+        spent, work = time.perf_counter() - start, self.work
+        device.counters.ran(work.kernels, work.operations, work.bytes, spent)
+        return [buffers[number] for number in self.results]
+
+    def bind(self, signature: Signature) -> Record | None:
+        device, chosen = self.device, signature.config
+        if chosen.debug >= 2 or self._dims or not chosen.native_calls:
+            return None
+        if self._large:  # it is asked first whether there is memory
+            return None
+        native = device.native()
+        if native is None:
+            return None
+        from ftrace.backends.llvm.call import bind_signature
+
+        try:
+            return bind_signature.BoundCall(native, signature, self)
+        except bind_signature.NotNative:
+            return None
+
+    def _run_step_by_step(self, objects: bytes, threads: int) -> int:
+        """The same, telling of each step; a loop is one step."""
+        steps, device = iter(self.program.steps), self.device.name
+        before = time.perf_counter()
+
+        def tell(_: int) -> None:
+            nonlocal before
+            report_run(device, next(steps), time.perf_counter() - before)
+            before = time.perf_counter()
+
+        entry, _memory = self._table.observed(tell)
+        return self._run(entry, objects, threads)
+
+
+def _source_of(step: RunKernel) -> Callable[[], str]:
+    """Gives the LLVM IR of a step that came from disk: with these settings."""
+    target = Way.chosen().target()
+
+    def source() -> str:
+        from ftrace.backends.llvm.kernels.lift_constants import without_numbers
+
+        return render_kernel(without_numbers(step.kernel)[0], target).text
+
+    return source
+
+
+def _with_numbers(code: CompiledKernel, numbers: Any) -> CompiledKernel:
+    return code if numbers is None else replace(code, numbers=numbers, like=code)
+
+
+def _weight(kernel: Kernel, compiled: CompiledKernel) -> int:
+    return KERNEL_BYTES + NODE_BYTES * len(kernel.nodes) + compiled.code.nbytes
+
+
+def _code_bytes(kernels: Iterable[CompiledKernel]) -> int:
+    return sum(code.nbytes for code in {kernel.code for kernel in kernels})
+
+
+def _forget_chunks() -> None:
+    runtime().forget_chunks()

@@ -1,0 +1,246 @@
+"""Addresses, loads and stores.
+
+A value that is not valid is read from a place that holds zeros, and written to a
+place that nobody reads: neither needs a branch. Where lanes of a vector differ in
+validity the access is masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ftrace.backends.llvm.ir.types import Type, byte_type, mask_type
+from ftrace.backends.llvm.ir.writer import Writer
+from ftrace.backends.llvm.scalar.ops import Operations
+from ftrace.trace.symbolic.dim import is_dynamic
+
+#: A term of an address: coefficient in elements, value.
+Term = tuple[int, str]
+
+ZEROS = "@zeros = internal constant [1024 x i8] zeroinitializer, align 64"
+_SINK = "[1024 x i8]"
+
+
+def memory_type(t: Type) -> Type:
+    """How a value stands in memory: a bool takes a byte."""
+    return byte_type(t.lanes) if t.kind == "b" else t
+
+
+class Access:
+    """Emits accesses to memory into a writer.
+
+    A load that is `fixed` stands where it is asked for: the memory may change.
+    """
+
+    def __init__(
+        self, writer: Writer, ops: Operations, number: Callable[[Any], str] = str
+    ) -> None:
+        self.writer = writer
+        self.ops = ops
+        self.number = number
+        self._has_sink = False
+
+    # Addresses.
+
+    def sum_terms(self, terms: list[Term], constant: int = 0) -> str:
+        """The sum of the terms; what changes least is added up first."""
+        pure, depth = self.writer.pure, self.writer.depth
+        total = ""
+        for coefficient, value in sorted(terms, key=lambda term: depth(term[1])):
+            part = value
+            if coefficient != 1:
+                part = pure(f"mul i64 {value}, {coefficient}", value)
+            total = pure(f"add i64 {total}, {part}", total, part) if total else part
+        if is_dynamic(constant):
+            text = self.number(constant)
+            return pure(f"add i64 {total}, {text}", total, text) if total else text
+        if not total:
+            return str(constant)
+        return pure(f"add i64 {total}, {constant}", total) if constant else total
+
+    def pointer(self, base: str, terms: list[Term], constant: int, size: int) -> str:
+        """`base` + `size`·(the sum of the terms + constant).
+
+        The last step stands beside the access, where x86 takes it for nothing.
+        """
+        pure, depth = self.writer.pure, self.writer.depth
+        p = base
+        for coefficient, value in sorted(terms, key=lambda term: depth(term[1])):
+            scale = coefficient * size
+            if scale in (1, 2, 4, 8):
+                kind = f"i{8 * scale}"
+                p = pure(f"getelementptr {kind}, ptr {p}, i64 {value}", p, value)
+            else:
+                part = pure(f"mul i64 {value}, {scale}", value)
+                p = pure(f"getelementptr i8, ptr {p}, i64 {part}", p, part)
+        if constant:
+            p = pure(f"getelementptr i8, ptr {p}, i64 {constant * size}", p)
+        return p
+
+    def or_zeros(self, p: str, valid: str | None) -> str:
+        """`p`, or a place that holds zeros."""
+        if valid is None or valid == "true":
+            return p
+        self.writer.declare(ZEROS)
+        return self.writer.pure(f"select i1 {valid}, ptr {p}, ptr @zeros", valid, p)
+
+    def or_sink(self, p: str, valid: str | None) -> str:
+        """`p`, or a place for what is not to be stored."""
+        if valid is None or valid == "true":
+            return p
+        if not self._has_sink:
+            self.writer.memory(_SINK, "%sink")
+            self._has_sink = True
+        return self.writer.pure(f"select i1 {valid}, ptr {p}, ptr %sink", valid, p)
+
+    # Loads.
+
+    def load(self, t: Type, p: str, fixed: bool, mask: str | None = None) -> str:
+        """A scalar, or elements side by side; zero where the mask is off."""
+        if mask is not None:
+            return self._load_masked(t, p, mask, fixed)
+        m = memory_type(t)
+        text = f"load {m}, ptr {p}, align {m.bits // 8}"
+        found = self.writer.here(text) if fixed else self.writer.pure(text, p)
+        return self._from_memory(t, m, found)
+
+    def _load_masked(self, t: Type, p: str, mask: str, fixed: bool) -> str:
+        m = memory_type(t)
+        whole, on = self._whole(m, mask)
+        lanes = mask_type(whole.lanes)
+        text = self.writer.call(
+            whole, f"@llvm.masked.load.{whole.suffix}.p0", ("ptr", p),
+            ("i32", m.bits // 8), (lanes, on), (whole, "zeroinitializer"),
+        )  # fmt: skip
+        found = self.writer.here(text) if fixed else self.writer.pure(text, p, on)
+        if whole is not m:
+            found = self._resized(whole, found, m.lanes)
+        return self._from_memory(t, m, found)
+
+    def _whole(self, m: Type, mask: str) -> tuple[Type, str]:
+        """The type of a masked access, and its mask: of a whole register of bytes.
+
+        LLVM makes 16 lanes of 8 bytes, and takes the bits of a mask of 8 lanes for
+        those of 16: where the mask is a constant that has been spilled the other bits
+        hold anything (seen in LLVM 22, on AVX-512). The access then reaches beyond.
+        """
+        if (m.lanes, m.bits) != (8, 8) or not self.ops.target.masked:
+            return m, mask
+        whole, pure = m.with_lanes(16), self.writer.pure
+        if mask.startswith("<"):
+            off = ", i1 false" * m.lanes
+            return whole, f"{mask[:-1]}{off}>"
+        lanes = pure(f"sext {mask_type(m.lanes)} {mask} to {m}", mask)
+        lanes = self._resized(m, lanes, whole.lanes)
+        return whole, pure(f"icmp ne {whole} {lanes}, zeroinitializer", lanes)
+
+    def _resized(self, m: Type, value: str, lanes: int) -> str:
+        """The first lanes of a vector; zeros for those that it has not."""
+        places = ", ".join(f"i32 {lane}" for lane in range(lanes))
+        text = f"shufflevector {m} {value}, {m} zeroinitializer, <{lanes} x i32> "
+        return self.writer.pure(f"{text}<{places}>", value)
+
+    def gather(
+        self, t: Type, p: str, index: str, kind: Type, mask: str | None, fixed: bool
+    ) -> str:
+        """The elements at `index` (of type `kind`) from `p`; zero where masked."""
+        m, lanes = memory_type(t), mask_type(t.lanes)
+        places = self._places(m, p, index, kind)
+        on = mask or lanes.constant(True)
+        text = self.writer.call(
+            m, f"@llvm.masked.gather.{m.suffix}.v{t.lanes}p0",
+            (f"<{t.lanes} x ptr>", places), ("i32", m.bits // 8), (lanes, on),
+            (m, "zeroinitializer"),
+        )  # fmt: skip
+        found = self.writer.here(text) if fixed else self.writer.pure(text, places, on)
+        return self._from_memory(t, m, found)
+
+    def _places(self, m: Type, p: str, index: str, kind: Type) -> str:
+        return self.writer.pure(
+            f"getelementptr {m.element}, ptr {p}, {kind} {index}", p, index
+        )
+
+    def _from_memory(self, t: Type, m: Type, value: str) -> str:
+        if t.kind != "b":
+            return value
+        return self.writer.pure(f"icmp ne {m} {value}, {m.zero}", value)
+
+    def _to_memory(self, t: Type, value: str) -> tuple[Type, str]:
+        m = memory_type(t)
+        if t.kind != "b":
+            return m, value
+        return m, self.writer.pure(f"zext {t} {value} to {m}", value)
+
+    def prefetch(self, p: str, write: bool, near: bool) -> None:
+        """Asks for a line, which need not exist, to be in the first or second cache."""
+        how = ("i32", int(write)), ("i32", 3 if near else 2), ("i32", 1)
+        call = self.writer.call("void", "@llvm.prefetch.p0", ("ptr", p), *how)
+        self.writer.effect(call)
+
+    # Stores.
+
+    def store(
+        self, t: Type, value: str, p: str, mask: str | None = None, past: bool = False
+    ) -> None:
+        """Elements side by side, where the mask is on.
+
+        Args:
+          past: whole vectors, which are aligned, go past the caches.
+        """
+        m, value = self._to_memory(t, value)
+        if mask is not None:
+            self._store_masked(m, value, p, mask)
+        elif past:
+            self.writer.declare("!0 = !{i32 1}")
+            self.writer.streams = True
+            align = m.bits * m.lanes // 8
+            self.writer.effect(
+                f"store {m} {value}, ptr {p}, align {align}, !nontemporal !0"
+            )
+        else:
+            self.writer.effect(f"store {m} {value}, ptr {p}, align {m.bits // 8}")
+
+    def _store_masked(self, m: Type, value: str, p: str, mask: str) -> None:
+        if mask.startswith("<") and mask.count("true") == 1:
+            on = ["true" in lane for lane in mask.split(",")]
+            self._store_one(m, value, p, on.index(True))
+            return
+        whole, on = self._whole(m, mask)
+        if whole is not m:
+            value = self._resized(m, value, whole.lanes)
+        lanes = mask_type(whole.lanes)
+        call = self.writer.call(
+            "void", f"@llvm.masked.store.{whole.suffix}.p0", (whole, value),
+            ("ptr", p), ("i32", m.bits // 8), (lanes, on),
+        )  # fmt: skip
+        self.writer.effect(call)
+
+    def _store_one(self, m: Type, value: str, p: str, lane: int) -> None:
+        """One element of a vector, on its own.
+
+        LLVM would do the same for a constant mask; but where the elements have just
+        been made narrower it stores the wide one, over what follows in memory (seen in
+        LLVM 22, on AVX-512).
+        """
+        one = self.writer.pure(f"extractelement {m} {value}, i32 {lane}", value)
+        place = p
+        if lane:
+            place = self.writer.pure(
+                f"getelementptr {m.element}, ptr {p}, i64 {lane}", p
+            )
+        text = f"store {m.element} {one}, ptr {place}, align {m.bits // 8}"
+        self.writer.effect(text)
+
+    def scatter(
+        self, t: Type, value: str, p: str, index: str, kind: Type, mask: str | None
+    ) -> None:
+        m, value = self._to_memory(t, value)
+        lanes = mask_type(t.lanes)
+        places = self._places(m, p, index, kind)
+        call = self.writer.call(
+            "void", f"@llvm.masked.scatter.{m.suffix}.v{t.lanes}p0", (m, value),
+            (f"<{t.lanes} x ptr>", places), ("i32", m.bits // 8),
+            (lanes, mask or lanes.constant(True)),
+        )  # fmt: skip
+        self.writer.effect(call)

@@ -1,0 +1,540 @@
+"""The loops of a kernel, as the schedule says: over axes, in them reduces and stores.
+
+Reduces of columns run row by row where the schedule says so:
+
+    sums[j] = the sum over i of f(x[i, j])
+
+With the sums of a few columns in registers each row would be read a few elements at a
+time, and every row would be another page. Here a unit takes a stretch of columns with
+its sums in the first cache, and adds a block of rows to them in one sweep:
+
+    for rows i … i + 7:
+      for vectors of columns j:
+        part[j] += x[i, j] + … + x[i + 7, j]
+
+Parts are added to the sums after a number of blocks that grows with the square root of
+the length, as errors do then. Neither depends on how columns are shared by threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from ftrace.backends.llvm.emit.accumulators import BLOCK, Lines, Sum, block_size
+from ftrace.backends.llvm.emit.emit_memory import Values
+from ftrace.backends.llvm.emit.emit_values import Opened
+from ftrace.backends.llvm.ir.types import Type, first_lanes, index_type
+from ftrace.backends.llvm.ir.writer import digits, highest, lowest
+from ftrace.backends.llvm.schedule.tiling_ir import (
+    Steps,
+    Tiles,
+    Tiling,
+    cut,
+    equal_tiles,
+    size_of,
+)
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel.ir import Store, axis_of
+from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop, Statement
+from ftrace.trace.graph import Node
+from ftrace.trace.symbolic.bounds import lower_bound
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
+
+#: Blocks of rows that are added up before their sum is put aside, at least.
+_BLOCKS = 16
+
+
+class Place(NamedTuple):
+    """Where the sums of a reduce are: `origin` would be that of column 0."""
+
+    node: Node
+    origin: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a range: its tiles `first` … `last` - 1, in the order of `cut`."""
+
+    first: str
+    last: str
+
+
+class Nest:
+    """Emits loops.
+
+    Args:
+      values: emits the expressions in them.
+      tiling: how each range runs, and what else is done.
+      spans: ranges of which a part runs.
+    """
+
+    def __init__(
+        self,
+        values: Values,
+        tiling: Tiling,
+        spans: Mapping[Node, Span] = MappingProxyType({}),
+    ) -> None:
+        self.values = values
+        self.writer = values.writer
+        self.tiling = tiling
+        self.spans = spans
+        self._count = 0
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        """Emits the statements in order; a value is made when it is asked for."""
+        for statement in statements:
+            if isinstance(statement, ReduceLoop):
+                self.reduce(statement)
+            elif isinstance(statement, Loop) and self.values.is_open(statement.axis):
+                self.block(statement.body)
+            elif isinstance(statement, Loop):
+                self.over(statement, self.spans.get(statement.axis))
+        stores = [s for s in statements if isinstance(s, Store)]
+        for group in self.values.grouped(stores):
+            self._store(group)
+
+    # Stores.
+
+    def _store(self, group: Sequence[Store]) -> None:
+        """Stores that together fill what lies side by side: mostly one."""
+        values, tiling, first = self.values, self.tiling, group[0]
+        values.prefetch_steps(tiling.prefetch)
+        ats = values.assignments(e for store in group for e in store.expressions)
+        if tiling.squares:
+            values.prefetch_squares(first, ats)
+            rows = [r for r, steps in tiling.steps.items() if not steps.lanes]
+            values.store_squares(first, ats, rows)
+            return
+        for at in ats:
+            if tiling.spread is None:
+                values.store_group(group, at)
+            else:
+                values.store_spread(first, tiling.spread, at)
+
+    def _prefetch(self, loop: Loop | ReduceLoop, along: Node) -> None:
+        self.values.prefetch_pass(self.tiling.ahead.get(loop, ()), along)
+
+    # Ranges.
+
+    def open(self, node: Node, base: str, steps: Steps, tiles: Tiles) -> Opened:
+        masks: list[str | None] = [None] * tiles.copies
+        if tiles.tail:
+            masks[-1] = first_lanes(steps.lanes, tiles.tail)
+        if tiles.end:
+            lanes, copies = steps.lanes, range(tiles.copies)
+            masks = [self._lanes_before(tiles.end, base, lanes, n) for n in copies]
+        opened = Opened(
+            node, base, self.writer.level, tiles.copies, max(steps.lanes, 1),
+            lanes=steps.lanes, masks=masks, existing=tiles.tail,
+            abreast=steps.abreast,
+        )  # fmt: skip
+        self.values.open(opened)
+        return opened
+
+    def _lanes_before(self, end: Any, base: str, lanes: int, copy: int) -> str:
+        """The lanes of a copy of the vector at `base` that are before `end`."""
+        writer, t = self.writer, index_type(lanes, True)
+        last = self.values.number(end)
+        rest = writer.pure(f"sub i64 {last}, {base}", last, base)
+        rest = lowest(writer, rest, (copy + 1) * lanes)
+        count = self.values.index_lanes(rest, 0, t)
+        places = range(copy * lanes, (copy + 1) * lanes)
+        return self.values.ops.binary("icmp ugt", t, count, t.lanewise(places))
+
+    def over(self, loop: Loop, span: Span | None) -> None:
+        """The tiles of an axis that are in a span; None is all of them."""
+
+        def body() -> None:
+            self.block(loop.body)
+            self._prefetch(loop, loop.axis)
+
+        if loop is self.tiling.columns:
+            self.by_rows(loop, span)
+        else:
+            self.each_tile(loop.axis, span, body)
+
+    def each_tile(
+        self, axis: Node, span: Span | None, body: Callable[[], None]
+    ) -> None:
+        """Runs `body` for the tiles of an axis: each part of it has a loop."""
+        steps = self.tiling.of(axis)
+        parts = cut(axis_of(axis).size, steps)
+        if span is not None:
+            self._span(axis, steps, parts, span, body)
+            return
+        for tiles in parts:
+            stop = tiles.start + tiles.count * tiles.width
+            start, stop = map(self.values.number, (tiles.start, stop))
+            self.tiles(axis, steps, tiles, start, stop, may_be_empty(tiles), body)
+
+    def _span(
+        self,
+        axis: Node,
+        steps: Steps,
+        parts: Sequence[Tiles],
+        span: Span,
+        body: Callable[[], None],
+    ) -> None:
+        writer = self.writer
+        first: Any = 0
+        for part in parts:
+            begin, end = span.first, span.last
+            if part is not parts[0]:
+                begin = highest(writer, begin, self.values.number(first))
+            if part is not parts[-1]:
+                end = lowest(writer, end, self.values.number(first + part.count))
+            shift = part.start - first * part.width
+            start, stop = (self._scale(t, part.width, shift) for t in (begin, end))
+            self.tiles(axis, steps, part, start, stop, True, body)
+            first += part.count
+
+    def _scale(self, tile: str, width: int, shift: int) -> str:
+        return self.values.access.sum_terms([(width, tile)], shift)
+
+    def tiles(
+        self,
+        axis: Node,
+        steps: Steps,
+        tiles: Tiles,
+        start: str,
+        stop: str,
+        guarded: bool,
+        body: Callable[[], None],
+    ) -> None:
+        """The tiles of an axis that begin in start … stop - 1."""
+        writer = self.writer
+        if same_size(tiles.count, 1) and not guarded:
+            writer.open_scope()
+            opened = self.open(axis, start, steps, tiles)
+            body()
+            self.values.close(opened)
+            writer.close_scope()
+            return
+        if tiles.inner:
+            stop = lowest(writer, stop, self.values.number(tiles.stop))
+        text = writer.open_loop(start, stop, tiles.step, guarded=guarded)
+        opened = self.open(axis, text.index, steps, tiles)
+        body()
+        self.values.close(opened)
+        writer.close_loop(text)
+
+    # Parallel loops.
+
+    def function(self, block: Sequence[Statement]) -> int:
+        """The units begin … end - 1 of a kernel; returns their number."""
+        if self.tiling.parallel:
+            return self._parallel()
+        if self.tiling.strips is not None:
+            return self._strips(self.tiling.strips, block)
+        self.block(block)
+        return 1
+
+    def _parallel(self) -> int:
+        """Units of the parallel loops."""
+        self.block(self.tiling.setup)
+        loops, writer = self.tiling.parallel, self.writer
+        last = loops[-1]
+        steps = self.tiling.of(last.axis)
+        parts = cut(axis_of(last.axis).size, steps)
+        total = sum(part.count for part in parts)
+        chunks = -(-total // self.tiling.chunk)
+        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+        outer = loops[:-1]
+        tiles = [equal_tiles(loop.axis, self.tiling.of(loop.axis)) for loop in outer]
+        sizes = [axis_of(loop.axis).size for loop in outer]
+        sizes = [n if t is None else t.count for t, n in zip(tiles, sizes, strict=True)]
+        sizes.append(chunks)
+        texts = [self.values.number(n) if is_dynamic(n) else n for n in sizes]
+        *places, chunk = digits(writer, unit.index, texts)
+        opened: list[Opened] = []
+        for loop, place, part in zip(outer, places, tiles, strict=True):
+            if part is not None and part.copies > 1:
+                base = self._scale(place, part.width, 0)
+                opened.append(
+                    self.open(loop.axis, base, self.tiling.of(loop.axis), part)
+                )
+            else:
+                opened.append(Opened(loop.axis, place, writer.level))
+                self.values.open(opened[-1])
+        self.over(last, None if same_size(chunks, 1) else self._chunk(chunk, total))
+        for o in reversed(opened):
+            self.values.close(o)
+        writer.close_loop(unit)
+        return prod(sizes)
+
+    def _chunk(self, chunk: str, total: Any) -> Span:
+        """The tiles of a chunk of an axis."""
+        size = self.tiling.chunk
+        end = self._scale(chunk, size, size)
+        end = lowest(self.writer, end, self.values.number(total))
+        return Span(self._scale(chunk, size, 0), end)
+
+    def _strips(self, loop: Loop, block: Sequence[Statement]) -> int:
+        """Units of all of a block, over a strip of one loop in it."""
+        parts = cut(axis_of(loop.axis).size, self.tiling.of(loop.axis))
+        total = sum(part.count for part in parts)
+        unit = self.writer.open_loop("%begin", "%end", 1, guarded=True)
+        self.spans = {loop.axis: self._chunk(unit.index, total)}
+        self.block(block)
+        self.writer.close_loop(unit)
+        return -(-total // self.tiling.chunk)
+
+    # Reduces.
+
+    def reduce(self, loop: ReduceLoop) -> None:
+        values = self.values
+        ranges = sorted(loop.ranges, key=lambda r: self.tiling.of(r).lanes > 0)
+        last = ranges[-1]
+        steps = self.tiling.of(last)
+        sums = self.sums(loop, steps)
+        lines = Lines(values, sums, steps)
+        results = lines.identities()
+        if all(axis_of(r).size for r in ranges):
+            results = self._over(loop, ranges, lines, results)
+        for number, total in enumerate(sums):
+            parts = [results[number + len(sums) * c] for c in range(lines.copies)]
+            text = total.combine_pairwise(self.values, parts)
+            if steps.lanes:
+                text = values.ops.combine_lanes(str(total.node.arg), total.type, text)
+            values.put(total.node, total.at, text)
+
+    def sums(self, loop: ReduceLoop, steps: Steps) -> list[Sum]:
+        """The accumulators of a reduce, whose last range runs in these steps."""
+        values = self.values
+        found: list[Sum] = []
+        for node in loop.reduces:
+            lanes = values.lanes if values.varies(node) else 0
+            kind = Type.of(node.dtype, steps.lanes or lanes)
+            found += [Sum(node, at, kind) for at in values.assignments([node])]
+        return found
+
+    def _over(
+        self, loop: ReduceLoop, ranges: list[Node], lines: Lines, state: list[str]
+    ) -> list[str]:
+        """Runs over the first of the ranges, and inside over the others."""
+        node, *others = ranges
+        steps = Steps() if others else self.tiling.of(node)
+        inner = 1
+        for other in others:
+            inner *= -(-size_of(other) // self.tiling.of(other).width)
+        for tiles in cut(axis_of(node).size, steps):
+
+            def body(base: str, carried: list[str], tiles: Tiles = tiles) -> list[str]:
+                opened = self.open(node, base, steps, tiles)
+                if others and lines.rounds and inner >= BLOCK // 4:
+                    fresh = self._over(loop, others, lines, lines.identities())
+                    found = lines.merge(carried, fresh)
+                elif others:
+                    found = self._over(loop, others, lines, carried)
+                else:
+                    found = self.accumulate(loop, opened, lines, carried)
+                self.values.close(opened)
+                return found
+
+            span = self.spans.get(node)
+            if span is not None:
+                one = Tiles(0, 0, 1, 1)
+                return self._plain_loop(lines, one, span.first, span.last, state, body)
+            stop = tiles.start + tiles.count * tiles.width
+            stop = tiles.stop if tiles.inner else stop
+            state = self._loop(lines, tiles, tiles.start, stop, state, body)
+        return state
+
+    def _loop(
+        self,
+        lines: Lines,
+        tiles: Tiles,
+        start: Any,
+        stop: Any,
+        state: list[str],
+        body: Callable[[str, list[str]], list[str]],
+    ) -> list[str]:
+        writer = self.writer
+        first, last = self.values.number(start), self.values.number(stop)
+        if same_size(tiles.count, 1):
+            writer.open_scope()
+            state = body(first, state)
+            writer.close_scope(state)
+            return state
+        block, empty = lines.block(tiles.count), may_be_empty(tiles)
+        if not block:
+            return self._plain_loop(lines, tiles, first, last, state, body, empty)
+        width = block * tiles.width
+        outer = writer.open_loop(first, last, width, lines.carried(state), empty)
+        end = writer.pure(f"add i64 {outer.index}, {width}", outer.index)
+        end = lowest(writer, end, last)
+        fresh = lines.identities()
+        fresh = self._plain_loop(lines, tiles, outer.index, end, fresh, body)
+        carried = [name for _, _, name in outer.carried]
+        return writer.close_loop(outer, lines.merge(carried, fresh))
+
+    def _plain_loop(
+        self,
+        lines: Lines,
+        tiles: Tiles,
+        start: str,
+        stop: str,
+        state: list[str],
+        body: Callable[[str, list[str]], list[str]],
+        guarded: bool = False,
+    ) -> list[str]:
+        writer, carried = self.writer, lines.carried(state)
+        text = writer.open_loop(start, stop, tiles.step, carried, guarded)
+        state = body(text.index, [name for _, _, name in text.carried])
+        return writer.close_loop(text, state)
+
+    def accumulate(
+        self, loop: ReduceLoop, opened: Opened, lines: Lines, state: list[str]
+    ) -> list[str]:
+        """One iteration: combines each value with its accumulator."""
+        self.block(loop.body)
+        self._prefetch(loop, loop.ranges[-1])
+        values, state = self.values, list(state)
+        for number, total in enumerate(lines.sums):
+            ats = [total.at]
+            if opened.slot >= 0:
+                ats = [(*total.at, copy) for copy in range(opened.copies)]
+            if opened.lanes:
+                for copy, at in enumerate(ats):
+                    place = number + len(lines.sums) * copy
+                    mask = opened.masks[copy]
+                    state[place] = total.add(values, at, state[place], mask)
+            elif total.takes_products(values):
+                for at in ats:
+                    state[number] = total.add(values, at, state[number], None)
+            else:
+                lanes = total.type.lanes
+                parts = [values.plain(total.node.src[0], lanes, at) for at in ats]
+                part = total.combine_pairwise(self.values, parts)
+                state[number] = total.combine(values, state[number], part)
+        values.prefetch_steps(self.tiling.prefetch)
+        return state
+
+    # Columns, row by row.
+
+    def by_rows(self, loop: Loop, span: Span | None) -> None:
+        sums: list[Place] = []
+        for statement in loop.body:
+            if isinstance(statement, ReduceLoop):
+                sums += self._sweep(loop, statement, span, sums)
+        rest = [s for s in loop.body if not isinstance(s, ReduceLoop)]
+
+        def finish() -> None:
+            self._recall(sums)
+            self.block(rest)
+
+        self.each_tile(loop.axis, span, finish)
+
+    def _sweep(
+        self, loop: Loop, reduce: ReduceLoop, span: Span | None, known: list[Place]
+    ) -> list[Place]:
+        """All rows of one reduce; returns where its sums are."""
+        writer = self.writer
+        *outer, last = reduce.ranges
+        blocks = cut(axis_of(last).size, Steps(0, self.tiling.rows, even=False))
+        group = block_size(_BLOCKS, blocks[0].count)
+        sums = [self._place(node, loop, span, "") for node in reduce.reduces]
+        parts: list[Place] = []
+        if blocks[0].count > 2 * group and any(self._sum(s).rounds for s in sums):
+            parts = [self._place(node, loop, span, ".part") for node in reduce.reduces]
+
+        def add_rows(tiles: Tiles, start: str, stop: str, into: list[Place]) -> None:
+            """Adds rows start … stop - 1 to the sums, block by block."""
+            text = writer.open_loop(start, stop, tiles.width)
+            opened = self.open(last, text.index, Steps(0, tiles.copies), tiles)
+
+            def body() -> None:
+                self._recall(known)
+                totals = [self._sum(place) for place in into]
+                lines = Lines(self.values, totals, Steps())
+                state = [self._load(place) for place in into]
+                state = self.accumulate(reduce, opened, lines, state)
+                for place, value in zip(into, state, strict=True):
+                    self._put(place, value)
+
+            self.each_tile(loop.axis, span, body)
+            self.values.close(opened)
+            writer.close_loop(text)
+
+        self.each_tile(loop.axis, span, lambda: self._clear(sums))
+        loops = [writer.open_loop("0", str(axis_of(r).size), 1) for r in outer]
+        ranges = [
+            Opened(r, t.index, t.level) for r, t in zip(outer, loops, strict=True)
+        ]
+        for opened in ranges:
+            self.values.open(opened)
+        for tiles in blocks:
+            first, stop = tiles.start, tiles.start + tiles.count * tiles.width
+            if parts and tiles.count > group:
+                width = group * tiles.width
+                text = writer.open_loop(str(first), str(stop), width)
+                end = writer.pure(f"add i64 {text.index}, {width}", text.index)
+                end = lowest(writer, end, stop)
+                self.each_tile(loop.axis, span, lambda: self._clear(parts))
+                add_rows(tiles, text.index, end, parts)
+                self.each_tile(loop.axis, span, lambda: self._join(sums, parts))
+                writer.close_loop(text)
+            else:
+                add_rows(tiles, str(first), str(stop), sums)
+        for opened, text in zip(reversed(ranges), reversed(loops), strict=True):
+            self.values.close(opened)
+            writer.close_loop(text)
+        return sums
+
+    # Sums in memory.
+
+    def _place(self, node: Node, loop: Loop, span: Span | None, suffix: str) -> Place:
+        """Memory for the sums of a reduce, in the columns of a span."""
+        steps = self.tiling.of(loop.axis)
+        parts = cut(axis_of(loop.axis).size, steps)
+        tiles = sum(part.count for part in parts)
+        if span is not None:
+            tiles = min(tiles, self.tiling.chunk)
+        size = node.dtype.itemsize
+        self._count += 1
+        kind = f"[{tiles * steps.width * size} x i8]"
+        name = self.writer.memory(kind, f"%sums{self._count}{suffix}")
+        if span is None:
+            return Place(node, name)
+        origin = self.values.access.pointer(name, [(-steps.width, span.first)], 0, size)
+        return Place(node, origin)
+
+    def _sum(self, place: Place) -> Sum:
+        return Sum(place.node, (), Type.of(place.node.dtype, self.values.lanes))
+
+    def _pointer(self, place: Place) -> str:
+        vector = self.values.vector
+        assert vector is not None
+        size = place.node.dtype.itemsize
+        if vector.base.startswith("%"):
+            return self.values.access.pointer(place.origin, [(1, vector.base)], 0, size)
+        return self.values.access.pointer(place.origin, [], int(vector.base), size)
+
+    def _load(self, place: Place) -> str:
+        total = self._sum(place)
+        return self.values.access.load(total.type, self._pointer(place), True)
+
+    def _put(self, place: Place, value: str) -> None:
+        self.values.access.store(self._sum(place).type, value, self._pointer(place))
+
+    def _clear(self, places: list[Place]) -> None:
+        for place in places:
+            self._put(place, self._sum(place).identity)
+
+    def _join(self, sums: list[Place], parts: list[Place]) -> None:
+        for total, part in zip(sums, parts, strict=True):
+            a, b = self._load(total), self._load(part)
+            self._put(total, self._sum(total).combine(self.values, a, b))
+
+    def _recall(self, places: list[Place]) -> None:
+        """Makes finished sums the values of their reduces."""
+        for place in places:
+            self.values.put(place.node, (), self._load(place))
+
+
+def may_be_empty(tiles: Tiles) -> bool:
+    """Is it known at calls only whether there is a tile?"""
+    return is_dynamic(tiles.count) and lower_bound(tiles.count) < 1

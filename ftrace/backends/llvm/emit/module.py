@@ -1,0 +1,234 @@
+"""The module of a kernel: its functions, and what threads that share it have to know.
+
+Results that do not fit in the caches are stored past them: such a store does not read
+the line that it overwrites, a third of the traffic of an addition. It needs aligned
+memory, which is known at run time only, so that the module has both kinds of code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from ftrace.backends.llvm.ir.function_builder import Function
+from ftrace.backends.llvm.ir.symbols import PREFIX
+from ftrace.backends.llvm.ir.writer import ARGUMENTS, Writer
+from ftrace.backends.llvm.runtime.work_estimate import WORTH_A_THREAD
+from ftrace.backends.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel.ir import Kernel, bytes_of, load_p
+from ftrace.trace.symbolic.bounds import sample
+
+#: The share of the last cache that a result takes at least.
+_SHARE = 8
+_DECLARED: Final = re.compile(rf"declare .* @({PREFIX}\w+)\(")
+
+Build = Callable[[frozenset[int]], Writer]
+
+
+class Module(NamedTuple):
+    """Functions, and the lines that they need before them."""
+
+    declared: dict[str, None]
+    functions: list[str]
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self.declared, *self.functions])
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The functions of `kernels/function_library.py` that it calls."""
+        found = map(_DECLARED.match, self.declared)
+        return tuple([match[1] for match in found if match is not None])
+
+
+def join(modules: Iterable[Module]) -> Module:
+    """All that is in some modules."""
+    whole = Module({}, [])
+    for one in modules:
+        whole.declared.update(one.declared)
+        whole.functions.extend(one.functions)
+    return whole
+
+
+def module_for(target: Target, declared: Iterable[str], *functions: str) -> Module:
+    head = f'target triple = "{target.triple}"'
+    return Module(dict.fromkeys([head, *declared]), list(functions))
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The code of a kernel.
+
+    Attributes:
+      module: LLVM IR.
+      parallel: how many units its domain has.
+      grain: how many units are worth a thread's while.
+      dims: sizes that are known at calls only, which the code finds as int64 in a
+        buffer behind the kernel's own. Then `parallel` may be one, too.
+    """
+
+    module: Module
+    parallel: int
+    grain: int
+    dims: tuple[Any, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return self.module.text
+
+    @staticmethod
+    def of(
+        module: Module,
+        units: Any,
+        operations: Any,
+        worth: int = WORTH_A_THREAD,
+        dims: tuple[Any, ...] = (),
+    ) -> Rendered:
+        """The code of so many operations in all its units.
+
+        Args:
+          worth: operations that pay for waking another thread.
+        """
+        grain = max(-(-worth * sample(units) // operations), 1)
+        return Rendered(module, units, grain, dims)
+
+
+# Stores past the caches.
+
+
+def streamed_buffers(
+    kernel: Kernel, target: Target, scattered: bool = False
+) -> frozenset[int]:
+    """Large buffers that are only written, in kernels whose data fit in no cache.
+
+    Args:
+      scattered: lines of many places are written in turn, which needs more room.
+    """
+    if not target.decides("past_caches"):
+        return frozenset()
+    if kernel.is_dynamic or (kernel.ordered and kernel.scatters):
+        return frozenset()
+    read = {n.src[0].arg for n in kernel.nodes if n.op is load_p}
+    read |= {store.buffer for store in kernel.stores if store.combine}
+    written = {store.buffer for store in kernel.stores} - read
+    room = target.l3 * 3 // 4 if scattered else target.l3
+    return large_results(kernel, written, target, room)
+
+
+def large_results(
+    kernel: Kernel, written: Iterable[int], target: Target, room: int | None = None
+) -> frozenset[int]:
+    """Those of some buffers that are worth it, if nothing is to stay in the caches.
+
+    Args:
+      room: for all buffers in the last cache; None is all of it.
+    """
+    room = target.l3 if room is None else room
+    if not target.triple.startswith("x86_64") or bytes_of(kernel.buffers) <= room:
+        return frozenset()
+    sizes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
+    return frozenset(n for n in written if sizes[n] * _SHARE >= target.l3)
+
+
+# Functions.
+
+
+class KernelFunction(Function):
+    """The function of a kernel, written by hand."""
+
+    def __init__(self, name: str, visible: bool = True) -> None:
+        super().__init__(name, "void", *ARGUMENTS.split(", "), visible=visible)
+
+
+class LibraryFunction(KernelFunction):
+    """Writes the function of a kernel of a library's operation.
+
+    Attributes:
+      target: the processor that it is written for.
+      parts: functions of its own that it calls.
+    """
+
+    def __init__(self, target: Target, name: str) -> None:
+        super().__init__(name)
+        self.target = target
+        self.parts: list[str] = []
+        self._declared: dict[str, None] = {}
+
+    def declare(self, line: str) -> None:
+        """A function of elsewhere that it calls, or a constant."""
+        self._declared[line] = None
+
+    def divided(self, x: str, divisor: int) -> tuple[str, str]:
+        """The quotient and the rest."""
+        if divisor == 1:
+            return x, "0"
+        quotient = self.let(f"udiv i64 {x}, {divisor}")
+        return quotient, self.let(f"urem i64 {x}, {divisor}")
+
+    def rendered(self, units: int, operations: int) -> Rendered:
+        """The code of so many units, of so many operations each."""
+        self.give()
+        module = module_for(self.target, self._declared, *self.parts, self.text)
+        return Rendered.of(module, units, units * max(operations, 1))
+
+
+def write_function(
+    target: Target,
+    name: str,
+    streamed: frozenset[int],
+    build: Build,
+    internal: bool = False,
+) -> Module:
+    """The function `name`, with those that it calls.
+
+    Args:
+      streamed: buffers that may be stored to past the caches.
+      build: writes the function, given the buffers for which that is done.
+      internal: it is called in the same module only.
+    """
+    plain = build(frozenset())
+    fast = build(streamed) if streamed else plain
+    if not fast.streams:
+        return module_for(target, plain.declared, plain.function(name, internal))
+    f = KernelFunction(name, not internal)
+    bits = "0"
+    for number in sorted(streamed):
+        address = f.let(f"ptrtoint ptr {f.slot('%buffers', number)} to i64")
+        bits = f.let(f"or i64 {bits}, {address}")
+    low = f.let(f"and i64 {bits}, {target.vector_bytes - 1}")
+    with f.when(f.let(f"icmp eq i64 {low}, 0")):
+        f.do(f"call void @{name}.streaming({ARGUMENTS})")
+        f.do("call void @llvm.x86.sse.sfence()")
+        f.give()
+    f.do(f"call void @{name}.plain({ARGUMENTS})")
+    f.give()
+    fast.declare("declare void @llvm.x86.sse.sfence()")
+    return module_for(
+        target,
+        plain.declared | fast.declared,
+        fast.function(f"{name}.streaming", internal=True),
+        plain.function(f"{name}.plain", internal=True),
+        f.text,
+    )
+
+
+def write_in_turn(name: str, parts: Sequence[tuple[str, int]]) -> Module:
+    """A function whose units are those of other functions, one after the other.
+
+    Args:
+      parts: names of functions, and how many units each has.
+    """
+    f, first = KernelFunction(name), 0
+    for part, units in parts:
+        begin, end = (f.let(f"sub i64 {x}, {first}") for x in ("%begin", "%end"))
+        begin = f.let(f"call i64 @llvm.smax.i64(i64 {begin}, i64 0)")
+        end = f.let(f"call i64 @llvm.smin.i64(i64 {end}, i64 {units})")
+        with f.when(f.let(f"icmp slt i64 {begin}, {end}")):
+            f.do(f"call void @{part}(ptr %buffers, i64 {begin}, i64 {end})")
+        first += units
+    f.give()
+    declared = [f"declare i64 @llvm.{word}.i64(i64, i64)" for word in ("smin", "smax")]
+    return Module(dict.fromkeys(declared), [f.text])

@@ -1,0 +1,286 @@
+"""Parts of a kernel that run one after the other on a block that fits in the cache.
+
+What a part leaves for the next stands in scratch memory, in a *panel*: rows of columns
+side by side. Each part is a small kernel of its own over ranges of the big one, with
+the panels among its buffers; ranges of the blocks around it are open already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace.backends.affine_forms import Affine
+from ftrace.backends.llvm.emit.emit_memory import Values
+from ftrace.backends.llvm.emit.emit_values import Opened
+from ftrace.backends.llvm.emit.loop_nest import Nest, Span
+from ftrace.backends.llvm.ir.symbols import GIVE, STOP, TAKE
+from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.writer import Writer, digits
+from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.tiling_ir import Steps, Tiling
+from ftrace.backends.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    Kernel,
+    Store,
+    axis_of,
+    load,
+    make_range,
+    param,
+)
+from ftrace.lower.kernel.loop_tree import place
+from ftrace.trace.graph import Node, substitute
+from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.sources import const
+from ftrace.trace.symbolic.dim import is_dynamic
+
+#: Scratch beyond this is not on the stack: a thread may have a small one.
+_STACK = 160 << 10
+_GIVEN = f"call void @{GIVE}(ptr %scratch)"
+#: The block in which the work goes on, if there is memory.
+_WORK = "work"
+#: Ranges that name where blocks begin are numbered from here.
+_FIRST_NUMBER = 1 << 20
+
+
+def _taken(nbytes: int) -> list[str]:
+    """Takes so much scratch; without memory the call is stopped."""
+    return [
+        f"  %scratch = call ptr @{TAKE}(i64 {nbytes})",
+        "  %scratch.none = icmp eq ptr %scratch, null",
+        f"  br i1 %scratch.none, label %stop, label %{_WORK}",
+        "stop:",
+        f"  call void @{STOP}(ptr %buffers)",
+        "  ret void",
+        f"{_WORK}:",
+    ]
+
+
+def sum_of(terms: Sequence[Node]) -> Node:
+    total = const(0, INDEX)
+    for term in terms:
+        total = add(total, term)
+    return total
+
+
+def index_node(form: Affine) -> Node:
+    """A sum of terms as an expression."""
+    parts = [mul(a, const(c, INDEX)) for a, c in form.terms.items() if c]
+    return sum_of([const(form.constant, INDEX), *parts])
+
+
+def replaced_stores(stores: Sequence[Store], found: dict[Node, Node]) -> list[Store]:
+    """The stores over other expressions."""
+    result: list[Store] = []
+    for store in stores:
+        index, value, *valid = substitute(store.expressions, found)
+        result.append(Store(store.buffer, index, value, valid[0] if valid else None))
+    return result
+
+
+@dataclass(eq=False)
+class Panel:
+    """Scratch memory of a stage: rows of `pitch` elements; a buffer to its parts."""
+
+    stage: Stage
+    number: int
+    dtype: np.dtype[Any]
+    rows: int
+    pitch: int
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.pitch
+
+    def load(self, index: Node) -> Node:
+        return load(param(self.number, self.dtype, self.size), index)
+
+
+class Unit(NamedTuple):
+    """The unit of a kernel that is open.
+
+    Attributes:
+      number: which it is.
+      blocks: which block of each cut it is.
+      count: how many units there are.
+    """
+
+    number: str
+    blocks: list[str]
+    count: Any
+
+
+@dataclass(eq=False)
+class Stage:
+    """The function of a kernel that runs in parts.
+
+    Attributes:
+      opened: the ranges that are open around the parts.
+    """
+
+    kernel: Kernel
+    target: Target
+    facts: Facts
+    values: Values
+    opened: list[Opened] = field(default_factory=list[Opened])
+    _ranges: int = _FIRST_NUMBER
+    _buffers: int = 0
+    _stack: int = 0
+    _heap: int = 0
+
+    @property
+    def writer(self) -> Writer:
+        return self.values.writer
+
+    def scaled(self, number: str, by: int, plus: int = 0) -> str:
+        """`number`·`by` + `plus`."""
+        return self.values.access.sum_terms([(by, number)], plus)
+
+    def new_range(self, size: int) -> Node:
+        """A range that is not the kernel's."""
+        self._ranges += 1
+        node = make_range(self._ranges, size, False)
+        self.facts.learn([node])
+        return node
+
+    def new_panel(
+        self, dtype: np.dtype[Any], rows: int, pitch: int, padded: bool = False
+    ) -> Panel:
+        """Scratch memory; `padded` if rows are whole vectors long, whatever is in them.
+
+        Vectors are then read and written whole at the end of a row, too.
+        """
+        number = len(self.kernel.buffers) + self._buffers
+        self._buffers += 1
+        panel = Panel(self, number, dtype, rows, pitch)
+        # Vectors at the end of a row may reach beyond the last one.
+        nbytes = panel.size * dtype.itemsize + 2 * self.target.vector_bytes
+        self.values.add_buffer(number, self._allocate(nbytes), panel.size)
+        if padded:
+            self.values.padded.add(number)
+        return panel
+
+    def new_view(self, number: int, group: int) -> tuple[int, Any]:
+        """A buffer seen as elements `group` times as large: its number and size."""
+        view = len(self.kernel.buffers) + self._buffers
+        self._buffers += 1
+        size = self.values.sizes[number] // group
+        self.values.add_buffer(view, self.values.buffer(number), size)
+        if number not in self.values.fixed:
+            self.values.fixed.discard(view)  # nothing is written there
+        return view, size
+
+    def _allocate(self, nbytes: int) -> str:
+        writer = self.writer
+        assert writer.level.depth == 0
+        if self._stack + nbytes <= _STACK:
+            self._stack += nbytes
+            return writer.memory(f"[{nbytes} x i8]")
+        if not self._heap:
+            writer.declare(f"declare ptr @{TAKE}(i64)")
+            writer.declare(f"declare void @{GIVE}(ptr)")
+            writer.declare(f"declare void @{STOP}(ptr)")
+            writer.leave_entry(_WORK)
+            writer.last.append(_GIVEN)
+        start = self._heap
+        self._heap += -(-nbytes // 64) * 64 + 64
+        return writer.here(f"getelementptr i8, ptr %scratch, i64 {start}")
+
+    def release(self) -> None:
+        """Gives back what was taken: the last thing in the function."""
+        if self._heap:
+            self.writer.entry.extend(_taken(self._heap))
+            self.writer.effect(_GIVEN)
+
+    # Ranges around the parts.
+
+    @contextmanager
+    def units(self, places: Sequence[Node | int]) -> Generator[Unit, None, None]:
+        """The frame of the function: the loop over its units, and what it gives back.
+
+        Args:
+          places: what tells units apart, outermost first: axes, which are open inside,
+            and numbers of blocks, which may be dynamic.
+        """
+        writer, number = self.writer, self.values.number
+        sizes = [axis_of(p).size if isinstance(p, Node) else p for p in places]
+        unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+        texts = [number(size) if is_dynamic(size) else size for size in sizes]
+        found = list(zip(places, digits(writer, unit.index, texts), strict=True))
+        opened = [self.open(p, text) for p, text in found if isinstance(p, Node)]
+        blocks = [text for p, text in found if not isinstance(p, Node)]
+        yield Unit(unit.index, blocks, prod(sizes))
+        for axis in reversed(opened):
+            self.close(axis)
+        writer.close_loop(unit)
+        self.release()
+
+    def open(self, node: Node, base: str) -> Opened:
+        """From now on the range has one value."""
+        opened = Opened(node, base, self.writer.level)
+        self.values.open(opened)
+        self.opened.append(opened)
+        return opened
+
+    def close(self, opened: Opened) -> None:
+        assert self.opened.pop() is opened
+        self.values.close(opened)
+
+    @contextmanager
+    def at(self, node: Node, base: str) -> Generator[None, None, None]:
+        """Inside, the range has one value."""
+        opened = self.open(node, base)
+        yield
+        self.close(opened)
+
+    @contextmanager
+    def loop(self, count: str) -> Generator[str, None, None]:
+        """A loop around parts: what is inside runs so many times; gives the number."""
+        loop = self.writer.open_loop("0", count, 1)
+        yield loop.index
+        self.writer.close_loop(loop)
+
+    # Parts.
+
+    def run(
+        self,
+        axes: Sequence[Node],
+        stores: Sequence[Store],
+        steps: Mapping[Node, Steps],
+        spans: Mapping[Node, Span],
+        **directives: Any,
+    ) -> None:
+        """A part: loops over `axes`, of which `spans` run in part, and stores.
+
+        Args:
+          directives: what else a `Tiling` says.
+        """
+        around = [o.node for o in self.opened]
+        kernel = Kernel((*around, *axes), tuple(stores), self.kernel.buffers)
+        self.facts.learn([e for s in stores for e in s.expressions])
+        tiling = Tiling(steps, **directives)
+        Nest(self.values, tiling, spans).block(place(kernel))
+
+    def fill(self, panel: Panel, value: Any, first: int = 0) -> None:
+        """Sets the columns of a panel from `first` to the end of the row."""
+        lanes = self.target.vector_bytes // panel.dtype.itemsize
+        t = Type.of(panel.dtype, lanes)
+        writer, access = self.writer, self.values.access
+        base = self.values.buffer(panel.number)
+        start = first // lanes * lanes
+        if start >= panel.pitch:
+            return
+        row = writer.open_loop("0", str(panel.rows), 1)
+        column = writer.open_loop(str(start), str(panel.pitch), lanes)
+        terms = [(panel.pitch, row.index), (1, column.index)]
+        p = access.pointer(base, terms, 0, panel.dtype.itemsize)
+        access.store(t, t.constant(value), p)
+        writer.close_loop(column)
+        writer.close_loop(row)

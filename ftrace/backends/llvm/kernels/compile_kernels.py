@@ -1,0 +1,178 @@
+"""Kernels to machine code, by way of the disk cache.
+
+    kernel -> identity -> its function, object code          (it is on disk)
+    kernel -> text -> object code, which is kept on disk     (it is not)
+
+Short kernels of a program are compiled together, several in one module of LLVM IR:
+
+    define void @kernel(…)       define void @kernel(…)
+    ->  define void @kernel0(…)  define void @kernel1(…)
+
+LLVM takes as long to begin with a module as to compile a short kernel, so that a
+module for each would cost a program of many kernels a sixth of its time.
+
+What is kept is found by the kernel itself, so that nothing is rendered for it. Whole
+programs that are on disk find the object code without their kernels:
+`cached_kernel.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import Final
+
+from ftrace.backends.llvm.compile import cache_key, object_cache
+from ftrace.backends.llvm.compile_threads import run_all
+from ftrace.backends.llvm.emit.addressing import ZEROS
+from ftrace.backends.llvm.emit.module import Module, Rendered, join
+from ftrace.backends.llvm.kernels.cached_kernel import (
+    CompiledKernel,
+    Made,
+    Modules,
+    link_kernels,
+)
+from ftrace.backends.llvm.kernels.function_library import compile_module, prepare
+from ftrace.backends.llvm.object_cache import digest_of
+from ftrace.backends.llvm.target import Target
+from ftrace.lower.assembly.serialize import kernel_identity
+from ftrace.lower.kernel.ir import Kernel
+
+Render = Callable[[Kernel], Rendered]
+
+
+def compile_kernels(
+    kernels: Sequence[Kernel],
+    render: Render,
+    threads: int,
+    target: Target | None = None,
+) -> list[CompiledKernel]:
+    """The machine code of kernels.
+
+    Args:
+      kernels: no two of them equal.
+      render: gives the code of one that is not on disk.
+      threads: how many may compile at the same time.
+      target: the processor that `render` writes for, if not just this one.
+    """
+    keys = [_key(kernel, target) for kernel in kernels]
+    modules = Modules()
+    found = [_load(key, modules) for key in keys]
+    missing = [n for n, made in enumerate(found) if made is None]
+
+    def jobs() -> Iterator[Callable[[], list[Made]]]:
+        waiting, asked = iter(missing), set[str]()
+        for group in group_kernels(render(kernels[n]) for n in missing):
+            calls = {c for one in group for c in one.module.calls} - asked
+            asked |= calls
+            for symbol in sorted(calls):
+                yield partial(_prepare, symbol)
+            mine = [keys[n] for n in islice(waiting, len(group))]
+            yield partial(_make, group, mine, modules)
+
+    made = run_all(jobs(), min(threads, 2 * len(missing)))
+    object_cache.tell()
+    for n, one in zip(missing, chain.from_iterable(made), strict=True):
+        found[n] = one
+    sources = [partial(_text, render, kernel) for kernel in kernels]
+    return link_kernels([one for one in found if one is not None], modules, sources)
+
+
+def _text(render: Render, kernel: Kernel) -> str:
+    return render(kernel).text
+
+
+def _key(kernel: Kernel, target: Target | None = None) -> tuple[str, ...] | None:
+    identity = kernel_identity(kernel)
+    return None if identity is None else ("kernel", *cache_key(identity, target))
+
+
+def _load(key: tuple[str, ...] | None, modules: Modules) -> Made | None:
+    """What is on disk under a kernel's key, if its module is there too."""
+    whole = None if key is None else object_cache.load(*key)
+    made = None if whole is None else Made.unpack(whole)
+    return made if made is not None and modules.has(made.module) else None
+
+
+def _make(
+    group: Sequence[Rendered],
+    keys: Sequence[tuple[str, ...] | None],
+    modules: Modules,
+) -> list[Made]:
+    """What kernels come to that are one module, kept on disk under their keys.
+
+    A kernel of dynamic sizes has none; its code is kept by its text.
+    """
+    whole, names = in_one_module([rendered.module for rendered in group])
+    module = digest_of(whole.text.encode()).hex()
+    modules.make(module, lambda: compile_module(whole))
+    made: list[Made] = []
+    for one, name, key in zip(group, names, keys, strict=True):
+        found = Made(one.parallel, one.grain, name, module, one.dims)
+        if key is not None:
+            assert not one.dims
+            object_cache.store(found.pack(), *key)
+        made.append(found)
+    return made
+
+
+def _prepare(symbol: str) -> list[Made]:
+    """Makes a function that kernels call, and none of them."""
+    prepare(symbol)
+    return []
+
+
+#: The name of the function in a kernel's own module. Functions that only it calls
+#: have names that begin with this one.
+FUNCTION: Final = "kernel"
+#: Characters of a module; a kernel that is longer has one for itself. This is so much
+#: that beginning is a tenth of the work, and so little that threads end together.
+LENGTH: Final = 48_000
+
+_DEFINED: Final = re.compile(r"^define .*?@([\w.]+)\(", re.MULTILINE)
+
+
+def group_kernels(kernels: Iterable[Rendered]) -> Iterator[list[Rendered]]:
+    """Kernels in order, those side by side that are to be one module.
+
+    They are rendered while the groups before them are compiled.
+    """
+    group: list[Rendered] = []
+    length = 0
+    for kernel in kernels:
+        size = len(kernel.text)
+        if group and (length + size > LENGTH or not _can_be_joined(kernel)):
+            yield group
+            group, length = [], 0
+        group.append(kernel)
+        length += size
+        if length > LENGTH or not _can_be_joined(kernel):
+            yield group
+            group, length = [], 0
+    if group:
+        yield group
+
+
+def _can_be_joined(kernel: Rendered) -> bool:
+    """Are its names its own but for what all kernels declare alike?"""
+    if kernel.dims:  # what is dynamic is kept by its text
+        return False
+    declared, functions = kernel.module
+    if any(line.startswith("@") and line != ZEROS for line in declared):
+        return False
+    names = (name for text in functions for name in _DEFINED.findall(text))
+    return all(name.startswith(FUNCTION) for name in names)
+
+
+def in_one_module(modules: Sequence[Module]) -> tuple[Module, list[str]]:
+    """The module of kernels that stand in modules of their own, and their names."""
+    if len(modules) == 1:
+        return modules[0], [FUNCTION]
+    names = [f"{FUNCTION}{number}" for number in range(len(modules))]
+    renamed = [
+        Module(own, [text.replace(f"@{FUNCTION}", f"@{name}") for text in functions])
+        for name, (own, functions) in zip(names, modules, strict=True)
+    ]
+    return join(renamed), names

@@ -1,0 +1,427 @@
+"""Numbers as integers in the same order, their keys, and what is done with keys.
+
+    enter   numbers -> their keys            leave   keys -> numbers
+    pack    numbers -> key · 2³² + position  unpack  the positions
+    below   how many of sorted keys are less than one
+    zeros   the zeros of a row in their order
+    split   how many of the first k merged elements are of the left run
+    merge   a part of the result of merging two runs
+    top     the least keys of a row, by a bound that falls
+
+Each is a function of LLVM IR that kernels of sorting call. Keys of floats are signed
+integers: the bits, those but the sign inverted where the number is negative. NaN is one
+key, greater than that of infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.backends.llvm.ir.function_builder import Function
+from ftrace.backends.llvm.ir.symbols import SORT
+from ftrace.ground.fast_dataclasses import dataclass
+
+#: Elements that a loop treats at once.
+LANES = 16
+
+_INFINITY = {
+    dtypes.float16: 0x7C00,
+    dtypes.bfloat16: 0x7F80,
+    dtypes.float32: 0x7F800000,
+    dtypes.float64: 0x7FF0 << 48,
+}
+_NAN = {
+    dtypes.float16: 0x7E00,
+    dtypes.bfloat16: 0x7FC0,
+    dtypes.float32: 0x7FC00000,
+    dtypes.float64: 0x7FF8 << 48,
+}
+
+
+def sort_symbol(dtype: np.dtype[Any]) -> str:
+    """The function that sorts integers of a dtype."""
+    return f"{SORT}{dtype.kind}{8 * dtype.itemsize}"
+
+
+class Code:
+    """Straight code over scalars, or over vectors, in a function.
+
+    Args:
+      lanes: of the vectors; 0 is a scalar.
+    """
+
+    def __init__(self, f: Function, lanes: int = 0) -> None:
+        self.lanes = lanes
+        self.let = f.let
+        self._do = f.do
+
+    def type(self, bits: int) -> str:
+        return f"<{self.lanes} x i{bits}>" if self.lanes else f"i{bits}"
+
+    def number(self, bits: int, value: int) -> str:
+        """A constant."""
+        value &= (1 << bits) - 1
+        value -= (value >> (bits - 1)) << bits
+        return f"splat (i{bits} {value})" if self.lanes else str(value)
+
+    def at(self, base: str, index: str, bits: int) -> str:
+        """The address of an element."""
+        return self.let(f"getelementptr i{bits}, ptr {base}, i64 {index}")
+
+    def load(self, base: str, index: str, bits: int) -> str:
+        place = self.at(base, index, bits)
+        return self.let(f"load {self.type(bits)}, ptr {place}, align {bits // 8}")
+
+    def store(self, value: str, base: str, index: str, bits: int) -> None:
+        place = self.at(base, index, bits)
+        self._do(f"store {self.type(bits)} {value}, ptr {place}, align {bits // 8}")
+
+    def splat(self, value: str, bits: int) -> str:
+        """A number in all lanes."""
+        if not self.lanes:
+            return value
+        t = self.type(bits)
+        one = self.let(f"insertelement {t} poison, i{bits} {value}, i64 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self.let(f"shufflevector {t} {one}, {t} poison, {zeros}")
+
+    def positions(self, first: str) -> str:
+        """The numbers from `first` on, of 64 bits."""
+        if not self.lanes:
+            return first
+        own = ", ".join(f"i64 {n}" for n in range(self.lanes))
+        return self.let(f"add {self.type(64)} {self.splat(first, 64)}, <{own}>")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """How numbers become keys.
+
+    Attributes:
+      dtype: of the numbers.
+      merge_zeros, descending, half: see `lower/library/sort_kernels.py`.
+    """
+
+    dtype: np.dtype[Any]
+    merge_zeros: bool = False
+    descending: bool = False
+    half: int = 0
+
+    @property
+    def bits(self) -> int:
+        return 8 * self.dtype.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return dtypes.kind(self.dtype) == "f"
+
+    @property
+    def is_signed(self) -> bool:
+        return dtypes.kind(self.dtype) in "if"
+
+    def of(self, code: Code, x: str) -> str:
+        """The keys of numbers, given as their bits."""
+        if not self.is_float:
+            return x
+        bits, t = self.bits, code.type(self.bits)
+        mask = code.type(1)
+        size = code.let(f"and {t} {x}, {code.number(bits, (1 << (bits - 1)) - 1)}")
+        key = self._turned(code, x)
+        infinity = code.number(bits, _INFINITY[self.dtype])
+        missing = code.let(f"icmp ugt {t} {size}, {infinity}")
+        nan = code.number(bits, _NAN[self.dtype])
+        key = code.let(f"select {mask} {missing}, {t} {nan}, {t} {key}")
+        if self.merge_zeros:
+            zero = code.number(bits, 0)
+            none = code.let(f"icmp eq {t} {size}, {zero}")
+            key = code.let(f"select {mask} {none}, {t} {zero}, {t} {key}")
+        return key
+
+    def back(self, code: Code, key: str) -> str:
+        """The numbers of keys of floats."""
+        return self._turned(code, key)
+
+    def _turned(self, code: Code, x: str) -> str:
+        """All bits but the sign inverted where that is set."""
+        bits, t = self.bits, code.type(self.bits)
+        sign = code.let(f"ashr {t} {x}, {code.number(bits, bits - 1)}")
+        turn = code.let(f"and {t} {sign}, {code.number(bits, (1 << (bits - 1)) - 1)}")
+        return code.let(f"xor {t} {x}, {turn}")
+
+    def wide(self, code: Code, x: str) -> str:
+        """The keys of numbers as signed integers of 64 bits, of which 32 count."""
+        key, bits, t, long = self.of(code, x), self.bits, code.type(self.bits), ""
+        long = code.type(64)
+        top = code.number(64, 1 << 63)
+        if self.half:
+            if self.half == 2:
+                key = code.let(f"shl {t} {key}, {code.number(64, 32)}")
+            else:
+                key = code.let(f"and {t} {key}, {code.number(64, -1 << 32)}")
+            if self.half == 2 or not self.is_signed:
+                key = code.let(f"xor {t} {key}, {top}")
+        else:
+            verb = "sext" if self.is_signed else "zext"
+            if bits == 32 and not self.is_signed:
+                key = code.let(f"xor {t} {key}, {code.number(32, 1 << 31)}")
+                verb = "sext"
+            key = code.let(f"{verb} {t} {key} to {long}")
+            key = code.let(f"shl {long} {key}, {code.number(64, 32)}")
+        if self.descending:
+            key = code.let(f"xor {long} {key}, {code.number(64, -1 << 32)}")
+        return key
+
+
+def loop(
+    name: str,
+    parameters: str,
+    body: Callable[[Code, str], None],
+    lanes: int = LANES,
+) -> str:
+    """A function that does something for each index below `%n`, the last parameter.
+
+    Args:
+      body: writes the code for one index, or for `lanes` from one on.
+      lanes: 0 if there are no vectors.
+    """
+    f, whole = Function(name, "void", parameters, "i64 %n"), "0"
+    if lanes:
+        count = f.let(f"udiv i64 %n, {lanes}")
+        with f.repeat(count) as part:
+            body(Code(f, lanes), f.let(f"mul i64 {part}, {lanes}"))
+        whole = f.let(f"mul i64 {count}, {lanes}")
+    with f.repeat("%n", whole) as i:
+        body(Code(f), i)
+    f.give()
+    return f.text
+
+
+def enter(keys: Keys) -> str:
+    """`@enter(to, of, n)`: the keys of numbers."""
+
+    def body(code: Code, i: str) -> None:
+        found = keys.of(code, code.load("%of", i, keys.bits))
+        code.store(found, "%to", i, keys.bits)
+
+    return loop("enter", "ptr %to, ptr %of", body)
+
+
+def leave(keys: Keys) -> str:
+    """`@leave(to, n)`: the numbers of keys, in their place."""
+
+    def body(code: Code, i: str) -> None:
+        found = keys.back(code, code.load("%to", i, keys.bits))
+        code.store(found, "%to", i, keys.bits)
+
+    return loop("leave", "ptr %to", body)
+
+
+def pack(keys: Keys, through: bool) -> str:
+    """`@pack(to, row, places, first, n)`: keys and positions, from `first` on.
+
+    The keys are those of the numbers at these positions of the row, or `through` the
+    places that stand there.
+    """
+
+    def body(code: Code, i: str) -> None:
+        at = code.let(f"add i64 %first, {i}")
+        place = at
+        if through:
+            place = code.let(f"sext i32 {code.load('%places', at, 32)} to i64")
+        key = keys.wide(code, code.load("%row", place, keys.bits))
+        t = code.type(64)
+        both = code.let(f"or {t} {key}, {code.positions(at)}")
+        code.store(both, "%to", i, 64)
+
+    parameters = "ptr %to, ptr %row, ptr %places, i64 %first"
+    return loop("pack", parameters, body, 0 if through else LANES)
+
+
+def unpack(through: bool) -> str:
+    """`@unpack(to, of, places, n)`: the positions, or what stands there."""
+
+    def body(code: Code, i: str) -> None:
+        place = code.let(
+            f"trunc {code.type(64)} {code.load('%of', i, 64)} to {code.type(32)}"
+        )
+        if through:
+            place = code.load("%places", code.let(f"sext i32 {place} to i64"), 32)
+        code.store(place, "%to", i, 32)
+
+    return loop(
+        "unpack", "ptr %to, ptr %of, ptr %places", body, 0 if through else LANES
+    )
+
+
+# Sorted keys.
+
+
+#: Merges that run side by side in a piece.
+CHAINS = 4
+
+
+def _search(f: Function, low: str, high: str, goes_on: Callable[[str], str]) -> str:
+    """The first place from `low` on, or `high`, for which a condition is false."""
+    with f.fold(64, [("i64", low), ("i64", high)]) as fold:
+        low, high = fold.values
+        f.stop_if(f.let(f"icmp uge i64 {low}, {high}"))
+        middle = f.let(f"lshr i64 {f.sum(low, high)}, 1")
+        on, up = goes_on(middle), f.sum(middle, 1)
+        fold.following = [
+            f.let(f"select i1 {on}, i64 {up}, i64 {low}"),
+            f.let(f"select i1 {on}, i64 {high}, i64 {middle}"),
+        ]
+    return fold.values[0]
+
+
+def zeros(bits: int) -> str:
+    """`@below(keys, n, key)`: how many of sorted keys are less than one.
+
+    And `@zeros(row, to, first, begin, stop)`: the zeros of a row in their order, to its
+    places from `first` on; only those from `begin` to below `stop` are written.
+    """
+    t = f"i{bits}"
+    f = Function("below", "i64", "ptr %keys", "i64 %n", f"{t} %key")
+
+    def less(place: str) -> str:
+        return f.let(f"icmp slt {t} {f.load(t, f.item(t, '%keys', place))}, %key")
+
+    f.give(_search(f, "0", "%n", less))
+    below = f.text
+    parameters = "ptr %row", "ptr %to", "i64 %first", "i64 %begin", "i64 %stop"
+    f = Function("zeros", "void", *parameters)
+    with f.fold(-1, [("i64", "%first")]) as fold:
+        place = fold.values[0]
+        f.stop_if(f.let(f"icmp uge i64 {place}, %stop"))
+        x = f.load(t, f.item(t, "%row", fold.index))
+        zero = f.let(f"icmp eq {t} {f.let(f'shl {t} {x}, 1')}, 0")
+        reached = f.let(f"icmp uge i64 {place}, %begin")
+        with f.when(f.let(f"and i1 {zero}, {reached}")):
+            f.store(t, x, f.item(t, "%to", place))
+        fold.following = [f.sum(place, f.let(f"zext i1 {zero} to i64"))]
+    f.give()
+    return below + f.text
+
+
+def _split(t: str, sign: str) -> str:
+    f = Function("split", "i64", "ptr %a", "i64 %n", "ptr %b", "i64 %m", "i64 %k")
+    lack = f.let("sub i64 %k, %m")
+    lacks = f.let(f"icmp sgt i64 {lack}, 0")
+
+    def is_first(place: str) -> str:
+        x = f.load(t, f.item(t, "%a", place))
+        other = f.sum(f.let(f"sub i64 %k, {place}"), -1)
+        y = f.load(t, f.item(t, "%b", other))
+        return f.let(f"icmp {sign}le {t} {x}, {y}")
+
+    least = f.let(f"select i1 {lacks}, i64 {lack}, i64 0")
+    f.give(_search(f, least, f.least("%k", "%n"), is_first))
+    return f.text
+
+
+def merge(integer: np.dtype[Any], leaves: Callable[[Code, str, str], None]) -> str:
+    """`@merge(a, n, b, m, to, places, begin, end)`: that part of two runs as one.
+
+    Element n of `a` and m of `b` are the greatest key, which is chosen again and again
+    where it is reached. Some parts of the part are merged side by side, one step of
+    each at a time, for a step of a merge waits for the one before; what is left is
+    merged singly.
+
+    Args:
+      integer: the dtype of the keys.
+      leaves: writes a key to its place of the result.
+    """
+    bits, sign = 8 * integer.itemsize, "s" if integer.kind == "i" else "u"
+    t, runs = f"i{bits}", ("ptr %a", "i64 %n", "ptr %b", "i64 %m")
+    rest = "ptr %to", "ptr %places", "i64 %begin", "i64 %end"
+    f = Function("merge", "void", *runs, *rest)
+    code = Code(f)
+
+    def start(at: str) -> tuple[str, str]:
+        return "i64", f.let(f"call i64 @split({', '.join(runs)}, i64 {at})")
+
+    def step(i: str, at: str) -> str:
+        """The lesser of the two that are next in the runs; what is next on the left."""
+        other = f.let(f"sub i64 {at}, {i}")
+        x, y = (code.load(run, k, bits) for run, k in (("%a", i), ("%b", other)))
+        less = f.let(f"icmp {sign}le {t} {x}, {y}")
+        leaves(code, f.let(f"select i1 {less}, {t} {x}, {t} {y}"), at)
+        return f.least(f.sum(i, f.let(f"zext i1 {less} to i64")), "%n")
+
+    count = f.let("sub i64 %end, %begin")
+    each = f.let(f"lshr i64 {count}, {CHAINS.bit_length() - 1}")
+    firsts = ["%begin"]
+    for _ in range(CHAINS - 1):
+        firsts.append(f.sum(firsts[-1], each))
+    with f.fold(each, [start(first) for first in firsts]) as fold:
+        fold.following = [
+            step(i, f.sum(first, fold.index))
+            for i, first in zip(fold.values, firsts, strict=True)
+        ]
+    done = f.sum(firsts[-1], each)
+    with f.fold("%end", [start(done)], done) as fold:
+        fold.following = [step(fold.values[0], fold.index)]
+    f.give()
+    return _split(t, sign) + f.text
+
+
+def top(keys: Keys) -> str:
+    """`@top(row, buffer, k, full, n)`: the k least of a row, packed, in order.
+
+    What is not above the bound is added to the buffer; when that is full, all but the
+    k least are dropped, of which the last is the next bound.
+    """
+    f = Function("append", "void", "ptr %buffer", "i64 %count", "ptr %row", "i64 %i")
+    code = Code(f)
+    key = keys.wide(code, code.load("%row", "%i", keys.bits))
+    code.store(f.let(f"or i64 {key}, %i"), "%buffer", "%count", 64)
+    f.give()
+    appends, cttz = f.text, f"i{LANES} @llvm.cttz.i{LANES}"
+    parameters = "ptr %row", "ptr %buffer", "i64 %k", "i64 %full", "i64 %n"
+    f = Function("top", "void", *parameters)
+
+    def append(held: str, i: str) -> None:
+        f.do(f"call void @append(ptr %buffer, i64 {held}, ptr %row, i64 {i})")
+
+    def sort(held: str) -> None:
+        f.do(f"call i32 @{symbol}(ptr %buffer, i64 {held}, ptr null)")
+
+    code, t, symbol = Code(f, LANES), f"i{LANES}", sort_symbol(dtypes.int64)
+    count, bound = f.variable("i64", 0), f.variable("i64", (1 << 63) - 1)
+    parts = f.let(f"udiv i64 %n, {LANES}")
+    with f.repeat(parts) as part:
+        i = f.let(f"mul i64 {part}, {LANES}")
+        key = keys.wide(code, code.load("%row", i, keys.bits))
+        limit = code.splat(f.load("i64", bound), 64)
+        near = f.let(f"icmp sle {code.type(64)} {key}, {limit}")
+        found = f.let(f"bitcast {code.type(1)} {near} to {t}")
+        with f.when(f.let(f"icmp ne {t} {found}, 0")):
+            before = f.load("i64", count)
+            with f.fold(LANES, [(t, found)]) as take:
+                bits = take.values[0]
+                f.stop_if(f.let(f"icmp eq {t} {bits}, 0"))
+                lane = f.let(f"call {cttz}({t} {bits}, i1 true)")
+                at = f.sum(i, f.let(f"zext {t} {lane} to i64"))
+                append(f.sum(before, take.index), at)
+                less = f.let(f"sub {t} {bits}, 1")
+                take.following = [f.let(f"and {t} {bits}, {less}")]
+            held = f.sum(before, take.index)
+            f.store("i64", held, count)
+            with f.when(f.let(f"icmp uge i64 {held}, %full")):
+                sort(held)
+                worst = f.load("i64", f.word("%buffer", f.sum("%k", -1)))
+                # a later one of the same key comes behind it
+                worst_key = f.let(f"and i64 {worst}, {-1 << 32}")
+                f.store("i64", f.sum(worst_key, -1), bound)
+                f.store("i64", "%k", count)
+    with f.repeat("%n", f.let(f"mul i64 {parts}, {LANES}")) as i:
+        held = f.load("i64", count)
+        append(held, i)
+        f.store("i64", f.sum(held, 1), count)
+    sort(f.load("i64", count))
+    f.give()
+    return f"declare {cttz}({t}, i1)\n" + appends + f.text

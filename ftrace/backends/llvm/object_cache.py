@@ -1,0 +1,342 @@
+"""Object code on disk, so that the next process need not compile.
+
+    <folder>/<digest of everything that determines the code>.ftrace.o
+    file = magic, digest of its name's digest and the object code, object code
+
+Files appear whole (written beside, then renamed), so several processes at once do no
+harm. Whatever is wrong with a file or the folder is a miss: nothing here raises. The
+first thing that is wrong and that a person can mend is told of, once: a file cannot be
+written, or others may have written it. The files read longest ago go when the folder
+grows too large.
+
+What is read is machine code. So a folder and a file in it are only taken where both are
+owned by the user of this process or by root, and nobody else may write them; the file
+is a regular one and no link. Elsewhere than on POSIX there are no such facts, and
+everything is taken.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import stat
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from io import FileIO
+
+from ftrace.backends.llvm.compile_threads import apart, is_main
+from ftrace.errors import CacheWarning
+from ftrace.errors.user_line import user_origin
+from ftrace.ground import settings
+
+try:  # that of hashlib brings OpenSSL with it, 4 ms of a warm start
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
+
+#: The folder is measured at the first write of a process and after this many more.
+WRITES_BETWEEN_SWEEPS = 200
+#: Seconds after which a file that was never renamed belongs to no living process.
+ABANDONED = 3600.0
+
+_MAGIC = b"ftrace object 3\n"
+_DIGEST_BYTES = 32
+_HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES
+_SUFFIX = ".ftrace.o"
+_UNFINISHED = ".ftrace-"
+
+
+def default_folder() -> str:
+    """The platform's folder for caches, below it ours."""
+    if not sys.platform.startswith("linux") or "ANDROID_ROOT" in os.environ:
+        with suppress(ImportError):
+            import platformdirs
+
+            return platformdirs.user_cache_dir("ftrace", appauthor=False)
+    # What it says on Linux, without its import of 10 ms.
+    base = os.environ.get("XDG_CACHE_HOME", "").strip()
+    home = base or os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(home):
+        raise OSError(f"no folder for caches is known: neither {home} nor a home is")
+    return os.path.join(home, "ftrace")
+
+
+class ObjectCache:
+    """The disk cache in one folder.
+
+    Args:
+      folder: where; None for `config.cache_dir` or else the platform's own, looked up
+        at every use.
+      limit: bytes that it may hold; None for `config.cache_size`, or none at all where
+        `config.cache_dir` is /dev/null.
+
+    Attributes:
+      hits, misses: how often `load` found something, and how often not.
+      told: has it been said what is wrong with the folder?
+    """
+
+    def __init__(
+        self, folder: os.PathLike[str] | None = None, limit: int | None = None
+    ) -> None:
+        self._given = None if folder is None else os.fspath(folder)
+        self._limit = limit
+        self.hits = 0
+        self.misses = 0
+        self._writes = 0
+        self.told = False
+        self._untold: str | None = None
+
+    @property
+    def limit(self) -> int:
+        if self._limit is not None:
+            return self._limit
+        chosen = settings.current()
+        return 0 if chosen.cache_dir == os.devnull else chosen.cache_size
+
+    @property
+    def folder(self) -> str:
+        if self._given is not None:
+            return self._given
+        return settings.current().cache_dir or default_folder()
+
+    def load(self, *key: str) -> bytes | None:
+        """The object code stored under the parts of this key, or None."""
+        self.tell()
+        found = self._read(_digest(key))
+        if found is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return found
+
+    def store(self, code: bytes, *key: str) -> None:
+        """Keeps object code for later processes, where the folder allows it."""
+        if _HEADER_BYTES + len(code) > self.limit:
+            return
+        try:
+            folder = self.folder
+            make_folder(folder)
+            check_folder(folder)
+            apart(self._write, folder, _digest(key), code)  # whole or not at all
+        except UntrustedError as error:
+            self._tell(_of_others(error))
+            return
+        except (OSError, ValueError, RuntimeError) as error:  # no home: RuntimeError
+            self._tell(
+                f"compiled code cannot be kept on disk ({error}), so that every "
+                "process compiles anew: set FTRACE_CACHE_DIR to a folder that can be "
+                "written, or FTRACE_CACHE_SIZE to 0 for no disk cache"
+            )
+            return
+        if self._writes % WRITES_BETWEEN_SWEEPS == 0:
+            self.sweep()
+        self._writes += 1
+
+    def clear(self) -> None:
+        """Removes all that is kept; files of others stay."""
+        for _, _, path in list(self._files()):
+            with suppress(OSError):
+                os.unlink(path)
+
+    def tell(self) -> None:
+        """Warns of what went wrong in a thread that knows no line of the user's."""
+        if self._untold is not None:
+            self._tell(self._untold)
+
+    def _tell(self, message: str) -> None:
+        if self.told:
+            return
+        place = user_origin()
+        if place is None and not is_main():
+            self._untold = message  # one of ours: where the user's line is known it is
+            return
+        self.told, self._untold = True, None
+        with suppress(CacheWarning):  # where warnings are errors: nothing here raises
+            if place is None:
+                warnings.warn(message, CacheWarning, stacklevel=2)
+            else:
+                warnings.warn_explicit(message, CacheWarning, place.file, place.line)
+
+    def sweep(self) -> None:
+        """Removes the files read longest ago until the rest fits the limit."""
+        files = list(self._files())
+        excess = sum(size for _, size, _ in files) - self.limit
+        for _, size, path in sorted(files):
+            if excess <= 0:
+                break
+            with suppress(OSError):
+                os.unlink(path)
+            excess -= size
+
+    def _files(self) -> Iterator[tuple[float, int, str]]:
+        """When each file was read last, its size and path; abandoned ones are removed.
+
+        Another process may remove any of them at any time.
+        """
+        now = time.time()
+        with suppress(OSError, ValueError, RuntimeError), os.scandir(self.folder) as it:
+            for entry in it:
+                with suppress(OSError):
+                    facts = entry.stat(follow_symlinks=False)
+                    if entry.name.endswith(_SUFFIX):
+                        yield facts.st_mtime, facts.st_size, entry.path
+                    elif entry.name.startswith(_UNFINISHED) and (
+                        now - facts.st_mtime > ABANDONED
+                    ):
+                        os.unlink(entry.path)
+
+    def _read(self, name: str) -> bytes | None:
+        if not self.limit:
+            return None
+        try:
+            folder = self.folder
+            path = os.path.join(folder, name + _SUFFIX)
+            check_folder(folder)
+            whole = read_trusted(path, self.limit)
+        except UntrustedError as error:
+            self._tell(_of_others(error))
+            return None
+        except (OSError, ValueError, RuntimeError):
+            return None
+        code = whole[_HEADER_BYTES:] if whole is not None else b""
+        if whole is None or whole[:_HEADER_BYTES] != _header(name, code):
+            return None  # damaged, or another file's
+        with suppress(OSError):
+            os.utime(path)  # "read just now", for the sweep
+        return code
+
+    @staticmethod
+    def _write(folder: str, name: str, code: bytes) -> None:
+        import tempfile  # takes 3 ms, and seldom is there anything to write
+
+        handle, temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_header(name, code) + code)
+            os.replace(temporary, os.path.join(folder, name + _SUFFIX))
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
+def digest_of(*parts: bytes) -> bytes:
+    """The digest of the parts, one after the other."""
+    return blake2b(b"".join(parts), digest_size=_DIGEST_BYTES).digest()
+
+
+def _of_others(error: UntrustedError) -> str:
+    return (
+        "compiled code is not read from where others may have put it: "
+        f"{error}    (what the disk cache trusts: docs/configuration.md)"
+    )
+
+
+def _header(name: str, code: bytes) -> bytes:
+    """What a file begins with; it also says which name the code was stored under."""
+    return _MAGIC + digest_of(bytes.fromhex(name), code)
+
+
+def _digest(key: tuple[str, ...]) -> str:
+    """One name for all parts; a part cannot run into the next."""
+    parts = [sys.byteorder.encode()]
+    for part in key:
+        encoded = part.encode()
+        parts += (b"%d:" % len(encoded), encoded)
+    return digest_of(*parts).hex()
+
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+#: A link is refused, and a pipe with no writer is no reason to wait.
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+class UntrustedError(Exception):
+    """Others may have written it; the message says what to do."""
+
+
+def make_folder(path: str) -> None:
+    """Makes a folder, and those above it that are missing, for this user alone."""
+    missing: list[str] = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):  # another process was first
+            os.mkdir(folder, 0o700)
+
+
+def check_folder(folder: str) -> None:
+    """Refuses a folder in which others can put files.
+
+    Raises:
+      UntrustedError: that is so.
+      OSError: there is no such folder.
+    """
+    facts = os.stat(folder)
+    if not stat.S_ISDIR(facts.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+    if not hasattr(os, "geteuid"):
+        return
+    writable = facts.st_mode & _OTHERS_WRITE
+    if _is_owned(facts) and not writable:
+        return
+    if not _is_owned(facts):
+        reason = f"belongs to user {facts.st_uid}"
+    else:
+        reason = "can be written by other users"
+    place = os.path.abspath(folder)
+    own = os.path.join(place, f"ftrace-{os.geteuid()}")
+    mend = f"export FTRACE_CACHE_DIR={shlex.quote(own)}"
+    if facts.st_uid == os.geteuid() and not facts.st_mode & stat.S_ISVTX:
+        if all(".ftrace" in name for name in os.listdir(folder)):
+            mend = f"chmod go-w {shlex.quote(place)}"
+        else:  # who has put other things there may need to
+            mend = "export FTRACE_CACHE_DIR=~/.cache/ftrace"
+    raise UntrustedError(f"the folder {folder} {reason}: {mend}")
+
+
+def read_trusted(path: str, limit: int) -> bytes | None:
+    """The content of a file; None if it has more bytes than the limit.
+
+    Raises:
+      UntrustedError: others can have written it.
+      OSError: it cannot be read.
+    """
+    _check_file(path, os.lstat(path))
+    # In one step of Python's: no exception comes between the handle and who closes it.
+    (file,) = map(FileIO, map(os.open, (path,), (_FLAGS,)))
+    with file:
+        facts = os.fstat(file.fileno())
+        _check_file(path, facts)
+        return None if facts.st_size > limit else file.read(facts.st_size)
+
+
+def _check_file(path: str, facts: os.stat_result) -> None:
+    reason = ""
+    if stat.S_ISLNK(facts.st_mode):
+        reason = "is a link"
+    elif not stat.S_ISREG(facts.st_mode):
+        reason = "is no regular file"
+    elif hasattr(os, "geteuid"):
+        if not _is_owned(facts):
+            reason = f"belongs to user {facts.st_uid}"
+        elif facts.st_mode & _OTHERS_WRITE:
+            reason = "can be written by other users"
+    if reason:
+        where = shlex.quote(os.path.abspath(path))
+        raise UntrustedError(f"{path} {reason}: rm -r {where}")
+
+
+def _is_owned(facts: os.stat_result) -> bool:
+    return facts.st_uid in (os.geteuid(), 0)

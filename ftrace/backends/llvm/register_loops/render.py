@@ -1,0 +1,260 @@
+"""A recurrence as LLVM IR: its registers are phi nodes, its lanes a vector.
+
+Lanes are the elements of vectors, several vectors side by side where the processor
+would otherwise wait for the last operation; groups of them are the units that threads
+share. Where a loop ends in each lane at a time of its own, a lane that is done keeps
+its values, and the loop goes on until all are. The last group of lanes begins earlier
+where the others leave fewer: its first lanes are computed twice, which needs no masks.
+
+A sum has its terms one after the other, and is the same for any number of lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftrace.backends.llvm.emit.emit_memory import Values
+from ftrace.backends.llvm.emit.emit_values import At, Opened
+from ftrace.backends.llvm.emit.interrupt_polls import LONG, lasting, may_be_long, poll
+from ftrace.backends.llvm.emit.module import Rendered, write_function
+from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.writer import Writer, lowest
+from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.target import Target
+from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p
+from ftrace.lower.register_loops.register_loop import (
+    FIRST_REGISTER,
+    Assign,
+    Recurrence,
+    Repeat,
+    Statement,
+    assigns,
+)
+from ftrace.trace.graph import Node, constant_value
+
+#: A register by the number of its buffer, and which of its scalars.
+Register = tuple[int, int]
+
+#: Vectors side by side at most: measured, four are best where their registers fit.
+_VECTORS = 4
+#: Vector registers that these may fill; the others are for what is between.
+_FILLED = 16
+#: How much shorter a loop of unknown length may be than it is taken to be.
+_SHORTER = 100
+
+
+def register_of(node: Node) -> Register | None:
+    """The register that a load reads; None for any other node."""
+    if node.op is not load_p or node.src[0].arg < FIRST_REGISTER:
+        return None
+    return int(node.src[0].arg), int(constant_value(node.src[1]))
+
+
+def target_of(store: Store) -> Register | None:
+    """The register that a store sets; None for one to memory."""
+    if store.buffer < FIRST_REGISTER:
+        return None
+    return store.buffer, int(constant_value(store.index))
+
+
+def registers_set(block: Sequence[Statement]) -> dict[Register, None]:
+    """The registers that a block sets, in order."""
+    stores = (s for a in assigns(block) for s in a.stores)
+    return dict.fromkeys(r for s in stores if (r := target_of(s)) is not None)
+
+
+def varying_registers(recurrence: Recurrence) -> set[Register]:
+    """Those that differ from lane to lane."""
+    found, before = set[Register](), -1
+    while recurrence.axes and len(found) != before:
+        before = len(found)
+        free = free_ranges(recurrence.nodes, _of_lanes(recurrence, found))
+        blocks = [recurrence.block]
+        for block in blocks:
+            for statement in block:
+                if isinstance(statement, Repeat):
+                    blocks.append(statement.block)
+                    if (statement.predicate, 0) in found:
+                        found.update(registers_set(statement.block))
+                    continue
+                for store in statement.stores:
+                    register = target_of(store)
+                    if register is not None and free[store.value] & {*recurrence.axes}:
+                        found.add(register)
+    return found
+
+
+def _of_lanes(
+    recurrence: Recurrence, registers: set[Register]
+) -> dict[Node, frozenset[Node]]:
+    """The loads of registers, which depend on the lane."""
+    lanes = frozenset(recurrence.axes)
+    return {n: lanes for n in recurrence.nodes if register_of(n) in registers}
+
+
+def lanes_for(recurrence: Recurrence, varying: set[Register], target: Target) -> int:
+    """How many lanes are computed at once; 0 where there are none."""
+    if not recurrence.axes:
+        return 0
+    size = axis_of(recurrence.axes[0]).size
+    widest = max([4, *(s.dtype.itemsize for s in recurrence.registers)])
+    lanes = target.vector_bytes // widest
+    while lanes > size:
+        lanes //= 2
+    most, vectors = min(_VECTORS, _FILLED // max(len(varying), 1)), 1
+    while 2 * vectors <= most and 2 * vectors * lanes * target.cores <= size:
+        vectors *= 2
+    return lanes * vectors
+
+
+class RegisterLoop(Values):
+    """Emits the statements of a legal recurrence.
+
+    Attributes:
+      held: what is in each register now.
+      types: of what is in them.
+      left: operations until the kernel asks again whether to stop.
+    """
+
+    def __init__(self, recurrence: Recurrence, target: Target) -> None:
+        varying = varying_registers(recurrence)
+        width = lanes_for(recurrence, varying, target)
+        axes = recurrence.axes
+        aligned = not width or axis_of(axes[0]).size % width == 0
+        free = _of_lanes(recurrence, varying)
+        facts = Facts([*recurrence.nodes, *axes], free, aligned)
+        super().__init__(Writer(), facts, target, recurrence.buffers)
+        self.width = width
+        self.held: dict[Register, str] = {}
+        self.types: dict[Register, Type] = {}
+        for statement in assigns(recurrence.block):
+            for store in statement.stores:
+                register = target_of(store)
+                if register is not None:
+                    lanes = width if register in varying else 0
+                    self.types[register] = Type.of(store.value.dtype, lanes)
+        self.left = str(LONG)
+
+    def load(self, node: Node, at: At) -> str:
+        register = register_of(node)
+        return super().load(node, at) if register is None else self.held[register]
+
+    # Statements.
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, Assign):
+                self.assign(statement)
+            else:
+                self.repeat(statement)
+
+    def assign(self, statement: Assign) -> None:
+        found: dict[Register, str] = {}
+        stores: list[Store] = []
+        for store in statement.stores:
+            register = target_of(store)
+            if register is None:
+                stores.append(store)
+            else:
+                found[register] = self.plain(
+                    store.value, self.types[register].lanes, ()
+                )
+        stores.sort(key=lambda s: (s.buffer, self.facts.affine[s.index].constant))
+        for group in self.grouped(stores):
+            self.store_group(group, ())
+        if found:
+            self.held.update(found)
+            self.forget()
+
+    def repeat(self, statement: Repeat) -> None:
+        carried = [r for r in registers_set(statement.block) if r in self.held]
+        predicate = statement.predicate, 0
+        if statement.predicate >= 0:
+            # A lane that does not run the loop around this one need not run this one.
+            lanes = self.types[predicate].lanes
+            active = self.active if lanes else None
+            first = self.ops.all_of(lanes, self.held[predicate], active)
+            assert first is not None
+            self.held[predicate] = first
+        pairs = [(self.types[r].text, self.held[r]) for r in carried]
+        times = statement.times
+        entry = "" if times is not None else self.any(predicate)
+        polls = may_be_long(statement)
+        if polls:
+            pairs.append(("i64", self.left))
+        length = 1 if times is None else axis_of(times).size
+        loop = self.writer.open_loop("0", str(length), 1, pairs)
+        before = [name for _, _, name in loop.carried]
+        self.held.update(zip(carried, before, strict=False))
+        if polls:
+            self.left = poll(self.writer, before[-1], lasting(statement.block))
+        self.forget()
+        if times is None:
+            again = self._iteration(statement, carried, before)
+        else:
+            opened = Opened(times, loop.index, self.writer.level)
+            self.open(opened)
+            self.block(statement.block)
+            self.close(opened)
+            again = ""
+        updated = [self.held[r] for r in carried] + [self.left] * polls
+        results = self.writer.close_loop(loop, updated, entry, again)
+        self.held.update(zip(carried, results, strict=False))
+        if polls:
+            self.left = results[-1]
+        self.forget()
+
+    def _iteration(
+        self, statement: Repeat, carried: Sequence[Register], before: Sequence[str]
+    ) -> str:
+        """One iteration of a while; returns whether there is another."""
+        predicate = statement.predicate, 0
+        if not self.types[predicate].lanes:
+            self.block(statement.block)
+            return self.held[predicate]
+        outer, self.active = self.active, self.held[predicate]
+        on = self.active
+        self.block(statement.block)
+        for register, old in zip(carried, before, strict=False):
+            t, new = self.types[register], self.held[register]
+            if register == predicate:
+                self.held[register] = self.ops.binary("and", t, on, new)
+            else:
+                self.held[register] = self.ops.select(on, t, new, old)
+        self.active = outer
+        return self.any(predicate)
+
+    def any(self, predicate: Register) -> str:
+        """Does a predicate hold in some lane?"""
+        return self.ops.any_lane(self.held[predicate], self.types[predicate].lanes)
+
+
+def render_recurrence(recurrence: Recurrence, target: Target, name: str) -> Rendered:
+    """The code of a legal recurrence, as function `name`."""
+    writer, units = write_recurrence(recurrence, target)
+    module = write_function(target, name, frozenset(), lambda _: writer)
+    each = max(recurrence.operations // units, 1)
+    if any(isinstance(s, Repeat) and s.times is None for s in recurrence.block):
+        each //= _SHORTER  # a short loop must not wait for threads to wake
+    return Rendered.of(module, units, units * max(each, 1))
+
+
+def write_recurrence(recurrence: Recurrence, target: Target) -> tuple[Writer, int]:
+    """The function of a legal recurrence, and how many units it has."""
+    loop = RegisterLoop(recurrence, target)
+    writer, lanes = loop.writer, loop.width
+    if not lanes:
+        loop.block(recurrence.block)
+        return writer, 1
+    (axis,) = recurrence.axes
+    size = axis_of(axis).size
+    unit = writer.open_loop("%begin", "%end", 1, guarded=True)
+    first = loop.access.sum_terms([(lanes, unit.index)])
+    if size % lanes:
+        first = lowest(writer, first, size - lanes)
+    opened = Opened(axis, first, writer.level, lanes=lanes)
+    loop.open(opened)
+    loop.block(recurrence.block)
+    loop.close(opened)
+    writer.close_loop(unit)
+    return writer, -(-size // lanes)

@@ -1,0 +1,410 @@
+"""A kernel as LLVM IR for a processor: legal operations, then the writer for its kind.
+
+    kernel -> place() -> Tiling -> Nest -> text
+
+The text is a module whose function `void name(ptr buffers, i64 begin, i64 end)` runs a
+part of the kernel's parallel domain; a kernel in several parts has one more function
+for each. What it computes does not depend on how the domain is split.
+
+It needs all renderers, so that it is loaded with the first kernel that is not on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any
+
+from ftrace.backends.llvm.contraction import schedule as contraction
+from ftrace.backends.llvm.contraction.dot_product_instructions import (
+    chosen_groups,
+    in_groups,
+)
+from ftrace.backends.llvm.contraction.emitter import ProductEmitter
+from ftrace.backends.llvm.contraction.find import (
+    Contraction,
+    find_contraction,
+    is_worthwhile,
+    product_loop,
+    reads_in_place,
+    reduce_loop,
+)
+from ftrace.backends.llvm.convolution import filter_gradient, nchw, nhwc
+from ftrace.backends.llvm.convolution.emitter import SlidingEmitter
+from ftrace.backends.llvm.convolution.find import find_channels, find_groups
+from ftrace.backends.llvm.convolution.schedule import Sliding
+from ftrace.backends.llvm.convolution.split_strides import phases
+from ftrace.backends.llvm.emit import transposed_access
+from ftrace.backends.llvm.emit.called_functions import called_in
+from ftrace.backends.llvm.emit.emit_memory import Values
+from ftrace.backends.llvm.emit.interrupt_polls import writer_for
+from ftrace.backends.llvm.emit.loop_nest import Nest
+from ftrace.backends.llvm.emit.module import (
+    Rendered,
+    join,
+    streamed_buffers,
+    write_function,
+    write_in_turn,
+)
+from ftrace.backends.llvm.emit.staged_kernel import Stage
+from ftrace.backends.llvm.ir.writer import Writer
+from ftrace.backends.llvm.kernels.compile_kernels import FUNCTION
+from ftrace.backends.llvm.library.fft.kernel import render_transform
+from ftrace.backends.llvm.library.lapack.render import render_factor
+from ftrace.backends.llvm.library.sort.kernel import render_ordering
+from ftrace.backends.llvm.register_loops.render import render_recurrence
+from ftrace.backends.llvm.register_loops.scan_kernel import render_running
+from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule import known_positions
+from ftrace.backends.llvm.schedule.cache_row_values import keep_values
+from ftrace.backends.llvm.schedule.choose_tiling import Chooser
+from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
+from ftrace.backends.llvm.schedule.prefetch import fetches
+from ftrace.backends.llvm.schedule.tiling_ir import size_of
+from ftrace.backends.llvm.target import Target
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fork_safe import cached_property
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.kernel.loop_tree import ReduceLoop, place
+from ftrace.lower.legalize.legalize import legalize
+from ftrace.lower.library.fft_kernels import Transform
+from ftrace.lower.library.lapack_kernels import Factor
+from ftrace.lower.library.scan_kernels import Running
+from ftrace.lower.library.sort_kernels import Ordering
+from ftrace.lower.register_loops import register_loop
+from ftrace.trace.symbolic.bounds import sample
+
+#: How many times as many operations are done at the same time in a tile of registers.
+_DENSE = 16
+#: How many times as many are done in the same time, even where memory is slow.
+_BRISK = 4
+
+#: Emits a kernel into a stage, and returns how many units it has.
+Emit = Callable[[Stage], int]
+
+
+class Case:
+    """A kernel that code is wanted for, and what several strategies ask of it."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        self.block, self.facts = place(kernel), facts_of(kernel)
+
+    @cached_property
+    def plan(self) -> Contraction | None:
+        return find_contraction(self.kernel, self.block, self.facts)
+
+    @cached_property
+    def groups(self) -> Contraction | None:
+        return find_groups(self.kernel, self.block, self.facts, self.target)
+
+    @cached_property
+    def loop(self) -> ReduceLoop | None:
+        return product_loop(self.kernel, self.block)
+
+    @cached_property
+    def channels(self) -> Contraction | None:
+        return find_channels(self.kernel, self.block, self.facts, self.target)
+
+    @cached_property
+    def operations(self) -> Any:
+        """Of a sum of products."""
+        loop = reduce_loop(self.kernel, self.block)
+        ranges = () if loop is None else loop.ranges
+        return 2 * prod(size_of(r) for r in (*self.kernel.axes, *ranges))
+
+    def decides(self, *names: str) -> bool:
+        return all(map(self.target.decides, names))
+
+
+Strategy = Callable[..., contraction.Schedule | Sliding | Emit | None]
+
+
+def _emit(schedule: contraction.Schedule | Sliding, stage: Stage) -> int:
+    """Carries a schedule out."""
+    if isinstance(schedule, Sliding):
+        return SlidingEmitter(schedule, stage).emit()
+    return ProductEmitter(schedule, stage).emit()
+
+
+def _in_place(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> contraction.Schedule | None:
+    """A contraction that is not worth blocks."""
+    if is_worthwhile(plan, facts, target):
+        return None
+    return contraction.without_panels(kernel, plan, facts, target)
+
+
+def _blocks(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Emit | None:
+    """Any contraction; of groups where the processor multiplies them."""
+    if not is_worthwhile(plan, facts, target):
+        return None
+    groups = chosen_groups(plan, target)
+    few = target.decides("few_rows") and reads_in_place(plan, facts) and not groups
+
+    def emit(stage: Stage) -> int:
+        own = in_groups(plan, groups, stage) if groups else plan
+        long = contraction.FEW_ROWS if few else contraction.LONG_ROWS
+        known, found = (stage.facts, target), None
+        if target.decides("in_panels"):
+            found = contraction.as_panels(stage.kernel, own, *known, long)
+        return _emit(found or contraction.in_blocks(own, *known), stage)
+
+    return emit
+
+
+#: How sums of products are computed: what decides it, what is known of the case, and
+#: the strategy, which gives a schedule or what emits one. The first that has an answer
+#: is taken.
+PRODUCTS: tuple[tuple[tuple[str, ...], str, Strategy], ...] = (
+    (("interleaved_groups",), "groups", nhwc.find_grouped_rows),
+    (("interleaved_groups",), "groups", filter_gradient.find_grouped_sum),
+    (("channels_across",), "channels", nhwc.find_across),
+    (("in_blocks", "sliding"), "plan", nchw.find_sliding),
+    (("in_blocks", "sliding_sums"), "plan", filter_gradient.find_sliding_sum),
+    (("in_blocks", "sliding_rows"), "plan", nhwc.find_sliding_rows),
+    (("in_blocks", "few_columns"), "plan", contraction.find_dots),
+    (("in_blocks", "without_panels"), "plan", _in_place),
+    (("in_blocks",), "plan", _blocks),
+    (("sliding_dots",), "loop", filter_gradient.find_sliding_dots),
+)
+
+
+def product_of(case: Case) -> Emit | None:
+    """What emits a kernel that is a sum of products."""
+    for decisions, name, find in PRODUCTS:
+        plan = getattr(case, name) if case.decides(*decisions) else None
+        found = plan and find(case.kernel, plan, case.facts, case.target)
+        if isinstance(found, contraction.Schedule | Sliding):
+            return partial(_emit, found)
+        if found is not None:
+            return found
+    return None
+
+
+# The ways to render a kernel: each as the code of its parts, mostly one.
+
+
+@dataclass(eq=False)
+class Code:
+    """The code of a kernel, and what is known when it has been written.
+
+    Attributes:
+      emit: writes the function, given the buffers that it stores to past the caches;
+        returns how many units it has, and sizes that are known at calls only.
+      operations: of the whole kernel.
+      streamed: buffers that it may store to past the caches.
+      dense: as many operations are done in the time of one, about.
+      brisk: the same where memory is slow.
+      worth: operations that pay for waking another thread.
+    """
+
+    emit: Callable[[Writer, frozenset[int]], tuple[Any, tuple[Any, ...]]]
+    operations: Any
+    streamed: frozenset[int] = frozenset()
+    dense: int = 1
+    brisk: int = 1
+    worth: int = WORTH_A_THREAD
+    units: Any = 1
+    dims: tuple[Any, ...] = ()
+
+    def write(self, streamed: frozenset[int]) -> Writer:
+        """The function; it is written again, with polls, where a unit takes long."""
+        writer = Writer()
+        self.units, self.dims = self.emit(writer, streamed)
+        each = sample(self.operations) // max(sample(self.units), 1) // self.brisk
+        if each > LASTING:
+            writer = writer_for(each)
+            self.emit(writer, streamed)
+        return writer
+
+
+def _in_stage(case: Case, run: Emit, operations: Any, **known: Any) -> Code:
+    """A kernel in parts that share a block in the cache."""
+    kernel, facts, target = case.kernel, case.facts, case.target
+
+    def emit(writer: Writer, streamed: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
+        values = Values(writer, facts, target, kernel.buffers, streamed)
+        return run(Stage(kernel, target, facts, values)), tuple(values.dims)
+
+    return Code(emit, operations, **known)
+
+
+def _product(case: Case, run: Emit, streamed: frozenset[int]) -> Code:
+    """A sum of products."""
+    return _in_stage(
+        case, run, case.operations, streamed=streamed,
+        dense=_DENSE // 2, brisk=_BRISK, worth=WORTH_A_THREAD * _DENSE // 2,
+    )  # fmt: skip
+
+
+def _nest(case: Case, streamed: frozenset[int]) -> Code:
+    """One nest of loops."""
+    kernel, block, facts, target = case.kernel, case.block, case.facts, case.target
+    cut = kept = None
+    if target.decides("cut_at_borders"):
+        cut = known_positions.segments(kernel, facts, target)
+    if cut is not None:
+        kernel, block, facts = cut.kernel, cut.block, cut.facts
+    elif target.decides("keep_rows"):
+        kept = keep_values(kernel, facts, target)
+    if kept is not None:
+        kernel, block, facts = kept, place(kept), facts_of(kept)
+    own = () if cut is None else cut.axes
+    tiling = Chooser(kernel, block, facts, target, own, kept is not None).choose()
+    if target.decides("fetch_ahead"):
+        tiling = replace(tiling, ahead=fetches(kernel, facts, tiling, target))
+    private = len(case.kernel.buffers)
+
+    def emit(writer: Writer, streamed: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
+        values = Values(writer, facts, target, kernel.buffers, streamed)
+        for number, spec in list(enumerate(kernel.buffers))[private:]:
+            kind = f"[{spec.size * spec.dtype.itemsize} x i8]"
+            memory = writer.memory(kind, f"%kept{number}")
+            values.add_buffer(number, memory, spec.size)
+        units = Nest(values, tiling).function(block)
+        return units, tuple(values.dims)
+
+    worth = max(WORTH_A_THREAD, 8 * tiling.setup_operations)
+    worth *= _DENSE if tiling.in_tiles else 1
+    return Code(emit, tiling.operations, streamed, worth=worth)
+
+
+def _phases(case: Case) -> Sequence[Code]:
+    """Each remainder of a position apart, one after the other: code for each."""
+    kernel, target = case.kernel, case.target
+    parts = phases(kernel, case.facts) if case.decides("in_phases") else []
+    if len(parts) < 2:
+        return ()
+    found = _in_turn(kernel, case.facts, target)
+    if found is not None:
+        return _nests(Case(found, target))
+    codes: list[Code] = []
+    for part in (Case(one, target) for one in parts):
+        product, none = product_of(part), frozenset[int]()
+        codes.append(_product(part, product, none) if product else _nest(part, none))
+    return codes
+
+
+def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
+    """The kernel with its phases written out as stores side by side, if they are.
+
+    A few taps need no kernel for each phase then, of which each would store some
+    elements of every line.
+    """
+    if not target.decides("short_axes"):
+        return None
+    taps = known_positions.without_short_reduces(kernel, facts, target)
+    if taps is kernel:
+        return None
+    found = known_positions.without_short_axes(taps, facts_of(taps), target)
+    if found is taps:
+        return None
+    free, lanes = facts_of(found).free, found.axes[-1]
+    asks = any(n.op.name == "rem" and lanes in free[n] for n in found.nodes)
+    return None if asks else found
+
+
+def _sum_of_products(case: Case) -> Sequence[Code]:
+    """A sum of products, in a stage."""
+    run = product_of(case)
+    if run is None:
+        return ()
+    return [_product(case, run, streamed_buffers(case.kernel, case.target))]
+
+
+def _squares(case: Case) -> Sequence[Code]:
+    """An elementwise kernel with transposed operands, block by block."""
+    target = case.target
+    if case.kernel.is_dynamic or not case.decides("in_squares"):
+        return ()  # blocks are of sizes that are known
+    kernel, plan = transposed_access.find_transposed(case.kernel, case.facts)
+    if plan is None:
+        return ()
+    case = case if kernel is case.kernel else Case(kernel, target)
+    scattered = transposed_access.turns_result(plan, kernel, case.facts, target)
+    run = partial(transposed_access.render_transposed, plan)
+    operations = len(kernel.nodes) * prod(kernel.shape)
+    return [
+        _in_stage(
+            case, run, operations,
+            streamed=streamed_buffers(kernel, target, scattered),
+        )
+    ]  # fmt: skip
+
+
+def _written_out(case: Case) -> Sequence[Code]:
+    """Short axes and sums by steps, if there are any."""
+    kernel, target = case.kernel, case.target
+    if kernel.is_dynamic or not case.decides("short_axes"):
+        return ()
+    found = known_positions.without_short_reduces(kernel, case.facts, target)
+    known = case.facts if found is kernel else facts_of(found)
+    found = known_positions.without_short_axes(found, known, target)
+    return () if found is kernel else _nests(Case(found, target))
+
+
+def _nests(case: Case) -> Sequence[Code]:
+    """A kernel as nests of loops: mostly one."""
+    target = case.target
+    cases = [case]
+    if case.decides("cut_at_borders"):
+        boxes = known_positions.boxes(case.kernel, target)
+        cases = [Case(one, target) for one in boxes] if len(boxes) > 1 else cases
+    return [_nest(part, streamed_buffers(part.kernel, target)) for part in cases]
+
+
+#: The first that has an answer is taken.
+STRATEGIES: tuple[Callable[[Case], Sequence[Code]], ...] = (
+    _phases,
+    _sum_of_products,
+    _squares,
+    _written_out,
+    _nests,
+)
+
+
+def render(kernel: Kernel, target: Target, name: str) -> Rendered:
+    """The code of a legal kernel (see `lower/legalize/`), as function `name`."""
+    case = Case(kernel, target)
+    codes = next(codes for strategy in STRATEGIES if (codes := strategy(case)))
+    if len(codes) == 1:
+        (code,) = codes
+        module = write_function(target, name, code.streamed, code.write)
+        return Rendered.of(module, code.units, code.operations, code.worth, code.dims)
+    names = [f"{name}.{n}" for n in range(len(codes))]
+    modules = [
+        write_function(target, own, code.streamed, code.write, True)
+        for own, code in zip(names, codes, strict=True)
+    ]
+    units = [code.units for code in codes]
+    whole = write_in_turn(name, list(zip(names, units, strict=True)))
+    cost = sum(code.operations // code.dense for code in codes)
+    return Rendered.of(join([*modules, whole]), sum(units), cost)
+
+
+#: What writes kernels of a kind.
+_WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
+    Kernel: render,
+    register_loop.Recurrence: render_recurrence,
+    Running: render_running,
+    Factor: render_factor,
+    Transform: render_transform,
+    Ordering: render_ordering,
+}
+
+
+def render_any(kernel: Kernel, target: Target) -> Rendered:
+    """The code of a kernel of any kind, in operations that a processor has."""
+    write = _WRITERS[type(kernel)]
+    if isinstance(kernel, register_loop.RegisterKernel):
+        kernel = register_loop.legalize_registers(kernel, operations_of(target))
+    elif write is render:
+        kernel = legalize(kernel, operations_of(target) | called_in(kernel))
+    return write(kernel, target, FUNCTION)

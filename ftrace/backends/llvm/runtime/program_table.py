@@ -1,0 +1,425 @@
+"""Programs as the native runner reads them: records in memory.
+
+Nested programs stand in the same block. Their slots are references into the frame of
+the program around them, or into the scratch memory that it gives them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace.backends.llvm.runtime import records as r
+from ftrace.backends.llvm.runtime.stacks import cell_bytes, first_log
+from ftrace.backends.llvm.runtime.work_estimate import (
+    LASTING,
+    WORTH_A_THREAD,
+    own_work_of,
+    work_of,
+)
+from ftrace.errors import ShapeError
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.program import ir
+from ftrace.lower.program.ir import ALIGNMENT
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.evaluate import settle
+from ftrace.trace.primitives.primitive import Compound
+
+#: Copies of less are not worth a second thread.
+COPY_GRAIN = 1 << 18
+
+
+class NativeKernel(NamedTuple):
+    """A compiled kernel as a program runs it.
+
+    Attributes:
+      sizes: the object that holds its dynamic sizes, its last buffer; -1: it has none.
+      numbers: the address of its numbers, its last buffer; 0: it has none.
+    """
+
+    address: int
+    units: int
+    grain: int
+    sizes: int
+    numbers: int
+
+
+Array = Any  # of NumPy, whose stubs leave too much unknown
+
+#: Operations that call a user's function, which may keep what it is given.
+USER_CALLBACKS = frozenset({"callback", "pure_callback"})
+
+
+class HostCall:
+    """A step that the host computes; the runner calls it on the address of a frame.
+
+    The operands are read-only and show the program's memory, which is theirs during
+    the call only; a user's function gets copies.
+
+    Raises:
+      ShapeError: a result has another shape than its type says.
+      Exception: whatever the operation raises, with a note that names it.
+    """
+
+    def __init__(self, step: ir.CallHost) -> None:
+        assert isinstance(step.node.op, Compound)
+        self.node = step.node
+        self.op = step.node.op
+        self._copies = self.op.name in USER_CALLBACKS
+        types = step.node.aval.items
+        self._operands = [
+            _SlotArray(slot, node.aval)
+            for slot, node in zip(step.operands, step.node.src, strict=True)
+        ]
+        self._results = [
+            _SlotArray(slot, aval)
+            for slot, aval in zip(step.results, types, strict=True)
+        ]
+
+    def __call__(self, frame: int) -> None:
+        try:
+            self._compute(frame)
+        except BaseException as error:
+            self._add_note(error)
+            raise
+
+    def _add_note(self, error: Any) -> None:
+        """Names the user's line, where Python has notes (3.11 and later).
+
+        A callback of a user has named it already.
+        """
+        origin = self.node.origin
+        if origin is not None and hasattr(error, "add_note") and not self._copies:
+            error.add_note(f"in {self.op.name}, called at {origin.describe()}")
+
+    def _compute(self, frame: int) -> None:
+        operands = [operand.view(frame) for operand in self._operands]
+        if self._copies:
+            operands = [np.array(operand) for operand in operands]
+        for operand in operands:
+            operand.flags.writeable = False
+        types = self.node.aval.items
+        values = self.op.numpy(types, self.node.arg, *operands)
+        for result, value in zip(self._results, values, strict=True):
+            array = settle(value, result.aval.dtype)
+            if array.shape != result.aval.shape:
+                raise ShapeError(
+                    f"{self.op.name} must give an array of shape {result.aval.shape} "
+                    f"here; it gave one of shape {array.shape}",
+                    self.node.origin,
+                )
+            result.view(frame)[...] = array
+
+
+class _SlotArray:
+    """An array that lies in a slot of a program."""
+
+    def __init__(self, slot: int, aval: ShapedArray) -> None:
+        self.aval = aval
+        self._at = slot * ctypes.sizeof(ctypes.c_size_t)
+        self._bytes = ctypes.c_byte * (aval.size * aval.dtype.itemsize)
+
+    def view(self, frame: int) -> Array:
+        """The array in this frame; writable."""
+        address = ctypes.c_size_t.from_address(frame + self._at).value
+        memory: Any = self._bytes.from_address(address)
+        return np.ndarray(self.aval.shape, self.aval.dtype, memory)
+
+
+class Table:
+    """A program and all that it runs, in memory.
+
+    Args:
+      program: its kernels are `kernels`, in the order of `program.kernels`.
+      objects: for each slot which object of a call it is in, and how many bytes after
+        the object's beginning.
+      handlers: the addresses of the runner's functions.
+
+    Attributes:
+      work: what one run does.
+      entry: what `run` takes.
+    """
+
+    def __init__(
+        self,
+        program: ir.Program,
+        kernels: Sequence[NativeKernel],
+        objects: Sequence[tuple[int, int]],
+        handlers: Mapping[str, int],
+    ) -> None:
+        self.work = work_of(program)
+        pairs = list(objects)
+        last: dict[int, int] = {}
+        for number, kernel in enumerate(kernels):
+            if kernel.sizes >= 0 or kernel.numbers:
+                last[number] = len(pairs)
+                # A call has no scratch memory: an offset into it is an address.
+                fixed = r.SCRATCH, kernel.numbers
+                pairs.append(fixed if kernel.numbers else (kernel.sizes, 0))
+        references = [r.Reference(*pair) for pair in pairs]
+        self._objects = max((number for number, _ in pairs), default=-1) + 1
+        self._writer = writer = _Writer(kernels, handlers, last)
+        steps, record = writer.write(program, references)
+        block = writer.block
+        released = 0 if self.work.brief else 1
+        entry = block.add(*r.Entry(block.add(*record), self._objects, released))
+        block.freeze()
+        self.entry = block.settle(entry)
+        self._steps = [block.settle(step) for step in steps]
+        self._program = r.ProgramRecord(*map(block.settle, record))
+
+    def observed(self, tell: Callable[[int], object]) -> tuple[int, r.Block]:
+        """The same program; it calls `tell` on its frame's address after each step.
+
+        Returns:
+          What `run` takes, and the memory in which it is.
+        """
+        block = r.Block()
+        teller = block.add(*r.HostStep(self._writer.handlers["run_host"], id(tell)))
+        steps = [word for step in self._steps for word in (step, teller)]
+        program = (len(steps), block.add(*steps), *self._program[2:])
+        entry = block.add(*r.Entry(block.add(*program), self._objects, 1))
+        block.freeze()
+        return block.settle(entry), block
+
+
+class _Writer:
+    """Writes programs into a block; it keeps alive what the block refers to.
+
+    Args:
+      sizes: for kernels, by number, the place of their sizes or numbers in the frame.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[NativeKernel],
+        handlers: Mapping[str, int],
+        sizes: Mapping[int, int],
+    ) -> None:
+        self.block = r.Block()
+        self.handlers = handlers
+        self._kernels = kernels
+        self._next = 0  # kernel
+        self._sizes = sizes
+        self._host_calls: list[HostCall] = []
+
+    def write(
+        self,
+        program: ir.Program,
+        references: Sequence[r.Reference],
+        results: Sequence[tuple[int, int]] = (),
+    ) -> tuple[list[r.Place], r.ProgramRecord]:
+        """The steps of a program and its record.
+
+        Args:
+          references: one per slot; more of them are places of the program around it.
+          results: copies that are made at the end, between such slots.
+        """
+        steps = [self._step(program, step) for step in program.steps]
+        for source, target in results:
+            steps.append(self._copy(source, target, program.slots[source].nbytes))
+        stacks = [
+            r.Headers(number, slot.stacks, *_cells(slot))
+            for number, slot in enumerate(program.slots)
+            if slot.stacks and slot.place == "arena"
+        ]
+        return steps, r.ProgramRecord(
+            len(steps),
+            self.block.add(*steps),
+            *self.block.rows(references),
+            *self.block.rows(stacks),
+        )
+
+    def _nested(
+        self,
+        program: ir.Program,
+        references: Sequence[r.Reference],
+        results: Sequence[tuple[int, int]] = (),
+    ) -> r.ProgramRecord:
+        """A program in a step; the sizes of its kernels follow what it refers to."""
+        outer = self._sizes
+        every = [*references]
+        inner: dict[int, int] = {}
+        for number in range(self._next, self._next + len(program.kernels)):
+            if number in outer:
+                inner[number] = len(every)
+                every.append(r.Reference(outer[number], 0))
+        self._sizes = inner
+        _, record = self.write(program, every, results)
+        self._sizes = outer
+        return record
+
+    def _step(self, program: ir.Program, step: ir.Step) -> r.Place:
+        if isinstance(step, ir.RunKernel):
+            number, slots = self._next, step.slots
+            self._next += 1
+            kernel = self._kernels[number]
+            if number in self._sizes:
+                slots = (*slots, self._sizes[number])
+            each = max(step.info.operations // max(kernel.units, 1), 1)
+            return self._kernel(
+                kernel.address, slots, kernel.units, kernel.grain, LASTING // each
+            )
+        if isinstance(step, ir.RunBranch):
+            return self._branch(step)
+        if isinstance(step, ir.RunLoop):
+            return self._loop(program, step)
+        call = HostCall(step)
+        self._host_calls.append(call)
+        return self.block.add(*r.HostStep(self.handlers["run_host"], id(call)))
+
+    def _kernel(
+        self, address: int, slots: Sequence[int], units: int, grain: int, breath: int
+    ) -> r.Place:
+        count, listed = len(slots), self.block.add(*slots)
+        handler = self.handlers["run_kernel"]
+        breath = max(breath, grain)
+        record = r.KernelStep(handler, address, count, listed, units, grain, breath)
+        return self.block.add(*record)
+
+    def _copy(self, source: int, target: int, nbytes: int) -> r.Place:
+        slots = (source, target)
+        copy = self.handlers["copy"]
+        return self._kernel(copy, slots, nbytes, COPY_GRAIN, LASTING)
+
+    # Branches.
+
+    def _branch(self, step: ir.RunBranch) -> r.Place:
+        places = [self._chosen(step, branch) for branch in step.branches]
+        count, programs = len(places), self.block.add(*places)
+        handler = self.handlers["run_branch"]
+        return self.block.add(
+            *r.BranchStep(handler, step.index, count, programs, max(step.scratch, 0))
+        )
+
+    def _chosen(self, step: ir.RunBranch, branch: ir.Program) -> r.Place:
+        """A branch; what it hands through, or gives twice, it copies at its end."""
+        known = {
+            slot: r.Reference(operand, 0)
+            for slot, operand in zip(branch.inputs, step.operands, strict=True)
+        }
+        more: list[r.Reference] = []
+        copies: list[tuple[int, int]] = []
+        for slot, result in zip(branch.outputs, step.results, strict=True):
+            if slot in known:
+                copies.append((slot, len(branch.slots) + len(more)))
+                more.append(r.Reference(result, 0))
+            else:
+                known[slot] = r.Reference(result, 0)
+        references = [*_references(branch, known), *more]
+        record = self._nested(branch, references, copies)
+        return self.block.add(*record)
+
+    # Loops.
+
+    def _loop(self, program: ir.Program, step: ir.RunLoop) -> r.Place:
+        elements = _Elements(program, step)
+        body, carry = step.body, step.carry
+        known = dict(elements.references)
+        after_consts = body.inputs[len(step.consts) :]
+        for slot, const in zip(body.inputs, step.consts, strict=False):
+            known[slot] = r.Reference(const, 0)
+        in_turn: list[r.CarryRow] = []
+        in_place: list[r.CarryRow] = []
+        for read, written, kept in zip(after_consts, body.outputs, carry, strict=False):
+            known[read] = r.Reference(kept.initial, 0)
+            known[written] = r.Reference(kept.result, 0)
+            nbytes = body.slots[read].nbytes
+            (in_place if kept.spare == -1 else in_turn).append(
+                r.CarryRow(read, written, kept.initial, kept.result, kept.spare, nbytes)
+            )
+        again = -1
+        if step.predicate >= 0:
+            again = body.outputs[-1]
+            known[again] = r.Reference(step.predicate, 0)
+        record = self._nested(body, _references(body, known))
+        own_work = own_work_of(body)
+        return self.block.add(
+            *r.LoopStep(
+                self.handlers["run_loop"],
+                self.block.add(*record),
+                max(step.scratch, 0),
+                -(-body.arena // ALIGNMENT) * ALIGNMENT,
+                _lanes(step),
+                -1 if step.length is None else step.length,
+                step.predicate,
+                again,
+                int(step.reverse),
+                own_work.cost + 1,
+                *self.block.rows(in_turn),
+                *self.block.rows(in_place),
+                *self.block.rows(elements.moves),
+                *self.block.rows(elements.reads),
+                *self.block.rows(elements.pushes),
+            )
+        )
+
+
+class _Elements:
+    """Where a loop's body finds the elements of `xs` and puts those of `ys`.
+
+    Attributes:
+      references: of the body's slots, at the first iteration.
+      moves: the slots that go on by a step.
+      reads, pushes: the slots that are cells of stacks.
+    """
+
+    def __init__(self, program: ir.Program, step: ir.RunLoop) -> None:
+        self.references: dict[int, r.Reference] = {}
+        self.moves: list[r.MoveRow] = []
+        self.reads: list[r.StackRow] = []
+        self.pushes: list[r.StackRow] = []
+        self._slots = program.slots
+        self._step = step
+        body, carried = step.body, len(step.carry)
+        read = body.inputs[len(step.consts) + carried :]
+        written = body.outputs[carried : carried + len(step.ys)]
+        for inner, outer in zip(read, step.xs, strict=True):
+            self._add(inner, outer, self.reads)
+        for inner, outer in zip(written, step.ys, strict=True):
+            self._add(inner, outer, self.pushes)
+
+    def _add(self, inner: int, outer: int, cells: list[r.StackRow]) -> None:
+        element, step = self._step.body.slots[inner], self._step
+        if self._slots[outer].stacks == 1 and not element.stacks:
+            cells.append(r.StackRow(inner, outer, *_cells(self._slots[outer])))
+            self.references[inner] = r.Reference(outer, 0)
+        elif step.reverse:
+            assert step.length is not None, "where is the last of so many elements?"
+            last = max(step.length - 1, 0) * element.nbytes
+            self.references[inner] = r.Reference(outer, last)
+            self.moves.append(r.MoveRow(inner, -element.nbytes))
+        else:
+            self.references[inner] = r.Reference(outer, 0)
+            self.moves.append(r.MoveRow(inner, element.nbytes))
+
+
+def _references(
+    program: ir.Program, known: Mapping[int, r.Reference]
+) -> list[r.Reference]:
+    """Where each slot of a nested program is."""
+
+    def reference(number: int, slot: ir.Slot) -> r.Reference:
+        if slot.place == "arena":
+            return r.Reference(r.SCRATCH, slot.position)
+        return known[number]
+
+    return [reference(number, slot) for number, slot in enumerate(program.slots)]
+
+
+def _cells(stack: ir.Slot) -> tuple[int, int]:
+    """The bytes of a cell, and how many the first chunk has, as a power of two."""
+    size = cell_bytes(stack.size * stack.dtype.itemsize)
+    return size, first_log(size)
+
+
+def _lanes(step: ir.RunLoop) -> int:
+    """Into how many lanes a loop is split: each is worth a thread's while."""
+    work = work_of(step.body)
+    if step.lanes == 1 or step.length is None or work.on_host:
+        return 1
+    cost = (work.likely_cost + 1) * step.length
+    return max(min(step.lanes, step.length, cost // WORTH_A_THREAD), 1)

@@ -1,0 +1,567 @@
+"""The scalar operations in LLVM IR: a row each; the same rows serve vectors.
+
+No operation may trap or be undefined: integer division by zero gives -1 and its
+remainder the dividend, shifts by the width or more give 0 or the sign, and floats
+outside of an integer's range saturate. There are no fast-math flags. Casts:
+
+    to integer    truncates and saturates; NaN is 0
+    to float      rounds to nearest even; 64 bits reach 16 by way of float32
+    to bool       is it not zero
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from functools import partial
+
+from ftrace import dtypes
+from ftrace.backends.llvm.ir.types import Type, hardware_half
+from ftrace.backends.llvm.scalar import avx512
+from ftrace.backends.llvm.scalar.instructions import Instructions, Row
+from ftrace.backends.llvm.target import Target
+from ftrace.lower.legalize.math.exponential import TABLES
+from ftrace.lower.legalize.math.special import TABLES_OF_32
+from ftrace.trace.primitives.elementwise import COMPARISONS
+from ftrace.trace.primitives.primitive import PRIMITIVES
+
+#: Operations that are one instruction, by name and kind of dtype.
+_INSTRUCTIONS: dict[tuple[str, str], str] = {}
+
+
+def _row(name: str, **words: str) -> None:
+    for kinds, word in words.items():
+        for kind in kinds:
+            _INSTRUCTIONS[name, kind] = word
+
+
+_row("add", f="fadd", iu="add", b="or")
+_row("sub", f="fsub", iu="sub")
+_row("mul", f="fmul", iu="mul", b="and")
+_row("div", f="fdiv")
+_row("max", b="or")
+_row("min", b="and")
+_row("and", biu="and")
+_row("or", biu="or")
+_row("xor", biu="xor")
+_row("eq", f="fcmp oeq", biu="icmp eq")
+_row("ne", f="fcmp une", biu="icmp ne")
+_row("lt", f="fcmp olt", i="icmp slt", bu="icmp ult")
+_row("le", f="fcmp ole", i="icmp sle", bu="icmp ule")
+_row("gt", f="fcmp ogt", i="icmp sgt", bu="icmp ugt")
+_row("ge", f="fcmp oge", i="icmp sge", bu="icmp uge")
+
+#: Operations that code may call a function for, and how many operands they have.
+CALLED = {
+    p.name: 2 if p.family == "binary" else 1 for p in PRIMITIVES.values() if p.called
+}
+
+#: Operations that change the sign bit alone, of 16-bit floats.
+_SIGN_BITS = {"neg": ("xor", 0x8000), "abs": ("and", 0x7FFF)}
+
+
+def operations_of(target: Target) -> frozenset[str]:
+    """Names of the elementwise operations that the code for a target can have."""
+    names = {name for name, _ in _INSTRUCTIONS} | {*_ROWS, "select", "cast", "bitcast"}
+    lacking = {"fma"} if not target.fma else set[str]()
+    if not target.scale:
+        lacking |= _WIDE.keys()
+    if not target.decides("powers_by_tables"):
+        lacking |= TABLES.keys()
+    if not target.decides("functions_in_pieces"):
+        lacking |= TABLES_OF_32.keys()
+    return frozenset(names - lacking)
+
+
+class Operations(Instructions):
+    """Emits the rows into a writer, for a target."""
+
+    def apply(self, name: str, t: Type, *x: str) -> str:
+        """Operation `name` on operands of type `t` (of a select: its last two)."""
+        if t.format:
+            return self._apply_wide(name, t, *x)
+        word = _INSTRUCTIONS.get((name, t.kind))
+        if word is not None:
+            a, b = x
+            return self.pure(f"{word} {t} {a}, {b}", a, b)
+        if name in CALLED:
+            return self.part(name, 0, t, (t,), *x)
+        return _ROWS[name](self, t, *x)
+
+    def _apply_wide(self, name: str, t: Type, *x: str) -> str:
+        """The same for floats of 16 bits: in float32, and rounded."""
+        if name in _SIGN_BITS:  # which need not be rounded
+            word, bits = _SIGN_BITS[name]
+            return self.binary(word, t, x[0], t.integer().constant(bits))
+        single = Type.of(dtypes.float32, t.lanes)
+        found = self.apply(name, single, *[cast(self, a, t, single) for a in x])
+        return found if name in COMPARISONS else cast(self, found, single, t)
+
+    def cast(self, a: str, source: Type, target: Type) -> str:
+        """Converts values as the primitive `cast` does."""
+        return cast(self, a, source, target)
+
+    def bitcast(self, a: str, source: Type, target: Type) -> str:
+        if source.kind == "b" or target.kind == "b":  # one byte, 0 or 1, in memory
+            return cast(self, a, source, target)
+        if source.element == target.element:
+            return a
+        return self.convert("bitcast", source, target, a)
+
+    def combine_lanes(self, name: str, t: Type, a: str) -> str:
+        """All lanes of `a` combined by `name`, halves first: a scalar."""
+        lanes = t.lanes
+        while lanes > 1:
+            lanes //= 2
+            wide, t = t, t.with_lanes(lanes)
+            low = self.shuffle(wide, a, "poison", list(range(lanes)))
+            high = self.shuffle(wide, a, "poison", list(range(lanes, 2 * lanes)))
+            a = self.apply(name, t, low, high)
+        return self.pure(f"extractelement {t} {a}, i32 0", a)
+
+
+#: Operations that are more, or are named otherwise.
+_ROWS: dict[str, Row] = {}
+
+
+def _define(name: str) -> Callable[[Row], Row]:
+    def add(row: Row) -> Row:
+        _ROWS[name] = row
+        return row
+
+    return add
+
+
+def _constant_of(text: str) -> int | None:
+    """The integer that a constant operand has in every lane."""
+    if text.startswith("splat ("):
+        text = text[:-1].rsplit(" ", 1)[1]
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def _float_of(text: str) -> float | None:
+    """The number that a constant operand has in every lane."""
+    if text == "zeroinitializer":
+        return 0.0
+    if text.startswith("splat ("):
+        text = text[:-1].rsplit(" ", 1)[1]
+    if not text.startswith("0x"):
+        return None
+    return struct.unpack("<d", struct.pack("<Q", int(text, 16)))[0]
+
+
+# Arithmetic.
+
+
+@_define("neg")
+def _negate(o: Operations, t: Type, a: str) -> str:
+    if t.kind == "f":
+        return o.pure(f"fneg {t} {a}", a)
+    return o.binary("sub", t, t.zero, a)
+
+
+@_define("abs")
+def _absolute(o: Operations, t: Type, a: str) -> str:
+    if t.kind == "f":
+        return o.call("fabs", t, a)
+    return o.call("abs", t, a, extra="false") if t.kind == "i" else a
+
+
+@_define("sign")
+def _sign(o: Operations, t: Type, a: str) -> str:
+    if t.kind == "f":
+        one = o.call("copysign", t, t.constant(1), a)
+        known = o.binary("fcmp one", t, a, t.zero)  # neither zero nor NaN
+        return o.select(known, t, one, a)
+    above = o.select(o.binary("icmp ne", t, a, t.zero), t, t.constant(1), t.zero)
+    if t.kind == "u":
+        return above
+    return o.select(o.binary("icmp slt", t, a, t.zero), t, t.constant(-1), above)
+
+
+def _extremum(o: Operations, t: Type, a: str, b: str, word: str) -> str:
+    """-0 is less than +0; NaN wins."""
+    if t.kind != "f":
+        return o.call(("s" if t.kind == "i" else "u") + word, t, a, b)
+    if o.target.native_maximum:
+        return o.call(word + "imum", t, a, b)
+    compare = "fcmp ogt" if word == "max" else "fcmp olt"
+    for known, other in ((a, b), (b, a)):
+        number = _float_of(known)
+        if number is None or math.isnan(number):
+            continue
+        # One instruction of x86, which gives its last operand, `other`, where both are
+        # equal, or either is NaN: wrong only where that is a zero of the lesser sign.
+        either = o.select(o.binary(compare, t, known, other), t, known, other)
+        if number != 0 or (math.copysign(1, number) < 0) == (word == "max"):
+            return either
+        if word == "max":
+            return o.binary("fadd", t, either, t.zero)
+    if o.target.scale and 128 <= t.lanes * t.bits <= 512:
+        either = avx512.range_of(o, t, a, b, 5 if word == "max" else 4)
+    else:
+        # The same, in both orders: of two zeros one has the sign that counts.
+        bits = t.integer()
+        parts = [
+            o.bitcast(o.select(o.binary(compare, t, x, y), t, x, y), t, bits)
+            for x, y in ((a, b), (b, a))
+        ]
+        joined = o.binary("and" if word == "max" else "or", bits, *parts)
+        either = o.bitcast(joined, bits, t)
+        if word == "min":  # NaN or any number is NaN
+            return either
+    return o.select(o.binary("fcmp uno", t, a, b), t, t.constant(math.nan), either)
+
+
+def _safe_divisor(o: Operations, t: Type, a: str, b: str) -> tuple[str, str]:
+    """Is `b` zero; and `b` with 1 where the division would trap."""
+    zero = o.binary("icmp eq", t, b, t.zero)
+    unsafe = zero
+    if t.kind == "i":
+        lowest = o.binary("icmp eq", t, a, t.constant(1 << (t.bits - 1)))
+        minus = o.binary("icmp eq", t, b, t.constant(-1))
+        overflow = o.binary("and", t.mask(), lowest, minus)
+        unsafe = o.binary("or", t.mask(), zero, overflow)
+    return zero, o.select(unsafe, t, t.constant(1), b)
+
+
+def _quotient(o: Operations, t: Type, a: str, b: str) -> str:
+    """a / b where it cannot trap. Vectors divide as floats with enough digits.
+
+    The true quotient, unless an integer, differs from the integers by 1/a at least,
+    relatively: more than the rounding error.
+    """
+    signed = t.kind == "i"
+    if not t.lanes or t.bits > 32 or _constant_of(b) is not None:
+        return o.binary("sdiv" if signed else "udiv", t, a, b)
+    dtype, bits = (dtypes.float32, 32) if t.bits <= 16 else (dtypes.float64, 64)
+    real = Type.of(dtype, t.lanes)
+    word = "sitofp" if signed else "uitofp"
+    x, y = o.convert(word, t, real, a), o.convert(word, t, real, b)
+    ratio = o.binary("fdiv", real, x, y)
+    wide = real.integer() if bits == 32 else t
+    back = o.convert("fptosi" if signed else "fptoui", real, wide, ratio)
+    return back if wide.bits == t.bits else o.convert("trunc", wide, t, back)
+
+
+@_define("div")
+def _divide(o: Operations, t: Type, a: str, b: str) -> str:
+    constant = _constant_of(b)
+    if constant not in (None, 0, -1):
+        return _quotient(o, t, a, b)
+    zero, safe = _safe_divisor(o, t, a, b)
+    return o.select(zero, t, t.constant(-1), _quotient(o, t, a, safe))
+
+
+@_define("rem")
+def _remainder(o: Operations, t: Type, a: str, b: str) -> str:
+    if t.kind == "f":
+        return _float_remainder(o, t, a, b)
+    constant = _constant_of(b)
+    if constant not in (None, 0, -1):
+        return o.binary("srem" if t.kind == "i" else "urem", t, a, b)
+    zero, safe = _safe_divisor(o, t, a, b)
+    product = o.binary("mul", t, _quotient(o, t, a, safe), safe)
+    return o.select(zero, t, a, o.binary("sub", t, a, product))
+
+
+def _float_remainder(o: Operations, t: Type, x: str, y: str) -> str:
+    """x - trunc(x / y)·y with the sign of x, a vector at a time: exact, as C's fmod.
+
+    With q = trunc(x / y), for x, y > 0 and q < 2^p of p bits of fraction:
+
+    - a quotient that is m or more is not rounded to less than m, so that q is at most
+      one too large and never too small;
+    - r = x - q·y by one fma is exact: a multiple of the last place of x or y, whichever
+      is less, and below y in size;
+    - where r < 0, q was one too large, and r + y is the remainder, which is a float.
+
+    Larger quotients are seldom: a branch divides them number by number.
+    """
+    if not t.lanes or not o.target.fma:
+        return o.binary("frem", t, x, y)
+    dividend, divisor = o.call("fabs", t, x), o.call("fabs", t, y)
+    quotient = o.call("trunc", t, o.binary("fdiv", t, dividend, divisor))
+    less = o.pure(f"fneg {t} {quotient}", quotient)
+    rest = o.call("fma", t, less, divisor, dividend)
+    negative = o.binary("fcmp olt", t, rest, t.zero)
+    rest = o.select(negative, t, o.binary("fadd", t, rest, divisor), rest)
+    none = o.binary("fcmp oeq", t, quotient, t.zero)  # also where y is infinite
+    usual = o.call("copysign", t, o.select(none, t, dividend, rest), x)
+    limit = t.constant(2.0 ** (23 if t.bits == 32 else 52))
+    far = o.binary("fcmp oge", t, quotient, limit)
+    taken, branch = o.any_lane(far, t.lanes), o.writer.open_branch()
+    exact = o.select(far, t, o.binary("frem", t, x, y), usual)
+    (found,) = o.writer.close_branch(branch, taken, [(t.text, exact, usual)])
+    return found
+
+
+def _far_part(number: int) -> Row:
+    """A part of the argument reduction of sin, cos and tan for large arguments."""
+
+    def part(o: Operations, t: Type, a: str) -> str:
+        return o.part("far_angle", number, t, (t.integer(), t, t), a)
+
+    return part
+
+
+#: Operations that only AVX-512 has.
+_WIDE: dict[str, Row] = {
+    "ldexp": avx512.scale, "mantissa": avx512.mantissa, "exponent": avx512.exponent,
+    **{name: avx512.table(numbers) for name, numbers in TABLES.items()},
+    **{name: avx512.table_of_32(numbers) for name, numbers in TABLES_OF_32.items()},
+}  # fmt: skip
+_ROWS.update(_WIDE)
+
+for _number, _name in enumerate(("far_quadrant", "far_remainder", "far_rest")):
+    _ROWS[_name] = _far_part(_number)
+
+
+@_define("mul_zero")
+def _multiply_zero(o: Operations, t: Type, a: str, b: str) -> str:
+    differs = "fcmp une" if t.kind == "f" else "icmp ne"
+    x, y = (o.binary(differs, t, factor, t.zero) for factor in (a, b))
+    neither = o.binary("and", t.mask(), x, y)
+    return o.select(neither, t, o.apply("mul", t, a, b), t.zero)
+
+
+@_define("is_finite")
+def _is_finite(o: Operations, t: Type, a: str) -> str:
+    size = o.call("fabs", t, a)
+    return o.binary("fcmp olt", t, size, t.constant(float("inf")))
+
+
+@_define("nextafter")
+def _next_after(o: Operations, t: Type, a: str, b: str) -> str:
+    """One step in the order of the bits, toward `b`."""
+    i = t.integer()
+    bits = o.convert("bitcast", t, i, a)
+    upward = o.binary("fcmp ogt", t, b, a)
+    below = o.binary("fcmp olt", t, a, t.zero)
+    grows = o.binary("xor", t.mask(), upward, below)
+    step = o.select(grows, i, i.constant(1), i.constant(-1))
+    moved = o.convert("bitcast", i, t, o.binary("add", i, bits, step))
+    other = o.convert("bitcast", t, i, b)
+    sign = o.binary("and", i, other, i.constant(1 << (i.bits - 1)))
+    least = o.convert("bitcast", i, t, o.binary("or", i, sign, i.constant(1)))
+    moved = o.select(o.binary("fcmp oeq", t, a, t.zero), t, least, moved)
+    moved = o.select(o.binary("fcmp oeq", t, a, b), t, b, moved)
+    unordered = o.binary("fcmp uno", t, a, b)
+    return o.select(unordered, t, o.binary("fadd", t, a, b), moved)
+
+
+# Bits.
+
+
+@_define("not")
+def _not(o: Operations, t: Type, a: str) -> str:
+    return o.binary("xor", t, a, t.constant(-1 if t.kind != "b" else True))
+
+
+@_define("sar")
+def _shift_right_arithmetic(o: Operations, t: Type, a: str, n: str) -> str:
+    if t.kind == "u":
+        return _shift(o, t, a, n, "lshr")
+    last = t.constant(t.bits - 1)
+    count = _constant_of(n)
+    if count is None or not 0 <= count < t.bits:
+        n = o.call("umin", t, n, last)
+    return o.binary("ashr", t, a, n)
+
+
+def _shift(o: Operations, t: Type, a: str, n: str, word: str) -> str:
+    count = _constant_of(n)
+    if count is not None and 0 <= count < t.bits:
+        return o.binary(word, t, a, n)
+    inside = o.binary("icmp ult", t, n, t.constant(t.bits))
+    safe = o.select(inside, t, n, t.zero)
+    return o.select(inside, t, o.binary(word, t, a, safe), t.zero)
+
+
+# What has another name.
+
+
+def _intrinsic(o: Operations, t: Type, *x: str, name: str) -> str:
+    return o.call(name, t, *x)
+
+
+def _same(o: Operations, t: Type, a: str) -> str:
+    return a
+
+
+_ROWS.update({
+    **{name: partial(_extremum, word=name) for name in ("max", "min")},
+    "shl": partial(_shift, word="shl"),
+    "shr": partial(_shift, word="lshr"),
+    **{name: partial(_intrinsic, name=word) for name, word in {
+        "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
+        "sqrt": "sqrt", "fma": "fma", "popcount": "ctpop",
+    }.items()},
+    "copy": _same, "stop_gradient": _same,
+})  # fmt: skip
+
+
+# Casts.
+
+
+def cast(o: Instructions, a: str, source: Type, target: Type) -> str:
+    """`a` of type `source` as `target`."""
+    if (source.element, source.kind, source.format) == (
+        target.element, target.kind, target.format
+    ):  # fmt: skip
+        return a
+    if target.kind == "b":
+        word = "fcmp une" if source.kind == "f" else "icmp ne"
+        if source.kind == "f":
+            a, source = _widen(o, a, source)
+        return o.binary(word, source, a, source.zero)
+    if source.kind == "b":
+        return o.select(a, target, target.constant(1), target.zero)
+    if target.kind == "f":
+        return _cast_to_float(o, a, source, target)
+    if source.kind == "f":
+        a, source = _widen(o, a, source)
+        return _saturate(o, a, source, target)
+    if source.bits == target.bits:
+        return a
+    if source.bits > target.bits:
+        return o.convert("trunc", source, target, a)
+    return o.convert("sext" if source.kind == "i" else "zext", source, target, a)
+
+
+def _float(lanes: int) -> Type:
+    return Type.of(dtypes.float32, lanes)
+
+
+def _widen(o: Instructions, a: str, source: Type) -> tuple[str, Type]:
+    """float16 and bfloat16 as float32, the others as they are."""
+    if source.bits != 16:
+        return a, source
+    single = _float(source.lanes)
+    if source.format == "bfloat":
+        i32 = single.integer()
+        bits = o.convert("zext", source, i32, a)
+        bits = o.binary("shl", i32, bits, i32.constant(16))
+        return o.convert("bitcast", i32, single, bits), single
+    if o.target.half:
+        half = hardware_half(source.lanes)
+        bits = o.convert("bitcast", source, half, a)
+        return o.convert("fpext", half, single, bits), single
+    return _widen_half(o, a, source, single), single
+
+
+def _cast_to_float(o: Instructions, a: str, source: Type, target: Type) -> str:
+    if target.bits == 16:
+        single = _float(target.lanes)
+        a = cast(o, a, source, single)
+        if target.format == "bfloat":
+            return _round_bfloat(o, a, single, target)
+        if o.target.half:
+            half = hardware_half(target.lanes)
+            return o.convert(
+                "bitcast", half, target, o.convert("fptrunc", single, half, a)
+            )
+        return _round_half(o, a, single, target)
+    if source.kind == "f":
+        a, source = _widen(o, a, source)
+        if source.bits == target.bits:
+            return a
+        word = "fpext" if source.bits < target.bits else "fptrunc"
+        return o.convert(word, source, target, a)
+    return o.convert("sitofp" if source.kind == "i" else "uitofp", source, target, a)
+
+
+def _saturate(o: Instructions, a: str, source: Type, target: Type) -> str:
+    """Limits as floats where these hold them; else what is too large is replaced."""
+    low, high = _limits(target)
+    digits = 24 if source.bits == 32 else 53
+    word = "fptosi" if target.kind == "i" else "fptoui"
+    nan = o.binary("fcmp uno", source, a, a)
+    least = source.constant(float(low))
+    if target.bits > digits:
+        inside = o.select(o.binary("fcmp ogt", source, a, least), source, a, least)
+        found = o.convert(word, source, target, inside)
+        large = o.binary("fcmp oge", source, a, source.constant(float(high + 1)))
+        found = o.select(large, target, target.constant(high), found)
+        return o.select(nan, target, target.zero, found)
+    a = o.select(nan, source, source.zero, a)
+    a = o.select(o.binary("fcmp ogt", source, a, least), source, a, least)
+    most = source.constant(float(high))
+    a = o.select(o.binary("fcmp olt", source, a, most), source, a, most)
+    if target.bits == 32:
+        return o.convert(word, source, target, a)
+    i32 = Type.of(dtypes.int32, target.lanes)
+    return o.convert("trunc", i32, target, o.convert("fptosi", source, i32, a))
+
+
+def _limits(target: Type) -> tuple[int, int]:
+    """The least and the greatest number of an integer type."""
+    if target.kind == "i":
+        return -(1 << (target.bits - 1)), (1 << (target.bits - 1)) - 1
+    return 0, (1 << target.bits) - 1
+
+
+def _round_bfloat(o: Instructions, a: str, single: Type, target: Type) -> str:
+    """To nearest even, by integers: the hardware's conversion flushes denormals."""
+    i32 = single.integer()
+    bits = o.convert("bitcast", single, i32, a)
+    high = o.binary("lshr", i32, bits, i32.constant(16))
+    odd = o.binary("and", i32, high, i32.constant(1))
+    bias = o.binary("add", i32, odd, i32.constant(0x7FFF))
+    rounded = o.binary("lshr", i32, o.binary("add", i32, bits, bias), i32.constant(16))
+    quiet = o.binary("or", i32, high, i32.constant(0x40))
+    nan = o.binary("fcmp uno", single, a, a)
+    chosen = o.select(nan, i32, quiet, rounded)
+    return o.convert("trunc", i32, target, chosen)
+
+
+# float16 by integers, for processors that cannot. Source: the bit layouts; a product
+# with a power of two turns denormals of one format into numbers of the other.
+
+
+def _widen_half(o: Instructions, a: str, source: Type, single: Type) -> str:
+    i32 = single.integer()
+    bits = o.convert("zext", source, i32, a)
+    sign = o.binary(
+        "shl", i32, o.binary("and", i32, bits, i32.constant(0x8000)), i32.constant(16)
+    )
+    rest = o.binary("and", i32, bits, i32.constant(0x7FFF))
+    moved = o.binary("shl", i32, rest, i32.constant(13))
+    moved_float = o.convert("bitcast", i32, single, moved)
+    scaled = o.binary("fmul", single, moved_float, single.constant(2.0**112))
+    value = o.convert("bitcast", single, i32, scaled)
+    special = o.binary("icmp uge", i32, rest, i32.constant(0x7C00))
+    value = o.select(
+        special, i32, o.binary("or", i32, moved, i32.constant(0x7F800000)), value
+    )
+    return o.convert("bitcast", i32, single, o.binary("or", i32, value, sign))
+
+
+def _round_half(o: Instructions, a: str, single: Type, target: Type) -> str:
+    i32 = single.integer()
+    bits = o.convert("bitcast", single, i32, a)
+    sign = o.binary(
+        "and", i32, o.binary("lshr", i32, bits, i32.constant(16)), i32.constant(0x8000)
+    )
+    size = o.binary("and", i32, bits, i32.constant(0x7FFFFFFF))
+    # Normal numbers: rebias, round half to even on the 13 bits that go.
+    odd = o.binary(
+        "and", i32, o.binary("lshr", i32, size, i32.constant(13)), i32.constant(1)
+    )
+    bias = o.binary("add", i32, odd, i32.constant(0xFFF - (112 << 23)))
+    normal = o.binary("lshr", i32, o.binary("add", i32, size, bias), i32.constant(13))
+    # Denormals: an addition aligns their last bit with that of 0.5 and rounds.
+    magnitude = o.convert("bitcast", i32, single, size)
+    shifted = o.binary("fadd", single, magnitude, single.constant(0.5))
+    tiny = o.binary(
+        "sub", i32, o.convert("bitcast", single, i32, shifted), i32.constant(0x3F000000)
+    )
+    small = o.binary("icmp ult", i32, size, i32.constant(113 << 23))
+    value = o.select(small, i32, tiny, normal)
+    large = o.binary("icmp uge", i32, size, i32.constant(0x47800000))
+    value = o.select(large, i32, i32.constant(0x7C00), value)
+    nan = o.binary("icmp ugt", i32, size, i32.constant(0x7F800000))
+    value = o.select(nan, i32, i32.constant(0x7E00), value)
+    value = o.binary("or", i32, value, sign)
+    return o.convert("trunc", i32, target, value)

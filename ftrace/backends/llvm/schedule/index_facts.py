@@ -1,0 +1,210 @@
+"""What is known of a kernel's index arithmetic before it runs.
+
+    affine    index = constant + the sum of coefficient · atom
+    interval  least and greatest value
+    stride    how much it grows from one lane of a vector range to the next
+
+An atom is a range, or an expression that is not linear (a division, a load). All
+three are computed once per node, sources first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ftrace.backends.affine_forms import Affine, Interval, affine_form, interval_of
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import INDEX, Kernel, free_ranges
+from ftrace.lower.legalize.math.term import RARE
+from ftrace.trace.graph import Node, toposort
+
+_NARROW = 1 << 31
+_HALF = _NARROW // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """A part of what makes an access valid: low <= form < high.
+
+    Attributes:
+      nodes: the same as expressions.
+      form: None where they are not comparisons of an index with constants.
+      low, high: None is no bound.
+    """
+
+    nodes: tuple[Node, ...]
+    form: Affine | None = None
+    low: int | None = None
+    high: int | None = None
+
+
+class Facts:
+    """Facts about the expressions below some roots; `learn` adds more roots.
+
+    Args:
+      free: of some expressions what is known otherwise: registers of a lane.
+      aligned: do vectors begin at multiples of their length?
+
+    Attributes:
+      free: the ranges on which an expression depends.
+      affine: of every expression that is an index.
+      interval: of every integer; None if it may be anything.
+      rare: by their condition, the selects whose first value is rarely taken.
+    """
+
+    def __init__(
+        self,
+        roots: list[Node],
+        free: Mapping[Node, frozenset[Node]] = MappingProxyType({}),
+        aligned: bool = True,
+    ) -> None:
+        self.free: dict[Node, frozenset[Node]] = dict(free)
+        self._given, self._vectors_aligned = free, aligned
+        self.affine: dict[Node, Affine] = {}
+        self.interval: dict[Node, Interval | None] = {}
+        self.rare: dict[Node, list[Node]] = {}
+        self._conditions: dict[Node, list[Condition]] = {}
+        self._strides: dict[tuple[Node, int], dict[Node, int | None]] = {}
+        self.learn(roots)
+
+    def learn(self, roots: list[Node]) -> None:
+        self.free.update(free_ranges(roots, self._given))
+        for node in toposort(roots):
+            if node in self.interval:
+                continue
+            self.interval[node] = interval_of(node, self.interval)
+            if node.arg == RARE:
+                self.rare.setdefault(node.src[0], []).append(node)
+            if node.dtype is INDEX and node.shape == ():
+                self.affine[node] = affine_form(node, self.affine)
+
+    def conditions(self, valid: Node | None) -> list[Condition]:
+        """The conditions that together make `valid`."""
+        if valid is None:
+            return []
+        found = self._conditions.get(valid)
+        if found is None:
+            found = self._conditions[valid] = _conjuncts(valid, self.affine)
+        return found
+
+    def narrow_form(self, form: Affine) -> bool:
+        """Do 32 bits hold every value of this sum, and differences of two?"""
+        found = form.bounds(self.interval)
+        return found is not None and found[0] >= -_HALF and found[1] < _HALF
+
+    def constant(self, node: Node) -> int | None:
+        """The value of an index that does not vary."""
+        form = self.affine.get(node)
+        return form.constant if form is not None and not form.terms else None
+
+    def narrow(self, node: Node) -> bool:
+        """Do 32 bits with a sign hold every value of this index?"""
+        found = self.interval[node]
+        return found is not None and found[0] >= -_NARROW and found[1] < _NARROW
+
+    def stride(self, node: Node, vector: Node, lanes: int) -> int | None:
+        """What the index grows by per lane, or None where that is not one number.
+
+        The vector range `vector` is at a multiple of `lanes` in the first lane.
+        """
+        if vector not in self.free[node]:
+            return 0
+        known = self._strides.setdefault((vector, lanes), {})
+        if node in known:
+            return known[node]
+        for n in toposort([node]):
+            if n not in known and n.dtype is INDEX and vector in self.free.get(n, ()):
+                known[n] = self._stride(n, vector, lanes, known)
+        return known.get(node)
+
+    def _stride(
+        self, node: Node, vector: Node, lanes: int, known: dict[Node, int | None]
+    ) -> int | None:
+        if node is vector:
+            return 1
+        form = self.affine[node]
+        if node not in form.terms:  # linear in its atoms
+            total = 0
+            for atom, coefficient in form.terms.items():
+                part = known[atom] if vector in self.free[atom] else 0
+                if part is None:
+                    return None
+                total += coefficient * part
+            return total
+        if node.op.name not in ("div", "rem") or not self._vectors_aligned:
+            return None
+        # (lanes·a·n + a·lane) div c, where a·lanes divides c: all lanes fall into one.
+        top, bottom = node.src
+        step, by = known.get(top), self.constant(bottom)
+        low = self.interval[top]
+        if not step or step < 0 or not by or by < 0 or by % (step * lanes):
+            return None
+        if low is None or low[0] < 0 or not self._aligned(top, vector, step * lanes):
+            return None
+        return 0 if node.op.name == "div" else step
+
+    def _aligned(self, node: Node, vector: Node, by: int) -> bool:
+        """Is the first lane's value a multiple of `by`?"""
+        if node is vector:
+            return True
+        form = self.affine[node]
+        if set(form.terms) & {node}:
+            return False
+        rest = dict(form.terms)
+        if rest.pop(vector, None) is None:
+            return False
+        if any(vector in self.free[atom] for atom in rest):
+            return False
+        return Affine(form.constant, rest).divisor() % by == 0
+
+
+def facts_of(kernel: Kernel) -> Facts:
+    """Facts about the expressions of a kernel."""
+    roots = [e for store in kernel.stores for e in store.expressions]
+    return Facts([*roots, *kernel.axes])
+
+
+def _conjuncts(valid: Node, affine: dict[Node, Affine]) -> list[Condition]:
+    """The parts of a conjunction; bounds of the same sum are joined."""
+    bounds: dict[frozenset[tuple[Node, int]], Condition] = {}
+    others: list[Condition] = []
+    pending = [valid]
+    while pending:
+        node = pending.pop()
+        if node.op.name == "and":
+            pending += node.src
+            continue
+        part = _bound(node, affine)
+        if part is None or part.form is None:
+            others.append(Condition((node,)))
+            continue
+        key = frozenset(part.form.terms.items())
+        old = bounds.get(key)
+        if old is not None:
+            lows = [c.low for c in (old, part) if c.low is not None]
+            highs = [c.high for c in (old, part) if c.high is not None]
+            low, high = max(lows, default=None), min(highs, default=None)
+            if low is not None and high is not None:
+                high = max(low, high)  # there may be nothing between them
+            part = Condition((*old.nodes, node), part.form, low, high)
+        bounds[key] = part
+    return [*bounds.values(), *others]
+
+
+def _bound(node: Node, affine: dict[Node, Affine]) -> Condition | None:
+    """A comparison of an index with a constant, as a bound of its sum of terms."""
+    if node.op.name not in ("lt", "le", "gt", "ge") or node.src[0] not in affine:
+        return None
+    a, b = (affine[s] for s in node.src)
+    if b.terms or not a.terms:
+        return None
+    form, limit = Affine(0, a.terms), b.constant - a.constant
+    if node.op.name in ("lt", "le"):
+        return Condition((node,), form, None, limit + (node.op.name == "le"))
+    return Condition((node,), form, limit + (node.op.name == "gt"), None)
+
+
+def index_of(load: Node) -> Node:
+    """The index of a load."""
+    return load.src[1]

@@ -1,0 +1,510 @@
+"""Kernels in which the answers to questions of position are known.
+
+Short axes and reduces are written out, step by step:
+
+    out[3·i + c] = f(i, c)   c < 3   ->   out[3·i] = f(i, 0); out[3·i + 1] = f(i, 1); …
+    out[n·c + i] = x[3·i + c]        ->   out[i] = x[3·i]; out[n + i] = x[3·i + 1]; …
+
+Colours of pixels, coordinates of points, real and imaginary parts: along i the places
+are a few apart, and along c there are only those few. As stores and loads over i alone
+they make whole vectors, for together they touch all that lies in between: see
+`Values.store_group` and `Values.load`.
+
+Reduces over a few elements that lie side by side, or in a window, are written out too:
+
+    out[i] = the sum over c of x[3·i + c]  ->  x[3·i] + x[3·i + 1] + x[3·i + 2]
+
+Lengths of vectors in space, pairs that are added: along i the elements are a few apart,
+and all that lies between them is read as well (see above). The order is that of the
+loop, and products are added without being rounded. The mean over squares of 2×2 pixels
+is such a reduce as well: one of its axes lies side by side.
+
+Windows with borders are written out too, element by element:
+
+    out[i] = the sum over k of x[2·i + k - 1]  (where that is in x)  ·  w[k]
+    out[i] = the sum over k of y[(i + 1 - k) / 2]  (where that is even)  ·  w[k]
+
+What is left of the questions in the first is where a row begins and ends, and there
+the loops are cut (see below). In the second, the derivative, half the elements of the
+window are known to be in a hole once i is written out as two rows in turn.
+
+Loops are cut in pieces:
+
+    out[i] = a[i] if i < 100 else b[i - 100]     ->  i < 100:  out[i] = a[i]
+                                                     else:     out[i] = b[i - 100]
+
+Concatenations, pads, rolls and stencils ask at each element on which side of a border
+it is. Only few borders are there, so that the loops are cut at them, and a border that
+is not at the edge of a vector gets a vector of its own, which asks as before.
+
+    boxes      pieces along the outer axes, which threads share
+    segments   pieces along the last axis, one after the other in each row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from math import prod
+
+from ftrace import dtypes
+from ftrace.backends.affine_forms import Affine, Interval
+from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of, index_of
+from ftrace.backends.llvm.target import Target
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.kernel import ir
+from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
+from ftrace.lower.register_loops.scalar_elements import scalar
+from ftrace.trace.graph import Node, constant_value, make_node, toposort
+from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives.reduction import COMBINES_BY_NAME, identity_of
+from ftrace.trace.primitives.sources import const, const_p
+from ftrace.trace.symbolic.dim import same_size
+
+#: A longer axis beside it has so many steps.
+_LEAST = 8
+#: What is written out or cut has so many expressions at most, and so many if it runs
+#: briefly.
+_EXPRESSIONS = 1500
+_EXPRESSIONS_OF_FEW = 200
+_FEW = 1 << 12
+#: Elements of a window at most, and results for each of them at least: with fewer of
+#: these the loops are not cut at borders, and vectors that ask at each element are
+#: slower than gathers.
+_MOST_TAPS = 25
+_RESULTS_FOR_TAP = 1 << 10
+#: The same where vectors read all that one axis of the window skips, and no border.
+_MOST_BESIDE = 16
+#: Fewer elements are not worth more code.
+_LEAST_CUT = 1 << 13
+#: Pieces of one axis at most.
+_PIECES = 40
+#: Numbers of the ranges of segments: beyond those of any other range.
+_NUMBERS = 1 << 20
+
+# Expressions over others.
+
+
+def stores_over(
+    kernel: ir.Kernel, new: dict[Node, Node], taps: bool = False
+) -> tuple[ir.Store, ...]:
+    """The stores of a kernel of which some expressions have become others.
+
+    What is known of constants is folded, so that some store nothing any more.
+
+    Args:
+      taps: products of what is not there add nothing to sums.
+    """
+    for node in kernel.nodes:
+        if node not in new:
+            new[node] = rebuild(node, tuple([new[s] for s in node.src]), taps)
+    found: list[ir.Store] = []
+    for store in kernel.stores:
+        index, value, *rest = [new[e] for e in store.expressions]
+        known = rest[0] if rest and rest[0].op is const_p else None
+        if known is None or constant_value(known):
+            valid = rest[0] if rest and known is None else None
+            found.append(replace(store, index=index, value=value, valid=valid))
+    return tuple(found)
+
+
+def rebuild(node: Node, src: tuple[Node, ...], taps: bool = False) -> Node:
+    """A node of other sources; what is known of constants is folded."""
+    if src == node.src:
+        return node
+    if node.op is ir.load_p and src[2:] and src[2].op is const_p:
+        if not constant_value(src[2]):
+            return const(0, node.dtype)
+        src = src[:2]
+    varies = node.dtype is ir.INDEX and not all(s.op is const_p for s in src)
+    if varies or node.op in (ir.load_p, ir.reduce_p):
+        return make_node(node.op, node.aval, src, node.arg)
+    if node.op is ir.fma_p and taps:
+        for old, found in zip(node.src[:2], src[:2], strict=True):
+            if old.op is ir.load_p and found.op is const_p:
+                return src[2]  # nothing is there: it adds nothing
+    return scalar(node, src)
+
+
+# Written out.
+
+
+def _most_expressions(kernel: ir.Kernel) -> int:
+    """How many expressions of a kernel are worth their code."""
+    return _EXPRESSIONS if prod(kernel.shape) > _FEW else _EXPRESSIONS_OF_FEW
+
+
+def without_short_axes(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel:
+    """The kernel with a short axis written out, if it has one."""
+    if kernel.ordered or kernel.is_dynamic or len(kernel.axes) < 2:
+        return kernel
+    if any(store.combine or store.valid is not None for store in kernel.stores):
+        return kernel
+    most = target.most_apart
+    for axis in reversed(kernel.axes):
+        size = ir.axis_of(axis).size
+        if not 2 <= size <= most:
+            continue
+        own = [n for n in kernel.nodes if axis in facts.free[n]]
+        if size * len(own) > _most_expressions(kernel):
+            continue
+        if any(_takes_turns(kernel, axis, long, facts, most) for long in kernel.axes):
+            places = [const(place, ir.INDEX) for place in range(size)]
+            turns = [stores_over(kernel, {axis: place}, True) for place in places]
+            axes = tuple(a for a in kernel.axes if a is not axis)
+            in_turn = tuple(s for turn in zip(*turns, strict=True) for s in turn)
+            return replace(kernel, axes=axes, stores=in_turn)
+    return kernel
+
+
+def _takes_turns(
+    kernel: ir.Kernel, short: Node, long: Node, facts: Facts, most: int
+) -> bool:
+    """Do stores or loads over both axes lie side by side, and stores not apart?"""
+    if ir.axis_of(long).size < _LEAST:
+        return False
+    size, found = ir.axis_of(short).size, False
+    for store in kernel.stores:
+        terms = facts.affine[store.index].terms
+        if any(a is not short and short in facts.free[a] for a in terms):
+            return False
+        step = terms.get(long)
+        together = same_size(step, size) and terms.get(short) == 1
+        if not together and step != 1:
+            return False
+        found = found or together
+    if any(n.op is ir.reduce_p and short in facts.free[n] for n in kernel.nodes):
+        return False
+    for node in kernel.nodes:
+        if node.op is ir.load_p and not found:
+            terms = facts.affine[index_of(node)].terms
+            step = terms.get(long, 0)
+            found = terms.get(short) == 1 and size <= step <= most
+    return found
+
+
+def without_short_reduces(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel:
+    """The kernel with its reduces over elements side by side written out."""
+    reduces = [n for n in kernel.nodes if n.op is ir.reduce_p]
+    if not reduces or kernel.ordered or kernel.is_dynamic:
+        return kernel
+    if any(n.dtype is ir.INDEX for n in reduces):
+        return kernel
+    total = 0
+    for node in reduces:
+        value, *short = node.src
+        ranges = frozenset(short)
+        inside = [n for n in toposort([value]) if facts.free[n] & ranges]
+        total += prod(ir.axis_of(r).size for r in short) * len(inside)
+        if any(n.op is ir.reduce_p for n in inside):
+            return kernel
+        if not _is_beside(inside, short, kernel, facts, target):
+            return kernel
+    if total > _most_expressions(kernel):
+        return kernel
+    new: dict[Node, Node] = {}
+    for node in kernel.nodes:
+        if node.op is ir.reduce_p:
+            new[node] = _combine(node, new, facts, target)
+        else:
+            new[node] = rebuild(node, tuple([new[s] for s in node.src]), True)
+    return replace(kernel, stores=stores_over(kernel, new, True))
+
+
+def _is_beside(
+    inside: list[Node],
+    short: list[Node],
+    kernel: ir.Kernel,
+    facts: Facts,
+    target: Target,
+) -> bool:
+    """Are the elements of a reduce those that a step of an axis skips, or a window?"""
+    taps, most = prod(ir.axis_of(r).size for r in short), target.most_apart
+    if (len(short) == 1 or taps <= _MOST_BESIDE) and any(
+        _stands_beside(inside, a, r, facts, most) for a in kernel.axes for r in short
+    ):
+        return True
+    if taps > _MOST_TAPS:
+        return False
+    if prod(kernel.shape) < _RESULTS_FOR_TAP * max(taps, 8):
+        return False
+    return any(_moves_in_windows(inside, a, short, facts, most) for a in kernel.axes)
+
+
+def _moves_in_windows(
+    inside: list[Node], long: Node, short: list[Node], facts: Facts, most: int
+) -> bool:
+    """Do windows with borders move along it, or their derivatives?"""
+    if ir.axis_of(long).size < _LEAST:
+        return False
+    for node in inside:
+        if node.op is not ir.load_p or len(node.src) < 3:
+            continue
+        terms = facts.affine[index_of(node)].terms
+        if 1 <= terms.get(long, 0) <= most and any(r in terms for r in short):
+            return True
+        holes = any(n.op.name == "rem" for n in toposort([node.src[2]]))
+        if holes and terms.get(long) == 1:
+            return True
+    return False
+
+
+def _stands_beside(
+    inside: list[Node], long: Node, short: Node, facts: Facts, most: int
+) -> bool:
+    """Do all loads over a short range run through what one step of an axis skips?"""
+    if not 2 <= ir.axis_of(short).size <= most or ir.axis_of(long).size < _LEAST:
+        return False
+    forms = [facts.affine[index_of(n)].terms for n in inside if n.op is ir.load_p]
+    return bool(forms) and all(
+        terms.get(short) == 1 and ir.axis_of(short).size <= terms.get(long, 0) <= most
+        for terms in forms
+    )
+
+
+def _combine(
+    reduce: Node, known: dict[Node, Node], facts: Facts, target: Target
+) -> Node:
+    """The value of a reduce, step by step."""
+    value, *short = reduce.src
+    ranges = frozenset(short)
+    inside = [n for n in toposort([value]) if facts.free[n] & ranges]
+    found = const(identity_of(str(reduce.arg), reduce.dtype), reduce.dtype)
+    fused = target.fma and reduce.arg == "add" and value.op is ew.mul
+    fused = fused and dtypes.kind(reduce.dtype) == "f"
+    for places in product(*(range(ir.axis_of(r).size) for r in short)):
+        new = {r: const(p, ir.INDEX) for r, p in zip(short, places, strict=True)}
+        for node in inside:
+            if node not in new:
+                src = tuple([new.get(s) or known.get(s, s) for s in node.src])
+                new[node] = rebuild(node, src, True)
+        if fused:
+            factors = [new.get(s) or known.get(s, s) for s in value.src]
+            found = make_node(ir.fma_p, reduce.aval, (*factors, found))
+        else:
+            found = COMBINES_BY_NAME[str(reduce.arg)](found, new.get(value) or value)
+    return found
+
+
+# Cut.
+
+#: Comparisons, and what they are with their operands exchanged.
+_OTHER = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+class _Border(NamedTuple):
+    """Where on an axis the answer to a comparison changes, and what it is before."""
+
+    axis: Node
+    place: int
+    before: bool
+
+
+class Segments(NamedTuple):
+    """A kernel whose rows are in pieces: `axes` take the place of its last one."""
+
+    kernel: ir.Kernel
+    block: list[Statement]
+    facts: Facts
+    axes: list[Node]
+
+
+def boxes(kernel: ir.Kernel, target: Target) -> list[ir.Kernel]:
+    """The kernel in pieces along the axes that rows stand in; mostly it is one."""
+    if not _may_cut(kernel):
+        return [kernel]
+    outer = kernel.axes[:-1] or kernel.axes
+    found = [kernel]
+    for number in [ir.axis_of(axis).number for axis in outer]:
+        found = [piece for box in found for piece in _cut_box(box, number, target)]
+    if len(found) > _PIECES or sum(len(k.nodes) for k in found) > _EXPRESSIONS:
+        return [kernel]
+    return found
+
+
+def _cut_box(box: ir.Kernel, number: int, target: Target) -> list[ir.Kernel]:
+    axis = next((a for a in box.axes if ir.axis_of(a).number == number), None)
+    if axis is None:
+        return [box]
+    facts = facts_of(box)
+    points = _borders(box, axis, facts)
+    if len(box.axes) == 1:
+        points = _round_to_vectors(points, axis, _lanes(box, target))
+    if not points:
+        return [box]
+    pieces = [_piece(box, axis, a, b, number, facts) for a, b in _between(points, axis)]
+    return [piece for piece in pieces if piece.stores]
+
+
+def segments(kernel: ir.Kernel, facts: Facts, target: Target) -> Segments | None:
+    """The kernel with its rows in pieces; None where they have no borders."""
+    if len(kernel.axes) < 2 or not _may_cut(kernel):
+        return None
+    axis = kernel.axes[-1]
+    borders = _borders(kernel, axis, facts)
+    points = _round_to_vectors(borders, axis, _lanes(kernel, target))
+    if not points or len(points) >= _PIECES:
+        return None
+    pieces = [
+        _piece(kernel, axis, a, b, _NUMBERS + n, facts)
+        for n, (a, b) in enumerate(_between(points, axis))
+    ]
+    pieces = [piece for piece in pieces if piece.stores]
+    if sum(len(piece.nodes) for piece in pieces) > _EXPRESSIONS:
+        return None
+    own = [piece.axes[-1] for piece in pieces]
+    stores = tuple(store for piece in pieces for store in piece.stores)
+    whole = replace(kernel, axes=(*kernel.axes[:-1], *own), stores=stores)
+    return Segments(
+        whole, _merge([place(piece) for piece in pieces]), facts_of(whole), own
+    )
+
+
+def _lanes(kernel: ir.Kernel, target: Target) -> int:
+    widest = max(store.value.dtype.itemsize for store in kernel.stores)
+    return max(target.vector_bytes // widest, 1)
+
+
+def _round_to_vectors(points: Sequence[int], axis: Node, lanes: int) -> list[int]:
+    """Borders at whole vectors, before and behind those that are not."""
+    found: set[int] = set()
+    for point in points:
+        found |= {point // lanes * lanes, -(-point // lanes) * lanes}
+    return sorted(p for p in found if 0 < p < _size(axis))
+
+
+def _may_cut(kernel: ir.Kernel) -> bool:
+    if kernel.is_dynamic or kernel.ordered or not kernel.axes:
+        return False
+    if any(store.combine for store in kernel.stores):
+        return False
+    small = prod(kernel.shape) < _LEAST_CUT
+    return not small and not any(n.op is ir.reduce_p for n in kernel.nodes)
+
+
+def _size(axis: Node) -> int:
+    return ir.axis_of(axis).size
+
+
+def _merge(blocks: Sequence[list[Statement]]) -> list[Statement]:
+    """Blocks that have their outer loops in common as one: inside, one by one."""
+    result: list[Statement] = []
+    for block in blocks:
+        last = result[-1] if result else None
+        for statement in block:
+            if isinstance(statement, Let):
+                result.insert(0, statement)
+            elif (
+                isinstance(statement, Loop)
+                and isinstance(last, Loop)
+                and last.axis is statement.axis
+            ):
+                last.body[:] = _merge([last.body, statement.body])
+            else:
+                result.append(statement)
+    return result
+
+
+# Borders.
+
+
+def _borders(kernel: ir.Kernel, axis: Node, facts: Facts) -> list[int]:
+    """Where on an axis the answer to a question changes, in order.
+
+    None are told where the axis is divided: pieces would begin inside of its tiles.
+    """
+    found: set[int] = set()
+    for node in kernel.nodes:
+        if axis not in facts.free[node]:
+            continue
+        if node.op.name in ("div", "rem") and node.dtype is ir.INDEX:
+            return []
+        border = _border(node, facts) if node.op.name in _OTHER else None
+        if border is not None and border.axis is axis:
+            found.add(border.place)
+    return sorted(p for p in found if 0 < p < _size(axis))
+
+
+def _border(node: Node, facts: Facts) -> _Border | None:
+    """Where on an axis a comparison has another answer than before, if anywhere."""
+    (left, right), name = node.src, node.op.name
+    form, limit = _linear(left, facts), _constant(right, facts)
+    if form is None or limit is None:
+        form, limit, name = _linear(right, facts), _constant(left, facts), _OTHER[name]
+    if form is None or limit is None:
+        return None
+    ((axis, step),) = form.terms.items()
+    rest = limit - form.constant
+    if step < 0:  # -x < n where x > -n
+        step, rest, name = -step, -rest, _OTHER[name]
+    # From `rest` on, or from the number behind it, x < rest has another answer.
+    rest += name in ("le", "gt")
+    return _Border(axis, -(-rest // step), name in ("lt", "le"))
+
+
+def _linear(node: Node, facts: Facts) -> Affine | None:
+    """An index of one axis, also as a number of another integer dtype that holds it."""
+    form = facts.affine.get(_uncast(node, facts))
+    if form is None or len(form.terms) != 1:
+        return None
+    (axis,) = form.terms
+    return None if axis.op is not ir.range_p or ir.axis_of(axis).reduced else form
+
+
+def _uncast(node: Node, facts: Facts) -> Node:
+    while node.op.name == "cast" and dtypes.kind(node.src[0].dtype) in "iu":
+        inside = facts.interval.get(node.src[0])
+        if inside is None or dtypes.kind(node.dtype) not in "iu":
+            break
+        low, high = dtypes.limits(node.dtype)
+        if inside[0] < low or inside[1] > high:
+            break
+        node = node.src[0]
+    return node
+
+
+def _constant(node: Node, facts: Facts) -> int | None:
+    if node.op is const_p and dtypes.kind(node.dtype) in "iu":
+        return int(constant_value(node))
+    return facts.constant(node)
+
+
+def _between(points: Sequence[int], axis: Node) -> list[tuple[int, int]]:
+    ends = [0, *points, _size(axis)]
+    return list(pairwise(ends))
+
+
+# One piece.
+
+
+def _piece(
+    kernel: ir.Kernel, axis: Node, start: int, stop: int, number: int, facts: Facts
+) -> ir.Kernel:
+    """The part of a kernel where `start` <= axis < `stop`."""
+    if same_size((start, stop), (0, _size(axis))) and number == ir.axis_of(axis).number:
+        return kernel
+    own = ir.make_range(number, stop - start, False)
+    single = stop - start == 1 and number < _NUMBERS
+    place_of = const(start, ir.INDEX) if single else own
+    if start and not single:
+        place_of = ew.add(own, const(start, ir.INDEX))
+    new: dict[Node, Node] = {axis: place_of}
+    for node in kernel.nodes:
+        known = _known(node, facts, axis, (start, stop - 1))
+        if known is not None:
+            new[node] = known
+    axes = [own if a is axis else a for a in kernel.axes if a is not axis or not single]
+    return replace(kernel, axes=tuple(axes), stores=stores_over(kernel, new))
+
+
+def _known(node: Node, facts: Facts, axis: Node, inside: Interval) -> Node | None:
+    """The answer to a comparison that has only one on a part of an axis."""
+    if node.op.name not in _OTHER or axis not in facts.free[node]:
+        return None
+    border = _border(node, facts)
+    if border is None or border.axis is not axis:
+        return None
+    if inside[0] < border.place <= inside[1]:
+        return None
+    return const(border.before == (inside[1] < border.place), dtypes.bool_)

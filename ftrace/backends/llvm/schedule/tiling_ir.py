@@ -1,0 +1,372 @@
+"""How the loops of a kernel run, as a value, and the tiles that follow from it.
+
+A range of 100 in vectors of 16 lanes, unrolled up to 4 times (`Steps`), is cut into a
+tile of 4 vectors and one of 3, of whose last 4 lanes exist (`Tiles`). `Tiling`
+holds the steps of every range of one kernel, and what else `emit/loop_nest.py` does.
+
+How much of a product the registers hold is a tile of rows times vectors of sums. Each
+sum waits for the one before it, so that a few have to be under way at once; each row
+and each vector of the operands is loaded once for all sums that it is part of. The more
+of both, the fewer loads for each multiplication, up to the registers that a CPU has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from ftrace.backends.affine_forms import Affine
+from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.tables import memo
+from ftrace.lower.kernel.ir import axis_of, load_p
+from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop
+from ftrace.trace.graph import Node, toposort
+from ftrace.trace.symbolic.bounds import sample
+from ftrace.trace.symbolic.dim import is_dynamic
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How one range runs.
+
+    Attributes:
+      lanes: of the vector; 0 for one number at a time.
+      copies: how often it is unrolled.
+      even: numbers are cut in tiles as equal as can be, not in whole ones and a rest.
+      masked: every vector is masked, so that the last one needs no code of its own.
+      abreast: the copies are computed together, instruction by instruction.
+    """
+
+    lanes: int = 0
+    copies: int = 1
+    even: bool = True
+    masked: bool = False
+    abreast: bool = False
+
+    @property
+    def width(self) -> int:
+        """How far one step goes."""
+        return self.copies * max(self.lanes, 1)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A part of a range that is cut into equal tiles.
+
+    Attributes:
+      start: where the first begins.
+      count: how many there are.
+      copies: vectors (or numbers) in each.
+      width: from one to the next.
+      tail: lanes of the last vector that exist; 0 is all.
+      end: where the range ends, if the vectors are masked to end there.
+
+      inner: steps inside a tile, which are a loop up to `stop`; 0: it is one step.
+      stop: where they end.
+
+    Of a dynamic range `start`, `count`, `end` and `stop` may be dynamic.
+    """
+
+    start: int
+    count: int
+    copies: int
+    width: int
+    tail: int = 0
+    end: int = 0
+    inner: int = 0
+    stop: int = 0
+
+    @property
+    def step(self) -> int:
+        """How far one step goes."""
+        return self.inner or self.width
+
+
+ONE_BY_ONE = Steps()
+
+
+class Fetch(NamedTuple):
+    """Elements that a pass asks for, one vector for each of its own.
+
+    Attributes:
+      buffer: of the kernel.
+      form: the index, in terms of the range of the pass.
+      size: bytes of an element.
+      write: they will be written.
+      near: they belong in the first cache, not in the second.
+    """
+
+    buffer: int
+    form: Affine
+    size: int
+    write: bool
+    near: bool
+
+    @staticmethod
+    def of(load: Node, form: Affine, near: bool = False) -> Fetch:
+        """What is read by a load, at another index."""
+        return Fetch(int(load.src[0].arg), form, load.dtype.itemsize, False, near)
+
+
+@dataclass(frozen=True, eq=False)
+class Prefetch:
+    """Loads that are asked for with each vector, as they are some steps later.
+
+    They go to the second cache: rows far apart often share a set of the first.
+
+    Attributes:
+      along: the range of the steps; where it is not open nothing is asked for.
+      steps: how many of them.
+    """
+
+    loads: Sequence[Node]
+    along: Node
+    steps: int = 1
+
+    @staticmethod
+    def of(
+        values: Sequence[Node], vector: Node, along: Node, steps: int, facts: Facts
+    ) -> Prefetch:
+        """Of the loads in expressions that are whole vectors, nowhere masked."""
+        loads = [n for n in toposort(values) if n.op is load_p and len(n.src) == 2]
+        plain = [n for n in loads if facts.affine[index_of(n)].terms.get(vector) == 1]
+        return Prefetch(plain, along, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How vectors of channels become vectors of groups and their places.
+
+    Attributes:
+      channels, places: of a group.
+      groups: of a vector; all of their channels are in it.
+      pitch: elements from one channel to the next where they are stored.
+    """
+
+    channels: int
+    places: int
+    groups: int
+    pitch: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tiling:
+    """The decisions for one kernel.
+
+    Attributes:
+      steps: how each range runs; one by one where it is not named.
+      parallel: the loops, outermost first, whose iterations are the units.
+      chunk: tiles of the last parallel loop that make a unit.
+      strips: where no loop is parallel, one inside them all that is cut in strips:
+        a unit runs all the loops over a strip.
+      operations: of the whole kernel, element by element.
+      setup: reduces that come before the parallel loops, in every thread.
+      setup_operations: what they cost.
+      columns: a loop of vectors over columns whose reduces run row by row.
+      rows: of which so many are read at once.
+      ahead: the memory that passes ask for before it is needed.
+      prefetch: loads that are asked for with each vector.
+      squares: values are evaluated in vectors along one axis, and stored in vectors
+        along another, which is unrolled as often as there are lanes.
+      spread: channels that are stored several times.
+    """
+
+    steps: Mapping[Node, Steps]
+    parallel: Sequence[Loop] = ()
+    chunk: int = 1
+    strips: Loop | None = None
+    operations: int = 1
+    setup: Sequence[ReduceLoop] = ()
+    setup_operations: int = 0
+    columns: Loop | None = None
+    rows: int = 1
+    ahead: Mapping[Loop | ReduceLoop, Sequence[Fetch]] = field(
+        default_factory=dict[Loop | ReduceLoop, Sequence[Fetch]]
+    )
+    prefetch: Prefetch | None = None
+    squares: bool = False
+    spread: Spread | None = None
+
+    @property
+    def in_tiles(self) -> bool:
+        """Do registers hold several rows of sums?"""
+        steps = self.steps.items()
+        rows = [s for r, s in steps if not s.lanes and not axis_of(r).reduced]
+        return any(s.copies > 1 for s in rows)
+
+    def of(self, node: Node) -> Steps:
+        return self.steps.get(node, ONE_BY_ONE)
+
+
+def cut(size: int, steps: Steps) -> list[Tiles]:
+    """A range in tiles: many whole ones, and what is left."""
+    if is_dynamic(size):
+        return _cut_dynamic(size, steps)
+    if not steps.lanes and steps.even:
+        return cut_evenly(size, steps.copies)
+    if steps.masked and size % steps.width:
+        return [Tiles(0, -(-size // steps.width), steps.copies, steps.width, 0, size)]
+    whole = size // steps.width
+    parts: list[Tiles] = []
+    if whole:
+        parts.append(Tiles(0, whole, steps.copies, steps.width))
+    rest = size - whole * steps.width
+    if rest:
+        lanes = max(steps.lanes, 1)
+        vectors = -(-rest // lanes)
+        parts.append(Tiles(size - rest, 1, vectors, vectors * lanes, rest % lanes))
+    return parts
+
+
+def _cut_dynamic(size: Any, steps: Steps) -> list[Tiles]:
+    """The same where the size is known at calls only: each part may be empty.
+
+    The last vectors of a dynamic range are masked.
+    """
+    lanes, width = steps.lanes, steps.width
+    if width == 1:
+        return [Tiles(0, size, 1, 1)]
+    if lanes and steps.masked:
+        return [Tiles(0, -(-size // lanes), 1, lanes, 0, size)]
+    whole = size // width
+    start = whole * width
+    rest = size - start
+    last = -(-rest // width)  # as many tiles as a range of known size has
+    end = size if lanes else 0
+    tail = Tiles(start, last, 1, width, 0, end, max(lanes, 1), size)
+    return [Tiles(0, whole, steps.copies, width), tail]
+
+
+def cut_evenly(size: int, copies: int) -> list[Tiles]:
+    """As few tiles as `copies` allows, as equal as can be."""
+    count = -(-size // copies)
+    small, larger = divmod(size, count)
+    parts: list[Tiles] = []
+    if larger:
+        parts.append(Tiles(0, larger, small + 1, small + 1))
+    if count > larger:
+        start = larger * (small + 1)
+        parts.append(Tiles(start, count - larger, small, small))
+    return parts
+
+
+def size_of(axis: Node) -> int:
+    """The size of a range, or one that it may have, for estimates of cost."""
+    return sample(axis_of(axis).size)
+
+
+def equal_tiles(axis: Node, steps: Steps) -> Tiles | None:
+    """The tiles of an axis that runs around others, if all of them are alike."""
+    if steps.width == 1:
+        return Tiles(0, axis_of(axis).size, 1, 1)
+    if steps.lanes or is_dynamic(axis_of(axis).size):
+        return None
+    parts = cut(axis_of(axis).size, steps)
+    return parts[0] if len(parts) == 1 else None
+
+
+#: Rows of a tile at most.
+MOST_ROWS = 14
+
+#: Cycles of a step of a tile at least; those that a vector takes to come from L2; and
+#: how much longer tiles of two heights take than those of one, to be compiled at all.
+_LATENCY = 4.25
+_FETCH = 0.25
+_UNEVEN = 1.03
+#: A tile that takes the same, but for rounding, is no better than one before it.
+_BETTER = 0.999
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """A tile of accumulators that stays in registers.
+
+    Attributes:
+      rows, vectors: its size.
+      cycles: that one step of the loop over all tiles takes.
+    """
+
+    rows: int
+    vectors: int
+    cycles: float
+
+
+@memo(4096)
+def register_tile(
+    rows: int, vectors: int, registers: int, most: int = MOST_ROWS
+) -> RegisterTile:
+    """The best tile for so many rows and vectors: the one with the fewest cycles.
+
+    Args:
+      rows, vectors: how many there are to be tiled.
+      registers: how many vectors the processor holds.
+      most: rows of a tile at most.
+    """
+    best, *others = register_tiles(rows, vectors, registers, most)
+    for tile in others:
+        if tile.cycles < best.cycles * _BETTER:
+            best = tile
+    return best
+
+
+@memo(4096)
+def register_tiles(
+    rows: int,
+    vectors: int,
+    registers: int,
+    most: int = MOST_ROWS,
+    uneven: float = _UNEVEN,
+) -> tuple[RegisterTile, ...]:
+    """The best tile of each width, the narrowest first.
+
+    Args:
+      rows, vectors, registers, most: as above.
+      uneven: how much longer tiles of two heights take.
+    """
+    found: list[RegisterTile] = []
+    for n in range(1, min(vectors, 4) + 1):
+        best = RegisterTile(1, n, float("inf"))
+        room = (registers - 2 - n) // n
+        for m in range(1, max(min(room, rows, most), 1) + 1):
+            cycles = 0.0
+            for across in cut_evenly(rows, m):
+                whole, rest = divmod(vectors, n)
+                steps = whole * step_cycles(across.copies, n)
+                steps += step_cycles(across.copies, rest) if rest else 0.0
+                cycles += across.count * steps
+            if rows % m and n * m > 8:
+                cycles *= uneven
+            if cycles < best.cycles * _BETTER:
+                best = RegisterTile(m, n, cycles)
+        found.append(best)
+    return tuple(found)
+
+
+def step_cycles(rows: int, vectors: int) -> float:
+    """Cycles of one step of the loop over a tile.
+
+    It multiplies rows × vectors, loads each vector and spreads one number per row: two
+    of either fit in a cycle. A chain of additions takes four cycles per link, and each
+    vector comes from a cache that is slower than the registers.
+    """
+    work = max(rows * vectors, rows + vectors) * 0.5
+    return max(work, _LATENCY) + _FETCH * vectors
+
+
+def rows_together(terms: Sequence[Node], row: Node | None, facts: Facts) -> int:
+    """How many rows of what the terms load do not push each other out of the cache.
+
+    A first-level cache has 64 sets of lines of 64 bytes, and at least 8 in a set, of
+    which the other operand needs some.
+    """
+    found = MOST_ROWS
+    for n in toposort(terms):
+        if row is None or n.op is not load_p:
+            continue
+        pitch = facts.affine[index_of(n)].terms.get(row, 0) * n.dtype.itemsize
+        if pitch:
+            found = min(found, 8 * 4096 // math.gcd(pitch, 4096) - 2)
+    return found

@@ -1,0 +1,448 @@
+"""GPUs, and whatever else has an OpenCL driver; PoCL runs it on the CPU.
+
+    pip install "ftrace[opencl]"      pyopencl, and PoCL where PyPI has it
+
+A device is one context and one queue that runs commands in order. Because of that
+order memory may be given back, and given out again, while commands that use it are
+still waiting. Calls return at once; `copy_out` and `synchronize` wait.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ftrace.backends.base import Device, Executable, timed
+from ftrace.backends.debug_report import report_compiled
+from ftrace.backends.host_executor import DrivenProgram, Driver, DynamicProgram
+from ftrace.backends.opencl.pocl_workaround import name_processor
+from ftrace.backends.opencl.render import program_source, render
+from ftrace.backends.opencl.scalar_ops import SUPPORTED
+from ftrace.backends.opencl.writer import Traits
+from ftrace.errors import DeviceError, MissingExtraError, OutOfMemoryError
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.fork_safe import fresh_after_fork
+from ftrace.ground.limits import Limits
+from ftrace.ground.tables import Table
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.legalize.legalize import legalize
+from ftrace.lower.program.ir import ALIGNMENT, Program, RunKernel
+from ftrace.trace.arrays.buffer import Allocator, Buffer
+from ftrace.trace.arrays.memory_limit import LARGE, free_memory
+from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
+
+Array = Any  # of NumPy, whose stubs leave too much unknown
+
+#: Built kernels that are kept for the next program that has them.
+KERNELS_KEPT = 4096
+#: What a built kernel weighs in the driver, roughly, beside its source.
+KERNEL_BYTES = 16 << 10
+
+#: Smaller arrays are copied on the host first, so that the caller need not wait.
+QUEUED_COPY = 1 << 20
+
+_INSTALL = (
+    'pip install "ftrace[opencl]" installs pyopencl and, on Linux, PoCL, which runs '
+    "OpenCL on the CPU"
+)
+
+
+def _pyopencl() -> Any:
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise MissingExtraError(
+            f"the device 'opencl' needs pyopencl, which is missing: {_INSTALL}"
+        ) from error
+    return pyopencl
+
+
+def _choose_device(cl: Any) -> Any:
+    """The first GPU, else the first accelerator, else the first device."""
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise DeviceError(f"there is no OpenCL driver ({error}): {_INSTALL}") from error
+    devices: list[Any] = []
+    for platform in platforms:
+        try:
+            devices += platform.get_devices()
+        except cl.Error:
+            continue  # a driver without a device
+    devices = [d for d in devices if d.available and d.compiler_available]
+    if not devices:
+        raise DeviceError(f"no OpenCL driver has a device: {_INSTALL}")
+    kinds = (cl.device_type.GPU, cl.device_type.ACCELERATOR)
+    return min(devices, key=lambda d: [not d.type & kind for kind in kinds])
+
+
+def _traits(cl: Any, device: Any) -> Traits:
+    cpu = bool(device.type & cl.device_type.CPU)
+    return Traits(
+        cpu=cpu,
+        units=device.max_compute_units,
+        max_group=device.max_work_group_size,
+        vector=max(device.native_vector_width_float, 4 if cpu else 1),
+        doubles="cl_khr_fp64" in device.extensions,
+        clang="PoCL" in device.version,
+    )
+
+
+class Memory:
+    """A piece of device memory, and the parts of it that kernels have been given."""
+
+    def __init__(self, whole: Any) -> None:
+        self.whole = whole
+        self.parts: dict[tuple[int, int], Any] = {}
+
+    def part(self, first: int, nbytes: int) -> Any:
+        """A buffer of OpenCL over `nbytes` bytes from byte `first` on."""
+        found = self.parts.get((first, nbytes))
+        if found is None:
+            found = self.whole.get_sub_region(first, nbytes)
+            self.parts[first, nbytes] = found
+        return found
+
+
+class DeviceAllocator(Allocator):
+    """Buffers of OpenCL, kept for reuse."""
+
+    def __init__(self, device: OpenCL, limit: int = 1 << 30) -> None:
+        super().__init__(device, limit)
+        self.cl = device.cl
+        self.context = device.context
+        self._in_host = device.most_memory is None
+        self._unasked = 0  # bytes that were taken without asking
+
+    def _obtain(self, nbytes: int) -> Any:
+        self._unasked += nbytes
+        if self._in_host and self._unasked >= LARGE:  # drivers take what is not there
+            if max(nbytes, LARGE) > free_memory():
+                raise MemoryError
+            self._unasked = 0
+        try:
+            return Memory(
+                self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, nbytes)
+            )
+        except (self.cl.MemoryError, self.cl.LogicError) as error:
+            # LogicError: larger than the largest buffer that the device allows.
+            raise MemoryError(str(error)) from None
+
+    def _reusable(self, memory: Any) -> bool:
+        return True
+
+
+class OpenCL(Device):
+    """One OpenCL device: a context, and a queue that runs commands in order.
+
+    Raises:
+      MissingExtraError: pyopencl is not installed.
+      DeviceError: there is no driver, or it has no device.
+    """
+
+    name = "opencl"
+    host = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        cl = self.cl = _pyopencl()
+        self.handle = _choose_device(cl)
+        self.options = _build_options(cl, self.handle)
+        if processor := name_processor(self.handle):
+            self.options.append(f"-Dtarget_{processor.replace('-', '_')}")
+        with self.errors():
+            self.context = cl.Context([self.handle])
+            self.queue = cl.CommandQueue(self.context, self.handle)
+        self.traits = _traits(cl, self.handle)
+        own = not self.handle.type & cl.device_type.CPU
+        self.most_memory: int | None = self.handle.global_mem_size if own else None
+        self.allocator = DeviceAllocator(self)
+        # PoCL makes a kernel's code when it first runs, in a thread of its own that
+        # starts the linker with the environment of the process. Where this thread
+        # changes that meanwhile (`os.environ`), the linker does not start, and PoCL
+        # ends the process.
+        self.finishes_code = self.traits.clang
+        # Each parameter is a pointer; a few bytes are left to the driver.
+        buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
+        self.limits = Limits(max_buffers=buffers)
+        self.divides_memory = self.handle.mem_base_addr_align <= 8 * ALIGNMENT
+        self.lock = fresh_after_fork(threading.RLock())
+        self._kernels: Table[Kernel, BuiltKernel] = Table(KERNELS_KEPT)
+        self._uploads: deque[Any] = deque()
+
+    @contextmanager
+    def errors(self) -> Generator[None]:
+        """A block in which errors of the driver become ours."""
+        try:
+            yield
+        except self.cl.MemoryError as error:
+            raise OutOfMemoryError(
+                f"{self.name} has no memory left: {error}"
+            ) from error
+        except self.cl.Error as error:
+            raise DeviceError(f"{self.name} failed: {error}") from error
+
+    def enqueue(self, call: Any, *args: Any, **options: Any) -> Any:
+        """Calls the driver; where memory ran out, again without what is kept.
+
+        Drivers may take memory only when a command first needs it.
+        """
+        try:
+            return call(*args, **options)
+        except self.cl.MemoryError:
+            with self.errors():
+                self.queue.finish()
+                self.allocator.trim()
+                return call(*args, **options)
+        except self.cl.Error as error:
+            raise DeviceError(f"{self.name} failed: {error}") from error
+
+    def copy_in(self, array: Array) -> Buffer:
+        buffer = self.allocate(array.nbytes)
+        if array.nbytes:
+            wait = array.nbytes > QUEUED_COPY
+            host = np.ascontiguousarray(array) if wait else np.array(array, order="C")
+            event = self.enqueue(
+                self.cl.enqueue_copy, self.queue, buffer.memory.whole, _raw(host),
+                is_blocking=wait,
+            )  # fmt: skip
+            if not wait:
+                self._keep(event)
+        return buffer
+
+    def _keep(self, event: Any) -> None:
+        """Holds the event of an upload: one that is dropped waits for its end."""
+        uploads = self._uploads
+        uploads.append(event)
+        done = self.cl.command_execution_status.COMPLETE
+        while uploads and uploads[0].command_execution_status == done:
+            uploads.popleft()
+
+    def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Array:
+        return self.download(buffer.memory.whole, dtype, size)
+
+    def download(self, handle: Any, dtype: np.dtype[Any], size: int) -> Array:
+        """The first elements of a buffer of OpenCL."""
+        result = np.empty(size, dtype)
+        if result.nbytes:
+            self.enqueue(
+                self.cl.enqueue_copy, self.queue, _raw(result), handle,
+                is_blocking=True,
+            )  # fmt: skip
+        return result
+
+    def synchronize(self) -> None:
+        with self.errors():
+            self.queue.finish()
+        self._uploads.clear()
+
+    def clear_cache(self) -> None:
+        with self.lock:
+            self._kernels.clear()
+
+    def compile(self, program: Program) -> Executable:
+        steps = program.kernels
+        with timed(self.counters, "compile_seconds"), self.lock:
+            kernels: dict[Kernel, BuiltKernel] = {}
+            missing: dict[Kernel, RunKernel] = {}
+            for step in steps:
+                known = self._kernels.get(step.kernel)
+                if known is None:
+                    missing.setdefault(step.kernel, step)
+                else:
+                    kernels[step.kernel] = known
+            if missing:
+                kernels |= self._build(list(missing.values()))
+            self.counters.kernels_compiled += len(missing)
+            self.counters.kernels_cached += len(steps) - len(missing)
+            built = [kernels[step.kernel] for step in steps]
+        if not program.is_dynamic:
+            return EnqueuedProgram(self, program, built)
+        return DynamicProgram(
+            program,
+            [kernel.source for kernel in built],
+            lambda sizes: EnqueuedProgram(self, program.at(sizes), built, sizes),
+        )
+
+    def _build(self, steps: Sequence[RunKernel]) -> dict[Kernel, BuiltKernel]:
+        """Builds kernels in one go: the driver's compiler is slow to start."""
+        start = time.perf_counter()
+        rendered = [render(legalize(s.kernel, SUPPORTED), self.traits) for s in steps]
+        with self.errors():
+            built = self.cl.Program(
+                self.context, program_source(rendered, self.traits)
+            ).build(options=self.options, cache_dir=False)
+            # Kernels that differ may be the same text once they are legalized.
+            functions = {n: getattr(built, n) for n in {t.name: 0 for t in rendered}}
+            found: dict[Kernel, BuiltKernel] = {}
+            for step, text in zip(steps, rendered, strict=True):
+                source = program_source([text], self.traits)
+                function = functions[text.name]
+                kernel = found[step.kernel] = BuiltKernel(
+                    function, text.global_size, text.local_size, source, text.dims
+                )
+                self._kernels.put(step.kernel, kernel, KERNEL_BYTES + len(source))
+        each = (time.perf_counter() - start) / len(steps)
+        for step in steps:
+            report_compiled(self.name, step, each, found[step.kernel].source)
+        return found
+
+
+class BuiltKernel(NamedTuple):
+    """A function of a built program, how it is launched, and its source.
+
+    `dims` are the dynamic sizes that it takes in its last parameter, and `sizes` holds
+    their values.
+    """
+
+    function: Any
+    global_size: tuple[Any, ...]
+    local_size: tuple[int, ...] | None
+    source: str
+    dims: tuple[Any, ...] = ()
+    sizes: Buffer | None = None
+
+
+def _bound(device: OpenCL, kernel: BuiltKernel, sizes: Sizes) -> BuiltKernel:
+    """A kernel with its launch, and with the values of its dynamic sizes."""
+    kernel = kernel._replace(global_size=evaluate_shape(kernel.global_size, sizes))
+    if not kernel.dims:
+        return kernel
+    values = np.array(evaluate_shape(kernel.dims, sizes), np.int64)
+    return kernel._replace(sizes=device.copy_in(values))
+
+
+class EnqueuedProgram(DrivenProgram):
+    """A program whose steps are enqueued one after the other.
+
+    Args:
+      device: where it runs.
+      program: without dynamic dimensions: for certain sizes of them.
+      kernels: the functions of its kernels.
+      sizes: those sizes.
+    """
+
+    def __init__(
+        self,
+        device: OpenCL,
+        program: Program,
+        kernels: Sequence[BuiltKernel],
+        sizes: Sizes = MappingProxyType({}),
+    ) -> None:
+        bound = [_bound(device, kernel, sizes) for kernel in kernels]
+        found = dict(zip(program.kernels, bound, strict=True))
+        unfinished = set(program.kernels if device.finishes_code else ())
+        super().__init__(device, program, _Enqueuer(device, found, unfinished))
+        self.sources = tuple(kernel.source for kernel in kernels)
+        self.most_memory = device.most_memory
+        self._lock = device.lock
+
+    def memory_of(self, buffer: Buffer, nbytes: int) -> Part:
+        return Part(buffer.memory.whole, buffer)
+
+    def __call__(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        with self._lock:
+            return super().__call__(inputs)
+
+
+class Part(NamedTuple):
+    """A buffer of OpenCL, and the buffer of ours that keeps its memory.
+
+    What was enqueued runs before anything that gets the memory next.
+    """
+
+    handle: Any
+    buffer: Buffer
+
+
+class _Enqueuer(Driver):
+    """Memories are `Part`s; the first run of a kernel of `unfinished` is waited for."""
+
+    name = "opencl"
+
+    def __init__(
+        self,
+        device: OpenCL,
+        kernels: dict[RunKernel, BuiltKernel],
+        unfinished: set[RunKernel],
+    ) -> None:
+        self.device = device
+        self.counters = device.counters
+        self.kernels = kernels
+        self.unfinished = unfinished
+
+    def run_kernel(self, step: RunKernel, memories: list[Part]) -> None:
+        kernel, device = self.kernels[step], self.device
+        if 0 not in kernel.global_size:
+            handles = [memories[slot].handle for slot in step.slots]
+            if kernel.sizes is not None:
+                handles.append(kernel.sizes.memory.whole)
+            device.enqueue(
+                kernel.function, device.queue, kernel.global_size, kernel.local_size,
+                *handles,
+            )  # fmt: skip
+            if step in self.unfinished:
+                device.synchronize()
+                self.unfinished.discard(step)
+
+    def copy(
+        self, source: Part, first: int, target: Part, to: int, nbytes: int
+    ) -> None:
+        if nbytes:
+            self.device.enqueue(
+                self.device.cl.enqueue_copy, self.device.queue, target.handle,
+                source.handle, src_offset=first, dst_offset=to, byte_count=nbytes,
+            )  # fmt: skip
+
+    def read(self, memory: Part, dtype: np.dtype[Any], size: int) -> Array:
+        return self.device.download(memory.handle, dtype, size)
+
+    def write(self, memory: Part, array: Array) -> None:
+        if array.nbytes:
+            self.device.enqueue(
+                self.device.cl.enqueue_copy, self.device.queue, memory.handle,
+                _raw(array), is_blocking=True,
+            )  # fmt: skip
+
+    def allocate(self, nbytes: int) -> Part:
+        buffer = self.device.allocate(nbytes)
+        return Part(buffer.memory.whole, buffer)
+
+    def place_arena(self, program: Program) -> tuple[dict[int, Part], Any]:
+        """Parts of one buffer; a buffer each where the device cannot divide it so."""
+        numbers = [n for n, slot in enumerate(program.slots) if slot.place == "arena"]
+        if not numbers:
+            return {}, None
+        if not self.device.divides_memory:
+            return {n: self.allocate(program.slots[n].nbytes) for n in numbers}, None
+        arena = self.device.allocate(program.arena)
+        found: dict[int, Part] = {}
+        for number in numbers:
+            slot = program.slots[number]
+            handle = arena.memory.part(slot.position, max(slot.nbytes, 1))
+            found[number] = Part(handle, arena)
+        return found, arena
+
+    def synchronize(self) -> None:
+        self.device.synchronize()
+
+
+def _build_options(cl: Any, device: Any) -> list[str]:
+    """No warnings, and division and roots rounded correctly where that exists."""
+    options = ["-w"]
+    exact = getattr(cl.device_fp_config, "CORRECTLY_ROUNDED_DIVIDE_SQRT", 0)
+    if device.single_fp_config & exact:
+        options.append("-cl-fp32-correctly-rounded-divide-sqrt")
+    return options
+
+
+def _raw(array: Array) -> Array:
+    """The bytes of an array; the driver's buffers know no dtypes."""
+    return array.reshape(-1).view(np.uint8)

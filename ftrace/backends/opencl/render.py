@@ -1,0 +1,444 @@
+"""Kernels as OpenCL C: their loops, with each axis in the role of its launch.
+
+    const int i0 = get_group_id(0);                  a group per row
+    float s2 = -INFINITY;                            its lanes reduce it together
+    for (int t3 = 0; t3 < 8; ++t3) { … }
+    …
+    for (int t9 = 0; t9 < 8; ++t9) { … }             and share the axis inside
+
+On a CPU a row is one work-item, and its lanes are the iterations of an innermost loop,
+which the compiler vectorises; what each lane sums up is in an array. (Work-items of a
+group that meet at barriers cost PoCL five times as much.)
+
+PoCL runs the work-items of a group in a loop and vectorises that loop only where it is
+the innermost one. A barrier in a loop of ours makes it so, and sums of columns twenty
+times faster: work-items without lanes get one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.backends.opencl import scalar_ops
+from ftrace.backends.opencl.contraction import find_contraction, write_contraction
+from ftrace.backends.opencl.writer import Sizes, Traits, Writer, choose_launch
+from ftrace.errors import DeviceError
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import Kernel, Store, axis_of
+from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.reduction import identity_of
+from ftrace.trace.symbolic.bounds import sample, upper_bound
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
+
+#: A sum longer than this is added up in blocks of `SUM_BLOCK`, for its rounding error.
+LONG_SUM = 1024
+SUM_BLOCK = 256
+#: Rows in a work-group of a CPU.
+ROWS_TOGETHER = 16
+
+BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
+
+
+def write_loops(writer: Writer) -> Sizes:
+    """Writes the kernel; the result is its launch."""
+    return _Loops(writer).write()
+
+
+class _Loops:
+    """The state of one call of `write_loops`.
+
+    Attributes:
+      cpu: the lanes of a group are iterations, not work-items.
+      alone: inside a reduce that the lanes share: those inside are each lane's own.
+      padding: conditions that a work-item beyond the end does not fulfil.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.axes = writer.kernel.axes
+        self.launch = choose_launch(
+            writer.kernel, writer.block, writer.forms, writer.traits
+        )
+        self.roles = self.launch.roles
+        self.cpu = writer.traits.cpu
+        self.alone = False
+        self.padding: list[str] = []
+
+    def write(self) -> Sizes:
+        sizes = self._open_group() if self.launch.lanes else self._open_items()
+        self._write(self.writer.block, 0)
+        return sizes
+
+    def _open_group(self) -> Sizes:
+        axes = self.launch.axes("group")
+        count = prod(axis_of(axis).size for axis in axes)
+        if self.cpu:
+            self.writer.unflatten("get_global_id(0)", axes)
+            if is_dynamic(count):
+                return (count,), None  # the driver finds what divides it
+            return (count,), (_divisor(count, ROWS_TOGETHER),)
+        lanes = self.launch.lanes
+        self.writer.line("const int lid = get_local_id(0);")
+        self.writer.unflatten("get_group_id(0)", axes)
+        return (count * lanes,), (lanes,)
+
+    def _open_items(self) -> Sizes:
+        """Defines the axes by the global ids: the innermost first, then all others."""
+        writer, axes = self.writer, self.launch.axes("item")
+        sizes = [axis_of(axis).size for axis in axes]
+        if len(axes) > 1 and sample(sizes[-1]) >= 8:
+            counts = [sizes[-1], prod(sizes[:-1])]
+            groups = [axes[-1:], axes[:-1]]
+        else:
+            counts, groups = [prod(sizes)], [axes]
+        local = _local_sizes(counts, writer.traits, self.launch.barriers)
+        padded: list[int] = []
+        for dimension, (count, part) in enumerate(zip(counts, groups, strict=True)):
+            width = local[dimension]
+            padded.append(-(-count // width) * width)
+            position = f"get_global_id({dimension})"
+            if not same_size(padded[-1], count):
+                # Work-items beyond the end compute the last element once more.
+                end, last = writer.number(count), writer.number(count - 1)
+                self.padding.append(f"{position} < {end}")
+                position = f"{position} < {end} ? {position} : {last}"
+            writer.unflatten(position, part)
+        return tuple(padded), local
+
+    def _write(self, block: Sequence[Statement], depth: int) -> None:
+        """Statements in order; `depth` axes are around them."""
+        for statement in block:
+            if isinstance(statement, Let):
+                self.writer.let(statement.node)
+            elif isinstance(statement, Store):
+                self._write_store(statement, depth)
+            elif isinstance(statement, ReduceLoop):
+                self._write_reduce(statement, depth)
+            else:
+                self._write_axis(statement, depth)
+
+    # Axes.
+
+    def _write_axis(self, loop: Loop, depth: int) -> None:
+        role = self.roles[loop.axis]
+        if role in ("item", "group"):
+            self._write(loop.body, depth + 1)
+            return
+        if role == "lane":
+            axes, body = _nested(loop)
+            if axes[-1] is self.axes[-1]:
+                self._share(axes, lambda: self._write(body, depth + len(axes)))
+                return
+        with self.writer.braces(self.writer.for_loop(loop.axis)):
+            self._write(loop.body, depth + 1)
+
+    def _share(self, ranges: Sequence[Node], body: Callable[[], None]) -> None:
+        """Runs the body for all values of the ranges: each lane takes every n-th."""
+        writer, lanes = self.writer, self.launch.lanes
+        whole, rest = divmod(prod(axis_of(r).size for r in ranges), lanes)
+        if is_dynamic(whole) or whole:
+            at = writer.fresh("t")
+            head = f"for (int {at} = 0; {at} < {writer.number(whole)}; ++{at})"
+            with writer.braces(head), self._run_lanes(lanes):
+                writer.unflatten(f"{at} * {lanes} + lid", ranges)
+                body()
+        if is_dynamic(rest) or rest:
+            with self._run_lanes(rest):
+                writer.unflatten(f"{writer.number(whole * lanes)} + lid", ranges)
+                body()
+
+    def _run_lanes(self, count: Any) -> AbstractContextManager[None]:
+        """A block that the first `count` lanes run."""
+        text = self.writer.number(count)
+        if not self.cpu:
+            everyone = count == self.launch.lanes
+            return self.writer.braces("" if everyone else f"if (lid < {text})")
+        self.writer.line("#pragma nounroll")
+        return self.writer.braces(f"for (int lid = 0; lid < {text}; ++lid)")
+
+    def _write_store(self, store: Store, depth: int) -> None:
+        """A store outside some axes: one of the work-items that share it does it."""
+        roles, names = self.roles, self.writer.names
+        outside = self.axes[depth:]
+        guards = list(self.padding)
+        guards += [f"{names[axis]} == 0" for axis in outside if roles[axis] == "item"]
+        if self.launch.lanes and not self.cpu and not self._is_shared(depth):
+            guards.append("lid == 0")
+        if guards:
+            with self.writer.braces(f"if ({' && '.join(guards)})"):
+                self.writer.store(store)
+        else:
+            self.writer.store(store)
+
+    def _is_shared(self, depth: int) -> bool:
+        """Do the lanes stand at different elements here?"""
+        return any(self.roles[axis] == "lane" for axis in self.axes[:depth])
+
+    # Reduces.
+
+    def _write_reduce(self, loop: ReduceLoop, depth: int) -> None:
+        if self.launch.lanes and not self.alone and not self._is_shared(depth):
+            self.alone = True
+            totals = self._reduce_together(loop, depth)
+            self.alone = False
+        else:
+            totals = [self._open_total(node) for node in loop.reduces]
+            self._reduce_alone(loop, totals, depth)
+        for node, total in zip(loop.reduces, totals, strict=True):
+            self._close_total(node, total)
+
+    def _open_total(self, node: Node) -> str:
+        name = self.writer.fresh("s")
+        dtype = accumulator(node)
+        start = scalar_ops.literal(identity_of(node.arg, dtype), dtype)
+        self.writer.line(f"{scalar_ops.C_TYPES[dtype]} {name} = {start};")
+        return name
+
+    def _close_total(self, node: Node, total: str) -> None:
+        if dtypes.is_half(node.dtype):
+            name = self.writer.fresh()
+            value = scalar_ops.narrow(total, node.dtype, self.writer.used)
+            self.writer.line(f"const ushort {name} = {value};")
+            total = name
+        self.writer.names[node] = total
+
+    def _add_to(self, node: Node, total: str, value: str) -> None:
+        dtype = accumulator(node)
+        text = scalar_ops.combine(str(node.arg), dtype, total, value, self.writer.used)
+        self.writer.line(f"{total} = {text};")
+
+    def _barrier(self) -> None:
+        if self.launch.barriers and not self.alone:
+            self.writer.line(BARRIER)
+
+    def _reduce_body(self, loop: ReduceLoop, totals: Sequence[str], depth: int) -> None:
+        self._write(loop.body, depth)
+        for node, total in zip(loop.reduces, totals, strict=True):
+            value = self.writer.names[node.src[0]]
+            if dtypes.is_half(node.dtype):
+                value = scalar_ops.widen(value, node.dtype, self.writer.used)
+            self._add_to(node, total, value)
+
+    def _reduce_alone(self, loop: ReduceLoop, totals: list[str], depth: int) -> None:
+        """Nested loops; a long sum of floats in blocks."""
+        writer = self.writer
+        *outer, last = loop.ranges
+        size = upper_bound(axis_of(last).size)
+        sums = any(n.arg == "add" and dtypes.is_inexact(n.dtype) for n in loop.reduces)
+        with writer.braces(*[writer.for_loop(r) for r in outer]):
+            if sums and size > LONG_SUM:
+                self._sum_in_blocks(loop, totals, depth)
+            else:
+                self._reduce_range(loop, totals, depth, writer.for_loop(last))
+
+    def _reduce_range(
+        self, loop: ReduceLoop, totals: list[str], depth: int, head: str
+    ) -> None:
+        with self.writer.braces(head):
+            self._reduce_body(loop, totals, depth)
+            self._barrier()
+
+    def _sum_in_blocks(self, loop: ReduceLoop, totals: list[str], depth: int) -> None:
+        writer, last = self.writer, loop.ranges[-1]
+        size = axis_of(last).size
+        first, stop = writer.fresh("t"), writer.fresh("t")
+        end, late = writer.number(size), writer.number(size - SUM_BLOCK)
+        head = f"for (int {first} = 0; {first} < {end}; {first} += {SUM_BLOCK})"
+        with writer.braces(head):
+            inside = f"{first} < {late} ? {first} + {SUM_BLOCK} : {end}"
+            writer.line(f"const int {stop} = {inside};")
+            parts = [self._open_total(node) for node in loop.reduces]
+            inner = writer.for_loop(last, first, stop)
+            self._reduce_range(loop, parts, depth, inner)
+            for node, total, part in zip(loop.reduces, totals, parts, strict=True):
+                self._add_to(node, total, part)
+
+    def _reduce_together(self, loop: ReduceLoop, depth: int) -> list[str]:
+        """Each lane reduces its share; then a tree combines what they have."""
+        ranges = loop.ranges
+        if self.cpu:
+            shares = [self._open_array(node) for node in loop.reduces]
+            totals = [f"{share}[lid]" for share in shares]
+        else:
+            totals = shares = [self._open_total(node) for node in loop.reduces]
+        innermost = sample(axis_of(ranges[-1]).size)
+        outer = ranges[:-1] if innermost >= self.launch.lanes else ()
+        with self.writer.braces(*[self.writer.for_loop(r) for r in outer]):
+            inner = ranges[len(outer) :]
+            self._share(inner, lambda: self._reduce_body(loop, totals, depth))
+        combine_lanes = self._combine_array if self.cpu else self._combine_items
+        return list(map(combine_lanes, loop.reduces, shares))
+
+    def _open_array(self, node: Node) -> str:
+        """The total of each lane, in an array."""
+        name = self.writer.fresh("s")
+        dtype = accumulator(node)
+        self.writer.line(f"{scalar_ops.C_TYPES[dtype]} {name}[{self.launch.lanes}];")
+        with self._run_lanes(self.launch.lanes):
+            start = scalar_ops.literal(identity_of(node.arg, dtype), dtype)
+            self.writer.line(f"{name}[lid] = {start};")
+        return name
+
+    def _combine_array(self, node: Node, array: str) -> str:
+        step = self.launch.lanes // 2
+        while step:
+            with self._run_lanes(step):
+                self._add_to(node, f"{array}[lid]", f"{array}[lid + {step}]")
+            step //= 2
+        total = self.writer.fresh("s")
+        c_type = scalar_ops.C_TYPES[accumulator(node)]
+        self.writer.line(f"const {c_type} {total} = {array}[0];")
+        return total
+
+    def _combine_items(self, node: Node, total: str) -> str:
+        """The lanes' totals are combined in local memory."""
+        writer, lanes = self.writer, self.launch.lanes
+        if lanes == 1:
+            return total
+        shared, step = writer.fresh("w"), writer.fresh("t")
+        writer.local.append(
+            f"__local {scalar_ops.C_TYPES[accumulator(node)]} {shared}[{lanes}];"
+        )
+        writer.line(f"{shared}[lid] = {total};")
+        writer.line(BARRIER)
+        head = f"for (int {step} = {lanes // 2}; {step} > 0; {step} >>= 1)"
+        with writer.braces(head):
+            with writer.braces(f"if (lid < {step})"):
+                self._add_to(node, f"{shared}[lid]", f"{shared}[lid + {step}]")
+            writer.line(BARRIER)
+        writer.line(f"{total} = {shared}[0];")
+        return total
+
+
+def accumulator(node: Node) -> np.dtype[np.generic]:
+    """16-bit floats are accumulated in 32 bits."""
+    return dtypes.float32 if dtypes.is_half(node.dtype) else node.dtype
+
+
+def _nested(loop: Loop) -> tuple[list[Node], Sequence[Statement]]:
+    """The axes of loops that hold nothing but each other, and what is inside them."""
+    axes = [loop.axis]
+    body: Sequence[Statement] = loop.body
+    while len(body) == 1 and isinstance(body[0], Loop):
+        axes.append(body[0].axis)
+        body = body[0].body
+    return axes, body
+
+
+def _local_sizes(
+    counts: Sequence[int], traits: Traits, barriers: bool
+) -> tuple[int, ...]:
+    """Work-items of a group in each dimension: divisors of the counts if possible."""
+    if barriers:  # one vector: values that live across a barrier stay in registers
+        first = counts[0]
+        most = traits.vector if is_dynamic(first) else min(first, traits.vector)
+        return (most, *[1] * (len(counts) - 1))
+    budget = min(256 if traits.cpu else 128, traits.max_group)
+    sizes: list[int] = []
+    for count in counts:
+        sizes.append(_width(count, budget))
+        budget = max(budget // sizes[-1], 1)
+    return tuple(sizes)
+
+
+def _width(count: int, limit: int) -> int:
+    """The largest divisor of `count` up to a limit, or that if all are much smaller."""
+    if is_dynamic(count):
+        return min(ROWS_TOGETHER, limit)
+    found = _divisor(count, limit)
+    return found if count <= limit or found * 4 >= limit else limit
+
+
+def _divisor(count: int, limit: int) -> int:
+    """The largest divisor of `count` up to a limit."""
+    if count <= limit:
+        return max(count, 1)
+    return next(width for width in range(limit, 0, -1) if count % width == 0)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The source of a kernel and how it is launched.
+
+    Attributes:
+      name: of the C function: made of a hash of its text.
+      function: its text.
+      helpers: names of the functions that it calls.
+      global_size, local_size: work-items in all, and in a group; None leaves the
+        groups to the driver.
+      dims: sizes that are known at calls only, which the function takes as the
+        elements of its last parameter. `global_size` may hold such sizes, too.
+    """
+
+    name: str
+    function: str
+    helpers: frozenset[str]
+    global_size: tuple[Any, ...]
+    local_size: tuple[int, ...] | None
+    dims: tuple[Any, ...] = ()
+
+
+def program_source(kernels: Sequence[Rendered], traits: Traits) -> str:
+    """One source text with several kernels and the helpers of all of them."""
+    helpers = sorted({name for kernel in kernels for name in kernel.helpers})
+    functions = [scalar_ops.helper_source(name, traits.clang) for name in helpers]
+    parts = ["#pragma OPENCL FP_CONTRACT OFF\n", *functions]
+    return "\n".join([*parts, *dict.fromkeys(kernel.function for kernel in kernels)])
+
+
+def render(kernel: Kernel, traits: Traits) -> Rendered:
+    """The OpenCL C of a kernel.
+
+    Args:
+      kernel: legalised: it holds operations of `scalar_ops.SUPPORTED` only.
+      traits: of the device.
+
+    Raises:
+      DeviceError: the kernel computes in float64 and the device does not.
+    """
+    if not traits.doubles and any(n.dtype == dtypes.float64 for n in kernel.nodes):
+        raise DeviceError(
+            "this OpenCL device has no float64 (cl_khr_fp64); convert the arrays with "
+            ".astype('float32')"
+        )
+    writer = Writer(kernel, traits)
+    contraction = find_contraction(kernel, writer.block, writer.forms, traits)
+    if contraction is not None:
+        sizes = write_contraction(writer, contraction)
+    else:
+        sizes = write_loops(writer)
+    return _finish(writer, *sizes)
+
+
+def _finish(
+    writer: Writer, global_size: tuple[Any, ...], local_size: tuple[int, ...] | None
+) -> Rendered:
+    listed: list[str] = []
+    for number, spec in enumerate(writer.kernel.buffers):
+        constant = "" if spec.written else "const "
+        c_type = scalar_ops.C_TYPES[spec.dtype]
+        listed.append(f"__global {constant}{c_type} *b{number}")
+    if writer.dims:
+        listed.append("__global const long *dims")
+    parameters = ", ".join(listed)
+    local = [f"  {declaration}" for declaration in writer.local]
+    body = "\n".join([*local, *writer.head(), *writer.lines])
+    text = f"({parameters}) {{\n{body}\n}}\n"
+    digest = hashlib.sha256(f"{text}{global_size}{local_size}".encode()).hexdigest()
+    name = f"k{digest[:12]}"
+    return Rendered(
+        name,
+        f"__kernel void {name}{text}",
+        frozenset(writer.used),
+        global_size,
+        local_size,
+        tuple(writer.dims),
+    )

@@ -1,0 +1,155 @@
+"""Calls that need more memory than there is: refused before any of it is touched.
+
+Linux gives out memory that it does not have, and ends the process that uses it. So a
+call that needs much is compared with what is free; the exception names what takes most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ftrace.errors import OutOfMemoryError
+from ftrace.lower.program import ir
+from ftrace.trace.arrays.buffer import Allocator
+from ftrace.trace.arrays.memory_limit import LARGE, free_memory
+
+#: How many of the largest arrays a message names.
+NAMED = 4
+
+
+def needed(program: ir.Program) -> int:
+    """Bytes of the outputs and the arena of a program."""
+    slots = {program.slots[n] for n in program.outputs}
+    return program.arena + sum(s.nbytes for s in slots if s.place == "output")
+
+
+def require_memory(
+    name: str, allocator: Allocator, program: ir.Program, most: int | None = None
+) -> None:
+    """Refuses a call if there is no memory for it, also without what is kept.
+
+    Args:
+      name: of the device.
+      allocator: gives back what it keeps.
+      program: what is called.
+      most: bytes that the device has at all, if they are its own.
+
+    Raises:
+      OutOfMemoryError: it names the largest arrays of the program.
+    """
+    wanted = needed(program)
+    if wanted < LARGE or wanted <= (free_memory() if most is None else most):
+        return
+    allocator.trim()
+    free = free_memory() if most is None else most
+    if wanted > free:
+        raise shortage(name, program, free)
+
+
+def shortage(
+    name: str, program: ir.Program, free: int | None = None
+) -> OutOfMemoryError:
+    """The exception for a call that found no memory for its program."""
+    results = needed(program) - program.arena
+    have = "" if free is None else f", and {_size(free)} are free"
+    lines = [
+        f"{name} has no memory for this call: it needs {_size(needed(program))}{have}. "
+        f"Its results take {_size(results)}, what is between them "
+        f"{_size(program.arena)}; the largest are",
+        *largest(program),
+        "compute it in parts, in a smaller dtype, or use checkpoint for derivatives",
+    ]
+    error = OutOfMemoryError("\n  ".join(lines))
+    error.told_for = partial(shortage, name, free=free)
+    return error
+
+
+def no_working_memory(program: ir.Program | None = None) -> OutOfMemoryError:
+    """The exception for a call that found no memory while it ran.
+
+    Loops ask for what they remember of their iterations, and kernels for the few
+    megabytes that they work in.
+    """
+    first = "there is no memory left for what this call works in"
+    pushed = sorted(_pushed(program), key=lambda r: -r[0]) if program else []
+    if not pushed:
+        return OutOfMemoryError(f"{first}; free some, or run with fewer threads")
+    lines = [f"{first}, or for what its loops remember; of each iteration:"]
+    lines += [text for _, text in pushed[:NAMED]]
+    lines.append("run fewer of them, or use `checkpoint`")
+    error = OutOfMemoryError("\n  ".join(lines))
+    error.told_for = no_working_memory
+    return error
+
+
+def _pushed(program: ir.Program) -> Iterator[tuple[int, str]]:
+    """What each loop of unknown length keeps of an iteration."""
+    for step in program.steps:
+        for inner in ir.programs_of(step):
+            yield from _pushed(inner)
+        if isinstance(step, ir.RunLoop):
+            for slot, outer, line in _elements_of(step):
+                if program.slots[outer].stacks:
+                    yield _row(step.body.slots[slot], line)
+
+
+def largest(program: ir.Program) -> list[str]:
+    """A line for each of the largest arrays that a program makes, the largest first."""
+    made = sorted(_made(program), key=lambda row: -row[0])
+    return [text for size, text in made[:NAMED] if size * 100 >= made[0][0]]
+
+
+def _made(program: ir.Program) -> Iterator[tuple[int, str]]:
+    """What each array takes that is not an input; for a loop's body one iteration."""
+    lines: dict[int, str] = {}
+    bodies: set[int] = set()
+    for step in program.steps:
+        for inner in ir.programs_of(step):
+            yield from _made(inner)
+            bodies.add(getattr(step, "scratch", -1))
+        for slot, line in _lines_of(step):
+            lines.setdefault(slot, line)
+    for number, slot in enumerate(program.slots):
+        if slot.place == "input" or number in bodies or slot.stacks:
+            continue
+        yield _row(slot, lines.get(number, ""))
+
+
+def _row(slot: ir.Slot, line: str) -> tuple[int, str]:
+    nbytes = slot.size * slot.dtype.itemsize
+    sizes = ",".join(map(str, slot.shape))
+    text = f"{_size(nbytes)}: {slot.dtype}[{sizes}]"
+    return nbytes, f"{text}, {line}" if line else f"{text} ({slot.value})"
+
+
+def _lines_of(step: ir.Step) -> Iterator[tuple[int, str]]:
+    """The slots that a step writes, and the user's line that makes them."""
+    if isinstance(step, ir.RunKernel):
+        line = step.info.origins[-1].describe() if step.info.origins else ""
+        pairs = zip(step.slots, step.buffers, strict=True)
+        yield from ((slot, line) for slot, spec in pairs if spec.written)
+    elif isinstance(step, ir.CallHost):
+        origin = step.node.origin
+        line = "" if origin is None else origin.describe()
+        yield from ((slot, line) for slot in step.results)
+    elif isinstance(step, ir.RunLoop):
+        yield from ((outer, line) for _, outer, line in _elements_of(step))
+
+
+def _elements_of(step: ir.RunLoop) -> Iterator[tuple[int, int, str]]:
+    """Of each result per iteration its slot in the body, outside, and its line."""
+    known = dict(pair for own in step.body.steps for pair in _lines_of(own))
+    written = step.body.outputs[len(step.carry) :]
+    for slot, outer in zip(written, step.ys, strict=False):
+        yield slot, outer, known.get(slot, "")
+
+
+def _size(nbytes: int) -> str:
+    """Bytes for people."""
+    size, unit = float(nbytes), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB", "EB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"

@@ -1,0 +1,523 @@
+"""Array: the immutable concrete value that users hold.
+
+`ArrayLike` gives arrays and tracers their operators and methods. The ground floor
+knows no graph: each of them calls a function of the table `surface`, which
+`ftrace.numpy` fills when it is imported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NoReturn, TypeGuard
+
+import numpy as np
+
+from ftrace import dtypes, errors
+from ftrace.trace.arrays.buffer import Buffer, Memory, is_exclusive
+from ftrace.trace.arrays.memory_limit import has_room
+
+#: So many parts are made at once where an array is iterated.
+_FEW = 64
+
+#: Functions by name; what operators and methods call.
+surface: dict[str, Callable[..., Any]] = {}
+
+
+class Recording:
+    """What notes the steps of an eager call, if something does.
+
+    Attributes:
+      tape: see `trace/eager/call_recorder.py`. It is told, too, when the values of an
+        Array decide what Python's code does.
+    """
+
+    tape: Any = None
+
+
+recording = Recording()
+
+
+#: Refused beside an array, where Python would say that they are not equal.
+_CONTAINERS = (list, tuple, set, dict)
+
+
+def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
+    def method(self: Any, other: Any) -> Any:
+        if not is_operand(other) and not isinstance(other, _CONTAINERS):
+            return NotImplemented
+        return surface[name](other, self) if reflected else surface[name](self, other)
+
+    return method
+
+
+_reflected = partial(_operator, reflected=True)
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    def method(self: Any) -> Any:
+        return surface[name](self)
+
+    return method
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return surface[name](self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"See `ftrace.numpy.{name}`."
+    return method
+
+
+def _in_place(self: Any, *args: Any) -> NoReturn:
+    raise errors.ImmutableError(
+        "arrays are immutable: x[i] = y is not possible. Write x = x.at[i].set(y) "
+        "instead"
+    )
+
+
+def is_operand(value: Any) -> bool:
+    """Can it stand beside an array in an operator?"""
+    return isinstance(
+        value, (ArrayLike, np.ndarray, np.generic, bool, int, float, complex)
+    )
+
+
+class ArrayLike:
+    """The operators, methods and properties that arrays and tracers share."""
+
+    __slots__ = ()
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        raise NotImplementedError
+
+    __add__ = _operator("add")
+    __radd__ = _reflected("add")
+    __sub__ = _operator("subtract")
+    __rsub__ = _reflected("subtract")
+    __mul__ = _operator("multiply")
+    __rmul__ = _reflected("multiply")
+    __truediv__ = _operator("true_divide")
+    __rtruediv__ = _reflected("true_divide")
+    __floordiv__ = _operator("floor_divide")
+    __rfloordiv__ = _reflected("floor_divide")
+    __mod__ = _operator("remainder")
+    __rmod__ = _reflected("remainder")
+    __divmod__ = _operator("divmod")
+    __rdivmod__ = _reflected("divmod")
+    __pow__ = _operator("power")
+    __rpow__ = _reflected("power")
+    __matmul__ = _operator("matmul")
+    __rmatmul__ = _reflected("matmul")
+    __and__ = _operator("bitwise_and")
+    __rand__ = _reflected("bitwise_and")
+    __or__ = _operator("bitwise_or")
+    __ror__ = _reflected("bitwise_or")
+    __xor__ = _operator("bitwise_xor")
+    __rxor__ = _reflected("bitwise_xor")
+    __lshift__ = _operator("left_shift")
+    __rlshift__ = _reflected("left_shift")
+    __rshift__ = _operator("right_shift")
+    __rrshift__ = _reflected("right_shift")
+    __eq__ = _operator("equal")
+    __ne__ = _operator("not_equal")
+    __lt__ = _operator("less")
+    __le__ = _operator("less_equal")
+    __gt__ = _operator("greater")
+    __ge__ = _operator("greater_equal")
+    __neg__ = _unary("negative")
+    __pos__ = _unary("positive")
+    __abs__ = _unary("absolute")
+    __invert__ = _unary("bitwise_not")
+    __setitem__ = __delitem__ = _in_place
+
+    def __getitem__(self, index: Any) -> Any:
+        return surface["getitem"](self, index)
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        rounded = self.round(ndigits or 0)
+        return rounded if ndigits is not None else rounded.astype(int)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise errors.ArgumentError("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise errors.ArgumentError("iteration over an array without axes")
+        return map(self.__getitem__, range(self.shape[0]))
+
+    @property
+    def T(self) -> Any:
+        """The axes in reverse order."""
+        return surface["transpose"](self)
+
+    @property
+    def mT(self) -> Any:
+        """The last two axes exchanged."""
+        return surface["matrix_transpose"](self)
+
+    @property
+    def real(self) -> Any:
+        return surface["real"](self)
+
+    @property
+    def imag(self) -> Any:
+        return surface["imag"](self)
+
+    @property
+    def at(self) -> Any:
+        """`x.at[index].set(y)` and the like: a changed copy of x."""
+        return surface["at"](self)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Any:
+        """See `ftrace.numpy.reshape`; the sizes may be given one by one."""
+        target = shape[0] if len(shape) == 1 else shape
+        return surface["reshape"](self, target, order=order)
+
+    def transpose(self, *axes: Any) -> Any:
+        """See `ftrace.numpy.transpose`; the axes may be given one by one."""
+        order = axes[0] if len(axes) == 1 else axes or None
+        return surface["transpose"](self, order)
+
+    all = _method("all")
+    any = _method("any")
+    argmax = _method("argmax")
+    argmin = _method("argmin")
+    argpartition = _method("argpartition")
+    argsort = _method("argsort")
+    astype = _method("astype")
+    clip = _method("clip")
+    conj = _method("conj")
+    conjugate = _method("conj")
+    copy = _method("copy")
+    cumprod = _method("cumprod")
+    cumsum = _method("cumsum")
+    diagonal = _method("diagonal")
+    dot = _method("dot")
+    flatten = _method("ravel")
+    max = _method("max")
+    mean = _method("mean")
+    min = _method("min")
+    nonzero = _method("nonzero")
+    partition = _method("partition")
+    prod = _method("prod")
+    ptp = _method("ptp")
+    ravel = _method("ravel")
+    repeat = _method("repeat")
+    round = _method("round")
+    searchsorted = _method("searchsorted")
+    sort = _method("sort")
+    squeeze = _method("squeeze")
+    std = _method("std")
+    sum = _method("sum")
+    swapaxes = _method("swapaxes")
+    take = _method("take")
+    trace = _method("trace")
+    var = _method("var")
+    view = _method("view")
+
+
+class HostMemory:
+    """Memory of the host that no device allocated: arrays that came from NumPy."""
+
+    name = "cpu"
+    host = True
+
+    def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any:
+        return np.frombuffer(buffer.memory, dtype, size)
+
+
+HOST = HostMemory()
+
+_new: Callable[[type[Array]], Array] = object.__new__
+
+
+#: Bytes up to which NumPy gets a copy of what a program made: the memory is free again
+#: for the next call as soon as the Array is.
+SHORT = 512
+
+
+class _ArrayType(type):
+    """`isinstance(x, Array)` is true of traced values; `is_array(x)` is not."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return issubclass(type(instance), ArrayLike)
+
+
+class Array(ArrayLike, metaclass=_ArrayType):
+    """An immutable array: a buffer on a device, a shape and a dtype.
+
+    Make one with `ftrace.numpy.array` or `asarray`; NumPy reads it without a copy.
+
+    Attributes:
+      weak_type: it came from Python scalars alone, and takes the other's dtype.
+    """
+
+    __slots__ = (
+        "__weakref__", "_aval", "_buffer", "_dtype", "_host", "_shape", "weak_type",
+    )  # fmt: skip
+
+    _aval: Any  # its type as traces know it; not set until one has asked for it
+
+    _buffer: Buffer | None
+    _host: np.ndarray[Any, Any] | None
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        weak_type: bool = False,
+        buffer: Buffer | None = None,
+        host: np.ndarray[Any, Any] | None = None,
+    ) -> None:
+        self._shape = shape
+        self._dtype = dtype
+        self.weak_type = weak_type
+        self._buffer = buffer
+        self._host = host
+
+    @staticmethod
+    def of(array: np.ndarray[Any, Any], weak_type: bool = False) -> Array:
+        """An Array that shares the memory of a NumPy array that nobody changes."""
+        return Array(array.shape, array.dtype, weak_type, None, array)
+
+    @staticmethod
+    def of_type(aval: Any, buffer: Buffer) -> Array:
+        """An Array in a buffer, of a type as traces know it."""
+        made = _new(Array)
+        made._aval = aval
+        made._shape = aval.shape
+        made._dtype = aval.dtype
+        made.weak_type = aval.weak_type
+        made._buffer = buffer
+        made._host = None
+        return made
+
+    def __iter__(self) -> Iterator[Any]:
+        # Few parts are made at once, which takes less than one call for each.
+        if self._shape and self._shape[0] <= _FEW and self.memory.host:
+            return iter(surface["unstack"](self))
+        return super().__iter__()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @property
+    def buffer(self) -> Buffer:
+        """The memory, row-major and contiguous."""
+        if self._buffer is None:
+            if self._host is None:
+                raise self._deleted()
+            values: Any = self._host
+            if not values.flags.c_contiguous:  # maybe one element, shown at every place
+                self._require_room()
+            try:
+                flat: Any = np.ravel(np.ascontiguousarray(values))
+            except MemoryError:
+                raise self._no_memory() from None
+            self._buffer = Buffer(HOST, flat, flat.nbytes)
+            self._host = flat.reshape(self._shape)
+        return self._buffer
+
+    @property
+    def stored(self) -> Buffer | None:
+        """The buffer, where there is one already."""
+        return self._buffer
+
+    @property
+    def memory(self) -> Memory:
+        """The device that the array is on."""
+        return HOST if self._buffer is None else self._buffer.device
+
+    @property
+    def device(self) -> Any:
+        return surface["device_of"](self)
+
+    def devices(self) -> set[Any]:
+        """The set of devices that hold the array: always one."""
+        return {self.device}
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The values as a read-only NumPy array, shared where the device allows it."""
+        if self._host is None:
+            if self._buffer is None:
+                raise self._deleted()
+            size = self.size
+            buffer = self._buffer
+            flat = buffer.device.copy_out(buffer, self._dtype, size)
+            if flat.nbytes <= SHORT and buffer.allocator is not None:
+                flat = flat.copy()  # sooner done than other memory is found
+            host = self._host = flat.reshape(self._shape)
+            return host
+        return self._host
+
+    def told(self) -> None:
+        """The values will decide what Python's code does."""
+        if recording.tape is not None:
+            recording.tape.refuse()
+
+    def _read(self) -> Any:
+        self.told()
+        return self.numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        values = self._read()
+        if dtype is not None and np.dtype(dtype) != values.dtype:
+            return values.astype(dtype)
+        if copy:
+            self._require_room()
+            return np.array(values)
+        view: Any = values[...]
+        view.flags.writeable = False
+        return view
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._read().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def _require_room(self) -> None:
+        if not has_room(self.nbytes):
+            raise self._no_memory()
+
+    def _no_memory(self) -> errors.OutOfMemoryError:
+        return errors.OutOfMemoryError(
+            f"the host has no memory for {self.nbytes} bytes, of an array of shape "
+            f"{self._shape} and dtype {self._dtype}"
+        )
+
+    def block_until_ready(self) -> Array:
+        """Waits until the array has been computed."""
+        return surface["block_until_ready"](self)
+
+    def is_ready(self) -> bool:
+        return True
+
+    def delete(self) -> None:
+        """Lets go of the memory at once; the array must not be used again."""
+        self._buffer = self._host = None
+
+    def is_deleted(self) -> bool:
+        """Has it been deleted, or donated to a jitted function?"""
+        return self._buffer is None and self._host is None
+
+    def _deleted(self) -> errors.DeletedArrayError:
+        return errors.DeletedArrayError(
+            f"an array of {self._dtype} with shape {self._shape} was used after it "
+            "had been deleted or donated to a jitted function; use the result of that "
+            "call instead, or do not donate it"
+        )
+
+    def is_held_alone(self, buffer: Buffer) -> bool:
+        """Does nobody but this array, and the caller, see the memory of its buffer?"""
+        self._host = None  # a view of ours; those of users count
+        return is_exclusive(buffer, 3)
+
+    def to_device(self, device: Any) -> Array:
+        """The array on another device."""
+        return surface["device_put"](self, device)
+
+    def item(self, *index: Any) -> Any:
+        """The element as a Python scalar."""
+        return self._read().item(*index)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python scalars."""
+        return self._read().tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        return self._read().tobytes(order)
+
+    def _scalar(self, what: str) -> Any:
+        values = self._read()
+        if values.size != 1:
+            raise errors.ArgumentError(
+                f"{what}() takes an array of one element, got shape {self._shape}; "
+                "use .any(), .all() or an index"
+            )
+        return values.item() if values.dtype.isbuiltin else np.reshape(values, ())[()]
+
+    def __bool__(self) -> bool:
+        return bool(self._scalar("bool"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex"))
+
+    def __index__(self) -> int:
+        if not dtypes.is_integer(self._dtype):
+            raise errors.ArgumentError(
+                f"an index must be an integer, got {self._dtype}"
+            )
+        return int(self._scalar("index"))
+
+    def __format__(self, spec: str) -> str:
+        if self._shape == () and spec:
+            return format(self._read().item(), spec)
+        return format(str(self), spec)
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
+        if 0 in self.shape and self.ndim > 1:
+            body = f"{body}, shape={self.shape}"
+        return f"Array({body}, dtype={self._dtype}{weak})"
+
+    def __str__(self) -> str:
+        return str(self.numpy())
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        self._require_room()
+        try:
+            return Array.of(np.array(self.numpy()), self.weak_type)
+        except MemoryError:
+            raise self._no_memory() from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Array.of, (np.asarray(self), self.weak_type)
+
+
+def is_array(value: Any) -> TypeGuard[Array]:
+    """Is it an Array, and no traced value, which is an instance of Array as well?"""
+    return type(value) is Array or Array in type(value).__mro__

@@ -1,0 +1,267 @@
+"""Memory, wherever it is: buffers, and the allocators that keep them for reuse."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections import OrderedDict, deque
+from typing import Any, Protocol
+
+import numpy as np
+
+from ftrace.errors import OutOfMemoryError
+from ftrace.ground.fork_safe import fresh_after_fork
+from ftrace.trace.arrays import guard_pages, memory_limit
+
+ALIGNMENT = 64
+
+
+class Memory(Protocol):
+    """The part of a device that its buffers need."""
+
+    name: str
+    host: bool
+
+    def copy_out(self, buffer: Buffer, dtype: np.dtype[Any], size: int) -> Any: ...
+
+
+class Buffer:
+    """A piece of a device's memory, given back when the last reference goes.
+
+    No finaliser does that: an exception of a signal would be printed and lost in it.
+    Its allocator has a reference to it; see `Allocator`.
+
+    Attributes:
+      device: where it is.
+      memory: on the host a one-dimensional, contiguous NumPy array of any dtype;
+        elsewhere the driver's handle.
+      nbytes: how much of it is used.
+    """
+
+    __slots__ = ("__weakref__", "allocator", "device", "memory", "nbytes")
+
+    def __init__(
+        self,
+        device: Memory,
+        memory: Any,
+        nbytes: int,
+        allocator: Allocator | None = None,
+    ) -> None:
+        self.device = device
+        self.memory = memory
+        self.nbytes = nbytes
+        self.allocator = allocator
+
+    def __repr__(self) -> str:
+        return f"<buffer of {self.nbytes} bytes on {self.device.name}>"
+
+
+def _held_by_a_call() -> int:
+    """References that a call holds to an argument, besides the function called.
+
+    CPython has had none since 3.11: the function takes over that of the caller.
+    """
+    count = getattr(sys, "getrefcount", None)
+    if count is None:
+        return 0
+
+    def inside(value: object) -> int:
+        return count(value)
+
+    value = object()
+    return inside(value) - 3  # the variables of both, and the argument of `count`
+
+
+_HELD_BY_A_CALL = _held_by_a_call()
+
+
+def is_exclusive(buffer: Buffer, holders: int) -> bool:
+    """Does nothing but `holders` references, and this call, see a buffer's memory?
+
+    False where the interpreter cannot say.
+    """
+    count = getattr(sys, "getrefcount", None)
+    if count is None or buffer.allocator is None:
+        return False
+    held_by_calls = 2 * _HELD_BY_A_CALL  # of this function and of the one that asks
+    if count(buffer) > holders + 2 + held_by_calls:
+        return False
+    memory = buffer.memory
+    return not isinstance(memory, np.ndarray) or count(memory.base) == 2
+
+
+class _Loan(weakref.ref[Buffer]):
+    """A buffer that was given out, and what comes back when it is gone.
+
+    Attributes:
+      memory: None if it is not kept, and goes with the buffer.
+      size: the bytes that were taken.
+    """
+
+    __slots__ = ("memory", "size")
+    memory: Any
+    size: int
+
+
+class Allocator(ABC):
+    """Gives out buffers; keeps freed memory by size, and reuses the latest first.
+
+    That a buffer is gone is noted in C alone; its memory is taken back when the
+    allocator is asked for something next.
+
+    When more than `limit` bytes are kept the least recently freed ones go; when an
+    allocation fails all of them go and it is tried once more.
+
+    Args:
+      device: whose memory it is.
+      limit: bytes kept at the most.
+
+    Attributes:
+      peak: the most bytes that were in use at one time.
+    """
+
+    peak: int = 0
+
+    def __init__(self, device: Memory, limit: int = 1 << 30) -> None:
+        self.device = device
+        self.limit = limit
+        self._free: OrderedDict[int, list[Any]] = OrderedDict()
+        self._in_use = self._kept = 0
+        self._lent: dict[_Loan, None] = {}
+        self._returned: deque[_Loan] = deque()
+        self._note: Any = self._returned.append
+        self._lock = fresh_after_fork(threading.RLock())
+        memory_limit.keepers.put(id(self), self)
+
+    @abstractmethod
+    def _obtain(self, nbytes: int) -> Any:
+        """New memory from the device; MemoryError where there is none."""
+
+    @abstractmethod
+    def _reusable(self, memory: Any) -> bool:
+        """Does nobody else see this memory?"""
+
+    @staticmethod
+    def size_class(nbytes: int) -> int:
+        """The bytes that are really taken: at most an eighth more, few sizes."""
+        if nbytes <= 512:
+            return -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        step = 1 << (nbytes.bit_length() - 4)
+        return -(-nbytes // step) * step
+
+    @property
+    def in_use(self) -> int:
+        """Bytes in buffers that are alive."""
+        self._take_back()
+        return self._in_use
+
+    @property
+    def kept(self) -> int:
+        """Bytes that are free and kept for reuse."""
+        self._take_back()
+        return self._kept
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Uninitialised memory of `nbytes` bytes.
+
+        Raises:
+          OutOfMemoryError: the device has none left, also after giving back all
+            that was kept.
+        """
+        size = self.size_class(nbytes)
+        with self._lock:
+            return self._lend(self._take(size), nbytes, size)
+
+    def _lend(self, memory: Any, nbytes: int, size: int) -> Buffer:
+        buffer = Buffer(self.device, memory, nbytes, self)
+        loan = _Loan(buffer, self._note)
+        # No calls: an exception comes before all of it or after it.
+        loan.memory = memory if size <= self.limit else None
+        loan.size = size
+        self._lent[loan] = None
+        self._in_use += size
+        if self._in_use > self.peak:
+            self.peak = self._in_use
+        return buffer
+
+    def _take(self, size: int) -> Any:
+        if self._returned:
+            self._take_back()
+        free = self._free.get(size)
+        if free:
+            self._kept -= size
+            return free.pop()
+        try:
+            return self._obtain(size)
+        except MemoryError:
+            self.trim()
+        try:
+            return self._obtain(size)
+        except MemoryError:
+            raise OutOfMemoryError(
+                f"{self.device.name} has no memory for {size} bytes; "
+                f"{self.in_use} bytes are in use by arrays that are alive"
+            ) from None
+
+    def _take_back(self) -> None:
+        """The memory of buffers that are gone: it is free now."""
+        with self._lock:
+            while self._returned:
+                loan = self._returned[0]
+                memory, size = loan.memory, loan.size
+                held = (
+                    (memory,) if memory is not None and self._reusable(memory) else ()
+                )
+                free = self._free.setdefault(size, [])
+                self._free.move_to_end(size)
+                # No calls: an exception comes before all of it or after it.
+                del self._returned[0], self._lent[loan]
+                self._in_use -= size
+                if held:
+                    self._kept += size
+                    free += held
+            if self._kept > self.limit:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        while self._kept > self.limit:
+            size, memories = next(iter(self._free.items()))
+            if memories:  # a class whose memory is all in use has none
+                del memories[0]
+                self._kept -= size
+            if not memories:
+                del self._free[size]
+
+    def trim(self) -> None:
+        """Gives all memory that is kept back to the device."""
+        with self._lock:
+            self._take_back()
+            self._free.clear()
+            self._kept = 0
+
+
+class HostAllocator(Allocator):
+    """Aligned host memory, as NumPy arrays of bytes; or fenced, and never reused."""
+
+    def __init__(self, device: Memory, limit: int = 1 << 30) -> None:
+        super().__init__(device, 0 if guard_pages.ON else limit)
+
+    @staticmethod
+    def size_class(nbytes: int) -> int:
+        return nbytes if guard_pages.ON else Allocator.size_class(nbytes)
+
+    def _obtain(self, nbytes: int) -> Any:
+        if guard_pages.ON:
+            return guard_pages.fenced(nbytes)
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        return raw[start : start + nbytes]
+
+    def _reusable(self, memory: Any) -> bool:
+        # A NumPy view that a user holds refers to the owner of the bytes: the array
+        # `raw` above, which otherwise only `memory` and the call below refer to.
+        if not hasattr(sys, "getrefcount"):
+            return False
+        return sys.getrefcount(memory.base) == 2
