@@ -12,8 +12,10 @@ from hypothesis import given, settings, strategies as st
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.lower.kernel.affine_index import ZERO, Atom, Index
-from ftrace.lower.kernel.iota_indices import never_meeting, position_of, values_of
+from ftrace.lower.kernel.affine_index import ZERO, range_index, value_index
+from ftrace.lower.kernel.integer_bounds import values_of
+from ftrace.lower.kernel.iota_indices import never_meeting, position_of
+from ftrace.lower.kernel.ir import make_range
 from ftrace.trace.bind import bind
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -353,27 +355,20 @@ def test_colliding_updates_made_of_what_they_change_are_not(device: Any) -> None
 # What is known of values.
 
 
-def _range(number: int, size: int) -> Atom:
-    return Atom("range", number, size)
-
-
-def _sum(*terms: tuple[Atom, int]) -> Index:
-    return Index(tuple(terms), 0)
-
-
 def test_ranges_never_meet_where_their_positions_differ() -> None:
-    a, b = _range(0, 4), _range(1, 5)
+    i, j = range_index(0, 4), range_index(1, 5)
+    a, b = make_range(0, 4, False), make_range(1, 5, False)
     both = frozenset((a, b))
-    read_at_a = Atom("value", 0, 9, False, None, 1, frozenset((a,)))
-    read_at_b = Atom("value", 1, 9, False, None, 1, frozenset((b,)))
-    assert never_meeting([_sum((a, 1)), _sum((b, 1))], both) == both
-    assert never_meeting([_sum((a, 5), (b, 1))], both) == both
-    assert never_meeting([_sum((a, 4), (b, 1))], both) == set()
-    assert never_meeting([_sum((a, 1), (b, -1))], both) == set()
-    assert never_meeting([_sum((read_at_a, 1))], both) == set()
-    assert never_meeting([_sum((a, 1), (read_at_b, 1))], both) == set()
-    assert never_meeting([_sum((a, 1)), _sum((b, 1), (read_at_a, 1))], both) == both
-    assert never_meeting([_sum((b, 1), (read_at_b, 1))], both) == set()
+    read_at_a = value_index(0, 9, frozenset((a,)))
+    read_at_b = value_index(1, 9, frozenset((b,)))
+    assert never_meeting([i, j], both) == both
+    assert never_meeting([i * 5 + j], both) == both
+    assert never_meeting([i * 4 + j], both) == set()
+    assert never_meeting([i - j], both) == set()
+    assert never_meeting([read_at_a], both) == set()
+    assert never_meeting([i + read_at_b], both) == set()
+    assert never_meeting([i, j + read_at_a], both) == both
+    assert never_meeting([j + read_at_b], both) == set()
 
 
 def test_an_index_array_that_does_not_count_is_read_as_a_whole() -> None:
@@ -381,7 +376,7 @@ def test_an_index_array_that_does_not_count_is_read_as_a_whole() -> None:
         return [i + 3, fnp.arange(4), fnp.clip(i[0], 0, 9) + fnp.arange(4)]
 
     graph = trace("jit", f, [aval_of(LANES[:4])])
-    at = Index(((_range(0, 4), 1),), 0)
+    at = range_index(0, 4)
     read, counts, both = (position_of(n, (at,), frozenset()) for n in graph.outputs)
     assert read.ranges == ZERO
     assert read.readings[0][0].array is graph.outputs[0]

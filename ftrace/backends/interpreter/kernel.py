@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.affine_forms import Affine, affine_forms, intervals
 from ftrace.errors import GraphError
-from ftrace.lower.kernel import ir
+from ftrace.lower.kernel import affine_index as ix, ir
+from ftrace.lower.kernel.integer_bounds import intervals
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement, place
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
@@ -51,7 +51,7 @@ class KernelPlan:
       kernel: what it evaluates.
       block: the kernel's statements (see `lower/kernel/loop_tree.py`).
       ranges: for each value its ranges, which are the axes of its array.
-      affine: the indices that are affine.
+      affine: what each index is a sum of.
       views: the loads and stores that are strided views of their buffers.
       contractions: the reduces that are done as matrix products.
       needed: what is computed: no index of a view, no product of a contraction.
@@ -66,7 +66,7 @@ class KernelPlan:
         order = _loop_order(kernel, nodes)
         free = ir.free_ranges([e for store in kernel.stores for e in store.expressions])
         self.ranges = {n: tuple(sorted(free[n], key=order.__getitem__)) for n in nodes}
-        self.affine = affine_forms(nodes)
+        self.affine = ix.affine_forms(nodes)
         self.store_ranges = {
             store: _store_ranges(kernel, store, self.ranges) for store in kernel.stores
         }
@@ -74,7 +74,8 @@ class KernelPlan:
         self.views: set[Node | ir.Store] = {
             n
             for n in nodes
-            if n.op is ir.load_p and len(n.src) == 2 and n.src[1] in self.affine
+            if n.op is ir.load_p and len(n.src) == 2
+            if ix.is_affine(self.affine[n.src[1]])
         }
         self.views |= {store for store in kernel.stores if self._is_view(store)}
         self.needed = self._find_needed()
@@ -98,13 +99,15 @@ class KernelPlan:
 
     def _is_view(self, store: ir.Store) -> bool:
         """Does it hit every element once, at an affine index?"""
-        form = self.affine.get(store.index)
-        if form is None or store.valid is not None or store.combine:
+        form = self.affine[store.index]
+        if not ix.is_affine(form) or store.valid is not None or store.combine:
             return False
-        found = form.bounds(intervals(form.terms))
+        found = ix.bounds_over(form, intervals(form.terms).__getitem__)
         size = self.kernel.buffers[store.buffer].size
         inside = found is not None and 0 <= found[0] <= found[1] < size
-        return inside and _each_once(form, self.store_ranges[store])
+        terms, ranges = form.terms, self.store_ranges[store]
+        sizes = [(terms.get(r, 0), ix.size_of(r)) for r in ranges]
+        return inside and ix.tells_apart([s for s in sizes if s[1] > 1])
 
     def _find_needed(self) -> set[Node]:
         pending: list[Node] = []
@@ -215,17 +218,6 @@ def _store_ranges(
     if store.combine:
         needed |= kernel.ordered_axes
     return tuple(axis for axis in kernel.axes if axis in needed)
-
-
-def _each_once(form: Affine, ranges: Ranges) -> bool:
-    """Does an affine index hit every element at most once?"""
-    reach = 0
-    steps = sorted((abs(form.terms.get(r, 0)), ir.axis_of(r).size) for r in ranges)
-    for step, size in steps:
-        if size > 1 and step <= reach:
-            return False
-        reach += step * (size - 1)
-    return True
 
 
 _COMBINE: dict[str, Any] = {
@@ -352,7 +344,7 @@ class Evaluation:
         at = self._checked(node, np.where(valid, at, 0), buffer.size)
         return np.where(valid, buffer[at], np.zeros((), node.dtype))
 
-    def _view(self, node: Node, number: int, form: Affine, ranges: Ranges) -> Array:
+    def _view(self, node: Node, number: int, form: ix.Index, ranges: Ranges) -> Array:
         """The elements of a buffer at an affine index, without a copy."""
         spec = self.plan.kernel.buffers[number]
         item = spec.dtype.itemsize

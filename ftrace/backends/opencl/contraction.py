@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from math import prod
 
 from ftrace import dtypes
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.opencl.scalar_ops import C_TYPES, literal
 from ftrace.backends.opencl.writer import Sizes, Traits, Writer, reduce_loops
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import Kernel, axis_of, free_ranges, load_p
 from ftrace.lower.kernel.loop_tree import ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
@@ -62,7 +62,7 @@ class Contraction:
 def find_contraction(
     kernel: Kernel,
     block: Sequence[Statement],
-    forms: dict[Node, Affine],
+    forms: dict[Node, Index],
     traits: Traits,
 ) -> Contraction | None:
     """The kernel as a contraction, if it is one that is worth blocking."""
@@ -94,7 +94,7 @@ def _oriented(
     total: Node,
     free: dict[Node, frozenset[Node]],
     axes: Sequence[Node],
-    forms: dict[Node, Affine],
+    forms: dict[Node, Index],
     traits: Traits,
 ) -> Contraction | None:
     """Chooses which factor gives the vectors: the one that runs along memory."""

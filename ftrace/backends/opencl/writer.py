@@ -22,9 +22,10 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.backends.affine_forms import Affine, affine_forms, intervals
 from ftrace.backends.opencl.scalar_ops import combine, expression, literal, value_type
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.affine_index import Index, affine_forms, is_affine
+from ftrace.lower.kernel.integer_bounds import intervals
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, axis_of, load_p, param_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement, place
 from ftrace.trace.graph import Node, constant_value, toposort
@@ -91,7 +92,7 @@ class Launch:
 def choose_launch(
     kernel: Kernel,
     block: Sequence[Statement],
-    forms: dict[Node, Affine],
+    forms: dict[Node, Index],
     traits: Traits,
 ) -> Launch:
     """The roles of the axes of a kernel whose statements are `block`."""
@@ -149,7 +150,7 @@ def _count(loop: ReduceLoop) -> int:
 
 
 def _runs_along_memory(
-    loop: ReduceLoop, axes: tuple[Node, ...], forms: dict[Node, Affine]
+    loop: ReduceLoop, axes: tuple[Node, ...], forms: dict[Node, Index]
 ) -> bool:
     """Do more loads run along memory with the reduce than with the innermost axis?"""
     loads = [
@@ -182,7 +183,8 @@ class Writer:
         self.traits = traits
         self.block = place(kernel)
         nodes = kernel.nodes
-        self.forms = affine_forms(nodes)
+        forms = affine_forms(nodes)
+        self.forms = {node: f for node, f in forms.items() if is_affine(f)}
         self.ints = {
             node
             for node, found in intervals(nodes).items()

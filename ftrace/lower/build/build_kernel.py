@@ -25,7 +25,8 @@ from ftrace.lower.build.index_view import View, chosen_view
 from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
 from ftrace.lower.kernel import affine_index as ix, ir
-from ftrace.lower.kernel.iota_indices import Reading, targets_of, values_of
+from ftrace.lower.kernel.integer_bounds import values_of
+from ftrace.lower.kernel.iota_indices import Reading, targets_of
 from ftrace.lower.program.ir import Program
 from ftrace.lower.schedule.drafts import Context, Draft, Schedule
 from ftrace.trace.avals import ShapedArray
@@ -149,7 +150,7 @@ class _Builder:
             ir.BufferSpec(values[i].dtype, values[i].size, i in stores)
             for i in range(len(values))
         )
-        axes = tuple(ix.range_node(a) for a in view.axes.atoms)
+        axes = tuple(view.axes.atoms)
         kernel = ir.Kernel(axes, tuple(made), specs, self.view.meeting())
         return BuiltKernel(kernel, self._info(specs), stores, loads)
 
@@ -194,7 +195,7 @@ class _Builder:
         if not self.view.arrays:
             return needs
         used = [*context.indices, *(c.position for c in context.valid)]
-        return needs + [self.view.arrays[n] for n in ix.value_numbers(used)]
+        return needs + [self.view.arrays[v.arg.number] for v in ix.values_in(used)]
 
     def _expression(self, node: Node, context: Context) -> Node:
         scalar = ShapedArray.of((), node.dtype)
@@ -216,8 +217,7 @@ class _Builder:
             group = self.view.ranges.of_reduce(node, context, level)
             if not group.atoms:
                 return sources[0]
-            ranges = tuple(ix.range_node(a) for a in group.atoms)
-            return ir.reduce(COMBINES[node.op].name, sources[0], ranges)
+            return ir.reduce(COMBINES[node.op].name, sources[0], tuple(group.atoms))
         if node.op is gather_p or node.op.name in _IDENTITIES:
             return sources[0]
         return make_node(node.op, scalar, tuple(sources), node.arg)
@@ -285,7 +285,7 @@ class _Builder:
         assert context.valid is not None
         valid = self._valid(context.valid)
         for axis, target in zip(axes, targets_of(node, at.indices), strict=True):
-            if target.ranges.terms:
+            if target.ranges.pairs:
                 continue  # see `_scattered_at`
             index = self._index(context.indices[axis])
             ((read, _),) = target.readings

@@ -13,7 +13,7 @@ and are tried on paper before anything is built:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from heapq import heappop, heappush
 from math import prod
@@ -23,6 +23,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import reduced_axes
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import Reading, never_meeting, targets_of
+from ftrace.lower.kernel.ir import axis_of, range_p
 from ftrace.lower.schedule.drafts import (
     Context,
     Draft,
@@ -178,7 +179,7 @@ class View:
         for axis, target in zip(axes, targets_of(node, at), strict=True):
             size = node.shape[axis]
             found[axis] = target.as_index(self.plan.number_of, size)
-            if target.ranges.terms and not ix.is_within(found[axis], 0, size):
+            if target.ranges.pairs and not ix.is_within(found[axis], 0, size):
                 valid |= {ix.Condition(found[axis], 0, size)}
         rest = iter(at[node.src[2].ndim :])
         where = tuple(found[a] if a in found else next(rest) for a in range(node.ndim))
@@ -189,7 +190,9 @@ class View:
         node = self.draft.scattered
         if node is None:
             rows = map(self.row_of_sum, self.draft.sums)
-            return frozenset(a.number for row in rows for a in ix.ranges_of(row))
+            return frozenset(
+                axis_of(a).number for row in rows for a in ix.ranges_of(row)
+            )
         batch = root_indices(self.axes.indices, self.shape, node.src[1].shape)
         ranges = ix.ranges_of_all(batch[: node.src[2].ndim])
         ((_, context),) = self.stored()
@@ -197,7 +200,7 @@ class View:
         positions = [where[a] for a in axes_and_kind(node)[0]]
         whole = ix.flatten_index(where, node.shape)
         apart = never_meeting([*positions, whole], ranges)
-        return frozenset(a.number for a in ranges - apart)
+        return frozenset(axis_of(a).number for a in ranges - apart)
 
 
 #: What `config.disabled_rules` can switch off here.
@@ -239,26 +242,22 @@ def split_ranges(view: View) -> Layout | None:
     return None
 
 
-def _ranges_divided(index: ix.Index) -> list[tuple[ix.Atom, int]]:
+def _ranges_divided(index: ix.Index) -> list[tuple[Node, int]]:
     """(range, n): splitting the range by n would remove a division."""
-    found: list[tuple[ix.Atom, int]] = []
-    pending = [a for a, _ in index.terms]
-    while pending:
-        atom = pending.pop()
-        if atom.inner is None:
-            continue
-        pending.extend(a for a, _ in atom.inner.terms)
-        for inner, coefficient in atom.inner.terms:
-            if inner.kind != "range" or not surely_less(0, coefficient):
+    found: list[tuple[Node, int]] = []
+    for inner, divisor in ix.divisions_in(index):
+        for atom, coefficient in inner.pairs:
+            if atom.op is not range_p or not surely_less(0, coefficient):
                 continue
-            inside, left = divmod(atom.divisor, coefficient)
-            between = surely_less(1, inside) and surely_less(inside, inner.size)
-            if between and same_size((left, inner.size % inside), (0, 0)):
-                found.append((inner, inside))
+            size = ix.size_of(atom)
+            inside, left = divmod(divisor, coefficient)
+            between = surely_less(1, inside) and surely_less(inside, size)
+            if between and same_size((left, size % inside), (0, 0)):
+                found.append((atom, inside))
     return found
 
 
-def _atom_at(group: Group, number: int) -> ix.Atom | None:
+def _atom_at(group: Group, number: int) -> Node | None:
     """The atom of the group's range of that number; None for a size of 1."""
     if same_size(group.sizes[number], 1):
         return None
@@ -268,7 +267,7 @@ def _atom_at(group: Group, number: int) -> ix.Atom | None:
 def merge_ranges(view: View) -> Layout:
     """Layouts in which neighbouring ranges that run on contiguously are one."""
     facts = view.facts()
-    opaque = {a for index in facts for t, _ in index.terms for a in _hidden_ranges(t)}
+    opaque = {a for index in facts for a in _hidden_ranges(index)}
     result: Layout = {}
     for group in view.ranges.groups:
         sizes = [n for n in group.sizes if not same_size(n, 1)]
@@ -310,27 +309,18 @@ def _stored_together(view: View, group: Group, position: int) -> bool:
         node = inner_group.node
         assert node is not None
         for context in view.contexts.get(node, ()):
-            used = {a for i in context.indices for a, _ in i.terms}
+            used = {a for i in context.indices for a, _ in i.pairs}
             if outer in used and inner not in used:
                 return False
     return True
 
 
-def _hidden_ranges(atom: ix.Atom) -> list[ix.Atom]:
+def _hidden_ranges(index: ix.Index) -> Iterator[Node]:
     """Ranges inside a division. What an index array is read at is a fact by itself."""
-    found: list[ix.Atom] = []
-    pending = [atom.inner] if atom.inner is not None else []
-    while pending:
-        for inner, _ in pending.pop().terms:
-            if inner.kind == "range":
-                found.append(inner)
-            if inner.inner is not None:
-                pending.append(inner.inner)
-    return found
+    for inner, _ in ix.divisions_in(index):
+        yield from (atom for atom, _ in inner.pairs if atom.op is range_p)
 
 
-def _runs_on(index: ix.Index, outer: ix.Atom, inner: ix.Atom) -> bool:
-    coefficients = dict(index.terms)
-    return same_size(
-        coefficients.get(outer, 0), inner.size * coefficients.get(inner, 0)
-    )
+def _runs_on(index: ix.Index, outer: Node, inner: Node) -> bool:
+    terms = index.terms
+    return same_size(terms.get(outer, 0), ix.size_of(inner) * terms.get(inner, 0))

@@ -3,6 +3,10 @@
     Index = Σ coefficient·atom + constant
     atom  = range | index // n | index % n | the value of an index array
 
+Atoms are expressions of kernels, so that an index is one as well (`render_index`), and
+what a kernel computes is an index again (`affine_form`): all that is not linear is an
+atom.
+
 Movement becomes arithmetic on indices: `source_index` says which element of the
 operand an element of the result is, and under which conditions there is one. Sums are
 kept in normal form, and intervals and divisibility simplify them as they are made:
@@ -16,20 +20,29 @@ known for all sizes is not simplified.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import prod
+from collections.abc import Callable, Iterable, Mapping
+from math import gcd, prod
+from types import MappingProxyType
 from typing import Any
 
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis.axis_alignment import reshape_groups
-from ftrace.lower.kernel.ir import INDEX, make_range
+from ftrace.lower.kernel.integer_bounds import Interval
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    INDEX_AVAL,
+    KernelOp,
+    axis_of,
+    make_range,
+    range_p,
+)
 from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, constant_value, make_node, substitute, toposort
 from ftrace.trace.primitives import elementwise as p, movement
 from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.sources import const
+from ftrace.trace.primitives.sources import const, const_p, dim_p
 from ftrace.trace.symbolic.bounds import (
     common_divisor,
     sample,
@@ -44,37 +57,25 @@ REMEMBERED = 1 << 14
 RECENT = 1 << 10
 
 
-class Atom(NamedTuple):
-    """What an index is a sum of.
+class Index(NamedTuple):
+    """A sum of atoms with coefficients, and a constant.
 
     Attributes:
-      kind: "range", "div", "rem" or "value".
-      number: of the range or value; 0 for the others.
-      size: atoms run over 0 … size - 1.
-      reduced: a range that a reduce closes.
-      inner: for div and rem the index that is divided.
-      divisor: and by what.
-      ranges: the ranges that a value depends on.
+      pairs: atoms and their coefficients, none of which is zero. Those of a sum that
+        is made here are sorted; a kernel's are in the order in which it adds them up.
     """
 
-    kind: str
-    number: int
-    size: int
-    reduced: bool = False
-    inner: Index | None = None
-    divisor: int = 1
-    ranges: frozenset[Any] = frozenset()
-
-
-class Index(NamedTuple):
-    """A sum of atoms with coefficients, sorted, and a constant."""
-
-    terms: tuple[tuple[Atom, int], ...]
+    pairs: tuple[tuple[Node, int], ...]
     constant: int
+
+    @property
+    def terms(self) -> dict[Node, int]:
+        """The coefficient of each atom."""
+        return dict(self.pairs)
 
     def __add__(self, other: Index | int) -> Index:  # type: ignore[override]
         if not isinstance(other, Index):
-            return Index(self.terms, self.constant + other)
+            return Index(self.pairs, self.constant + other)
         return add_indices(self, other)
 
     def __mul__(self, factor: int) -> Index:  # type: ignore[override]
@@ -82,11 +83,29 @@ class Index(NamedTuple):
             return ZERO
         if same_size(factor, 1):
             return self
-        terms = tuple((atom, c * factor) for atom, c in self.terms)
-        return Index(terms, self.constant * factor)
+        pairs = tuple((atom, c * factor) for atom, c in self.pairs)
+        return Index(pairs, self.constant * factor)
 
     def __sub__(self, other: Index) -> Index:
         return add_indices(self, other * -1)
+
+    def only(self, keep: Callable[[Node], bool]) -> Index:
+        """The terms of some atoms, and the constant."""
+        return Index(tuple([t for t in self.pairs if keep(t[0])]), self.constant)
+
+    def over(self, new: Mapping[Node, Index]) -> Index:
+        """The sum with others in the place of some atoms."""
+        terms: dict[Node, int] = {}
+        constant = self.constant
+        for atom, coefficient in self.pairs:
+            part = new.get(atom, index_of_atom(atom)) * coefficient
+            _add_terms(terms, part)
+            constant += part.constant
+        return sum_of_terms(terms, constant)
+
+    def common_divisor(self) -> int:
+        """A number that divides it whatever the atoms are; 0 if it is zero."""
+        return gcd(self.constant, *[c for _, c in self.pairs])
 
 
 ZERO = Index((), 0)
@@ -104,63 +123,147 @@ class Condition(NamedTuple):
 Valid = frozenset[Condition]
 ALWAYS: Valid = frozenset()
 
+# Atoms.
 
+
+class Value(NamedTuple):
+    """What stands for the value of an index array until that is built.
+
+    Attributes:
+      number: of the value.
+      size: it is one of 0 … size - 1.
+      ranges: those that it depends on.
+    """
+
+    number: int
+    size: int
+    ranges: frozenset[Node]
+
+
+value_p = KernelOp("value")
+
+
+def index_of_atom(atom: Node) -> Index:
+    return Index(((atom, 1),), 0)
+
+
+@memo(REMEMBERED)
 def range_index(number: int, size: int, reduced: bool = False) -> Index:
     """The index that is a range by itself; a range of one value is 0."""
     if same_size(size, 1):
         return ZERO
-    return Index(((Atom("range", number, size, reduced), 1),), 0)
+    return index_of_atom(make_range(number, size, reduced))
 
 
-def value_index(number: int, size: int, ranges: frozenset[Atom]) -> Index:
+def value_index(number: int, size: int, ranges: frozenset[Node]) -> Index:
     """The index that is read from an integer array."""
-    return Index(((Atom("value", number, size, False, None, 1, ranges), 1),), 0)
+    value = Value(number, size, ranges)
+    return index_of_atom(make_node(value_p, INDEX_AVAL, (), value))
 
 
 def constant_index(value: int) -> Index:
     return Index((), value)
 
 
+def size_of(atom: Node) -> int:
+    """A range or a value is one of 0 … size - 1."""
+    return atom.arg.size
+
+
+@memo(REMEMBERED)
+def division_of(atom: Node) -> tuple[Index, int] | None:
+    """(x, n) of x // n and x % n; None of other atoms."""
+    if atom.op is not p.div and atom.op is not p.rem:
+        return None
+    forms = affine_forms(atom.src, sizes=True)
+    top, bottom = (forms[s] for s in atom.src)
+    return None if bottom.pairs else (top, bottom.constant)
+
+
+def atom_of(index: Index) -> Node | None:
+    """The atom that an index is by itself, if it is one."""
+    if len(index.pairs) != 1 or not same_size(index.constant, 0):
+        return None
+    ((atom, coefficient),) = index.pairs
+    return atom if same_size(coefficient, 1) else None
+
+
+# Sums.
+
+
 @memo(REMEMBERED)
 def add_indices(x: Index, y: Index) -> Index:
-    coefficients = dict(x.terms)
-    for atom, coefficient in y.terms:
-        coefficients[atom] = coefficients.get(atom, 0) + coefficient
-    return _normal(coefficients, x.constant + y.constant)
+    return _normal(_add_terms(x.terms, y), x.constant + y.constant)
 
 
-def _normal(coefficients: dict[Atom, int], constant: int) -> Index:
+def _add_terms(terms: dict[Node, int], index: Index) -> dict[Node, int]:
+    """The coefficients with those of an index added to them."""
+    for atom, coefficient in index.pairs:
+        terms[atom] = terms.get(atom, 0) + coefficient
+    return terms
+
+
+def sum_of_terms(terms: Mapping[Node, int], constant: int) -> Index:
+    """The index of these terms, in their order."""
+    pairs = tuple([(a, c) for a, c in terms.items() if not same_size(c, 0)])
+    return Index(pairs, constant)
+
+
+def _normal(coefficients: dict[Node, int], constant: int) -> Index:
     """Joins what was divided: (x // n)·n·k + (x % n)·k -> x·k."""
     terms = {a: c for a, c in coefficients.items() if not same_size(c, 0)}
     for atom, coefficient in terms.items():
-        if atom.kind == "rem":
-            assert atom.inner is not None
-            quotient = divide(atom.inner, atom.divisor)
-            if len(quotient.terms) == 1 and same_size(quotient.constant, 0):
-                ((top, scale),) = quotient.terms
-                if same_size(terms.get(top), scale * coefficient * atom.divisor):
+        division = division_of(atom) if atom.op is p.rem else None
+        if division is not None:
+            inner, divisor = division
+            quotient = divide(inner, divisor)
+            if len(quotient.pairs) == 1 and same_size(quotient.constant, 0):
+                ((top, scale),) = quotient.pairs
+                if same_size(terms.get(top), scale * coefficient * divisor):
                     rest = {a: c for a, c in terms.items() if a not in (atom, top)}
-                    whole = atom.inner * coefficient
-                    return add_indices(_normal(rest, constant), whole)
+                    return add_indices(_normal(rest, constant), inner * coefficient)
     if len(terms) < 2:
         return Index(tuple(terms.items()), constant)
     return Index(tuple(sorted(terms.items(), key=_order)), constant)
 
 
-def _order(term: tuple[Atom, int]) -> tuple[str, int, int, str]:
+def _order(term: tuple[Node, int]) -> tuple[str, int, int, str]:
     atom = term[0]
-    inner = "" if atom.inner is None else repr(atom.inner)
-    if is_dynamic(atom.divisor):
-        inner = f"{inner} {atom.divisor}"
-    return atom.kind, atom.number, sample(atom.divisor), inner
+    if atom.op is range_p or atom.op is value_p:
+        return atom.op.name, atom.arg.number, 1, ""
+    division = division_of(atom)
+    if division is None:
+        return atom.op.name, 0, 1, ""
+    inner, divisor = division
+    text = _text_of(inner)
+    if is_dynamic(divisor):
+        text = f"{text} {divisor}"
+    return atom.op.name, 0, sample(divisor), text
 
 
 @memo(REMEMBERED)
-def bounds(index: Index) -> tuple[int, int]:
+def _text_of(index: Index) -> str:
+    """What tells indices apart in each process, so that it gives them an order."""
+    parts = [f"{_order(term)} {term[1]}" for term in index.pairs]
+    return f"{parts} {index.constant}"
+
+
+@memo(REMEMBERED)
+def bounds(index: Index) -> Interval:
     """The least and the greatest value."""
+    found = bounds_over(index, _atom_bounds)
+    assert found is not None
+    return found
+
+
+def bounds_over(index: Index, of: Callable[[Node], Interval | None]) -> Interval | None:
+    """The same, of what is known of the atoms; None where one may be anything."""
     low = high = index.constant
-    for atom, coefficient in index.terms:
-        least, greatest = _atom_bounds(atom)
+    for atom, coefficient in index.pairs:
+        found = of(atom)
+        if found is None:
+            return None
+        least, greatest = found
         if coefficient > 0:
             low, high = low + coefficient * least, high + coefficient * greatest
         else:
@@ -168,16 +271,17 @@ def bounds(index: Index) -> tuple[int, int]:
     return low, high
 
 
-def _atom_bounds(atom: Atom) -> tuple[int, int]:
-    if atom.kind in ("div", "rem"):
-        assert atom.inner is not None
-        low, high = bounds(atom.inner)
-        if atom.kind == "div":
-            return low // atom.divisor, high // atom.divisor
-        if surely_at_most(0, low) and surely_less(high, atom.divisor):
-            return low, high
-        return 0, atom.divisor - 1
-    return 0, atom.size - 1
+def _atom_bounds(atom: Node) -> Interval:
+    division = division_of(atom)
+    if division is None:
+        return 0, size_of(atom) - 1
+    inner, divisor = division
+    low, high = bounds(inner)
+    if atom.op is p.div:
+        return low // divisor, high // divisor
+    if surely_at_most(0, low) and surely_less(high, divisor):
+        return low, high
+    return 0, divisor - 1
 
 
 @memo(REMEMBERED)
@@ -189,25 +293,22 @@ def divide(index: Index, divisor: int) -> Index:
     low, high = bounds(rest)
     if same_size(low // divisor, high // divisor):
         return whole + low // divisor
-    common = common_divisor(divisor, *[c for _, c in rest.terms])
+    common = common_divisor(divisor, *[c for _, c in rest.pairs])
     if not same_size(common, 1):
         # (c·x + d) // (c·n) = (x + d // c) // n
-        terms = tuple((a, c // common) for a, c in rest.terms)
-        smaller = Index(terms, rest.constant // common)
+        pairs = tuple((a, c // common) for a, c in rest.pairs)
+        smaller = Index(pairs, rest.constant // common)
         return add_indices(whole, divide(smaller, divisor // common))
     step, high, _ = _step_and_rest(rest, divisor)
     if not same_size(step, 1):  # (c·x + y) // (c·n) = x // n where 0 <= y < c
         return add_indices(whole, divide(high, divisor // step))
-    if len(rest.terms) == 1 and same_size(rest.constant, 0):
-        ((atom, coefficient),) = rest.terms
-        if atom.kind == "div" and same_size(coefficient, 1):
-            # (x // a) // b -> x // (a·b)
-            assert atom.inner is not None
-            return add_indices(whole, divide(atom.inner, atom.divisor * divisor))
+    division = _division_by(p.div, rest)
+    if division is not None:  # (x // a) // b -> x // (a·b)
+        inner, by = division
+        return add_indices(whole, divide(inner, by * divisor))
     shift = low // divisor  # keep what is divided from being negative
     rest = rest + -shift * divisor
-    atom = Atom("div", 0, 0, False, rest, divisor)
-    return add_indices(whole + shift, Index(((atom, 1),), 0))
+    return add_indices(whole + shift, _divide_by(p.div, rest, divisor))
 
 
 @memo(REMEMBERED)
@@ -219,24 +320,31 @@ def remainder(index: Index, divisor: int) -> Index:
     low, high = bounds(rest)
     if same_size(low // divisor, high // divisor):
         return rest + -(low // divisor) * divisor
-    if len(rest.terms) == 1 and same_size(rest.constant, 0):
-        ((atom, coefficient),) = rest.terms
-        divides = same_size(coefficient, 1) and same_size(atom.divisor % divisor, 0)
-        if atom.kind == "rem" and divides:
-            assert atom.inner is not None
-            return remainder(atom.inner, divisor)
+    division = _division_by(p.rem, rest)
+    if division is not None and same_size(division[1] % divisor, 0):
+        return remainder(division[0], divisor)
     step, top, below = _step_and_rest(rest, divisor)
     if not same_size(step, 1):  # (c·x + y) % (c·n) = (x % n)·c + y where 0 <= y < c
         return add_indices(remainder(top, divisor // step) * step, below)
     rest = rest + -(low // divisor) * divisor
-    return Index(((Atom("rem", 0, 0, False, rest, divisor), 1),), 0)
+    return _divide_by(p.rem, rest, divisor)
+
+
+def _divide_by(op: Any, index: Index, divisor: int) -> Index:
+    return index_of_atom(_operation(op, render_index(index), _literal(divisor)))
+
+
+def _division_by(op: Any, index: Index) -> tuple[Index, int] | None:
+    """(x, n) if the index is op(x, n) by itself."""
+    atom = atom_of(index)
+    return division_of(atom) if atom is not None and atom.op is op else None
 
 
 def _split(index: Index, divisor: int) -> tuple[Index, Index]:
     """(q, r) with index = q·divisor + r, where r keeps what does not divide."""
-    whole: dict[Atom, int] = {}
-    rest: dict[Atom, int] = {}
-    for atom, coefficient in index.terms:
+    whole: dict[Node, int] = {}
+    rest: dict[Node, int] = {}
+    for atom, coefficient in index.pairs:
         quotient, left = divmod(coefficient, divisor)
         if same_size(left, 0):
             whole[atom] = quotient
@@ -251,19 +359,33 @@ def _step_and_rest(index: Index, divisor: int) -> tuple[int, Index, Index]:
 
     c is the largest there is; 1 if there is no other.
     """
-    steps = {common_divisor(coefficient, divisor) for _, coefficient in index.terms}
+    steps = {common_divisor(coefficient, divisor) for _, coefficient in index.pairs}
     for step in sorted(steps, key=sample, reverse=True):
         if same_size(step, 1):
             break
-        whole = {a for a, c in index.terms if same_size(c % step, 0)}
-        high = {a: c // step for a, c in index.terms if a in whole}
-        low = {a: c for a, c in index.terms if a not in whole}
+        whole = {a for a, c in index.pairs if same_size(c % step, 0)}
+        high = {a: c // step for a, c in index.pairs if a in whole}
+        low = {a: c for a, c in index.pairs if a not in whole}
         quotient, left = divmod(index.constant, step)
         below = _normal(low, left)
         least, greatest = bounds(below)
         if high and surely_at_most(0, least) and surely_less(greatest, step):
             return step, _normal(high, quotient), below
     return 1, index, ZERO
+
+
+def tells_apart(steps: Iterable[tuple[int, int]]) -> bool:
+    """Is the sum of step · x, over x < size for each (step, size), never the same?
+
+    It is not if each step is larger than all that the smaller ones can add up to.
+    """
+    reach = 0
+    for step, size in sorted(steps, key=lambda pair: abs(sample(pair[0]))):
+        length = step if surely_less(0, step) else -step
+        if not surely_less(reach, length):
+            return False
+        reach += length * (size - 1)
+    return True
 
 
 def require(valid: Valid | None, index: Index, low: int, high: int) -> Valid | None:
@@ -402,48 +524,52 @@ def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Posi
     return tuple(result), valid
 
 
+def values_in(indices: Iterable[Index]) -> list[Node]:
+    """The values of index arrays that the indices depend on."""
+    return [a for index in indices for a in atoms_in(index) if a.op is value_p]
+
+
 @memo(REMEMBERED)
-def complexity(index: Index) -> int:
-    """How many atoms it holds, at any depth."""
-    inner = [complexity(a.inner) for a, _ in index.terms if a.inner is not None]
-    return len(index.terms) + sum(inner)
+def divisions_in(index: Index) -> tuple[tuple[Index, int], ...]:
+    """(x, n) of its quotients and remainders, at any depth."""
+    found = [division_of(a) for a in atoms_in(index) if a.op is not range_p]
+    return tuple([division for division in found if division is not None])
 
 
-def ranges_of(index: Index) -> frozenset[Atom]:
+@memo(REMEMBERED)
+def atoms_in(index: Index) -> tuple[Node, ...]:
+    """Its atoms, at any depth: their number says how complex it is."""
+    found = [atom for atom, _ in index.pairs]
+    for atom in found:  # grows
+        division = division_of(atom)
+        if division is not None:
+            found += [a for a, _ in division[0].pairs]
+    return tuple(found)
+
+
+def ranges_of(index: Index) -> frozenset[Node]:
     """The ranges that an index depends on."""
     return ranges_of_all((index,))
 
 
 @memo(RECENT)
-def ranges_of_all(indices: tuple[Index, ...]) -> frozenset[Atom]:
-    found: set[Atom] = set()
+def ranges_of_all(indices: tuple[Index, ...]) -> frozenset[Node]:
+    found: set[Node] = set()
     for index in indices:
-        for atom, _ in index.terms:
-            if atom.kind == "range":  # nearly all of them
+        for atom in atoms_in(index):
+            if atom.op is range_p:  # nearly all of them
                 found.add(atom)
-            else:
-                found |= atom.ranges if atom.inner is None else ranges_of(atom.inner)
+            elif atom.op is value_p:
+                found |= atom.arg.ranges
     return frozenset(found)
 
 
-def value_numbers(indices: Iterable[Index]) -> list[int]:
-    """The numbers of the index arrays that the indices depend on."""
-    found: dict[int, None] = {}
-    pending = list(indices)
-    while pending:
-        for atom, _ in pending.pop().terms:
-            if atom.kind == "value":
-                found[atom.number] = None
-            elif atom.inner is not None:
-                pending.append(atom.inner)
-    return list(found)
+# Indices and expressions.
 
 
-def range_node(atom: Atom) -> Node:
-    return make_range(atom.number, atom.size, atom.reduced)
-
-
-def render_index(index: Index, values: dict[int, Node]) -> Node:
+def render_index(
+    index: Index, values: Mapping[int, Node] = MappingProxyType({})
+) -> Node:
     """The index as an expression of a kernel.
 
     Args:
@@ -451,31 +577,66 @@ def render_index(index: Index, values: dict[int, Node]) -> Node:
       values: the expressions of index arrays, by number.
     """
     total: Node | None = None
-    for atom, coefficient in index.terms:
-        if atom.kind == "range":
-            part = range_node(atom)
-        elif atom.kind == "value":
-            part = values[atom.number]
-        else:
-            assert atom.inner is not None
-            inner = render_index(atom.inner, values)
-            part = (p.div if atom.kind == "div" else p.rem)(
-                inner, _literal(atom.divisor)
-            )
+    for atom, coefficient in index.pairs:
+        part = atom
         if not same_size(coefficient, 1):
-            part = p.mul(part, _literal(coefficient))
-        total = part if total is None else p.add(total, part)
+            part = _operation(p.mul, atom, _literal(coefficient))
+        total = part if total is None else _operation(p.add, total, part)
     if total is None:
         return _literal(index.constant)
-    if same_size(index.constant, 0):
+    if not same_size(index.constant, 0):
+        total = _operation(p.add, total, _literal(index.constant))
+    if not values:
         return total
-    return p.add(total, _literal(index.constant))
+    known = {v: values[v.arg.number] for v in values_in([index])}
+    return substitute([total], known)[0] if known else total
 
 
-def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
+def affine_form(node: Node, known: Mapping[Node, Index], sizes: bool = False) -> Index:
+    """What an expression is as an index; an atom where it is not linear.
+
+    Args:
+      node: the expression.
+      known: the forms of its sources.
+      sizes: dynamic sizes are numbers like others; else they are atoms.
+    """
+    if node.op is const_p:
+        return Index((), int(constant_value(node)))
+    if node.op is dim_p and sizes:
+        return Index((), node.arg)
+    if node.op is range_p and same_size(axis_of(node).size, 1):
+        return ZERO
+    if len(node.src) == 2 and node.src[1] in known:
+        a, b = (known.get(s) for s in node.src)
+        if a is not None and b is not None:
+            if node.op is p.add or node.op is p.sub:
+                b = b if node.op is p.add else b * -1
+                return sum_of_terms(_add_terms(a.terms, b), a.constant + b.constant)
+            if node.op is p.mul and not b.pairs:
+                return a * b.constant
+            if node.op is p.mul and not a.pairs:
+                return b * a.constant
+    return index_of_atom(node)
+
+
+def affine_forms(roots: Iterable[Node], sizes: bool = False) -> dict[Node, Index]:
+    """What the expressions below the roots are as indices."""
+    forms: dict[Node, Index] = {}
+    for node in toposort(roots):
+        if node.dtype is INDEX and node.shape == ():
+            forms[node] = affine_form(node, forms, sizes)
+    return forms
+
+
+def is_affine(index: Index) -> bool:
+    """Is it a sum of ranges?"""
+    return all(atom.op is range_p for atom, _ in index.pairs)
+
+
+def render_valid(valid: Valid, values: Mapping[int, Node]) -> Node | None:
     """The conditions as a predicate; None where there are none."""
     total: Node | None = None
-    for condition in sorted(valid, key=repr):
+    for condition in sorted(valid, key=_text_of_condition):
         index = render_index(condition.position, values)
         low, high = bounds(condition.position)
         parts: list[Node] = []
@@ -491,5 +652,13 @@ def render_valid(valid: Valid, values: dict[int, Node]) -> Node | None:
     return total
 
 
+def _text_of_condition(condition: Condition) -> str:
+    return f"{_text_of(condition.position)} {condition.low} {condition.high}"
+
+
 def _literal(value: int) -> Node:
     return const(value, INDEX)
+
+
+def _operation(op: Any, x: Node, y: Node) -> Node:
+    return make_node(op, INDEX_AVAL, (x, y))

@@ -17,21 +17,18 @@ from typing import Any
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import affine_index as ix
+from ftrace.lower.kernel.integer_bounds import (
+    DEPTH,
+    MOVES,
+    exact_values,
+    fits,
+    values_of,
+)
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import elementwise as ops
-from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.indexing import gather_p
-from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p, stride_p
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
-from ftrace.trace.symbolic.bounds import sample, surely_less, upper_bound
+from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import bounds as bounds_of_size
-
-#: How many operations of an index array are looked through.
-_DEPTH = 6
-#: Movements of which every element is one of the operand.
-_MOVES = (expand_p, permute_p, reshape_p, shrink_p, stride_p)
-
-Limits = tuple[int, int]
 
 
 class Reading(NamedTuple):
@@ -64,7 +61,7 @@ class Position(NamedTuple):
         """
         total = self.ranges
         for reading, factor in self.readings:
-            high = values_of(reading.array)[1] + 1 if self.ranges.terms else size
+            high = values_of(reading.array)[1] + 1 if self.ranges.pairs else size
             ranges = ix.ranges_of_all(reading.indices)
             total += ix.value_index(number_of(reading), high, ranges) * factor
         return total
@@ -74,9 +71,9 @@ def position_of(
     array: Node, indices: tuple[ix.Index, ...], valid: ix.Valid | None
 ) -> Position:
     """What an index array holds at an index."""
-    found = _counted(array, indices, valid, _DEPTH)
+    found = _counted(array, indices, valid, DEPTH)
     low = min((values_of(r.array)[0] for r, _ in found.readings), default=0)
-    if found.ranges.terms and low >= 0:
+    if found.ranges.pairs and low >= 0:
         return found
     return _read(array, indices, valid)
 
@@ -100,35 +97,35 @@ def _counted(
     found: Position | None = None
     if op is const_p:
         return Position(ix.constant_index(int(constant_value(node))), ())
-    if op is dim_p and _fits(node, bounds_of_size(node.arg)):
+    if op is dim_p and fits(node, bounds_of_size(node.arg)):
         return Position(ix.constant_index(node.arg), ())
     if op is iota_p:
         axis: int = node.arg
-        if _fits(node, (0, upper_bound(node.shape[axis]) - 1)):
+        if fits(node, (0, upper_bound(node.shape[axis]) - 1)):
             found = Position(indices[axis], ())
-    elif depth and op in _MOVES:
+    elif depth and op in MOVES:
         inner, _ = ix.source_index(node, indices, valid)
         return _counted(node.src[0], inner, valid, depth - 1)
     elif depth and op is ops.cast_p and dtypes.is_integer(node.src[0].dtype):
-        if _fits(node, values_of(node.src[0])):
+        if fits(node, values_of(node.src[0])):
             found = _counted(node.src[0], indices, valid, depth - 1)
     elif (
         depth
         and op in (ops.add, ops.sub, ops.mul)
-        and _fits(node, _exact(node, _DEPTH))
+        and fits(node, exact_values(node, DEPTH))
     ):
         x, y = (_counted(s, indices, valid, depth - 1) for s in node.src)
         found = _combined(op, x, y)
-    if found is None or not found.ranges.terms:
+    if found is None or not found.ranges.pairs:
         return _read(node, indices, valid)
     return found
 
 
 def _combined(op: Any, x: Position, y: Position) -> Position | None:
     if op is ops.mul:
-        if x.readings or x.ranges.terms:
+        if x.readings or x.ranges.pairs:
             x, y = y, x
-        if x.readings or x.ranges.terms:
+        if x.readings or x.ranges.pairs:
             return None
         return _scaled(y, x.ranges.constant)
     y = _scaled(y, -1) if op is ops.sub else y
@@ -139,102 +136,15 @@ def _scaled(x: Position, factor: int) -> Position:
     return Position(x.ranges * factor, tuple((r, f * factor) for r, f in x.readings))
 
 
-def _fits(node: Node, values: Limits | None) -> bool:
-    """Can the dtype of a node hold what it is computed to be?"""
-    low, high = dtypes.limits(node.dtype)
-    return values is not None and low <= values[0] and values[1] <= high
-
-
-# The least and the greatest value.
-
-
-def values_of(node: Node, depth: int = _DEPTH) -> Limits:
-    """Between which integers the elements of an integer array are."""
-    found = _exact(node, depth) if depth else None
-    if found is not None and _fits(node, found):
-        return found
-    low, high = dtypes.limits(node.dtype)
-    return int(low), int(high)
-
-
-def _exact(node: Node, depth: int) -> Limits | None:
-    """The same, if its dtype had no limits; None where nothing is known."""
-    op = node.op
-    if op is iota_p:
-        axis: int = node.arg
-        return 0, max(upper_bound(node.shape[axis]) - 1, 0)
-    if op is ops.cast_p and not _is_whole(node.src[0]):
-        return None
-    if op in _MOVES or op is gather_p:
-        return values_of(node.src[0], depth - 1)
-    return combine_limits(node, lambda s: values_of(s, depth - 1))
-
-
-def _is_whole(node: Node) -> bool:
-    return dtypes.kind(node.dtype) in "biu"
-
-
-def combine_limits(node: Node, of: Callable[[Node], Limits | None]) -> Limits | None:
-    """Between which integers an operation is, by those of its operands."""
-    name = node.op.name
-    if node.op is const_p:
-        value = int(constant_value(node))
-        return value, value
-    if node.op is dim_p:
-        return bounds_of_size(node.arg)
-    if name in ("cast", "copy", "stop_gradient", "neg"):
-        x = of(node.src[0])
-        return (-x[1], -x[0]) if x is not None and name == "neg" else x
-    rule = _RULES.get(name)
-    if rule is None:
-        return None
-    x, y = (of(s) for s in node.src[-2:])
-    return None if x is None or y is None else rule(x, y)
-
-
-def _hull(*parts: Limits) -> Limits:
-    lows, highs = zip(*parts, strict=True)
-    return min(lows), max(highs)
-
-
-def _quotient(x: Limits, y: Limits) -> Limits | None:
-    if y[0] <= 0:
-        return None
-    reach = max(-x[0], x[1])
-    return (x[0] // y[1], x[1] // y[0]) if x[0] >= 0 else (-reach, reach)
-
-
-def _remainder(x: Limits, y: Limits) -> Limits | None:
-    if y[0] <= 0:
-        return None
-    if x[0] >= 0:
-        return x if x[1] < y[0] else (0, min(x[1], y[1] - 1))
-    reach = min(max(-x[0], x[1]), y[1] - 1)
-    return -reach, reach
-
-
-_RULES: dict[str, Callable[[Limits, Limits], Limits | None]] = {
-    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
-    "sub": lambda x, y: (x[0] - y[1], x[1] - y[0]),
-    "mul": lambda x, y: _hull(*((a * b, a * b) for a in x for b in y)),
-    "max": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
-    "min": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
-    "select": _hull,
-    "div": _quotient,
-    "rem": _remainder,
-}
-
 # What never meets.
 
 
-def never_meeting(
-    positions: Iterable[ix.Index], ranges: frozenset[ix.Atom]
-) -> set[ix.Atom]:
+def never_meeting(positions: Iterable[ix.Index], ranges: frozenset[Node]) -> set[Node]:
     """Those ranges along which no two iterations have the same positions.
 
     Iterations that differ in one of them differ in a position, whatever the others are.
     """
-    apart: set[ix.Atom] = set()
+    apart: set[Node] = set()
     waiting = list(positions)
     while True:
         found = next((p for p in waiting if _is_injective(p, apart)), None)
@@ -244,21 +154,11 @@ def never_meeting(
         apart |= ix.ranges_of(found)
 
 
-def _is_injective(index: ix.Index, fixed: set[ix.Atom]) -> bool:
-    """Does it tell apart all values of its ranges, where those of `fixed` stand still?
-
-    It does if each coefficient is larger than all that the smaller ones can add up to.
-    """
+def _is_injective(index: ix.Index, fixed: set[Node]) -> bool:
+    """Does it tell apart all values of its ranges, where those of `fixed` stand?"""
     moving = ix.ranges_of(index) - fixed
-    direct = {a: c for a, c in index.terms if a in moving}
-    rest = [a for a, _ in index.terms if a not in moving and a.kind != "range"]
-    hidden = ix.ranges_of_all(tuple([ix.Index(((a, 1),), 0) for a in rest]))
-    if not moving or hidden & moving:
+    direct = [(a, c) for a, c in index.pairs if a in moving]
+    rest = index.only(lambda a: a not in moving)
+    if not moving or ix.ranges_of(rest) & moving:
         return False
-    reach = 0
-    for atom, factor in sorted(direct.items(), key=lambda term: abs(sample(term[1]))):
-        step = factor if surely_less(0, factor) else -factor
-        if not surely_less(reach, step):
-            return False
-        reach += step * (atom.size - 1)
-    return True
+    return ix.tells_apart((c, ix.size_of(a)) for a, c in direct)

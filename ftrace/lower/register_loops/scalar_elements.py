@@ -282,14 +282,12 @@ class Elements(ABC):
         if found is not None:
             return found
         # Positions differ in what an index array holds, but not in the lane.
-        lanes = {r: c for r, c in position.terms if r.kind == "range"}
-        if any(dict(other.terms) != lanes for other in bound.places):
+        lanes = position.only(lambda atom: atom.op is ir.range_p).pairs
+        if any(other.pairs != lanes for other in bound.places):
             raise Unsuited("an element of another lane")
-        moving = [(r, c) for r, c in position.terms if r.kind != "range"]
+        moving = position.only(lambda atom: atom.op is not ir.range_p)
         constants = [other.constant for other in bound.places]
-        ends = [c * (r.size - 1) for r, c in moving]
-        least = position.constant + sum(min(end, 0) for end in ends)
-        most = position.constant + sum(max(end, 0) for end in ends)
+        least, most = ix.bounds(moving)
         # Where the last axis is over the lanes the registers have places between them:
         # those of other lanes.
         first, last = min(constants), max(constants)
@@ -300,10 +298,10 @@ class Elements(ABC):
             least < first
             or most > last
             or (position.constant - first) % step
-            or any(c % step for _, c in moving)
+            or any(c % step for _, c in moving.pairs)
         ):
             raise Unsuited("an element of another lane")
-        place = self.rendered(ix.Index(tuple(moving), position.constant))
+        place = self.rendered(moving)
         rest = [(p.constant, register) for p, register in bound.places.items()]
         total = rest[-1][1]
         for constant, value in reversed(rest[:-1]):

@@ -72,14 +72,10 @@ class Context:
 @memo(ix.RECENT)
 def _places(indices: tuple[ix.Index, ...]) -> int:
     # A sum of one atom, if that is no quotient, has one range; of none, none.
-    sums = [i for i in indices if len(i.terms) > 1 or _is_divided(i)]
+    sums = [i for i in indices if len(i.pairs) > 1 or not ix.is_affine(i)]
     if not sums or all(len(ix.ranges_of(index)) < 2 for index in sums):
         return 0
-    return prod([sample(a.size) for a in ix.ranges_of_all(indices)])
-
-
-def _is_divided(index: ix.Index) -> bool:
-    return any(atom.kind != "range" for atom, _ in index.terms)
+    return prod([sample(ix.size_of(a)) for a in ix.ranges_of_all(indices)])
 
 
 #: The sizes of the ranges of a group: of the loops (None), or of those of a reduce.
@@ -99,7 +95,7 @@ class Group:
 
     node: Node | None
     sizes: Shape
-    atoms: list[ix.Atom]
+    atoms: list[Node]
     indices: list[ix.Index]
 
 
@@ -120,7 +116,7 @@ class Ranges:
     def group(self, node: Node | None, sizes: Shape) -> Group:
         chosen = self.layout.get(node, sizes)
         indices = [self.new(size, node is not None) for size in chosen]
-        atoms = [a for index in indices for a, _ in index.terms]
+        atoms = [a for index in indices for a, _ in index.pairs]
         if chosen is not sizes and not same_size(chosen, sizes):
             indices = list(ix.unflatten_index(ix.flatten_index(indices, chosen), sizes))
         self.groups.append(group := Group(node, chosen, atoms, indices))
@@ -177,7 +173,7 @@ class Draft:
         for size in shape[len(self.shape) :]:
             index = self.ranges.new(size, False)
             self.indices.append(index)
-            self.atoms.append(index.terms[0][0])
+            self.atoms.append(index.pairs[0][0])
             self.shape = (*self.shape, size)
 
     def root_indices(self, shape: Shape) -> tuple[ix.Index, ...]:
@@ -412,7 +408,7 @@ class Plan:
         self.shared: set[Node] = set()
         self.precedence = Precedence()
         self.readers: dict[Node, set[int]] = {}
-        self.contexts: dict[Node, dict[Context, tuple[int, tuple[ix.Atom, ...]]]] = {}
+        self.contexts: dict[Node, dict[Context, tuple[int, tuple[Node, ...]]]] = {}
         self.costs: dict[Node, int] = {}
         self.epilogue: dict[Node, frozenset[Node]] = {}
         self.users: dict[Node, int] = {}
@@ -493,16 +489,16 @@ class Plan:
             joined = frozenset(latest)
         return joined
 
-    def use(self, node: Node, context: Context, path: tuple[ix.Atom, ...]) -> None:
+    def use(self, node: Node, context: Context, path: tuple[Node, ...]) -> None:
         """Notes that a kernel needs `node`; only as far in as its ranges reach."""
         ranges = context.ranges
         depth = max((k + 1 for k, a in enumerate(path) if a in ranges), default=0)
         around = path[:depth]
-        factor = prod(sample(a.size) for a in around if a not in ranges)
+        factor = prod(sample(ix.size_of(a)) for a in around if a not in ranges)
         self.use_alike(node, context, factor, around)
 
     def use_alike(
-        self, node: Node, context: Context, factor: int, around: tuple[ix.Atom, ...]
+        self, node: Node, context: Context, factor: int, around: tuple[Node, ...]
     ) -> None:
         """Notes that a kernel needs `node` where it needs what is made of it."""
         known = self.contexts.setdefault(node, {})

@@ -37,6 +37,7 @@ from ftrace.lower.analysis.cost import (
     squeeze,
 )
 from ftrace.lower.kernel import affine_index as ix
+from ftrace.lower.kernel.ir import axis_of, range_p
 from ftrace.lower.schedule.drafts import (
     ENOUGH,
     KERNEL_LIMIT,
@@ -62,7 +63,7 @@ _FAR = 1 << 20  # numbers of ranges that no kernel has
 
 
 def are_columns(
-    node: Node, context: Context, rows: Set[ix.Atom], stored: frozenset[Node]
+    node: Node, context: Context, rows: Set[Node], stored: frozenset[Node]
 ) -> bool:
     """Are the rows of a value columns of all the arrays that it is made of?
 
@@ -75,7 +76,7 @@ def are_columns(
         if 2 * sample(array.size) < size:
             continue  # a value per row or per column
         position = ix.flatten_index(indices, array.shape)
-        if not any(same_size(abs(c), 1) and atom in rows for atom, c in position.terms):
+        if not any(same_size(abs(c), 1) and atom in rows for atom, c in position.pairs):
             return False
         found = True
     return found
@@ -148,7 +149,7 @@ def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
     rows = context.ranges
     if factor != 1 or context.valid != ix.ALWAYS or draft.kind == "scatter":
         return False
-    if not same_size(prod(a.size for a in rows), node.size):
+    if not same_size(prod(ix.size_of(a) for a in rows), node.size):
         return False
     whole = rows == set(draft.atoms)
     if ("fuse_after_reduce" if whole else "fuse_rows") in plan.disabled:
@@ -159,7 +160,7 @@ def reduce_is_inlined(plan: Plan, node: Node, uses: Uses) -> bool:
         return False
     if not whole and _adds_up_columns(plan, node, context):
         return False
-    nested = any(a.reduced for a in rows)
+    nested = any(axis_of(a).reduced for a in rows)
     return not nested or sample(node.src[0].size) <= NESTED
 
 
@@ -178,7 +179,7 @@ def may_fuse(plan: Plan, uses: Uses) -> bool:
     """Are the decisions by which its users would compute it switched on?"""
     if not plan.disabled:
         return True
-    inside = [any(a.reduced for a in c.ranges) for c in uses]
+    inside = [any(axis_of(a).reduced for a in c.ranges) for c in uses]
     return not (
         ("fuse_into_reduce" in plan.disabled and any(inside))
         or ("fuse_elementwise" in plan.disabled and not all(inside))
@@ -198,7 +199,7 @@ def _is_done_again(plan: Plan, node: Node, cost: int, kernels: int) -> bool:
 
 def _is_plain(context: Context) -> bool:
     """Is the index short? Reshapes of transposes of reshapes make it grow fast."""
-    return sum(ix.complexity(index) for index in context.indices) <= INDEX_LIMIT
+    return sum(len(ix.atoms_in(index)) for index in context.indices) <= INDEX_LIMIT
 
 
 def _overlap(node: Node, context: Context) -> int:
@@ -210,7 +211,7 @@ def _overlap(node: Node, context: Context) -> int:
 def _in_product(plan: Plan, context: Context) -> bool:
     """Is it an operand of a contraction?"""
     draft = plan.result.drafts[context.kernel]
-    return draft.kind == "contract" and any(a.reduced for a in context.ranges)
+    return draft.kind == "contract" and any(axis_of(a).reduced for a in context.ranges)
 
 
 ROOTS = 8  # values that one kernel stores
@@ -430,7 +431,7 @@ def _both_need(plan: Plan, node: Node, draft: Draft, whole: Shape, depth: int) -
 
 
 def _lies_across(
-    plan: Plan, node: Node, context: Context, rows: Iterable[ix.Atom]
+    plan: Plan, node: Node, context: Context, rows: Iterable[Node]
 ) -> bool:
     """Would a kernel of rows that computes a value go down columns of memory?"""
     if "split_columns" in plan.disabled:
@@ -468,11 +469,11 @@ def _is_row(node: Node, context: Context, draft: Draft) -> bool:
     outer = [i for i, _ in pairs[:depth]]
     if context.valid != ix.ALWAYS or not same_size(outer, draft.indices):
         return False
-    inner = [(tuple(c for _, c in i.terms), i, n) for i, n in pairs[depth:]]
+    inner = [(ix.atom_of(i), n) for i, n in pairs[depth:]]
     return all(
-        same_size(c, (1,))
-        and same_size(i.constant, 0)
-        and i.terms[0][0].reduced
-        and same_size(i.terms[0][0].size, n)
-        for c, i, n in inner
+        atom is not None
+        and atom.op is range_p
+        and axis_of(atom).reduced
+        and same_size(ix.size_of(atom), n)
+        for atom, n in inner
     )

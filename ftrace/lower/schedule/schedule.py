@@ -26,6 +26,7 @@ from typing import Any
 from ftrace.lower.analysis.cost import is_contraction, is_step, root_of, squeeze, weight
 from ftrace.lower.kernel.affine_index import ZERO
 from ftrace.lower.kernel.iota_indices import targets_of
+from ftrace.lower.kernel.ir import axis_of
 from ftrace.lower.schedule import drafts, merge_policy
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import copy
@@ -102,10 +103,9 @@ def _inline(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> N
                 draft.kind = "contract"
         below = drafts.operand_contexts(node, context, draft, draft.ranges, plan.result)
         for source, inner in below:
-            around = path + tuple(
-                sorted(a for a in inner.ranges if a not in path and a.reduced)
-            )
-            plan.use(source, inner, around)
+            new = [a for a in inner.ranges if a not in path and axis_of(a).reduced]
+            new.sort(key=axis_of)
+            plan.use(source, inner, (*path, *new))
 
 
 def _store(plan: drafts.Plan, node: Node, uses: dict[drafts.Context, Any]) -> None:

@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.contraction.find import Contraction, is_in_place, step_sizes
-from ftrace.backends.llvm.emit.staged_kernel import Stage, index_node, replaced_stores
+from ftrace.backends.llvm.emit.staged_kernel import Stage, replaced_stores
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel import ir
+from ftrace.lower.kernel.affine_index import render_index, sum_of_terms
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const
@@ -233,7 +233,7 @@ class _Group:
         if any(form.terms[a] % count or self.r in facts.free[a] for a in others):
             return None
         terms = {a: form.terms[a] // count for a in others} | {self.place: 1}
-        index = index_node(Affine(form.constant // count, terms))
+        index = render_index(sum_of_terms(terms, form.constant // count))
         number = value.src[0].arg
         assert isinstance(number, int)
         view, size = self.stage.new_view(number, count)

@@ -17,7 +17,6 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.contraction.find import step_sizes
 from ftrace.backends.llvm.contraction.schedule import Schedule, TiledRows
 from ftrace.backends.llvm.emit.blocked_ranges import (
@@ -33,13 +32,13 @@ from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import (
     Panel,
     Stage,
-    index_node,
     replaced_stores,
     sum_of,
 )
 from ftrace.backends.llvm.ir.writer import lowest
 from ftrace.backends.llvm.schedule.index_facts import index_of
 from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Steps, size_of
+from ftrace.lower.kernel.affine_index import render_index, sum_of_terms
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p, reduce
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import div, mul, rem, sub
@@ -72,7 +71,7 @@ def _merge(
                 shift = terms.get(depth.start, 0) + step * weights[0]
                 terms[depth.start] = shift
             terms[whole] = step
-            index = index_node(Affine(form.constant, terms))
+            index = render_index(sum_of_terms(terms, form.constant))
             moved[node] = load(node.src[0], index, *node.src[2:])
     merged = substitute(values, moved)
     facts.learn(merged)

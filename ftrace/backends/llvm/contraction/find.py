@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from ftrace import dtypes
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import MOST_ROWS, rows_together, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
@@ -188,7 +188,7 @@ def _is_loose(node: Node, ranges: frozenset[Node], facts: Facts) -> bool:
     return steps < _FEW_STEPS or any(abs(step) == 1 for step in walked.values())
 
 
-def plain_form(node: Node, facts: Facts) -> Affine | None:
+def plain_form(node: Node, facts: Facts) -> Index | None:
     """The index of a load that is nowhere masked, if it is a sum of ranges."""
     if node.op is not load_p or len(node.src) > 2:
         return None

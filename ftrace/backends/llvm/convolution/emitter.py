@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from math import prod
 
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.contraction.find import plain_form
 from ftrace.backends.llvm.convolution import microkernel
 from ftrace.backends.llvm.convolution.find import Group
@@ -40,6 +39,7 @@ from ftrace.backends.llvm.emit.staged_kernel import (
 )
 from ftrace.backends.llvm.ir.types import Type
 from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Spread, Steps, cut
+from ftrace.lower.kernel.affine_index import ZERO, sum_of_terms
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p, reduce
 from ftrace.trace.graph import Node, substitute, toposort
 from ftrace.trace.primitives.elementwise import add, bit_and, lt, mul
@@ -66,7 +66,7 @@ class Still:
         self.s, self.stage = s, stage
         self.node, self.axis, in_place = s.still
         self.positions, self.panel = s.positions, None
-        self.form = plain_form(self.node, stage.facts) or Affine(0, {})
+        self.form = plain_form(self.node, stage.facts) or ZERO
         self.steps: Mapping[Node, int] = self.form.terms
         if in_place:
             return
@@ -105,7 +105,7 @@ class Still:
             split = part.cut.split
             if split is not None and part.start is not None and split in form.terms:
                 terms[part.start] = form.terms[split]
-        found, constant = values.terms(Affine(form.constant, terms), ())
+        found, constant = values.terms(sum_of_terms(terms, form.constant), ())
         number = self.node.src[0].arg
         assert isinstance(number, int)
         return microkernel.Place(values.buffer(number), tuple(found), constant)

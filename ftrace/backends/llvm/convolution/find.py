@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import gcd, prod
 
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.contraction.find import FLOATS, Contraction, product_loop
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.kernel.loop_tree import ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
@@ -157,7 +157,7 @@ def find_windows(
     return found
 
 
-def _window(column: Node, tap: Node, forms: Sequence[Affine]) -> Window | None:
+def _window(column: Node, tap: Node, forms: Sequence[Index]) -> Window | None:
     """How the two go together, if they do so wherever one of them stands."""
     size = axis_of(tap).size
     if is_dynamic(size) or size < 2:
@@ -176,9 +176,9 @@ def _window(column: Node, tap: Node, forms: Sequence[Affine]) -> Window | None:
     return None if ratio is None else Window(column, tap, *ratio)
 
 
-def _forms(node: Node, facts: Facts) -> list[Affine] | None:
+def _forms(node: Node, facts: Facts) -> list[Index] | None:
     """Every sum of ranges on which an operand depends, if it does so by sums alone."""
-    found: list[Affine] = []
+    found: list[Index] = []
     for load in _loads(node):
         if load is None:
             return None

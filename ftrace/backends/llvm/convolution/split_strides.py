@@ -19,13 +19,22 @@ from itertools import product
 from math import gcd, prod
 
 from ftrace import dtypes
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.known_positions import rebuild, stores_over
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
+from ftrace.lower.kernel.affine_index import (
+    Index,
+    bounds,
+    divide,
+    is_affine,
+    range_index,
+    remainder,
+    render_index,
+    sum_of_terms,
+)
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives.elementwise import add, ge, lt, mul
+from ftrace.trace.primitives.elementwise import add, ge, lt
 from ftrace.trace.primitives.sources import const, const_p
 
 #: Kernels that one becomes, at most.
@@ -36,7 +45,7 @@ class _Condition(NamedTuple):
     """`step` divides a sum of ranges."""
 
     node: Node
-    form: Affine
+    form: Index
     step: int
 
 
@@ -93,12 +102,8 @@ def _conditions(kernel: ir.Kernel, facts: Facts) -> Iterator[_Condition]:
         if rest.op.name != "rem":
             continue
         form, step = facts.affine[rest.src[0]], facts.constant(rest.src[1])
-        if step is not None and step > 1 and _is_plain(form):
+        if step is not None and step > 1 and is_affine(form):
             yield _Condition(node, form, step)
-
-
-def _is_plain(form: Affine) -> bool:
-    return all(atom.op is ir.range_p for atom in form.terms)
 
 
 def _solve(
@@ -135,13 +140,12 @@ def _may_leave_out(kernel: ir.Kernel, r: Node, condition: Node) -> bool:
     return all(n.arg == "add" and _vanishes(n.src[0], condition) for n in sums)
 
 
-def _split(r: Node, place: _Place) -> Affine:
+def _split(r: Node, place: _Place) -> Index:
     """r -> step·q + first."""
     axis, step = ir.axis_of(r), place.step
     first = place.first if place.first < axis.size else 0
     size = -(-(axis.size - first) // step)
-    steps = {ir.make_range(axis.number, size, axis.reduced): step} if size > 1 else {}
-    return Affine(first, steps)
+    return range_index(axis.number, size, axis.reduced) * step + first
 
 
 class _Phase:
@@ -200,7 +204,7 @@ class _Phase:
         if node.op is ir.range_p and node not in self.forms:
             return node
         if node.dtype is ir.INDEX and (form := self._form(node)) is not None:
-            return _expression(form)
+            return render_index(form)
         if node.op.name in ("ge", "lt") and (found := self._compared(node)) is not None:
             return found
         src = tuple([self.new[s] for s in node.src])
@@ -211,28 +215,22 @@ class _Phase:
             return add(src[0], const(0, node.dtype))
         return ir.reduce(node.arg, src[0], ranges)
 
-    def _form(self, node: Node) -> Affine | None:
+    def _form(self, node: Node) -> Index | None:
         """An index over the new ranges, if it is a sum of ranges."""
         if node.op.name in ("div", "rem"):
             return self._divided(node)
         form = self.facts.affine.get(node)
-        if form is None or not _is_plain(form):
+        if form is None or not is_affine(form):
             return None
-        found = Affine(form.constant, {})
-        for r, c in form.terms.items():
-            found = found.plus(self.forms.get(r, Affine(0, {r: 1})).scaled(c))
-        return found
+        return form.over(self.forms)
 
-    def _divided(self, node: Node) -> Affine | None:
+    def _divided(self, node: Node) -> Index | None:
         """A quotient or remainder that is a sum of ranges."""
         form, by = self._form(node.src[0]), self.facts.constant(node.src[1])
         if form is None or by is None or by < 1:
             return None
-        if any(c % by for c in form.terms.values()):
-            return None
-        if node.op.name == "rem":
-            return Affine(form.constant % by, {})
-        return Affine(form.constant // by, {r: c // by for r, c in form.terms.items()})
+        found = remainder(form, by) if node.op.name == "rem" else divide(form, by)
+        return found if is_affine(found) else None
 
     def _compared(self, node: Node) -> Node | None:
         """A comparison without a common factor; or what it always is."""
@@ -241,9 +239,7 @@ class _Phase:
         form, limit = self._form(node.src[0]), self.facts.constant(node.src[1])
         if form is None or limit is None:
             return None
-        ends = [(c * (ir.axis_of(r).size - 1)) for r, c in form.terms.items()]
-        low = form.constant + sum(e for e in ends if e < 0)
-        high = form.constant + sum(e for e in ends if e > 0)
+        low, high = bounds(form)
         least, below = (low >= limit, high < limit)
         if least or below:
             return const(least == (node.op.name == "ge"), dtypes.bool_)
@@ -251,17 +247,7 @@ class _Phase:
         terms = {r: c // by for r, c in form.terms.items()}
         bound = const(-(-(limit - form.constant) // by), ir.INDEX)
         compare = ge if node.op.name == "ge" else lt
-        return compare(_expression(Affine(0, terms)), bound)
-
-
-def _expression(form: Affine) -> Node:
-    parts = [mul(a, const(c, ir.INDEX)) if c != 1 else a for a, c in form.terms.items()]
-    if form.constant or not parts:
-        parts.append(const(form.constant, ir.INDEX))
-    total = parts[0]
-    for part in parts[1:]:
-        total = add(total, part)
-    return total
+        return compare(render_index(sum_of_terms(terms, 0)), bound)
 
 
 def _is_known(node: Node, value: int) -> bool:

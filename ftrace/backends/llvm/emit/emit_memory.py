@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ftrace import dtypes
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.emit.addressing import Access, memory_type
 from ftrace.backends.llvm.emit.emit_values import At, Expressions
 from ftrace.backends.llvm.ir.types import Type, first_lanes, index_type, mask_type
@@ -32,6 +31,7 @@ from ftrace.backends.llvm.scalar.avx512 import from_table
 from ftrace.backends.llvm.scalar.instructions import Instructions
 from ftrace.backends.llvm.schedule.index_facts import Condition, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import Fetch, Prefetch, Spread
+from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import Store, load_p
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic.bounds import surely_less, upper_bound
@@ -130,14 +130,14 @@ class Values(Expressions):
         return access.gather(t, p, offsets, offset_type, mask, fixed)
 
     def _forwards(
-        self, form: Affine, mask: str | None, stride: int, t: Type
-    ) -> tuple[Affine, str | None]:
+        self, form: Index, mask: str | None, stride: int, t: Type
+    ) -> tuple[Index, str | None]:
         """Lanes side by side in the order of memory: where the first of them stands."""
         if stride > 0:
             return form, mask
         if mask is not None:
             mask = self.ops.reverse(mask_type(t.lanes), mask)
-        return form.shifted(1 - t.lanes), mask
+        return form + (1 - t.lanes), mask
 
     def _everywhere(self, uniform: str | None, mask: str | None) -> str | None:
         """The mask of an access that is made at all, or is not."""
@@ -191,7 +191,7 @@ class Values(Expressions):
                     return None
         base, parts = self.buffer(number), list[str]()
         for n in range(stride):
-            existing, place = read - n * lanes, form.shifted(n * lanes - phase)
+            existing, place = read - n * lanes, form + (n * lanes - phase)
             on = first_lanes(lanes, existing) if existing < lanes else None
             if spread is not None:
                 on = self._spread(spread, lanes, stride, n)
@@ -223,15 +223,13 @@ class Values(Expressions):
         # The sum is an element's number where the access is valid: 32 bits hold it
         # even if they do not hold a part of it.
         total = ""
-        uniform = Affine(
-            form.constant, {a: c for a, c in form.terms.items() if not self.varies(a)}
-        )
-        for atom, coefficient in form.terms.items():
+        for atom, coefficient in form.pairs:
             if self.varies(atom):
                 part = self.index_as(atom, t, at)
                 if coefficient != 1:
                     part = self.ops.binary("mul", t, part, t.constant(coefficient))
                 total = self.ops.binary("add", t, total, part) if total else part
+        uniform = form.only(lambda atom: not self.varies(atom))
         terms, constant = self.terms(uniform, at)
         if not terms:
             return base, self._shift(total, t, constant), t
@@ -302,7 +300,7 @@ class Values(Expressions):
                 on = kind.lanewise([not rest for _, rest in spread])
             else:
                 on = self._spread(mask, lanes, stride, n)
-            p = self.address(base, form.shifted(n * lanes), at, t.bytes)
+            p = self.address(base, form + (n * lanes), at, t.bytes)
             self.access.store(t, part, self.access.or_sink(p, uniform), on)
 
     def _may_join(self, group: Sequence[Store], store: Store) -> bool:
@@ -346,7 +344,7 @@ class Values(Expressions):
         base, masked = self.buffer(first.buffer), self.mask(at) is not None
         past = first.buffer in self.streamed and self.rows_are_aligned(form, t, v.node)
         for n, value in enumerate(self.ops.interleave(t, values)):
-            p = self.address(base, form.shifted(n * v.lanes), at, t.bytes)
+            p = self.address(base, form + (n * v.lanes), at, t.bytes)
             existing = count * v.existing - n * v.lanes if masked else v.lanes
             if existing > 0:
                 mask = first_lanes(v.lanes, existing) if existing < v.lanes else None
@@ -376,7 +374,7 @@ class Values(Expressions):
         past = store.buffer in self.streamed and len(values) == lanes
         past = past and all(self.rows_are_aligned(form, t, r) for r in rows)
         for lane in range(vector.existing or lanes):
-            p = self.address(base, form.shifted(stride * lane), ats[0], size)
+            p = self.address(base, form + (stride * lane), ats[0], size)
             self.access.store(t, columns[lane], p, mask, past)
 
     def store_spread(self, store: Store, how: Spread, at: At) -> None:
@@ -394,7 +392,7 @@ class Values(Expressions):
                 part = lanes[first : first + room]
                 found = [g * how.channels + channel for g in part]
                 text = self.ops.shuffle(t, value, "poison", found)
-                place = form.shifted(channel * how.pitch + first)
+                place = form + (channel * how.pitch + first)
                 p = self.address(base, place, at, t.bytes)
                 self.access.store(t.with_lanes(len(found)), text, p)
 
@@ -414,12 +412,12 @@ class Values(Expressions):
             return False
         return self.rows_are_aligned(self.facts.affine[store.index], t, v.node)
 
-    def rows_are_aligned(self, form: Affine, t: Type, along: Node) -> bool:
+    def rows_are_aligned(self, form: Index, t: Type, along: Node) -> bool:
         """Is what an index has beside one range a multiple of a vector's lanes?"""
         if t.kind == "b" or t.lanes * t.bytes < 16:
             return False
-        others = {a: c for a, c in form.terms.items() if a is not along}
-        return Affine(form.constant, others).divisor() % t.lanes == 0
+        others = form.only(lambda atom: atom is not along)
+        return others.common_divisor() % t.lanes == 0
 
     # What is read or written later is asked for, where the schedule says so.
 
@@ -453,7 +451,7 @@ class Values(Expressions):
                 continue
             for at in self.assignments([node]):
                 for part in range(0, vector.lanes * step * size, 64):
-                    line = form.shifted(later + part // size)
+                    line = form + (later + part // size)
                     self.prefetch(Fetch.of(node, line), at)
 
     def prefetch_squares(self, store: Store, ats: Sequence[At]) -> None:
@@ -476,7 +474,7 @@ class Values(Expressions):
             step = (second - first) * len(ats)
             if abs(step) * size >= 64 * len(ats):
                 for at in ats:
-                    self.prefetch(Fetch.of(node, form.shifted(step)), at)
+                    self.prefetch(Fetch.of(node, form + step), at)
 
 
 # Tables in registers.

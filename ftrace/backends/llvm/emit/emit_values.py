@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.emit.addressing import Access, Term
 from ftrace.backends.llvm.ir.types import Type, index_type, mask_type
 from ftrace.backends.llvm.ir.writer import Level, Writer
@@ -23,6 +22,7 @@ from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, BufferSpec, load_p, range_p
 from ftrace.lower.legalize.math.term import RARE, RELAXED
 from ftrace.trace.graph import Node, constant_value
@@ -147,7 +147,7 @@ class Expressions(ABC):
             self._pointers[number] = found
         return found
 
-    def address(self, base: str, form: Affine, at: At, size: int) -> str:
+    def address(self, base: str, form: Index, at: At, size: int) -> str:
         """Where the first lane's element stands, of so many bytes."""
         return self.access.pointer(base, *self.terms(form, at), size)
 
@@ -225,10 +225,10 @@ class Expressions(ABC):
 
     # Values in a type.
 
-    def form_stride(self, form: Affine) -> int | None:
+    def form_stride(self, form: Index) -> int | None:
         """What an index grows by from lane to lane; None if that varies."""
         total = 0
-        for atom, coefficient in form.terms.items():
+        for atom, coefficient in form.pairs:
             part = self.stride(atom)
             if part is None:
                 return None
@@ -277,11 +277,11 @@ class Expressions(ABC):
         word = "sext" if own.bits < t.bits else "trunc"
         return self.ops.convert(word, own, t, text)
 
-    def terms(self, form: Affine, at: At) -> tuple[list[Term], int]:
+    def terms(self, form: Index, at: At) -> tuple[list[Term], int]:
         """An index in the first lane: terms that are not constant, and what is."""
         terms: list[Term] = []
         constant = form.constant
-        for atom, coefficient in form.terms.items():
+        for atom, coefficient in form.pairs:
             opened = self._open.get(atom)
             if opened is None:
                 terms.append((coefficient, self.lane0(atom, at)))

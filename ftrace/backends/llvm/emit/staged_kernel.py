@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.emit.loop_nest import Nest, Span
@@ -37,7 +36,7 @@ from ftrace.lower.kernel.ir import (
 )
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.trace.graph import Node, substitute
-from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import is_dynamic
 
@@ -68,12 +67,6 @@ def sum_of(terms: Sequence[Node]) -> Node:
     for term in terms:
         total = add(total, term)
     return total
-
-
-def index_node(form: Affine) -> Node:
-    """A sum of terms as an expression."""
-    parts = [mul(a, const(c, INDEX)) for a, c in form.terms.items() if c]
-    return sum_of([const(form.constant, INDEX), *parts])
 
 
 def replaced_stores(stores: Sequence[Store], found: dict[Node, Node]) -> list[Store]:

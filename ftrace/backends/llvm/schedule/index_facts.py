@@ -13,8 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ftrace.backends.affine_forms import Affine, Interval, affine_form, interval_of
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.affine_index import (
+    Index,
+    affine_form,
+    bounds_over,
+    sum_of_terms,
+)
+from ftrace.lower.kernel.integer_bounds import Interval, interval_of
 from ftrace.lower.kernel.ir import INDEX, Kernel, free_ranges
 from ftrace.lower.legalize.math.term import RARE
 from ftrace.trace.graph import Node, toposort
@@ -34,7 +40,7 @@ class Condition:
     """
 
     nodes: tuple[Node, ...]
-    form: Affine | None = None
+    form: Index | None = None
     low: int | None = None
     high: int | None = None
 
@@ -61,7 +67,7 @@ class Facts:
     ) -> None:
         self.free: dict[Node, frozenset[Node]] = dict(free)
         self._given, self._vectors_aligned = free, aligned
-        self.affine: dict[Node, Affine] = {}
+        self.affine: dict[Node, Index] = {}
         self.interval: dict[Node, Interval | None] = {}
         self.rare: dict[Node, list[Node]] = {}
         self._conditions: dict[Node, list[Condition]] = {}
@@ -88,15 +94,15 @@ class Facts:
             found = self._conditions[valid] = _conjuncts(valid, self.affine)
         return found
 
-    def narrow_form(self, form: Affine) -> bool:
+    def narrow_form(self, form: Index) -> bool:
         """Do 32 bits hold every value of this sum, and differences of two?"""
-        found = form.bounds(self.interval)
+        found = bounds_over(form, self.interval.__getitem__)
         return found is not None and found[0] >= -_HALF and found[1] < _HALF
 
     def constant(self, node: Node) -> int | None:
         """The value of an index that does not vary."""
         form = self.affine.get(node)
-        return form.constant if form is not None and not form.terms else None
+        return form.constant if form is not None and not form.pairs else None
 
     def narrow(self, node: Node) -> bool:
         """Do 32 bits with a sign hold every value of this index?"""
@@ -126,7 +132,7 @@ class Facts:
         form = self.affine[node]
         if node not in form.terms:  # linear in its atoms
             total = 0
-            for atom, coefficient in form.terms.items():
+            for atom, coefficient in form.pairs:
                 part = known[atom] if vector in self.free[atom] else 0
                 if part is None:
                     return None
@@ -156,7 +162,7 @@ class Facts:
             return False
         if any(vector in self.free[atom] for atom in rest):
             return False
-        return Affine(form.constant, rest).divisor() % by == 0
+        return sum_of_terms(rest, form.constant).common_divisor() % by == 0
 
 
 def facts_of(kernel: Kernel) -> Facts:
@@ -165,7 +171,7 @@ def facts_of(kernel: Kernel) -> Facts:
     return Facts([*roots, *kernel.axes])
 
 
-def _conjuncts(valid: Node, affine: dict[Node, Affine]) -> list[Condition]:
+def _conjuncts(valid: Node, affine: dict[Node, Index]) -> list[Condition]:
     """The parts of a conjunction; bounds of the same sum are joined."""
     bounds: dict[frozenset[tuple[Node, int]], Condition] = {}
     others: list[Condition] = []
@@ -192,14 +198,14 @@ def _conjuncts(valid: Node, affine: dict[Node, Affine]) -> list[Condition]:
     return [*bounds.values(), *others]
 
 
-def _bound(node: Node, affine: dict[Node, Affine]) -> Condition | None:
+def _bound(node: Node, affine: dict[Node, Index]) -> Condition | None:
     """A comparison of an index with a constant, as a bound of its sum of terms."""
     if node.op.name not in ("lt", "le", "gt", "ge") or node.src[0] not in affine:
         return None
     a, b = (affine[s] for s in node.src)
-    if b.terms or not a.terms:
+    if b.pairs or not a.pairs:
         return None
-    form, limit = Affine(0, a.terms), b.constant - a.constant
+    form, limit = Index(a.pairs, 0), b.constant - a.constant
     if node.op.name in ("lt", "le"):
         return Condition((node,), form, None, limit + (node.op.name == "le"))
     return Condition((node,), form, limit + (node.op.name == "gt"), None)

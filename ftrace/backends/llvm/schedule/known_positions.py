@@ -49,11 +49,12 @@ from itertools import pairwise, product
 from math import prod
 
 from ftrace import dtypes
-from ftrace.backends.affine_forms import Affine, Interval
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of, index_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
+from ftrace.lower.kernel.affine_index import Index
+from ftrace.lower.kernel.integer_bounds import Interval
 from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
 from ftrace.lower.register_loops.scalar_elements import scalar
 from ftrace.trace.graph import Node, constant_value, make_node, toposort
@@ -443,7 +444,7 @@ def _border(node: Node, facts: Facts) -> _Border | None:
     return _Border(axis, -(-rest // step), name in ("lt", "le"))
 
 
-def _linear(node: Node, facts: Facts) -> Affine | None:
+def _linear(node: Node, facts: Facts) -> Index | None:
     """An index of one axis, also as a number of another integer dtype that holds it."""
     form = facts.affine.get(_uncast(node, facts))
     if form is None or len(form.terms) != 1:

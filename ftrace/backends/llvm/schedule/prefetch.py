@@ -12,11 +12,11 @@ is helped too.
 
 from __future__ import annotations
 
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import Fetch, Tiling, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lower.kernel.affine_index import index_of_atom
 from ftrace.lower.kernel.ir import Kernel, Store, axis_of, bytes_of, load_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop
 from ftrace.trace.graph import Node
@@ -85,7 +85,7 @@ def _stream(tiling: Tiling, facts: Facts) -> dict[ReduceLoop | Loop, list[Fetch]
             continue
         form, size = facts.affine[index_of(node)], node.dtype.itemsize
         if form.terms.get(own) == 1 and size_of(own) * size >= _DISTANCE:
-            found.append(Fetch.of(node, form.shifted(_DISTANCE // size), True))
+            found.append(Fetch.of(node, form + (_DISTANCE // size), True))
     return {loop: found} if 0 < len(found) <= _STREAMS // 2 else {}
 
 
@@ -138,7 +138,7 @@ def _reads(
         nbytes = size_of(own) * size
         if nbytes < _LEAST_BYTES or nbytes > target.l2 // 4:
             continue
-        moved = _moved(form.shifted(step), own, other)
+        moved = (form + step).over({own: index_of_atom(other)})
         fetch = Fetch.of(node, moved, nbytes <= target.l1 // 4)
         found[fetch.buffer, frozenset(moved.terms.items()), moved.constant] = fetch
     return list(found.values())
@@ -158,11 +158,6 @@ def _writes(
         if not form.terms.get(rows.axis):
             continue
         if form.terms.get(loop.axis) == 1 and _LEAST_BYTES <= nbytes <= target.l1 // 4:
-            moved = _moved(form, loop.axis, other)
+            moved = form.over({loop.axis: index_of_atom(other)})
             found.append(Fetch(store.buffer, moved, size, True, True))
     return found
-
-
-def _moved(form: Affine, own: Node, other: Node) -> Affine:
-    terms = {other if a is own else a: c for a, c in form.terms.items()}
-    return Affine(form.constant, terms)

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from ftrace.backends.affine_forms import Affine
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.tables import memo
+from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import axis_of, load_p
 from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop
 from ftrace.trace.graph import Node, toposort
@@ -100,13 +100,13 @@ class Fetch(NamedTuple):
     """
 
     buffer: int
-    form: Affine
+    form: Index
     size: int
     write: bool
     near: bool
 
     @staticmethod
-    def of(load: Node, form: Affine, near: bool = False) -> Fetch:
+    def of(load: Node, form: Index, near: bool = False) -> Fetch:
         """What is read by a load, at another index."""
         return Fetch(int(load.src[0].arg), form, load.dtype.itemsize, False, near)
 

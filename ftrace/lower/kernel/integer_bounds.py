@@ -1,0 +1,147 @@
+"""Between which integers values are: elements of a graph's arrays, and of a kernel's.
+
+arange(8) * 2 + 1   1 … 15
+x % n               0 … n - 1, where x is not negative and n not zero
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ftrace import dtypes
+from ftrace.lower.kernel.ir import axis_of, range_p
+from ftrace.trace.graph import Node, constant_value, toposort
+from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives.indexing import gather_p
+from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p, stride_p
+from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
+from ftrace.trace.symbolic.bounds import upper_bound
+from ftrace.trace.symbolic.dim import bounds as bounds_of_size
+
+#: How many operations of an index array are looked through.
+DEPTH = 6
+#: Movements of which every element is one of the operand.
+MOVES = (expand_p, permute_p, reshape_p, shrink_p, stride_p)
+#: Numbers beyond it are not followed.
+_LIMIT = 1 << 62
+
+#: The least and the greatest value.
+Interval = tuple[int, int]
+
+# Elements of arrays.
+
+
+def fits(node: Node, values: Interval | None) -> bool:
+    """Can the dtype of a node hold what it is computed to be?"""
+    low, high = dtypes.limits(node.dtype)
+    return values is not None and low <= values[0] and values[1] <= high
+
+
+def values_of(node: Node, depth: int = DEPTH) -> Interval:
+    """Between which integers the elements of an integer array are."""
+    found = exact_values(node, depth) if depth else None
+    if found is not None and fits(node, found):
+        return found
+    low, high = dtypes.limits(node.dtype)
+    return int(low), int(high)
+
+
+def exact_values(node: Node, depth: int) -> Interval | None:
+    """The same, if its dtype had no limits; None where nothing is known."""
+    op = node.op
+    if op is iota_p:
+        axis: int = node.arg
+        return 0, max(upper_bound(node.shape[axis]) - 1, 0)
+    if op is ops.cast_p and not _is_whole(node.src[0]):
+        return None
+    if op in MOVES or op is gather_p:
+        return values_of(node.src[0], depth - 1)
+    return _combine(node, lambda s: values_of(s, depth - 1))
+
+
+def _is_whole(node: Node) -> bool:
+    return dtypes.kind(node.dtype) in "biu"
+
+
+# Expressions of kernels.
+
+
+def intervals(roots: Iterable[Node]) -> dict[Node, Interval | None]:
+    """The interval of each expression below the roots."""
+    known: dict[Node, Interval | None] = {}
+    for node in toposort(roots):
+        known[node] = interval_of(node, known)
+    return known
+
+
+def interval_of(
+    node: Node,
+    known: Mapping[Node, Interval | None],
+) -> Interval | None:
+    """Least and greatest value of an integer; None if it may be anything."""
+    if node.shape != () or dtypes.kind(node.dtype) not in "biu":
+        return None
+    if node.op is range_p:
+        return 0, max(upper_bound(axis_of(node).size) - 1, 0)
+    if node.src and node.dtype.itemsize < 8:
+        low, high = dtypes.limits(node.dtype)
+        return int(low), int(high)
+    found = _combine(node, known.__getitem__)
+    if found is None or found[0] < -_LIMIT or found[1] > _LIMIT:
+        return None
+    return found
+
+
+# Operations.
+
+
+def _combine(node: Node, of: Callable[[Node], Interval | None]) -> Interval | None:
+    """Between which integers an operation is, by those of its operands."""
+    name = node.op.name
+    if node.op is const_p:
+        value = int(constant_value(node))
+        return value, value
+    if node.op is dim_p:
+        return bounds_of_size(node.arg)
+    if name in ("cast", "copy", "stop_gradient", "neg"):
+        x = of(node.src[0])
+        return (-x[1], -x[0]) if x is not None and name == "neg" else x
+    rule = _RULES.get(name)
+    if rule is None:
+        return None
+    x, y = (of(s) for s in node.src[-2:])
+    return None if x is None or y is None else rule(x, y)
+
+
+def _hull(*parts: Interval) -> Interval:
+    lows, highs = zip(*parts, strict=True)
+    return min(lows), max(highs)
+
+
+def _quotient(x: Interval, y: Interval) -> Interval | None:
+    if y[0] <= 0:
+        return None
+    reach = max(-x[0], x[1])
+    return (x[0] // y[1], x[1] // y[0]) if x[0] >= 0 else (-reach, reach)
+
+
+def _remainder(x: Interval, y: Interval) -> Interval | None:
+    if y[0] <= 0:
+        return None
+    if x[0] >= 0:
+        return x if x[1] < y[0] else (0, min(x[1], y[1] - 1))
+    reach = min(max(-x[0], x[1]), y[1] - 1)
+    return -reach, reach
+
+
+_RULES: dict[str, Callable[[Interval, Interval], Interval | None]] = {
+    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "sub": lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    "mul": lambda x, y: _hull(*((a * b, a * b) for a in x for b in y)),
+    "max": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    "min": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    "select": _hull,
+    "div": _quotient,
+    "rem": _remainder,
+}
