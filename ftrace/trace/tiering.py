@@ -1,5 +1,7 @@
 """When the next tier of a call pays: all thresholds, in one place.
 
+Those of operations with several results stand in their records: `CompiledFrom`.
+
     NumPy, step by step   ->   a program        ->   a native record
     at once                    10 to 30 ms           4 ms, and once 400 ms for all
 
@@ -48,15 +50,6 @@ ANY_SIZE, ONE_SHAPE = Tier(32, 8, 128), Tier(1000, 8, 2000)
 #: µs from which on a call that leaves no choice takes the kernel for all sizes: to
 #: reach it costs as much. Cheaper ones wait for a kernel of their own.
 PAYS_ANY_SIZE = 100
-#: Operations with several results: compiled from so many elements on, after so many
-#: calls with operands of the same types; the last number of axes count as one element,
-#: a matrix. What rounds is compiled at once. For many small matrices NumPy needs a
-#: pass over all of them for each row: of 2,000 of 4 rows 0.8 ms, and a program 0.1.
-OPERATIONS = {
-    "sort": (1 << 16, 2, 0), "argsort": (1 << 13, 4, 0), "top_k": (1 << 12, 4, 0),
-    "fft": (1 << 13, 0, 0), "lu": (1 << 9, 0, 2), "lu_solve": (1 << 9, 0, 2),
-    "triangular_solve": (1 << 9, 0, 2),
-}  # fmt: skip
 #: Elements of an array from which on it is asked whether a call shall be compiled, and
 #: from which on it never is.
 LARGE, MOST = 1 << 10, 1 << 31

@@ -19,17 +19,16 @@ from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 PACKAGE = Path(ft.__file__).parent
 
 #: Longer lists of names are facts of primitives, but for these.
-LONGEST = 6
+LONGEST = 5
 #: What names have to be listed for that is no fact of the primitives.
 OTHERS = {
-    # Of processors: cycles; what has an instruction; what takes a constant as well.
+    # Of processors: cycles; what has an instruction.
     "backends/llvm/schedule/vector_cost.py:_LATENCY",
     "lower/legalize/legalize.py:PLAIN",
-    "backends/llvm/kernels/lift_constants.py:_PLAIN",
+    "backends/llvm/schedule/vector_cost.py:_COST",
+    "backends/opencl/scalar_ops.py:SUPPORTED",
     # Of NumPy: what repeats its operands by itself.
     "trace/evaluate.py:_BROADCASTING",
-    # Of all devices: what rounds once, operands known or not.
-    "transforms/jit/eager_programs.py:_ARITHMETIC",
     # Of our formulas: their errors.
     "lower/legalize/math/decompose.py:ACCURACY",
     # Of what users call.
@@ -119,6 +118,20 @@ def test_facts_of_functions_are_true(primitive: Primitive) -> None:
         assert (zeros == 0).all()
     if primitive.zero_for == "finite":
         assert np.isfinite(zeros).all()
+
+
+@pytest.mark.parametrize("primitive", FUNCTIONS, ids=str)
+def test_what_jumps_says_so(primitive: Primitive) -> None:
+    at = np.array([-1.5, -0.5, 0, 0.5, 1, 1.5, math.inf], np.float32)
+    aval = ShapedArray.of(at.shape, at.dtype)
+    with np.errstate(all="ignore"):
+        below, above = (
+            np.asarray(primitive.numpy(aval, None, np.nextafter(at, to)), np.float32)
+            for to in np.float32([-math.inf, math.inf])
+        )
+        apart = np.abs(above - below)
+    # Further apart they are beside a pole.
+    assert ((apart >= 0.5) & (apart <= 2)).any() == primitive.jumps
 
 
 def test_thresholds_of_tiers_stand_in_one_table() -> None:

@@ -21,12 +21,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
+from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.axis_alignment import axes_in_step, is_followed
 from ftrace.lower.analysis.cost import ELEMENTWISE, is_contraction
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.broadcast import expand_p
+from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p
+from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.sources import const_p, iota_p
 from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
@@ -200,10 +203,6 @@ _BLOW_UP = 2
 #: Terms of the sum of a peak, up to which it may be computed again: that takes about
 #: as long as it takes to store and load it, and the memory is free for other things.
 _RECOMPUTED_TERMS = 160
-
-#: Where the least difference is a great one: sums computed again may differ in the
-#: last bits, as their loops may.
-_SUDDEN = frozenset(("floor", "ceil", "round", "trunc", "sign"))
 
 _FREE_MOVEMENT = (reshape_p, permute_p, expand_p)
 
@@ -409,7 +408,7 @@ class _Finder:
                 inside.add(source)
                 pending.append(source)
         nodes = sorted(inside, key=self.place.__getitem__)
-        if not all(map(self._is_cheap, again)) or _is_sudden(again, nodes):
+        if not all(map(self._is_cheap, again)) or _decide_jumps(again, nodes):
             return None
         peaks = [n for n in nodes if self._is_peak(n)]
         peak = max(peaks, key=lambda n: n.size)
@@ -435,15 +434,24 @@ class _Finder:
         return node.src[0].size <= _RECOMPUTED_TERMS * node.size
 
 
-def _is_sudden(sums: set[Node], nodes: Sequence[Node]) -> bool:
-    """Does anything jump where one of these sums changes by the last bit?"""
+def _decide_jumps(sums: set[Node], nodes: Sequence[Node]) -> bool:
+    """Does anything jump where one of these sums changes by the last bit?
+
+    Computed again they may, as their loops may differ.
+    """
     below = set(sums)
     for node in nodes if sums else ():
         if node not in below and not below.isdisjoint(node.src):
-            if node.op.family == "compare" or node.op.name in _SUDDEN:
+            if _jumps(node):
                 return True
             below.add(node)
     return False
+
+
+def _jumps(node: Node) -> bool:
+    if node.op is cast_p:
+        return not dtypes.is_inexact(node.dtype)
+    return isinstance(node.op, Primitive) and node.op.jumps
 
 
 def _give_to_each_other(regions: Sequence[Region]) -> None:

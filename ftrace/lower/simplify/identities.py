@@ -380,7 +380,6 @@ _BITS: Final = (
 
 # Comparisons.
 
-_COMPARES = (p.eq, p.ne, p.lt, p.le, p.gt, p.ge)
 _OPPOSITE: dict[Op, Op] = {p.eq: p.ne, p.ne: p.eq}
 _OPPOSITE_OF_EXACT = _OPPOSITE | {
     p.lt: p.ge,
@@ -439,7 +438,9 @@ _COMPARISONS: Final = (
         "fold_eq_itself", True, Pat((p.eq, p.le, p.ge), X, X, where=_compares_exact)
     ),
     # not (x == y) -> x != y; not (x < y) -> x >= y for integers
-    Rule("fold_not_of_compare", Pat(p.bit_not, Pat(_COMPARES, name="c")), _not_compare),
+    Rule(
+        "fold_not_of_compare", Pat(p.bit_not, Pat(p.COMPARES, name="c")), _not_compare
+    ),
     # x < least, x > greatest -> false; x >= least, x <= greatest -> true
     Rule(
         "fold_compare_with_limit",
@@ -449,7 +450,7 @@ _COMPARISONS: Final = (
     # iota < n -> true, iota >= 0 -> true, …
     Rule(
         "fold_compare_of_iota",
-        Pat(_COMPARES, Pat(iota_p, name="x"), C, name="node"),
+        Pat(p.COMPARES, Pat(iota_p, name="x"), C, name="node"),
         _compare_of_iota,
     ),
     # x == true, x != false -> x; x == false, x != true -> not x

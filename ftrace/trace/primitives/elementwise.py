@@ -110,8 +110,9 @@ def _elementwise(
     def meaning(aval: ShapedArray, arg: Any, *xs: Any) -> Any:
         return numpy(*xs)
 
-    if not facts.get("linear"):
-        facts.setdefault("jvp", jvp if derivatives else no_tangent)
+    if not facts.get("linear") and "jvp" not in facts:
+        jumps = not derivatives and "f" in kinds
+        facts = {"jvp": jvp if derivatives else no_tangent, "jumps": jumps, **facts}
     facts.setdefault("direct", lambda aval, arg: (numpy, ()))
     return Primitive(
         name, family, infer, meaning, batch_elementwise, dtypes=kinds, **facts
@@ -163,7 +164,15 @@ def _real_part(aval: ShapedArray) -> np.dtype[Any]:
 
 def _compare(name: str, kinds: str, numpy: Ufunc, doc: str) -> Primitive:
     return _elementwise(
-        name, "compare", kinds, numpy, (), _to_bool, exact=True, doc=doc
+        name,
+        "compare",
+        kinds,
+        numpy,
+        (),
+        _to_bool,
+        exact=True,
+        takes_numbers=True,
+        doc=doc,
     )
 
 
@@ -215,7 +224,8 @@ def _transpose_product(node: Node, ct: Node, i: int) -> Node:
 mul = _binary(
     "mul", "biufc", reference.multiply, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, zero_at_zero=True,
-    direct=lambda aval, arg: (reference.multiplication(aval), ()), doc="x·y",
+    direct=lambda aval, arg: (reference.multiplication(aval), ()), takes_numbers=True,
+    doc="x·y",
 )  # fmt: skip
 mul_zero = _binary(
     "mul_zero", "iufc", reference.mul_zero, lambda x, y, z: y, lambda x, y, z: x,
@@ -248,11 +258,13 @@ def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | N
 
 add = _binary(
     "add", "biufc", np.add, transpose=_same, linear=True, exact=True,
-    jvp=lambda node, t: _sum_tangents(t), zero_at_zero=True, doc="x + y",
+    jvp=lambda node, t: _sum_tangents(t), zero_at_zero=True, takes_numbers=True,
+    doc="x + y",
 )  # fmt: skip
 sub = _binary(
     "sub", "iufc", np.subtract, transpose=_transpose_sub, linear=True,
-    jvp=_difference_tangent, zero_at_zero=True, exact=True, doc="x - y",
+    jvp=_difference_tangent, zero_at_zero=True, exact=True, takes_numbers=True,
+    doc="x - y",
 )  # fmt: skip
 neg: Primitive = _unary(
     "neg", "iufc", np.negative, transpose=lambda node, ct, i: neg(ct), linear=True,
@@ -262,7 +274,7 @@ div = _binary(
     "div", "iufc", reference.divide,
     transpose=lambda node, ct, i: scale(ct, reciprocal(node.src[1])),
     jvp=lambda node, t: _quotient_tangent(node, t),
-    direct=lambda aval, arg: (reference.division(aval), ()),
+    direct=lambda aval, arg: (reference.division(aval), ()), takes_numbers=True,
     doc="x/y; integers truncate toward zero, and x/0 is -1",
 )  # fmt: skip
 
@@ -316,12 +328,12 @@ def _ties(x: Node, y: Node, z: Node) -> Node:
 
 maximum = _binary(
     "max", "biuf", minmax.maximum, _ties, lambda x, y, z: _ties(y, x, z),
-    zero_at_zero=True, slow=4, exact=True,
+    zero_at_zero=True, slow=4, exact=True, takes_numbers=True,
     doc="the greater, +0 of two zeros; NaN wins",
 )  # fmt: skip
 minimum = _binary(
     "min", "biuf", minmax.minimum, _ties, lambda x, y, z: _ties(y, x, z),
-    zero_at_zero=True, slow=4, exact=True,
+    zero_at_zero=True, slow=4, exact=True, takes_numbers=True,
     doc="the lesser, -0 of two zeros; NaN wins",
 )  # fmt: skip
 
@@ -564,8 +576,9 @@ is_finite = _unary(
     "is_finite", "fc", np.isfinite, result=_to_bool, doc="neither infinite nor NaN"
 )
 
+COMPARES = (eq, ne, lt, le, gt, ge)
 #: Names of those whose results are truth values.
-COMPARISONS = frozenset(p.name for p in (eq, ne, lt, le, gt, ge, is_finite))
+COMPARISONS = frozenset(p.name for p in (*COMPARES, is_finite))
 
 # Bits.
 
@@ -574,25 +587,23 @@ bit_or = _binary("or", "biu", np.bitwise_or, zero_at_zero=True, doc="x | y")
 bit_xor = _binary("xor", "biu", np.bitwise_xor, zero_at_zero=True, doc="x ^ y")
 bit_not = _unary("not", "biu", np.invert, doc="every bit flipped; logical for bool")
 shift_left = _binary(
-    "shl", "iu", reference.shift_left, zero_at_zero=True, slow=15, doc="x << y"
-)
+    "shl", "iu", reference.shift_left, zero_at_zero=True, slow=15, reads_width=True,
+    doc="x << y",
+)  # fmt: skip
 shift_right_logical = _binary(
     "shr", "iu", reference.shift_right_logical, zero_at_zero=True, slow=15,
-    doc="x >> y, filled with 0",
+    reads_width=True, doc="x >> y, filled with 0",
 )  # fmt: skip
 shift_right_arithmetic = _binary(
     "sar", "iu", reference.shift_right_arithmetic, zero_at_zero=True, slow=15,
-    doc="x >> y, filled with the sign",
+    reads_width=True, doc="x >> y, filled with the sign",
 )  # fmt: skip
 
 
 popcount = _unary(
-    "popcount",
-    "iu",
-    reference.popcount,
-    zero_at_zero=True,
+    "popcount", "iu", reference.popcount, zero_at_zero=True, reads_width=True,
     doc="the number of bits set",
-)
+)  # fmt: skip
 
 
 nextafter = _binary(
@@ -634,7 +645,7 @@ def _select_value(
 select = Primitive(
     "select", "select", _infer_select, _select_value, batch_elementwise,
     jvp=_select_tangent, transpose=_transpose_select,
-    direct=lambda aval, arg: (np.where, ()), slow=30, exact=True,
+    direct=lambda aval, arg: (np.where, ()), slow=30, exact=True, takes_numbers=True,
     doc="x where the predicate holds, y elsewhere",
 )  # fmt: skip
 
@@ -685,7 +696,7 @@ def _bitcast_value(aval: ShapedArray, dtype: np.dtype[Any], x: Array) -> Array:
 bitcast = Primitive(
     "bitcast", "unary", _infer_bitcast, _bitcast_value, batch_elementwise,
     jvp=no_tangent, zero_at_zero=True, show=lambda arg: dtypes.SHORT[arg],
-    exact=True, doc="the same bits in another dtype",
+    exact=True, jumps=True, reads_width=True, doc="the same bits in another dtype",
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from importlib import import_module
 from typing import Any, TypedDict
 
 from ftrace.errors import PrimitiveError
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import Bundle, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, Op, make_node
 
@@ -74,6 +74,9 @@ class Primitive(_Record):
       range: where it is, a little more than that; it is then NaN for NaN alone.
       zero_for: operands for which alone it is zero: "zero", or "finite" ones; "" if
         that is not known.
+      jumps: a last bit of an operand may decide on much of the result.
+      reads_width: what it gives depends on how many bits an operand has.
+      takes_numbers: it is done in the same way whether an operand is a constant or not.
     """
 
     infer: Infer
@@ -95,6 +98,9 @@ class Primitive(_Record):
     keeps_nan: bool = False
     range: tuple[float, float] | None = None
     zero_for: str = ""
+    jumps: bool = False
+    reads_width: bool = False
+    takes_numbers: bool = False
 
     def __post_init__(self) -> None:
         missing = [
@@ -116,6 +122,23 @@ class Primitive(_Record):
         """The node of this primitive over `src`; raises where shapes do not fit."""
         aval = self.infer(arg, *[node.aval for node in src])
         return make_node(self, aval, src, arg)
+
+
+class CompiledFrom(NamedTuple):
+    """From when on an operation outside of traces is compiled, and not left to NumPy.
+
+    What rounds is compiled at its first call, as last bits must not depend on how often
+    a call came.
+
+    Attributes:
+      elements: at least so many in the first operand.
+      calls: after so many calls with operands of the same types.
+      core: the number of last axes that count as one element, a matrix.
+    """
+
+    elements: int
+    calls: int = 0
+    core: int = 0
 
 
 Results = Sequence[Node | None]
@@ -144,6 +167,8 @@ class Compound(_Record):
       no_derivative: why it has no jvp.
       pure: equal calls may be done once, and unused ones not at all.
       dtypes: kinds of dtype it takes, for the table in the docs.
+      slow: as of `Primitive`.
+      compiled_from: where it has kernels that pay outside of traces.
     """
 
     infer: Callable[..., tuple[ShapedArray, ...]]
@@ -156,6 +181,8 @@ class Compound(_Record):
     dtypes: str = "biufc"
     doc: str = ""
     show: Callable[[Any], str] = field(default=lambda arg: f"{arg}")
+    slow: int = 2
+    compiled_from: CompiledFrom | None = None
 
     def __post_init__(self) -> None:
         if self.jvp is None and self.transpose is None and not self.no_derivative:
@@ -242,3 +269,6 @@ class Facts(TypedDict, total=False):
     keeps_nan: bool
     range: tuple[float, float]
     zero_for: str
+    jumps: bool
+    reads_width: bool
+    takes_numbers: bool

@@ -30,8 +30,6 @@ _COUNTING = frozenset((dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.compl
 _COMPUTING = frozenset(
     ("unary", "binary", "select", "cast", "identity", "movement", "reduction")
 )
-#: What these do depends on how many bits there are.
-_BITWISE = frozenset(("bitcast", "popcount", "shr", "shl", "sar"))
 
 
 def _widened_aval(arg: object, x: ShapedArray, exact: ShapedArray) -> ShapedArray:
@@ -100,7 +98,8 @@ def with_all_bits(
 
 def _operands(node: Node) -> list[Node]:
     """What a weak scalar was computed from, as far as that are weak scalars."""
-    if node.op.family not in _COMPUTING or node.op.name in _BITWISE:
+    op = node.op
+    if op.family not in _COMPUTING or (isinstance(op, Primitive) and op.reads_width):
         return []
     return [s for s in node.src if is_narrow(s.aval)]
 

@@ -51,8 +51,8 @@ from ftrace.transforms.jit.compiled_graph import has_compiled, make_native, run_
 from ftrace.transforms.jit.eager_programs import program_of
 from ftrace.transforms.jit.jit import Jitted, jit
 
-#: How many times as long as an addition these take NumPy, twice: see `Primitive.slow`.
-_CUMULATE, _FLOAT_TO_INTEGER = 25, 70
+#: How many times as long as an addition that takes NumPy, twice: see `Primitive.slow`.
+_FLOAT_TO_INTEGER = 70
 #: Multiplications of a product of matrices that take as long as one element.
 _OF_PRODUCT = 16
 
@@ -82,9 +82,7 @@ def _price(node: Node, largest: int) -> int:
     size = max(node.size, *[x.size for x in node.src])
     if size > 2 * largest:  # of a product of matrices, which is not stored
         size //= _OF_PRODUCT
-    times = node.op.slow if isinstance(node.op, Primitive) else 2
-    if node.op.name == "cumulate":
-        times = _CUMULATE
+    times = node.op.slow if isinstance(node.op, (Primitive, Compound)) else 2
     if node.op is cast_p and dtypes.is_inexact(node.src[0].dtype):
         times = _FLOAT_TO_INTEGER if dtypes.is_integer(node.dtype) else times
     return tiering.numpy_time(size * times)
@@ -311,18 +309,17 @@ def run_call(
 
 def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     """An operation on concrete arrays; None where it is for NumPy."""
-    row = tiering.OPERATIONS.get(op.name)
-    if row is None:
+    least = op.compiled_from
+    if least is None:
         return None
-    least, wait, core = row
     shape = arrays[0].shape
-    if prod(shape[: len(shape) - core]) < least or not compiles():
+    if prod(shape[: len(shape) - least.core]) < least.elements or not compiles():
         return None
     identity = (op, arg, *[aval_of(x) for x in arrays])
     call = _calls.get(identity)
     if call is None:
         run = Jitted(partial(bind_compound, op, arg=arg))
-        call = _calls.put(identity, _Call(run, 1, wait), _COMPILED)
+        call = _calls.put(identity, _Call(run, 1, least.calls), _COMPILED)
     return call(arrays)
 
 

@@ -168,16 +168,6 @@ NUMBER_DEPTH = -51
 #: Numbers of a graph that may vary, at the most: each is an input of a program.
 MOST = 32
 
-#: Their results are rounded once, whether an operand is known or not.
-_ARITHMETIC = frozenset(
-    {
-        elementwise.add, elementwise.sub, elementwise.mul, elementwise.div,
-        elementwise.maximum, elementwise.minimum, elementwise.eq, elementwise.ne,
-        elementwise.lt, elementwise.le, elementwise.gt, elementwise.ge,
-        elementwise.select,
-    }
-)  # fmt: skip
-
 
 def numbers_of(
     outputs: Sequence[Node], order: Sequence[Node] | None = None
@@ -209,7 +199,7 @@ def _takes_number(node: Node, source: Node, number: Node) -> bool:
     Args:
       source: the operand that the number is, cast or moved.
     """
-    if node.op in _ARITHMETIC:
+    if isinstance(node.op, Primitive) and node.op.takes_numbers:
         return True
     if node.op is scatter_p:  # what it is scattered into, and where, may be known
         return source not in (node.src[0], *node.src[2:])

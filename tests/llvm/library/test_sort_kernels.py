@@ -21,8 +21,8 @@ from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.library import sort_kernels
 from ftrace.lower.library.sort_kernels import LONG, SEVERAL, SHORT, Ordering
 from ftrace.lower.program.ir import CallHost, RunKernel
-from ftrace.trace import tiering
 from ftrace.trace.primitives.library import numpy_sort_symbols
+from ftrace.trace.primitives.library.sorting import sort_p
 from tests.support.covering import covering
 
 Array = Any  # of NumPy
@@ -288,22 +288,23 @@ def test_code_for_other_processors_is_accepted(
         machine.emit_object(llvm.parse_assembly(text))
 
 
-def test_large_eager_sorts_are_compiled_when_they_come_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(tiering.OPERATIONS, "sort", (700, 2, 0))
+def test_large_eager_sorts_are_compiled_when_they_come_again() -> None:
+    least = sort_p.compiled_from
+    assert least is not None
 
     def is_compiled(call: Any) -> bool:
         before = ft.counters("cpu").kernels_run
         call().block_until_ready()
         return ft.counters("cpu").kernels_run > before
 
-    x = np.random.default_rng(3).standard_normal(701).astype(np.float32)
+    x = np.random.default_rng(3).standard_normal(least.elements).astype(np.float32)
     for call in range(9):
-        assert is_compiled(lambda: fnp.sort(fnp.asarray(x))) == (call >= 1)
+        assert is_compiled(lambda: fnp.sort(fnp.asarray(x))) == (
+            call >= least.calls - 1
+        )
         found = fnp.sort(fnp.asarray(x)).numpy()
         np.testing.assert_array_equal(as_bits(found), as_bits(np.sort(x)))
-    assert not is_compiled(lambda: fnp.sort(fnp.asarray(x[:699])))
+    assert not is_compiled(lambda: fnp.sort(fnp.asarray(x[1:])))
     ones = fnp.ones(1 << 13, np.complex64)
     assert is_compiled(lambda: fnp.fft.fft(ones))
     first, second = (fnp.fft.fft(ones).numpy() for _ in range(2))

@@ -21,14 +21,11 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.lower.kernel.ir import INDEX, BufferSpec, Kernel, load, param, reduce_p
 from ftrace.trace.graph import Node, constant_value, substitute
+from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.sources import const, const_p
 
 #: Kernels with more numbers keep them.
 MOST = 8
-#: Operations for whose code it does not matter whether an operand is a constant.
-_PLAIN = frozenset((
-    "add", "sub", "mul", "div", "max", "min", "select", "lt", "le", "gt", "ge",
-))  # fmt: skip
 
 
 def without_numbers(kernel: Kernel) -> tuple[Kernel, np.ndarray[Any, Any] | None]:
@@ -62,7 +59,7 @@ def _numbers(kernel: Kernel, nodes: list[Node]) -> list[Node]:
     """The constants that may be loaded, all of one dtype, in the order of the nodes."""
     kept = {e for store in kernel.stores for e in store.expressions}
     for node in nodes:
-        if node.op.name not in _PLAIN:
+        if not (isinstance(node.op, Primitive) and node.op.takes_numbers):
             kept.update(node.src)
     found = [n for n in nodes if n.op is const_p and n not in kept and _is_plain(n)]
     return [n for n in found if n.dtype == found[0].dtype]

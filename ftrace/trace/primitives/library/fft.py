@@ -25,7 +25,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import bit_or, conj, eq, mul, real, select
 from ftrace.trace.primitives.library import library_op
 from ftrace.trace.primitives.movement import pad
-from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.primitives.primitive import Array, CompiledFrom, Results
 from ftrace.trace.primitives.sources import const_like, iota
 from ftrace.trace.symbolic.dim import same_size
 
@@ -118,5 +118,6 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
 
 fft_p = library_op.host(
     "fft", _infer, _value, _tangent, transpose=_transpose,
+    compiled_from=CompiledFrom(1 << 13),
     doc="Fourier transforms over the last axes",
 )  # fmt: skip

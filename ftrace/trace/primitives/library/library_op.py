@@ -22,7 +22,13 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.library import matrix_nodes as mat
 from ftrace.trace.primitives.movement import move_axis, reshape
-from ftrace.trace.primitives.primitive import Array, Compound, Results, items
+from ftrace.trace.primitives.primitive import (
+    Array,
+    CompiledFrom,
+    Compound,
+    Results,
+    items,
+)
 from ftrace.trace.symbolic.dim import same_size
 
 Batched = tuple[list[Node], list[bool]]
@@ -71,6 +77,8 @@ class _Facts(TypedDict, total=False):
     batch: Callable[..., Batched]
     dtypes: str
     doc: str
+    slow: int
+    compiled_from: CompiledFrom
 
 
 def along(
@@ -181,15 +189,14 @@ def solver(
     transposed: Callable[[Node], tuple[Sequence[Node], Any]],
     *,
     called: str,
-    batch: Callable[..., Batched] = batch_leading,
-    doc: str = "",
+    **facts: Unpack[_Facts],
 ) -> Compound:
     """The record of X of A(X) = b, for a linear A; b is the last operand.
 
     A(X') = b' - A'(X).
 
     Args:
-      name, infer, numpy, batch, doc: as of `host`.
+      name, infer, numpy, facts: as of `host`.
       change: (node, tangents of the operands before b, X) -> A'(X).
       transposed: the operands before b and the argument of the transposed system.
       called: the name in messages.
@@ -205,10 +212,8 @@ def solver(
             return (None,)
         return op.results(*matrix, right, arg=node.arg)
 
-    op = host(
-        name, infer, numpy, jvp=jvp, transpose=transpose_last(called, transposed),
-        batch=batch, doc=doc,
-    )  # fmt: skip
+    facts = {"jvp": jvp, "transpose": transpose_last(called, transposed), **facts}
+    op = host(name, infer, numpy, **facts)
     return op
 
 

@@ -294,7 +294,7 @@ def _sum_transposed(node: Node) -> tuple[Sequence[Node], Running]:
 
 
 cumulate_p = along(
-    "cumulate", _infer, _value,
+    "cumulate", _infer, _value, slow=25,
     jvp=_tangent, transpose=transpose_last("a cumulative sum", _sum_transposed),
     doc="running sum, product, maximum, minimum or log-sum-exp along an axis",
 )  # fmt: skip

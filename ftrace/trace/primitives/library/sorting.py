@@ -28,7 +28,7 @@ from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather
 from ftrace.trace.primitives.library.library_op import along
-from ftrace.trace.primitives.primitive import Array, Results
+from ftrace.trace.primitives.primitive import Array, CompiledFrom, Results
 from ftrace.trace.primitives.sources import iota
 from ftrace.trace.symbolic.dim import same_size
 
@@ -169,7 +169,7 @@ def _sort_tangent(node: Node, tangents: Results) -> Results:
 
 sort_p = along(
     "sort", _infer_sort, sort_values,
-    jvp=_sort_tangent,
+    jvp=_sort_tangent, compiled_from=CompiledFrom(1 << 16, calls=2),
     doc="ascending order along an axis",
 )  # fmt: skip
 
@@ -186,7 +186,7 @@ def _infer_argsort(axis: int, *keys: ShapedArray) -> ShapedArray:
 
 
 argsort_p = along(
-    "argsort", _infer_argsort, argsort,
+    "argsort", _infer_argsort, argsort, compiled_from=CompiledFrom(1 << 13, calls=4),
     doc="positions along an axis that bring keys into order, the first key counts most",
 )  # fmt: skip
 
@@ -214,6 +214,7 @@ def _infer_top_k(arg: TopK, x: ShapedArray) -> ShapedArray:
 
 top_k_p = along(
     "top_k", _infer_top_k, top_positions, dtypes="biuf",
+    compiled_from=CompiledFrom(1 << 12, calls=4),
     doc="positions of the k greatest or least along an axis, in their order",
 )  # fmt: skip
 
