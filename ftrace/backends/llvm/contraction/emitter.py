@@ -527,10 +527,7 @@ class FewColumns(Columns):
     def open(self) -> None:
         s, column = self.schedule, self.column
         assert s.along is not None
-        copies = 2 if size_of(s.along) >= 4 * s.lanes else 1
-        self.steps = {
-            column: Steps(0, size_of(column)), s.along: Steps(s.lanes, copies)
-        }  # fmt: skip
+        self.steps = {column: Steps(0, size_of(column)), s.along: Steps(s.lanes)}
 
     def shape(self, positions: int) -> tuple[int, int]:
         return size_of(self.column), self.schedule.pitch
