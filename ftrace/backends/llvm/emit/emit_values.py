@@ -227,13 +227,8 @@ class Expressions(ABC):
 
     def form_stride(self, form: Index) -> int | None:
         """What an index grows by from lane to lane; None if that varies."""
-        total = 0
-        for atom, coefficient in form.pairs:
-            part = self.stride(atom)
-            if part is None:
-                return None
-            total += coefficient * part
-        return total
+        v = self.vector
+        return 0 if v is None else self.facts.form_stride(form, v.node, v.lanes)
 
     def index_lanes(self, base: str, stride: int, t: Type) -> str:
         """The vector `base`, `base` + `stride`, … of type `t`."""

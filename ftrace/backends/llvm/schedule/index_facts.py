@@ -13,20 +13,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.affine_index import (
     Index,
     affine_form,
     bounds_over,
-    sum_of_terms,
+    constant_index,
 )
-from ftrace.lower.kernel.integer_bounds import Interval, interval_of
+from ftrace.lower.kernel.integer_bounds import Interval, fits, interval_of
 from ftrace.lower.kernel.ir import INDEX, Kernel, free_ranges
 from ftrace.lower.legalize.math.term import RARE
-from ftrace.trace.graph import Node, toposort
+from ftrace.trace.graph import Node, constant_value, toposort
+from ftrace.trace.primitives.sources import const_p
 
 _NARROW = 1 << 31
 _HALF = _NARROW // 2
+#: Comparisons, and what they are with their operands exchanged.
+_EXCHANGED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +95,7 @@ class Facts:
             return []
         found = self._conditions.get(valid)
         if found is None:
-            found = self._conditions[valid] = _conjuncts(valid, self.affine)
+            found = self._conditions[valid] = self._conjuncts(valid)
         return found
 
     def narrow_form(self, form: Index) -> bool:
@@ -121,28 +125,30 @@ class Facts:
             return known[node]
         for n in toposort([node]):
             if n not in known and n.dtype is INDEX and vector in self.free.get(n, ()):
-                known[n] = self._stride(n, vector, lanes, known)
+                known[n] = self._stride(n, vector, lanes)
         return known.get(node)
 
-    def _stride(
-        self, node: Node, vector: Node, lanes: int, known: dict[Node, int | None]
-    ) -> int | None:
+    def form_stride(self, form: Index, vector: Node, lanes: int) -> int | None:
+        """The same of a sum of terms."""
+        total = 0
+        for atom, coefficient in form.pairs:
+            part = self.stride(atom, vector, lanes)
+            if part is None:
+                return None
+            total += coefficient * part
+        return total
+
+    def _stride(self, node: Node, vector: Node, lanes: int) -> int | None:
         if node is vector:
             return 1
         form = self.affine[node]
-        if node not in form.terms:  # linear in its atoms
-            total = 0
-            for atom, coefficient in form.pairs:
-                part = known[atom] if vector in self.free[atom] else 0
-                if part is None:
-                    return None
-                total += coefficient * part
-            return total
+        if node not in form.terms:
+            return self.form_stride(form, vector, lanes)
         if node.op.name not in ("div", "rem") or not self._vectors_aligned:
             return None
         # (lanes·a·n + a·lane) div c, where a·lanes divides c: all lanes fall into one.
         top, bottom = node.src
-        step, by = known.get(top), self.constant(bottom)
+        step, by = self.stride(top, vector, lanes), self.constant(bottom)
         low = self.interval[top]
         if not step or step < 0 or not by or by < 0 or by % (step * lanes):
             return None
@@ -152,63 +158,75 @@ class Facts:
 
     def _aligned(self, node: Node, vector: Node, by: int) -> bool:
         """Is the first lane's value a multiple of `by`?"""
-        if node is vector:
-            return True
         form = self.affine[node]
-        if set(form.terms) & {node}:
+        rest = form.only(lambda atom: atom is not vector)
+        if vector not in form.terms or any(vector in self.free[a] for a in rest.terms):
             return False
-        rest = dict(form.terms)
-        if rest.pop(vector, None) is None:
-            return False
-        if any(vector in self.free[atom] for atom in rest):
-            return False
-        return sum_of_terms(rest, form.constant).common_divisor() % by == 0
+        return rest.common_divisor() % by == 0
+
+    def bound_of(self, node: Node) -> Condition | None:
+        """A comparison of an index with a constant, as a bound of its sum of terms."""
+        name = node.op.name
+        if name not in _EXCHANGED:
+            return None
+        left, right = (self._index(s) for s in node.src)
+        if left is None or right is None:
+            return None
+        if not left.pairs:
+            left, right, name = right, left, _EXCHANGED[name]
+        if right.pairs or not left.pairs:
+            return None
+        form, limit = Index(left.pairs, 0), right.constant - left.constant
+        limit += name in ("le", "gt")
+        if name in ("lt", "le"):
+            return Condition((node,), form, None, limit)
+        return Condition((node,), form, limit, None)
+
+    def _index(self, node: Node) -> Index | None:
+        """An index, also as a number of another integer dtype that holds it."""
+        inner = node
+        while inner.op.name == "cast" and dtypes.is_integer(inner.dtype):
+            (source,) = inner.src
+            if not dtypes.is_integer(source.dtype):
+                break
+            if not fits(inner, self.interval.get(source)):
+                break
+            inner = source
+        if inner.op is const_p and dtypes.is_integer(inner.dtype):
+            return constant_index(int(constant_value(inner)))
+        return self.affine.get(inner) or self.affine.get(node)
+
+    def _conjuncts(self, valid: Node) -> list[Condition]:
+        """The parts of a conjunction; bounds of the same sum are joined."""
+        bounds: dict[frozenset[tuple[Node, int]], Condition] = {}
+        others: list[Condition] = []
+        pending = [valid]
+        while pending:
+            node = pending.pop()
+            if node.op.name == "and":
+                pending += node.src
+                continue
+            part = self.bound_of(node)
+            if part is None or part.form is None:
+                others.append(Condition((node,)))
+                continue
+            key = frozenset(part.form.pairs)
+            old = bounds.get(key)
+            if old is not None:
+                lows = [c.low for c in (old, part) if c.low is not None]
+                highs = [c.high for c in (old, part) if c.high is not None]
+                low, high = max(lows, default=None), min(highs, default=None)
+                if low is not None and high is not None:
+                    high = max(low, high)  # there may be nothing between them
+                part = Condition((*old.nodes, node), part.form, low, high)
+            bounds[key] = part
+        return [*bounds.values(), *others]
 
 
 def facts_of(kernel: Kernel) -> Facts:
     """Facts about the expressions of a kernel."""
     roots = [e for store in kernel.stores for e in store.expressions]
     return Facts([*roots, *kernel.axes])
-
-
-def _conjuncts(valid: Node, affine: dict[Node, Index]) -> list[Condition]:
-    """The parts of a conjunction; bounds of the same sum are joined."""
-    bounds: dict[frozenset[tuple[Node, int]], Condition] = {}
-    others: list[Condition] = []
-    pending = [valid]
-    while pending:
-        node = pending.pop()
-        if node.op.name == "and":
-            pending += node.src
-            continue
-        part = _bound(node, affine)
-        if part is None or part.form is None:
-            others.append(Condition((node,)))
-            continue
-        key = frozenset(part.form.terms.items())
-        old = bounds.get(key)
-        if old is not None:
-            lows = [c.low for c in (old, part) if c.low is not None]
-            highs = [c.high for c in (old, part) if c.high is not None]
-            low, high = max(lows, default=None), min(highs, default=None)
-            if low is not None and high is not None:
-                high = max(low, high)  # there may be nothing between them
-            part = Condition((*old.nodes, node), part.form, low, high)
-        bounds[key] = part
-    return [*bounds.values(), *others]
-
-
-def _bound(node: Node, affine: dict[Node, Index]) -> Condition | None:
-    """A comparison of an index with a constant, as a bound of its sum of terms."""
-    if node.op.name not in ("lt", "le", "gt", "ge") or node.src[0] not in affine:
-        return None
-    a, b = (affine[s] for s in node.src)
-    if b.pairs or not a.pairs:
-        return None
-    form, limit = Index(a.pairs, 0), b.constant - a.constant
-    if node.op.name in ("lt", "le"):
-        return Condition((node,), form, None, limit + (node.op.name == "le"))
-    return Condition((node,), form, limit + (node.op.name == "gt"), None)
 
 
 def index_of(load: Node) -> Node:

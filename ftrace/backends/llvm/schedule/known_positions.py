@@ -53,7 +53,6 @@ from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of, index_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
-from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.integer_bounds import Interval
 from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
 from ftrace.lower.register_loops.scalar_elements import scalar
@@ -290,9 +289,6 @@ def _combine(
 
 # Cut.
 
-#: Comparisons, and what they are with their operands exchanged.
-_OTHER = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-
 
 class _Border(NamedTuple):
     """Where on an axis the answer to a comparison changes, and what it is before."""
@@ -421,7 +417,7 @@ def _borders(kernel: ir.Kernel, axis: Node, facts: Facts) -> list[int]:
             continue
         if node.op.name in ("div", "rem") and node.dtype is ir.INDEX:
             return []
-        border = _border(node, facts) if node.op.name in _OTHER else None
+        border = _border(node, facts)
         if border is not None and border.axis is axis:
             found.add(border.place)
     return sorted(p for p in found if 0 < p < _size(axis))
@@ -429,46 +425,16 @@ def _borders(kernel: ir.Kernel, axis: Node, facts: Facts) -> list[int]:
 
 def _border(node: Node, facts: Facts) -> _Border | None:
     """Where on an axis a comparison has another answer than before, if anywhere."""
-    (left, right), name = node.src, node.op.name
-    form, limit = _linear(left, facts), _constant(right, facts)
-    if form is None or limit is None:
-        form, limit, name = _linear(right, facts), _constant(left, facts), _OTHER[name]
-    if form is None or limit is None:
+    found = facts.bound_of(node)
+    if found is None or found.form is None or len(found.form.pairs) != 1:
         return None
-    ((axis, step),) = form.terms.items()
-    rest = limit - form.constant
-    if step < 0:  # -x < n where x > -n
-        step, rest, name = -step, -rest, _OTHER[name]
-    # From `rest` on, or from the number behind it, x < rest has another answer.
-    rest += name in ("le", "gt")
-    return _Border(axis, -(-rest // step), name in ("lt", "le"))
-
-
-def _linear(node: Node, facts: Facts) -> Index | None:
-    """An index of one axis, also as a number of another integer dtype that holds it."""
-    form = facts.affine.get(_uncast(node, facts))
-    if form is None or len(form.terms) != 1:
+    ((axis, step),) = found.form.pairs
+    if axis.op is not ir.range_p or ir.axis_of(axis).reduced:
         return None
-    (axis,) = form.terms
-    return None if axis.op is not ir.range_p or ir.axis_of(axis).reduced else form
-
-
-def _uncast(node: Node, facts: Facts) -> Node:
-    while node.op.name == "cast" and dtypes.kind(node.src[0].dtype) in "iu":
-        inside = facts.interval.get(node.src[0])
-        if inside is None or dtypes.kind(node.dtype) not in "iu":
-            break
-        low, high = dtypes.limits(node.dtype)
-        if inside[0] < low or inside[1] > high:
-            break
-        node = node.src[0]
-    return node
-
-
-def _constant(node: Node, facts: Facts) -> int | None:
-    if node.op is const_p and dtypes.kind(node.dtype) in "iu":
-        return int(constant_value(node))
-    return facts.constant(node)
+    limit = found.high if found.low is None else found.low
+    assert limit is not None
+    place = -(-limit // step) if step > 0 else limit // step + 1
+    return _Border(axis, place, (found.low is None) == (step > 0))
 
 
 def _between(points: Sequence[int], axis: Node) -> list[tuple[int, int]]:
@@ -501,7 +467,7 @@ def _piece(
 
 def _known(node: Node, facts: Facts, axis: Node, inside: Interval) -> Node | None:
     """The answer to a comparison that has only one on a part of an axis."""
-    if node.op.name not in _OTHER or axis not in facts.free[node]:
+    if axis not in facts.free[node]:
         return None
     border = _border(node, facts)
     if border is None or border.axis is not axis:
