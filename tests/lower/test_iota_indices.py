@@ -12,10 +12,17 @@ from hypothesis import given, settings, strategies as st
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.lower.kernel.affine_index import ZERO, range_index, value_index
+from ftrace.lower.kernel.affine_index import (
+    ALWAYS,
+    index_of_atom,
+    range_index,
+    value_index,
+    values_in,
+)
 from ftrace.lower.kernel.integer_bounds import values_of
 from ftrace.lower.kernel.iota_indices import never_meeting, position_of
 from ftrace.lower.kernel.ir import make_range
+from ftrace.lower.schedule.drafts import Schedule
 from ftrace.trace.bind import bind
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -377,12 +384,16 @@ def test_an_index_array_that_does_not_count_is_read_as_a_whole() -> None:
 
     graph = trace("jit", f, [aval_of(LANES[:4])])
     at = range_index(0, 4)
-    read, counts, both = (position_of(n, (at,), frozenset()) for n in graph.outputs)
-    assert read.ranges == ZERO
-    assert read.readings[0][0].array is graph.outputs[0]
-    assert counts == (at, ())
-    assert both.ranges == at
-    assert len(both.readings) == 1
+    plan = Schedule([])
+    read, counts, both = (
+        position_of(n, (at,), ALWAYS, 9, plan.number_of) for n in graph.outputs
+    )
+    (value,) = read.where.terms
+    assert not read.counts
+    assert plan.reading(value).array is graph.outputs[0]
+    assert counts == (at, True)
+    assert both.counts
+    assert both.where - at == index_of_atom(values_in([both.where])[0])
 
 
 @settings(max_examples=60, deadline=None)

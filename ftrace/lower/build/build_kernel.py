@@ -26,7 +26,7 @@ from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
 from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.integer_bounds import values_of
-from ftrace.lower.kernel.iota_indices import Reading, targets_of
+from ftrace.lower.kernel.iota_indices import targets_of
 from ftrace.lower.program.ir import Program
 from ftrace.lower.schedule.drafts import Context, Draft, Schedule
 from ftrace.trace.avals import ShapedArray
@@ -131,7 +131,6 @@ class _Builder:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.values: dict[int, Node] = {}
         self.expressions: dict[tuple[Node, Context], Node] = {}
         self.buffers: dict[Node, int] = {}
         self.origins: dict[Origin, None] = {}
@@ -159,7 +158,7 @@ class _Builder:
 
     def _express_all(self, take: Callable[[Node], None]) -> None:
         """Expressions from the roots on demand: operands and index arrays first."""
-        expressions, readings = self.expressions, self.view.plan.readings
+        expressions = self.expressions
         pending: list[tuple[Node, Context, list[tuple[Node, Context]] | None]]
         pending = [(*root, None) for root in self.view.root_contexts()]
         while pending:
@@ -176,12 +175,7 @@ class _Builder:
                     continue
             pending.pop()
             take(node)
-            expressions[node, context] = made = self._expression(node, context)
-            if readings:
-                reading = Reading(node, context.indices, context.valid)
-                number = readings.get(reading)
-                if number is not None:
-                    self.values[number] = cast(made, ir.INDEX)
+            expressions[node, context] = self._expression(node, context)
 
     def _needs(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
         """What must be expressed before `node` is."""
@@ -192,10 +186,11 @@ class _Builder:
             inner = self.view.operands(node, context)
             needs = [(s, c) for s, c in inner if c.valid is not None]
         assert context.valid is not None
-        if not self.view.arrays:
+        plan = self.view.plan
+        if not plan.readings:
             return needs
         used = [*context.indices, *(c.position for c in context.valid)]
-        return needs + [self.view.arrays[v.arg.number] for v in ix.values_in(used)]
+        return needs + plan.reads(used, self.view.draft)
 
     def _expression(self, node: Node, context: Context) -> Node:
         scalar = ShapedArray.of((), node.dtype)
@@ -247,11 +242,17 @@ class _Builder:
         return select(valid, value, zeros_like(value))
 
     def _index(self, index: ix.Index) -> Node:
-        return ix.render_index(index, self.values)
+        return ix.render_index(index, self._value)
+
+    def _value(self, value: Node) -> Node:
+        """What stands for the value of an index array in an index."""
+        view = self.view
+        ((array, context),) = view.plan.reads([ix.index_of_atom(value)], view.draft)
+        return cast(self.expressions[array, context], ir.INDEX)
 
     def _valid(self, valid: ix.Valid) -> Node | None:
         if valid not in self.valid_nodes:
-            self.valid_nodes[valid] = ix.render_valid(valid, self.values)
+            self.valid_nodes[valid] = ix.render_valid(valid, self._value)
         return self.valid_nodes[valid]
 
     def _store(self, node: Node, context: Context) -> ir.Store:
@@ -280,16 +281,17 @@ class _Builder:
 
     def _scatter(self, node: Node, buffer: int, context: Context) -> ir.Store:
         """Drops updates that are out of bounds."""
-        axes, kind = axes_and_kind(node)
+        _, kind = axes_and_kind(node)
         updates, at = self.view.root_contexts()[0]
+        plan = self.view.plan
         assert context.valid is not None
         valid = self._valid(context.valid)
-        for axis, target in zip(axes, targets_of(node, at.indices), strict=True):
-            if target.ranges.pairs:
+        for axis, target in targets_of(node, at.indices, plan.number_of).items():
+            if target.counts:
                 continue  # see `_scattered_at`
-            index = self._index(context.indices[axis])
-            ((read, _),) = target.readings
-            for part in _in_bounds(index, read.array, node.shape[axis]):
+            index = self._index(target.where)
+            (value,) = target.where.terms
+            for part in _in_bounds(index, plan.reading(value).array, node.shape[axis]):
                 valid = part if valid is None else bit_and(valid, part)
         index = self._index(ix.flatten_index(context.indices, node.shape))
         combine = "" if kind == "set" else kind

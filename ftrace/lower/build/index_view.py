@@ -13,7 +13,7 @@ and are tried on paper before anything is built:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import field
 from heapq import heappop, heappush
 from math import prod
@@ -22,7 +22,7 @@ from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import reduced_axes
 from ftrace.lower.kernel import affine_index as ix
-from ftrace.lower.kernel.iota_indices import Reading, never_meeting, targets_of
+from ftrace.lower.kernel.iota_indices import never_meeting, targets_of
 from ftrace.lower.kernel.ir import axis_of, range_p
 from ftrace.lower.schedule.drafts import (
     Context,
@@ -35,7 +35,7 @@ from ftrace.lower.schedule.drafts import (
     root_indices,
 )
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
+from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
 from ftrace.trace.symbolic.bounds import sample, surely_less
 from ftrace.trace.symbolic.dim import same_size
@@ -56,7 +56,6 @@ class View:
         # Of a node in a context; building asks again for what was needed here.
         self._operands: dict[tuple[Node, Context], list[tuple[Node, Context]]] = {}
         self._facts: list[ix.Index] | None = None
-        self.arrays: dict[int, tuple[Node, Context]] = {}
         self.members: list[Node] = []
         self.loaded: set[Node] = set()  # members that another kernel computes
         self.ranges = Ranges(self.layout)
@@ -70,10 +69,9 @@ class View:
         if scattered is not None:
             updates = scattered.src[1]
             where = root_indices(indices, self.shape, updates.shape)
-            read = [r for t in targets_of(scattered, where) for r, _ in t.readings]
-            return [(updates, at(where))] + [
-                (r.array, at(r.indices, r.valid)) for r in read
-            ]
+            targets = targets_of(scattered, where, self.plan.number_of).values()
+            read = self.plan.reads([t.where for t in targets], self.draft)
+            return [(updates, at(where)), *read]
         sums = self.draft.sums
         roots = [
             n.src[0] if self.draft.kind == "scatter" or n in sums else n
@@ -111,15 +109,8 @@ class View:
         if found is not None:
             return found
         found = operand_contexts(node, context, self.draft, self.ranges, self.plan)
-        if node.op is gather_p:
-            self._note_readings(found[1:])
         self._operands[node, context] = found
         return found
-
-    def _note_readings(self, found: Sequence[tuple[Node, Context]]) -> None:
-        for array, here in found:
-            reading = Reading(array, here.indices, here.valid)
-            self.arrays[self.plan.number_of(reading)] = (array, here)
 
     def facts(self) -> list[ix.Index]:
         """Every index that the kernel will compute."""
@@ -172,15 +163,13 @@ class View:
         """Where updates go, and where those are in bounds whose index counts."""
         node = self.draft.scattered
         assert node is not None
-        axes, _ = axes_and_kind(node)
         at = root_indices(self.axes.indices, self.shape, node.src[1].shape)
         found: dict[int, ix.Index] = {}
         valid = ix.ALWAYS
-        for axis, target in zip(axes, targets_of(node, at), strict=True):
-            size = node.shape[axis]
-            found[axis] = target.as_index(self.plan.number_of, size)
-            if target.ranges.pairs and not ix.is_within(found[axis], 0, size):
-                valid |= {ix.Condition(found[axis], 0, size)}
+        for axis, target in targets_of(node, at, self.plan.number_of).items():
+            found[axis], size = target.where, node.shape[axis]
+            if target.counts and not ix.is_within(target.where, 0, size):
+                valid |= {ix.Condition(target.where, 0, size)}
         rest = iter(at[node.src[2].ndim :])
         where = tuple(found[a] if a in found else next(rest) for a in range(node.ndim))
         return self.draft.at(where, valid)

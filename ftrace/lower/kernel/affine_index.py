@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from math import gcd, prod
-from types import MappingProxyType
 from typing import Any
 
 from ftrace.errors import GraphError
@@ -567,14 +566,12 @@ def ranges_of_all(indices: tuple[Index, ...]) -> frozenset[Node]:
 # Indices and expressions.
 
 
-def render_index(
-    index: Index, values: Mapping[int, Node] = MappingProxyType({})
-) -> Node:
+def render_index(index: Index, value_of: Callable[[Node], Node] | None = None) -> Node:
     """The index as an expression of a kernel.
 
     Args:
       index: the sum.
-      values: the expressions of index arrays, by number.
+      value_of: gives the expression of a value of an index array.
     """
     total: Node | None = None
     for atom, coefficient in index.pairs:
@@ -586,9 +583,7 @@ def render_index(
         return _literal(index.constant)
     if not same_size(index.constant, 0):
         total = _operation(p.add, total, _literal(index.constant))
-    if not values:
-        return total
-    known = {v: values[v.arg.number] for v in values_in([index])}
+    known = {v: value_of(v) for v in values_in([index])} if value_of else {}
     return substitute([total], known)[0] if known else total
 
 
@@ -633,11 +628,11 @@ def is_affine(index: Index) -> bool:
     return all(atom.op is range_p for atom, _ in index.pairs)
 
 
-def render_valid(valid: Valid, values: Mapping[int, Node]) -> Node | None:
+def render_valid(valid: Valid, value_of: Callable[[Node], Node]) -> Node | None:
     """The conditions as a predicate; None where there are none."""
     total: Node | None = None
     for condition in sorted(valid, key=_text_of_condition):
-        index = render_index(condition.position, values)
+        index = render_index(condition.position, value_of)
         low, high = bounds(condition.position)
         parts: list[Node] = []
         if same_size(condition.high, condition.low + 1):

@@ -26,6 +26,7 @@ from ftrace.lower.kernel.integer_bounds import (
 )
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
 from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import bounds as bounds_of_size
@@ -44,96 +45,100 @@ NumberOf = Callable[[Reading], int]
 
 
 class Position(NamedTuple):
-    """An element of an index array: `ranges` + the sum of factor · reading.
+    """An element of an index array.
 
     Attributes:
-      ranges: the part that is known; without terms the array is just read.
-      readings: what is read, with its factors.
+      where: what it is, as an index.
+      counts: is it not just read? Else it is taken for granted that it is in bounds.
     """
 
-    ranges: ix.Index
-    readings: tuple[tuple[Reading, int], ...]
-
-    def as_index(self, number_of: NumberOf, size: int) -> ix.Index:
-        """As an index along an axis of `size`.
-
-        Of an array that is just read it is taken for granted that it is in bounds.
-        """
-        total = self.ranges
-        for reading, factor in self.readings:
-            high = values_of(reading.array)[1] + 1 if self.ranges.pairs else size
-            ranges = ix.ranges_of_all(reading.indices)
-            total += ix.value_index(number_of(reading), high, ranges) * factor
-        return total
+    where: ix.Index
+    counts: bool
 
 
 def position_of(
-    array: Node, indices: tuple[ix.Index, ...], valid: ix.Valid | None
+    array: Node,
+    indices: tuple[ix.Index, ...],
+    valid: ix.Valid | None,
+    size: int,
+    number_of: NumberOf,
 ) -> Position:
-    """What an index array holds at an index."""
-    found = _counted(array, indices, valid, DEPTH)
-    low = min((values_of(r.array)[0] for r, _ in found.readings), default=0)
-    if found.ranges.pairs and low >= 0:
+    """What an index array along an axis of `size` holds at an index."""
+    found = _counted(array, indices, valid, number_of, DEPTH)
+    if found is not None and found.counts:
         return found
-    return _read(array, indices, valid)
+    return _read(array, indices, valid, number_of, size)
 
 
-def targets_of(scatter: Node, at: tuple[ix.Index, ...]) -> list[Position]:
-    """Along each indexed axis where the update at an index of the updates goes."""
-    return [position_of(a, at[: a.ndim], ix.ALWAYS) for a in scatter.src[2:]]
+def targets_of(
+    scatter: Node, at: tuple[ix.Index, ...], number_of: NumberOf
+) -> dict[int, Position]:
+    """By each indexed axis where the update at an index of the updates goes."""
+    axes, _ = axes_and_kind(scatter)
+    return {
+        axis: position_of(a, at[: a.ndim], ix.ALWAYS, scatter.shape[axis], number_of)
+        for axis, a in zip(axes, scatter.src[2:], strict=True)
+    }
 
 
 def _read(
-    array: Node, indices: tuple[ix.Index, ...], valid: ix.Valid | None
+    array: Node,
+    indices: tuple[ix.Index, ...],
+    valid: ix.Valid | None,
+    number_of: NumberOf,
+    size: int,
 ) -> Position:
-    return Position(ix.ZERO, ((Reading(array, indices, valid), 1),))
+    number = number_of(Reading(array, indices, valid))
+    return Position(ix.value_index(number, size, ix.ranges_of_all(indices)), False)
 
 
 def _counted(
-    node: Node, indices: tuple[ix.Index, ...], valid: ix.Valid | None, depth: int
-) -> Position:
-    """Counts as far as it can be followed; what does not count is read as a whole."""
+    node: Node,
+    indices: tuple[ix.Index, ...],
+    valid: ix.Valid | None,
+    number_of: NumberOf,
+    depth: int,
+) -> Position | None:
+    """Counts as far as it can be followed; what does not count is read as a whole.
+
+    None where what is read may be negative.
+    """
     op = node.op
     found: Position | None = None
     if op is const_p:
-        return Position(ix.constant_index(int(constant_value(node))), ())
+        return Position(ix.constant_index(int(constant_value(node))), False)
     if op is dim_p and fits(node, bounds_of_size(node.arg)):
-        return Position(ix.constant_index(node.arg), ())
+        return Position(ix.constant_index(node.arg), False)
     if op is iota_p:
         axis: int = node.arg
         if fits(node, (0, upper_bound(node.shape[axis]) - 1)):
-            found = Position(indices[axis], ())
+            found = Position(indices[axis], bool(indices[axis].pairs))
     elif depth and op in MOVES:
         inner, _ = ix.source_index(node, indices, valid)
-        return _counted(node.src[0], inner, valid, depth - 1)
+        return _counted(node.src[0], inner, valid, number_of, depth - 1)
     elif depth and op is ops.cast_p and dtypes.is_integer(node.src[0].dtype):
         if fits(node, values_of(node.src[0])):
-            found = _counted(node.src[0], indices, valid, depth - 1)
+            found = _counted(node.src[0], indices, valid, number_of, depth - 1)
     elif (
         depth
         and op in (ops.add, ops.sub, ops.mul)
         and fits(node, exact_values(node, DEPTH))
     ):
-        x, y = (_counted(s, indices, valid, depth - 1) for s in node.src)
-        found = _combined(op, x, y)
-    if found is None or not found.ranges.pairs:
-        return _read(node, indices, valid)
-    return found
+        x, y = (_counted(s, indices, valid, number_of, depth - 1) for s in node.src)
+        found = None if x is None or y is None else _combine(op, x, y)
+    if found is not None and found.counts:
+        return found
+    least, most = values_of(node)
+    return None if least < 0 else _read(node, indices, valid, number_of, most + 1)
 
 
-def _combined(op: Any, x: Position, y: Position) -> Position | None:
-    if op is ops.mul:
-        if x.readings or x.ranges.pairs:
-            x, y = y, x
-        if x.readings or x.ranges.pairs:
-            return None
-        return _scaled(y, x.ranges.constant)
-    y = _scaled(y, -1) if op is ops.sub else y
-    return Position(x.ranges + y.ranges, x.readings + y.readings)
-
-
-def _scaled(x: Position, factor: int) -> Position:
-    return Position(x.ranges * factor, tuple((r, f * factor) for r, f in x.readings))
+def _combine(op: Any, x: Position, y: Position) -> Position | None:
+    counts = x.counts or y.counts
+    if op is not ops.mul:
+        return Position(x.where + y.where * (-1 if op is ops.sub else 1), counts)
+    if x.where.pairs:
+        x, y = y, x
+    return None if x.where.pairs else Position(y.where * x.where.constant, counts)
 
 
 # What never meets.

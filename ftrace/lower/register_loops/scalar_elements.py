@@ -272,10 +272,13 @@ class Elements(ABC):
     # Leaves.
 
     def rendered(self, index: ix.Index) -> Node:
-        return ix.render_index(index, self.values)
+        return ix.render_index(index, self._value)
+
+    def _value(self, value: Node) -> Node:
+        return self.values[value.arg.number]
 
     def valid_node(self, valid: ix.Valid) -> Node | None:
-        return ix.render_valid(valid, self.values)
+        return ix.render_valid(valid, self._value)
 
     def in_register(self, bound: Registers, position: ix.Index) -> Node:
         found = bound.places.get(position)

@@ -204,7 +204,7 @@ class Schedule:
       inlined: for each value the kernels that compute it.
       levels: for each value how many reduces are below it.
       places: of the values in the order in which the graph was read.
-      readings: numbers for the values of index arrays at an index.
+      readings: values of index arrays at an index, by their numbers.
     """
 
     outputs: list[Node]
@@ -213,11 +213,27 @@ class Schedule:
     inlined: dict[Node, set[int]] = field(default_factory=dict[Node, set[int]])
     levels: dict[Node, int] = field(default_factory=dict[Node, int])
     places: dict[Node, int] = field(default_factory=dict[Node, int])
-    readings: dict[Reading, int] = field(default_factory=dict[Reading, int])
+    readings: list[Reading] = field(default_factory=list[Reading])
+    _numbers: dict[Reading, int] = field(default_factory=dict[Reading, int])
 
     def number_of(self, reading: Reading) -> int:
         """The number of a reading: the same one for the same reading."""
-        return self.readings.setdefault(reading, len(self.readings))
+        number = self._numbers.setdefault(reading, len(self.readings))
+        if number == len(self.readings):
+            self.readings.append(reading)
+        return number
+
+    def reading(self, value: Node) -> Reading:
+        """What the value is that is an atom of an index."""
+        number: int = value.arg.number
+        return self.readings[number]
+
+    def reads(
+        self, indices: Iterable[ix.Index], draft: Draft
+    ) -> list[tuple[Node, Context]]:
+        """The index arrays whose values are in indices of a draft, and where."""
+        found = map(self.reading, ix.values_in(indices))
+        return [(r.array, draft.at(r.indices, r.valid)) for r in found]
 
 
 def root_indices(
@@ -268,18 +284,13 @@ def _gather_contexts(
     axes: tuple[int, ...] = node.arg
     source, *arrays = node.src
     depth = arrays[0].ndim
-    positions = [position_of(array, indices[:depth], valid) for array in arrays]
+    at, rest = indices[:depth], iter(indices[depth:])
     found = {
-        axis: position.as_index(plan.number_of, source.shape[axis])
-        for axis, position in zip(axes, positions, strict=True)
+        axis: position_of(array, at, valid, source.shape[axis], plan.number_of).where
+        for axis, array in zip(axes, arrays, strict=True)
     }
-    rest = iter(indices[depth:])
     where = tuple(found[a] if a in found else next(rest) for a in range(source.ndim))
-    read = [r for position in positions for r, _ in position.readings]
-    return [
-        (source, draft.at(where, valid)),
-        *((r.array, draft.at(r.indices, r.valid)) for r in read),
-    ]
+    return [(source, draft.at(where, valid)), *plan.reads(found.values(), draft)]
 
 
 #: Kernels of which it is known at once that they run after others.

@@ -168,10 +168,9 @@ def _store_scatter(
     at = apply.root_indices(updates.shape)
     path = tuple(apply.atoms)
     plan.use(updates, apply.at(at), path)
-    for target in targets_of(node, at):
-        for reading, _ in target.readings:
-            here = apply.at(reading.indices, reading.valid)
-            plan.use(reading.array, here, path)
+    targets = targets_of(node, at, plan.result.number_of).values()
+    for array, here in plan.result.reads([t.where for t in targets], apply):
+        plan.use(array, here, path)
 
 
 def _run_as_step(plan: drafts.Plan, node: Node) -> None:
