@@ -4,8 +4,9 @@
     class Slot: …
 
 The standard library's dataclass writes each method as a text of its own, and compiles
-it: for the hundred classes of ours that took a third of the import. Here one text has
-all of them, compiled when one is called first, and what needs no text is a function.
+it: for our classes that was 22 of the 62 ms of `import ftrace`, and 65 of 163 with all
+that compiles (November 2026, Python 3.11). Here one text has all of them, compiled when
+one is called first, and what needs no text is a function.
 Who asks for more than is written here gets the standard library's. Its NamedTuple
 compiles the annotation of each field, which nobody reads.
 """

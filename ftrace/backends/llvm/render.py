@@ -42,6 +42,7 @@ from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.interrupt_polls import writer_for
 from ftrace.backends.llvm.emit.loop_nest import Nest
 from ftrace.backends.llvm.emit.module import (
+    NAME,
     Rendered,
     join,
     streamed_buffers,
@@ -50,7 +51,6 @@ from ftrace.backends.llvm.emit.module import (
 )
 from ftrace.backends.llvm.emit.staged_kernel import Stage
 from ftrace.backends.llvm.ir.writer import Writer
-from ftrace.backends.llvm.kernels.compile_kernels import FUNCTION
 from ftrace.backends.llvm.library.fft.kernel import render_transform
 from ftrace.backends.llvm.library.lapack.render import render_factor
 from ftrace.backends.llvm.library.sort.kernel import render_ordering
@@ -407,4 +407,4 @@ def render_any(kernel: Kernel, target: Target) -> Rendered:
         kernel = register_loop.legalize_registers(kernel, operations_of(target))
     elif write is render:
         kernel = legalize(kernel, operations_of(target) | called_in(kernel))
-    return write(kernel, target, FUNCTION)
+    return write(kernel, target, NAME)

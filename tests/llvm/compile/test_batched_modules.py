@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,10 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.compile import generate, object_cache
 from ftrace.backends.llvm.device import CPU, render_kernel
-from ftrace.backends.llvm.emit.module import Module, Rendered
+from ftrace.backends.llvm.emit.module import ALONE, NAME, Module, Rendered
 from ftrace.backends.llvm.ir.symbols import POLL
 from ftrace.backends.llvm.kernels import compile_kernels as compiling, function_library
 from ftrace.backends.llvm.kernels.compile_kernels import (
-    FUNCTION,
     LENGTH,
     Made,
     compile_kernels,
@@ -40,15 +40,10 @@ def kernels() -> list[Any]:
     return list(dict.fromkeys(step.kernel for step in steps))
 
 
-def text_of(number: int, length: int = 0, constant: str = "") -> Rendered:
-    body = f"define void @kernel(i64 %x) {{\n  ret void ; {number}\n}}\n"
+def text_of(number: int, length: int = 0, defines: bool = False) -> Rendered:
+    body = f"define void @{NAME}(i64 %x) {{\n  ret void ; {number}\n}}\n"
     body += ";" * max(length - len(body), 0)
-    return Rendered(Module(dict.fromkeys(["target", constant]), [body]), 1, 1)
-
-
-def with_another(kernel: Rendered) -> Rendered:
-    functions = [*kernel.module.functions, "define internal void @other() {\n}\n"]
-    return Rendered(kernel.module._replace(functions=functions), 1, 1)
+    return Rendered(Module({"target": ""}, [body], defines), 1, 1)
 
 
 def test_all_kernels_of_a_program_are_one_module_that_llvm_takes() -> None:
@@ -64,7 +59,7 @@ def test_all_kernels_of_a_program_are_one_module_that_llvm_takes() -> None:
 
 def test_a_single_kernel_stays_as_it_is() -> None:
     module = render_kernel(kernels()[0]).module
-    assert in_one_module([module]) == (module, [FUNCTION])
+    assert in_one_module([module]) == (module, [ALONE])
 
 
 def test_groups_hold_short_kernels_in_order() -> None:
@@ -75,14 +70,29 @@ def test_groups_hold_short_kernels_in_order() -> None:
     assert [len(group) for group in groups] == [2, 1, 2, 1, 1, 1]
 
 
+def test_modules_that_are_joined_define_only_what_is_named_after_the_kernel() -> None:
+    lowered = ft.jit(lambda x: fnp.linalg.inv(fnp.sort(x))).lower(fnp.ones((99, 99)))
+    library = [step.kernel for step in lowered.program.kernels]
+    modules = [render_kernel(kernel).module for kernel in (*kernels(), *library)]
+    assert {module.defines for module in modules} == {False, True}
+    defined = re.compile(r"^(?:define .*?)?@(.+?)(?:\(| =)", re.MULTILINE)
+    for module in modules:
+        names = defined.findall(raw(module))
+        own = all(name.startswith((NAME, "zeros")) for name in names)
+        assert own == (not module.defines), names
+
+
+def raw(module: Module) -> str:
+    return "\n".join([*module.declared, *module.functions])
+
+
 @pytest.mark.parametrize(
     "alone",
     [
-        text_of(1, constant="@table = internal constant i8 1"),
-        with_another(text_of(1)),
+        text_of(1, defines=True),
         Rendered(text_of(1).module, 1, 1, ("n",)),
     ],
-    ids=["constant", "function", "dynamic"],
+    ids=["defines", "dynamic"],
 )
 def test_what_may_meet_another_of_its_name_is_alone(alone: Rendered) -> None:
     groups = list(group_kernels([text_of(0), alone, text_of(2), text_of(3)]))

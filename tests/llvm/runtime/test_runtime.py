@@ -23,7 +23,7 @@ from ftrace.backends.base import device_names, get_device
 from ftrace.backends.llvm import device as device_module, target
 from ftrace.backends.llvm.compile import Code, emit_object, link, object_cache
 from ftrace.backends.llvm.device import CPU, CPUExecutable
-from ftrace.backends.llvm.emit.module import Module, Rendered
+from ftrace.backends.llvm.emit.module import NAME, Module, Rendered
 from ftrace.backends.llvm.fingerprint import machine, sources
 from ftrace.backends.llvm.object_cache import ObjectCache
 from ftrace.backends.llvm.render import render
@@ -55,7 +55,7 @@ needs_threads = pytest.mark.skipif(os.name != "posix", reason="needs POSIX threa
 
 # target[i] = 2 * source[i] + plus, one element per unit
 DOUBLE_AND_ADD = """
-define void @kernel(ptr %buffers, i64 %begin, i64 %end) {{
+define void @{kernel}(ptr %buffers, i64 %begin, i64 %end) {{
 entry:
   %source = load ptr, ptr %buffers
   %at = getelementptr ptr, ptr %buffers, i64 1
@@ -117,7 +117,7 @@ def plain_render(kernel: Kernel) -> Rendered:
     (store,) = kernel.stores
     plus = [n for n in store.value.src if n.op.name == "const"]
     (value,) = np.frombuffer(plus[0].arg, np.int64)
-    module = Module({}, [DOUBLE_AND_ADD.format(plus=value)])
+    module = Module({}, [DOUBLE_AND_ADD.format(kernel=NAME, plus=value)])
     return Rendered(module, kernel.shape[0], 16)
 
 

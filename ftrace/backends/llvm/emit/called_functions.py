@@ -5,7 +5,6 @@ Their code is made in `kernels/function_library.py`.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from math import prod
 from typing import Final
@@ -14,7 +13,7 @@ from ftrace import dtypes
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.emit.module import Module, module_for
-from ftrace.backends.llvm.ir.symbols import PREFIX
+from ftrace.backends.llvm.ir.symbols import Formula
 from ftrace.backends.llvm.ir.types import Type
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.scalar.ops import CALLED, operations_of
@@ -38,8 +37,7 @@ MANY_IN_SMALL = 4
 SEVERAL_IN_SMALL = 2
 
 _argument_p = KernelOp("argument")
-_DTYPES: Final = {"f32": dtypes.float32, "f64": dtypes.float64}
-_SYMBOL: Final = re.compile(rf"{PREFIX}(\w+)_(?:v(\d+))?(f32|f64)")
+_DTYPES: Final = {32: dtypes.float32, 64: dtypes.float64}
 
 
 def called_in(kernel: Kernel) -> frozenset[str]:
@@ -61,9 +59,8 @@ def _elements(kernel: Kernel) -> int:
 
 def write_called(symbol: str, target: Target) -> Module:
     """The module of one function."""
-    found = _SYMBOL.fullmatch(symbol)
-    assert found is not None, symbol
-    name, lanes, dtype = found[1], int(found[2] or 0), _DTYPES[found[3]]
+    name, lanes, bits = Formula.of(symbol)
+    dtype = _DTYPES[bits]
     aval = ShapedArray.of((), dtype)
     operands = [make_node(_argument_p, aval, (), n) for n in range(CALLED.get(name, 1))]
     terms = map(Term, operands)

@@ -61,7 +61,7 @@ def _ask(
     writer: Writer, condition: str, results: Sequence[tuple[str, str, str]] = ()
 ) -> list[str]:
     """Returns from the function if the condition holds and the kernel shall stop."""
-    writer.declare(f"declare i1 @{POLL}(ptr)")
+    writer.declare(f"declare i1 @{POLL}(ptr)", POLL)
     branch = writer.open_branch()
     stop = writer.here(f"call i1 @{POLL}(ptr %buffers)")
     out, on = f"stop{stop[2:]}", f"on{stop[2:]}"

@@ -7,12 +7,10 @@ memory, which is known at run time only, so that the module has both kinds of co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from ftrace.backends.llvm.ir.function_builder import Function
-from ftrace.backends.llvm.ir.symbols import PREFIX
 from ftrace.backends.llvm.ir.writer import ARGUMENTS, Writer
 from ftrace.backends.llvm.runtime.work_estimate import WORTH_A_THREAD
 from ftrace.backends.llvm.target import Target
@@ -22,26 +20,43 @@ from ftrace.trace.symbolic.bounds import sample
 
 #: The share of the last cache that a result takes at least.
 _SHARE = 8
-_DECLARED: Final = re.compile(rf"declare .* @({PREFIX}\w+)\(")
+
+#: Stands for the name of a kernel in the text of its functions, whose names begin with
+#: it. LLVM takes no such name: it is filled in when a module is written.
+NAME: Final = "<kernel>"
+#: What a kernel is called that has a module for itself.
+ALONE: Final = "kernel"
 
 Build = Callable[[frozenset[int]], Writer]
 
 
 class Module(NamedTuple):
-    """Functions, and the lines that they need before them."""
+    """Functions, and the lines that they need before them.
 
-    declared: dict[str, None]
+    Attributes:
+      declared: the lines; beside each the function of `kernels/function_library.py`
+        that it declares, if it does.
+      functions: in which `NAME` stands for the name of the kernel.
+      defines: does it define names that do not begin with that one?
+    """
+
+    declared: dict[str, str]
     functions: list[str]
+    defines: bool = False
 
     @property
     def text(self) -> str:
-        return "\n".join([*self.declared, *self.functions])
+        return "\n".join([*self.declared, *self.functions]).replace(NAME, ALONE)
 
     @property
     def calls(self) -> tuple[str, ...]:
         """The functions of `kernels/function_library.py` that it calls."""
-        found = map(_DECLARED.match, self.declared)
-        return tuple([match[1] for match in found if match is not None])
+        return tuple([symbol for symbol in self.declared.values() if symbol])
+
+    def named(self, name: str) -> Module:
+        """The module of the kernel of that name."""
+        functions = [text.replace(NAME, name) for text in self.functions]
+        return self._replace(functions=functions)
 
 
 def join(modules: Iterable[Module]) -> Module:
@@ -53,9 +68,11 @@ def join(modules: Iterable[Module]) -> Module:
     return whole
 
 
-def module_for(target: Target, declared: Iterable[str], *functions: str) -> Module:
+def module_for(
+    target: Target, declared: dict[str, str], *functions: str, defines: bool = False
+) -> Module:
     head = f'target triple = "{target.triple}"'
-    return Module(dict.fromkeys([head, *declared]), list(functions))
+    return Module({head: "", **declared}, list(functions), defines)
 
 
 @dataclass(frozen=True)
@@ -155,11 +172,13 @@ class LibraryFunction(KernelFunction):
         super().__init__(name)
         self.target = target
         self.parts: list[str] = []
-        self._declared: dict[str, None] = {}
+        self._constants = False
 
-    def declare(self, line: str) -> None:
-        """A function of elsewhere that it calls, or a constant."""
-        self._declared[line] = None
+    def constant(self, name: str, value: str) -> str:
+        """One of the module; returns its name."""
+        self.declare(f"{name} = internal constant {value}")
+        self._constants = True
+        return name
 
     def divided(self, x: str, divisor: int) -> tuple[str, str]:
         """The quotient and the rest."""
@@ -171,7 +190,9 @@ class LibraryFunction(KernelFunction):
     def rendered(self, units: int, operations: int) -> Rendered:
         """The code of so many units, of so many operations each."""
         self.give()
-        module = module_for(self.target, self._declared, *self.parts, self.text)
+        defines = bool(self.parts) or self._constants
+        functions = *self.parts, self.text
+        module = module_for(self.target, self.declared, *functions, defines=defines)
         return Rendered.of(module, units, units * max(operations, 1))
 
 
@@ -231,4 +252,4 @@ def write_in_turn(name: str, parts: Sequence[tuple[str, int]]) -> Module:
         first += units
     f.give()
     declared = [f"declare i64 @llvm.{word}.i64(i64, i64)" for word in ("smin", "smax")]
-    return Module(dict.fromkeys(declared), [f.text])
+    return Module(dict.fromkeys(declared, ""), [f.text])

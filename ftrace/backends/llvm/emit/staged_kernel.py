@@ -177,9 +177,9 @@ class Stage:
             self._stack += nbytes
             return writer.memory(f"[{nbytes} x i8]")
         if not self._heap:
-            writer.declare(f"declare ptr @{TAKE}(i64)")
-            writer.declare(f"declare void @{GIVE}(ptr)")
-            writer.declare(f"declare void @{STOP}(ptr)")
+            writer.declare(f"declare ptr @{TAKE}(i64)", TAKE)
+            writer.declare(f"declare void @{GIVE}(ptr)", GIVE)
+            writer.declare(f"declare void @{STOP}(ptr)", STOP)
             writer.leave_entry(_WORK)
             writer.last.append(_GIVEN)
         start = self._heap

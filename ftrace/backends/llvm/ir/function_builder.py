@@ -34,13 +34,13 @@ class Function:
       visible: may it be called from outside of the module?
 
     Attributes:
-      declared: what it calls that is outside of the module.
+      declared: what it calls that is outside of the module, as of `emit.module.Module`.
     """
 
     def __init__(
         self, name: str, result: str, *parameters: str, visible: bool = False
     ) -> None:
-        self.declared: dict[str, None] = {}
+        self.declared: dict[str, str] = {}
         linkage = "" if visible else "internal "
         self._head = f"define {linkage}{result} @{name}({', '.join(parameters)})"
         self._result = result
@@ -56,6 +56,10 @@ class Function:
         """The function, complete."""
         first = [".top:", *self._places, "  br label %.begin", ".begin:"]
         return "\n".join([self._head + " {", *first, *self._lines, "}", ""])
+
+    def declare(self, line: str, symbol: str = "") -> None:
+        """A line before the function; `symbol` is in the library, and is linked."""
+        self.declared[line] = symbol
 
     # Instructions.
 
@@ -81,7 +85,7 @@ class Function:
         """`call` of a function outside of the module, given its type and name."""
         result, name = function.split()
         kinds = [operand.split()[0] for operand in operands.split(", ") if operand]
-        self.declared[f"declare {result} @{name}({', '.join(kinds)})"] = None
+        self.declare(f"declare {result} @{name}({', '.join(kinds)})")
         return self.call(result, name, operands)
 
     def give(self, value: str | int = "") -> None:

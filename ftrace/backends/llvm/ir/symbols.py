@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ftrace.ground.fast_dataclasses import NamedTuple
+
 #: What the names of all of them begin with.
 PREFIX: Final = "ftrace_"
 #: What long kernels call, of the runner: shall this one stop? It found no memory.
@@ -19,3 +21,29 @@ SORT: Final = f"{PREFIX}sort_"
 #: Scratch memory: see `runtime/scratch.py`.
 TAKE: Final = f"{PREFIX}take_scratch"
 GIVE: Final = f"{PREFIX}give_scratch"
+
+
+class Formula(NamedTuple):
+    """A function of elements, `ftrace_far_angle_v16f32`: all that its name tells.
+
+    Attributes:
+      name: the formula.
+      lanes: of vectors; 0 is a scalar.
+      bits: of a float.
+    """
+
+    name: str
+    lanes: int
+    bits: int
+
+    @property
+    def symbol(self) -> str:
+        lanes = f"v{self.lanes}" if self.lanes else ""
+        return f"{PREFIX}{self.name}_{lanes}f{self.bits}"
+
+    @staticmethod
+    def of(symbol: str) -> Formula:
+        """The formula of a symbol that one has given."""
+        name, _, operands = symbol.removeprefix(PREFIX).rpartition("_")
+        lanes, _, bits = operands.removeprefix("v").partition("f")
+        return Formula(name, int(lanes or 0), int(bits))

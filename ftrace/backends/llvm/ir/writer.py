@@ -86,7 +86,7 @@ class Writer:
         self.stack = [Level(0, "entry", "entry")]
         self.depth_of: dict[str, int] = {}
         self.anchor: Level | None = None
-        self.declared: dict[str, None] = {}
+        self.declared: dict[str, str] = {}
         self.alignment = 0
         self.entry = self.stack[0].lines
         self.last: list[str] = []
@@ -102,14 +102,24 @@ class Writer:
         """The level at which a value exists; 0 for constants."""
         return self.depth_of.get(value, 0)
 
-    def declare(self, line: str) -> None:
-        """Adds a line before the function: a declaration, a constant."""
-        self.declared[line] = None
+    def declare(self, line: str, symbol: str = "") -> None:
+        """Adds a line before the function: a declaration, a constant.
 
-    def call(self, result: object, name: str, *operands: tuple[object, object]) -> str:
+        Args:
+          symbol: what it declares, if that is in `kernels/function_library.py`.
+        """
+        self.declared[line] = symbol
+
+    def call(
+        self,
+        result: object,
+        name: str,
+        *operands: tuple[object, object],
+        symbol: str = "",
+    ) -> str:
         """The text of a call, whose function is declared; operands with their types."""
         kinds = ", ".join(f"{kind}" for kind, _ in operands)
-        self.declare(f"declare {result} {name}({kinds})")
+        self.declare(f"declare {result} {name}({kinds})", symbol)
         given = ", ".join(f"{kind} {text}" for kind, text in operands)
         return f"call {result} {name}({given})"
 

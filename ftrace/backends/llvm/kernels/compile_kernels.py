@@ -18,7 +18,6 @@ programs that are on disk find the object code without their kernels:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -26,8 +25,7 @@ from typing import Final
 
 from ftrace.backends.llvm.compile import cache_key, object_cache
 from ftrace.backends.llvm.compile_threads import run_all
-from ftrace.backends.llvm.emit.addressing import ZEROS
-from ftrace.backends.llvm.emit.module import Module, Rendered, join
+from ftrace.backends.llvm.emit.module import ALONE, Module, Rendered, join
 from ftrace.backends.llvm.kernels.cached_kernel import (
     CompiledKernel,
     Made,
@@ -124,14 +122,9 @@ def _prepare(symbol: str) -> list[Made]:
     return []
 
 
-#: The name of the function in a kernel's own module. Functions that only it calls
-#: have names that begin with this one.
-FUNCTION: Final = "kernel"
 #: Characters of a module; a kernel that is longer has one for itself. This is so much
 #: that beginning is a tenth of the work, and so little that threads end together.
 LENGTH: Final = 48_000
-
-_DEFINED: Final = re.compile(r"^define .*?@([\w.]+)\(", re.MULTILINE)
 
 
 def group_kernels(kernels: Iterable[Rendered]) -> Iterator[list[Rendered]]:
@@ -156,23 +149,14 @@ def group_kernels(kernels: Iterable[Rendered]) -> Iterator[list[Rendered]]:
 
 
 def _can_be_joined(kernel: Rendered) -> bool:
-    """Are its names its own but for what all kernels declare alike?"""
-    if kernel.dims:  # what is dynamic is kept by its text
-        return False
-    declared, functions = kernel.module
-    if any(line.startswith("@") and line != ZEROS for line in declared):
-        return False
-    names = (name for text in functions for name in _DEFINED.findall(text))
-    return all(name.startswith(FUNCTION) for name in names)
+    """Are its names its own? What is dynamic is kept by its text."""
+    return not (kernel.dims or kernel.module.defines)
 
 
 def in_one_module(modules: Sequence[Module]) -> tuple[Module, list[str]]:
     """The module of kernels that stand in modules of their own, and their names."""
     if len(modules) == 1:
-        return modules[0], [FUNCTION]
-    names = [f"{FUNCTION}{number}" for number in range(len(modules))]
-    renamed = [
-        Module(own, [text.replace(f"@{FUNCTION}", f"@{name}") for text in functions])
-        for name, (own, functions) in zip(names, modules, strict=True)
-    ]
-    return join(renamed), names
+        return modules[0], [ALONE]
+    names = [f"{ALONE}{number}" for number in range(len(modules))]
+    named = [one.named(name) for one, name in zip(modules, names, strict=True)]
+    return join(named), names

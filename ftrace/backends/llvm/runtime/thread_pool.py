@@ -86,8 +86,7 @@ def runner_ir(kept: int) -> str:
     variables = runner.VARIABLES + stacks.VARIABLES
     functions = [*plain.functions()]
     if target.has_threads():
-        pause = f"declare void @{_pause().replace('i32 1', 'i32')}\n"
-        variables += _VARIABLES + pause
+        variables += _VARIABLES
         functions += pool.functions()
     else:
         functions += _without_threads()
@@ -105,13 +104,12 @@ def _without_threads() -> Sequence[Function]:
     return share, reset, workers
 
 
-def _pause() -> str:
+def _pause(f: Function) -> None:
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64", "i386", "i686"):
-        return "llvm.x86.sse2.pause()"
-    if machine in ("aarch64", "arm64"):
-        return "llvm.aarch64.hint(i32 1)"
-    return "llvm.donothing()"
+        f.outside("void llvm.x86.sse2.pause")
+    elif machine in ("aarch64", "arm64"):
+        f.outside("void llvm.aarch64.hint", "i32 1")
 
 
 @plain("i32", *_SHARED[:3], "i64 %breath", _SHARED[-1])
@@ -216,7 +214,7 @@ def worker(f: Function) -> None:
         with f.when(f.let(f"and i1 {lingers}, {_not(f, helps)}")):
             with f.when(f.let(f"icmp eq i64 {spun}, {SPINS_BEFORE_GLANCE}")):
                 leave_the_caller_alone(f)
-            f.do(f"call void @{_pause()}")
+            _pause(f)
             f.store("i64", f.sum(spun, 1), spins)
         active = f.let(f"or i1 {lingers}, {helps}")
         with f.when(_not(f, active)):
@@ -381,7 +379,7 @@ def share(f: Function) -> None:
         f.stop_if(f.let(f"icmp eq i64 {done}, {pieces}"))
         long = f.let(f"icmp uge i64 {spun}, {SPINS_BEFORE_YIELD}")
         with f.when(_not(f, long)):
-            f.do(f"call void @{_pause()}")
+            _pause(f)
         with f.when(long):
             f.outside("i32 sched_yield")
             with f.when(hears):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ftrace.backends.llvm.ir.symbols import PREFIX
+from ftrace.backends.llvm.ir.symbols import Formula
 from ftrace.backends.llvm.ir.types import Type, mask_type
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.target import Target
@@ -30,11 +30,13 @@ class Instructions:
         self, function: str, number: int, t: Type, results: Sequence[Type], *x: str
     ) -> str:
         """Result `number` of a function of `kernels/function_library.py`."""
-        name = f"@{PREFIX}{function}_{t.suffix}"
+        symbol = Formula(function, t.lanes, t.bits).symbol
         whole = f"{{ {', '.join(map(str, results))} }}"
         width = t.lanes * t.bits // 8
         self.writer.alignment = max(self.writer.alignment, width)
-        call = self.pure(self.writer.call(whole, name, *[(t, a) for a in x]), *x)
+        operands = [(t, a) for a in x]
+        call = self.writer.call(whole, f"@{symbol}", *operands, symbol=symbol)
+        call = self.pure(call, *x)
         return self.pure(f"extractvalue {whole} {call}, {number}", call)
 
     def binary(self, word: str, t: Type, a: str, b: str) -> str:

@@ -169,7 +169,7 @@ class Waves(LibraryFunction):
     def roots(self, kind: str, *sizes: int) -> str:
         """The table of roots of unity."""
         symbol = roots_symbol("f64" if self.t.bytes == 8 else "f32", kind, *sizes)
-        self.declare(f"declare ptr @{symbol}()")
+        self.declare(f"declare ptr @{symbol}()", symbol)
         return self.let(f"call ptr @{symbol}()")
 
 

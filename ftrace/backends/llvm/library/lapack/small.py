@@ -170,23 +170,20 @@ class Routines(LibraryFunction):
 
     def _constant(self, kind: str, value: int) -> str:
         """A constant of the module."""
-        name = f"@{kind}_{value}"
-        self.declare(f"{name} = internal constant {kind} {value}")
-        return name
+        return self.constant(f"@{kind}_{value}", f"{kind} {value}")
 
     def one(self) -> str:
         """The address of the number 1."""
         t = self.real
         parts = [f"{t} {t.constant(v)}" for v in (1, 0)[: self.size // t.bytes]]
         kind = f"[{len(parts)} x {t}]"
-        self.declare(f"@one = internal constant {kind} [{', '.join(parts)}]")
-        return "@one"
+        return self.constant("@one", f"{kind} [{', '.join(parts)}]")
 
     def call_routine(self, routine: str, *pointers: str) -> None:
         """Calls a routine of BLAS or LAPACK in this dtype."""
         name = ROUTINE + _LETTERS[self.dtype] + routine
         types = ", ".join(["ptr"] * len(pointers))
-        self.declare(f"declare void @{name}({types})")
+        self.declare(f"declare void @{name}({types})", name)
         self.do(f"call void @{name}({', '.join('ptr ' + p for p in pointers)})")
 
     def alone(self, begins: bool) -> None:
@@ -194,7 +191,7 @@ class Routines(LibraryFunction):
         if self.kernel.batch == 1 and self.kernel.work >= _WORTH_ITS_THREADS:
             return
         name = ALONE if begins else TOGETHER
-        self.declare(f"declare void @{name}()")
+        self.declare(f"declare void @{name}()", name)
         self.do(f"call void @{name}()")
 
     def solve_triangular(

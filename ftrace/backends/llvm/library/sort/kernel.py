@@ -75,7 +75,8 @@ class Sorting(LibraryFunction):
 
     def use_sort(self, dtype: np.dtype[Any]) -> None:
         """That of integers."""
-        self.declare(f"declare i32 @{keys.sort_symbol(dtype)}(ptr, i64, ptr)")
+        symbol = keys.sort_symbol(dtype)
+        self.declare(f"declare i32 @{symbol}(ptr, i64, ptr)", symbol)
 
     def sort(self, dtype: np.dtype[Any], at: str, count: str | int) -> None:
         self.use_sort(dtype)
@@ -220,9 +221,9 @@ def _room(f: Sorting, nbytes: int) -> str:
     """Memory for a row of positions and keys; without it the call is stopped."""
     if nbytes <= 8 * ON_STACK:
         return f.place("i64", nbytes // 8)
-    f.declare(f"declare ptr @{TAKE}(i64)")
-    f.declare(f"declare void @{GIVE}(ptr)")
-    f.declare(f"declare void @{STOP}(ptr)")
+    f.declare(f"declare ptr @{TAKE}(i64)", TAKE)
+    f.declare(f"declare void @{GIVE}(ptr)", GIVE)
+    f.declare(f"declare void @{STOP}(ptr)", STOP)
     taken = f.let(f"call ptr @{TAKE}(i64 {nbytes})")
     with f.when(f.let(f"icmp eq ptr {taken}, null")):
         f.do(f"call void @{STOP}(ptr %buffers)")
