@@ -174,7 +174,9 @@ def call(executable: CPUExecutable, *arrays: np.ndarray) -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def doubling() -> Code:
-    return link(emit_object(DOUBLE_AND_ADD.format(plus=1)), ("kernel",))
+    return link(
+        emit_object(DOUBLE_AND_ADD.format(kernel="kernel", plus=1)), ("kernel",)
+    )
 
 
 def in_parallel(code: Code, x: np.ndarray, grain: int, threads: int) -> np.ndarray:
@@ -629,7 +631,7 @@ def test_numpy_goes_in_and_out_without_a_copy(cpu: CPU) -> None:
 
 
 def text_of(plus: int) -> str:
-    return DOUBLE_AND_ADD.format(plus=plus)
+    return DOUBLE_AND_ADD.format(kernel="kernel", plus=plus)
 
 
 def files_in(folder: Path) -> list[Path]:
