@@ -27,7 +27,7 @@ from ftrace.trace.calls.user_primitive import UserArg, UserRecord, compound_of_u
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.jit.compiled_graph import ShapeDtypeStruct
@@ -95,7 +95,7 @@ def elementwise(
     rules = _ElementwiseRules(name, dtypes, numpy, kernel, factors)
     op = Primitive(
         name, "unary" if operands == 1 else "binary", rules.infer, rules.meaning,
-        ew.batch_elementwise, jvp=None if derivatives is None else rules.jvp,
+        p.batch_elementwise, jvp=None if derivatives is None else rules.jvp,
         no_derivative="" if derivatives is not None else "its record gives none",
         zero_at_zero=zero_at_zero, dtypes=dtypes, doc=doc,
     )  # fmt: skip
@@ -161,8 +161,8 @@ class _ElementwiseRules:
         total: Node | None = None
         for tangent, factor in zip(tangents, self.factors, strict=False):
             if tangent is not None:
-                part = ew.scale(tangent, factor(node))
-                total = part if total is None else ew.add(total, part)
+                part = p.scale(tangent, factor(node))
+                total = part if total is None else p.add(total, part)
         return total
 
     def formula(self, node: Node) -> Node:
@@ -199,7 +199,7 @@ def _array_rule(name: str, number_: int, function: Function) -> Callable[[Node],
         operands = [*node.src, node]
         body = rule.trace("derivative", [n.aval for n in operands])
         (found,) = apply_body(body, operands)
-        return ew.cast(found, node.dtype)
+        return p.cast(found, node.dtype)
 
     return factor
 

@@ -3,9 +3,9 @@
 Entering and leaving `np.errstate` takes as long as adding two small arrays. What it
 sets is a context variable of NumPy; where that is found it is set directly.
 
-    token = hush()
+    token = ignore_errors()
     try: ...
-    finally: unhush(token)
+    finally: restore_errors(token)
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 
-def _hush_slowly() -> Any:
+def _ignore_slowly() -> Any:
     state = np.errstate(all="ignore")
     state.__enter__()
     return state
 
 
-def _unhush_slowly(state: Any) -> None:
+def _restore_slowly(state: Any) -> None:
     state.__exit__()
 
 
@@ -46,7 +46,7 @@ def _variable() -> tuple[Any, Any] | None:
 
 def _quick() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     if silence is None:
-        return _hush_slowly, _unhush_slowly
+        return _ignore_slowly, _restore_slowly
     set_variable, silent = silence[0].set, silence[1]
     return lambda: set_variable(silent), silence[0].reset
 
@@ -55,5 +55,5 @@ def _quick() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
 silence = _variable()
 _found = _quick()
 #: Begins silence; what it returns ends it.
-hush: Callable[[], Any] = _found[0]
-unhush: Callable[[Any], Any] = _found[1]
+ignore_errors: Callable[[], Any] = _found[0]
+restore_errors: Callable[[Any], Any] = _found[1]

@@ -17,7 +17,7 @@ from ftrace.trace.body import BODY_DEPTH, close
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.reduction import reduce, reduce_max_p
 from ftrace.trace.primitives.sources import const_like, variable
@@ -53,7 +53,7 @@ def fmod(x1: Value, x2: Value, /) -> Any:
 
 
 def _remainder(x1: Any, x2: Any) -> Any:
-    result = elementwise(ops.rem, x1, x2)
+    result = elementwise(p.rem, x1, x2)
     return result if dtypes.is_float(x1.dtype) else ax.choose(x2 == 0, 0, result)
 
 
@@ -85,10 +85,10 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
       DtypeError: an operand is complex.
     """
     x1, x2 = _divisible("floor_divide", x1, x2)
-    quotient = elementwise(ops.div, x1, x2)
+    quotient = elementwise(p.div, x1, x2)
     if dtypes.kind(x1.dtype) == "u":
         return quotient
-    rest = elementwise(ops.rem, x1, x2)
+    rest = elementwise(p.rem, x1, x2)
     if dtypes.is_integer(x1.dtype):
         inexact = (rest != 0) & (ew.sign(x1) != ew.sign(x2))
         return quotient - ax.cast(inexact, quotient.dtype, quotient.weak_type)
@@ -124,7 +124,7 @@ def power(x1: Value, x2: Value, /) -> Any:
     if dtypes.is_integer(dtype):
         x2 = ax.cast(x2, dtype, weak and ew.kind_of(x2) != "b")
         return _integer_powers(x1, ax.cast(x1, dtype, weak), x2)
-    return elementwise(ops.power, x1, x2)
+    return elementwise(p.power, x1, x2)
 
 
 pow = power
@@ -156,7 +156,7 @@ def integer_power(x: Any, exponent: int) -> Any:
         )
     if exponent < -1 and isinstance(x, Tracer) and dtypes.is_float(x.dtype):
         # The slope of 1 divided by a product is lost where that is 0 or infinite.
-        return elementwise(ops.power, x, float(exponent))
+        return elementwise(p.power, x, float(exponent))
     if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 and abs(exponent) > 1:
         wide = integer_power(ax.cast(x, dtypes.float32), exponent)
         return ax.cast(wide, x.dtype, x.weak_type)
@@ -215,11 +215,11 @@ def _integer_powers(original: Value, x: Any, exponents: Any) -> Any:
 def _square_once(result: Node, square: Node, rest: Node) -> tuple[Node, list[Node]]:
     """Result·square where the exponent is odd; square²; exponent/2."""
     zero, one = const_like(rest, 0), const_like(rest, 1)
-    odd = ops.ne(ops.bit_and(rest, one), zero)
-    factor = ops.select(odd, square, const_like(square, 1))
-    halved = ops.shift_right_arithmetic(rest, one)
-    values = [ops.mul(result, factor), ops.mul(square, square), halved]
-    return ops.lt(zero, rest), values
+    odd = p.ne(p.bit_and(rest, one), zero)
+    factor = p.select(odd, square, const_like(square, 1))
+    halved = p.shift_right_arithmetic(rest, one)
+    values = [p.mul(result, factor), p.mul(square, square), halved]
+    return p.lt(zero, rest), values
 
 
 def _repeat_where(
@@ -229,7 +229,7 @@ def _repeat_where(
     names = [variable(aval_of(x), BODY_DEPTH, n) for n, x in enumerate(carry)]
     more, values = step(*names)
     some = reduce(reduce_max_p, more, tuple(range(more.ndim)))
-    body = [ops.select(more, *pair) for pair in zip(values, names, strict=True)]
+    body = [p.select(more, *pair) for pair in zip(values, names, strict=True)]
     loop = While(close(names, [reshape(some, ())]), close(names, body), 0)
     return bind_compound(while_p, *carry, arg=loop)
 
@@ -250,9 +250,7 @@ def _rounding(name: str, by: Callable[[Any], Any], doc: str) -> Callable[[Value]
 
 
 floor = _rounding("floor", ew.floor_values, "Rounded down; integers stay.")
-ceil = _rounding(
-    "ceil", lambda x: elementwise(ops.ceil, x), "Rounded up; integers stay."
-)
+ceil = _rounding("ceil", lambda x: elementwise(p.ceil, x), "Rounded up; integers stay.")
 trunc = _rounding("trunc", ew.truncate_values, "Rounded toward 0; integers stay.")
 fix = trunc
 
@@ -268,7 +266,7 @@ def _round_parts(x: Any) -> Any:
     if ew.kind_of(x) != "c":
         return ew.round_values(x)
     return bind(
-        ops.make_complex, ew.round_values(ew.real(x)), ew.round_values(ew.imag(x))
+        p.make_complex, ew.round_values(ew.real(x)), ew.round_values(ew.imag(x))
     )
 
 
@@ -343,7 +341,7 @@ def gcd(x1: Value, x2: Value, /) -> Any:
 
 def _divide_once(x: Node, y: Node) -> tuple[Node, list[Node]]:
     """(y, x mod y) where y is not zero; where it is, x is the divisor."""
-    return ops.ne(y, const_like(y, 0)), [y, ops.rem(x, y)]
+    return p.ne(y, const_like(y, 0)), [y, p.rem(x, y)]
 
 
 def lcm(x1: Value, x2: Value, /) -> Any:
@@ -355,4 +353,4 @@ def lcm(x1: Value, x2: Value, /) -> Any:
     x1, x2 = map(abs, _whole("lcm", x1, x2))
     divisor = gcd(x1, x2)
     safe = ax.choose(divisor == 0, 1, divisor)
-    return elementwise(ops.div, x1, safe) * x2
+    return elementwise(p.div, x1, safe) * x2

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.ground.errstate import hush, unhush
+from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array, surface
@@ -106,13 +106,13 @@ def _of_numbers(value: Any, dtype: Dtype) -> Array | None:
     if target != common and int in kinds and target not in _WIDE_FLOATS:
         return None  # each has to fit
     exact = target == common or dtypes.is_inexact(target)
-    token = hush()
+    token = ignore_errors()
     try:
         made = np.array(value, target if exact else common)
     except (OverflowError, ValueError, RecursionError):
         return None  # the ordinary way has a message
     finally:
-        unhush(token)
+        restore_errors(token)
     return ax.constant(Array.of(made if exact else convert(made, target)))
 
 

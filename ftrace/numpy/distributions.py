@@ -33,7 +33,7 @@ from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
@@ -162,7 +162,7 @@ def _check_in_place(name: str, out: Any, overwrite_input: bool) -> None:
 def _fraction(q: Value) -> Any:
     if isinstance(q, (int, float)):
         return q / 100
-    return elementwise(ops.div, q, 100, inexact=True)
+    return elementwise(p.div, q, 100, inexact=True)
 
 
 def _quantile(
@@ -247,7 +247,7 @@ def _of_rows(x: Any, q: Any, method: str, skip_nan: bool) -> Any:
 
 def _within(place: Any, count: Any) -> Any:
     """Places from 0 to the last one."""
-    return elementwise(ops.maximum, elementwise(ops.minimum, place, count - 1), 0)
+    return elementwise(p.maximum, elementwise(p.minimum, place, count - 1), 0)
 
 
 def _place(method: str, q: Any, count: Any) -> Any:
@@ -264,8 +264,8 @@ def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any
     if method in _OF_COUNTS:
         return _of_counts(method, q * count, read)
     place = _place(method, q, count)
-    floor = elementwise(ops.floor, place)
-    low, high = read(floor), read(elementwise(ops.ceil, place))
+    floor = elementwise(p.floor, place)
+    low, high = read(floor), read(elementwise(p.ceil, place))
     weight = place - floor
     match method:
         case "lower":
@@ -283,13 +283,13 @@ def _between(method: str, q: Any, count: Any, read: Callable[[Any], Any]) -> Any
 def _of_counts(method: str, rank: Any, read: Callable[[Any], Any]) -> Any:
     """Methods that step from element to element; `rank` is n·q."""
     if method == "inverted_cdf":
-        return read(elementwise(ops.ceil, rank) - 1)
+        return read(elementwise(p.ceil, rank) - 1)
     if method == "averaged_inverted_cdf":
-        floor = elementwise(ops.floor, rank)
+        floor = elementwise(p.floor, rank)
         here, before = read(floor), read(floor - 1)
         return ax.choose(floor == rank, (here + before) * 0.5, here)
     # closest_observation: the nearest place; of two as near the even one, from 1.
-    return read(elementwise(ops.round_even, rank) - 1)
+    return read(elementwise(p.round_even, rank) - 1)
 
 
 def _of_weighted_rows(x: Any, weights: Any, q: Any, skip_nan: bool) -> Any:
@@ -381,8 +381,8 @@ def _added(places: Any, values: Any, count: int) -> Any:
         places = ew.maximum(places, 0)
     # Found on all cores and stored: adding up is one loop, in which a search is slow.
     (places,) = bind_compound(barrier_p, places)
-    board = ax.full((count,), 0, values.dtype)
-    return bind(scatter_p, board, values, places, arg=((0,), "add"))
+    zeros = ax.full((count,), 0, values.dtype)
+    return bind(scatter_p, zeros, values, places, arg=((0,), "add"))
 
 
 # Histograms.

@@ -392,8 +392,8 @@ def _repeat_traced(a: Any, repeats: Any, axis: int, total: int | None) -> Any:
     # The position grows by one where an element ends; ends behind the last are dropped.
     ends = cumsum(counts)
     ones = ax.full(counts.shape, 1, dtypes.int32)
-    board = ax.full((total,), 0, dtypes.int32)
-    marks = bind(scatter_p, board, ones, ends, arg=((0,), "add"))
+    zeros = ax.full((total,), 0, dtypes.int32)
+    marks = bind(scatter_p, zeros, ones, ends, arg=((0,), "add"))
     return along(a, cumsum(marks), axis)
 
 

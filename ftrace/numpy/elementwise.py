@@ -21,7 +21,7 @@ from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.avals import LargeInteger, pairs_of
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.dispatch import member, named
-from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
 
@@ -149,14 +149,14 @@ def _binary(name: str, op: Primitive, doc: str, inexact: bool = False) -> Binary
 
 # Arithmetic.
 
-add = _binary("add", ops.add, "x1 + x2; logical or of bools.")
-subtract = _binary("subtract", ops.sub, "x1 - x2.")
-multiply = _binary("multiply", ops.mul, "x1 · x2; logical and of bools.")
+add = _binary("add", p.add, "x1 + x2; logical or of bools.")
+subtract = _binary("subtract", p.sub, "x1 - x2.")
+multiply = _binary("multiply", p.mul, "x1 · x2; logical and of bools.")
 true_divide = _binary(
-    "true_divide", ops.div, "x1 / x2, of integers too as floats.", inexact=True
+    "true_divide", p.div, "x1 / x2, of integers too as floats.", inexact=True
 )
 divide = true_divide
-negative = _unary("negative", ops.neg, "-x.")
+negative = _unary("negative", p.neg, "-x.")
 
 
 def positive(x: Value, /) -> Any:
@@ -171,7 +171,7 @@ def reciprocal(x: Value, /) -> Any:
 
 def absolute(x: Value, /) -> Any:
     """|x|; of bools and unsigned integers x itself."""
-    return as_value(x) if kind_of(x) in "bu" else elementwise(ops.absolute, x)
+    return as_value(x) if kind_of(x) in "bu" else elementwise(p.absolute, x)
 
 
 abs = absolute
@@ -184,31 +184,31 @@ def fabs(x: Value, /) -> Any:
       DtypeError: x is complex.
     """
     refuse_complex("fabs", x, instead="; use abs")
-    return elementwise(ops.absolute, x, inexact=True)
+    return elementwise(p.absolute, x, inexact=True)
 
 
 def square(x: Value, /) -> Any:
     """X · x."""
     x = as_value(x)  # once: a product of one and the same
     if kind_of(x) == "c":
-        return elementwise(ops.square, x)
+        return elementwise(p.square, x)
     if kind_of(x) == "b":
         x = cast(x, dtypes.int32)
-    return elementwise(ops.mul, x, x)
+    return elementwise(p.mul, x, x)
 
 
-sign = _unary("sign", ops.sign, "-1, 0 or 1; of complex numbers x / |x|.")
+sign = _unary("sign", p.sign, "-1, 0 or 1; of complex numbers x / |x|.")
 
 
 # Exponentials, logarithms, roots.
 
-exp = _float("exp", ops.exp, "e to the power x.")
-exp2 = _float("exp2", ops.exp2, "2 to the power x.")
-expm1 = _float("expm1", ops.expm1, "exp(x) - 1, exact near 0.")
-log = _float("log", ops.log, "The natural logarithm.")
-log2 = _float("log2", ops.log2, "The logarithm to base 2.")
-log1p = _float("log1p", ops.log1p, "log(1 + x), exact near 0.")
-sqrt = _float("sqrt", ops.sqrt, "The square root.")
+exp = _float("exp", p.exp, "e to the power x.")
+exp2 = _float("exp2", p.exp2, "2 to the power x.")
+expm1 = _float("expm1", p.expm1, "exp(x) - 1, exact near 0.")
+log = _float("log", p.log, "The natural logarithm.")
+log2 = _float("log2", p.log2, "The logarithm to base 2.")
+log1p = _float("log1p", p.log1p, "log(1 + x), exact near 0.")
+sqrt = _float("sqrt", p.sqrt, "The square root.")
 
 
 def log10(x: Value, /) -> Any:
@@ -217,26 +217,26 @@ def log10(x: Value, /) -> Any:
     if kind_of(value) != "c":
         return true_divide(value, math.log(10))
     parts = [true_divide(part, math.log(10)) for part in (real(value), imag(value))]
-    return bind(ops.make_complex, *parts)
+    return bind(p.make_complex, *parts)
 
 
-cbrt = _float("cbrt", ops.cbrt, "The real cube root, of real numbers.")
+cbrt = _float("cbrt", p.cbrt, "The real cube root, of real numbers.")
 
 
 # Trigonometric and hyperbolic functions.
 
-sin = _float("sin", ops.sin, "The sine of x radians.")
-cos = _float("cos", ops.cos, "The cosine of x radians.")
-tan = _float("tan", ops.tan, "The tangent of x radians.")
-arcsin = _float("arcsin", ops.asin, "The inverse sine, in radians.")
-arccos = _float("arccos", ops.acos, "The inverse cosine, in radians.")
-arctan = _float("arctan", ops.atan, "The inverse tangent, in radians.")
-sinh = _float("sinh", ops.sinh, "The hyperbolic sine.")
-cosh = _float("cosh", ops.cosh, "The hyperbolic cosine.")
-tanh = _float("tanh", ops.tanh, "The hyperbolic tangent.")
-arcsinh = _float("arcsinh", ops.asinh, "The inverse hyperbolic sine.")
-arccosh = _float("arccosh", ops.acosh, "The inverse hyperbolic cosine.")
-arctanh = _float("arctanh", ops.atanh, "The inverse hyperbolic tangent.")
+sin = _float("sin", p.sin, "The sine of x radians.")
+cos = _float("cos", p.cos, "The cosine of x radians.")
+tan = _float("tan", p.tan, "The tangent of x radians.")
+arcsin = _float("arcsin", p.asin, "The inverse sine, in radians.")
+arccos = _float("arccos", p.acos, "The inverse cosine, in radians.")
+arctan = _float("arctan", p.atan, "The inverse tangent, in radians.")
+sinh = _float("sinh", p.sinh, "The hyperbolic sine.")
+cosh = _float("cosh", p.cosh, "The hyperbolic cosine.")
+tanh = _float("tanh", p.tanh, "The hyperbolic tangent.")
+arcsinh = _float("arcsinh", p.asinh, "The inverse hyperbolic sine.")
+arccosh = _float("arccosh", p.acosh, "The inverse hyperbolic cosine.")
+arctanh = _float("arctanh", p.atanh, "The inverse hyperbolic tangent.")
 asin, acos, atan = arcsin, arccos, arctan
 asinh, acosh, atanh = arcsinh, arccosh, arctanh
 
@@ -247,7 +247,7 @@ def arctan2(x1: Value, x2: Value, /) -> Any:
     Of complex numbers -i·log((x2 + i·x1)/√(x1² + x2²)), as in JAX.
     """
     if "c" not in (kind_of(x1), kind_of(x2)):
-        return elementwise(ops.atan2, x1, x2, inexact=True)
+        return elementwise(p.atan2, x1, x2, inexact=True)
     y, x = promote_inexact(x1, x2)
     return -1j * log((x + 1j * y) / sqrt(x * x + y * y))
 
@@ -257,12 +257,12 @@ atan2 = arctan2
 
 def deg2rad(x: Value, /) -> Any:
     """Degrees to radians."""
-    return elementwise(ops.mul, *promote_inexact(x), math.pi / 180)
+    return elementwise(p.mul, *promote_inexact(x), math.pi / 180)
 
 
 def rad2deg(x: Value, /) -> Any:
     """Radians to degrees."""
-    return elementwise(ops.mul, *promote_inexact(x), 180 / math.pi)
+    return elementwise(p.mul, *promote_inexact(x), 180 / math.pi)
 
 
 radians, degrees = deg2rad, rad2deg
@@ -270,16 +270,16 @@ radians, degrees = deg2rad, rad2deg
 
 # Bits.
 
-bitwise_and = _binary("bitwise_and", ops.bit_and, "x1 & x2.")
-bitwise_or = _binary("bitwise_or", ops.bit_or, "x1 | x2.")
-bitwise_xor = _binary("bitwise_xor", ops.bit_xor, "x1 ^ x2.")
-bitwise_not = _unary("bitwise_not", ops.bit_not, "~x; logical not of bools.")
+bitwise_and = _binary("bitwise_and", p.bit_and, "x1 & x2.")
+bitwise_or = _binary("bitwise_or", p.bit_or, "x1 | x2.")
+bitwise_xor = _binary("bitwise_xor", p.bit_xor, "x1 ^ x2.")
+bitwise_not = _unary("bitwise_not", p.bit_not, "~x; logical not of bools.")
 invert = bitwise_invert = bitwise_not
 
 
 def left_shift(x1: Value, x2: Value, /) -> Any:
     """x1 << x2; 0 for shifts by the width or more."""
-    return elementwise(ops.shift_left, *_shiftable(x1, x2))
+    return elementwise(p.shift_left, *_shiftable(x1, x2))
 
 
 bitwise_left_shift = left_shift
@@ -295,7 +295,7 @@ def _shiftable(x1: Value, x2: Value) -> list[Any]:
 def right_shift(x1: Value, x2: Value, /) -> Any:
     """x1 >> x2, filled with the sign."""
     signed = dtypes.kind(common_type(x1, x2)[0]) in "bi"
-    op = ops.shift_right_arithmetic if signed else ops.shift_right_logical
+    op = p.shift_right_arithmetic if signed else p.shift_right_logical
     return elementwise(op, *_shiftable(x1, x2))
 
 
@@ -307,7 +307,7 @@ def bitwise_count(x: Value, /) -> Any:
     x = as_value(x)
     if x.dtype == dtypes.bool_:
         return cast(x, dtypes.uint8)
-    return cast(elementwise(ops.popcount, absolute(x)), dtypes.uint8)
+    return cast(elementwise(p.popcount, absolute(x)), dtypes.uint8)
 
 
 # Logic.
@@ -316,7 +316,7 @@ def bitwise_count(x: Value, /) -> Any:
 def truth(x: Value) -> Any:
     """Where x is not zero, as bools."""
     x = as_value(x)
-    return x if x.dtype == dtypes.bool_ else elementwise(ops.ne, x, 0)
+    return x if x.dtype == dtypes.bool_ else elementwise(p.ne, x, 0)
 
 
 def _logical(name: str, op: Primitive, doc: str) -> Binary:
@@ -326,14 +326,14 @@ def _logical(name: str, op: Primitive, doc: str) -> Binary:
     return named(function, name, doc)
 
 
-logical_and = _logical("logical_and", ops.bit_and, "Where neither is zero.")
-logical_or = _logical("logical_or", ops.bit_or, "Where one is not zero.")
-logical_xor = _logical("logical_xor", ops.bit_xor, "Where exactly one is zero.")
+logical_and = _logical("logical_and", p.bit_and, "Where neither is zero.")
+logical_or = _logical("logical_or", p.bit_or, "Where one is not zero.")
+logical_xor = _logical("logical_xor", p.bit_xor, "Where exactly one is zero.")
 
 
 def logical_not(x: Value, /) -> Any:
     """Where x is zero."""
-    return elementwise(ops.bit_not, truth(x))
+    return elementwise(p.bit_not, truth(x))
 
 
 # Comparisons. Complex numbers are ordered by real part, then by imaginary part.
@@ -370,7 +370,7 @@ def compare(op: Primitive, x1: Value, x2: Value) -> Any:
     # Beyond one end of the dtype: all elements compare as 0 does with ±1.
     beyond = 1 if number > 0 else -1
     pair = (0, beyond) if values is x1 else (beyond, 0)
-    answer = ops.eq if _MEANINGS[op.name](*pair) else ops.ne
+    answer = p.eq if _MEANINGS[op.name](*pair) else p.ne
     return elementwise(answer, values, values)
 
 
@@ -391,8 +391,8 @@ def _comparison(name: str, op: Primitive, doc: str) -> Binary:
     return named(function, name, doc)
 
 
-equal = _comparison("equal", ops.eq, "x1 == x2.")
-not_equal = _comparison("not_equal", ops.ne, "x1 != x2.")
+equal = _comparison("equal", p.eq, "x1 == x2.")
+not_equal = _comparison("not_equal", p.ne, "x1 != x2.")
 
 
 def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
@@ -410,10 +410,10 @@ def _order(name: str, op: Primitive, strict: Primitive, doc: str) -> Binary:
     return named(function, name, doc)
 
 
-less = _order("less", ops.lt, ops.lt, "x1 < x2.")
-less_equal = _order("less_equal", ops.le, ops.lt, "x1 <= x2.")
-greater = _order("greater", ops.gt, ops.gt, "x1 > x2.")
-greater_equal = _order("greater_equal", ops.ge, ops.gt, "x1 >= x2.")
+less = _order("less", p.lt, p.lt, "x1 < x2.")
+less_equal = _order("less_equal", p.le, p.lt, "x1 <= x2.")
+greater = _order("greater", p.gt, p.gt, "x1 > x2.")
+greater_equal = _order("greater_equal", p.ge, p.gt, "x1 >= x2.")
 
 
 # Complex numbers.
@@ -421,20 +421,20 @@ greater_equal = _order("greater_equal", ops.ge, ops.gt, "x1 >= x2.")
 
 def real(val: Value, /) -> Any:
     """The real part; of real numbers x itself."""
-    return elementwise(ops.real, val) if kind_of(val) == "c" else as_value(val)
+    return elementwise(p.real, val) if kind_of(val) == "c" else as_value(val)
 
 
 def imag(val: Value, /) -> Any:
     """The imaginary part; of real numbers zeros."""
     if kind_of(val) == "c":
-        return elementwise(ops.imag, val)
+        return elementwise(p.imag, val)
     aval = aval_of(val)
     return full(aval.shape, 0, aval.dtype, aval.weak_type)
 
 
 def conjugate(x: Value, /) -> Any:
     """The complex conjugate; of real numbers x itself."""
-    return elementwise(ops.conj, x) if kind_of(x) == "c" else as_value(x)
+    return elementwise(p.conj, x) if kind_of(x) == "c" else as_value(x)
 
 
 conj = conjugate
@@ -459,14 +459,14 @@ def isnan(x: Value, /) -> Any:
     """Where x is not a number."""
     if kind_of(x) not in "fc":
         return full(aval_of(x).shape, False, dtypes.bool_)
-    return elementwise(ops.ne, x, x)
+    return elementwise(p.ne, x, x)
 
 
 def isfinite(x: Value, /) -> Any:
     """Where x is neither infinite nor NaN."""
     if kind_of(x) not in "fc":
         return full(aval_of(x).shape, True, dtypes.bool_)
-    return elementwise(ops.is_finite, x)
+    return elementwise(p.is_finite, x)
 
 
 def isinf(x: Value, /) -> Any:
@@ -518,7 +518,7 @@ def signbit(x: Value, /) -> Any:
     refuse_complex("signbit", x)
     x = as_value(x)
     if kind_of(x) == "f":
-        x = bind(ops.bitcast, x, arg=np.dtype(f"i{x.dtype.itemsize}"))
+        x = bind(p.bitcast, x, arg=np.dtype(f"i{x.dtype.itemsize}"))
     return less(x, 0) if kind_of(x) == "i" else full(x.shape, False, dtypes.bool_)
 
 
@@ -545,11 +545,9 @@ def _extreme_number(name: str, before: Binary, doc: str) -> Binary:
 
 
 maximum = _extreme(
-    "maximum", ops.maximum, greater, "The greater of two; NaN if one is NaN."
+    "maximum", p.maximum, greater, "The greater of two; NaN if one is NaN."
 )
-minimum = _extreme(
-    "minimum", ops.minimum, less, "The lesser of two; NaN if one is NaN."
-)
+minimum = _extreme("minimum", p.minimum, less, "The lesser of two; NaN if one is NaN.")
 fmax = _extreme_number(
     "fmax", greater, "The greater of two, where NaN yields to a number."
 )
@@ -600,6 +598,6 @@ def heaviside(x1: Value, x2: Value, /) -> Any:
 
 # Rounding of floats only; `arithmetic` has NumPy's functions.
 
-floor_values = _unary("floor", ops.floor, "Rounded down.")
-truncate_values = _unary("trunc", ops.truncate, "Rounded toward 0.")
-round_values = _unary("rint", ops.round_even, "Rounded to the nearest, ties to even.")
+floor_values = _unary("floor", p.floor, "Rounded down.")
+truncate_values = _unary("trunc", p.truncate, "Rounded toward 0.")
+round_values = _unary("rint", p.round_even, "Rounded to the nearest, ties to even.")

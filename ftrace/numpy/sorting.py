@@ -28,7 +28,7 @@ from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound, do_now, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import member
-from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.library import sorting as library
 from ftrace.trace.primitives.primitive import Primitive
@@ -270,7 +270,7 @@ def nonzero(
     known = a if is_array(a) else Array.of(concrete(a))
     known.told()  # how many there are decides the shape
     integer = dtypes.default_dtype("i")
-    return tuple(Array.of(p.astype(integer)) for p in np.nonzero(known.numpy()))
+    return tuple(Array.of(x.astype(integer)) for x in np.nonzero(known.numpy()))
 
 
 def _fills(fill_value: Any, ndim: int) -> list[int]:
@@ -297,8 +297,8 @@ def _first_nonzero(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     inside = a.size
     for length, fill in zip(a.shape, fills, strict=True):
         before, inside = inside, inside // length
-        place = elementwise(ops.rem, places, before) if before < a.size else places
-        place = elementwise(ops.div, place, inside) if inside > 1 else place
+        place = elementwise(p.rem, places, before) if before < a.size else places
+        place = elementwise(p.div, place, inside) if inside > 1 else place
         results.append(
             ax.choose(there, ax.cast(place, integer), ax.full((), fill, integer))
         )
@@ -314,8 +314,8 @@ def _by_ranks(a: Any, size: int, fills: list[int]) -> tuple[Any, ...]:
     results: list[Any] = []
     for axis, fill in enumerate(fills):
         place = ax.reshape(ax.iota(integer, a.shape, axis), (a.size,))
-        board = ax.full((size,), fill, integer)
-        results.append(bind(scatter_p, board, place, target, arg=((0,), "set")))
+        filled = ax.full((size,), fill, integer)
+        results.append(bind(scatter_p, filled, place, target, arg=((0,), "set")))
     return tuple(results)
 
 
@@ -416,9 +416,9 @@ def _bisect(a: Any, v: Any, right: bool) -> Any:
     size = a.shape[0]
     low, high = ax.full(v.shape, 0, dtypes.int32), ax.full(v.shape, size, dtypes.int32)
     for _ in range(upper_bound(size).bit_length()):
-        middle = elementwise(ops.div, low + high, 2)
+        middle = elementwise(p.div, low + high, 2)
         # A lane that is done stands at low == high, which may be behind the end.
-        place = elementwise(ops.minimum, middle, size - 1)
+        place = elementwise(p.minimum, middle, size - 1)
         element = bind(gather_p, a, place, arg=(0,))
         behind = (element < v) | (element == v) if right else element < v
         if dtypes.is_inexact(a.dtype):  # NaN equals NaN and ends the order
@@ -515,7 +515,7 @@ def _first(a: Any, primitive: Primitive, axis: int) -> Any:
         dtype = dtypes.int64
     numbers = ax.iota(dtype, a.shape, axis)
     beyond = ax.full(a.shape, size - 1, dtype)
-    return bind(reduce_min_p, bind(ops.select, here, numbers, beyond), arg=(axis,))
+    return bind(reduce_min_p, bind(p.select, here, numbers, beyond), arg=(axis,))
 
 
 def _nan_position(

@@ -18,7 +18,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError, ShapeError
 from ftrace.ground import settings
-from ftrace.ground.errstate import hush, unhush
+from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.ground.tables import memo
 from ftrace.trace import evaluate
 from ftrace.trace.arrays.array import Array, is_array, recording, surface
@@ -87,13 +87,13 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
     values = [x._host if x._host is not None else x.numpy() for x in operands]
     if aval.size >= evaluate.FEW:
         evaluate.require_room_for(op, aval, values)
-    token = hush()
+    token = ignore_errors()
     try:
         result = op.numpy(aval, arg, *values)
     except MemoryError:
         raise evaluate.no_memory(op.name, aval) from None
     finally:
-        unhush(token)
+        restore_errors(token)
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = evaluate.settle(result, aval.dtype)
     made = Array(aval.shape, aval.dtype, aval.weak_type, None, result)
@@ -123,13 +123,13 @@ def do_now(
         if value.size >= evaluate.FEW:
             return None
         values.append(value)
-    token = hush()
+    token = ignore_errors()
     try:
         result = function(*values, *more)
     except (ValueError, MemoryError):
         return None
     finally:
-        unhush(token)
+        restore_errors(token)
     made = Array.of(evaluate.settle(result, dtype), weak)
     if recording.tape is not None:
         recording.tape.note(function, [*operands, *more], made)
@@ -306,7 +306,7 @@ def _elementwise_now(
     """`elementwise` of arrays of the host and numbers; NumPy broadcasts them."""
     compute, aval = _plan(op, pairs, dtype, inexact, settings.current().enable_x64)
     arrays: list[Any] = []
-    token = hush()
+    token = ignore_errors()
     try:
         for x in operands:
             if type(x) is Array:
@@ -334,7 +334,7 @@ def _elementwise_now(
             shape = broadcast_shapes(op.name, [array.shape for array in arrays])
             raise evaluate.no_memory(op.name, aval.with_shape(shape)) from None
     finally:
-        unhush(token)
+        restore_errors(token)
     if type(result) is not np.ndarray or result.dtype != aval.dtype:
         result = evaluate.settle(result, aval.dtype)
     made = Array(result.shape, aval.dtype, aval.weak_type, None, result)

@@ -19,7 +19,7 @@ from ftrace.trace.arrays.memory_limit import LARGE, has_room
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
 from ftrace.trace.numpy_contraction import PreparedProduct
-from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
 from ftrace.trace.primitives.movement import pad_p, reshape_p, shear_p
 from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
@@ -210,7 +210,7 @@ def _needed(
 
 def _products_to_defer(nodes: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:
     """Products that nothing but one sum uses, and that may be matrix products."""
-    sums = {n.src[0] for n in nodes if n.op is reduce_sum_p and n.src[0].op is ew.mul}
+    sums = {n.src[0] for n in nodes if n.op is reduce_sum_p and n.src[0].op is p.mul}
     computed = set(nodes) if sums else set[Node]()
     sums = {n for n in sums if not any(_is_whole(s, n, computed) for s in n.src)}
     found = sums.difference(outputs).intersection(nodes)
@@ -232,7 +232,7 @@ def _is_whole(factor: Node, product: Node, computed: set[Node]) -> bool:
 
 #: Functions of two operands whose shapes NumPy itself makes equal.
 _BROADCASTING = frozenset(
-    (ew.add, ew.sub, ew.mul, ew.div, ew.eq, ew.ne, ew.lt, ew.le, ew.gt, ew.ge)
+    (p.add, p.sub, p.mul, p.div, p.eq, p.ne, p.lt, p.le, p.gt, p.ge)
 )
 
 

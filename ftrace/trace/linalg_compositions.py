@@ -200,13 +200,13 @@ def _by_squares(a: Node, b: Node, rtol: Node) -> Sequence[Node]:
     """
     is_complex = dtypes.is_complex(a.dtype)
     wide = p.cast(a, dtypes.complex128 if is_complex else dtypes.float64)
-    turned = mat.adjoint(wide)
-    vectors, squares = eigh_p.results(mat.product(turned, wide), arg=True)
+    adjoint = mat.adjoint(wide)
+    vectors, squares = eigh_p.results(mat.product(adjoint, wide), arg=True)
     v = flip(vectors, (vectors.ndim - 1,))
     squares = flip(squares, (squares.ndim - 1,))
     values = p.cast(p.sqrt(p.maximum(squares, zeros_like(squares))), rtol.dtype)
     inverse = mat.as_dtype_of(_inverse(values, rtol, squares), v)
-    along = mat.product(mat.adjoint(v), mat.product(turned, p.cast(b, wide.dtype)))
+    along = mat.product(mat.adjoint(v), mat.product(adjoint, p.cast(b, wide.dtype)))
     x = mat.product(v, p.mul(mat.along_rows(inverse, along), along))
     return p.cast(x, a.dtype), values
 
@@ -350,8 +350,8 @@ def _cofactors_tangent(node: Node, a: Node, t: Node) -> Results:
     """C = det(a)·a⁻ᵀ gives C' = tr(a⁻¹a')·C - a⁻ᵀ a'ᵀ C."""
     (cofactors,) = items(node)
     change = p.mul(mat.everywhere(mat.trace(systems.solve(a, t)), cofactors), cofactors)
-    turned = systems.solve(a, mat.product(mat.transposed(t), cofactors), transpose=True)
-    return (p.sub(change, turned),)
+    solved = systems.solve(a, mat.product(mat.transposed(t), cofactors), transpose=True)
+    return (p.sub(change, solved),)
 
 
 cofactors_p = composition(

@@ -16,7 +16,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 import ftrace.scipy.linalg as scipy_linalg
 from ftrace.backends.base import get_device
-from ftrace.ground.errstate import hush, unhush
+from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.linalg_compositions import det_p
@@ -78,11 +78,11 @@ def matrices(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
 
 
 def quietly(function: Any, *operands: Any) -> Any:
-    token = hush()
+    token = ignore_errors()
     try:
         return function(*operands)
     finally:
-        unhush(token)
+        restore_errors(token)
 
 
 def several(value: Any) -> tuple[Any, ...]:

@@ -15,22 +15,25 @@ from ftrace.ground import errstate
 @pytest.mark.parametrize("name", ["quick", "slow"])
 def test_silence_begins_and_ends(name: str) -> None:
     if name == "quick":
-        hush, unhush = errstate.hush, errstate.unhush
+        ignore_errors, restore_errors = errstate.ignore_errors, errstate.restore_errors
     else:
-        hush, unhush = errstate._hush_slowly, errstate._unhush_slowly
+        ignore_errors, restore_errors = (
+            errstate._ignore_slowly,
+            errstate._restore_slowly,
+        )
     with np.errstate(divide="raise", over="warn"):
         before = np.geterr()
-        token = hush()
+        token = ignore_errors()
         assert set(np.geterr().values()) == {"ignore"}
-        inner = hush()
-        unhush(inner)
+        inner = ignore_errors()
+        restore_errors(inner)
         assert set(np.geterr().values()) == {"ignore"}
-        unhush(token)
+        restore_errors(token)
         assert np.geterr() == before
 
 
 def test_this_numpy_has_the_quick_way() -> None:
-    assert errstate.hush is not errstate._hush_slowly
+    assert errstate.ignore_errors is not errstate._ignore_slowly
 
 
 @pytest.mark.parametrize("what", ["raise", "warn"])

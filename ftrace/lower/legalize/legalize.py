@@ -26,7 +26,7 @@ from ftrace.lower.legalize.math.decompose import decompose, nextafter
 from ftrace.lower.legalize.math.term import Term
 from ftrace.lower.legalize.math.trigonometry import sin_cos_pi
 from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
-from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const, const_p
 
 Dtype = np.dtype[Any]
@@ -158,11 +158,11 @@ def _reduce_product(value: Complex, ranges: tuple[Node, ...]) -> Complex:
     layout = term.format_of(length)
     half_turn = 2.0**layout.fraction
     shift = 8 * layout.bits.itemsize - 1 - layout.fraction
-    angle = term.apply(ew.atan2, value.im, value.re) * (half_turn / math.pi)
+    angle = term.apply(p.atan2, value.im, value.re) * (half_turn / math.pi)
     units = term.cast(term.round_even(angle), layout.bits) << shift
-    turned = Term(ir.reduce("add", units.node, ranges))
+    angle = Term(ir.reduce("add", units.node, ranges))
     product = Term(ir.reduce("mul", length.node, ranges))
-    half_turns = term.cast(turned >> shift, length.dtype) * (1 / half_turn)
+    half_turns = term.cast(angle >> shift, length.dtype) * (1 / half_turn)
     sine, cosine = sin_cos_pi(half_turns)
     signed = term.select(term.eq(term.round_even(half_turns), 0.0), product, -product)
     return Complex(signed * cosine, signed * sine)
@@ -197,7 +197,7 @@ def _split_bitcast(node: Node, src: list[Any]) -> Node | Complex:
         return x
     if isinstance(x, Complex):
         low, high = (
-            term.cast(term.bitcast(p, dtypes.uint32), dtypes.uint64) for p in x
+            term.cast(term.bitcast(part, dtypes.uint32), dtypes.uint64) for part in x
         )
         return term.bitcast((high << 32) | low, node.dtype).node
     bits = term.bitcast(Term(x), dtypes.uint64)
@@ -268,14 +268,14 @@ def widen_half(kernel: ir.Kernel) -> ir.Kernel:
 
 
 def _wide(node: Node) -> Node:
-    return ew.cast(node, dtypes.float32)
+    return p.cast(node, dtypes.float32)
 
 
 def _narrow(node: Node, dtype: Dtype) -> Node:
     """A float32 in 16 bits; what was 16 bits wide before is itself."""
-    if node.op is ew.cast_p and node.src[0].dtype == dtype:
+    if node.op is p.cast_p and node.src[0].dtype == dtype:
         return node.src[0]
-    return ew.cast(node, dtype)
+    return p.cast(node, dtype)
 
 
 def _widen(node: Node, src: tuple[Node, ...]) -> Node:
@@ -288,14 +288,14 @@ def _widen(node: Node, src: tuple[Node, ...]) -> Node:
         return _wide(new) if dtypes.is_half(dtype) else new
     if node.op is const_p:
         return _wide(node) if dtypes.is_half(dtype) else node
-    if node.op is ew.cast_p:
+    if node.op is p.cast_p:
         return _widen_cast(node, src[0])
-    if node.op is ew.bitcast:
+    if node.op is p.bitcast:
         source = node.src[0].dtype
         x = _narrow(src[0], source) if dtypes.is_half(source) else src[0]
-        new = ew.bitcast(x, arg=dtype)
+        new = p.bitcast(x, arg=dtype)
         return _wide(new) if dtypes.is_half(dtype) else new
-    if node.op is ew.nextafter and dtypes.is_half(dtype):
+    if node.op is p.nextafter and dtypes.is_half(dtype):
         x, y = (Term(_narrow(s, dtype)) for s in src)
         return _wide(nextafter(x, y).node)
     if src == node.src:
@@ -315,7 +315,7 @@ def _rounded(x: Node, before: Node) -> Node:
 def _widen_cast(node: Node, x: Node) -> Node:
     """A cast to 16 bits goes through float32, as everywhere, and rounds."""
     if not dtypes.is_half(node.dtype):
-        return ew.cast(x, node.dtype)
+        return p.cast(x, node.dtype)
     if node.src[0].dtype == node.dtype:
         return x
     return _wide(_narrow(_wide(x), node.dtype))

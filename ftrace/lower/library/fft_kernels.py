@@ -1,7 +1,7 @@
 """Fourier transforms as kernels, of any length.
 
     fft(x)        ->  transform(… transform(x))        one for each axis
-    fft(long x)   ->  turned(columns(x, twisted))
+    fft(long x)   ->  transposed(columns(x, twisted))
     fft(x, prime) ->  chirp · convolve(chirp · x)
 
 Along the last axis each row is transformed by itself, or as many as a vector has
@@ -24,7 +24,7 @@ Numbers stand in memory in one of four forms:
     rows       (outer, inner, size): a vector is a part of a row; powers of two only
     columns    (outer, size, inner): a vector has a number of each of as many columns
     abreast    (outer, inner, size): a vector has a number of each of as many rows
-    turned     (outer, inner, size) -> (outer, size, inner): rows abreast become columns
+    transposed (outer, inner, size) -> (outer, size, inner): rows abreast become columns
 
 The kernels of real rows have names of their own: "rfft" and "irfft" do everything, of
 powers of two; "half" makes the transform of real rows from those of their pairs of
@@ -257,7 +257,9 @@ class _Kernels:
         first = self._whole("columns", outer, rows, columns)
         x = self._step(x, matrices, replace(first, twisted=True))
         if columns <= COLUMN:
-            return self._step(x, result, self._whole("turned", outer, columns, rows))
+            return self._step(
+                x, result, self._whole("transposed", outer, columns, rows)
+            )
         x = movement.permute(self._rows(x, outer * rows, columns, matrices), (0, 2, 1))
         if result.dtype == self._real:
             x = _in_pairs(x)

@@ -39,7 +39,7 @@ from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.graph_map import Rule
-from ftrace.trace.primitives import elementwise as ops, sources
+from ftrace.trace.primitives import elementwise as p, sources
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.library import (
     eigen,
@@ -194,7 +194,7 @@ def _lu(node: Node) -> Sequence[Node] | None:
 def _parts(columns: int, work: int) -> int:
     """Into how many equal parts the columns of a right side are cut."""
     most = min(columns // _PART_COLUMNS, work // _PART_WORK, _MOST_PARTS)
-    return max((p for p in range(1, most + 1) if columns % p == 0), default=1)
+    return max((n for n in range(1, most + 1) if columns % n == 0), default=1)
 
 
 def _solve(node: Node) -> Sequence[Node] | None:
@@ -273,7 +273,7 @@ def _qr(node: Node, read: Collection[int]) -> Sequence[Node]:
     factors = mat.transposed(found[0]), mat.transposed(found[1])
     if not order:
         return factors
-    return *factors, ops.sub(found[4], sources.const_like(found[4], 1))
+    return *factors, p.sub(found[4], sources.const_like(found[4], 1))
 
 
 def _eigh(node: Node, read: Collection[int]) -> Sequence[Node]:
@@ -362,17 +362,17 @@ def _general(node: Node, sides: tuple[bool, bool]) -> tuple[Node, list[Node]]:
     found = _factor(node, "eig", [turned(a)], results, [n, length], sides, work)
     if is_complex:
         return found[0], found[1:]
-    return ops.make_complex(found[0], found[1]), found[2:]
+    return p.make_complex(found[0], found[1]), found[2:]
 
 
 def _unpacked(rows: Node, values: Node) -> Node:
     """LAPACK's pairs of real vectors (real, imaginary part) as conjugate ones."""
     zero = sources.zeros_like(rows)
-    turn = mat.along_rows(ops.imag(values), rows)
-    first, second = ops.lt(zero, turn), ops.lt(turn, zero)
+    turn = mat.along_rows(p.imag(values), rows)
+    first, second = p.lt(zero, turn), p.lt(turn, zero)
     before, after = (shift_axis(rows, rows.ndim - 2, by) for by in (1, -1))
-    other = ops.select(first, after, ops.select(second, ops.neg(rows), zero))
-    return ops.make_complex(ops.select(second, before, rows), other)
+    other = p.select(first, after, p.select(second, p.neg(rows), zero))
+    return p.make_complex(p.select(second, before, rows), other)
 
 
 # Determinants, of real matrices.
@@ -381,12 +381,12 @@ def _unpacked(rows: Node, values: Node) -> Node:
 def _slogdet(node: Node) -> Sequence[Node] | None:
     """The sign, and the logarithm of the size."""
     found = _sign_and_log(node)
-    return found and [ops.cast(x, node.src[0].dtype) for x in found]
+    return found and [p.cast(x, node.src[0].dtype) for x in found]
 
 
 def _det(node: Node) -> Sequence[Node] | None:
     found = _sign_and_log(node)
-    return found and [ops.cast(ops.mul(found[0], ops.exp(found[1])), node.src[0].dtype)]
+    return found and [p.cast(p.mul(found[0], p.exp(found[1])), node.src[0].dtype)]
 
 
 def _sign_and_log(node: Node) -> tuple[Node, Node] | None:
@@ -396,26 +396,26 @@ def _sign_and_log(node: Node) -> tuple[Node, Node] | None:
     if found is None:
         return None
     factors, pivots, _ = found
-    numbers = ops.cast(mat.diagonal(factors), dtypes.float64)
+    numbers = p.cast(mat.diagonal(factors), dtypes.float64)
     zero = sources.const_like(numbers, 0)
     place = sources.iota(dtypes.int32, pivots.shape, pivots.ndim - 1)
-    turns = ops.add(_count(ops.lt(numbers, zero)), _count(ops.ne(pivots, place)))
-    odd = ops.bit_and(turns, sources.const_like(turns, 1))
-    zeros = _count(ops.eq(numbers, zero))
-    logarithm = _total(ops.log(ops.absolute(numbers)))
-    singular = ops.ne(zeros, sources.const_like(zeros, 0))
+    turns = p.add(_count(p.lt(numbers, zero)), _count(p.ne(pivots, place)))
+    odd = p.bit_and(turns, sources.const_like(turns, 1))
+    zeros = _count(p.eq(numbers, zero))
+    logarithm = _total(p.log(p.absolute(numbers)))
+    singular = p.ne(zeros, sources.const_like(zeros, 0))
     one = sources.const_like(logarithm, 1)
-    sign = ops.select(
-        ops.eq(odd, sources.const_like(odd, 0)), one, sources.const_like(logarithm, -1)
+    sign = p.select(
+        p.eq(odd, sources.const_like(odd, 0)), one, sources.const_like(logarithm, -1)
     )
     return (
-        ops.select(singular, sources.const_like(logarithm, 0), sign),
-        ops.select(singular, sources.const_like(logarithm, -np.inf), logarithm),
+        p.select(singular, sources.const_like(logarithm, 0), sign),
+        p.select(singular, sources.const_like(logarithm, -np.inf), logarithm),
     )
 
 
 def _count(x: Node) -> Node:
-    return _total(ops.cast(x, dtypes.int32))
+    return _total(p.cast(x, dtypes.int32))
 
 
 def _total(x: Node) -> Node:

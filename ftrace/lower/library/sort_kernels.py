@@ -313,7 +313,7 @@ def _partition(node: Node) -> Node:
     if dtypes.kind(x.dtype) != "f":
         return partition.partition_p.results(x, arg=arg)[0]
     (found,) = partition.partition_p.results(_float_key(x), arg=arg)
-    return p.bitcast(_turned(found), arg=x.dtype)
+    return p.bitcast(_order_bits(found), arg=x.dtype)
 
 
 def _argpartition(node: Node) -> Node:
@@ -338,11 +338,11 @@ def _argpartition(node: Node) -> Node:
 def _float_key(x: Node) -> Node:
     """As `Keys` of the kernels: all bits but the sign turned where that is set."""
     integer = key_dtype(x.dtype)
-    key = _turned(p.bitcast(x, arg=integer))
+    key = _order_bits(p.bitcast(x, arg=integer))
     return p.select(p.ne(x, x), const_like(key, np.iinfo(integer).max), key)
 
 
-def _turned(bits: Node) -> Node:
+def _order_bits(bits: Node) -> Node:
     width = 8 * bits.dtype.itemsize
     sign = p.shift_right_arithmetic(bits, const_like(bits, width - 1))
     turn = p.bit_and(sign, const_like(bits, np.iinfo(bits.dtype).max))

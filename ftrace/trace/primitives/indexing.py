@@ -223,9 +223,9 @@ def _winners(node: Node) -> Node:
     numbers = iota(dtypes.int32, (indices[0].size,), 0)
     numbers = reshape(numbers, indices[0].shape)
     places = tuple(range(len(sizes)))
-    board = const(0, dtypes.int32, tuple(sizes))
-    board = scatter(board, numbers, indices, places, "set")
-    return p.eq(read_back(board, indices, places), numbers)
+    last = const(0, dtypes.int32, tuple(sizes))
+    last = scatter(last, numbers, indices, places, "set")
+    return p.eq(read_back(last, indices, places), numbers)
 
 
 def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
@@ -263,8 +263,8 @@ def _other_factors(node: Node) -> Node:
     factors = p.select(is_zero, const_like(updates, 1), updates)
     product = read_back(scatter(x, factors, indices, axes, "mul"), indices, axes)
     marks = p.cast(is_zero, dtypes.int32)
-    board = const(0, dtypes.int32, node.shape)
-    zeros = read_back(scatter(board, marks, indices, axes, "add"), indices, axes)
+    counts = scatter(const(0, dtypes.int32, node.shape), marks, indices, axes, "add")
+    zeros = read_back(counts, indices, axes)
     alone = p.eq(zeros, marks)  # no other update is zero
     return p.select(alone, p.div(product, factors), zeros_like(updates))
 

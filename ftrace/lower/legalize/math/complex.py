@@ -27,7 +27,7 @@ from ftrace.lower.legalize.math.term import (
     select,
     sqrt,
 )
-from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives import elementwise as p
 
 
 class Complex(NamedTuple):
@@ -81,11 +81,12 @@ def mul_zero(z: Complex, w: Complex) -> Complex:
 def div(z: Complex, w: Complex) -> Complex:
     """Scaled by the greater part of the divisor (R. L. Smith 1962), as NumPy does."""
     wide = abs(w.re) >= abs(w.im)
-    p, q = select(wide, w.re, w.im), select(wide, w.im, w.re)
+    most, least = select(wide, w.re, w.im), select(wide, w.im, w.re)
     x, y = select(wide, z.re, z.im), select(wide, z.im, z.re)
-    zero = eq(p, 0.0)
-    r = select(zero, q, q / p)  # a zero, which infinities give way to, or NaN
-    below = select(zero, abs(p), p + q * r)
+    zero = eq(most, 0.0)
+    # A zero, which infinities give way to, or NaN.
+    r = select(zero, least, least / most)
+    below = select(zero, abs(most), most + least * r)
     along, across = (select(zero, r, part * r) for part in (y, x))
     return Complex((x + along) / below, select(wide, y - across, across - y) / below)
 
@@ -180,7 +181,7 @@ def _polar(exponential: Callable[[Term], Term], base: float, z: Complex) -> Comp
     large = z.re > limit
     length = exponential(select(large, z.re - 16.0, z.re))
     rest = select(large, number(base**16, z.re), 1.0)
-    cosine, sine = apply(ew.cos, z.im), apply(ew.sin, z.im)
+    cosine, sine = apply(p.cos, z.im), apply(p.sin, z.im)
     lost = _is_lost(sine, z.re)
     re = select(lost, 1.0, cosine) * length * rest  # no float has the cosine 0
     sine = select(lost, length - length, sine)  # 0, and NaN beside infinity
@@ -189,18 +190,18 @@ def _polar(exponential: Callable[[Term], Term], base: float, z: Complex) -> Comp
 
 def exp(z: Complex) -> Complex:
     """e^re·(cos im + i·sin im)."""
-    return _polar(lambda x: apply(ew.exp, x), math.e, z)
+    return _polar(lambda x: apply(p.exp, x), math.e, z)
 
 
 def exp2(z: Complex) -> Complex:
-    return _polar(lambda x: apply(ew.exp2, x), 2.0, Complex(z.re, z.im * math.log(2)))
+    return _polar(lambda x: apply(p.exp2, x), 2.0, Complex(z.re, z.im * math.log(2)))
 
 
 def expm1(z: Complex) -> Complex:
     """e^z - 1; near 0 the real part is expm1(re)·cos(im) - 2·sin²(im/2)."""
     value = exp(z)
-    half = apply(ew.sin, z.im * 0.5)
-    near = apply(ew.expm1, z.re) * apply(ew.cos, z.im) - 2.0 * half * half
+    half = apply(p.sin, z.im * 0.5)
+    near = apply(p.expm1, z.re) * apply(p.cos, z.im) - 2.0 * half * half
     return Complex(select(abs(z.re) < 1.0, near, value.re - 1.0), value.im)
 
 
@@ -211,15 +212,15 @@ def _log_absolute(z: Complex) -> Term:
     a, b = select(swapped, y, x), select(swapped, x, y)
     near = (a > 0.7) & (a < 1.5)
     excess = fma(b, b, (a - 1.0) * (a + 1.0))
-    inside = 0.5 * apply(ew.log1p, select(near, excess, 0.0))
+    inside = 0.5 * apply(p.log1p, select(near, excess, 0.0))
     length, choice = _length(z)
     down, up = (math.log(2) * exponent for exponent in _exponents(length))
-    return select(near, inside, apply(ew.log, length) + choice(down, -up, 0.0))
+    return select(near, inside, apply(p.log, length) + choice(down, -up, 0.0))
 
 
 def log(z: Complex) -> Complex:
     """(log|z|, the angle of z)."""
-    return Complex(_log_absolute(z), apply(ew.atan2, z.im, z.re))
+    return Complex(_log_absolute(z), apply(p.atan2, z.im, z.re))
 
 
 def log2(z: Complex) -> Complex:
@@ -232,9 +233,9 @@ def log1p(z: Complex) -> Complex:
     above = Complex(z.re + 1.0, z.im)
     near = (abs(z.re) < 0.4) & (abs(z.im) < 0.8)
     excess = fma(z.im, z.im, z.re * (2.0 + z.re))
-    inside = 0.5 * apply(ew.log1p, select(near, excess, 0.0))
+    inside = 0.5 * apply(p.log1p, select(near, excess, 0.0))
     re = select(near, inside, _log_absolute(above))
-    return Complex(re, apply(ew.atan2, z.im, above.re))
+    return Complex(re, apply(p.atan2, z.im, above.re))
 
 
 def square_root(z: Complex) -> Complex:
@@ -272,15 +273,15 @@ def logistic(z: Complex) -> Complex:
     return div(choose(left, e, one), add(one, e))
 
 
-def _turned(function: Callable[[Complex], Complex]) -> Callable[[Complex], Complex]:
+def _rotate(function: Callable[[Complex], Complex]) -> Callable[[Complex], Complex]:
     """z ↦ -i·f(iz): sin is that of sinh, atan that of atanh."""
 
-    def turned(z: Complex) -> Complex:
+    def rotated(z: Complex) -> Complex:
         value = function(Complex(-z.im, z.re))
         return Complex(value.im, -value.re)
 
-    turned.__name__ = turned.__qualname__ = f"turned_{function.__name__}"
-    return turned
+    rotated.__name__ = rotated.__qualname__ = f"rotated_{function.__name__}"
+    return rotated
 
 
 def sinh(z: Complex) -> Complex:
@@ -290,13 +291,13 @@ def sinh(z: Complex) -> Complex:
 
 def _sinh(z: Complex, without_angle: Term) -> Complex:
     """Without an angle the real part is NaN but for 0 and infinity, x = 2·x."""
-    cosine, sine = apply(ew.cos, z.im), apply(ew.sin, z.im)
+    cosine, sine = apply(p.cos, z.im), apply(p.sin, z.im)
     lost = ne(cosine, cosine) & eq(z.re + z.re, z.re)
-    re = select(lost, without_angle, apply(ew.sinh, z.re) * cosine)
-    return Complex(re, _times(sine, apply(ew.cosh, z.re)))
+    re = select(lost, without_angle, apply(p.sinh, z.re) * cosine)
+    return Complex(re, _times(sine, apply(p.cosh, z.re)))
 
 
-@_turned
+@_rotate
 def sin(z: Complex) -> Complex:
     """-i·sinh(iz); an infinity without an angle is positive, as that of sinh."""
     return _sinh(z, -abs(z.re))
@@ -304,9 +305,9 @@ def sin(z: Complex) -> Complex:
 
 def cosh(z: Complex) -> Complex:
     """(cosh re·cos im, sinh re·sin im)."""
-    cosine, sine = apply(ew.cos, z.im), apply(ew.sin, z.im)
-    re = apply(ew.cosh, z.re) * select(_is_lost(sine, z.re), 1.0, cosine)
-    im = _times(apply(ew.sinh, z.re), sine, _unit(sine))
+    cosine, sine = apply(p.cos, z.im), apply(p.sin, z.im)
+    re = apply(p.cosh, z.re) * select(_is_lost(sine, z.re), 1.0, cosine)
+    im = _times(apply(p.sinh, z.re), sine, _unit(sine))
     return Complex(re, select(eq(sine, 0.0), sine * _unit(z.re), im))
 
 
@@ -321,14 +322,14 @@ def tanh(z: Complex) -> Complex:
     For a large |re|: (±1, 4·sin(im)·cos(im)·e^-2|re|), where no angle is 0 if re is
     infinite. Source: W. Kahan, Branch cuts for complex elementary functions (1987).
     """
-    t, s = apply(ew.tan, z.im), apply(ew.sinh, z.re)
+    t, s = apply(p.tan, z.im), apply(p.sinh, z.re)
     b = fma(t, t, 1.0)
-    c = apply(ew.cosh, z.re)
+    c = apply(p.cosh, z.re)
     below = fma(b * s, s, 1.0)
     a = abs(z.re)
     large = a > (11.0 if a.single else 22.0)
-    decay = apply(ew.exp, -2.0 * a)
-    wave = 4.0 * apply(ew.sin, z.im) * apply(ew.cos, z.im) * decay
+    decay = apply(p.exp, -2.0 * a)
+    wave = 4.0 * apply(p.sin, z.im) * apply(p.cos, z.im) * decay
     wave = select(_is_lost(wave, a), 0.0, wave)
     limit = copy_sign(1.0 + wave, z.re)  # 1, or NaN
     re = select(large, limit, _unless_zero(z.re, b * c * s / below))
@@ -352,13 +353,13 @@ def _arc(z: Complex) -> tuple[Term, Term, Term]:
     a, b = abs(z.re), abs(z.im)
     big = _far(a)
     far = (a > big) | (b > big)
-    sine = apply(ew.atan2, z.re, select(far, b, u.re * v.re - u.im * v.im))
-    cosine = apply(ew.atan2, select(far, b, u.re), select(far, z.re, v.re))
+    sine = apply(p.atan2, z.re, select(far, b, u.re * v.re - u.im * v.im))
+    cosine = apply(p.atan2, select(far, b, u.re), select(far, z.re, v.re))
     cosine = cosine * select(far, number(1.0, a), 2.0)
     half = Complex(v.re * 0.5, v.im * 0.5)
     quarter = fma(half.re, half.re, half.im * half.im)  # |z|/4, which is no overflow
     quarter = select(_is_infinite(a, b), INFINITY, quarter)
-    im = apply(ew.asinh, select(far, quarter, abs(u.re * v.im - u.im * v.re)))
+    im = apply(p.asinh, select(far, quarter, abs(u.re * v.im - u.im * v.re)))
     im = im + select(far, math.log(4), number(0.0, a))
     right = number(math.pi / 2, a)
     return (
@@ -402,15 +403,16 @@ def atanh(z: Complex) -> Complex:
     least, up = (2.0**-120, 24) if a.single else (2.0**-800, 60)
     beside = below < least
     ratio = select(beside, 2.0, 4.0 * x) / select(beside, b * 2.0**up, below)
-    near = apply(ew.log1p, ratio) * select(beside, 0.5, number(0.25, a))
+    near = apply(p.log1p, ratio) * select(beside, 0.5, number(0.25, a))
     near = near + select(beside, up * math.log(2) / 2, number(0.0, a))
     wide = a > b
-    p, q = select(wide, a, b), select(wide, b, a)
-    slope = q / p
-    away = select(wide, 0.5, 0.5 * slope) / fma(0.5 * q, slope, 0.5 * p)
+    greater, lesser = select(wide, a, b), select(wide, b, a)
+    slope = lesser / greater
+    squares = fma(0.5 * lesser, slope, 0.5 * greater)
+    away = select(wide, 0.5, 0.5 * slope) / squares
     away = select(_is_infinite(a, b), 0.0, away)
     re = _unless_zero(a, select((a > big) | (b > big), away, near))
-    im = 0.5 * apply(ew.atan2, 2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
+    im = 0.5 * apply(p.atan2, 2.0 * y, (1.0 - x) * (1.0 + x) - y * y)
     return Complex(copy_sign(re, z.re), im)
 
 
@@ -427,12 +429,12 @@ Value = Term | Complex
 #: For each elementwise primitive what it is on complex operands.
 COMPLEX: Final[dict[str, Callable[..., Value]]] = {
     "abs": absolute, "acos": acos, "acosh": acosh, "add": add, "asin": asin,
-    "asinh": _turned(asin), "atan": _turned(atanh), "atanh": atanh, "conj": conj,
+    "asinh": _rotate(asin), "atan": _rotate(atanh), "atanh": atanh, "conj": conj,
     "cos": cos, "cosh": cosh, "div": div, "eq": equal, "exp": exp, "exp2": exp2,
     "expm1": expm1, "imag": imag, "is_finite": is_finite, "log": log,
     "log1p": log1p, "log2": log2, "logistic": logistic, "mul": mul,
     "mul_zero": mul_zero, "ne": not_equal, "neg": neg, "pow": power,
     "real": real, "rsqrt": rsqrt, "sign": sign, "sin": sin,
     "sinh": sinh, "sqrt": square_root, "square": square, "sub": sub,
-    "tan": _turned(tanh), "tanh": tanh,
+    "tan": _rotate(tanh), "tanh": tanh,
 }  # fmt: skip

@@ -23,7 +23,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import KernelOp, fma_p
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, make_node
-from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const_p
 
 Number = int | float
@@ -53,15 +53,15 @@ _FORMATS: Final = {
 }  # fmt: skip
 
 
-def _operator(op: ew.Primitive) -> Callable[[Term, Operand], Term]:
+def _operator(op: p.Primitive) -> Callable[[Term, Operand], Term]:
     return lambda x, y: _same(op, x, y)
 
 
-def _reflected(op: ew.Primitive) -> Callable[[Term, Number], Term]:
+def _reflected(op: p.Primitive) -> Callable[[Term, Number], Term]:
     return lambda x, y: _same(op, number(y, x), x)
 
 
-def _comparison(op: ew.Primitive) -> Callable[[Term, Operand], Term]:
+def _comparison(op: p.Primitive) -> Callable[[Term, Operand], Term]:
     return lambda x, y: _compare(op, x, y)
 
 
@@ -88,36 +88,36 @@ class Term:
             "select(condition, x, y) instead of if, and, or, min and max"
         )
 
-    __add__ = _operator(ew.add)
-    __radd__ = _reflected(ew.add)
-    __sub__ = _operator(ew.sub)
-    __rsub__ = _reflected(ew.sub)
-    __mul__ = _operator(ew.mul)
-    __rmul__ = _reflected(ew.mul)
-    __truediv__ = _operator(ew.div)
-    __rtruediv__ = _reflected(ew.div)
-    __and__ = _operator(ew.bit_and)
-    __or__ = _operator(ew.bit_or)
-    __xor__ = _operator(ew.bit_xor)
-    __lshift__ = _operator(ew.shift_left)
-    __lt__ = _comparison(ew.lt)
-    __le__ = _comparison(ew.le)
-    __gt__ = _comparison(ew.gt)
-    __ge__ = _comparison(ew.ge)
+    __add__ = _operator(p.add)
+    __radd__ = _reflected(p.add)
+    __sub__ = _operator(p.sub)
+    __rsub__ = _reflected(p.sub)
+    __mul__ = _operator(p.mul)
+    __rmul__ = _reflected(p.mul)
+    __truediv__ = _operator(p.div)
+    __rtruediv__ = _reflected(p.div)
+    __and__ = _operator(p.bit_and)
+    __or__ = _operator(p.bit_or)
+    __xor__ = _operator(p.bit_xor)
+    __lshift__ = _operator(p.shift_left)
+    __lt__ = _comparison(p.lt)
+    __le__ = _comparison(p.le)
+    __gt__ = _comparison(p.gt)
+    __ge__ = _comparison(p.ge)
 
     def __neg__(self) -> Term:
-        return _unary(ew.neg, self)
+        return _unary(p.neg, self)
 
     def __abs__(self) -> Term:
-        return _unary(ew.absolute, self)
+        return _unary(p.absolute, self)
 
     def __invert__(self) -> Term:
-        return _unary(ew.bit_not, self)
+        return _unary(p.bit_not, self)
 
     def __rshift__(self, other: Operand) -> Term:
         """Filled with the sign for signed integers, with 0 for unsigned ones."""
         signed = self.dtype in dtypes.SIGNED
-        shift = ew.shift_right_arithmetic if signed else ew.shift_right_logical
+        shift = p.shift_right_arithmetic if signed else p.shift_right_logical
         return _same(shift, self, other)
 
 
@@ -141,17 +141,17 @@ def _term(operand: Operand, like: Term) -> Term:
     return operand if isinstance(operand, Term) else number(operand, like)
 
 
-def _unary(op: ew.Primitive, x: Term) -> Term:
+def _unary(op: p.Primitive, x: Term) -> Term:
     return Term(make_node(op, x.node.aval, (x.node,)))
 
 
-def _same(op: ew.Primitive, x: Term, other: Operand) -> Term:
+def _same(op: p.Primitive, x: Term, other: Operand) -> Term:
     y = _term(other, x)
     assert x.dtype == y.dtype, (op, x.node, y.node)
     return Term(make_node(op, x.node.aval, (x.node, y.node)))
 
 
-def _compare(op: ew.Primitive, x: Term, other: Operand) -> Term:
+def _compare(op: p.Primitive, x: Term, other: Operand) -> Term:
     y = _term(other, x)
     assert x.dtype == y.dtype, (op, x.node, y.node)
     aval = ShapedArray.of(x.node.aval.shape, dtypes.bool_)
@@ -159,11 +159,11 @@ def _compare(op: ew.Primitive, x: Term, other: Operand) -> Term:
 
 
 def eq(x: Term, y: Operand) -> Term:
-    return _compare(ew.eq, x, y)
+    return _compare(p.eq, x, y)
 
 
 def ne(x: Term, y: Operand) -> Term:
-    return _compare(ew.ne, x, y)
+    return _compare(p.ne, x, y)
 
 
 def select(chosen: Term, x: Operand, y: Operand, arg: str | None = None) -> Term:
@@ -174,7 +174,7 @@ def select(chosen: Term, x: Operand, y: Operand, arg: str | None = None) -> Term
         x = number(x, y)
     other = _term(y, x)
     src = (chosen.node, x.node, other.node)
-    return Term(make_node(ew.select, x.node.aval, src, arg))
+    return Term(make_node(p.select, x.node.aval, src, arg))
 
 
 def fma(a: Operand, b: Operand, c: Operand) -> Term:
@@ -203,29 +203,29 @@ def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
 
 
 def sqrt(x: Term) -> Term:
-    return _unary(ew.sqrt, x)
+    return _unary(p.sqrt, x)
 
 
 def trunc(x: Term) -> Term:
-    return _unary(ew.truncate, x)
+    return _unary(p.truncate, x)
 
 
 def round_even(x: Term) -> Term:
-    return _unary(ew.round_even, x)
+    return _unary(p.round_even, x)
 
 
-def apply(op: ew.Primitive, *terms: Term) -> Term:
+def apply(op: p.Primitive, *terms: Term) -> Term:
     """Another primitive whose result has the type of its operands."""
     return Term(make_node(op, terms[0].node.aval, tuple(t.node for t in terms)))
 
 
 def cast(x: Term, dtype: np.dtype[Any]) -> Term:
-    return Term(ew.cast(x.node, dtype))
+    return Term(p.cast(x.node, dtype))
 
 
 def bitcast(x: Term, dtype: np.dtype[Any]) -> Term:
     aval = ShapedArray.of(x.node.aval.shape, dtype)
-    return Term(make_node(ew.bitcast, aval, (x.node,), dtype))
+    return Term(make_node(p.bitcast, aval, (x.node,), dtype))
 
 
 def ldexp(x: Term, n: Term) -> Term:

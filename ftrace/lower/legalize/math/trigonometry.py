@@ -369,7 +369,7 @@ def _angle(y: Term, x: Term) -> Term:
     if y.single:
         steep = y > x
         t = term.select(steep, -x, y) / term.select(steep, y, x)
-        turned, turned_low = (
+        base, base_low = (
             term.select(steep, term.number(v, y), 0.0) for v in (high, low)
         )
         series = term.polynomial(t * t, _ATAN_SINGLE)
@@ -377,9 +377,9 @@ def _angle(y: Term, x: Term) -> Term:
         steep, slanted = y * _TAN_PI_8 > x, y > x * _TAN_PI_8
         top = term.select(steep, -x, term.select(slanted, y - x, y))
         t = top / term.select(steep, y, term.select(slanted, y + x, x))
-        turned, turned_low = (_by_angle(steep, slanted, y, v) for v in (high, low))
+        base, base_low = (_by_angle(steep, slanted, y, v) for v in (high, low))
         series = term.polynomial(t * t, _ATAN_DOUBLE)
-    return _sum(turned, turned_low, t, t * (t * t) * series)
+    return _sum(base, base_low, t, t * (t * t) * series)
 
 
 def _by_angle(steep: Term, slanted: Term, like: Term, value: float) -> Term:

@@ -152,13 +152,13 @@ def _eig_tangent(node: Node, a: Node, t: Node) -> Results:
     values, left, right = items(node)
     t = mat.as_dtype_of(t, right)
     inner = _in_basis(right, t)
-    change_right = _turned(right, inner, values)
+    change_right = _keep_lengths(right, inner, values)
     conjugate = mat.conj(values)
-    change_left = _turned(left, _in_basis(left, mat.adjoint(t)), conjugate)
+    change_left = _keep_lengths(left, _in_basis(left, mat.adjoint(t)), conjugate)
     return mat.diagonal(inner), change_left, change_right
 
 
-def _turned(vectors: Node, inner: Node, values: Node) -> Node:
+def _keep_lengths(vectors: Node, inner: Node, values: Node) -> Node:
     """The change of eigenvectors that keeps their length, and one component real."""
     turn = mat.product(vectors, _over_gaps(inner, values))
     longer = mat.real(mat.sum_axis(p.mul(mat.conj(vectors), turn), -2))

@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError, DtypeError, ShapeError
-from ftrace.ground.errstate import hush, unhush
+from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import broadcast_leading
@@ -127,11 +127,11 @@ def host(
 
     def quiet(avals: Any, arg: Any, *arrays: Any) -> Sequence[Any]:
         """In a program, too, NaN and infinity are values and no warnings."""
-        token = hush()
+        token = ignore_errors()
         try:
             return numpy(avals, arg, *arrays)
         finally:
-            unhush(token)
+            restore_errors(token)
 
     return Compound(name, "host", infer, quiet, **facts)
 

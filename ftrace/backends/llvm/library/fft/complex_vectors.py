@@ -25,7 +25,7 @@ from ftrace.lower.library.fft_radices import power_within
 Pair = tuple[str, str]
 
 #: Forms whose vectors have numbers of as many columns or rows.
-ACROSS = ("columns", "abreast", "turned")
+ACROSS = ("columns", "abreast", "transposed")
 
 
 def exchanged(x: Pair) -> Pair:

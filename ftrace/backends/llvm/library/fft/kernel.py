@@ -78,14 +78,14 @@ def _step(f: Waves, stage: int, source: Side, target: Side, roots: str) -> None:
         p = f.let(f"udiv i64 {j}, {apart}")
         if apart < lanes:
             y = _butterfly(f, x)
-            turned = [_turned(f, stage, roots, v, k, p) for k, v in enumerate(y)]
-            _exchange(f, turned, target, j, apart)
+            products = [_twiddle(f, stage, roots, v, k, p) for k, v in enumerate(y)]
+            _exchange(f, products, target, j, apart)
             return
         turns = f.let(f"mul i64 {p}, {(radix - 1) * apart}")
         first = f.let(f"add i64 {j}, {turns}")
 
         def put(v: Pair, k: int | str) -> None:
-            v = _turned(f, stage, roots, v, k, p)
+            v = _twiddle(f, stage, roots, v, k, p)
             behind = f.let(f"mul i64 {k}, {apart}")
             target.put(v, f.let(f"add i64 {first}, {behind}"))
 
@@ -96,7 +96,7 @@ def _step(f: Waves, stage: int, source: Side, target: Side, roots: str) -> None:
             put(v, k)
 
 
-def _turned(f: Waves, stage: int, roots: str, x: Pair, k: int | str, p: str) -> Pair:
+def _twiddle(f: Waves, stage: int, roots: str, x: Pair, k: int | str, p: str) -> Pair:
     """Result k of a step, multiplied by the power k of its roots: those of place p."""
     radix, done = stages_of(f.form.size)[stage]
     m = f.form.size // done // radix
@@ -372,7 +372,7 @@ def _abreast(f: Waves, buffers: list[Buffer], bases: list[str], strip: Strip) ->
     to, of = bases
     numbers = Numbers(f, lambda at: f.let(f"udiv i64 {at}, {f.lanes}"), alike=True)
     turn(f, _row_of(f, of, strip, given), buffers[1], given, into=True)
-    if form.kind == "turned":
+    if form.kind == "transposed":
         start = f.at(to, f.let(f"shl i64 {strip.first}, 1"))
         place = Place(f, start, form.inner)
         _through(f, *_ends(f, buffers[1], place, numbers), buffers, numbers)
