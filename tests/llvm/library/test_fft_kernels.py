@@ -158,14 +158,14 @@ def test_another_axis_is_not_transposed() -> None:
 
 def test_long_rows_are_matrices() -> None:
     assert forms_of(fnp.fft.fft, numbers((2 * ROW,))) == [
-        "columns 1x[64]x128, twisted", "turned 1x[128]x64",
+        "columns 1x[64]x128, twisted", "transposed 1x[128]x64",
     ]  # fmt: skip
 
 
 def test_rows_of_other_lengths_are_side_by_side_or_matrices() -> None:
     assert forms_of(fnp.fft.fft, numbers((20, 15))) == ["abreast 1x[15]x20"]
     assert forms_of(fnp.fft.fft, numbers((1000,))) == [
-        "columns 1x[25]x40, twisted", "turned 1x[40]x25",
+        "columns 1x[25]x40, twisted", "transposed 1x[40]x25",
     ]  # fmt: skip
 
 
