@@ -13,12 +13,11 @@ import ftrace as ft
 import ftrace.lax as lax
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.compile import emit_object, link
-from ftrace.backends.llvm.register_loops.scan_kernel import render_running
+from ftrace.backends.llvm.register_loops.scan_kernel import render_scan
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.target import Target, host_target
-from ftrace.lower.library.scan_kernels import Running
 from ftrace.lower.program.ir import CallHost, RunKernel
-from ftrace.lower.register_loops.register_loop import legalize_registers
+from ftrace.lower.register_loops.register_loop import Recurrence, legalize_registers
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library.scan import Along, recurrence_p
 from tests.support.covering import covering
@@ -140,7 +139,8 @@ def test_a_running_sum_is_a_kernel_and_the_rule_can_be_switched_off() -> None:
     x = np.ones((30, 20), np.float32)
     (step,) = program_of(lambda x: lax.cumsum(x, axis=1), x).steps
     assert isinstance(step, RunKernel)
-    assert isinstance(step.kernel, Running)
+    assert isinstance(step.kernel, Recurrence)
+    assert step.kernel.scan is not None
     with ft.config(disabled_rules=(RULE,)):
         (step,) = program_of(lambda x: lax.cumsum(x, axis=1), x).steps
     assert isinstance(step, CallHost)
@@ -262,7 +262,7 @@ def test_code_for_other_processors_is_accepted(name: str, target: Target) -> Non
         x = np.ones(shape, np.float32)
         (step,) = program_of(lambda x, a=axis: getattr(lax, name)(x, axis=a), x).steps
         legal = legalize_registers(step.kernel, operations_of(target))
-        module = llvm.parse_assembly(render_running(legal, target, "kernel").text)
+        module = llvm.parse_assembly(render_scan(legal, target, "kernel").text)
         module.verify()
         assert machine.emit_object(module)
 
@@ -282,7 +282,7 @@ def test_narrower_processors_compute_the_same(reverse: bool, target: Target) -> 
 
         (step,) = program_of(f, x).steps
         legal = legalize_registers(step.kernel, operations_of(target))
-        rendered = render_running(legal, target, "kernel")
+        rendered = render_scan(legal, target, "kernel")
         code = link(emit_object(rendered.text, target), ("kernel",))
         whole = np.full(x.size + 128, 7, np.float32)
         found = whole[64:-64]

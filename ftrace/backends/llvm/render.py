@@ -55,7 +55,7 @@ from ftrace.backends.llvm.library.fft.kernel import render_transform
 from ftrace.backends.llvm.library.lapack.render import render_factor
 from ftrace.backends.llvm.library.sort.kernel import render_ordering
 from ftrace.backends.llvm.register_loops.render import render_recurrence
-from ftrace.backends.llvm.register_loops.scan_kernel import render_running
+from ftrace.backends.llvm.register_loops.scan_kernel import render_scan
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule import known_positions
@@ -72,7 +72,6 @@ from ftrace.lower.kernel.loop_tree import ReduceLoop, place
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.library.fft_kernels import Transform
 from ftrace.lower.library.lapack_kernels import Factor
-from ftrace.lower.library.scan_kernels import Running
 from ftrace.lower.library.sort_kernels import Ordering
 from ftrace.lower.register_loops import register_loop
 from ftrace.trace.symbolic.bounds import sample
@@ -389,11 +388,18 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     return Rendered.of(join([*modules, whole]), sum(units), cost)
 
 
+def _recurrence(
+    kernel: register_loop.Recurrence, target: Target, name: str
+) -> Rendered:
+    """The code of a legal recurrence: a scan leaves open how it runs."""
+    write = render_recurrence if kernel.scan is None else render_scan
+    return write(kernel, target, name)
+
+
 #: What writes kernels of a kind.
 _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
     Kernel: render,
-    register_loop.Recurrence: render_recurrence,
-    Running: render_running,
+    register_loop.Recurrence: _recurrence,
     Factor: render_factor,
     Transform: render_transform,
     Ordering: render_ordering,
@@ -403,7 +409,7 @@ _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
 def render_any(kernel: Kernel, target: Target) -> Rendered:
     """The code of a kernel of any kind, in operations that a processor has."""
     write = _WRITERS[type(kernel)]
-    if isinstance(kernel, register_loop.RegisterKernel):
+    if isinstance(kernel, register_loop.Recurrence):
         kernel = register_loop.legalize_registers(kernel, operations_of(target))
     elif write is render:
         kernel = legalize(kernel, operations_of(target) | called_in(kernel))

@@ -63,8 +63,7 @@ _HOMES = {
     "ftrace.lower.kernel.ir": "Axis BufferSpec Kernel KernelInfo Store",
     "ftrace.lower.library.sort_kernels": "Ordering",
     "ftrace.lower.program.ir": "Carry Lifetime Program RunBranch RunLoop Slot",
-    "ftrace.lower.register_loops.register_loop": "Assign Recurrence Repeat",
-    "ftrace.lower.library.scan_kernels": "Running",
+    "ftrace.lower.register_loops.register_loop": "Assign Recurrence Repeat Scan",
 }
 _HOST_HOMES = {
     "ftrace.trace.primitives.library.scan": "Along Running Share",

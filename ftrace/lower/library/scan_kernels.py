@@ -1,16 +1,6 @@
 """Running reductions as kernels: each element combined with all before it.
 
-    cumulate, recurrence  ->  register_loop(kernel)      `by_kernels`
-
-    kernel = enter    right registers = f(elements)      one position of the operands
-           , combine  left registers = left ∘ right
-           , leave    elements = g(left registers)       that position of the results
-           over (outer, size, inner), along the middle axis
-
-The three parts are stores like those of a `Recurrence`: registers are buffers of one
-scalar, numbered from `FIRST_REGISTER` on, first those of the right operand, then those
-of the left one. All elements stand at index 0. The operator is associative: a device
-combines neighbours before it combines the groups, in an order that the shape fixes.
+    cumulate, recurrence  ->  register_loop(scan)      `by_kernels`
 
 The derivative of a running maximum or minimum is made of kernels where no elements tie:
 
@@ -28,14 +18,14 @@ The sums run backwards over (does a new maximum come next?, cotangent).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from math import log2, prod
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.ground import settings
-from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
 from ftrace.lower.register_loops import register_loop
 from ftrace.trace.avals import Shape
@@ -72,56 +62,6 @@ class Operator(NamedTuple):
     finish: Callable[[Node], Node] = lambda x: x
 
 
-@dataclass(frozen=True)
-class Running(register_loop.RegisterKernel):
-    """A kernel that combines elements along an axis.
-
-    Attributes:
-      block: three assignments: enter, combine and leave; see the module.
-      outer, size, inner: the shape of every buffer; it runs along `size`.
-      reverse: from the last element to the first.
-      started: the last buffers hold, for each row, the left operand of its first
-        element: one of the type of each left register.
-    """
-
-    outer: int = 1
-    size: int = 1
-    inner: int = 1
-    reverse: bool = False
-    started: bool = False
-
-    @property
-    def parts(self) -> list[tuple[ir.Store, ...]]:
-        """What is stored to enter, to combine, and to leave."""
-        return [part.stores for part in register_loop.assigns(self.block)]
-
-    @property
-    def operations(self) -> int:
-        """Arithmetic operations in one run."""
-        return self.outer * self.size * self.inner * self.operations_each
-
-    @property
-    def operations_each(self) -> int:
-        """Of one element: it is combined with its neighbours, step by step."""
-        steps = 1 if self.inner > 1 else log2(_LIKELY_LANES)
-        enter, combine, leave = (register_loop.operations_of([s]) for s in self.block)
-        return max(1, round(enter + leave + (1 + steps / 2) * combine))
-
-    @property
-    def operations_of_operator(self) -> int:
-        """Of combining two elements."""
-        return register_loop.operations_of(self.block[1:2])
-
-    def __str__(self) -> str:
-        way = "backwards" if self.reverse else "forwards"
-        head = f"running {way} along {self.outer}x[{self.size}]x{self.inner}:"
-        return "\n".join([head, *register_loop.render_block(self.block)])
-
-
-#: Lanes of a vector, where only the amount of work is asked for.
-_LIKELY_LANES = 8
-
-
 def run_along(
     node: Node,
     operands: Sequence[Node],
@@ -147,32 +87,35 @@ def run_along(
     """
     shape = shape or operands[0].shape
     wide = [operator.wide(x.dtype) for x in operands]
-    count, zero, result = len(operands), sources.const(0, ir.INDEX, ()), operands[-1]
+    count, result, none = len(operands), operands[-1], sources.const(0, ir.INDEX)
+    place = ir.make_range(0, prod(shape), False)
     numbers = [register_loop.FIRST_REGISTER + n for n in range(2 * count)]
     right, left = (
-        [ir.load(ir.param(n, d, 1), zero) for n, d in zip(part, wide, strict=True)]
+        [ir.load(ir.param(n, d, 1), none) for n, d in zip(part, wide, strict=True)]
         for part in (numbers[:count], numbers[count:])
     )
     elements = [
-        p.cast(ir.load(ir.param(1 + k, x.dtype, x.size), zero), wide[k])
+        p.cast(ir.load(ir.param(1 + k, x.dtype, x.size), place), wide[k])
         for k, x in enumerate(operands)
     ]
     finished = p.cast(operator.finish(left[-1]), result.dtype)
     parts = (
-        zip(numbers[:count], elements, strict=True),
-        zip(numbers[count:], operator.combine(left, right), strict=True),
-        [(0, finished)],
+        [ir.Store(n, none, x) for n, x in zip(numbers[:count], elements, strict=True)],
+        [
+            ir.Store(n, none, x)
+            for n, x in zip(numbers[count:], operator.combine(left, right), strict=True)
+        ],
+        [ir.Store(0, place, finished)],
     )
     return register_loop.kernel_step(
-        Running, node, [*operands, *starts], [result.aval], name,
-        outer=prod(shape[:axis]), size=shape[axis], inner=prod(shape[axis + 1 :]),
-        reverse=reverse,
-        block=tuple(
-            register_loop.Assign(tuple(ir.Store(n, zero, x) for n, x in part))
-            for part in parts
-        ),
+        register_loop.Recurrence, node, [*operands, *starts], [result.aval], name,
+        axes=(place,),
+        block=tuple(register_loop.Assign(tuple(stores)) for stores in parts),
         registers=tuple(ir.BufferSpec(d, 1, True) for d in wide * 2),
-        started=bool(starts),
+        scan=register_loop.Scan(
+            prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]), reverse,
+            bool(starts),
+        ),
     )[0]  # fmt: skip
 
 

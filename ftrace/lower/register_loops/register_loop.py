@@ -11,16 +11,27 @@ so is what makes it legal for a machine.
 
 With an axis the block runs for each *lane* by itself, and registers belong to a lane:
 the iterations of a loop without a carry, or the rows of a carry that never meet.
+
+A *scan* carries along an axis of arrays what an associative operator makes of all
+elements so far. Its block is one step, in three assignments:
+
+    enter    right registers = f(elements)
+    combine  left registers = left ∘ right       of the first element: right
+    leave    elements = g(left registers)
+
+with the registers of the right operand first. Because the operator is associative a
+device may combine neighbours before it combines the groups, in an order that the shape
+fixes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from math import prod
-from typing import Any, TypeVar
+from math import log2, prod
+from typing import Any
 
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.analysis.cost import weight
 from ftrace.lower.build.build_kernel import BuiltKernel
@@ -35,6 +46,8 @@ FIRST_REGISTER = 1 << 20
 #: How often a loop is taken to run whose length nobody knows: often enough that others
 #: may run meanwhile.
 GUESSED_LENGTH = 10_000
+#: Lanes of a vector, where only the amount of work is asked for.
+_LIKELY_LANES = 8
 
 
 @dataclass(frozen=True)
@@ -77,18 +90,39 @@ class GraphKernel(ir.Kernel):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class RegisterKernel(GraphKernel):
-    """A kernel that keeps something in registers. Equal ones are compiled once.
+class Scan(NamedTuple):
+    """How the elements of arrays are combined, each with all before it.
 
     Attributes:
+      outer, size, inner: the shape of every array; it runs along `size`.
+      reverse: from the last element to the first.
+      started: the last buffers hold, for each row, the left operand of its first
+        element: one of the type of each left register.
+    """
+
+    outer: int
+    size: int
+    inner: int
+    reverse: bool
+    started: bool
+
+
+@dataclass(frozen=True)
+class Recurrence(GraphKernel):
+    """A kernel of loops that carry registers. Equal ones are compiled once.
+
+    Attributes:
+      axes: none, or the range of the lanes, or of all elements of a scan: the block is
+        what is done for each.
       stores: none: they stand in the block.
       block: what it does.
       registers: their types, from number `FIRST_REGISTER` on.
+      scan: the loop, where the order of an associative operator leaves it open.
     """
 
     block: tuple[Statement, ...] = ()
     registers: tuple[ir.BufferSpec, ...] = ()
+    scan: Scan | None = None
 
     @cached_property
     def nodes(self) -> list[Node]:
@@ -96,22 +130,19 @@ class RegisterKernel(GraphKernel):
         parts = [s for a in assigns(self.block) for s in a.stores]
         return toposort([e for store in parts for e in store.expressions])
 
-
-_Kernel = TypeVar("_Kernel", bound=RegisterKernel)
-
-
-@dataclass(frozen=True)
-class Recurrence(RegisterKernel):
-    """A kernel of loops that carry registers.
-
-    Attributes:
-      axes: none, or the range of the lanes: the block is what is done for each.
-    """
-
     @property
     def operations(self) -> int:
         """Arithmetic operations in one run, of all lanes; a guess for a while."""
-        return prod(self.shape) * operations_of(self.block)
+        each = operations_of(self.block)
+        if self.scan is not None:  # combined with its neighbours, step by step
+            steps = 1 if self.scan.inner > 1 else log2(_LIKELY_LANES)
+            each = max(1, round(each + steps / 2 * self.operations_of_operator))
+        return prod(self.shape) * each
+
+    @property
+    def operations_of_operator(self) -> int:
+        """Of combining two elements of a scan."""
+        return operations_of(self.block[1:2])
 
     @property
     def bounded(self) -> bool:
@@ -126,6 +157,10 @@ class Recurrence(RegisterKernel):
 
     def __str__(self) -> str:
         head = f"recurrence of {len(self.registers)} registers, {self.shape} lanes:"
+        if self.scan is not None:
+            outer, size, inner, reverse, _ = self.scan
+            way = "backwards" if reverse else "forwards"
+            head = f"running {way} along {outer}x[{size}]x{inner}:"
         return "\n".join([head, *render_block(self.block, self.axes)])
 
 
@@ -175,7 +210,7 @@ def render_block(
             yield from render_block(statement.block, axes, indent + "  ")
 
 
-def legalize_registers(kernel: _Kernel, supported: Collection[str]) -> _Kernel:
+def legalize_registers(kernel: Recurrence, supported: Collection[str]) -> Recurrence:
     """As `legalize`, assignment by assignment.
 
     Raises:
@@ -251,6 +286,7 @@ def kernel_step(
     operands: Sequence[Node],
     results: Sequence[ShapedArray],
     name: str = "",
+    axes: tuple[Node, ...] = (),
     **facts: Any,
 ) -> list[Node]:
     """The results of a kernel that does what an operation of a graph does, or a part.
@@ -261,9 +297,10 @@ def kernel_step(
       operands: what the kernel loads.
       results: the types of what it stores.
       name: for people; else it is that of the operation.
-      facts: the attributes of the kernel.
+      axes: of the kernel.
+      facts: the other attributes of the kernel.
     """
-    kernel = kind((), (), buffers_of(results, operands), **facts)
+    kernel = kind(axes, (), buffers_of(results, operands), **facts)
     info = ir.KernelInfo(
         f"{name or of.op.name}_{'x'.join(map(str, operands[0].shape))}",
         () if of.origin is None else (of.origin,),

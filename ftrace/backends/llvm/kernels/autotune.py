@@ -114,7 +114,8 @@ def _choice_key(kernel: Kernel, threads: int) -> tuple[str, ...] | None:
 
 def _kept_choice(kernel: Kernel, threads: int) -> str | None:
     """The name of the schedule that was found before; what cannot be tried has none."""
-    if isinstance(kernel, Recurrence) or kernel.is_dynamic:
+    looped = isinstance(kernel, Recurrence) and kernel.scan is None
+    if looped or kernel.is_dynamic:
         return "default"
     key = _choice_key(kernel, threads)
     if key is None:

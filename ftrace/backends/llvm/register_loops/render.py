@@ -11,7 +11,7 @@ A sum has its terms one after the other, and is the same for any number of lanes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At, Opened
@@ -24,7 +24,6 @@ from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p
 from ftrace.lower.register_loops.register_loop import (
     FIRST_REGISTER,
-    Assign,
     Recurrence,
     Repeat,
     Statement,
@@ -68,7 +67,7 @@ def varying_registers(recurrence: Recurrence) -> set[Register]:
     found, before = set[Register](), -1
     while recurrence.axes and len(found) != before:
         before = len(found)
-        free = free_ranges(recurrence.nodes, _of_lanes(recurrence, found))
+        free = free_ranges(recurrence.nodes, of_lanes(recurrence, found))
         blocks = [recurrence.block]
         for block in blocks:
             for statement in block:
@@ -84,7 +83,7 @@ def varying_registers(recurrence: Recurrence) -> set[Register]:
     return found
 
 
-def _of_lanes(
+def of_lanes(
     recurrence: Recurrence, registers: set[Register]
 ) -> dict[Node, frozenset[Node]]:
     """The loads of registers, which depend on the lane."""
@@ -107,12 +106,56 @@ def lanes_for(recurrence: Recurrence, varying: set[Register], target: Target) ->
     return lanes * vectors
 
 
-class RegisterLoop(Values):
-    """Emits the statements of a legal recurrence.
+class Registers(Values):
+    """Emits assignments, of which some are to registers.
 
     Attributes:
       held: what is in each register now.
       types: of what is in them.
+    """
+
+    def __init__(
+        self,
+        recurrence: Recurrence,
+        writer: Writer,
+        facts: Facts,
+        target: Target,
+        streamed: frozenset[int] = frozenset(),
+    ) -> None:
+        super().__init__(writer, facts, target, recurrence.buffers, streamed)
+        self.held: dict[Register, str] = {}
+        self.types: dict[Register, Type] = {}
+
+    def load(self, node: Node, at: At) -> str:
+        register = register_of(node)
+        return super().load(node, at) if register is None else self.held[register]
+
+    def assign(self, stores: Sequence[Store]) -> dict[Register, str]:
+        """Stores to memory; returns what the registers get."""
+        found: dict[Register, str] = {}
+        outside: list[Store] = []
+        for store in stores:
+            register = target_of(store)
+            if register is None:
+                outside.append(store)
+            else:
+                lanes = self.types[register].lanes
+                found[register] = self.plain(store.value, lanes, ())
+        outside.sort(key=lambda s: (s.buffer, self.facts.affine[s.index].constant))
+        for group in self.grouped(outside):
+            self.store_group(group, ())
+        return found
+
+    def hold(self, values: Mapping[Register, str]) -> None:
+        """From now on registers hold this."""
+        self.held.update(values)
+        self.forget()
+
+
+class RegisterLoop(Registers):
+    """Emits the statements of a legal recurrence.
+
+    Attributes:
       left: operations until the kernel asks again whether to stop.
     """
 
@@ -121,12 +164,10 @@ class RegisterLoop(Values):
         width = lanes_for(recurrence, varying, target)
         axes = recurrence.axes
         aligned = not width or axis_of(axes[0]).size % width == 0
-        free = _of_lanes(recurrence, varying)
+        free = of_lanes(recurrence, varying)
         facts = Facts([*recurrence.nodes, *axes], free, aligned)
-        super().__init__(Writer(), facts, target, recurrence.buffers)
+        super().__init__(recurrence, Writer(), facts, target)
         self.width = width
-        self.held: dict[Register, str] = {}
-        self.types: dict[Register, Type] = {}
         for statement in assigns(recurrence.block):
             for store in statement.stores:
                 register = target_of(store)
@@ -135,36 +176,16 @@ class RegisterLoop(Values):
                     self.types[register] = Type.of(store.value.dtype, lanes)
         self.left = str(LONG)
 
-    def load(self, node: Node, at: At) -> str:
-        register = register_of(node)
-        return super().load(node, at) if register is None else self.held[register]
-
     # Statements.
 
     def block(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
-            if isinstance(statement, Assign):
-                self.assign(statement)
-            else:
+            if isinstance(statement, Repeat):
                 self.repeat(statement)
-
-    def assign(self, statement: Assign) -> None:
-        found: dict[Register, str] = {}
-        stores: list[Store] = []
-        for store in statement.stores:
-            register = target_of(store)
-            if register is None:
-                stores.append(store)
-            else:
-                found[register] = self.plain(
-                    store.value, self.types[register].lanes, ()
-                )
-        stores.sort(key=lambda s: (s.buffer, self.facts.affine[s.index].constant))
-        for group in self.grouped(stores):
-            self.store_group(group, ())
-        if found:
-            self.held.update(found)
-            self.forget()
+                continue
+            found = self.assign(statement.stores)
+            if found:
+                self.hold(found)
 
     def repeat(self, statement: Repeat) -> None:
         carried = [r for r in registers_set(statement.block) if r in self.held]

@@ -22,155 +22,91 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ftrace.backends.llvm.emit.addressing import memory_type
-from ftrace.backends.llvm.emit.emit_memory import Values
-from ftrace.backends.llvm.emit.emit_values import At, Opened
+from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.emit.interrupt_polls import writer_for
 from ftrace.backends.llvm.emit.module import Rendered, large_results, write_function
-from ftrace.backends.llvm.ir.types import Type, mask_type
+from ftrace.backends.llvm.ir.types import Type, first_lanes, mask_type
 from ftrace.backends.llvm.ir.writer import Writer, digits, lowest
-from ftrace.backends.llvm.register_loops.render import Register, register_of, target_of
+from ftrace.backends.llvm.register_loops.render import (
+    Register,
+    Registers,
+    of_lanes,
+    target_of,
+)
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
-from ftrace.lower.kernel.ir import Store, load_p, make_range
-from ftrace.lower.library.scan_kernels import Running
-from ftrace.trace.graph import Node, constant_value
+from ftrace.lower.register_loops.register_loop import Recurrence, Scan, assigns
 
 State = dict[Register, str]
 
 
-class Mask:
-    """The lanes of the elements that are left, of a vector of elements."""
-
-    def __init__(self, lanes: int, count: int, last: bool) -> None:
-        self.lanes, self.count, self.last = lanes, count, last
-
-    def part(self, number: int, components: int) -> str:
-        """For one of the vectors that hold the components of all lanes."""
-        whole, on = self.lanes * components, self.count * components
-        first = whole - on if self.last else 0
-        places = range(number * self.lanes, (number + 1) * self.lanes)
-        inside = [first <= place < first + on for place in places]
-        return mask_type(self.lanes).lanewise(inside)
-
-
-class Lines(Values):
-    """Emits a legal running reduction.
+class Lines(Registers):
+    """Emits a legal scan, vector by vector.
 
     Args:
       streamed: results that are stored past the caches; see
         `emit/module.py`.
 
     Attributes:
-      state: the registers that hold the left operand, with their types: of lanes so
-        that the widest fill a register of the processor.
+      width: lanes, so that the widest registers fill one of the processor.
+      state: the registers that hold the left operand, with their types.
     """
 
     def __init__(
-        self, kernel: Running, target: Target, streamed: frozenset[int] = frozenset()
+        self,
+        kernel: Recurrence,
+        target: Target,
+        streamed: frozenset[int] = frozenset(),
     ) -> None:
-        _, combine, _ = kernel.parts
-        dtypes = {target_of(store): store.value.dtype for store in combine}
-        widest = max(dtype.itemsize for dtype in dtypes.values())
-        lanes = max(target.vector_bytes // widest, 2)
-        lane = make_range(0, lanes, False)
-        operands = [n for n in kernel.nodes if n.op is load_p]
-        free = dict.fromkeys(operands, frozenset((lane,)))
-        writer = writer_for(kernel.operations // max(kernel.outer, 1))
-        facts = Facts([*kernel.nodes, lane], free)
-        super().__init__(writer, facts, target, kernel.buffers, streamed)
-        self.open(Opened(lane, "0", writer.level, lanes=lanes))
+        self.scan = scan_of(kernel)
+        self.parts = [part.stores for part in assigns(kernel.block)]
+        (self.place,) = kernel.axes
+        both = [s for part in self.parts[:2] for s in part]
+        kinds = {r: s.value.dtype for s in both if (r := target_of(s)) is not None}
+        widest = max(dtype.itemsize for dtype in kinds.values())
+        self.width = max(target.vector_bytes // widest, 2)
+        facts = Facts([*kernel.nodes, self.place], of_lanes(kernel, set(kinds)))
+        writer = writer_for(kernel.operations // max(self.scan.outer, 1))
+        super().__init__(kernel, writer, facts, target, streamed)
         self.kernel = kernel
-        #: Are lanes, which are neighbours in memory, in the opposite order?
-        self.turned = False
-        self.state: dict[Register, Type] = {
-            register: Type.of(dtype, lanes)
-            for register, dtype in dtypes.items()
-            if register is not None
-        }
+        self.types = {r: Type.of(dtype, self.width) for r, dtype in kinds.items()}
         #: How much further the number of a left register is than that of a right one.
         self.apart = len(kernel.registers) // 2
-        self._held: State = {}
-        self._where: tuple[str, Mask | None] = "", None
+        self.state = {r: self.types[r] for s in self.parts[1] if (r := target_of(s))}
 
-    def load(self, node: Node, at: At) -> str:
-        register = register_of(node)
-        return self._load(node) if register is None else self._held[register]
+    def open_elements(self, place: str, count: int) -> Opened:
+        """The elements from a place on, so many of them."""
+        some, level = count < self.width, self.writer.level
+        masks = (first_lanes(self.width, count) if some else None,)
+        opened = Opened(
+            self.place, place, level, lanes=self.width, masks=masks,
+            existing=count if some else 0,
+        )  # fmt: skip
+        self.open(opened)
+        return opened
 
     # The operator.
 
-    def _values(self, stores: Sequence[Store], held: State) -> list[str]:
-        """What is stored where registers hold this."""
-        self._held = held
-        self.forget()
-        return [self.plain(store.value, self.lanes, ()) for store in stores]
-
-    def enter(self, place: str, mask: Mask | None = None) -> State:
-        """The right operand of the elements from a place on."""
-        self._where = place, mask
-        enter, _, _ = self.kernel.parts
-        found = dict(zip(map(target_of, enter), self._values(enter, {}), strict=True))
-        return {(r[0] + self.apart, r[1]): text for r, text in found.items() if r}
+    def enter(self) -> State:
+        """The right operand of the elements that are open."""
+        self.hold({})
+        found = self.assign(self.parts[0])
+        return {(n + self.apart, k): text for (n, k), text in found.items()}
 
     def combine(self, left: State, right: State) -> State:
-        _, combine, _ = self.kernel.parts
-        right = {(n - self.apart, k): text for (n, k), text in right.items()}
-        return dict(zip(self.state, self._values(combine, left | right), strict=True))
+        self.hold(left | {(n - self.apart, k): text for (n, k), text in right.items()})
+        return self.assign(self.parts[1])
 
-    def leave(self, left: State, place: str, mask: Mask | None = None) -> None:
-        """Stores the results at a place."""
-        _, _, leave = self.kernel.parts
-        parts: dict[int, list[tuple[Store, str]]] = {}
-        for store, text in zip(leave, self._values(leave, left), strict=True):
-            parts.setdefault(store.buffer, []).append((store, text))
-        for number, found in parts.items():
-            found.sort(key=lambda pair: constant_value(pair[0].index))
-            t = Type.of(found[0][0].value.dtype, self.lanes)
-            self._store(number, t, [text for _, text in found], place, mask)
+    def leave(self, left: State) -> None:
+        """Stores the results of the elements that are open."""
+        self.hold(left)
+        self.assign(self.parts[2])
 
-    # Memory.
 
-    def _components(self, number: int) -> int:
-        """How many numbers an element of a buffer has: two if it is complex."""
-        kernel = self.kernel
-        whole = kernel.outer * kernel.size * kernel.inner
-        return kernel.buffers[number].size // whole
-
-    def _pointer(self, number: int, place: str, t: Type) -> str:
-        count = self._components(number)
-        return self.access.pointer(self.buffer(number), [(count, place)], 0, t.bytes)
-
-    def _load(self, node: Node) -> str:
-        (place, mask), (buffer, index) = self._where, node.src
-        number, t = int(buffer.arg), Type.of(node.dtype, self.lanes)
-        count = self._components(number)
-        p = self._pointer(number, place, t)
-        parts: list[str] = []
-        for n in range(count):
-            at = self.access.pointer(p, [], n * t.lanes, t.bytes)
-            lanes = None if mask is None else mask.part(n, count)
-            parts.append(self.access.load(t, at, True, lanes))
-        found = parts[0]
-        if count > 1:
-            found = self.ops.pick(t, parts, count, int(constant_value(index)))
-        return self.ops.reverse(t, found) if self.turned else found
-
-    def _store(
-        self,
-        number: int,
-        t: Type,
-        values: Sequence[str],
-        place: str,
-        mask: Mask | None,
-    ) -> None:
-        if self.turned:
-            values = [self.ops.reverse(t, value) for value in values]
-        if len(values) == 2:
-            values = self.ops.interleave(t, values)
-        p = self._pointer(number, place, t)
-        for n, value in enumerate(values):
-            at = self.access.pointer(p, [], n * t.lanes, t.bytes)
-            lanes = None if mask is None else mask.part(n, len(values))
-            self.access.store(t, value, at, lanes, number in self.streamed)
+def scan_of(kernel: Recurrence) -> Scan:
+    """How a scan runs."""
+    assert kernel.scan is not None
+    return kernel.scan
 
 
 #: Operations of an operator that is unrolled at all.
@@ -188,38 +124,47 @@ class Rows(Lines):
     """
 
     def __init__(
-        self, kernel: Running, target: Target, streamed: frozenset[int]
+        self, kernel: Recurrence, target: Target, streamed: frozenset[int]
     ) -> None:
         super().__init__(kernel, target, streamed)
-        self.turned = kernel.reverse
-        self.length = kernel.size * kernel.inner
+        self.length = self.scan.size * self.scan.inner
         self.distances: list[int] = []
-        self.reach = kernel.inner
-        while self.reach < self.lanes:
+        self.reach = self.scan.inner
+        while self.reach < self.width:
             self.distances.append(self.reach)
             self.reach *= 2
-        self.behind = -(-self.reach // self.lanes)
+        self.behind = -(-self.reach // self.width)
 
     def units(self) -> int:
         """Each unit is a row. Returns how many there are."""
-        kernel, writer = self.kernel, self.writer
+        writer = self.writer
         row = writer.open_loop("%begin", "%end", 1, guarded=True)
-        before = self._start(row.index) if kernel.started else None
+        before = self._start(row.index) if self.scan.started else None
         carried = self._whole_vectors(row.index, before)
-        whole, rest = divmod(self.length, self.lanes)
+        whole, rest = divmod(self.length, self.width)
         if rest:
-            place = self._place(row.index, str(self.length - rest), self.lanes)
-            mask = Mask(self.lanes, rest, kernel.reverse)
-            self._vector(place, carried, whole, before, mask)
+            place = self._place(row.index, str(self.length - rest), rest)
+            self._vector(place, carried, whole, before, rest)
         writer.close_loop(row)
-        return kernel.outer
+        return self.scan.outer
 
-    def _place(self, row: str, done: str, width: int) -> str:
-        """Where the next `width` elements of a row are, after so many."""
+    def _place(self, row: str, done: str, count: int) -> str:
+        """Where the next `count` elements of a row are, after those that are done."""
         size, sums = self.length, self.access
-        if self.kernel.reverse:
-            return sums.sum_terms([(size, row), (-1, done)], size - width)
+        if self.scan.reverse:
+            return sums.sum_terms([(size, row), (-1, done)], size - count)
         return sums.sum_terms([(size, row), (1, done)])
+
+    def _turned(self, state: State, count: int) -> State:
+        """Between the order of memory and that in which elements are combined."""
+        if not self.scan.reverse:
+            return state
+        lanes = range(self.width)
+        places = [count - 1 - lane if lane < count else lane for lane in lanes]
+        return {
+            register: self.ops.shuffle(t, state[register], "poison", places)
+            for register, t in self.state.items()
+        }
 
     def _start(self, row: str) -> State:
         """What comes before a row, in all lanes."""
@@ -233,7 +178,7 @@ class Rows(Lines):
 
     def _whole_vectors(self, row: str, before: State | None) -> list[State]:
         """The whole vectors of a row; returns what a next one would look back at."""
-        lanes, carried = self.lanes, list[State]()
+        lanes, carried = self.width, list[State]()
         count = self.length // lanes
         first = min(self.behind, count)
         for n in range(first):
@@ -270,7 +215,7 @@ class Rows(Lines):
         carried: Sequence[State],
         number: int,
         before: State | None = None,
-        mask: Mask | None = None,
+        count: int = 0,
     ) -> list[State]:
         """The results of a vector.
 
@@ -278,22 +223,26 @@ class Rows(Lines):
           carried: what this returned for the vector before it; empty for the first.
           number: how many vectors are before it; `behind` stands for any more.
           before: what comes before a row, in all lanes.
+          count: elements that are left; 0 is a whole vector.
 
         Returns:
           The windows that are not the longest, and results, the latest first.
         """
-        levels = len(self.distances)
-        *shorter, own = self._windows(self.enter(place, mask), carried[:levels], number)
+        levels, count = len(self.distances), count or self.width
+        opened = self.open_elements(place, count)
+        state = self._turned(self.enter(), count)
+        *shorter, own = self._windows(state, carried[:levels], number)
         results = carried[levels:]
         if before is not None and not number:
             own = self.combine(before, own)
-        far, shift = divmod(self.reach, self.lanes)
+        far, shift = divmod(self.reach, self.width)
         if len(results) >= far:  # the vector `far` before this one, and its neighbour
             latest = results[far - 1]
             older = results[far] if len(results) > far else latest
             earlier = self._shifted(older, latest, shift) if shift else latest
             own = self._joined(earlier, own, self.reach, number)
-        self.leave(own, place, mask)
+        self.leave(self._turned(own, count))
+        self.close(opened)
         return [*shorter, own, *results[: self.behind - 1]]
 
     def _windows(
@@ -309,7 +258,7 @@ class Rows(Lines):
 
     def _shifted(self, earlier: State, state: State, distance: int) -> State:
         """What is so many places before each lane, in this vector or the last one."""
-        places = range(self.lanes - distance, 2 * self.lanes - distance)
+        places = range(self.width - distance, 2 * self.width - distance)
         return {
             register: self.ops.shuffle(t, earlier[register], state[register], places)
             for register, t in self.state.items()
@@ -317,44 +266,46 @@ class Rows(Lines):
 
     def _joined(self, left: State, right: State, distance: int, number: int) -> State:
         """Both combined in the lanes of vector `number` that look back so far."""
-        places = range(number * self.lanes, (number + 1) * self.lanes)
+        places = range(number * self.width, (number + 1) * self.width)
         inside = [number >= self.behind or place >= distance for place in places]
         if not any(inside):
             return right
         both = self.combine(left, right)
         if all(inside):
             return both
-        lanes = mask_type(self.lanes).lanewise(inside)
+        lanes = mask_type(self.width).lanewise(inside)
         return {
             register: self.ops.select(lanes, t, both[register], right[register])
             for register, t in self.state.items()
         }
 
 
-def _unrolled(kernel: Running) -> int:
+def _unrolled(kernel: Recurrence) -> int:
     """How many vectors of a row are in the body of a loop."""
     each = kernel.operations_of_operator
     return 4 if each <= 1 else 2 if each <= _CHEAP else 1
 
 
-def _is_row(kernel: Running, target: Target) -> bool:
+def _is_row(kernel: Recurrence, target: Target) -> bool:
     """Is it one, or few columns of which a vector holds several elements?"""
-    if kernel.inner == 1:
+    scan = scan_of(kernel)
+    if scan.inner == 1:
         return True
-    cheap = kernel.operations_of_operator <= _CHEAP and not kernel.started
-    return cheap and kernel.inner < Lines(kernel, target).lanes
+    cheap = kernel.operations_of_operator <= _CHEAP and not scan.started
+    return cheap and scan.inner < Lines(kernel, target).width
 
 
-def _streamed(kernel: Running, target: Target) -> frozenset[int]:
+def _streamed(kernel: Recurrence, target: Target) -> frozenset[int]:
     """Results that are stored past the caches: rows of whole vectors."""
-    if kernel.inner > 1 or kernel.size % target.vector_bytes:
+    scan = scan_of(kernel)
+    if scan.inner > 1 or scan.size % target.vector_bytes:
         return frozenset()
     written = [n for n, spec in enumerate(kernel.buffers) if spec.written]
     return large_results(kernel, written, target)
 
 
-def render_running(kernel: Running, target: Target, name: str) -> Rendered:
-    """The code of a legal running reduction, as function `name`."""
+def render_scan(kernel: Recurrence, target: Target, name: str) -> Rendered:
+    """The code of a legal scan, as function `name`."""
     units = 1
 
     def build(streamed: frozenset[int]) -> Writer:
@@ -388,11 +339,11 @@ class Columns(Lines):
 
     def units(self) -> int:
         """Each unit is a strip of columns. Returns how many there are."""
-        kernel, writer = self.kernel, self.writer
-        inner, lanes = kernel.inner, self.lanes
+        scan, writer = self.scan, self.writer
+        inner, lanes = scan.inner, self.width
         bytes_each = sum(t.bytes for t in self.state.values())
         most = max(_STRIP_BYTES // bytes_each // lanes, 1)
-        shared = -(-inner * kernel.outer // lanes // _UNITS)
+        shared = -(-inner * scan.outer // lanes // _UNITS)
         most = min(most, max(shared, _LEAST_VECTORS)) * lanes
         strips = -(-inner // most)
         width = inner if strips == 1 else -(-inner // strips // lanes) * lanes
@@ -400,26 +351,27 @@ class Columns(Lines):
         start = self._strip_start(unit.index, strips, width)
         vectors = -(-width // lanes)
         streams = strips == 1 and vectors > _FEW
-        self._strip(start, width, vectors, 1 if streams else _rows_at_once(kernel))
+        together = 1 if streams else _rows_at_once(self.kernel)
+        self._strip(start, width, vectors, together)
         writer.close_loop(unit)
-        return kernel.outer * strips
+        return scan.outer * strips
 
     def _strip_start(self, unit: str, strips: int, width: int) -> str:
         """The place of the first column of a unit, in the first row to be computed."""
-        kernel, writer = self.kernel, self.writer
-        outer, strip = digits(writer, unit, [kernel.outer, strips])
-        terms = [(kernel.size * kernel.inner, outer)]
+        scan, writer = self.scan, self.writer
+        outer, strip = digits(writer, unit, [scan.outer, strips])
+        terms = [(scan.size * scan.inner, outer)]
         if strips > 1:
             column = self.access.sum_terms([(width, strip)])
-            terms.append((1, lowest(writer, column, kernel.inner - width)))
-        first = kernel.inner * (kernel.size - 1) if kernel.reverse else 0
+            terms.append((1, lowest(writer, column, scan.inner - width)))
+        first = scan.inner * (scan.size - 1) if scan.reverse else 0
         return self.access.sum_terms(terms, first)
 
     def _row_place(self, start: str, row: str) -> str:
         return self.access.sum_terms([(1, start), (self._row_step(), row)])
 
     def _row_step(self) -> int:
-        return -self.kernel.inner if self.kernel.reverse else self.kernel.inner
+        return -self.scan.inner if self.scan.reverse else self.scan.inner
 
     def _strip(self, start: str, width: int, vectors: int, together: int) -> None:
         """The combinations stay in memory of the function, vector by vector.
@@ -427,8 +379,7 @@ class Columns(Lines):
         Args:
           together: rows that pass by at once.
         """
-        writer, lanes = self.writer, self.lanes
-        mask = Mask(lanes, width, False) if width < lanes else None
+        writer, lanes = self.writer, self.width
         held: dict[Register, str] = {}
         for number, (register, t) in enumerate(self.state.items()):
             kind = f"{memory_type(t)}, i64 {vectors}"
@@ -454,14 +405,16 @@ class Columns(Lines):
             for n in range(count):
                 next_row = self.access.sum_terms([(1, row)], n * self._row_step())
                 place = self.access.sum_terms([(1, next_row), (1, at)])
-                right = self.enter(place, mask)
+                opened = self.open_elements(place, min(width, lanes))
+                right = self.enter()
                 left = self.combine(left, right) if left else right
-                self.leave(left, place, mask)
+                self.leave(left)
+                self.close(opened)
             for register, t in self.state.items():
                 self.access.store(t, left[register], pointers[register])
             writer.close_loop(loop)
 
-        size = self.kernel.size
+        size = self.scan.size
         done = together if size >= together else 1
         pass_over(start, done, first=True)
         groups = done + (size - done) // together * together
@@ -472,6 +425,6 @@ class Columns(Lines):
                 writer.close_loop(loop)
 
 
-def _rows_at_once(kernel: Running) -> int:
+def _rows_at_once(kernel: Recurrence) -> int:
     each = kernel.operations_of_operator
     return _ROWS if each <= 1 else _ROWS // 2 if each <= _CHEAP else 1
