@@ -97,9 +97,12 @@ class Index(NamedTuple):
         terms: dict[Node, int] = {}
         constant = self.constant
         for atom, coefficient in self.pairs:
-            part = new.get(atom, index_of_atom(atom)) * coefficient
-            _add_terms(terms, part)
-            constant += part.constant
+            part = new.get(atom)
+            if part is None:
+                terms[atom] = terms.get(atom, 0) + coefficient
+            else:
+                _add_terms(terms, part, coefficient)
+                constant += part.constant * coefficient
         return sum_of_terms(terms, constant)
 
     def common_divisor(self) -> int:
@@ -192,20 +195,21 @@ def atom_of(index: Index) -> Node | None:
 
 @memo(REMEMBERED)
 def add_indices(x: Index, y: Index) -> Index:
-    return _normal(_add_terms(x.terms, y), x.constant + y.constant)
+    return _normal(_add_terms(x.terms, y, 1), x.constant + y.constant)
 
 
-def _add_terms(terms: dict[Node, int], index: Index) -> dict[Node, int]:
-    """The coefficients with those of an index added to them."""
+def _add_terms(terms: dict[Node, int], index: Index, times: int) -> dict[Node, int]:
+    """The coefficients with those of an index added to them, so many times."""
     for atom, coefficient in index.pairs:
-        terms[atom] = terms.get(atom, 0) + coefficient
+        terms[atom] = terms.get(atom, 0) + coefficient * times
     return terms
 
 
 def sum_of_terms(terms: Mapping[Node, int], constant: int) -> Index:
     """The index of these terms, in their order."""
-    pairs = tuple([(a, c) for a, c in terms.items() if not same_size(c, 0)])
-    return Index(pairs, constant)
+    return Index(
+        tuple([t for t in terms.items() if is_dynamic(t[1]) or t[1]]), constant
+    )
 
 
 def _normal(coefficients: dict[Node, int], constant: int) -> Index:
@@ -605,8 +609,9 @@ def affine_form(node: Node, known: Mapping[Node, Index], sizes: bool = False) ->
         a, b = (known.get(s) for s in node.src)
         if a is not None and b is not None:
             if node.op is p.add or node.op is p.sub:
-                b = b if node.op is p.add else b * -1
-                return sum_of_terms(_add_terms(a.terms, b), a.constant + b.constant)
+                sign = 1 if node.op is p.add else -1
+                terms = _add_terms(a.terms, b, sign)
+                return sum_of_terms(terms, a.constant + sign * b.constant)
             if node.op is p.mul and not b.pairs:
                 return a * b.constant
             if node.op is p.mul and not a.pairs:

@@ -14,7 +14,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes, lax
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.scalar.ops import operations_of
-from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.vector_cost import (
     cycles,
     interleaved_vectors,
@@ -108,7 +108,7 @@ def chain(length: int, size: int, wide: bool = False) -> Kernel:
 def decided(kernel: Kernel, target: Target = AVX512) -> int:
     (loop,) = place(kernel)
     assert isinstance(loop, Loop)
-    facts = Facts([e for store in kernel.stores for e in store.expressions])
+    facts = facts_of(kernel)
     lanes = target.vector_bytes // 4
     return interleaved_vectors(kernel, loop, lanes, facts, target)
 

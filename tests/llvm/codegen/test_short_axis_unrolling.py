@@ -14,12 +14,18 @@ from ftrace import dtypes
 from ftrace.backends.llvm.ir.types import Type
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.scalar.ops import Operations
-from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.schedule.known_positions import (
+    move,
     without_short_axes,
     without_short_reduces,
 )
 from ftrace.backends.llvm.target import host_target
+from ftrace.lower.kernel.affine_index import (
+    constant_index,
+    range_index,
+    render_index,
+)
 from ftrace.lower.kernel.ir import (
     INDEX,
     BufferSpec,
@@ -31,7 +37,7 @@ from ftrace.lower.kernel.ir import (
     reduce,
 )
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives.elementwise import add, eq, ge, mul
+from ftrace.trace.primitives.elementwise import add, div, eq, ge, mul, rem, sub
 from ftrace.trace.primitives.sources import const
 from tests.support.covering import covering
 
@@ -134,10 +140,7 @@ def kernel(long: int, short: int, step: int, checks: bool = False) -> Kernel:
 
 
 def stores_of(given: Kernel) -> int:
-    roots = [e for store in given.stores for e in store.expressions]
-    return len(
-        without_short_axes(given, Facts([*roots, *given.axes]), host_target()).stores
-    )
+    return len(without_short_axes(given, facts_of(given), host_target()).stores)
 
 
 def test_axes_are_written_out_where_they_fill_all_places() -> None:
@@ -150,12 +153,33 @@ def test_axes_are_written_out_where_they_fill_all_places() -> None:
 
 def test_questions_of_position_are_answered() -> None:
     given = kernel(100, 3, 3, checks=True)
-    roots = [e for store in given.stores for e in store.expressions]
-    found = without_short_axes(given, Facts([*roots, *given.axes]), host_target())
+    found = without_short_axes(given, facts_of(given), host_target())
     loads = [node for node in found.nodes if node.op.name == "load"]
     assert [len(node.src) for node in loads] == [2]
     values = [store.value.op.name for store in found.stores]
     assert values == ["const", "load", "const"]
+
+
+def test_what_a_range_decides_is_known_where_it_has_moved() -> None:
+    i, k = make_range(0, 100, False), make_range(1, 3, True)
+    place = sub(add(mul(i, const(2, INDEX)), k), const(1, INDEX))
+    third, rest = div(place, const(3, INDEX)), rem(place, const(2, INDEX))
+    inside = ge(place, const(0, INDEX))
+    facts = Facts([third, rest, inside])
+
+    def moved(node: Node, first: int, step: int = 1) -> Node | None:
+        new = range_index(0, 8) * step + first
+        return move(node, facts, {i: new, k: constant_index(2)})
+
+    assert moved(inside, 0) is const(True, dtypes.bool_)
+    assert moved(rest, 0) is const(1, INDEX)
+    assert moved(rest, -8) is None  # it is negative, and would be rounded up
+    assert moved(third, 1, 3) is render_index(range_index(0, 8) * 2 + 1)
+    assert move(inside, facts, {i: range_index(0, 8)}) is None
+    assert move(inside, facts, {}) is None
+    cut = {i: constant_index(0)}
+    assert move(inside, facts, cut) is None
+    assert move(inside, facts, {k: constant_index(0)}) == ge(i, const(1, INDEX))
 
 
 def test_a_cross_product_of_many_points() -> None:
@@ -203,8 +227,7 @@ def test_reduces_are_written_out_where_all_between_is_read() -> None:
             BufferSpec(dtypes.float32, long, True),
         )
         given = Kernel((i,), (Store(1, i, value),), specs)
-        facts = Facts([e for store in given.stores for e in store.expressions])
-        found = without_short_reduces(given, facts, host_target())
+        found = without_short_reduces(given, facts_of(given), host_target())
         return sum(node.op.name == "load" for node in found.nodes)
 
     assert reduced(3, 3) == 3
@@ -309,8 +332,7 @@ def test_windows_are_written_out_where_they_end_at_borders() -> None:
             BufferSpec(dtypes.float32, long, True),
         )
         given = Kernel((i,), (Store(1, i, reduce("add", value, (k,))),), specs)
-        facts = Facts([e for store in given.stores for e in store.expressions])
-        found = without_short_reduces(given, facts, host_target())
+        found = without_short_reduces(given, facts_of(given), host_target())
         return sum(node.op.name == "load" for node in found.nodes)
 
     assert written(3, 2) == 3

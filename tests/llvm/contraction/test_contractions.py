@@ -16,7 +16,7 @@ from ftrace.backends.llvm.contraction.find import (
     is_worthwhile,
     reads_in_place,
 )
-from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, load, reduce
 from ftrace.lower.kernel.loop_tree import place as placed
@@ -104,8 +104,7 @@ def test_columns_that_fill_no_vector_alone_are_put_side_by_side() -> None:
     target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
     for side, narrow in ((4, True), (16, False)):
         kernel, arrays, expected = _by_patches(3, side)
-        roots = [e for store in kernel.stores for e in store.expressions]
-        facts = Facts([*roots, *kernel.axes])
+        facts = facts_of(kernel)
         plan = find_contraction(kernel, placed(kernel), facts)
         assert plan is not None
         assert reads_in_place(plan, facts)

@@ -437,8 +437,7 @@ def test_pairs_are_found_where_two_places_take_turns() -> None:
     cases = [((40, 16, 2), 2), ((40, 4, 2), 1), ((40, 16, 8), 8), ((40, 16, 13), 1)]
     for shape, count in cases:
         found = kernel(shape)
-        roots = [e for store in found.stores for e in store.expressions]
-        facts = Facts([*roots, *found.axes])
+        facts = facts_of(found)
         assert len(without_short_axes(found, facts, host_target()).stores) == count
 
 

@@ -20,21 +20,20 @@ from math import gcd, prod
 
 from ftrace import dtypes
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.known_positions import rebuild, stores_over
+from ftrace.backends.llvm.schedule.known_positions import (
+    move,
+    rebuild,
+    replace_expressions,
+)
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.affine_index import (
     Index,
-    bounds,
-    divide,
     is_affine,
     range_index,
-    remainder,
-    render_index,
-    sum_of_terms,
 )
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives.elementwise import add, ge, lt
+from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.sources import const, const_p
 
 #: Kernels that one becomes, at most.
@@ -164,7 +163,8 @@ class _Phase:
         truth: Mapping[Node, bool],
     ) -> None:
         self.whole, self.facts, self.truth = kernel, facts, truth
-        self.forms = {r: _split(r, place) for r, place in places.items()}
+        self.ranges = {r: _split(r, place) for r, place in places.items()}
+        self.places = dict(self.ranges)
         self.new: dict[Node, Node] = {}
         self.zeros: set[Node] = set()
 
@@ -175,13 +175,13 @@ class _Phase:
                 self.new[node] = const(0, node.dtype)
             else:
                 self.new[node] = self._renewed(node)
-        stores = stores_over(self.whole, self.new)
+        stores = replace_expressions(self.whole, self.new)
         return ir.Kernel(self._over(self.whole.axes), stores, self.whole.buffers)
 
     def _over(self, ranges: Iterable[Node]) -> tuple[Node, ...]:
         """The new ranges in place of some."""
-        forms = self.forms
-        return tuple(n for r in ranges for n in (forms[r].terms if r in forms else [r]))
+        new = self.ranges
+        return tuple(n for r in ranges for n in (new[r].terms if r in new else [r]))
 
     def _is_zero(self, node: Node) -> bool:
         """Is there nothing to be loaded, multiplied or summed over?"""
@@ -201,12 +201,9 @@ class _Phase:
     def _renewed(self, node: Node) -> Node:
         if node in self.truth:
             return const(self.truth[node], dtypes.bool_)
-        if node.op is ir.range_p and node not in self.forms:
-            return node
-        if node.dtype is ir.INDEX and (form := self._form(node)) is not None:
-            return render_index(form)
-        if node.op.name in ("ge", "lt") and (found := self._compared(node)) is not None:
-            return found
+        moved = move(node, self.facts, self.places)
+        if moved is not None:
+            return moved
         src = tuple([self.new[s] for s in node.src])
         if node.op is not ir.reduce_p:
             return rebuild(node, src)
@@ -214,40 +211,6 @@ class _Phase:
         if not ranges:  # as a sum, it has no -0
             return add(src[0], const(0, node.dtype))
         return ir.reduce(node.arg, src[0], ranges)
-
-    def _form(self, node: Node) -> Index | None:
-        """An index over the new ranges, if it is a sum of ranges."""
-        if node.op.name in ("div", "rem"):
-            return self._divided(node)
-        form = self.facts.affine.get(node)
-        if form is None or not is_affine(form):
-            return None
-        return form.over(self.forms)
-
-    def _divided(self, node: Node) -> Index | None:
-        """A quotient or remainder that is a sum of ranges."""
-        form, by = self._form(node.src[0]), self.facts.constant(node.src[1])
-        if form is None or by is None or by < 1:
-            return None
-        found = remainder(form, by) if node.op.name == "rem" else divide(form, by)
-        return found if is_affine(found) else None
-
-    def _compared(self, node: Node) -> Node | None:
-        """A comparison without a common factor; or what it always is."""
-        if node.src[0].dtype is not ir.INDEX:
-            return None
-        form, limit = self._form(node.src[0]), self.facts.constant(node.src[1])
-        if form is None or limit is None:
-            return None
-        low, high = bounds(form)
-        least, below = (low >= limit, high < limit)
-        if least or below:
-            return const(least == (node.op.name == "ge"), dtypes.bool_)
-        by = gcd(*form.terms.values())
-        terms = {r: c // by for r, c in form.terms.items()}
-        bound = const(-(-(limit - form.constant) // by), ir.INDEX)
-        compare = ge if node.op.name == "ge" else lt
-        return compare(render_index(sum_of_terms(terms, 0)), bound)
 
 
 def _is_known(node: Node, value: int) -> bool:

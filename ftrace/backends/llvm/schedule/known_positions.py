@@ -43,7 +43,7 @@ is not at the edge of a vector gets a vector of its own, which asks as before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
@@ -52,11 +52,10 @@ from ftrace import dtypes
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of, index_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.kernel import ir
-from ftrace.lower.kernel.integer_bounds import Interval
+from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
 from ftrace.lower.register_loops.scalar_elements import scalar
-from ftrace.trace.graph import Node, constant_value, make_node, toposort
+from ftrace.trace.graph import Node, Op, constant_value, make_node, toposort
 from ftrace.trace.primitives import elementwise as ew
 from ftrace.trace.primitives.reduction import COMBINES_BY_NAME, identity_of
 from ftrace.trace.primitives.sources import const, const_p
@@ -87,18 +86,72 @@ _NUMBERS = 1 << 20
 
 
 def stores_over(
-    kernel: ir.Kernel, new: dict[Node, Node], taps: bool = False
+    kernel: ir.Kernel,
+    facts: Facts,
+    places: Mapping[Node, ix.Index],
+    taps: bool = False,
 ) -> tuple[ir.Store, ...]:
-    """The stores of a kernel of which some expressions have become others.
+    """The stores of a kernel of which some ranges are elsewhere: see `move`."""
+    new: dict[Node, Node] = {}
+    places = dict(places)
+    for node in kernel.nodes:
+        moved = move(node, facts, places)
+        src = tuple([new[s] for s in node.src])
+        new[node] = rebuild(node, src, taps) if moved is None else moved
+    return replace_expressions(kernel, new)
 
-    What is known of constants is folded, so that some store nothing any more.
+
+def move(node: Node, facts: Facts, places: dict[Node, ix.Index]) -> Node | None:
+    """A range, a division or a comparison with a constant where ranges have moved.
+
+    None where nothing is left out of it. What is left of a comparison has no common
+    factor.
 
     Args:
-      taps: products of what is not there add nothing to sums.
+      places: where the ranges have moved. Divisions of which nothing is left join them.
     """
-    for node in kernel.nodes:
-        if node not in new:
-            new[node] = rebuild(node, tuple([new[s] for s in node.src]), taps)
+    if facts.free[node].isdisjoint(places):
+        return None
+    if node in facts.affine:
+        if node.op is ew.div or node.op is ew.rem:
+            top, bottom = (facts.affine[s].over(places) for s in node.src)
+            found = None if bottom.pairs else _divide(node.op, top, bottom.constant)
+            if found is not None:
+                places[node] = found
+        return ix.render_index(places[node]) if node in places else None
+    bound = facts.bound_of(node)
+    if bound is None or bound.form is None:
+        return None
+    form = bound.form.over(places)
+    if not ix.is_affine(form):
+        return None
+    limit = bound.high if bound.low is None else bound.low
+    assert limit is not None
+    low, high = ix.bounds(form)
+    if low >= limit or high < limit:
+        return const((low >= limit) == (bound.high is None), dtypes.bool_)
+    factor = ix.Index(form.pairs, 0).common_divisor()
+    if factor == 1:
+        return None
+    index = ix.render_index(ix.divide(ix.Index(form.pairs, 0), factor))
+    least = const(-(-(limit - form.constant) // factor), ir.INDEX)
+    return (ew.lt if bound.low is None else ew.ge)(index, least)
+
+
+def _divide(op: Op, top: ix.Index, by: int) -> ix.Index | None:
+    """A quotient or remainder that is a sum of ranges; it is rounded towards zero."""
+    if by < 1 or not ix.is_affine(top):
+        return None
+    if ix.bounds(top)[0] < 0 and top.common_divisor() % by:
+        return None
+    found = (ix.divide if op is ew.div else ix.remainder)(top, by)
+    return found if ix.is_affine(found) else None
+
+
+def replace_expressions(
+    kernel: ir.Kernel, new: Mapping[Node, Node]
+) -> tuple[ir.Store, ...]:
+    """The stores over other expressions: some store nothing any more."""
     found: list[ir.Store] = []
     for store in kernel.stores:
         index, value, *rest = [new[e] for e in store.expressions]
@@ -150,8 +203,8 @@ def without_short_axes(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Ke
         if size * len(own) > _most_expressions(kernel):
             continue
         if any(_takes_turns(kernel, axis, long, facts, most) for long in kernel.axes):
-            places = [const(place, ir.INDEX) for place in range(size)]
-            turns = [stores_over(kernel, {axis: place}, True) for place in places]
+            places = map(ix.constant_index, range(size))
+            turns = [stores_over(kernel, facts, {axis: p}, True) for p in places]
             axes = tuple(a for a in kernel.axes if a is not axis)
             in_turn = tuple(s for turn in zip(*turns, strict=True) for s in turn)
             return replace(kernel, axes=axes, stores=in_turn)
@@ -209,7 +262,7 @@ def without_short_reduces(kernel: ir.Kernel, facts: Facts, target: Target) -> ir
             new[node] = _combine(node, new, facts, target)
         else:
             new[node] = rebuild(node, tuple([new[s] for s in node.src]), True)
-    return replace(kernel, stores=stores_over(kernel, new, True))
+    return replace(kernel, stores=replace_expressions(kernel, new))
 
 
 def _is_beside(
@@ -274,11 +327,11 @@ def _combine(
     fused = target.fma and reduce.arg == "add" and value.op is ew.mul
     fused = fused and dtypes.kind(reduce.dtype) == "f"
     for places in product(*(range(ir.axis_of(r).size) for r in short)):
-        new = {r: const(p, ir.INDEX) for r, p in zip(short, places, strict=True)}
+        new: dict[Node, Node] = {}
+        moved = dict(zip(short, map(ix.constant_index, places), strict=True))
         for node in inside:
-            if node not in new:
-                src = tuple([new.get(s) or known.get(s, s) for s in node.src])
-                new[node] = rebuild(node, src, True)
+            src = tuple([new.get(s) or known.get(s, s) for s in node.src])
+            new[node] = move(node, facts, moved) or rebuild(node, src, True)
         if fused:
             factors = [new.get(s) or known.get(s, s) for s in value.src]
             found = make_node(ir.fma_p, reduce.aval, (*factors, found))
@@ -288,14 +341,6 @@ def _combine(
 
 
 # Cut.
-
-
-class _Border(NamedTuple):
-    """Where on an axis the answer to a comparison changes, and what it is before."""
-
-    axis: Node
-    place: int
-    before: bool
 
 
 class Segments(NamedTuple):
@@ -417,24 +462,14 @@ def _borders(kernel: ir.Kernel, axis: Node, facts: Facts) -> list[int]:
             continue
         if node.op.name in ("div", "rem") and node.dtype is ir.INDEX:
             return []
-        border = _border(node, facts)
-        if border is not None and border.axis is axis:
-            found.add(border.place)
+        bound = facts.bound_of(node)
+        if bound is None or bound.form is None or list(bound.form.terms) != [axis]:
+            continue
+        step = bound.form.terms[axis]
+        limit = bound.high if bound.low is None else bound.low
+        assert limit is not None
+        found.add(-(-limit // step) if step > 0 else limit // step + 1)
     return sorted(p for p in found if 0 < p < _size(axis))
-
-
-def _border(node: Node, facts: Facts) -> _Border | None:
-    """Where on an axis a comparison has another answer than before, if anywhere."""
-    found = facts.bound_of(node)
-    if found is None or found.form is None or len(found.form.pairs) != 1:
-        return None
-    ((axis, step),) = found.form.pairs
-    if axis.op is not ir.range_p or ir.axis_of(axis).reduced:
-        return None
-    limit = found.high if found.low is None else found.low
-    assert limit is not None
-    place = -(-limit // step) if step > 0 else limit // step + 1
-    return _Border(axis, place, (found.low is None) == (step > 0))
 
 
 def _between(points: Sequence[int], axis: Node) -> list[tuple[int, int]]:
@@ -453,25 +488,9 @@ def _piece(
         return kernel
     own = ir.make_range(number, stop - start, False)
     single = stop - start == 1 and number < _NUMBERS
-    place_of = const(start, ir.INDEX) if single else own
-    if start and not single:
-        place_of = ew.add(own, const(start, ir.INDEX))
-    new: dict[Node, Node] = {axis: place_of}
-    for node in kernel.nodes:
-        known = _known(node, facts, axis, (start, stop - 1))
-        if known is not None:
-            new[node] = known
+    place_of = ix.constant_index(start)
+    if not single:
+        place_of = ix.index_of_atom(own) + start
     axes = [own if a is axis else a for a in kernel.axes if a is not axis or not single]
-    return replace(kernel, axes=tuple(axes), stores=stores_over(kernel, new))
-
-
-def _known(node: Node, facts: Facts, axis: Node, inside: Interval) -> Node | None:
-    """The answer to a comparison that has only one on a part of an axis."""
-    if axis not in facts.free[node]:
-        return None
-    border = _border(node, facts)
-    if border is None or border.axis is not axis:
-        return None
-    if inside[0] < border.place <= inside[1]:
-        return None
-    return const(border.before == (inside[1] < border.place), dtypes.bool_)
+    stores = stores_over(kernel, facts, {axis: place_of})
+    return replace(kernel, axes=tuple(axes), stores=stores)
