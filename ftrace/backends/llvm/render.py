@@ -13,30 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from math import prod
 from typing import Any
 
-from ftrace.backends.llvm.contraction import schedule as contraction
-from ftrace.backends.llvm.contraction.dot_product_instructions import (
-    chosen_groups,
-    in_groups,
-)
-from ftrace.backends.llvm.contraction.emitter import ProductEmitter
+from ftrace.backends.llvm.contraction import strategies
 from ftrace.backends.llvm.contraction.find import (
     Contraction,
     find_contraction,
-    is_worthwhile,
     product_loop,
-    reads_in_place,
     reduce_loop,
 )
 from ftrace.backends.llvm.convolution import filter_gradient, nchw, nhwc
-from ftrace.backends.llvm.convolution.emitter import SlidingEmitter
 from ftrace.backends.llvm.convolution.find import find_channels, find_groups
-from ftrace.backends.llvm.convolution.schedule import Sliding
 from ftrace.backends.llvm.convolution.split_strides import phases
-from ftrace.backends.llvm.emit import transposed_access
 from ftrace.backends.llvm.emit.called_functions import called_in
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.interrupt_polls import writer_for
@@ -49,6 +38,7 @@ from ftrace.backends.llvm.emit.module import (
     write_function,
     write_in_turn,
 )
+from ftrace.backends.llvm.emit.schedule_emitter import ScheduleEmitter
 from ftrace.backends.llvm.emit.staged_kernel import Stage
 from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.library.fft.kernel import render_transform
@@ -58,11 +48,12 @@ from ftrace.backends.llvm.register_loops.render import render_recurrence
 from ftrace.backends.llvm.register_loops.scan_kernel import render_scan
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.scalar.ops import operations_of
-from ftrace.backends.llvm.schedule import known_positions
+from ftrace.backends.llvm.schedule import known_positions, transposed_access
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
 from ftrace.backends.llvm.schedule.choose_tiling import Chooser
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.schedule.prefetch import fetches
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
@@ -80,9 +71,6 @@ from ftrace.trace.symbolic.bounds import sample
 _DENSE = 16
 #: How many times as many are done in the same time, even where memory is slow.
 _BRISK = 4
-
-#: Emits a kernel into a stage, and returns how many units it has.
-Emit = Callable[[Stage], int]
 
 
 class Case:
@@ -119,48 +107,11 @@ class Case:
         return all(map(self.target.decides, names))
 
 
-Strategy = Callable[..., contraction.Schedule | Sliding | Emit | None]
-
-
-def _emit(schedule: contraction.Schedule | Sliding, stage: Stage) -> int:
-    """Carries a schedule out."""
-    if isinstance(schedule, Sliding):
-        return SlidingEmitter(schedule, stage).emit()
-    return ProductEmitter(schedule, stage).emit()
-
-
-def _in_place(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> contraction.Schedule | None:
-    """A contraction that is not worth blocks."""
-    if is_worthwhile(plan, facts, target):
-        return None
-    return contraction.without_panels(kernel, plan, facts, target)
-
-
-def _blocks(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Emit | None:
-    """Any contraction; of groups where the processor multiplies them."""
-    if not is_worthwhile(plan, facts, target):
-        return None
-    groups = chosen_groups(plan, target)
-    few = target.decides("few_rows") and reads_in_place(plan, facts) and not groups
-
-    def emit(stage: Stage) -> int:
-        own = in_groups(plan, groups, stage) if groups else plan
-        long = contraction.FEW_ROWS if few else contraction.LONG_ROWS
-        known, found = (stage.facts, target), None
-        if target.decides("in_panels"):
-            found = contraction.as_panels(stage.kernel, own, *known, long)
-        return _emit(found or contraction.in_blocks(own, *known), stage)
-
-    return emit
-
+#: Gives the schedule of a kernel, if it is for it.
+Strategy = Callable[..., Schedule | None]
 
 #: How sums of products are computed: what decides it, what is known of the case, and
-#: the strategy, which gives a schedule or what emits one. The first that has an answer
-#: is taken.
+#: the strategy. The first that has an answer is taken.
 PRODUCTS: tuple[tuple[tuple[str, ...], str, Strategy], ...] = (
     (("interleaved_groups",), "groups", nhwc.find_grouped_rows),
     (("interleaved_groups",), "groups", filter_gradient.find_grouped_sum),
@@ -168,20 +119,18 @@ PRODUCTS: tuple[tuple[tuple[str, ...], str, Strategy], ...] = (
     (("in_blocks", "sliding"), "plan", nchw.find_sliding),
     (("in_blocks", "sliding_sums"), "plan", filter_gradient.find_sliding_sum),
     (("in_blocks", "sliding_rows"), "plan", nhwc.find_sliding_rows),
-    (("in_blocks", "few_columns"), "plan", contraction.find_dots),
-    (("in_blocks", "without_panels"), "plan", _in_place),
-    (("in_blocks",), "plan", _blocks),
+    (("in_blocks", "few_columns"), "plan", strategies.find_dots),
+    (("in_blocks", "without_panels"), "plan", strategies.find_in_place),
+    (("in_blocks",), "plan", strategies.find_blocks),
     (("sliding_dots",), "loop", filter_gradient.find_sliding_dots),
 )
 
 
-def product_of(case: Case) -> Emit | None:
-    """What emits a kernel that is a sum of products."""
+def schedule_of(case: Case) -> Schedule | None:
+    """The schedule of a kernel that is a sum of products."""
     for decisions, name, find in PRODUCTS:
         plan = getattr(case, name) if case.decides(*decisions) else None
         found = plan and find(case.kernel, plan, case.facts, case.target)
-        if isinstance(found, contraction.Schedule | Sliding):
-            return partial(_emit, found)
         if found is not None:
             return found
     return None
@@ -224,21 +173,22 @@ class Code:
         return writer
 
 
-def _in_stage(case: Case, run: Emit, operations: Any, **known: Any) -> Code:
+def _scheduled(case: Case, schedule: Schedule, operations: Any, **known: Any) -> Code:
     """A kernel in parts that share a block in the cache."""
-    kernel, facts, target = case.kernel, case.facts, case.target
+    facts, target, buffers = case.facts, case.target, case.kernel.buffers
 
     def emit(writer: Writer, streamed: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
-        values = Values(writer, facts, target, kernel.buffers, streamed)
-        return run(Stage(kernel, target, facts, values)), tuple(values.dims)
+        values = Values(writer, facts, target, buffers, streamed)
+        stage = Stage(schedule.kernel, target, facts, values)
+        return ScheduleEmitter(schedule, stage).emit(), tuple(values.dims)
 
     return Code(emit, operations, **known)
 
 
-def _product(case: Case, run: Emit, streamed: frozenset[int]) -> Code:
+def _product(case: Case, schedule: Schedule, streamed: frozenset[int]) -> Code:
     """A sum of products."""
-    return _in_stage(
-        case, run, case.operations, streamed=streamed,
+    return _scheduled(
+        case, schedule, case.operations, streamed=streamed,
         dense=_DENSE // 2, brisk=_BRISK, worth=WORTH_A_THREAD * _DENSE // 2,
     )  # fmt: skip
 
@@ -286,7 +236,7 @@ def _phases(case: Case) -> Sequence[Code]:
         return _nests(Case(found, target))
     codes: list[Code] = []
     for part in (Case(one, target) for one in parts):
-        product, none = product_of(part), frozenset[int]()
+        product, none = schedule_of(part), frozenset[int]()
         codes.append(_product(part, product, none) if product else _nest(part, none))
     return codes
 
@@ -312,10 +262,10 @@ def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
 
 def _sum_of_products(case: Case) -> Sequence[Code]:
     """A sum of products, in a stage."""
-    run = product_of(case)
-    if run is None:
+    found = schedule_of(case)
+    if found is None:
         return ()
-    return [_product(case, run, streamed_buffers(case.kernel, case.target))]
+    return [_product(case, found, streamed_buffers(case.kernel, case.target))]
 
 
 def _squares(case: Case) -> Sequence[Code]:
@@ -328,14 +278,10 @@ def _squares(case: Case) -> Sequence[Code]:
         return ()
     case = case if kernel is case.kernel else Case(kernel, target)
     scattered = transposed_access.turns_result(plan, kernel, case.facts, target)
-    run = partial(transposed_access.render_transposed, plan)
+    schedule = transposed_access.schedule_transposed(plan, kernel, case.facts, target)
     operations = len(kernel.nodes) * prod(kernel.shape)
-    return [
-        _in_stage(
-            case, run, operations,
-            streamed=streamed_buffers(kernel, target, scattered),
-        )
-    ]  # fmt: skip
+    streamed = streamed_buffers(kernel, target, scattered)
+    return [_scheduled(case, schedule, operations, streamed=streamed)]
 
 
 def _written_out(case: Case) -> Sequence[Code]:

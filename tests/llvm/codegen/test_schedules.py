@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.contraction.schedule import (
-    Schedule,
-    as_panels,
-    find_dots,
-    in_blocks,
-)
+from ftrace.backends.llvm.contraction.strategies import as_panels, find_dots, in_blocks
 from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
 from ftrace.backends.llvm.convolution.nchw import find_sliding
 from ftrace.backends.llvm.convolution.nhwc import (
@@ -24,6 +19,7 @@ from ftrace.backends.llvm.convolution.nhwc import (
 )
 from ftrace.backends.llvm.render import Case
 from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.legalize.legalize import legalize
 
@@ -43,36 +39,33 @@ def matrix(case: Case) -> Schedule | None:
 
 def blocks(case: Case) -> Schedule | None:
     assert case.plan is not None
-    return in_blocks(case.plan, case.facts, WIDE)
+    return in_blocks(case.kernel, case.plan, case.facts, WIDE)
 
 
 GOLDEN: dict[str, tuple[Callable[[Case], Schedule | None], tuple[int, ...], str]] = {
     "few columns": (few_columns, (500, 300, 3), """
-for each i0 by 63:
-    for each r2:
-        once, panel right[column][k] <- b(…)
-        sums += a · b    7 rows × 3 columns, r2 in vectors of 16
-    out <- f(sums)    in registers"""),
+for units of i0 by 63:
+    once for all i0 by 63:
+        fill right[i1][r2]
+    out <- f(… · right)    7 rows × 3 columns, r2 in vectors of 16"""),
     "matrix": (matrix, (512, 2000, 500), """
-for each i1 by 64, i0 by 516:
-    for each r2:
-        once, panel right[strip][k][column] <- b(…)
-        sums += a · b    6 rows × 4 vectors of 16
-    out <- f(sums)    in registers"""),
+for units of i1 by 64, i0 by 516:
+    once for all i0 by 516:
+        fill right[strip][r2][i1]
+    out <- f(… · right)    6 rows × 4 vectors of 16"""),
     "few rows": (matrix, (16, 4096, 4096), """
-for each i1 by 512, i0 by 16:
-    panel sums[row][column] <- 0
+for units of i1 by 512, i0 by 16:
+    clear sums
     for each r2 by 16:
-        sums += a · b    8 rows × 2 vectors of 16
-            prefetch b, 16 terms ahead
-    out <- f(sums)    of the panel of sums"""),
+        sums[i0][i1] += …    8 rows × 2 vectors of 16, 16 terms ahead
+    out <- f(sums[i0][i1])"""),
     "in blocks": (blocks, (333, 777, 555), """
-for each i1 by 192, i0 by 117:
-    panel sums[row][column] <- 0
+for units of i1 by 192, i0 by 117:
+    clear sums
     for each r2 by 512:
-        panel right[k][column] <- b(…)
-        sums += a · b    9 rows × 3 vectors of 16
-    out <- f(sums)    of the panel of sums"""),
+        fill right[r2][i1]
+        sums[i0][i1] += … · right    9 rows × 3 vectors of 16
+    out <- f(sums[i0][i1])"""),
 }  # fmt: skip
 
 
@@ -106,49 +99,47 @@ CONVOLUTIONS: dict[str, tuple[Any, Any, tuple[tuple[int, ...], ...], str]] = {
     "channels first": (
         of_plan(find_sliding), convolution("NCHW", stride=2),
         ((16, 32, 28, 28), (64, 32, 3, 3)), """
-for each i0 by 2 × i2 × i3:
-    for each r6 × r5:
-        panel image[beside][line] of columns <- x(…)
-        panel image[beside][line] of columns <- x(…)
-        sums += left · right    8 rows of i1 × 2 vectors of 16
-    out <- f(sums)    of all lines"""),
+for units of i0 by 2 × i2 × i3, i1:
+    fill image[r6 × r5][line of i0 by 2 × i2 × i3]
+    fill image1[r6 × r5][line of i0 by 2 × i2 × i3]
+    sums[i1][i0 × i2 × i3] <- … · (image + image1)    8 rows × 2 vectors
+    out <- f(sums[i1][i0 × i2 × i3])"""),
     "channels last": (
         of_plan(find_sliding_rows), convolution("NHWC"),
         ((8, 14, 14, 64), (3, 3, 64, 64)), """
-for each i0:
-    for each r6:
-        panel image[line][beside] of numbers <- x(…)
-        for each i1:
-            sums += left · right    14 rows of i2 × 2 vectors of 16
-    out <- f(sums)    of a line"""),
+for units of i0, i1 × i2, i3:
+    fill image[line of i1 × i2][r6]
+    for each i1:
+        sums[i2][i3] <- image · …    14 rows × 2 vectors
+        out <- f(sums[i2][i3])"""),
     "groups": (
         lambda case: find_grouped_rows(case.kernel, case.groups, case.facts, WIDE),
         convolution("NHWC", 8), ((4, 14, 14, 32), (3, 3, 4, 32)), """
-for each i0, i3 by 4 × i4:
-    for each r7:
-        panel image[line][beside] of vectors <- x(…)
+for units of i0, i1 × i2, i3 by 4 × i4:
+    for each j1 by 16 in place of i3 by 4 × i4:
+        fill image[line of i1 × i2][r7][i3 × i4]
         for each i1:
-            sums += left · right    14 rows of i2 × 1 vectors of 16
-    out <- f(sums)    of a line"""),
+            sums[i2][j1] <- image · …    14 rows × 1 vectors
+            out <- f(sums[i2][j1])"""),
     "depthwise, channels first": (
         lambda case: find_across(case.kernel, case.channels, case.facts, WIDE),
         convolution("NCHW", 32), ((8, 32, 7, 7), (32, 1, 3, 3)), """
-for each i0, i1 by 16:
-    once:
-        panel image[line][beside] of vectors <- x(…), turned
-        panel still <- w(…)
-        for each i2:
-            sums += left · right    7 rows of i3 × 1 vectors of 16
-    out <- f(sums)    of all lines, turned"""),
+for units of i0, i2 × i3, i1 by 16:
+    fill image[line of i2 × i3][i1], turned
+    fill still[r4 × r5][i1]
+    for each i2:
+        sums[i2 × i3][i1] <- image · still    7 rows × 1 vectors
+    fill turned[i1][j2] from sums[j2][i1]
+    out <- f(turned[i1][j2])"""),
     "by filters": (
         of_plan(find_sliding_sum), by_filters,
         ((8, 28, 28, 32), (3, 3, 32, 64), (8, 28, 28, 64)), """
-for each i0:
-    panel sums <- 0
+for units of i0, i3, i4:
+    clear sums
     for each r5 by 3 × r6:
-        panel image[line][beside] of numbers <- x(…)
-        sums += left · right    9 rows of i3 × 1 of 9 taps × 3 vectors of 16
-    out <- f(sums)    of all lines"""),
+        fill image[line of r5 by 3 × r6][i3]
+        sums[i3][i1 × i2][i4] += image · …    9 rows × 1 taps × 3 vectors
+    out <- f(sums[i3][i1 × i2][i4])"""),
 }  # fmt: skip
 
 

@@ -13,9 +13,9 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.backends.llvm.compile import emit_object, link
-from ftrace.backends.llvm.emit.transposed_access import find_transposed
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.schedule.transposed_access import find_transposed
 from ftrace.backends.llvm.target import host_target
 from ftrace.lower.kernel.ir import (
     INDEX,

@@ -38,8 +38,7 @@ from tests.support.run_llvm_kernel import (
 
 Array = np.ndarray[Any, Any]
 
-_render = import_module("ftrace.backends.llvm.render")
-_product_code = import_module("ftrace.backends.llvm.contraction.schedule")
+_strategies = import_module("ftrace.backends.llvm.contraction.strategies")
 
 pytestmark = pytest.mark.usefixtures("private_cache")
 
@@ -118,9 +117,9 @@ def test_matrix_product_in_blocks(
     shape: tuple[int, int, int], turned: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same in blocks, though they do not pay at these sizes."""
-    monkeypatch.setattr(_render, "is_worthwhile", lambda *_: True)
-    monkeypatch.setattr(_product_code, "DEPTH", 48)
-    monkeypatch.setattr(_product_code, "HEIGHT", 20)
+    monkeypatch.setattr(_strategies, "is_worthwhile", lambda *_: True)
+    monkeypatch.setattr(_strategies, "DEPTH", 48)
+    monkeypatch.setattr(_strategies, "HEIGHT", 20)
     test_matrix_product(shape, turned)
 
 
@@ -169,8 +168,8 @@ _CONVOLUTIONS = [
 @pytest.mark.parametrize("blocks", [False, True])
 def test_convolution(case: Any, blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if blocks:
-        monkeypatch.setattr(_render, "is_worthwhile", lambda *_: True)
-        monkeypatch.setattr(_product_code, "DEPTH", 48)
+        monkeypatch.setattr(_strategies, "is_worthwhile", lambda *_: True)
+        monkeypatch.setattr(_strategies, "DEPTH", 48)
     kernel, arrays, wanted = convolution(*case)
     run(kernel, arrays, 3)
     np.testing.assert_allclose(arrays[-1], wanted, rtol=1e-4, atol=1e-4)

@@ -10,8 +10,9 @@ import pytest
 
 import ftrace as ft
 from ftrace.backends.llvm.contraction.find import find_contraction
-from ftrace.backends.llvm.contraction.schedule import Schedule, find_dots
+from ftrace.backends.llvm.contraction.strategies import find_dots
 from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule, SumPixels
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.loop_tree import place
 from tests.llvm.convolution.test_depthwise_filter_gradient import close, dots_of
@@ -68,7 +69,8 @@ def test_gradients_by_few_filters(case: Any, dtype: Any) -> None:
     used = read_by(kernel, arrays)
     found = dots_of(kernel)
     assert found is not None
-    assert len(found.plan.columns) == 1
+    (add,) = [s for s in found.statements() if isinstance(s, SumPixels)]
+    assert len(add.columns.within) == 1
     once = run(kernel, used, 1)
     close(once, expected(case, x, y), 1e-5 if dtype is np.float32 else 1e-13)
     np.testing.assert_array_equal(once, run(kernel, used, 5))

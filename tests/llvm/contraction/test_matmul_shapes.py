@@ -11,7 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.contraction.find import find_contraction
-from ftrace.backends.llvm.contraction.schedule import find_dots
+from ftrace.backends.llvm.contraction.strategies import find_dots
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.target import host_target

@@ -32,7 +32,7 @@ from tests.support.covering import covering
 from tests.support.run_llvm_kernel import at, buffer, check, make_kernel, run
 
 Array = np.ndarray[Any, Any]
-_render = import_module("ftrace.backends.llvm.render")
+_strategies = import_module("ftrace.backends.llvm.contraction.strategies")
 _sharing = import_module("ftrace.backends.llvm.contraction.block_sizes")
 
 
@@ -41,7 +41,7 @@ def _in_panels(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """Also where it does not pay."""
-    monkeypatch.setattr(_render, "is_worthwhile", lambda *_: True)
+    monkeypatch.setattr(_strategies, "is_worthwhile", lambda *_: True)
     with settings.config(cache_dir=str(tmp_path_factory.mktemp("cache"))):
         yield
 
@@ -184,7 +184,7 @@ def test_few_rows_go_through_a_large_matrix_once(rows: int) -> None:
 def test_long_expressions_of_small_products_need_no_panels_of_operands(
     sizes: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_render, "is_worthwhile", lambda *_: False)
+    monkeypatch.setattr(_strategies, "is_worthwhile", lambda *_: False)
     kernel, arrays, wanted = _product(sizes, heavy=True)
     light = _product(sizes)[0]
     for target in _targets():

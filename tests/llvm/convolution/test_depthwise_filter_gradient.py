@@ -10,8 +10,8 @@ import pytest
 import ftrace as ft
 from ftrace.backends.llvm.contraction.find import product_loop
 from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_dots
-from ftrace.backends.llvm.convolution.schedule import Sliding
 from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.kernel.loop_tree import place
@@ -57,7 +57,7 @@ def by_filters(case: Any) -> Any:
     return gradient(strided(case), 1)
 
 
-def dots_of(kernel: Kernel, target: Target | None = None) -> Sliding | None:
+def dots_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     loop = product_loop(kernel, place(kernel))
     found = facts_of(kernel), target or host_target()
     return None if loop is None else find_sliding_dots(kernel, loop, *found)

@@ -13,6 +13,7 @@ from ftrace.backends.llvm.convolution.find import find_channels
 from ftrace.backends.llvm.convolution.nhwc import find_across
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import facts_of
+from ftrace.backends.llvm.schedule.schedule_tree import Slide
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
@@ -87,8 +88,9 @@ def across_of(function: Any, *arrays: Array) -> Any:
 def test_depthwise_convolutions_are_found(case: Any) -> None:
     x, w = operands(case)
     found = across_of(convolution(case), x, w)
-    assert [r.arg.size for r in found.plan.columns] == [case[0][1]]
-    assert len(found.windows) == 2
+    (add,) = [s for s in found.statements() if isinstance(s, Slide)]
+    assert [r.arg.size for r in add.columns.within] == [case[0][1]]
+    assert len(add.images[0].windows) == 2
 
 
 @pytest.mark.parametrize(

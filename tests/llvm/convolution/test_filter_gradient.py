@@ -10,7 +10,7 @@ import pytest
 
 import ftrace as ft
 from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
-from ftrace.backends.llvm.convolution.schedule import Sliding
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
 from tests.llvm.convolution.test_window_detection import kernel_of, normal, plan_of, run
@@ -90,7 +90,7 @@ def read_by(kernel: Kernel, arrays: Sequence[Array]) -> list[Array]:
     return [back, image] if in_order else [image, back]
 
 
-def sum_of(kernel: Kernel, target: Target | None = None) -> Sliding | None:
+def sum_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     plan, facts = plan_of(kernel)
     return find_sliding_sum(kernel, plan, facts, target or host_target())
 

@@ -9,6 +9,7 @@ import pytest
 
 import ftrace as ft
 from ftrace.backends.llvm.convolution.nhwc import column_blocks
+from ftrace.backends.llvm.schedule.schedule_tree import Slide
 from tests.llvm.convolution.test_window_detection import (
     expected,
     kernel_of,
@@ -69,7 +70,8 @@ def test_only_small_images_share_a_block() -> None:
         row = (None, None, (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
         found = sliding_rows_of(kernel_of(strided(row, last=True), x, w))
         assert found is not None
-        return len(found.rows.within) - 1, found.rows.size
+        (add,) = [s for s in found.statements() if isinstance(s, Slide)]
+        return len(add.rows.within) - 1, add.rows.size
 
     assert images_of(64, 7)[0] == 2
     assert 1 < images_of(64, 7)[1] < 64

@@ -15,11 +15,11 @@ from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.convolution.find import Window, find_windows
 from ftrace.backends.llvm.convolution.nchw import find_sliding
 from ftrace.backends.llvm.convolution.nhwc import find_sliding_rows
-from ftrace.backends.llvm.convolution.schedule import Sliding
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.schedule.known_positions import without_short_axes
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
     INDEX,
@@ -95,12 +95,12 @@ def windows_of(kernel: Kernel) -> list[Window]:
     return find_windows(right, plan.columns, plan.ranges, facts)
 
 
-def sliding_of(kernel: Kernel, target: Target | None = None) -> Sliding | None:
+def sliding_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     plan, facts = plan_of(kernel)
     return find_sliding(kernel, plan, facts, target or host_target())
 
 
-def sliding_rows_of(kernel: Kernel) -> Sliding | None:
+def sliding_rows_of(kernel: Kernel) -> Schedule | None:
     plan, facts = plan_of(kernel)
     return find_sliding_rows(kernel, plan, facts, host_target())
 

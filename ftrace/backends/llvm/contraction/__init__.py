@@ -8,7 +8,6 @@ From the ground up:
                               axis of the other
     dot_product_instructions  Products of short numbers by instructions that multiply
                               groups of them
-    schedule                  How a product runs, as data, and the strategies that say
-                              how
-    emitter                   Carries out the schedule of a product: see `schedule.py`
+    strategies                Strategies for products: how a contraction runs on a
+                              processor
 """

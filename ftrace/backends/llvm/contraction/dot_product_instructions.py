@@ -27,8 +27,13 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.llvm.contraction.find import Contraction, is_in_place, step_sizes
-from ftrace.backends.llvm.emit.staged_kernel import Stage, replaced_stores
-from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
+from ftrace.backends.llvm.schedule.index_facts import (
+    Facts,
+    index_of,
+    replace_in_stores,
+)
+from ftrace.backends.llvm.schedule.layout import OWN_RANGES
+from ftrace.backends.llvm.schedule.schedule_tree import View
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
@@ -45,6 +50,8 @@ _LONG = 32
 _LEAST_ROWS = 8
 #: 128 in each of four parts: as numbers without sign, or what turns signs into 128.
 _SIGNS = -0x7F7F7F80
+#: The number of the range of groups.
+_PLACE = OWN_RANGES
 
 
 @dataclass(frozen=True)
@@ -132,11 +139,14 @@ def _fits(total: Node, plan: Contraction, groups: Groups) -> bool:
     return found <= _SMALL - {dtypes.int16} and dtypes.int8 in found
 
 
-def in_groups(plan: Contraction, groups: Groups, stage: Stage) -> Contraction:
-    """The same contraction over groups; the stage's kernel is written anew."""
-    facts = stage.facts
+def in_groups(
+    kernel: ir.Kernel, plan: Contraction, groups: Groups, facts: Facts
+) -> tuple[ir.Kernel, Contraction, tuple[View, ...]]:
+    """The kernel over groups, as a contraction, and what it sees as groups."""
     r = _grouped(plan, groups, facts)
-    made = _Group(stage, groups, r, stage.new_range(size_of(r) // groups.count))
+    place = ir.make_range(_PLACE, size_of(r) // groups.count, False)
+    facts.learn([place])
+    made = _Group(kernel, groups, r, place, facts)
     ranges = tuple(made.place if x is r else x for x in plan.ranges)
     found = {node: made.of(node) for node in (*plan.left, *plan.right)}
     pairs = {
@@ -166,14 +176,14 @@ def in_groups(plan: Contraction, groups: Groups, stage: Stage) -> Contraction:
             total = p.sub(total, offset)
         totals[node] = _with_last(total, node.src[0], r, groups.count)
     facts.learn(list(totals.values()))
-    stores = replaced_stores(stage.kernel.stores, totals)
-    stage.kernel = replace(stage.kernel, stores=tuple(stores))
+    stores = replace_in_stores(kernel.stores, totals)
     lefts, rights = (tuple(found[n] for n in ns) for ns in (plan.left, plan.right))
-    return replace(
+    plan = replace(
         plan, ranges=ranges, left=lefts, right=rights, offsets=tuple(offsets),
         reduces=tuple(sums.values()),
         loose=is_in_place(lefts, plan.rows, frozenset(ranges), facts),
     )  # fmt: skip
+    return replace(kernel, stores=tuple(stores)), plan, tuple(made.views)
 
 
 def _with_last(total: Node, product: Node, r: Node, count: int) -> Node:
@@ -204,10 +214,17 @@ class _Group:
     Args:
       r: the range along which they are grouped.
       place: the range of the groups.
+
+    Attributes:
+      views: of buffers in which groups stand.
     """
 
-    def __init__(self, stage: Stage, groups: Groups, r: Node, place: Node) -> None:
-        self.stage = stage
+    def __init__(
+        self, kernel: ir.Kernel, groups: Groups, r: Node, place: Node, facts: Facts
+    ) -> None:
+        self.kernel = kernel
+        self.facts = facts
+        self.views: list[View] = []
         self.groups = groups
         self.r = r
         self.place = place
@@ -223,7 +240,7 @@ class _Group:
         """Numbers that lie side by side, where a group begins at a whole place."""
         if value.op is not ir.load_p or value.src[2:]:
             return None
-        facts, count = self.stage.facts, self.groups.count
+        facts, count = self.facts, self.groups.count
         form = facts.affine[index_of(value)]
         others = [atom for atom in form.terms if atom is not self.r]
         if value.dtype.itemsize * count != 4 or form.terms.get(self.r) != 1:
@@ -236,7 +253,9 @@ class _Group:
         index = render_index(sum_of_terms(terms, form.constant // count))
         number = value.src[0].arg
         assert isinstance(number, int)
-        view, size = self.stage.new_view(number, count)
+        buffers = self.kernel.buffers
+        view, size = len(buffers) + len(self.views), buffers[number].size // count
+        self.views.append(View(number, count))
         return ir.load(ir.param(view, self.groups.dtype, size), index)
 
     def _put_together(self, value: Node) -> Node:

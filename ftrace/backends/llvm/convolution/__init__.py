@@ -4,15 +4,14 @@ Which strategy a kernel takes is a row of `PRODUCTS` in `render`. From the groun
 
     find             Which kernels are convolutions: windows, groups, and what it costs
                      to evaluate them
-    schedule         How a convolution, or a gradient of one, runs, as data
+    operands         What the schedules of convolutions have in common: operands, and
+                     groups of columns
     nchw             Convolutions: products whose right operand slides along an axis of
                      the columns
     nhwc             Convolutions whose left operand slides along the rows: numbers of
                      pixels
     filter_gradient  Gradients of convolutions by their filters: the window is what is
                      left of the sum
-    microkernel      Tiles of sums in registers: what runs in the innermost loops
-    emitter          Carries out the schedule of a convolution
     split_strides    Kernels in phases: where only every u-th place of an axis meets an
                      element
 """

@@ -28,10 +28,12 @@ from itertools import pairwise
 from math import prod
 
 from ftrace.backends.llvm.contraction import find as contraction
-from ftrace.backends.llvm.convolution import find as convolution, schedule
-from ftrace.backends.llvm.emit.blocked_ranges import Cut, cut_ranges
+from ftrace.backends.llvm.convolution import find as convolution, operands
+from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, cut_ranges
 from ftrace.backends.llvm.schedule.tiling_ir import size_of, step_cycles
+from ftrace.backends.llvm.schedule.windows import Window
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel
@@ -52,6 +54,8 @@ _SHARE = 4
 #: second that the panel of one may take.
 _LEAST = 1 << 14
 _SPARE = 6
+#: How many elements ahead a pass over pixels asks for.
+_AHEAD = 1024
 _PIXELS_SHARE = 2
 
 
@@ -69,7 +73,7 @@ class Shape:
     """
 
     plan: contraction.Contraction
-    windows: tuple[convolution.Window, ...]
+    windows: tuple[Window, ...]
     left: Node
     right: Node
     channel: tuple[Node, ...]
@@ -85,7 +89,7 @@ class Shape:
 
 def find_sliding_sum(
     kernel: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
-) -> schedule.Sliding | None:
+) -> tree.Schedule | None:
     """The contraction as such a gradient, if it is one."""
     if not convolution.is_sum_of_products(kernel, plan):
         return None
@@ -97,20 +101,20 @@ def find_sliding_sum(
             continue
         lanes = target.vector_bytes // right.dtype.itemsize
         if len(still) == 1 and 4 * size_of(still[0]) >= lanes:
-            return _schedule(found, facts, target)
+            return _schedule(found, kernel, facts, target)
     return None
 
 
 def find_grouped_sum(
-    _: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
-) -> schedule.Sliding | None:
+    kernel: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
+) -> tree.Schedule | None:
     """The product of groups as such a gradient, if it is one."""
     (left,), (right,) = plan.left, plan.right
     found = _as_sliding(plan, left, right, plan.rows, plan.columns, facts)
     if found is None:
         return None
     found = replace(found, groups=True, channels_last=True)
-    return _schedule(found, facts, target)
+    return _schedule(found, kernel, facts, target)
 
 
 def _as_sliding(
@@ -142,7 +146,7 @@ def _as_sliding(
 
 def _windows(
     left: Node, pixels: Sequence[Node], slid: Sequence[Node], facts: Facts
-) -> tuple[list[convolution.Window], list[Node]]:
+) -> tuple[list[Window], list[Node]]:
     """The windows, and the axes beside them.
 
     Windows that share no pixel (their stride is not less than they are long) save
@@ -156,7 +160,7 @@ def _windows(
     ]
     step = contraction.step_sizes([left], slid, facts)
     found.sort(key=lambda w: (w.share(w.pixels) >= 1, step[w.tap]))
-    chosen: dict[Node, convolution.Window] = {}
+    chosen: dict[Node, Window] = {}
     for window in found:
         saves = window.share(window.pixels) < 1
         if saves or (chosen and len(slid) - len(chosen) > 1):
@@ -164,22 +168,60 @@ def _windows(
     return list(chosen.values()), [a for a in slid if a not in chosen]
 
 
-def _schedule(shape: Shape, facts: Facts, target: Target) -> schedule.Sliding:
+def _schedule(
+    shape: Shape, kernel: Kernel, facts: Facts, target: Target
+) -> tree.Schedule:
     s, item = shape, shape.right.dtype.itemsize
     lanes = target.vector_bytes // item
     columns = _cut_columns(s, lanes, target)
-    pitch = -(-columns.length // lanes) * lanes
+    pitch = layout.whole_vectors(columns, lanes)
     room = target.l2 // _SHARE // item  # elements of a panel
     rows = _cut_channels(s, columns.blocks, pitch, room, target)
-    flat = schedule.flat_columns(s.columns, columns, facts)
     tile, parts = _tile(s, rows.length, pitch // lanes, target)
     depth = _cut_pixels(s, rows.length, pitch, tile, room, lanes, target)
-    still = schedule.right_operand(s.right, columns, flat, s.plan.ranges, lanes, facts)
-    return schedule.Sliding(
-        s.plan, lanes, s.windows, s.left, still, s.plan.outer, rows, columns, depth,
-        depth, tile, _in_parts(s.taps, parts), flat, s.channels_last, s.groups,
-        cleared=True, adds=True,
+    known = kernel, s.plan, s.right
+    right = operands.right_operand(*known, columns, depth, lanes, facts)
+    images = layout.images_of(
+        s.left, s.windows, depth, Part.of(rows, 1, facts.free[s.left]), lanes,
+        groups=columns if s.groups else None, channels_last=s.channels_last, zeros=0,
     )  # fmt: skip
+    sums = _sums(s.plan.reduces[0], s.windows, rows, right.columns, pitch)
+    add = tree.Slide(
+        images, right.still, rows, columns, depth, tile, sums, True,
+        _in_parts(s.taps, parts),
+    )  # fmt: skip
+    store = _store(kernel, sums, columns, right.moved)
+    unit = operands.slide(add, (), (), (store,), right.flat)
+    return tree.Schedule(kernel, lanes, (*s.plan.outer, rows, columns), unit)
+
+
+def _sums(
+    total: Node, windows: Sequence[Window], rows: Cut, columns: Cut, pitch: int
+) -> Panel:
+    """A row of sums for each tap of each row."""
+    taps = Cut.whole([w.tap for w in windows])
+    parts = (
+        Part.of(rows, pitch * taps.length), Part.of(taps, pitch), Part.of(columns, 1)
+    )  # fmt: skip
+    return Panel("sums", total, rows.length * taps.length, pitch, parts)
+
+
+def _store(
+    kernel: Kernel, sums: Panel, columns: Cut, moved: dict[Node, Node]
+) -> tree.Store:
+    """What becomes of them, in the order of the result.
+
+    Args:
+      moved: what stands for the columns, if they are one range in the sums.
+    """
+    rows, taps, own = [part.cut for part in sums.parts]
+    assert isinstance(rows, Cut)
+    assert isinstance(own, Cut)
+    inside = {*rows.within, *taps.within, *columns.within}
+    axes = [a for a in kernel.axes if a in inside]
+    if moved:
+        axes = [*[a for a in axes if a not in columns.within], *own.within]
+    return tree.Store((sums,), tuple(axes), (own, rows), moved)
 
 
 def _in_parts(count: int, parts: int) -> tuple[range, ...]:
@@ -197,7 +239,7 @@ def _cut_columns(s: Shape, lanes: int, target: Target) -> Cut:
             cores = -(-target.cores // prod(map(size_of, s.plan.outer)))
             rounds = -(-vectors // (_VECTORS * cores))
             each = -(-vectors // (rounds * cores))
-        return schedule.cut_groups(s.columns, each * lanes)
+        return operands.cut_groups(s.columns, each * lanes)
     each = -(-vectors // -(-vectors // _VECTORS))
     if each < vectors:
         return Cut((), s.columns[0], each * lanes, ())
@@ -238,13 +280,11 @@ def _cut_pixels(
     strip = inside * tile[1] * lanes
     near = target.l1 // 2 // s.right.dtype.itemsize
     most = max(min(room // max(inside * pitch, step), near // strip), 1)
-    size = size_of(first)
-    if most >= size:
-        return Cut(s.others, None, 1, (first, *rest))
-    size = -(-size // -(-size // most))
-    if not rest:  # turned in squares
-        size = max(most // lanes, 1) * lanes
-    return Cut(s.others, first, size, tuple(rest))
+    size = most
+    if most < size_of(first):
+        size = -(-size_of(first) // -(-size_of(first) // most))
+        size = size if rest else max(most // lanes, 1) * lanes  # turned in squares
+    return replace(Cut.of_first([first, *rest], size), outer=s.others)
 
 
 def _tile(
@@ -273,7 +313,7 @@ def _tile(
 
 def find_sliding_dots(
     kernel: Kernel, loop: ReduceLoop, facts: Facts, target: Target
-) -> schedule.Sliding | None:
+) -> tree.Schedule | None:
     """The kernel with this sum of products as such a gradient, if it is one."""
     (total,) = loop.reduces
     term = total.src[0]
@@ -292,7 +332,7 @@ def _as_dots(
     ranges: Sequence[Node],
     facts: Facts,
     target: Target,
-) -> schedule.Sliding | None:
+) -> tree.Schedule | None:
     """The same with `left` as the operand that slides."""
     axes = [a for a in kernel.axes if size_of(a) > 1]
     alone = [a for a in axes if a not in facts.free[right]]
@@ -327,19 +367,23 @@ def _as_dots(
     depth = replace(images, inner=(*images.inner, *pixels))
     parts = -(-count // (target.registers - _SPARE))
     outer += [a for a in kernel.axes if size_of(a) == 1]
-    plan = contraction.Contraction(
-        tuple(outer), tuple(taps), tuple(beside), tuple(ranges), (left,), (right,),
-        (total,),
+    rows, columns = Cut.whole(()), Cut.whole(beside)
+    beside_lines = Part.of(rows, 1)
+    images = layout.images_of(left, windows, depth, beside_lines, lanes, apart=True)
+    ahead = tree.Ahead(1, others[-1]) if others else tree.Ahead(_AHEAD)
+    pitch = layout.whole_vectors(columns, lanes)
+    sums = _sums(total, windows, rows, columns, pitch)
+    fills = [tree.Fill(i, ahead=None if i is not images[0] else ahead) for i in images]
+    add = tree.SumPixels(
+        images, right, columns, depth, sums, _in_parts(count, parts),
+        None if columns.length > 1 else ahead,
     )  # fmt: skip
-    rows, columns = Cut.whole(()), Cut.whole(plan.columns)
-    still = schedule.Operand(right, pixels[-1], True)
-    return schedule.Sliding(
-        plan, lanes, tuple(windows), left, still, plan.outer, rows, columns, depth,
-        depth, (1, 1), _in_parts(count, parts), along_pixels=True, adds=True,
-    )  # fmt: skip
+    blocks = tree.for_blocks(depth, *fills, add)
+    unit = (tree.Clear(sums), *blocks, _store(kernel, sums, columns, {}))
+    return tree.Schedule(kernel, lanes, (*outer, rows, columns), unit)
 
 
-def _is_near(window: convolution.Window) -> bool:
+def _is_near(window: Window) -> bool:
     """Do its taps see pixels again, or pixels that lie among each other?"""
     if window.turned or min(window.stride, window.dilation) > 1:
         return False

@@ -1,15 +1,7 @@
 """Which kernels are convolutions: windows, groups, and what it costs to evaluate them.
 
-A window is an axis and a range of a sum that an operand has only together:
-
-    x[stride·column + dilation·tap, …]        a convolution, a pooling
-
-Such an operand has far fewer elements than there are pairs of a column and a tap. The
-taps fall into *classes*, those that are a multiple of `stride` apart: within a class
-the operand depends on line = column + dilation·step alone, where tap = class +
-stride·step. What is evaluated once for each line of each class serves all pairs.
-
-Contractions with a window are convolutions (see `contraction/find.py`), and these are:
+Contractions (see `contraction/find.py`) with a window (see `schedule/windows.py`) are
+convolutions, and these are:
 
     groups    out[p, g, o] = the sum over c, t of left(p + t, g, c) · right(g, c, t, o)
     channels  out[g, p] = the sum over t of left(g, p + t) · right(g, t)
@@ -25,107 +17,18 @@ from math import gcd, prod
 from ftrace.backends.llvm.contraction.find import FLOATS, Contraction, product_loop
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
+from ftrace.backends.llvm.schedule.windows import Window
 from ftrace.backends.llvm.target import Target
-from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.kernel.loop_tree import ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.primitives.elementwise import sub
-from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import is_dynamic
 
 #: Cycles that it takes to evaluate a vector of a panel; where its elements are apart.
 _FILL, _FILL_APART = 3.0, 6.0
 #: Fewer products are not worth it.
 _LEAST = 1 << 14
-
-
-class Group(NamedTuple):
-    """Taps of a window: those of some classes with equally many of them.
-
-    Attributes:
-      first: the first class.
-      classes: how many there are.
-      steps: taps of each.
-      apart: from one tap of a class to the next.
-    """
-
-    first: int
-    classes: int
-    steps: int
-    apart: int
-
-
-@dataclass(frozen=True, eq=False)
-class Window:
-    """A column and the taps of its window.
-
-    Attributes:
-      column: an axis of the kernel.
-      tap: what is summed over.
-      stride, dilation: the operand depends on stride·column + dilation·tap only.
-      turned: taps count from the last to the first; else `dilation` would be negative.
-    """
-
-    column: Node
-    tap: Node
-    stride: int
-    dilation: int
-    turned: bool = False
-
-    @property
-    def taps(self) -> int:
-        return axis_of(self.tap).size
-
-    @property
-    def pixels(self) -> int:
-        """How many values its column has."""
-        return axis_of(self.column).size
-
-    @property
-    def classes(self) -> int:
-        """How many classes of taps there are."""
-        return min(self.stride, self.taps)
-
-    @property
-    def groups(self) -> list[Group]:
-        """Classes with equally many taps."""
-        steps, rest = divmod(self.taps, self.stride)
-        parts = [(0, rest, steps + 1), (rest, self.classes - rest, steps)]
-        return [Group(*part, self.stride) for part in parts if part[1] and part[2]]
-
-    @property
-    def whole(self) -> Group:
-        """All taps."""
-        return Group(0, 1, self.taps, 1)
-
-    def reach(self, pixels: int, group: Group) -> int:
-        """Lines of a class that so many pixels side by side see."""
-        step = self.stride // group.apart
-        return step * (pixels - 1) + self.halo(group.steps) + 1
-
-    def lines(self, pixels: int) -> int:
-        """Lines of all classes that so many pixels side by side see."""
-        return sum(g.classes * self.reach(pixels, g) for g in self.groups)
-
-    def tap_of(self, number: Node) -> Node:
-        """The value of the range at a tap of that number."""
-        if not self.turned:
-            return number
-        return sub(const(self.taps - 1, INDEX), number)
-
-    def steps(self, size: int) -> tuple[int, int]:
-        """Where taps begin and how far they are apart, if the range's are `size`."""
-        return ((self.taps - 1) * size, -size) if self.turned else (0, size)
-
-    def halo(self, steps: int) -> int:
-        """Lines of a class beyond those of the columns."""
-        return self.dilation * (steps - 1)
-
-    def share(self, columns: int) -> float:
-        """Lines of all classes for so many columns, over pairs of column and tap."""
-        return self.lines(columns) / (columns * self.taps)
 
 
 def find_windows(

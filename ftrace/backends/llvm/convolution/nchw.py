@@ -12,6 +12,7 @@ computed that does not exist.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from ftrace.backends.llvm.contraction.find import (
@@ -20,21 +21,22 @@ from ftrace.backends.llvm.contraction.find import (
     plain_form,
 )
 from ftrace.backends.llvm.convolution.find import (
-    Window,
     fill_cost,
     find_windows,
     is_sum_of_products,
 )
-from ftrace.backends.llvm.convolution.schedule import DEPTH, Operand, Sliding
-from ftrace.backends.llvm.emit.blocked_ranges import Cut, cut_ranges
+from ftrace.backends.llvm.convolution.operands import DEPTH, slide
+from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, cut_ranges
 from ftrace.backends.llvm.schedule.tiling_ir import (
     register_tile,
     rows_together,
     size_of,
 )
+from ftrace.backends.llvm.schedule.windows import Window
 from ftrace.backends.llvm.target import Target
-from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
 
@@ -50,6 +52,53 @@ LINE = 64
 _NEAR = 8
 #: Outer places that a block takes side by side: so many columns are enough.
 _ENOUGH_COLUMNS = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """How a contraction is such a convolution.
+
+    Attributes:
+      outer, beside, inner: columns around the window's one, the last of them, and those
+        inside.
+      others: what is summed over beside the taps.
+      fill: cycles to evaluate an element of the image.
+      deep: terms of a block of `others` at most.
+      together: rows that do not push each other out of the cache.
+    """
+
+    plan: Contraction
+    window: Window
+    target: Target
+    outer: tuple[Node, ...]
+    beside: tuple[Node, ...]
+    inner: tuple[Node, ...]
+    others: tuple[Node, ...]
+    fill: float
+    deep: int
+    together: int
+    in_place: bool
+
+    @property
+    def rows(self) -> int:
+        return size_of(self.plan.rows[0])
+
+    @property
+    def width(self) -> int:
+        """Columns of a value of the window's."""
+        return prod(map(size_of, self.inner))
+
+    @property
+    def depth(self) -> int:
+        return prod(map(size_of, self.plan.ranges))
+
+    @property
+    def item(self) -> int:
+        return self.plan.right[0].dtype.itemsize
+
+    @property
+    def lanes(self) -> int:
+        return self.target.vector_bytes // self.item
 
 
 class Blocks(NamedTuple):
@@ -69,142 +118,152 @@ class Blocks(NamedTuple):
 
 def find_sliding(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Sliding | None:
+) -> tree.Schedule | None:
     """The contraction as a convolution, where that pays."""
     if len(plan.rows) != 1 or not is_sum_of_products(kernel, plan):
         return None
-    found = [
-        _Choice(plan, window, facts, target)
-        for window in find_windows(plan.right[0], plan.columns, plan.ranges, facts)
-    ]
-    pairs = [(cycles, c) for c in found if (cycles := c.cycles) is not None]
-    return min(pairs, key=lambda pair: pair[0])[1].schedule() if pairs else None
+    best, least = None, float("inf")
+    for window in find_windows(plan.right[0], plan.columns, plan.ranges, facts):
+        shape = _shape(plan, window, facts, target)
+        candidates = [] if shape is None else _candidates(shape)
+        if shape is None or not candidates:
+            continue
+        found = [(_cycles(shape, blocks), blocks) for blocks in candidates]
+        cycles, blocks = min(found, key=lambda pair: pair[0])
+        if cycles < least and _without(shape) >= cycles * 0.9:
+            best, least = (shape, blocks), cycles
+    return None if best is None else _schedule(kernel, *best, facts)
 
 
-class _Choice:
-    """The best blocks of a contraction with a window, by about how long they take.
+def _shape(
+    plan: Contraction, window: Window, facts: Facts, target: Target
+) -> Shape | None:
+    (left,), (right,), (row,) = plan.left, plan.right, plan.rows
+    at = plan.columns.index(window.column)
+    inner = plan.columns[at + 1 :]
+    others = [r for r in plan.ranges if r is not window.tap]
+    lanes = target.vector_bytes // right.dtype.itemsize
+    last = inner[-1] if inner else window.column
+    fill, length = fill_cost(right, last, facts, lanes), size_of(last)
+    if fill is None:
+        return None
+    terms = DEPTH * 4 // right.dtype.itemsize
+    if target.vector_bytes < LINE:
+        terms = min(terms, target.l1 // (_NEAR * target.vector_bytes))
+    in_place = plain_form(left, facts) is not None
+    return Shape(
+        plan, window, target,
+        outer=(*plan.outer, *plan.columns[:at]),
+        beside=plan.columns[:at][-1:],
+        inner=inner,
+        others=tuple(in_memory_order([left], others, facts)),
+        fill=fill / (length / -(-length // lanes)),
+        deep=max(terms // window.taps, 1),
+        together=rows_together([left], row if in_place else None, facts),
+        in_place=in_place,
+    )  # fmt: skip
 
-    Attributes:
-      inner: columns inside the window's; there are `width` of them.
-      beside: places of the axis outside of it.
-      deep: terms of a block of what is summed over, beside the taps.
-      cycles: of the best blocks; None where this does not pay.
-    """
 
-    def __init__(
-        self, plan: Contraction, window: Window, facts: Facts, target: Target
-    ) -> None:
-        self.plan, self.window = plan, window
-        self.facts, self.target = facts, target
-        (self.left,), (self.right,), (self.row,) = plan.left, plan.right, plan.rows
-        at = plan.columns.index(window.column)
-        self.outer = (*plan.outer, *plan.columns[:at])
-        self.beside, self.inner = plan.columns[:at][-1:], plan.columns[at + 1 :]
-        self.width = prod(map(size_of, self.inner))
-        others = [r for r in plan.ranges if r is not window.tap]
-        self.others = in_memory_order([self.left], others, facts)
-        self.item = item = self.right.dtype.itemsize
-        self.lanes = target.vector_bytes // item
-        terms = DEPTH * 4 // item
-        if target.vector_bytes < LINE:
-            terms = min(terms, target.l1 // (_NEAR * target.vector_bytes))
-        self.deep = max(terms // window.taps, 1)
-        self.depth = prod(map(size_of, plan.ranges))
-        self.in_place = plain_form(self.left, facts) is not None
-        row = self.row if self.in_place else None
-        self.together = rows_together([self.left], row, facts)
-        last = self.inner[-1] if self.inner else window.column
-        fill, length = fill_cost(self.right, last, facts, self.lanes), size_of(last)
-        self.cycles: float | None = None
-        candidates = self._candidates()
-        if fill is not None and candidates:
-            self.fill = fill / (length / -(-length // self.lanes))  # of an element
-            found = [(self._cycles(blocks), blocks) for blocks in candidates]
-            cycles, self.blocks = min(found, key=lambda pair: pair[0])
-            if self._without() >= cycles * 0.9:
-                self.cycles = cycles
+def _schedule(kernel: Kernel, s: Shape, blocks: Blocks, facts: Facts) -> tree.Schedule:
+    window, target, lanes = s.window, s.target, s.lanes
+    (left,), (right,), (row,) = s.plan.left, s.plan.right, s.plan.rows
+    columns, outer = _cut_columns(s, blocks)
+    each = s.width * blocks.beside * window.lines(blocks.lines)
+    room = target.l2 // 2 // (each * s.item)
+    depth = cut_ranges(s.others, max(min(s.deep, room), 1))
+    rows = Cut.of_first([row], s.rows // blocks.parts)
+    pitch = layout.whole_vectors(columns, lanes)
+    tile = register_tile(rows.length, pitch // lanes, target.registers, s.together)
+    short = columns.split is not None and size_of(columns.split) % columns.size > 0
+    images = layout.images_of(
+        right, (window,), columns, Part.of(depth, 1, facts.free[right]), lanes,
+        apart=True, channels_last=False, zeros=0 if short else None, behind=True,
+    )  # fmt: skip
+    still: Panel | Node = left
+    if not s.in_place:
+        summed = replace(depth, inner=(*depth.inner, window.tap))
+        free = facts.free[left]
+        deep = layout.not_aliased(summed.positions(free), s.item, lanes)
+        parts = Part.of(rows, deep), Part.of(summed, 1, free)
+        still = Panel("still", left, rows.length, deep, parts, zeros=0)
+    parts = Part.of(rows, pitch), Part.of(columns, 1)
+    sums = Panel("sums", s.plan.reduces[0], rows.length, pitch, parts)
+    size = tile.rows, tile.vectors
+    add = tree.Slide(images, still, rows, columns, depth, size, sums, depth.several)
+    axes = (*rows.within, *columns.within)
+    store = tree.Store((sums,), axes, (columns, rows), {})
+    unit = slide(add, (), (), (store,))
+    return tree.Schedule(kernel, lanes, (*outer, columns, rows), unit)
 
-    def schedule(self) -> Sliding:
-        """With the best blocks."""
-        window, blocks, target = self.window, self.blocks, self.target
-        columns, outer = self._cut_columns()
-        each = self.width * blocks.beside * window.lines(blocks.lines)
-        room = target.l2 // 2 // (each * self.item)
-        depth = cut_ranges(self.others, max(min(self.deep, room), 1))
-        height = size_of(self.row) // blocks.parts
-        vectors = -(-columns.length // self.lanes)
-        tile = register_tile(height, vectors, target.registers, self.together)
-        split, size = columns.split, columns.size
-        return Sliding(
-            self.plan, self.lanes, (window,), self.right,
-            Operand(self.left, self.row, self.in_place), outer,
-            Cut.of_first([self.row], height), columns, depth, columns,
-            (tile.rows, tile.vectors), channels_last=False, adds=depth.several,
-            cleared=split is not None and size_of(split) % size > 0,
-        )  # fmt: skip
 
-    def _cut_columns(self) -> tuple[Cut, tuple[Node, ...]]:
-        """Blocks of columns, and the axes around them."""
-        column, blocks = self.window.column, self.blocks
-        inside = (column, *self.inner)
-        if blocks.beside == 1:
-            return Cut.of_first(inside, blocks.lines), self.outer
-        order = (column, *self.beside, *self.inner)
-        return Cut((), self.beside[0], blocks.beside, inside, order), self.outer[:-1]
+def _cut_columns(s: Shape, blocks: Blocks) -> tuple[Cut, tuple[Node, ...]]:
+    """Blocks of columns, and the axes around them."""
+    column = s.window.column
+    inside = (column, *s.inner)
+    if blocks.beside == 1:
+        return Cut.of_first(inside, blocks.lines), s.outer
+    order = (column, *s.beside, *s.inner)
+    return Cut((), s.beside[0], blocks.beside, inside, order), s.outer[:-1]
 
-    def _candidates(self) -> list[Blocks]:
-        """Blocks whose panels fit into the second cache; else the smallest."""
-        found = [(self._bytes(blocks), blocks) for blocks in self._shapes()]
-        least = min((size for size, _ in found), default=0)
-        room = max(self.target.l2 * 3 // 4, least)
-        return [blocks for size, blocks in found if size <= room]
 
-    def _shapes(self) -> Iterator[Blocks]:
-        height, lines = size_of(self.row), size_of(self.window.column)
-        shapes: list[tuple[int, int]] = []
-        for count in (*range(1, _MOST_BLOCKS), *(n * lines // 8 for n in range(1, 9))):
-            size = -(-lines // max(count, 1))
-            even = lines % size == 0 and size % self.lanes == 0
-            if self.inner or size == lines or even:
-                shapes.append((size, 1))
-        if self.beside and self.inner:
-            places = size_of(*self.beside)
-            most = min(places, max(_ENOUGH_COLUMNS // (lines * self.width), 1))
-            shapes += [(lines, n) for n in range(2, most + 1)]
-        for size, beside in dict.fromkeys(shapes):
-            for parts in _PARTS:
-                rows = height // parts
-                if height % parts == 0 and (parts == 1 or rows >= 8):
-                    yield Blocks(size, beside, parts)
+def _candidates(s: Shape) -> list[Blocks]:
+    """Blocks whose panels fit into the second cache; else the smallest."""
+    found = [(_bytes(s, blocks), blocks) for blocks in _ways(s)]
+    least = min((size for size, _ in found), default=0)
+    room = max(s.target.l2 * 3 // 4, least)
+    return [blocks for size, blocks in found if size <= room]
 
-    def _bytes(self, blocks: Blocks) -> int:
-        """Of the panels of a block."""
-        positions = min(prod(map(size_of, self.others)), self.deep)
-        rows = size_of(self.row) // blocks.parts
-        lines = positions * self.window.lines(blocks.lines) + rows * blocks.lines
-        return lines * self.width * blocks.beside * self.item
 
-    def _cycles(self, blocks: Blocks) -> float:
-        """Of all units, on all cores."""
-        lines, columns = blocks.lines, blocks.lines * self.width * blocks.beside
-        evaluated = self.window.share(lines) * columns * self.depth
-        each = self._unit(size_of(self.row) // blocks.parts, columns, evaluated)
-        units = prod(map(size_of, self.outer)) * blocks.parts
-        units *= -(-size_of(self.window.column) // lines)
-        if blocks.beside > 1:
-            places = size_of(*self.beside)
-            units = units // places * -(-places // blocks.beside)
-        return each * -(-units // self.target.cores)
+def _ways(s: Shape) -> Iterator[Blocks]:
+    height, lines = s.rows, size_of(s.window.column)
+    shapes: list[tuple[int, int]] = []
+    for count in (*range(1, _MOST_BLOCKS), *(n * lines // 8 for n in range(1, 9))):
+        size = -(-lines // max(count, 1))
+        even = lines % size == 0 and size % s.lanes == 0
+        if s.inner or size == lines or even:
+            shapes.append((size, 1))
+    if s.beside and s.inner:
+        places = size_of(*s.beside)
+        most = min(places, max(_ENOUGH_COLUMNS // (lines * s.width), 1))
+        shapes += [(lines, n) for n in range(2, most + 1)]
+    for size, beside in dict.fromkeys(shapes):
+        for parts in _PARTS:
+            rows = height // parts
+            if height % parts == 0 and (parts == 1 or rows >= 8):
+                yield Blocks(size, beside, parts)
 
-    def _unit(self, rows: int, columns: int, evaluated: float) -> float:
-        vectors = -(-columns // self.lanes)
-        tile = register_tile(rows, vectors, self.target.registers, self.together)
-        return tile.cycles * self.depth + self.fill * evaluated + _BLOCK
 
-    def _without(self) -> float:
-        """Where each column is evaluated for each tap, in blocks of many places."""
-        lines = size_of(self.window.column)
-        wide = prod(map(size_of, self.outer)) * lines * self.width
-        some = min(wide, 12 * self.lanes)
-        each = self._unit(size_of(self.row), some, some * self.depth)
-        return each * max(wide / some, 1) / self.target.cores
+def _bytes(s: Shape, blocks: Blocks) -> int:
+    """Of the panels of a block."""
+    positions = min(prod(map(size_of, s.others)), s.deep)
+    rows = s.rows // blocks.parts
+    lines = positions * s.window.lines(blocks.lines) + rows * blocks.lines
+    return lines * s.width * blocks.beside * s.item
+
+
+def _cycles(s: Shape, blocks: Blocks) -> float:
+    """Of all units, on all cores."""
+    lines, columns = blocks.lines, blocks.lines * s.width * blocks.beside
+    evaluated = s.window.share(lines) * columns * s.depth
+    each = _unit(s, s.rows // blocks.parts, columns, evaluated)
+    units = prod(map(size_of, s.outer)) * blocks.parts
+    units *= -(-size_of(s.window.column) // lines)
+    if blocks.beside > 1:
+        places = size_of(*s.beside)
+        units = units // places * -(-places // blocks.beside)
+    return each * -(-units // s.target.cores)
+
+
+def _unit(s: Shape, rows: int, columns: int, evaluated: float) -> float:
+    vectors = -(-columns // s.lanes)
+    tile = register_tile(rows, vectors, s.target.registers, s.together)
+    return tile.cycles * s.depth + s.fill * evaluated + _BLOCK
+
+
+def _without(s: Shape) -> float:
+    """Where each column is evaluated for each tap, in blocks of many places."""
+    lines = size_of(s.window.column)
+    wide = prod(map(size_of, s.outer)) * lines * s.width
+    some = min(wide, 12 * s.lanes)
+    each = _unit(s, s.rows, some, some * s.depth)
+    return each * max(wide / some, 1) / s.target.cores

@@ -23,17 +23,18 @@ from math import prod
 
 from ftrace.backends.llvm.contraction.find import Contraction, in_memory_order
 from ftrace.backends.llvm.convolution import find as convolution
-from ftrace.backends.llvm.convolution.schedule import (
+from ftrace.backends.llvm.convolution.operands import (
     DEPTH,
-    Sliding,
     cut_groups,
-    flat_columns,
-    laid_flat,
+    lay_results_flat,
     right_operand,
+    slide,
 )
-from ftrace.backends.llvm.emit.blocked_ranges import Cut, cut_ranges
+from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.layout import Cut, Flat, Panel, Part, cut_ranges
 from ftrace.backends.llvm.schedule.tiling_ir import register_tile, size_of
+from ftrace.backends.llvm.schedule.windows import Window
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel, make_range
@@ -52,8 +53,8 @@ _VECTORS, _EVEN_VECTORS = 12, 16
 _LEAST_TAPS, _LEAST_TAPS_TURNED = 4.0, 3.0
 #: The part of a vector that lines fill at least, or they are turned back together.
 _FULL = 0.8
-#: The number of a range in place of a line and a pixel: below those of a stage.
-_FLAT_PIXEL = (1 << 20) - 2
+#: The number of a range in place of a line and a pixel.
+_FLAT_PIXEL = layout.OWN_RANGES + 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ class Shape:
 
     plan: Contraction
     target: Target
-    windows: tuple[convolution.Window, ...]
+    windows: tuple[Window, ...]
     outer: tuple[Node, ...]
     rows: tuple[Node, ...]
     others: tuple[Node, ...]
@@ -120,7 +121,7 @@ class Shape:
 
 def find_sliding_rows(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Sliding | None:
+) -> tree.Schedule | None:
     """The contraction as a convolution with channels last, if it is one."""
     if len(plan.rows) < 2 or len(plan.columns) != 1:
         return None
@@ -141,7 +142,7 @@ def find_sliding_rows(
     columns = Cut.whole(plan.columns)
     if blocks > 1:
         columns = Cut((), column, -(-vectors // blocks) * lanes, ())
-    return _schedule(found, columns, facts)
+    return _schedule(found, columns, kernel, facts)
 
 
 def column_blocks(vectors: int) -> int:
@@ -152,8 +153,8 @@ def column_blocks(vectors: int) -> int:
 
 
 def find_grouped_rows(
-    _: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Sliding | None:
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> tree.Schedule | None:
     """The product of groups as a convolution, if it is one."""
     whole = _group_vectors(plan, target)
     found = _as_rows(plan, facts, target, whole)
@@ -167,12 +168,12 @@ def find_grouped_rows(
         abreast = [replace(found, vectors=n) for n in _ABREAST if whole % n == 0]
         fitting = [s for s in abreast if s.spread_bytes <= target.l2 // 2]
         chosen = fitting[0] if fitting else chosen
-    return None if chosen is None else _of_groups(chosen, facts)
+    return None if chosen is None else _of_groups(chosen, kernel, facts)
 
 
 def find_across(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Sliding | None:
+) -> tree.Schedule | None:
     """A product of channels that lie apart as one of turned operands, if that pays."""
     found = _as_rows(plan, facts, target, _group_vectors(plan, target))
     if found is None or found.others or size_of(found.pixel) < 2:
@@ -182,23 +183,7 @@ def find_across(
     if len(found.rows) == 1:
         found = replace(found, size=size_of(found.pixel))
     taken = None if found.taps_of_pixel < _LEAST_TAPS_TURNED else found.in_cache()
-    return None if taken is None else _turned(_of_groups(taken, facts), kernel, facts)
-
-
-def _turned(schedule: Sliding, kernel: Kernel, facts: Facts) -> Sliding:
-    """The same; short lines are turned back together, if the results allow it."""
-    schedule = replace(schedule, turned=True)
-    rows, lanes = schedule.rows, schedule.lanes
-    if len(rows.within) != 2 or rows.split is not None:
-        return schedule
-    width = rows.extents[-1]
-    flat = make_range(_FLAT_PIXEL, rows.length, False)
-    facts.learn([flat])
-    parts = [e for store in kernel.stores for e in store.expressions]
-    moved = laid_flat(parts, rows.within, flat, facts, schedule.plan.reduces)
-    if moved is None or width >= _FULL * (-(-width // lanes) * lanes):
-        return schedule
-    return replace(schedule, flat_pixel=flat, kept=True)
+    return None if taken is None else _of_groups(taken, kernel, facts, turned=True)
 
 
 def _group_vectors(plan: Contraction, target: Target) -> int:
@@ -207,32 +192,86 @@ def _group_vectors(plan: Contraction, target: Target) -> int:
     return -(-prod(map(size_of, plan.columns)) // lanes)
 
 
-def _of_groups(shape: Shape, facts: Facts) -> Sliding:
+def _of_groups(
+    shape: Shape, kernel: Kernel, facts: Facts, turned: bool = False
+) -> tree.Schedule:
     lanes = shape.target.vector_bytes // shape.plan.reduces[0].dtype.itemsize
     columns = cut_groups(shape.plan.columns, shape.vectors * lanes)
-    return _schedule(shape, columns, facts, True)
+    return _schedule(shape, columns, kernel, facts, True, turned)
 
 
 def _schedule(
-    shape: Shape, columns: Cut, facts: Facts, groups: bool = False
-) -> Sliding:
+    shape: Shape,
+    columns: Cut,
+    kernel: Kernel,
+    facts: Facts,
+    groups: bool = False,
+    turned: bool = False,
+) -> tree.Schedule:
     plan, target, windows = shape.plan, shape.target, shape.windows
-    (total,), (right,) = plan.reduces, plan.right
+    (total,), left = plan.reduces, shape.left
     item = total.dtype.itemsize
     lanes = target.vector_bytes // item
     rows = Cut.of_first(shape.rows, shape.size)
     deep = max(DEPTH * 4 // item // prod(w.taps for w in windows), 1)
     depth = cut_ranges(shape.others, deep, lanes)
-    vectors = -(-columns.length // lanes)
-    tile = register_tile(size_of(shape.pixel), vectors, target.registers)
-    flat = flat_columns(plan.columns, columns, facts)
-    ranges = (*shape.others, *[w.tap for w in windows])
-    still = right_operand(right, columns, flat, ranges, lanes, facts)
-    return Sliding(
-        plan, lanes, windows, shape.left, still, shape.outer, rows, columns, depth,
-        rows, (tile.rows, tile.vectors), flat=flat, groups=groups,
-        kept=depth.several, adds=depth.several,
+    pitch = layout.whole_vectors(columns, lanes)
+    tile = register_tile(size_of(shape.pixel), pitch // lanes, target.registers)
+    summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
+    right = right_operand(kernel, plan, plan.right[0], columns, summed, lanes, facts)
+    images = layout.images_of(
+        left, windows, rows, Part.of(depth, 1, facts.free[left]), lanes,
+        groups=columns if groups else None, turned=turned,
     )  # fmt: skip
+    pixels = _pixels(kernel, plan, rows, lanes, facts) if turned else None
+    kept = depth.several or (pixels is not None and pixels.cut.length == rows.length)
+    inside = rows.within if kept else rows.within[-1:]
+    parts = Part(rows, pitch, inside), Part.of(right.columns, 1)
+    height = rows.length if kept else rows.extents[-1]
+    sums = Panel("sums", total, height, pitch, parts)
+    if pixels is not None:
+        after = _turn_back(sums, columns, pixels, kernel, plan, lanes, facts)
+    else:
+        axes = (*inside, *right.columns.within)
+        cuts = (right.columns, rows) if kept else (right.columns,)
+        after = (tree.Store((sums,), axes, cuts, right.moved),)
+    add = tree.Slide(
+        images, right.still, rows, columns, depth, (tile.rows, tile.vectors), sums,
+        depth.several,
+    )  # fmt: skip
+    ends = ((), after) if kept else (after, ())
+    unit = slide(add, rows.within[:-1], *ends, right.flat)
+    return tree.Schedule(kernel, lanes, (*shape.outer, rows, columns), unit)
+
+
+def _pixels(
+    kernel: Kernel, plan: Contraction, rows: Cut, lanes: int, facts: Facts
+) -> Flat:
+    """What is turned back together: a line, or short ones, if the results allow it."""
+    line, width = Flat(Cut.whole(rows.within[-1:]), rows), rows.extents[-1]
+    if len(rows.within) != 2 or rows.split is not None:
+        return line
+    flat = make_range(_FLAT_PIXEL, rows.length, False)
+    facts.learn([flat])
+    moved = lay_results_flat(kernel, plan, rows.within, flat, facts)
+    full = width >= _FULL * (-(-width // lanes) * lanes)
+    return line if not moved or full else Flat(Cut.whole([flat]), rows)
+
+
+def _turn_back(
+    sums: Panel, columns: Cut, pixels: Flat, kernel: Kernel, plan: Contraction,
+    lanes: int, facts: Facts,
+) -> tuple[tree.Statement, ...]:  # fmt: skip
+    """Sums of pixels as results that lie along them."""
+    (pixel,), axes, moved = pixels.cut.within, pixels.of.within, dict[Node, Node]()
+    if pixel not in axes:
+        moved = lay_results_flat(kernel, plan, axes, pixel, facts)
+    parts = Part.of(pixels.cut, sums.pitch), Part.of(columns, 1)
+    source, pitch = replace(sums, parts=parts), layout.whole_vectors(pixels.cut, lanes)
+    parts = Part.of(columns, pitch), Part.of(pixels.cut, 1)
+    turned = Panel("turned", sums.node, columns.length, pitch, parts, True)
+    store = tree.Store((turned,), (*columns.within, pixel), (columns,), moved)
+    return tree.Fill(turned, source), store
 
 
 def _as_rows(
@@ -248,7 +287,7 @@ def _as_rows(
       enough: an image of fewer pixels is not a block for itself.
     """
     (left,) = plan.left
-    windows: dict[Node, convolution.Window] = {}  # one for each axis of taps
+    windows: dict[Node, Window] = {}  # one for each axis of taps
     for window in convolution.find_windows(left, plan.rows, plan.ranges, facts):
         windows.setdefault(window.tap, window)
     if not windows:

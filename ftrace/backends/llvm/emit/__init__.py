@@ -17,7 +17,10 @@ From the ground up:
                         reduces and stores
     staged_kernel       Parts of a kernel that run one after the other on a block that
                         fits in the cache
-    blocked_ranges      Lists of ranges cut in blocks, the block that is open, and
-                        panels of two blocks
-    transposed_access   Elementwise kernels that read some operands the other way round
+    blocked_ranges      The block of a cut that is open, and panels of two blocks
+    image_panels        Images: operands that windows see are evaluated once for each
+                        line that a block sees
+    microkernel         Tiles of sums in registers: what runs in the innermost loops of
+                        a product
+    schedule_emitter    Carries schedules out, statement by statement
 """

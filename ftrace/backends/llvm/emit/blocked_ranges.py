@@ -1,4 +1,4 @@
-"""Lists of ranges cut in blocks, the block that is open, and panels of two blocks.
+"""The block of a cut that is open, and panels of two blocks.
 
 A panel is filled by evaluating an expression over two blocks, in whole vectors. Where
 the expression's loads are contiguous along another range than the panel is, it is
@@ -7,24 +7,21 @@ evaluated along that range, and squares of registers are turned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
-from math import prod
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.emit.loop_nest import Span
-from ftrace.backends.llvm.emit.staged_kernel import Panel, Stage, sum_of
+from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.writer import lowest
-from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
+from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, sum_of
+from ftrace.backends.llvm.schedule.layout import Cut, EvenRows, Part, VectorRows
 from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Steps, size_of
-from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load_p
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.primitives.elementwise import mul, sub
+from ftrace.trace.primitives.elementwise import div, mul, rem, sub
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.bounds import upper_bound
-from ftrace.trace.symbolic.dim import is_dynamic
 
 #: Bytes of pieces of rows that are asked for before they are needed.
 _AHEAD = 2 << 10
@@ -33,144 +30,34 @@ _ONE = Steps()
 NO_STEPS: Mapping[Node, Steps] = MappingProxyType({})
 
 
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """A list of ranges in blocks.
-
-    Attributes:
-      outer: ranges that run one by one around the blocks.
-      split: the range that is cut; None where a block is all of the inner ones.
-      size: of a block of `split`.
-      inner: ranges that are whole in a block.
-      order: the ranges of a block as they lie in a panel, if not as they run.
-    """
-
-    outer: tuple[Node, ...]
-    split: Node | None
-    size: int
-    inner: tuple[Node, ...]
-    order: tuple[Node, ...] = ()
-
-    @staticmethod
-    def whole(ranges: Sequence[Node]) -> Cut:
-        """All of some ranges in one block."""
-        return Cut((), None, 1, tuple(ranges))
-
-    @staticmethod
-    def of_first(ranges: Sequence[Node], size: int) -> Cut:
-        """Blocks of so many values of the first range; one, where that is all."""
-        first, *rest = ranges
-        if size >= axis_of(first).size:
-            return Cut.whole(ranges)
-        return Cut((), first, size, tuple(rest))
-
-    @property
-    def within(self) -> tuple[Node, ...]:
-        """The ranges that run in a block, outermost first."""
-        return self.inner if self.split is None else (self.split, *self.inner)
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        """How far each of them goes in a block."""
-        sizes = tuple(axis_of(r).size for r in self.inner)
-        return sizes if self.split is None else (self.size, *sizes)
-
-    @property
-    def length(self) -> int:
-        """Positions in a block."""
-        return prod(self.extents)
-
-    def positions(self, free: Collection[Node]) -> int:
-        """The same where only these ranges count."""
-        sizes = zip(self.within, self.extents, strict=True)
-        return prod(size for r, size in sizes if r in free)
-
-    @property
-    def several(self) -> bool:
-        """Is it more than one block?"""
-        return is_dynamic(self.blocks) or self.blocks > 1 or bool(self.outer)
-
-    def steps(self, weight: int, free: Collection[Node]) -> dict[Node, int]:
-        """How far apart positions in a block are along each range, last one first.
-
-        Args:
-          weight: of the innermost range.
-          free: only these ranges have places of their own.
-        """
-        found: dict[Node, int] = {}
-        sizes = dict(zip(self.within, self.extents, strict=True))
-        for r in (self.order or self.within)[::-1]:
-            if r in free:
-                found[r] = weight
-                weight *= sizes[r]
-        return found
-
-    @property
-    def blocks(self) -> int:
-        """Of one choice of the outer ranges."""
-        return 1 if self.split is None else -(-axis_of(self.split).size // self.size)
-
-
-def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
-    """Blocks of about `length`: inner ranges are whole, one is split.
-
-    It is split evenly; but the innermost range in blocks that `multiple` divides, and
-    what is left.
-    """
-    inner: list[Node] = []
-    rest = list(ranges)
-    width = 1
-    while rest and not is_dynamic(axis_of(rest[-1]).size):
-        if width * axis_of(rest[-1]).size * 3 > length * 4:
-            break
-        inner.insert(0, rest.pop())
-        width *= axis_of(inner[0]).size
-    if not rest or width * 2 > length:
-        return Cut(tuple(rest), None, 1, tuple(inner))
-    split = rest.pop()
-    if not inner and multiple > 1:
-        size = max(length // multiple, 1) * multiple
-    else:
-        size = max(length // width, 1)
-        if not is_dynamic(axis_of(split).size):
-            size = -(-axis_of(split).size // -(-axis_of(split).size // size))
-    return Cut(tuple(rest), split, size, tuple(inner))
-
-
-def each_block(stage: Stage, cut: Cut, run: Callable[[Block], None]) -> None:
-    """Emits loops over all blocks of a cut, and in them what `run` does."""
-    number, text = stage.values.number, "0"
-    with ExitStack() as stack:
-        for r in cut.outer:
-            index = stack.enter_context(stage.loop(number(axis_of(r).size)))
-            stack.enter_context(stage.at(r, index))
-        if is_dynamic(cut.blocks) or cut.blocks > 1:
-            text = stack.enter_context(stage.loop(number(cut.blocks)))
-        run(stack.enter_context(Block(stage, cut, text)))
-
-
 def run_stores(
     stage: Stage,
     stores: Sequence[Store],
     axes: Sequence[Node],
     blocks: Sequence[Block],
     lanes: int,
-    spans: Mapping[Node, Span] = MappingProxyType({}),
 ) -> None:
     """What becomes of the sums of some blocks, in vectors along the last of the axes.
 
     Args:
       lanes: of a vector at most.
-      spans: of axes that are in no block.
     """
     last, widest = axes[-1], max(store.value.dtype.itemsize for store in stores)
-    lanes = min(stage.target.vector_bytes // widest, lanes)
-    while lanes > 1 and not all(block.fits(last, lanes) for block in blocks):
-        lanes //= 2
-    steps, found = {last: Steps(lanes)}, dict[Node, Span]()
+    lanes = fit_lanes(last, blocks, min(stage.target.vector_bytes // widest, lanes))
+    steps, spans = {last: Steps(lanes)}, dict[Node, Span]()
     for block in blocks:
-        found |= block.spans(steps)
-    stage.run(axes, stores, steps, {**found, **spans})
+        spans |= block.spans(steps)
+    stage.run(axes, stores, steps, spans)
+
+
+def fit_lanes(r: Node, blocks: Sequence[Block], lanes: int) -> int:
+    """In how many lanes a range may run in blocks: not too few are used."""
+    split = [block for block in blocks if block.cut.split is r]
+    while lanes > 1 and not all(block.divides(lanes) for block in split):
+        lanes //= 2
+    while lanes > 1 and not split and lanes >= 2 * size_of(r):
+        lanes //= 2
+    return lanes
 
 
 class Once:
@@ -206,7 +93,8 @@ class Block:
         self.cut = cut
         self.number = number
         self.start: Node | None = None
-        self._opened: Opened | None = None
+        self.first_strip: Node | None = None
+        self._opened: list[Opened] = []
 
     def __enter__(self) -> Block:
         self.open()
@@ -217,15 +105,30 @@ class Block:
             self.close()
 
     def open(self) -> None:
-        """Opens a range that names where the block begins in the split range."""
-        if self.cut.split is not None:
-            self.start = self.stage.new_range(axis_of(self.cut.split).size)
-            base = self.stage.scaled(self.number, self.cut.size)
-            self._opened = self.stage.open(self.start, base)
+        """Opens a range that names where the block begins in the split range.
+
+        And one that names the first strip of it.
+        """
+        cut, stage = self.cut, self.stage
+        if cut.split is None:
+            return
+        self.start = self._named(
+            axis_of(cut.split).size, stage.scaled(self.number, cut.size)
+        )
+        if cut.strip:
+            strips = -(-size_of(cut.split) // cut.strip)
+            first = stage.scaled(self.number, cut.size // cut.strip)
+            self.first_strip = self._named(strips, first)
+
+    def _named(self, size: int, value: str) -> Node:
+        """A range that has one value while the block is open."""
+        node = self.stage.new_range(size)
+        self._opened.append(self.stage.open(node, value))
+        return node
 
     def close(self) -> None:
-        if self._opened is not None:
-            self.stage.close(self._opened)
+        for opened in reversed(self._opened):
+            self.stage.close(opened)
 
     def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
         """The part of the split range that is in the block, in its steps."""
@@ -241,29 +144,27 @@ class Block:
         number = self.stage.values.number(total)
         return {split: Span(first, lowest(self.stage.writer, last, number))}
 
+    def tile_spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
+        """The tiles that are in the block."""
+        return self.spans(steps)
+
     def divides(self, width: int) -> bool:
         """Does every block begin at a multiple of `width`?"""
         return self.cut.size % width == 0
 
-    def fits(self, r: Node, lanes: int) -> bool:
-        """May a range that runs in the block do so in so many lanes?"""
-        if r is self.cut.split:
-            return self.divides(lanes)
-        return lanes < 2 * axis_of(r).size
-
-    def terms(self, weight: int, of: Collection[Node] | None = None) -> list[Node]:
-        """The position in the block, times `weight`, as the terms of an index.
-
-        Args:
-          of: only these ranges have places of their own.
-        """
-        cut = self.cut
-        found: list[Node] = []
-        for r, step in cut.steps(weight, cut.within if of is None else of).items():
-            place = r
-            if r is cut.split and self.start is not None:
-                place = sub(r, self.start)
-            found.append(mul(place, const(step, INDEX)))
+    def terms(self, part: Part) -> list[Node]:
+        """The position in the block, as the terms of a place in memory."""
+        cut, found = self.cut, list[Node]()
+        for r, step in cut.steps(part.weight, part.ranges).items():
+            if r is not cut.split or self.start is None:
+                found.append(mul(r, const(step, INDEX)))
+            elif not part.strips:
+                found.append(mul(sub(r, self.start), const(step, INDEX)))
+            else:
+                assert self.first_strip is not None
+                width, apart = const(cut.strip, INDEX), const(part.strips, INDEX)
+                found.append(mul(sub(div(r, width), self.first_strip), apart))
+                found.append(rem(r, width))
         return found
 
     def extent(self, r: Node) -> str:
@@ -289,55 +190,104 @@ class Block:
         return self.stage.scaled(self._length(), cut.length // cut.size)
 
 
+class EvenBlock(Block):
+    """Rows of a block along one axis, whose tiles may be a row higher."""
+
+    def __init__(self, stage: Stage, rows: EvenRows, number: str) -> None:
+        super().__init__(stage, Cut((), rows.axis, rows.length, ()), number)
+        self.rows = rows
+
+    def open(self) -> None:
+        stage, rows = self.stage, self.rows
+        first = stage.scaled(self.number, rows.high)
+        last = stage.scaled(self.number, rows.high, rows.high)
+        last = lowest(stage.writer, last, stage.values.number(rows.tiles))
+        self.begin, self.end = self._row_of(first), self._row_of(last)
+        self.tiles = Span(first, last)
+        self.start = self._named(axis_of(rows.axis).size, self.begin)
+
+    def _row_of(self, tile: str) -> str:
+        """The row in which a tile begins; of the tile after the last, the end."""
+        parts, number = self.rows.parts, self.stage.values.number
+        first, last = parts[0], parts[-1]
+        row = self.stage.scaled(tile, last.width)
+        if len(parts) == 1:
+            return row
+        if last.inner:
+            return lowest(self.stage.writer, row, number(last.stop))
+        higher = lowest(self.stage.writer, tile, number(first.count))
+        return self.stage.writer.pure(f"add i64 {row}, {higher}", row, higher)
+
+    def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
+        return {self.rows.axis: Span(self.begin, self.end)}
+
+    def tile_spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
+        return {self.rows.axis: self.tiles}
+
+
+class VectorBlock(Block):
+    """Rows that are open, from a whole vector on."""
+
+    def __init__(self, rows: EvenBlock, cut: VectorRows) -> None:
+        whole = Cut((), cut.rows.axis, cut.length, ())
+        super().__init__(rows.stage, whole, "0")
+        self.rows, self.lanes = rows, cut.lanes
+
+    def open(self) -> None:
+        stage, lanes, begin = self.stage, self.lanes, self.rows.begin
+        whole = stage.writer.pure(f"udiv i64 {begin}, {lanes}", begin)
+        axis = self.rows.rows.axis
+        self.start = self._named(size_of(axis), stage.scaled(whole, lanes))
+
+    def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
+        pure, axis = self.stage.writer.pure, self.rows.rows.axis
+        width = steps[axis].width if axis in steps else 1
+        begin, end = self.rows.begin, self.rows.end
+        up = self.stage.scaled(end, 1, width - 1)
+        first = pure(f"udiv i64 {begin}, {width}", begin)
+        return {axis: Span(first, pure(f"udiv i64 {up}, {width}", up))}
+
+    def divides(self, width: int) -> bool:
+        return width <= self.lanes
+
+
 # Panels.
 
 
 def fill_panel(
-    panel: Panel,
+    memory: Scratch,
     node: Node,
-    minor: Node,
-    major: Block,
-    inside: Block,
-    summed: Block,
+    parts: Sequence[Part],
+    blocks: Sequence[Block],
     lanes: int,
 ) -> None:
     """Evaluates `node` for two blocks, into a panel.
 
     Args:
-      minor: the range along which the panel is contiguous; of what is summed over it
-        is the last one that the node has.
-      major: its position is the row of the panel.
-      inside: its position is the column.
-      summed: that of the two of which only those ranges count that the node has.
+      parts: where its elements stand; along the last one they are side by side.
+      blocks: of the parts.
       lanes: of a vector at most.
     """
-    stage = panel.stage
-    facts = stage.facts
-    held = [r for r in summed.cut.within if r in facts.free[node]]
-    if inside is summed and held:
-        minor = held[-1]
-    terms: list[Node] = []
-    ranges: list[Node] = []
-    for block, weight in ((major, panel.pitch), (inside, 1)):
-        own = held if block is summed else block.cut.within
-        terms += block.terms(weight, own)
-        ranges += own
-    index = sum_of(terms)
-    vector = _vector_of(node, ranges, minor, (major, inside), lanes, facts)
-    width = _lanes_of(node, vector, (major, inside), lanes)
-    store = Store(panel.number, index, node)
-    steps = {vector: Steps(width, _copies(vector, width, (major, inside)))}
+    stage, facts = memory.stage, memory.stage.facts
+    ranges = [r for part in parts for r in part.ranges]
+    minor, pairs = ranges[-1], zip(parts, blocks, strict=True)
+    index = sum_of([t for part, block in pairs for t in block.terms(part)])
+    vector = _vector_of(node, ranges, minor, blocks, lanes, facts)
+    width = _lanes_of(node, vector, blocks, lanes)
+    store = Store(memory.number, index, node)
+    steps = {vector: Steps(width, _copies(vector, width, blocks))}
     if vector is not minor:
         steps[vector] = Steps(width)
         steps[minor] = Steps(0, width, False)
-    spans = major.spans(steps) | inside.spans(steps)
-    spans = {r: span for r, span in spans.items() if r in ranges}
+    spans: dict[Node, Span] = {}
+    for block in blocks:
+        spans |= {r: s for r, s in block.spans(steps).items() if r in ranges}
     if vector is minor:
         outer = [r for r in ranges if r is not vector]
         along = outer[-1] if outer and ranges[-1] is vector else None
         prefetch = None
         if along is not None and (
-            ahead := _rows_ahead(node, vector, along, (major, inside), stage)
+            ahead := _rows_ahead(node, vector, along, blocks, stage)
         ):
             prefetch = Prefetch([node], along, ahead)
         stage.run(ranges, [store], steps, spans, prefetch=prefetch)
@@ -418,11 +368,5 @@ def _lanes_of(node: Node, r: Node, blocks: Sequence[Block], lanes: int) -> int:
     """How many elements of an expression make a vector along a range."""
     target = blocks[0].stage.target
     loads = [n.dtype.itemsize for n in toposort([node]) if n.op is load_p]
-    found = min(target.vector_bytes // max([node.dtype.itemsize, *loads]), lanes)
-    split = [b for b in blocks if b.cut.split is r]
-    while not all(b.divides(found) for b in split):
-        found //= 2
-    if not split:
-        while found >= 2 * size_of(r) and found > 1:
-            found //= 2
-    return found
+    widest = max([node.dtype.itemsize, *loads])
+    return fit_lanes(r, blocks, min(target.vector_bytes // widest, lanes))

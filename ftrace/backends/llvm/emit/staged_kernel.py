@@ -22,11 +22,11 @@ from ftrace.backends.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.backends.llvm.ir.types import Type
 from ftrace.backends.llvm.ir.writer import Writer, digits
 from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.layout import Cut, EvenRows
 from ftrace.backends.llvm.schedule.tiling_ir import Steps, Tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import (
-    INDEX,
     Kernel,
     Store,
     axis_of,
@@ -35,9 +35,7 @@ from ftrace.lower.kernel.ir import (
     param,
 )
 from ftrace.lower.kernel.loop_tree import place
-from ftrace.trace.graph import Node, substitute
-from ftrace.trace.primitives.elementwise import add
-from ftrace.trace.primitives.sources import const
+from ftrace.trace.graph import Node
 from ftrace.trace.symbolic.dim import is_dynamic
 
 #: Scratch beyond this is not on the stack: a thread may have a small one.
@@ -62,24 +60,8 @@ def _taken(nbytes: int) -> list[str]:
     ]
 
 
-def sum_of(terms: Sequence[Node]) -> Node:
-    total = const(0, INDEX)
-    for term in terms:
-        total = add(total, term)
-    return total
-
-
-def replaced_stores(stores: Sequence[Store], found: dict[Node, Node]) -> list[Store]:
-    """The stores over other expressions."""
-    result: list[Store] = []
-    for store in stores:
-        index, value, *valid = substitute(store.expressions, found)
-        result.append(Store(store.buffer, index, value, valid[0] if valid else None))
-    return result
-
-
 @dataclass(eq=False)
-class Panel:
+class Scratch:
     """Scratch memory of a stage: rows of `pitch` elements; a buffer to its parts."""
 
     stage: Stage
@@ -106,7 +88,7 @@ class Unit(NamedTuple):
     """
 
     number: str
-    blocks: list[str]
+    blocks: dict[Cut | EvenRows, str]
     count: Any
 
 
@@ -145,14 +127,14 @@ class Stage:
 
     def new_panel(
         self, dtype: np.dtype[Any], rows: int, pitch: int, padded: bool = False
-    ) -> Panel:
+    ) -> Scratch:
         """Scratch memory; `padded` if rows are whole vectors long, whatever is in them.
 
         Vectors are then read and written whole at the end of a row, too.
         """
         number = len(self.kernel.buffers) + self._buffers
         self._buffers += 1
-        panel = Panel(self, number, dtype, rows, pitch)
+        panel = Scratch(self, number, dtype, rows, pitch)
         # Vectors at the end of a row may reach beyond the last one.
         nbytes = panel.size * dtype.itemsize + 2 * self.target.vector_bytes
         self.values.add_buffer(number, self._allocate(nbytes), panel.size)
@@ -160,15 +142,14 @@ class Stage:
             self.values.padded.add(number)
         return panel
 
-    def new_view(self, number: int, group: int) -> tuple[int, Any]:
-        """A buffer seen as elements `group` times as large: its number and size."""
+    def new_view(self, number: int, group: int) -> None:
+        """A buffer of the kernel is seen as elements `group` times as large."""
         view = len(self.kernel.buffers) + self._buffers
         self._buffers += 1
         size = self.values.sizes[number] // group
         self.values.add_buffer(view, self.values.buffer(number), size)
         if number not in self.values.fixed:
             self.values.fixed.discard(view)  # nothing is written there
-        return view, size
 
     def _allocate(self, nbytes: int) -> str:
         writer = self.writer
@@ -195,20 +176,22 @@ class Stage:
     # Ranges around the parts.
 
     @contextmanager
-    def units(self, places: Sequence[Node | int]) -> Generator[Unit, None, None]:
+    def units(
+        self, places: Sequence[Node | Cut | EvenRows]
+    ) -> Generator[Unit, None, None]:
         """The frame of the function: the loop over its units, and what it gives back.
 
         Args:
           places: what tells units apart, outermost first: axes, which are open inside,
-            and numbers of blocks, which may be dynamic.
+            and cuts.
         """
         writer, number = self.writer, self.values.number
-        sizes = [axis_of(p).size if isinstance(p, Node) else p for p in places]
+        sizes = [axis_of(p).size if isinstance(p, Node) else p.blocks for p in places]
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         texts = [number(size) if is_dynamic(size) else size for size in sizes]
         found = list(zip(places, digits(writer, unit.index, texts), strict=True))
         opened = [self.open(p, text) for p, text in found if isinstance(p, Node)]
-        blocks = [text for p, text in found if not isinstance(p, Node)]
+        blocks = {p: text for p, text in found if not isinstance(p, Node)}
         yield Unit(unit.index, blocks, prod(sizes))
         for axis in reversed(opened):
             self.close(axis)
@@ -261,7 +244,7 @@ class Stage:
         tiling = Tiling(steps, **directives)
         Nest(self.values, tiling, spans).block(place(kernel))
 
-    def fill(self, panel: Panel, value: Any, first: int = 0) -> None:
+    def fill(self, panel: Scratch, value: Any, first: int = 0) -> None:
         """Sets the columns of a panel from `first` to the end of the row."""
         lanes = self.target.vector_bytes // panel.dtype.itemsize
         t = Type.of(panel.dtype, lanes)

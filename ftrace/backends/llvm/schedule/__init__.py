@@ -2,15 +2,22 @@
 
 From the ground up:
 
-    index_facts       What is known of a kernel's index arithmetic before it runs
-    cache_row_values  Values of a row that are kept from a reduce for the work after it
-    known_positions   Kernels in which the answers to questions of position are known
-    tiling_ir         How the loops of a kernel run, as a value, and the tiles that
-                      follow from it
-    prefetch          Memory that is asked for before it is needed, in kernels that
-                      pass over rows
-    vector_cost       What a kernel costs in vectors along one range or another, in
-                      vector instructions
-    choose_tiling     How each loop of a kernel runs: one by one, unrolled, or in the
-                      lanes of a vector
+    index_facts        What is known of a kernel's index arithmetic before it runs
+    cache_row_values   Values of a row that are kept from a reduce for the work after it
+    known_positions    Kernels in which the answers to questions of position are known
+    tiling_ir          How the loops of a kernel run, as a value, and the tiles that
+                       follow from it
+    windows            Windows: an axis and a range of a sum that an operand has only
+                       together
+    layout             Ranges cut in blocks, and what stands in memory of a block:
+                       panels and images
+    schedule_tree      How a kernel runs in blocks that fit in the caches: a tree of
+                       statements
+    transposed_access  Elementwise kernels that read some operands the other way round
+    prefetch           Memory that is asked for before it is needed, in kernels that
+                       pass over rows
+    vector_cost        What a kernel costs in vectors along one range or another, in
+                       vector instructions
+    choose_tiling      How each loop of a kernel runs: one by one, unrolled, or in the
+                       lanes of a vector
 """

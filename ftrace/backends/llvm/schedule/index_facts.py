@@ -10,7 +10,8 @@ three are computed once per node, sources first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 
 from ftrace import dtypes
@@ -22,10 +23,19 @@ from ftrace.lower.kernel.affine_index import (
     constant_index,
 )
 from ftrace.lower.kernel.integer_bounds import Interval, fits, interval_of
-from ftrace.lower.kernel.ir import INDEX, Kernel, free_ranges
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    Kernel,
+    Store,
+    axis_of,
+    free_ranges,
+    load_p,
+    range_p,
+)
 from ftrace.lower.legalize.math.term import RARE
-from ftrace.trace.graph import Node, constant_value, toposort
-from ftrace.trace.primitives.sources import const_p
+from ftrace.trace.graph import Node, constant_value, substitute, toposort
+from ftrace.trace.primitives.elementwise import add
+from ftrace.trace.primitives.sources import const, const_p
 
 _NARROW = 1 << 31
 _HALF = _NARROW // 2
@@ -232,3 +242,64 @@ def facts_of(kernel: Kernel) -> Facts:
 def index_of(load: Node) -> Node:
     """The index of a load."""
     return load.src[1]
+
+
+def lay_flat(
+    values: Sequence[Node],
+    ranges: Sequence[Node],
+    flat: Node,
+    facts: Facts,
+    known: Sequence[Node] = (),
+    start: Node | None = None,
+) -> dict[Node, Node] | None:
+    """What stands for ranges in expressions so that one runs through all of them.
+
+    None where expressions do not depend on them as they lie side by side.
+
+    Args:
+      known: parts of the expressions that are replaced themselves.
+      start: where the first of the ranges begins.
+    """
+    first, *_, last = ranges
+    sizes = [axis_of(r).size for r in ranges]
+    weights = {r: prod(sizes[n + 1 :]) for n, r in enumerate(ranges)}
+    pending = [value for value in values if value not in known]
+    seen = {*pending, *known}
+    while pending:
+        node = pending.pop()
+        if node in weights:
+            return None
+        if node.dtype is INDEX and node in facts.affine:
+            terms = facts.affine[node].terms
+            step = terms.get(last, 0)
+            if any(terms.get(r, 0) != step * w for r, w in weights.items()):
+                return None
+            inside = [a for a in terms if a.op is not range_p]
+            if any(not facts.free[a].isdisjoint(ranges) for a in inside):
+                return None
+            continue
+        src = (index_of(node), *node.src[2:]) if node.op is load_p else node.src
+        fresh = [s for s in src if s not in seen]
+        seen.update(fresh)
+        pending += fresh
+    zero = const(0, INDEX)
+    return dict.fromkeys(ranges, zero) | {first: start or zero, last: flat}
+
+
+# Expressions of indices, written anew.
+
+
+def sum_of(terms: Sequence[Node]) -> Node:
+    total = const(0, INDEX)
+    for term in terms:
+        total = add(total, term)
+    return total
+
+
+def replace_in_stores(stores: Sequence[Store], found: dict[Node, Node]) -> list[Store]:
+    """The stores over other expressions."""
+    result: list[Store] = []
+    for store in stores:
+        index, value, *valid = substitute(store.expressions, found)
+        result.append(Store(store.buffer, index, value, valid[0] if valid else None))
+    return result

@@ -19,13 +19,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ftrace.backends.llvm.emit.blocked_ranges import Block, Cut, fill_panel, run_stores
-from ftrace.backends.llvm.emit.staged_kernel import Stage, replaced_stores, sum_of
-from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of, index_of
-from ftrace.backends.llvm.schedule.tiling_ir import Steps
+from ftrace.backends.llvm.schedule.index_facts import (
+    Facts,
+    facts_of,
+    index_of,
+    replace_in_stores,
+)
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, whole_vectors
+from ftrace.backends.llvm.schedule.schedule_tree import Fill, Schedule, Store
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, reduce_p
+from ftrace.lower.kernel.ir import (
+    INDEX,
+    Kernel,
+    axis_of,
+    load_p,
+    reduce_p,
+)
 from ftrace.lower.register_loops.register_loop import cost
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.elementwise import sub
@@ -66,7 +76,7 @@ def find_transposed(kernel: Kernel, facts: Facts) -> tuple[Kernel, Turned | None
         if all(terms.get(axis, 0) != -1 for terms in forms):
             continue
         last = const(axis_of(axis).size - 1, INDEX)
-        stores = replaced_stores(kernel.stores, {axis: sub(last, axis)})
+        stores = replace_in_stores(kernel.stores, {axis: sub(last, axis)})
         backwards = replace(kernel, stores=tuple(stores))
         plan = _find(backwards, facts_of(backwards))
         if plan is not None:
@@ -107,28 +117,6 @@ def _step(index: Node, axis: Node, facts: Facts) -> int | None:
     return form.terms.get(axis, 0)
 
 
-def render_transposed(plan: Turned, stage: Stage) -> int:
-    """Emits the function; returns how many units it has."""
-    if turns_result(plan, stage.kernel, stage.facts, stage.target):
-        return _render_whole(plan, stage)
-    items = [n.dtype.itemsize for n in plan.loads]
-    lanes = stage.target.vector_bytes // max(items)
-    cuts = [Cut.of_first([a], SIDE * lanes) for a in (plan.row, plan.column)]
-    pitch = -(-cuts[1].length // lanes) * lanes
-    panels = {n: stage.new_panel(n.dtype, cuts[0].length, pitch) for n in plan.loads}
-    with stage.units([*plan.outer, *[c.blocks for c in cuts]]) as unit:
-        row, column = unit.blocks
-        rows, columns = Block(stage, cuts[0], row), Block(stage, cuts[1], column)
-        with rows, columns:
-            for node, panel in panels.items():
-                fill_panel(panel, node, plan.column, rows, columns, rows, lanes)
-            index = sum_of([*rows.terms(pitch), *columns.terms(1)])
-            found: dict[Node, Node] = {n: p.load(index) for n, p in panels.items()}
-            stores = replaced_stores(stage.kernel.stores, found)
-            run_stores(stage, stores, [plan.row, plan.column], [rows, columns], lanes)
-    return unit.count
-
-
 def turns_result(plan: Turned, kernel: Kernel, facts: Facts, target: Target) -> bool:
     """Is the result turned? Little is computed of the operands, all of which are."""
     if not target.decides("transposed_results"):
@@ -145,22 +133,23 @@ def turns_result(plan: Turned, kernel: Kernel, facts: Facts, target: Target) -> 
     return sum(map(cost, nodes)) <= _LIGHT
 
 
-def _render_whole(plan: Turned, stage: Stage) -> int:
-    """Emits the function where the result is turned; returns how many units it has."""
-    (store,), target = stage.kernel.stores, stage.target
-    items = [n.dtype.itemsize for n in plan.loads] + [store.value.dtype.itemsize]
-    lanes = min(target.vector_bytes // max(items), target.registers)
-    cuts = [Cut.of_first([a], SIDE * lanes) for a in (plan.row, plan.column)]
-    steps = {plan.row: Steps(lanes), plan.column: Steps(0, lanes, False)}
-    # What is read lies side by side along the row, what is written along the column:
-    # through the caches the latter counts more, for whose lines are read as well.
-    axes = [plan.row, plan.column]
-    if store.buffer in stage.values.streamed:
-        axes.reverse()
-    with stage.units([*plan.outer, *[c.blocks for c in cuts]]) as unit:
-        row, column = unit.blocks
-        rows, columns = Block(stage, cuts[0], row), Block(stage, cuts[1], column)
-        with rows, columns:
-            spans = rows.spans(steps) | columns.spans(steps)
-            stage.run(axes, [store], steps, spans, squares=True)
-    return unit.count
+def schedule_transposed(
+    plan: Turned, kernel: Kernel, facts: Facts, target: Target
+) -> Schedule:
+    """Blocks of rows and columns, of which operands, or the result, are turned."""
+    items = [n.dtype.itemsize for n in plan.loads]
+    whole = turns_result(plan, kernel, facts, target)
+    if whole:
+        items.append(kernel.stores[0].value.dtype.itemsize)
+    lanes = target.vector_bytes // max(items)
+    lanes = min(lanes, target.registers) if whole else lanes
+    rows, columns = (Cut.of_first([a], SIDE * lanes) for a in (plan.row, plan.column))
+    pitch = whole_vectors(columns, lanes)
+    parts = Part.of(rows, pitch), Part.of(columns, 1)
+    panels = tuple(
+        Panel(f"turned{n or ''}", node, rows.length, pitch, parts)
+        for n, node in enumerate(() if whole else plan.loads)
+    )
+    axes, cuts = (plan.row, plan.column), (rows, columns)
+    body = *map(Fill, panels), Store(panels, axes, cuts, {}, squares=whole)
+    return Schedule(kernel, lanes, (*plan.outer, rows, columns), body)

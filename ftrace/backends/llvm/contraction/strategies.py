@@ -1,36 +1,38 @@
-"""How a product runs, as data, and the strategies that say how.
-
-    for units of columns and rows:                  what threads share
-        panel sums[i, j] <- 0
-        once, or for each block of k:
-            panel right[…] <- b(j, k)               any expression, turned if need be
-            panel left[i, k] <- a(i, k)             unless it is read where it stands
-            sums[i, j] <- sums[i, j] + left · right in tiles of registers
-        out <- f(sums)
-
-A contraction and a processor give a `Schedule`, or None. Printed it is that diagram;
-`emitter.py` carries it out. Blocks of k have a fixed size: the result does not depend
-on how units are shared. The scheme is that of the BLIS library (Van Zee and van de
-Geijn, 2015), with panels filled by arbitrary expressions.
+"""Strategies for products: how a contraction runs on a processor.
 
     in_blocks    any contraction, in blocks that fit in the caches
     as_panels    matrix products: one axis of rows and one of columns in a block
     find_dots    few columns: vectors run along what is summed over
+
+Each gives a schedule (`schedule/schedule_tree.py`), or None. The scheme is that of the
+BLIS library (Van Zee and van de Geijn, 2015), with panels filled by arbitrary
+expressions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from ftrace.backends.llvm.contraction import find as contraction
 from ftrace.backends.llvm.contraction.block_sizes import Load, choose_blocks
-from ftrace.backends.llvm.emit.blocked_ranges import Cut, cut_ranges
-from ftrace.backends.llvm.schedule import tiling_ir as tiling
+from ftrace.backends.llvm.contraction.dot_product_instructions import (
+    chosen_groups,
+    in_groups,
+)
+from ftrace.backends.llvm.contraction.find import Contraction, is_worthwhile
+from ftrace.backends.llvm.schedule import (
+    layout,
+    schedule_tree as tree,
+    tiling_ir as tiling,
+)
 from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.layout import Cut, EvenRows, Panel, Part, cut_ranges
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule, Statement, Tiled
 from ftrace.backends.llvm.target import Target
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel, axis_of
 from ftrace.trace.graph import Node
 from ftrace.trace.symbolic.bounds import sample
@@ -57,128 +59,104 @@ _LEAST_ROWS = 16
 _UNIT_ROWS = 64
 
 
-@dataclass(frozen=True, eq=False)
-class TiledRows:
-    """Rows along one axis in blocks of tiles: operands are read where they stand.
-
-    Tiles are cut from the whole axis: some are a row higher.
+class _Tiles(NamedTuple):
+    """How the sums of a unit are cut.
 
     Attributes:
-      tile: rows of a tile.
-      height: rows of a block, about.
+      rows, columns: how tiles run over them.
+      depth: what is summed over.
+      free: the ranges of each operand.
     """
 
-    axis: Node
-    tile: int
-    height: int
-
-    @property
-    def parts(self) -> list[tiling.Tiles]:
-        return tiling.cut(axis_of(self.axis).size, tiling.Steps(0, self.tile))
-
-    @property
-    def tiles(self) -> int:
-        return sum(part.count for part in self.parts)
-
-    @property
-    def high(self) -> int:
-        """Tiles of a block: blocks are as equal as can be."""
-        tiles, high = self.tiles, max(self.height // self.tile, 1)
-        return high if is_dynamic(tiles) else -(-tiles // -(-tiles // high))
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.tiles // self.high)
-
-    @property
-    def length(self) -> int:
-        """Rows of a block."""
-        return self.high * self.parts[0].copies
-
-
-@dataclass(frozen=True, eq=False)
-class Schedule:
-    """How a contraction runs.
-
-    Attributes:
-      plan: the contraction.
-      lanes: of a vector.
-      outer: axes whose values are units of their own.
-      inner: other axes of rows: the right operands are the same for all of them.
-      rows: how rows are cut; as a cut their operands stand in panels.
-      columns: how columns are cut.
-      tile: rows and vectors of a tile.
-      depth: how what is summed over is cut.
-      packed: right operands that stand in panels.
-      left: left operands that do.
-      pitch: columns (or terms) of a row of a right panel.
-      strips: right panels are strips as wide as a tile.
-      along: vectors run along this range, not along the columns.
-      once: units in a row that share right panels fill them once.
-      registers: results go from registers to where they belong.
-      ahead: how many terms ahead right operands are asked for.
-    """
-
-    plan: contraction.Contraction
-    lanes: int
-    outer: tuple[Node, ...]
-    inner: tuple[Node, ...]
-    rows: TiledRows | Cut
-    columns: Cut
-    tile: tuple[int, int]
+    rows: Tiled
+    columns: Tiled
     depth: Cut
-    packed: tuple[Node, ...]
-    left: tuple[Node, ...]
-    pitch: int
-    strips: bool = False
-    along: Node | None = None
-    once: bool = False
-    registers: bool = False
-    ahead: int = 0
+    free: Mapping[Node, frozenset[Node]]
 
-    @property
-    def width(self) -> int:
-        """Columns of a tile."""
-        return self.tile[1] * self.lanes
+    def held(self, node: Node, weight: int = 1) -> Part:
+        """What is summed over that an operand has."""
+        return Part.of(self.depth, weight, self.free[node])
 
-    def __str__(self) -> str:
-        layout = "[column][k]" if self.along else "[k][column]"
-        layout = f"[strip]{layout}" if self.strips else layout
-        rows, vectors = self.tile
-        tile = f"{vectors} vectors of {self.lanes}"
-        if self.along:
-            along = f"{name_of(self.along)} in vectors of {self.lanes}"
-            tile = f"{vectors} columns, {along}"
-        columns = () if self.along else (self.columns,)
-        places = [*self.outer, *columns, *self.inner, self.rows]
-        lines = [f"for each {', '.join(map(name_of, places))}:"]
-        if self.depth.several:
-            lines.append("    panel sums[row][column] <- 0")
-        lines.append(f"    for each {name_of(self.depth)}:")
-        once = "once, " if self.once and not self.depth.several else ""
-        lines += [f"        {once}panel right{layout} <- b(…)" for _ in self.packed]
-        lines += ["        panel left[row][k] <- a(…)" for _ in self.left]
-        lines.append(f"        sums += a · b    {rows} rows × {tile}")
-        if self.ahead:
-            lines.append(f"            prefetch b, {self.ahead} terms ahead")
-        kept = "in registers" if self.registers else "of the panel of sums"
-        return "\n".join([*lines, f"    out <- f(sums)    {kept}"])
+    def terms(self, node: Node) -> int:
+        """Terms of a sum in a block, as far as an operand has them."""
+        return self.depth.positions(self.free[node])
+
+    def sums(
+        self, nodes: Sequence[Node], pitch: int, padded: bool
+    ) -> tuple[Panel, ...]:
+        """Panels for sums of rows and columns."""
+        parts = Part.of(self.rows.cut, pitch), Part.of(self.columns.cut, 1)
+        size = self.rows.length, pitch
+        return tuple(Panel("sums", node, *size, parts, padded) for node in nodes)
 
 
-def name_of(part: Node | Cut | TiledRows) -> str:
-    """A range, or how ranges are cut."""
-    if isinstance(part, TiledRows):
-        return f"{name_of(part.axis)} by {part.length}"
-    if isinstance(part, Cut):
-        split = [] if part.split is None else [f"{name_of(part.split)} by {part.size}"]
-        return " × ".join(
-            [*map(name_of, part.outer), *split, *map(name_of, part.inner)]
-        )
-    axis = axis_of(part)
-    return f"{'r' if axis.reduced else 'i'}{axis.number}"
+def _left_panels(
+    plan: Contraction, tiles: _Tiles, lanes: int, facts: Facts
+) -> list[Panel]:
+    """Left operands, along the rows where they lie so in memory."""
+    found: list[Panel] = []
+    rows = tiles.rows.cut
+    even = rows if isinstance(rows, EvenRows) else None
+    around = rows if even is None else layout.VectorRows(even, lanes)
+    high = tiles.rows.length if even is None else around.length
+    for node in plan.left:
+        deep = -(-tiles.terms(node) // lanes) * lanes + (0 if even is None else lanes)
+        size, parts = (high, deep), (Part.of(around, deep), tiles.held(node))
+        steps = contraction.step_sizes([node], rows.within, facts)
+        if even is not None and steps[even.axis] == 1:
+            size, parts = (deep, high), (tiles.held(node, high), Part.of(around, 1))
+        found.append(Panel("left", node, *size, parts, even is not None))
+    return found
 
 
-def in_blocks(plan: contraction.Contraction, facts: Facts, target: Target) -> Schedule:
+def _unit(
+    plan: Contraction,
+    tiles: _Tiles,
+    right: Sequence[Panel],
+    left: Sequence[Panel] = (),
+    into: tuple[Panel, ...] = (),
+    sharing: tuple[Node | EvenRows, ...] = (),
+    **how: Any,
+) -> tuple[Statement, ...]:
+    """The sums of a unit, and what becomes of them.
+
+    Args:
+      right, left: operands that stand in panels, which are filled.
+      into: where sums are put; results go from registers to where they belong if it is
+        nowhere.
+      sharing: units that differ in these alone fill right panels once.
+      how: see `Accumulate`.
+    """
+    rows, columns, depth, _ = tiles
+    part = Part.of(columns.cut, 1)
+    offsets = tuple(
+        Panel("offsets", node, 1, columns.length, (part,), True)
+        for node in plan.offsets
+    )
+    shared: list[Statement] = [tree.Fill(panel) for panel in right]
+    if offsets:
+        operands = plan.offsets, tuple(right)
+        shared.append(tree.Accumulate(*operands, None, columns, depth, offsets))
+    if shared and sharing and not depth.several:
+        shared = [tree.Once(sharing, tuple(shared))]
+    operands = plan.reduces, (*right, *left)
+    add = tree.Accumulate(*operands, rows, columns, depth, into, offsets, **how)
+    own: tuple[Statement, ...] = (*map(tree.Fill, left), add)
+    around = [p.cut for panel in left for p in panel.parts if p.cut is not depth]
+    if around and around[0] is not rows.cut:
+        own = (tree.ForEach((around[0],), own),)
+    blocks = tree.for_blocks(depth, *shared, *own)
+    if not into:
+        return blocks
+    sums, axes = (*into, *offsets), (*rows.cut.within, *columns.cut.within)
+    store = tree.Store(sums, axes, (columns.cut, rows.cut), {})
+    clears = map(tree.Clear, sums if depth.several else ())
+    return (*clears, *blocks, store)
+
+
+def in_blocks(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Schedule:
     """Any contraction.
 
     A unit is a block of rows and columns:
@@ -203,21 +181,27 @@ def in_blocks(plan: contraction.Contraction, facts: Facts, target: Target) -> Sc
     outer = (*plan.outer, *columns.outer)
     units = sample(columns.blocks) * prod(map(tiling.size_of, outer))
     rows, others = _cut_rows(plan, row, tile.rows, units, target.cores)
-    return Schedule(
-        plan, lanes,
-        outer=(*outer, *others),
-        inner=(),
-        rows=rows,
-        columns=columns,
-        tile=(tile.rows, tile.vectors),
-        depth=cut_ranges(_walk(plan, facts), deep, lanes),
-        packed=plan.right,
-        left=() if plan.loose else plan.left,
-        pitch=pitch,
+    steps = tiling.Steps(0, tile.rows, plan.loose)
+    tiles = _Tiles(
+        Tiled(rows, steps, not plan.loose),
+        Tiled(columns, tiling.Steps(lanes, tile.vectors), True),
+        cut_ranges(_walk(plan, facts), deep, lanes), facts.free,
     )  # fmt: skip
+    # Tiles read beyond the block: what stands there must not slow them down.
+    right = [
+        Panel(
+            "right", node, tiles.terms(node), pitch,
+            (tiles.held(node, pitch), Part.of(columns, 1)), zeros=columns.length,
+        )
+        for node in plan.right
+    ]  # fmt: skip
+    left = [] if plan.loose else _left_panels(plan, tiles, lanes, facts)
+    sums = tiles.sums(plan.reduces, pitch, False)
+    unit = _unit(plan, tiles, right, left, sums)
+    return Schedule(kernel, lanes, (*outer, *others, columns, rows), unit)
 
 
-def _walk(plan: contraction.Contraction, facts: Facts) -> list[Node]:
+def _walk(plan: Contraction, facts: Facts) -> list[Node]:
     """What is summed over, in the order in which the left operands lie in memory."""
     return contraction.in_memory_order(plan.left or plan.right, plan.ranges, facts)
 
@@ -247,8 +231,8 @@ def _cut_columns(
 
 
 def _cut_rows(
-    plan: contraction.Contraction, row: Node, tile: int, columns: int, cores: int
-) -> tuple[TiledRows | Cut, list[Node]]:
+    plan: Contraction, row: Node, tile: int, columns: int, cores: int
+) -> tuple[EvenRows | Cut, list[Node]]:
     """High blocks, but enough of them for all cores; and the rows around them.
 
     Args:
@@ -258,7 +242,7 @@ def _cut_rows(
     while True:
         if plan.loose:
             others = [a for a in plan.rows if a is not row]
-            rows: TiledRows | Cut = TiledRows(row, tile, height)
+            rows: EvenRows | Cut = EvenRows(row, tile, height)
         else:
             rows = cut_ranges(plan.rows, height)
             others = list(rows.outer)
@@ -269,15 +253,17 @@ def _cut_rows(
         height //= 2
 
 
-def without_panels(
-    kernel: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
+def find_in_place(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Schedule | None:
-    """A matrix product whose operands are best read in place.
+    """A product that is not worth blocks, but whose operands are best read in place.
 
     Loops over tiles alone would be as fast, but what becomes of the sums may be a long
     expression, which they repeat for each register of a tile. And vectors of two or
     three columns would be mostly empty: only tiles, which share what is read, pay.
     """
+    if is_worthwhile(plan, facts, target):
+        return None
     if not contraction.reads_in_place(plan, facts):
         return None
     work = prod(tiling.size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
@@ -292,7 +278,7 @@ def without_panels(
 
 def as_panels(
     kernel: Kernel,
-    plan: contraction.Contraction,
+    plan: Contraction,
     facts: Facts,
     target: Target,
     long: int = LONG_ROWS,
@@ -346,28 +332,43 @@ def as_panels(
         ),
     )
     tile, width = blocks.tile, blocks.tile.vectors * lanes
-    depth = cut_ranges(_walk(plan, facts), blocks.depth, lanes)
-    registers = not (depth.blocks > 1 or depth.outer or heavy)
-    asks, in_place = target.decides("fetch_ahead"), plan.loose or blocks.shallow
-    size = prod(tiling.size_of(r) for r in (*plan.columns, *plan.ranges)) * item
-    far = size * len(plan.right) > target.l2
-    return Schedule(
-        plan, lanes,
-        outer=plan.outer,
-        inner=others,
-        rows=TiledRows(row, tile.rows, blocks.tiles * tile.rows),
-        columns=Cut((), column, width * blocks.strips, ()),
-        tile=(tile.rows, tile.vectors),
-        depth=depth,
-        packed=plan.right if packed and not blocks.shallow else (),
-        left=() if in_place else plan.left,
-        pitch=width, strips=True, once=True, registers=registers,
-        ahead=depth.length if blocks.shallow and far and asks else 0,
+    columns = Cut((), column, width * blocks.strips, (), strip=width)
+    rows = EvenRows(row, tile.rows, blocks.tiles * tile.rows)
+    tiles = _Tiles(
+        Tiled(rows, tiling.Steps(0, tile.rows)),
+        Tiled(columns, tiling.Steps(lanes, tile.vectors)),
+        cut_ranges(_walk(plan, facts), blocks.depth, lanes), facts.free,
     )  # fmt: skip
+    right, left, sums = list[Panel](), list[Panel](), tuple[Panel, ...]()
+    if packed and not blocks.shallow:
+        right = [_in_strips(tiles, columns, node) for node in plan.right]
+    if not (plan.loose or blocks.shallow):
+        left = _left_panels(plan, tiles, lanes, facts)
+    if tiles.depth.several or heavy:
+        sums = tiles.sums(plan.reduces, columns.length + lanes, True)
+    size = prod(tiling.size_of(r) for r in (*plan.columns, *plan.ranges)) * item
+    far = size * len(plan.right) > target.l2 and target.decides("fetch_ahead")
+    ahead = tiles.depth.length if blocks.shallow and far else 0
+    sharing = (*others, rows)
+    unit = _unit(plan, tiles, right, left, sums, sharing, ahead=ahead)
+    return Schedule(kernel, lanes, (*plan.outer, columns, *sharing), unit)
+
+
+def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
+    """A right operand in strips as wide as a tile.
+
+    A tile reads its strip from beginning to end: one page after the other, ahead of
+    which the processor fetches by itself, where rows of the whole operand would be far
+    apart.
+    """
+    width, deep = columns.strip, tiles.terms(node)
+    across = Part.of(columns, 1)._replace(strips=deep * width)
+    rows, parts = deep * (columns.size // width), (tiles.held(node, width), across)
+    return Panel("right", node, rows, width, parts, True)
 
 
 def find_dots(
-    kernel: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Schedule | None:
     """A contraction as one of few columns, if that is best.
 
@@ -405,15 +406,36 @@ def find_dots(
     tile = min(room // ((wide + 1) * len(plan.reduces)), most)
     if tile < 1:
         return None
-    return Schedule(
-        plan, lanes,
-        outer=plan.outer,
-        inner=tuple(a for a in plan.rows if a is not row),
-        rows=TiledRows(row, tile, _UNIT_ROWS),
-        columns=Cut.whole(plan.columns),
-        tile=(tile, wide),
-        depth=Cut.whole(plan.ranges),
-        packed=plan.right, left=(),
-        pitch=(-(-deep // lanes) + 1) * lanes,
-        along=length, once=True, registers=not contraction.is_heavy(plan, kernel),
+    columns, depth = Cut.whole(plan.columns), Cut.whole(plan.ranges)
+    rows, pitch = EvenRows(row, tile, _UNIT_ROWS), (-(-deep // lanes) + 1) * lanes
+    tiles = _Tiles(
+        Tiled(rows, tiling.Steps(0, tile)), Tiled(columns, tiling.Steps(0, wide)),
+        depth, facts.free,
     )  # fmt: skip
+    across = Part.of(columns, pitch)
+    right = [
+        Panel("right", node, wide, pitch, (across, tiles.held(node)), True)
+        for node in plan.right
+    ]
+    heavy = contraction.is_heavy(plan, kernel)
+    sums = tiles.sums(plan.reduces if heavy else (), columns.length, False)
+    sharing = (*[a for a in plan.rows if a is not row], rows)
+    unit = _unit(plan, tiles, right, (), sums, sharing, along=tiling.Steps(lanes))
+    return Schedule(kernel, lanes, (*plan.outer, *sharing), unit)
+
+
+def find_blocks(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Schedule | None:
+    """Any contraction; of groups where the processor multiplies them."""
+    if not is_worthwhile(plan, facts, target):
+        return None
+    groups, views = chosen_groups(plan, target), tuple[tree.View, ...]()
+    few = target.decides("few_rows") and contraction.reads_in_place(plan, facts)
+    long = FEW_ROWS if few and groups is None else LONG_ROWS
+    if groups is not None:
+        kernel, plan, views = in_groups(kernel, plan, groups, facts)
+    known, found = (kernel, plan, facts, target), None
+    if target.decides("in_panels"):
+        found = as_panels(*known, long)
+    return replace(found or in_blocks(*known), views=views)

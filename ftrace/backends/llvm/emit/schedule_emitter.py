@@ -1,0 +1,433 @@
+"""Carries schedules out, statement by statement: see `schedule/schedule_tree.py`.
+
+Sums are added up in tiles of registers, in one of three ways. Any expression of
+operands is a small kernel of its own, whose loops run in tiles (`Accumulate`). Where
+windows slide over an image, both operands stand in memory, and each step of a loop goes
+as far in it as the one before: see `microkernel.py` (`Slide`). And lanes may be pixels,
+of which each tap is an expression (`SumPixels`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from math import prod
+from typing import Any
+
+from ftrace.backends.llvm.emit import microkernel
+from ftrace.backends.llvm.emit.blocked_ranges import (
+    Block,
+    EvenBlock,
+    Once,
+    VectorBlock,
+    fill_panel,
+    run_stores,
+)
+from ftrace.backends.llvm.emit.image_panels import fill_image, prefetch_of, taps_in
+from ftrace.backends.llvm.emit.loop_nest import Span
+from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
+from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
+from ftrace.backends.llvm.schedule.index_facts import (
+    index_of,
+    lay_flat,
+    replace_in_stores,
+    sum_of,
+)
+from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Steps, cut, size_of
+from ftrace.lower.kernel.affine_index import sum_of_terms
+from ftrace.lower.kernel.ir import INDEX, Store, axis_of, reduce
+from ftrace.trace.graph import Node, substitute
+from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.sources import const
+from ftrace.trace.symbolic.dim import is_dynamic
+
+
+class ScheduleEmitter:
+    """Carries a schedule out in a stage.
+
+    Attributes:
+      memory: of panels and images.
+      blocks: that are open.
+      lines: ranges of tiles that run through all those of a block.
+      places: the positions of lines that are open, in their blocks.
+      made, numbers: what units share, and of which units this one is.
+    """
+
+    def __init__(self, schedule: tree.Schedule, stage: Stage) -> None:
+        self.schedule, self.stage = schedule, stage
+        for view in schedule.views:
+            stage.new_view(view.buffer, view.group)
+        self.memory: dict[tuple[str, Node], Scratch] = {}
+        for found in schedule.memory():
+            padded = isinstance(found, layout.Panel) and found.padded
+            dtype, size = found.node.dtype, (found.rows, found.pitch)
+            self.memory[found.key] = stage.new_panel(dtype, *size, padded)
+        for found in schedule.memory():
+            self._clear_at_first(found)
+        self.made = {
+            s: Once(stage) for s in schedule.statements() if isinstance(s, tree.Once)
+        }
+        self.blocks: dict[layout.Blocked, Block] = {}
+        self.lines: dict[layout.Blocked, Node] = {}
+        self.places: dict[Node, str] = {}
+
+    def emit(self) -> int:
+        """Emits the function; returns how many units it has."""
+        with self.stage.units(self.schedule.places) as unit, ExitStack() as opened:
+            self.numbers = {s: self._number(s, unit.number) for s in self.made}
+            for of, number in unit.blocks.items():
+                opened.enter_context(self._open(of, number))
+            self.run(self.schedule.unit)
+        return unit.count
+
+    def run(self, body: Sequence[tree.Statement]) -> None:
+        for statement in body:
+            _EMIT[type(statement)](self, statement)
+
+    # Blocks.
+
+    def block(self, of: layout.Blocked) -> Block:
+        """The block of a cut: one that is open, maybe of the same range, or all."""
+        found = self.blocks.get(of)
+        if found is not None:
+            return found
+        assert isinstance(of, layout.Cut)
+        found = Block(self.stage, of, "0")
+        for block in self.blocks.values():
+            if of.split is not None and block.cut.split is of.split:
+                found.number, found.start = block.number, block.start
+        return found
+
+    def _open(self, of: layout.Blocked, number: str) -> Block:
+        stage = self.stage
+        if isinstance(of, layout.EvenRows):
+            found: Block = EvenBlock(stage, of, number)
+        elif isinstance(of, layout.VectorRows):
+            rows = self.blocks[of.rows]
+            assert isinstance(rows, EvenBlock)
+            found = VectorBlock(rows, of)
+        else:
+            found = Block(stage, of, number)
+        self.blocks[of] = found
+        return found
+
+    def for_each(self, s: tree.ForEach) -> None:
+        with ExitStack() as opened:
+            for place in s.places:
+                self._enter(place, opened)
+            self.run(s.body)
+
+    def _enter(self, place: Any, opened: ExitStack) -> None:
+        """Opens a loop over a range or the blocks of a cut."""
+        stage, number = self.stage, self.stage.values.number
+        if isinstance(place, Node):
+            self._enter_line(place, opened)
+        elif isinstance(place, layout.Flat):
+            of = self.blocks[place.of]
+            opened.enter_context(self._open(place.cut, of.number))
+        elif isinstance(place, layout.VectorRows):
+            opened.enter_context(self._open(place, "0"))
+        else:
+            for r in place.outer:
+                index = opened.enter_context(stage.loop(number(axis_of(r).size)))
+                opened.enter_context(stage.at(r, index))
+            text = "0"
+            if is_dynamic(place.blocks) or place.blocks > 1:
+                text = opened.enter_context(stage.loop(number(place.blocks)))
+            opened.enter_context(self._open(place, text))
+
+    def _enter_line(self, axis: Node, opened: ExitStack) -> None:
+        """A loop over a range of the block that is open."""
+        stage = self.stage
+        block = next(b for b in self.blocks.values() if axis in b.cut.within)
+        index = opened.enter_context(stage.loop(block.extent(axis)))
+        place = self.places[axis] = index
+        if axis is block.cut.split and block.start is not None:
+            begin = stage.scaled(block.number, block.cut.size)
+            place = stage.values.access.sum_terms([(1, begin), (1, index)])
+        opened.enter_context(stage.at(axis, place))
+
+    def once(self, s: tree.Once) -> None:
+        self.made[s].run(self.numbers[s], lambda: self.run(s.body))
+
+    def _number(self, s: tree.Once, unit: str) -> str:
+        """The number of the units that share it."""
+        sizes = [size_of(p) if isinstance(p, Node) else p.blocks for p in s.sharing]
+        return self.stage.writer.pure(f"udiv i64 {unit}, {prod(sizes)}", unit)
+
+    # Memory.
+
+    def place(self, parts: Sequence[layout.Part]) -> Node:
+        """Where an element stands."""
+        terms: list[Node] = []
+        for part in parts:
+            if part.cut in self.lines:
+                weight = const(part.weight, INDEX)
+                terms.append(mul(self.lines[part.cut], weight))
+            else:
+                terms += self.block(part.cut).terms(part)
+        return sum_of(terms)
+
+    def loads(self, panels: Sequence[layout.Panel]) -> dict[Node, Node]:
+        """What stands in panels, in place of what they are filled with."""
+        return {p.node: self.memory[p.key].load(self.place(p.parts)) for p in panels}
+
+    def _clear_at_first(self, found: layout.Memory) -> None:
+        memory, stage = self.memory[found.key], self.stage
+        if found.zeros is not None:
+            stage.fill(memory, 0, found.zeros)
+        if isinstance(found, layout.Panel) or not found.behind:
+            return
+        access, base = stage.values.access, stage.values.buffer(memory.number)
+        t = Type.of(memory.dtype, self.schedule.lanes)
+        for n in range(2):
+            p = access.pointer(base, [], memory.size + n * t.lanes, t.bytes)
+            access.store(t, t.zero, p)
+
+    def clear(self, s: tree.Clear) -> None:
+        self.stage.fill(self.memory[s.panel.key], s.value)
+
+    def fill(self, s: tree.Fill) -> None:
+        panel, memory = s.panel, self.memory[s.panel.key]
+        if isinstance(panel, layout.Image):
+            along, beside = self.block(panel.along), self.block(panel.beside.cut)
+            columns = panel.columns and self.block(panel.columns.cut)
+            lanes = self.schedule.lanes
+            fill_image(memory, panel, along, beside, columns, lanes, s.ahead)
+            return
+        value = panel.node
+        if s.source is not None:
+            value = self.loads([s.source])[value]
+            self.stage.facts.learn([value])
+        blocks = [self.block(part.cut) for part in panel.parts]
+        fill_panel(memory, value, panel.parts, blocks, self.schedule.lanes)
+
+    # Sums of any expressions.
+
+    def accumulate(self, s: tree.Accumulate) -> None:
+        stage, depth, later = self.stage, self.block(s.depth), None
+        steps, spans = dict[Node, Steps](), dict[Node, Span]()
+        for tiled in (s.rows, s.columns):
+            if tiled is not None:
+                self._tile(tiled, steps, spans)
+        axes = tuple(steps)
+        values = [node.src[0] for node in s.totals]
+        values, ranges = substitute(values, self.loads(s.operands)), depth.cut.within
+        if s.along is not None:
+            steps[ranges[-1]] = s.along
+        else:
+            values, ranges, own = _merge(stage, values, depth)
+            spans = own | spans
+        if s.ahead:
+            column = s.columns.cut.within[-1]
+            later = Prefetch.of(values, column, ranges[-1], s.ahead, stage.facts)
+        sums = {
+            node: reduce(str(node.arg), value, ranges)
+            for node, value in zip(s.totals, values, strict=True)
+        }
+        stage.run(axes, self._stores(s, sums), steps, spans, prefetch=later)
+        self.lines.clear()
+
+    def _tile(
+        self, tiled: tree.Tiled, steps: dict[Node, Steps], spans: dict[Node, Span]
+    ) -> None:
+        """How loops over the tiles of a block run: their steps, and parts of ranges."""
+        stage, block = self.stage, self.block(tiled.cut)
+        if not tiled.flat:
+            own = dict.fromkeys(tiled.cut.within, tiled.steps)
+            steps |= own
+            spans |= block.tile_spans(own)
+            return
+        line = self.lines[tiled.cut] = stage.new_range(tiled.length)
+        steps[line] = tiled.steps
+        if block.cut.split is not None:
+            width = tiled.steps.width
+            count = stage.scaled(block.count(), 1, width - 1)
+            tiles = stage.writer.pure(f"udiv i64 {count}, {width}", count)
+            spans[line] = Span("0", tiles)
+
+    def _stores(self, s: tree.Accumulate, sums: dict[Node, Node]) -> list[Store]:
+        """What is stored of sums in registers."""
+        if not s.into:
+            found = sums | self.loads(s.finished)
+            return replace_in_stores(self.stage.kernel.stores, found)
+        return [
+            Store(
+                self.memory[panel.key].number, self.place(panel.parts),
+                sums[panel.node], None, str(panel.node.arg) if s.depth.several else "",
+            )
+            for panel in s.into
+        ]  # fmt: skip
+
+    # Sums over windows.
+
+    def slide(self, s: tree.Slide) -> None:
+        stage, writer = self.stage, self.stage.writer
+        micro = microkernel.MicroKernel(writer, stage.values.ops, stage.values.access)
+        lanes = self.schedule.lanes
+        t = Type.of(s.into.node.dtype, lanes)
+        still, still_steps = self._still(s)
+        left_steps = still_steps if s.by_columns else s.images[0].steps
+        row = s.rows.within[-1] if s.rows.within else None
+        step = left_steps.get(row, 0) if row is not None else 0
+        height = s.rows.extents[-1] if s.rows.within else 1
+        lines = [(left_steps.get(a, 0), i) for a, i in self.places.items()]
+        sums = microkernel.Place(self._buffer(s.into))
+        weights = s.into.parts[0]
+        assert weights.cut is s.rows
+        own = s.rows.steps(weights.weight, weights.ranges)
+        sums = sums.plus(*[(own[a], i) for a, i in self.places.items() if a in own])
+        pitch, taps = s.into.pitch, s.taps
+        rows_of, wide = s.tile
+        for part, across_tiles in itertools.product(
+            s.parts, cut(pitch // lanes, Steps(0, wide))
+        ):
+            across = microkernel.open_tiles(writer, across_tiles)
+            for rows in cut(height, Steps(0, rows_of)):
+                down = microkernel.open_tiles(writer, rows)
+                pairs = [(n, k) for n in range(rows.copies) for k in part]
+                offsets = tuple(n * step + taps[k] for n, k in pairs)
+                vectors = s.images[0].columns is not None
+                tile = microkernel.Tile(t, offsets, across_tiles.copies, vectors)
+                state = [t.zero] * (tile.rows * tile.vectors)
+                for image in s.images:
+                    base = microkernel.Place(self._buffer(image))
+                    walks, first = self._walks(s, image, still_steps)
+                    moved = still.plus(constant=first)
+                    a, b = (moved, base) if s.by_columns else (base, moved)
+                    a = a.plus(*lines, (step, down.index))
+                    if vectors:
+                        a = a.plus((lanes, across.index))
+                    b = b.plus((lanes, across.index))
+                    state = micro.sums(tile, walks, a, b, state)
+                out = sums.plus((weights.weight, down.index), (lanes, across.index))
+                places = [n * weights.weight + k * pitch for n, k in pairs]
+                micro.keep(tile, state, out, places, s.adds)
+                writer.close_loop(down)
+            writer.close_loop(across)
+
+    def _buffer(self, memory: layout.Memory) -> str:
+        return self.stage.values.buffer(self.memory[memory.key].number)
+
+    def _still(self, s: tree.Slide) -> tuple[microkernel.Place, Mapping[Node, int]]:
+        """Where the other operand stands for the first row or column and step.
+
+        And elements from one step to the next of each range.
+        """
+        stage, values, node = self.stage, self.stage.values, s.still
+        if isinstance(node, layout.Panel):
+            return microkernel.Place(self._buffer(node)), node.steps()
+        form = stage.facts.affine[index_of(node)]
+        terms = {a: c for a, c in form.terms.items() if values.is_open(a)}
+        for block in self.blocks.values():
+            split = block.cut.split
+            if split in form.terms and block.start is not None:
+                terms[block.start] = form.terms[split]
+        found, constant = values.terms(sum_of_terms(terms, form.constant), ())
+        number = int(node.src[0].arg)
+        place = microkernel.Place(values.buffer(number), tuple(found), constant)
+        return place, form.terms
+
+    def _walks(
+        self, s: tree.Slide, image: layout.Image, still: Mapping[Node, int]
+    ) -> tuple[list[microkernel.Walk], int]:
+        """The loops over what is summed over, and where the other operand begins."""
+        own, depth, first = image.steps, self.block(s.depth), 0
+        steps = [(depth.extent(r), still.get(r, 0), own.get(r, 0))
+                 for r in depth.cut.within]  # fmt: skip
+        for window, group in () if s.by_filters else image.windows:
+            begin, size = window.steps(still.get(window.tap, 0))
+            first += begin + group.first * size
+            if group.classes > 1:
+                steps.append((str(group.classes), size, image.kinds[window.column]))
+            steps.append((str(group.steps), size * group.apart, own[window.tap]))
+        walks = [
+            microkernel.Walk(n, *((still, image) if s.by_columns else (image, still)))
+            for n, still, image in steps
+        ]
+        if not isinstance(s.still, layout.Panel) and not s.by_columns:
+            walks.sort(key=lambda w: -abs(w.right))  # it is walked through evenly
+        return walks, first
+
+    def sum_pixels(self, s: tree.SumPixels) -> None:
+        stage, depth = self.stage, self.block(s.depth)
+        places = [*itertools.product(*map(range, s.columns.extents))]
+        rights = [
+            substitute([s.still], {
+                a: const(n, INDEX) for a, n in zip(s.columns.within, place, strict=True)
+            })[0]
+            for place in places
+        ]  # fmt: skip
+        numbers = s.images[0].taps
+        into, last = self.memory[s.into.key], depth.cut.within[-1]
+        for part in s.parts:
+            stores: list[Store] = []
+            for tap, column in (divmod(k, len(places)) for k in part):
+                pixel = self._pixel(s, numbers[tap], depth)
+                total = reduce("add", mul(pixel, rights[column]), depth.cut.within)
+                at = const(tap * s.into.pitch + column, INDEX)
+                stores.append(Store(into.number, at, add(into.load(at), total)))
+            later = None
+            if s.ahead is not None and not part.start:  # then it is near
+                later = prefetch_of(s.still, s.ahead, last)
+            steps = {last: Steps(self.schedule.lanes)}
+            stage.run((), stores, steps, depth.spans(), prefetch=later)
+
+    def _pixel(self, s: tree.SumPixels, taps: Sequence[int], depth: Block) -> Node:
+        """What some taps see of the images."""
+        pairs = [(image, taps_in(image, taps)) for image in s.images]
+        image, at = next((i, place) for i, place in pairs if place is not None)
+        terms = [const(at, INDEX)]
+        for r in depth.cut.within:
+            terms += depth.terms(layout.Part(depth.cut, image.steps[r], (r,)))
+        return self.memory[image.key].load(sum_of(terms))
+
+    # What becomes of the sums.
+
+    def store(self, s: tree.Store) -> None:
+        stage, found = self.stage, {**self.loads(s.panels), **s.moved}
+        stores = replace_in_stores(stage.kernel.stores, found)
+        blocks, lanes = [self.block(of) for of in s.cuts], self.schedule.lanes
+        if not s.squares:
+            run_stores(stage, stores, s.axes, blocks, lanes)
+            return
+        # What is read lies side by side along the row, what is written along the
+        # column: through the caches the latter counts more, for whose lines are read.
+        row, column = axes = s.axes
+        if stores[0].buffer in stage.values.streamed:
+            axes = (column, row)
+        steps = {row: Steps(lanes), column: Steps(0, lanes, False)}
+        spans: dict[Node, Span] = {}
+        for block in blocks:
+            spans |= block.spans(steps)
+        stage.run(axes, stores, steps, spans, squares=True)
+
+
+_EMIT: dict[type[tree.Statement], Callable[[ScheduleEmitter, Any], None]] = {
+    tree.ForEach: ScheduleEmitter.for_each,
+    tree.Once: ScheduleEmitter.once,
+    tree.Clear: ScheduleEmitter.clear,
+    tree.Fill: ScheduleEmitter.fill,
+    tree.Accumulate: ScheduleEmitter.accumulate,
+    tree.Slide: ScheduleEmitter.slide,
+    tree.SumPixels: ScheduleEmitter.sum_pixels,
+    tree.Store: ScheduleEmitter.store,
+}
+
+
+def _merge(
+    stage: Stage, values: list[Node], depth: Block
+) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
+    """One range in place of several, where every load walks through them evenly."""
+    ranges, facts = depth.cut.within, stage.facts
+    facts.learn(values)
+    if len(ranges) > 1:
+        whole = stage.new_range(depth.cut.length)
+        moved = lay_flat(values, ranges, whole, facts, start=depth.start)
+        if moved is not None:
+            split = depth.cut.split is not None
+            spans = {whole: Span("0", depth.count())} if split else {}
+            return substitute(values, moved), (whole,), spans
+    return values, ranges, depth.spans()

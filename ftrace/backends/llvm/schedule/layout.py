@@ -1,0 +1,415 @@
+"""Ranges cut in blocks, and what stands in memory of a block: panels and images.
+
+A *panel* has a place for each element of two blocks. An *image* has one for each line
+that windows see (`windows.py`): an operand is evaluated once for each line, not for
+each pair of a pixel and a tap. Taps, strides and dilations are distances in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+from ftrace.backends.llvm.schedule import tiling_ir as tiling
+from ftrace.backends.llvm.schedule.windows import Group, Window
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel.ir import axis_of
+from ftrace.trace.graph import Node
+from ftrace.trace.symbolic.dim import is_dynamic
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A list of ranges in blocks.
+
+    Attributes:
+      outer: ranges that run one by one around the blocks.
+      split: the range that is cut; None where a block is all of the inner ones.
+      size: of a block of `split`.
+      inner: ranges that are whole in a block.
+      order: the ranges of a block as they lie in a panel, if not as they run.
+      strip: blocks are whole strips so wide; a panel may have one after the other.
+    """
+
+    outer: tuple[Node, ...]
+    split: Node | None
+    size: int
+    inner: tuple[Node, ...]
+    order: tuple[Node, ...] = ()
+    strip: int = 0
+
+    @staticmethod
+    def whole(ranges: Sequence[Node]) -> Cut:
+        """All of some ranges in one block."""
+        return Cut((), None, 1, tuple(ranges))
+
+    @staticmethod
+    def of_first(ranges: Sequence[Node], size: int) -> Cut:
+        """Blocks of so many values of the first range; one, where that is all."""
+        first, *rest = ranges
+        if not is_dynamic(axis_of(first).size) and size >= axis_of(first).size:
+            return Cut.whole(ranges)
+        return Cut((), first, size, tuple(rest))
+
+    @property
+    def within(self) -> tuple[Node, ...]:
+        """The ranges that run in a block, outermost first."""
+        return self.inner if self.split is None else (self.split, *self.inner)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """How far each of them goes in a block."""
+        sizes = tuple(axis_of(r).size for r in self.inner)
+        return sizes if self.split is None else (self.size, *sizes)
+
+    @property
+    def length(self) -> int:
+        """Positions in a block."""
+        return prod(self.extents)
+
+    def positions(self, free: Collection[Node]) -> int:
+        """The same where only these ranges count."""
+        sizes = zip(self.within, self.extents, strict=True)
+        return prod(size for r, size in sizes if r in free)
+
+    @property
+    def several(self) -> bool:
+        """Is it more than one block?"""
+        return is_dynamic(self.blocks) or self.blocks > 1 or bool(self.outer)
+
+    def steps(self, weight: int, free: Collection[Node]) -> dict[Node, int]:
+        """How far apart positions in a block are along each range, last one first.
+
+        Args:
+          weight: of the innermost range.
+          free: only these ranges have places of their own.
+        """
+        found: dict[Node, int] = {}
+        sizes = dict(zip(self.within, self.extents, strict=True))
+        for r in (self.order or self.within)[::-1]:
+            if r in free:
+                found[r] = weight
+                weight *= sizes[r]
+        return found
+
+    @property
+    def blocks(self) -> int:
+        """Of one choice of the outer ranges."""
+        return 1 if self.split is None else -(-axis_of(self.split).size // self.size)
+
+    def __str__(self) -> str:
+        split = [] if self.split is None else [f"{name_of(self.split)} by {self.size}"]
+        return " × ".join(
+            [*map(name_of, self.outer), *split, *map(name_of, self.inner)]
+        )
+
+
+def cut_ranges(ranges: Sequence[Node], length: int, multiple: int = 1) -> Cut:
+    """Blocks of about `length`: inner ranges are whole, one is split.
+
+    It is split evenly; but the innermost range in blocks that `multiple` divides, and
+    what is left.
+    """
+    inner: list[Node] = []
+    rest = list(ranges)
+    width = 1
+    while rest and not is_dynamic(axis_of(rest[-1]).size):
+        if width * axis_of(rest[-1]).size * 3 > length * 4:
+            break
+        inner.insert(0, rest.pop())
+        width *= axis_of(inner[0]).size
+    if not rest or width * 2 > length:
+        return Cut(tuple(rest), None, 1, tuple(inner))
+    split = rest.pop()
+    if not inner and multiple > 1:
+        size = max(length // multiple, 1) * multiple
+    else:
+        size = max(length // width, 1)
+        if not is_dynamic(axis_of(split).size):
+            size = -(-axis_of(split).size // -(-axis_of(split).size // size))
+    return replace(Cut.of_first([split, *inner], size), outer=tuple(rest))
+
+
+@dataclass(frozen=True, eq=False)
+class EvenRows:
+    """An axis in blocks of tiles that are as equal as can be: some are a row higher.
+
+    Attributes:
+      tile: rows of a tile.
+      height: rows of a block, about.
+    """
+
+    axis: Node
+    tile: int
+    height: int
+
+    @property
+    def parts(self) -> list[tiling.Tiles]:
+        return tiling.cut(axis_of(self.axis).size, tiling.Steps(0, self.tile))
+
+    @property
+    def tiles(self) -> int:
+        return sum(part.count for part in self.parts)
+
+    @property
+    def high(self) -> int:
+        """Tiles of a block: blocks are as equal as can be."""
+        tiles, high = self.tiles, max(self.height // self.tile, 1)
+        return high if is_dynamic(tiles) else -(-tiles // -(-tiles // high))
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.tiles // self.high)
+
+    @property
+    def length(self) -> int:
+        """Rows of a block."""
+        return self.high * self.parts[0].copies
+
+    @property
+    def within(self) -> tuple[Node, ...]:
+        return (self.axis,)
+
+    def __str__(self) -> str:
+        return f"{name_of(self.axis)} by {self.length}"
+
+
+@dataclass(frozen=True, eq=False)
+class VectorRows:
+    """The rows of a block from a whole vector on: they are filled in vectors."""
+
+    rows: EvenRows
+    lanes: int
+
+    @property
+    def length(self) -> int:
+        return (-(-self.rows.length // self.lanes) + 1) * self.lanes
+
+    @property
+    def within(self) -> tuple[Node, ...]:
+        return self.rows.within
+
+    def __str__(self) -> str:
+        return f"vectors of {self.rows}"
+
+
+@dataclass(frozen=True, eq=False)
+class Flat:
+    """One range in place of several that lie side by side: the same block of it.
+
+    Attributes:
+      cut: of that range.
+      of: of the others.
+    """
+
+    cut: Cut
+    of: Cut
+
+    def __str__(self) -> str:
+        return f"{self.cut} in place of {self.of}"
+
+
+Blocked = Cut | EvenRows | VectorRows
+
+
+#: Ranges of schedules are numbered from here, and of what is emitted after them.
+OWN_RANGES = (1 << 20) - 8
+
+
+def name_of(place: Node | Blocked | Flat) -> str:
+    """A range, or how ranges are cut."""
+    if not isinstance(place, Node):
+        return str(place)
+    axis = axis_of(place)
+    if axis.number >= OWN_RANGES:
+        return f"j{axis.number - OWN_RANGES}"
+    return f"{'r' if axis.reduced else 'i'}{axis.number}"
+
+
+def names_of(places: Sequence[Node | Blocked | Flat], between: str = " × ") -> str:
+    return between.join(filter(None, map(name_of, places)))
+
+
+def whole_vectors(cut: Cut | EvenRows, lanes: int) -> int:
+    """Positions of a block, rounded up to whole vectors."""
+    return -(-cut.length // lanes) * lanes
+
+
+# What stands in memory.
+
+
+class Part(NamedTuple):
+    """A part of the place of an element: its position in a block, times a weight.
+
+    Attributes:
+      ranges: of the block, those that have places of their own.
+      strips: elements from one strip to the next; 0: positions are side by side.
+    """
+
+    cut: Blocked
+    weight: int
+    ranges: tuple[Node, ...]
+    strips: int = 0
+
+    @staticmethod
+    def of(cut: Blocked, weight: int, free: Collection[Node] | None = None) -> Part:
+        """Where all ranges have places of their own, or those in `free`."""
+        ranges = [r for r in cut.within if free is None or r in free]
+        return Part(cut, weight, tuple(ranges))
+
+    def __str__(self) -> str:
+        return f"[{names_of(self.ranges)}]" if self.ranges else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Memory for an operand, or for sums: rows of `pitch` elements.
+
+    Attributes:
+      name, node: what stands there; it is one memory wherever it is named.
+      parts: where its elements stand; along the last one they are side by side.
+      padded: rows are whole vectors long, whatever is in them.
+      zeros: from this column on, rows are zero at first; None: they are not.
+    """
+
+    name: str
+    node: Node
+    rows: int
+    pitch: int
+    parts: tuple[Part, ...]
+    padded: bool = False
+    zeros: int | None = None
+
+    @property
+    def key(self) -> tuple[str, Node]:
+        return self.name, self.node
+
+    def steps(self) -> dict[Node, int]:
+        """Elements from one value to the next of each range."""
+        found: dict[Node, int] = {}
+        for part in self.parts:
+            assert isinstance(part.cut, Cut)
+            found |= part.cut.steps(part.weight, part.ranges)
+        return found
+
+    def __str__(self) -> str:
+        strips = ["[strip]" for part in self.parts if part.strips]
+        return "".join([self.name, *strips, *map(str, self.parts)])
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """Memory for an operand that windows see.
+
+    Attributes:
+      windows: each with the classes of its taps that see this image.
+      along: windows slide along its ranges.
+      beside: what the image has beside its lines.
+      channels_last: that comes last.
+      columns: groups and their places: the image has a vector of them where it would
+        have a number.
+      turned: vectors are evaluated along lines, and stored along columns.
+      steps: elements from one value to the next of each axis, range and tap.
+      kinds: the same of the classes of a window, by its pixel.
+      zeros: 0 where all of it is zero at first; what is in no line stays so.
+      behind: tiles read vectors, also behind the last line.
+    """
+
+    name: str
+    node: Node
+    windows: tuple[tuple[Window, Group], ...]
+    along: Cut
+    beside: Part
+    channels_last: bool
+    columns: Part | None
+    turned: bool
+    zeros: int | None
+    behind: bool
+    rows: int
+    pitch: int
+    steps: Mapping[Node, int]
+    kinds: Mapping[Node, int]
+
+    @property
+    def key(self) -> tuple[str, Node]:
+        return self.name, self.node
+
+    @property
+    def taps(self) -> list[tuple[int, ...]]:
+        """Of all windows, in their order."""
+        return list(product(*(range(window.taps) for window, _ in self.windows)))
+
+    def __str__(self) -> str:
+        lines, beside = f"[line of {self.along}]", str(self.beside)
+        places = [lines, beside] if self.channels_last else [beside, lines]
+        turned = ", turned" if self.turned else ""
+        return f"{self.name}{''.join(places)}{self.columns or ''}{turned}"
+
+
+Memory = Panel | Image
+
+
+def not_aliased(pitch: int, item: int, lanes: int) -> int:
+    """A pitch with which rows do not share the sets of the first cache."""
+    return pitch + lanes if pitch * item % 1024 == 0 else pitch
+
+
+def images_of(
+    node: Node,
+    windows: Sequence[Window],
+    along: Cut,
+    beside: Part,
+    lanes: int,
+    apart: bool = False,
+    groups: Cut | None = None,
+    channels_last: bool = True,
+    turned: bool = False,
+    zeros: int | None = None,
+    behind: bool = False,
+) -> tuple[Image, ...]:
+    """The images that the taps of some windows see: one for all, or for each class.
+
+    Args:
+      apart: vectors need pixels side by side: each class of a strided window has its
+        lines.
+      groups: columns, if they are groups.
+      others: see `Image`.
+    """
+    found: list[Image] = []
+    kinds_of = [w.groups if apart else [w.whole] for w in windows]
+    each = 1 if groups is None else whole_vectors(groups, lanes)
+    columns = None if groups is None else Part.of(groups, 1)
+    assert isinstance(beside.cut, Cut)
+    count = beside.cut.positions(beside.ranges)
+    sizes = dict(zip(along.within, along.extents, strict=True))
+    for n, chosen in enumerate(product(*kinds_of)):
+        pairs = tuple(zip(windows, chosen, strict=True))
+        of_pixels = {window.column: (window, group) for window, group in pairs}
+        steps, kinds = dict[Node, int](), dict[Node, int]()
+        weight = inside = count * each if channels_last else 1
+        for axis in (along.order or along.within)[::-1]:
+            if axis not in of_pixels:
+                steps[axis] = weight
+                weight *= sizes[axis]
+                continue
+            window, group = of_pixels[axis]
+            steps[axis] = weight * (window.stride // group.apart)
+            steps[window.tap] = weight * window.dilation
+            weight *= window.reach(sizes[axis], group)
+            kinds[axis] = weight
+            weight *= group.classes
+        rows, pitch = weight // inside, inside
+        if not channels_last:
+            rows, pitch = count, not_aliased(weight, node.dtype.itemsize, lanes)
+        unit = each if channels_last else pitch
+        steps |= beside.cut.steps(unit, beside.ranges)
+        found.append(
+            Image(
+                f"image{n or ''}", node, pairs, along, beside._replace(weight=unit),
+                channels_last, columns, turned, zeros, behind, rows, pitch, steps,
+                kinds,
+            )
+        )  # fmt: skip
+    return tuple(found)

@@ -1,0 +1,334 @@
+"""How a kernel runs in blocks that fit in the caches: a tree of statements.
+
+    for units of i1 by 512, i0 by 16:               what threads share
+        clear sums
+        for each r2 by 256:
+            once for all i0 by 16:
+                fill right[r2][i1]                  any expression, turned if need be
+            sums[i0][i1] += right · left            in tiles of registers
+        out <- f(sums[i0][i1])
+
+A strategy makes such a tree of a kernel and a processor, or None. Printed it is that
+diagram; `emit/schedule_emitter.py` carries it out. How ranges are cut, and what stands
+in memory, says `layout.py`. Blocks have fixed sizes: results do not depend on how units
+are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import indent
+from typing import Any
+
+from ftrace.backends.llvm.schedule import layout, tiling_ir as tiling
+from ftrace.backends.llvm.schedule.layout import Cut, EvenRows, Image, Memory, Panel
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.trace.graph import Node
+from ftrace.trace.primitives.reduction import identity_of
+
+
+def _with_body(head: str, body: Sequence[Statement]) -> str:
+    return "\n".join([f"{head}:", *(indent(str(s), "    ") for s in body)])
+
+
+def _names(images: Sequence[Image]) -> str:
+    names = " + ".join(image.name for image in images)
+    return f"({names})" if len(images) > 1 else names
+
+
+def _sum_text(into: Sequence[Panel], adds: bool, value: str, tile: str) -> str:
+    if not into:
+        return f"out <- f({value})    {tile}"
+    sums = ", ".join(map(str, into))
+    return f"{sums} {'+=' if adds else '<-'} {value}    {tile}"
+
+
+@dataclass(frozen=True, eq=False)
+class ForEach:
+    """For each value of ranges, and each block of cuts; the outermost comes first."""
+
+    places: tuple[Node | layout.Blocked | layout.Flat, ...]
+    body: tuple[Statement, ...]
+
+    def __str__(self) -> str:
+        return _with_body(f"for each {layout.names_of(self.places, ', ')}", self.body)
+
+
+@dataclass(frozen=True, eq=False)
+class Once:
+    """What units share that differ in some places alone: the first of them makes it."""
+
+    sharing: tuple[Node | EvenRows, ...]
+    body: tuple[Statement, ...]
+
+    def __str__(self) -> str:
+        places = layout.names_of(self.sharing, ", ")
+        return _with_body(f"once for all {places}", self.body)
+
+
+@dataclass(frozen=True, eq=False)
+class Clear:
+    """Sums that more is added to begin at what changes nothing."""
+
+    panel: Panel
+
+    @property
+    def value(self) -> Any:
+        return identity_of(str(self.panel.node.arg), self.panel.node.dtype)
+
+    def __str__(self) -> str:
+        return f"clear {self.panel.name}"
+
+
+class Ahead(NamedTuple):
+    """Memory is asked for some steps before it is needed.
+
+    Attributes:
+      along: the range of the steps; None: that of the vectors.
+    """
+
+    steps: int
+    along: Node | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Fill:
+    """Evaluates an operand, once for each place that it has in a block.
+
+    Attributes:
+      source: where it stands already, in another layout.
+      ahead: what an image is read from is asked for so far ahead.
+    """
+
+    panel: Memory
+    source: Panel | None = None
+    ahead: Ahead | None = None
+
+    def __str__(self) -> str:
+        return f"fill {self.panel}" + (f" from {self.source}" if self.source else "")
+
+
+class Tiled(NamedTuple):
+    """How tiles run over a block.
+
+    Attributes:
+      flat: all ranges of the block are one in the tiles, whose last one is whole.
+    """
+
+    cut: Cut | EvenRows
+    steps: tiling.Steps
+    flat: bool = False
+
+    @property
+    def length(self) -> int:
+        """Positions of the tiles."""
+        width = self.steps.width if self.flat else 1
+        return -(-self.cut.length // width) * width
+
+    def __str__(self) -> str:
+        lanes, copies = self.steps.lanes, self.steps.copies
+        return f"{copies} vectors of {lanes}" if lanes else str(copies)
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulate:
+    """Adds up sums of a block, in tiles of registers.
+
+    Attributes:
+      totals: the sums.
+      operands: what stands in panels.
+      rows, columns: how tiles run; without rows the sums depend on columns alone.
+      depth: what is summed over.
+      into: where sums are put; results go from registers to where they belong if it is
+        nowhere.
+      finished: other sums that results need.
+      along: how the last range that is summed over runs, if vectors run along it.
+      ahead: operands are asked for so many terms ahead.
+    """
+
+    totals: tuple[Node, ...]
+    operands: tuple[Panel, ...]
+    rows: Tiled | None
+    columns: Tiled
+    depth: Cut
+    into: tuple[Panel, ...] = ()
+    finished: tuple[Panel, ...] = ()
+    along: tiling.Steps | None = None
+    ahead: int = 0
+
+    def __str__(self) -> str:
+        tile = str(self.columns)
+        if self.along is not None:
+            last = layout.name_of(self.depth.within[-1])
+            tile += f" columns, {last} in vectors of {self.along.lanes}"
+        tile = tile if self.rows is None else f"{self.rows} rows × {tile}"
+        tile += f", {self.ahead} terms ahead" if self.ahead else ""
+        value = " · ".join(["…", *[p.name for p in self.operands]])
+        return _sum_text(self.into, self.depth.several, value, tile)
+
+
+@dataclass(frozen=True, eq=False)
+class Slide:
+    """Adds up products with an image: each step goes as far as the one before.
+
+    The left operand has numbers, which are spread over vectors one at a time, the right
+    one vectors. Where windows slide along the columns, the image is the right one.
+
+    Attributes:
+      images: each has some of the taps.
+      still: the other operand: a panel, or a load that is read where it stands.
+      rows, columns: tiles are made of the last range of the rows.
+      depth: what is summed over beside taps.
+      tile: rows and vectors of a tile.
+      adds: to what is there.
+      parts: taps, by number, that a tile has for each of its rows, where taps are rows.
+    """
+
+    images: tuple[Image, ...]
+    still: Panel | Node
+    rows: Cut
+    columns: Cut
+    depth: Cut
+    tile: tuple[int, int]
+    into: Panel
+    adds: bool
+    parts: tuple[range, ...] = (range(1),)
+
+    @property
+    def by_columns(self) -> bool:
+        """Is it the right operand that slides?"""
+        return self.images[0].along is self.columns
+
+    @property
+    def by_filters(self) -> bool:
+        """Are the taps rows?"""
+        return self.images[0].along is self.depth
+
+    @property
+    def taps(self) -> list[int]:
+        """Where the rows of a tile begin in the image, for each pixel of it."""
+        image = self.images[0]
+        if not self.by_filters:
+            return [0]
+        weights = [image.steps[window.tap] for window, _ in image.windows]
+        return [
+            sum(k * n for k, n in zip(weights, taps, strict=True))
+            for taps in image.taps
+        ]
+
+    def __str__(self) -> str:
+        still = self.still.name if isinstance(self.still, Panel) else "…"
+        pair = [still, _names(self.images)]
+        rows, vectors = self.tile
+        taps = f" × {len(self.parts[0])} taps" if self.by_filters else ""
+        value = " · ".join(pair if self.by_columns else pair[::-1])
+        tile = f"{rows} rows{taps} × {vectors} vectors"
+        return _sum_text([self.into], self.adds, value, tile)
+
+
+@dataclass(frozen=True, eq=False)
+class SumPixels:
+    """Adds up some taps in one pass over pixels, at all places of columns.
+
+    Attributes:
+      still: what is multiplied, evaluated as it is added up.
+      parts: taps and places of columns, by number, in a pass.
+      ahead: what the first pass reads is asked for so far ahead.
+    """
+
+    images: tuple[Image, ...]
+    still: Node
+    columns: Cut
+    depth: Cut
+    into: Panel
+    parts: tuple[range, ...]
+    ahead: Ahead | None = None
+
+    def __str__(self) -> str:
+        sums = " and ".join(str(len(part)) for part in self.parts)
+        value = f"{_names(self.images)} · …"
+        return _sum_text([self.into], True, value, f"{sums} sums of vectors of pixels")
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """What becomes of the sums of a block: the kernel's own stores.
+
+    Attributes:
+      panels: where sums stand.
+      axes: over which stores run; the last one in vectors.
+      cuts: of which there are.
+      moved: what stands for axes of the kernel, where one range runs through several.
+      squares: values are computed along the first of two axes, and stored along the
+        last one, out of squares of registers.
+    """
+
+    panels: tuple[Panel, ...]
+    axes: tuple[Node, ...]
+    cuts: tuple[Cut | EvenRows, ...]
+    moved: Mapping[Node, Node]
+    squares: bool = False
+
+    def __str__(self) -> str:
+        turned = ", turned" if self.squares else ""
+        return f"out <- f({', '.join(map(str, self.panels)) or '…'}){turned}"
+
+
+Statement = ForEach | Once | Clear | Fill | Accumulate | Slide | SumPixels | Store
+
+
+class View(NamedTuple):
+    """A buffer of a kernel, seen as elements `group` times as large."""
+
+    buffer: int
+    group: int
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """How a kernel runs.
+
+    Attributes:
+      kernel: it may be written anew for the schedule.
+      lanes: of a vector.
+      places: what tells units apart.
+      unit: what each of them does.
+      views: buffers beside those of the kernel.
+    """
+
+    kernel: Kernel
+    lanes: int
+    places: tuple[Node | Cut | EvenRows, ...]
+    unit: tuple[Statement, ...]
+    views: tuple[View, ...] = ()
+
+    def statements(self) -> Iterator[Statement]:
+        """All of them, each before those inside it."""
+        pending = list(reversed(self.unit))
+        while pending:
+            statement = pending.pop()
+            yield statement
+            if isinstance(statement, ForEach | Once):
+                pending += reversed(statement.body)
+
+    def memory(self) -> list[Memory]:
+        """What has memory of its own: operands, sums, then what is made of them."""
+        fills, sums, later = list[Memory](), list[Memory](), list[Memory]()
+        for s in self.statements():
+            if isinstance(s, Fill):
+                (later if s.source else fills).append(s.panel)
+            elif isinstance(s, Accumulate):
+                sums += s.into
+            elif isinstance(s, Slide | SumPixels):
+                sums.append(s.into)
+        return list({m.key: m for m in (*fills, *sums, *later)}.values())
+
+    def __str__(self) -> str:
+        head = f"for units of {layout.names_of(self.places, ', ')}"
+        return _with_body(head, self.unit)
+
+
+def for_blocks(cut: Cut, *body: Statement) -> tuple[Statement, ...]:
+    """Statements for each block of a cut; themselves, where there is one."""
+    return (ForEach((cut,), body),) if cut.several else body
