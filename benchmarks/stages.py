@@ -24,9 +24,9 @@ from ftrace.backends.llvm.kernels.compile_kernels import group_kernels, in_one_m
 from ftrace.backends.llvm.kernels.lift_constants import without_numbers
 from ftrace.lower import simplify_graph
 from ftrace.lower.analysis.cost import root_of
+from ftrace.lower.assembly.assemble import assemble
 from ftrace.lower.assembly.buffer_reuse import Sharing, ordered_drafts
 from ftrace.lower.build.build_kernel import build_kernels
-from ftrace.lower.lowering import assemble
 from ftrace.lower.schedule.schedule import schedule
 from ftrace.trace.graph import Graph, toposort
 

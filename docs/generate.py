@@ -19,7 +19,7 @@ from pathlib import Path
 from docs.accuracy import OF_COMPOSITIONS
 from ftrace import lower, trace
 from ftrace.lower.legalize.math import ACCURACY
-from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT
+from ftrace.lower.lowering import MOVEMENT, PIPELINE, PROGRAM, SIMPLIFY, SPLIT
 from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS, ONE_BY_ONE
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
@@ -330,7 +330,7 @@ def with_decisions(page: str) -> str:
         "rendering": ("code",),
         "memory": ("memory",),
     }
-    made = {stage.name: stage.decisions for stage in PIPELINE}
+    made = {stage.name: stage.decisions for stage in (*PIPELINE, *PROGRAM)}
     for name, stages in pages.items():
         decisions = [row for stage in stages for row in made[stage].items()]
         begin, end = f"<!-- decisions {name} -->", "<!-- end -->"

@@ -32,7 +32,7 @@ def lowering() -> Callable[..., Lowered]:
 
 
 def _check_rules(names: frozenset[str]) -> None:
-    check = importing(partial(_load, "lower.pipeline", "check_disabled_rules"))
+    check = importing(partial(_load, "lower.lowering", "check_disabled_rules"))
     settings.name_checks["disabled_rules"] = check
     check(names)
 

@@ -21,12 +21,10 @@ From the ground up:
                      Python's
     spec             What a graph may contain, stage by stage: the contracts between the
                      passes
-    pipeline         The stages of lowering, in one list. Each makes a graph of a graph
-    lowering         From a graph to its program: the stages of the pipeline, and those
-                     after them
+    lowering         From a graph to its program: all stages of lowering, in two lists
 
-`pipeline.py` has the list of the stages that make a graph of a graph, each of which
-`spec.py` describes; `lowering.py` goes on to the program. The stages are loaded when
+`lowering.py` has the list of the stages that make a graph of a graph, each of which
+`spec.py` describes, and of those that make its program. The stages are loaded when
 somebody asks for them: a process that finds its programs on disk lowers none.
 """
 
@@ -36,8 +34,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ftrace.lower.lowering import Lowered, lower
-    from ftrace.lower.pipeline import rule_names, simplify_graph
+    from ftrace.lower.lowering import Lowered, lower, rule_names, simplify_graph
 
 __all__ = ["Lowered", "lower", "rule_names", "simplify_graph"]
 
@@ -45,5 +42,4 @@ __all__ = ["Lowered", "lower", "rule_names", "simplify_graph"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ftrace.lower' has no attribute {name!r}")
-    module = "lowering" if name in ("Lowered", "lower") else "pipeline"
-    return getattr(import_module(f"ftrace.lower.{module}"), name)
+    return getattr(import_module("ftrace.lower.lowering"), name)

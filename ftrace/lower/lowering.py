@@ -1,195 +1,298 @@
-"""From a graph to its program: the stages of the pipeline, and those after them.
+"""From a graph to its program: all stages of lowering, in two lists.
 
-At the end kernels and other steps, in their order, get slots for all values.
+    for stage in PIPELINE: outputs = stage(outputs, limits)     a graph of a graph
+    for stage in PROGRAM: work = stage.make(work)               the program of the graph
+
+Those of graphs are also for the bodies of loops and branches. At the end kernels and
+other steps, in their order, get slots for all values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from math import prod
-from typing import Any
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import partial
+from typing import Any, Final
 
-from ftrace import dtypes
-from ftrace.errors import DeviceError
+from ftrace.errors import ArgumentError, DeviceError, GraphError
 from ftrace.ground import settings
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.limits import ANY_DEVICE, Limits
+from ftrace.ground.tables import memo
 from ftrace.lower.analysis.cost import root_of
-from ftrace.lower.assembly.buffer_reuse import Sharing, ordered_drafts, share_memory
-from ftrace.lower.blocking.split_reductions import kernels_add_up
+from ftrace.lower.assembly import buffer_reuse
+from ftrace.lower.assembly.assemble import assemble
+from ftrace.lower.blocking import split_reductions, tile_regions
+from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep, build_kernels
-from ftrace.lower.control.canonical_loop import Loop, runs_on_host
-from ftrace.lower.pipeline import simplified_body, simplify_graph, suit_device
+from ftrace.lower.control import canonical_loop, simplify_loops
+from ftrace.lower.kernel import codegen_options
+from ftrace.lower.library import fft_kernels, lapack_kernels, scan_kernels, sort_kernels
+from ftrace.lower.movement.reorder import CHAINS, EXCHANGES, PUSHES
+from ftrace.lower.movement.sliding_window_sums import CHOICES, WINDOWS
 from ftrace.lower.program import ir
+from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.register_loops.register_loop import built_recurrence, register_loop_p
+from ftrace.lower.schedule import schedule as scheduling
 from ftrace.lower.schedule.drafts import Schedule
-from ftrace.lower.schedule.schedule import schedule
-from ftrace.trace.avals import ShapedArray, Stack
+from ftrace.lower.simplify.fold_constants import CONSTANTS
+from ftrace.lower.simplify.identities import ALGEBRA, LOGIC
+from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
+from ftrace.lower.simplify.reductions import REDUCES
+from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
-from ftrace.trace.graph import Body, Graph, Node, bodies_of, toposort
+from ftrace.trace.graph import Body, Graph, Node, bodies_of, has_any, toposort
+from ftrace.trace.graph_map import Rule, convert
+from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy
+from ftrace.trace.primitives.library.fft import fft_p
+from ftrace.trace.primitives.library.scan import extremum_tangent_p
+from ftrace.trace.primitives.movement import permute_p
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.python_limits import without_collection
-from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
+from ftrace.trace.rewrite import RULE_NAMES, PatternMatcher, rewrite
+from ftrace.trace.symbolic.dim import same_size
 
 
-@dataclass(eq=False)
-class _Temporary:
-    """Memory that a program needs for a time: of a value, or for a step.
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One stage of lowering that makes a graph of a graph.
 
     Attributes:
-      aval: what it holds.
-      first, last: the steps between which it is in use.
+      name: for people, and of what holds after it (`spec.py`).
+      make: rules; or a table, of operations and what makes others of them (`convert`);
+        or a function of the outputs and the limits.
+      decisions: what `config.disabled_rules` can switch off in it, and what that does.
+        It is left out where all are off.
+      needs: the limit without which it is left out.
+      of: operations without which there is nothing to do; () is any graph.
     """
 
-    aval: ShapedArray
-    value: str
-    first: int
-    last: int
+    name: str
+    make: PatternMatcher | dict[Any, Rule] | Callable[..., Sequence[Node]]
+    decisions: Mapping[str, str] = field(default_factory=dict[str, str])
+    needs: str = ""
+    of: Collection[Any] = ()
+
+    def __call__(self, outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
+        make = self.make
+        if self.needs and not getattr(limits, self.needs):
+            return outputs
+        if self.of and not has_any(outputs, self.of):
+            return outputs
+        disabled = settings.current().disabled_rules
+        if disabled and self.decisions and disabled.issuperset(self.decisions):
+            return outputs
+        if callable(make):
+            return make(outputs, limits)
+        rules = isinstance(make, PatternMatcher)
+        return rewrite(outputs, make) if rules else convert(outputs, make)
 
 
-def assemble(
-    graph: Graph, built: Sequence[BuiltKernel | BuiltStep], sharing: Sharing
-) -> ir.Program:
-    """Slots for all values, and the steps that fill them."""
-    owner = sharing.root
-    work = [b for b in built if isinstance(b, BuiltKernel) or not _is_barrier(b)]
-    # All that has a slot, by node, or by a name of its own for a step's scratch.
-    temporaries: dict[Hashable, _Temporary] = {}
-    behind: set[Node] = set()  # values that a barrier gives on
-    for number, step in enumerate(work):
-        used = [(owner(n), n.aval, n.op.name) for n in step.buffers]
-        if isinstance(step, BuiltStep):
-            scratch = _scratch(step)
-            used = [*(((number, k), a, "scratch") for k, a in scratch), *used]
-        for key, aval, name in used:
-            known = temporaries.setdefault(key, _Temporary(aval, name, number, number))
-            known.last = number
-        behind.update(n for n in step.buffers if root_of(n) is not n)
-    slots: list[ir.Slot] = []
-    number_of: dict[Hashable, int] = {}
+#: Rules that make the graph smaller.
+SIMPLIFY: Final = PatternMatcher(
+    (*CONSTANTS, *ALGEBRA, *LOGIC, *ONE_HOT, *SCATTERS, *REDUCES)
+)
+#: Movements merge, vanish, and move to where they cost least. The normal form,
+#: from the loads to the outputs:
+#:
+#:     loads  ->  shrink, stride, permute, reshape, pad, expand  ->  work  ->  copy
+#:
+#: Every rule brings a graph nearer to this form and none leads away, so that rewriting
+#: ends: each moves one operation past another that must stand above it, or makes the
+#: graph smaller.
+MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS, *CHOICES))
+#: Runs when the graph is simple: `merge_reduces` would undo it.
+SPLIT: Final = PatternMatcher((*split_reductions.SPLITS, *PRIVATIZED))
 
-    def add_slot(
-        key: Hashable, aval: ShapedArray, name: str, place: str, at: int
-    ) -> None:
-        number_of[key] = len(slots)
-        stacks = prod(aval.lanes) if isinstance(aval, Stack) else 0
-        element = aval.element if isinstance(aval, Stack) else aval
-        slots.append(ir.Slot(element.dtype, element.shape, place, at, name, stacks))
 
-    for i, node in enumerate(graph.inputs):
-        add_slot(node, node.aval, node.op.name, "input", i)
-    roots = [owner(root_of(n)) for n in graph.outputs]
-    for i, node in enumerate(roots):
-        if node not in number_of:
-            add_slot(node, node.aval, node.op.name, "output", i)
-    rest = {k: t for k, t in temporaries.items() if k not in number_of}
-    lifetimes = tuple(_lifetime(t, len(work)) for t in rest.values())
-    if any_dynamic(life.nbytes for life in lifetimes):
-        plan = ir.MemoryPlan((0,) * len(rest), 0)  # `Program.at` makes one
-    else:
-        plan = ir.plan_memory(lifetimes)
-    for (key, temporary), offset in zip(rest.items(), plan.offsets, strict=True):
-        assert not (isinstance(key, Node) and is_variable(key))
-        add_slot(key, temporary.aval, temporary.value, "arena", offset)
-    for node in sharing.owner:
-        if owner(node) in number_of:
-            number_of[node] = number_of[owner(node)]
-    for node in behind:
-        number_of[node] = number_of[owner(node)]
-    steps = tuple(
-        _step(b, i, number_of) for i, b in enumerate(work) if _writes_something(b)
+def _inline(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
+    """Reaches into bodies as well, which begin with the stages after it."""
+    return inline_calls(outputs)
+
+
+def simplified_body(body: Body) -> Sequence[Node]:
+    """What a body returns, after the stages that need nothing of a device."""
+    chosen = settings.current()
+    return _simplified(body, chosen.disabled_rules, chosen.check_specs)
+
+
+@memo(32)  # a loop that is too large for registers asks again
+def _simplified(body: Body, disabled: frozenset[str], check: bool) -> Sequence[Node]:
+    return run_stages(body.outputs, ANY_DEVICE, SIMPLIFYING[1:])
+
+
+LOOPS: dict[Any, Rule] = {
+    canonical_loop.loop_p: partial(promote_loops.by_recurrence, simplified_body)
+}
+#: Library operations, and what makes kernels of them.
+LIBRARY: dict[Any, Rule] = {
+    extremum_tangent_p: scan_kernels.tangent_by_kernels,
+    **dict.fromkeys(scan_kernels.OPERATORS, scan_kernels.by_kernels),
+    **dict.fromkeys(lapack_kernels.FACTORS, lapack_kernels.by_kernels),
+    **dict.fromkeys(sort_kernels.SORTS, sort_kernels.by_kernels),
+    fft_p: fft_kernels.by_kernels,
+}
+
+#: The stages that make a graph of a graph.
+PIPELINE = (
+    Stage("calls", _inline),
+    Stage(
+        "loops", simplify_loops.simplify_loops, simplify_loops.DECISIONS,
+        of=simplify_loops.CONTROL,
+    ),
+    Stage("control", canonical_loop.LOOPS),
+    Stage("compounds", lapack_kernels.PARTS, lapack_kernels.PARTS_DECISIONS),
+    Stage("simplify", SIMPLIFY),
+    Stage("movement", SIMPLIFY + MOVEMENT),
+    Stage("split", SPLIT),
+    Stage("slices", tile_regions.in_slices, tile_regions.DECISIONS, "cache"),
+    Stage("registers", LOOPS, promote_loops.DECISIONS, "recurrences"),
+    Stage(
+        "library", LIBRARY | {permute_p: fft_kernels.permuted_twice},
+        scan_kernels.DECISIONS | lapack_kernels.DECISIONS
+        | sort_kernels.DECISIONS | fft_kernels.DECISIONS,
+        "recurrences", LIBRARY,
+    ),
+    Stage(
+        "sums", split_reductions.sums_in_steps, split_reductions.DECISIONS, "cache",
+        (reduce_sum_p,),
+    ),
+)  # fmt: skip
+#: Those that need nothing of a device: what they leave is the graph that people are
+#: shown, and the body of which it is asked whether it fits into registers.
+SIMPLIFYING: Final = tuple(stage for stage in PIPELINE if not stage.needs)
+SUITING: Final = tuple(stage for stage in PIPELINE if stage.needs)
+
+
+@without_collection
+def run_stages(
+    outputs: Sequence[Node], limits: Limits, stages: Sequence[Stage]
+) -> Sequence[Node]:
+    """The outputs after some stages."""
+    check = settings.current().check_specs
+    if check:
+        GRAPH_SPEC.check(outputs)
+    for stage in stages:
+        before, outputs = outputs, stage(outputs, limits)
+        if check and outputs is not before:
+            check_after(stage.name, outputs)
+            for old, new in zip(before, outputs, strict=True):
+                if not same_size(old.shape, new.shape) or old.dtype != new.dtype:
+                    raise GraphError(f"{stage.name} turned {old!r} into {new!r}")
+    return outputs
+
+
+def simplify_graph(outputs: Sequence[Node]) -> Sequence[Node]:
+    """The outputs after all stages that need nothing of a device."""
+    return run_stages(outputs, ANY_DEVICE, SIMPLIFYING)
+
+
+# From a graph to its program.
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What has become of a graph by now.
+
+    Attributes:
+      graph: after all stages that make graphs.
+      limits: of the device.
+      given: inputs that may be overwritten; see `share_memory`.
+      plan: what is stored, and by which kernel.
+      built: the kernels and other steps, by their numbers in the plan.
+      sharing: which values have the memory of others.
+      program: the result.
+    """
+
+    graph: Graph
+    limits: Limits
+    given: dict[Node, Node | None]
+    plan: Schedule = field(default_factory=lambda: Schedule([]))
+    built: dict[int, BuiltKernel | BuiltStep] = field(
+        default_factory=dict[int, BuiltKernel | BuiltStep]
     )
-    inputs = tuple(number_of[n] for n in graph.inputs)
-    outputs = tuple(number_of[n] for n in roots)
-    return ir.Program(tuple(slots), steps, inputs, outputs, plan.size, lifetimes)
+    sharing: buffer_reuse.Sharing = field(default_factory=buffer_reuse.Sharing)
+    program: ir.Program | None = None
 
 
-def _is_barrier(step: BuiltStep) -> bool:
-    """Its results are its operands: there is nothing to run."""
-    return step.node.op.family == "barrier"
+def _schedule(work: Work, forced: Iterable[Node] = ()) -> Work:
+    outputs = work.graph.outputs
+    results = [root_of(n) for n in outputs if root_of(n).size] + loose_tokens(outputs)
+    adds_up = split_reductions.kernels_add_up(work.limits)
+    return replace(work, plan=scheduling.schedule(results, forced, adds_up))
 
 
-def _lifetime(temporary: _Temporary, steps: int) -> ir.Lifetime:
-    aval = temporary.aval
-    if isinstance(aval, Stack):  # its header is looked at when the program ends
-        return ir.Lifetime(ir.STACK_HEADER * prod(aval.lanes), 0, steps)
-    nbytes = aval.size * aval.dtype.itemsize
-    return ir.Lifetime(nbytes, temporary.first, temporary.last)
+def _build(work: Work) -> Work:
+    """The kernels; they are planned again where they have too many buffers."""
+    forced: set[Node] = set()
+    most = work.limits.max_buffers
+    while True:
+        plan = work.plan
+        built: dict[int, BuiltKernel | BuiltStep] = dict(build_kernels(plan))
+        too_many = [
+            kernel
+            for kernel in built.values()
+            if isinstance(kernel, BuiltKernel) and 0 < most < len(kernel.buffers)
+        ]
+        if not too_many:
+            built |= {
+                draft.number: build_step(draft.step, work.limits)
+                for draft in plan.drafts
+                if draft.step is not None
+            }
+            return replace(work, built=built)
+        forced |= {_splitting_node(kernel, plan, forced) for kernel in too_many}
+        work = _schedule(work, forced)
 
 
-def _scratch(step: BuiltStep) -> list[tuple[Any, ShapedArray]]:
-    """What a step needs beside its operands and results: (key, type)."""
-    if not step.programs:
-        return []
-    arena = max(program.arena for program in step.programs)
-    arg = step.node.arg
-    if not isinstance(arg, Loop):
-        return [("arena", _bytes(arena))]
-    rounded = -(-arena // ir.ALIGNMENT) * ir.ALIGNMENT
-    return [
-        ("arena", _bytes(rounded * _lanes(arg))),
-        *(
-            (("spare", k), n.aval)
-            for k, n in enumerate(arg.body.outputs[: arg.carry])
-            if not step.updates_in_place(k)
-        ),
-    ]
-
-
-def _bytes(count: int) -> ShapedArray:
-    return ShapedArray.of((count,), dtypes.uint8)
-
-
-def _lanes(arg: Loop) -> int:
-    """How many iterations may run at the same time."""
-    if arg.carry or arg.length is None or arg.predicate or runs_on_host(arg.body):
-        return 1
-    if is_dynamic(arg.length):
-        return arg.lanes  # at most: `Program.at` knows the length
-    return max(1, min(arg.length, arg.lanes))
-
-
-def _writes_something(built: BuiltKernel | BuiltStep) -> bool:
-    """Is there an element to compute? An operand of the host may have none."""
-    if not isinstance(built, BuiltKernel) or not built.stores:
-        return True
-    return any(node.size for node in built.stores.values())
-
-
-def _step(
-    built: BuiltKernel | BuiltStep, number: int, number_of: dict[Hashable, int]
-) -> ir.Step:
-    if isinstance(built, BuiltKernel):
-        slots = tuple(number_of[n] for n in built.buffers)
-        return ir.RunKernel(built.kernel, slots, built.info)
-    node = built.node
-    operands = tuple(number_of[n] for n in built.reads)
-    results = tuple(number_of[n] for n in built.writes)
-    if not built.programs:
-        return ir.CallHost(node, operands, results)
-    scratch = number_of[number, "arena"]
-    if not isinstance(node.arg, Loop):
-        return ir.RunBranch(operands[0], built.programs, operands[1:], results, scratch)
-    arg = node.arg
-    given = operands[arg.predicate :]
-    first = arg.consts + arg.carry
-    carry = tuple(
-        ir.Carry(initial, results[k], number_of.get((number, ("spare", k)), -1))
-        for k, initial in enumerate(given[arg.consts : first])
+def _share_memory(work: Work) -> Work:
+    if "share_memory" in settings.current().disabled_rules:
+        return work
+    plan = work.plan
+    sharing = buffer_reuse.share_memory(
+        plan.drafts, work.built, plan.outputs, work.given
     )
-    return ir.RunLoop(
-        built.programs[0],
-        given[: arg.consts],
-        carry,
-        given[first:],
-        results[arg.carry :],
-        arg.length,
-        arg.reverse,
-        operands[0] if arg.predicate else -1,
-        scratch,
-        _lanes(arg),
-    )
+    return replace(work, sharing=sharing)
+
+
+def _assemble(work: Work) -> Work:
+    sharing, built = work.sharing, work.built
+    drafts = buffer_reuse.ordered_drafts(work.plan, sharing, built)
+    order = [d.number for d in drafts if d.number not in sharing.dropped]
+    steps = [sharing.kernels.get(n, built[n]) for n in order]
+    return replace(work, program=assemble(work.graph, steps, sharing))
+
+
+class ProgramStage(NamedTuple):
+    """One stage of lowering that comes after those of graphs.
+
+    Attributes:
+      name: for people.
+      make: adds to what is known; it looks by itself which decisions are off.
+      decisions: what `config.disabled_rules` can switch off in it, and what that does.
+    """
+
+    name: str
+    make: Callable[[Work], Work]
+    decisions: Mapping[str, str]
+
+
+#: The stages that make the program of a graph. The code of its kernels is a device's.
+PROGRAM = (
+    ProgramStage("schedule", _schedule, scheduling.DECISIONS),
+    ProgramStage("kernels", _build, index_view.DECISIONS | relax_mul_zero.DECISIONS),
+    ProgramStage("memory", _share_memory, buffer_reuse.DECISIONS),
+    ProgramStage("code", _assemble, codegen_options.DECISIONS),
+)
+
+
+def _make_program(work: Work) -> tuple[Schedule, ir.Program]:
+    for stage in PROGRAM:
+        work = stage.make(work)
+    assert work.program is not None
+    return work.plan, work.program
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,10 +323,10 @@ def lower(
       limits: of the device.
       donated: inputs whose memory the program may overwrite.
     """
-    outputs = simplify_graph(inline_calls(graph.outputs))
-    simplified = Graph(graph.inputs, tuple(outputs))
-    final = Graph(graph.inputs, tuple(suit_device(simplified.outputs, limits)))
-    plan, program = _program(final, limits, dict.fromkeys(donated))
+    simplified = Graph(graph.inputs, tuple(simplify_graph(graph.outputs)))
+    outputs = run_stages(simplified.outputs, limits, SUITING)
+    final = Graph(graph.inputs, tuple(outputs))
+    plan, program = _make_program(Work(final, limits, dict.fromkeys(donated)))
     return Lowered(graph, simplified, plan, program)
 
 
@@ -235,7 +338,7 @@ def lower_body(body: Body, limits: Limits, carry: range = range(0)) -> ir.Progra
     """
     outputs: list[Node] = []
     taken: set[Node] = set()
-    for node in suit_device(simplified_body(body), limits):
+    for node in run_stages(simplified_body(body), limits, SUITING):
         root = root_of(node)
         while is_variable(root) or root in taken:  # the third copy is one of a copy
             node = root = copy(node)
@@ -245,47 +348,7 @@ def lower_body(body: Body, limits: Limits, carry: range = range(0)) -> ir.Progra
     given: dict[Node, Node | None] = {
         body.inputs[i]: root_of(outputs[k]) for k, i in enumerate(carry)
     }
-    return _program(graph, limits, given)[1]
-
-
-def _program(
-    graph: Graph, limits: Limits, given: dict[Node, Node | None]
-) -> tuple[Schedule, ir.Program]:
-    """What is stored, and the program that does it.
-
-    Args:
-      graph: after all stages.
-      limits: of the device.
-      given: inputs that may be overwritten; see `share_memory`.
-    """
-    roots = [root_of(n) for n in graph.outputs if root_of(n).size]
-    outputs = roots + loose_tokens(graph.outputs)
-    forced: set[Node] = set()
-    while True:
-        plan = schedule(outputs, forced, kernels_add_up(limits))
-        built: dict[int, BuiltKernel | BuiltStep] = dict(build_kernels(plan))
-        built |= {
-            d.number: build_step(d.step, limits)
-            for d in plan.drafts
-            if d.step is not None
-        }
-        too_many = [
-            b
-            for b in built.values()
-            if isinstance(b, BuiltKernel)
-            and 0 < limits.max_buffers < len(b.kernel.buffers)
-        ]
-        if not too_many:
-            break
-        forced |= {_splitting_node(b, plan, forced) for b in too_many}
-    sharing = Sharing()
-    if "share_memory" not in settings.current().disabled_rules:
-        sharing = share_memory(plan.drafts, built, outputs, given)
-    order = [d.number for d in ordered_drafts(plan, sharing, built)]
-    steps = [
-        sharing.kernels.get(n, built[n]) for n in order if n not in sharing.dropped
-    ]
-    return plan, assemble(graph, steps, sharing)
+    return _make_program(Work(graph, limits, given))[1]
 
 
 def build_step(node: Node, limits: Limits) -> BuiltStep | BuiltKernel:
@@ -293,7 +356,7 @@ def build_step(node: Node, limits: Limits) -> BuiltStep | BuiltKernel:
     if node.op is register_loop_p:
         return built_recurrence(node, root_of)
     arg, carry = node.arg, range(0)
-    if isinstance(arg, Loop):
+    if isinstance(arg, canonical_loop.Loop):
         carry = range(arg.consts, arg.consts + arg.carry)
     return BuiltStep(
         node, tuple(lower_body(body, limits, carry) for body in bodies_of(node.arg))
@@ -322,3 +385,20 @@ def _splitting_node(built: BuiltKernel, plan: Schedule, forced: set[Node]) -> No
             f"can give it, and cannot be split"
         )
     return best[1]
+
+
+# Names.
+
+
+def rule_names() -> frozenset[str]:
+    """The names that `config.disabled_rules` may hold: rules and decisions."""
+    stages = (*PIPELINE, *PROGRAM)
+    return frozenset(RULE_NAMES.union(*[stage.decisions for stage in stages]))
+
+
+def check_disabled_rules(names: frozenset[str]) -> None:
+    """Raises ArgumentError for a name that is no rule's."""
+    for name in sorted(names - rule_names()):
+        close = difflib.get_close_matches(name, rule_names(), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ArgumentError(f"disabled_rules: there is no rule {name!r}{hint}")
