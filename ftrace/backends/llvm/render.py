@@ -48,13 +48,14 @@ from ftrace.backends.llvm.register_loops.render import render_recurrence
 from ftrace.backends.llvm.register_loops.scan_kernel import render_scan
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.scalar.ops import operations_of
-from ftrace.backends.llvm.schedule import known_positions, transposed_access
+from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
 from ftrace.backends.llvm.schedule.choose_tiling import Chooser
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.schedule.prefetch import fetches
-from ftrace.backends.llvm.schedule.schedule_tree import Schedule
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule, Store
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
+from ftrace.backends.llvm.schedule.transposed_access import find_transposed
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
@@ -273,15 +274,15 @@ def _squares(case: Case) -> Sequence[Code]:
     target = case.target
     if case.kernel.is_dynamic or not case.decides("in_squares"):
         return ()  # blocks are of sizes that are known
-    kernel, plan = transposed_access.find_transposed(case.kernel, case.facts)
-    if plan is None:
+    found = find_transposed(case.kernel, case.facts, target)
+    if found is None:
         return ()
+    kernel = found.kernel
     case = case if kernel is case.kernel else Case(kernel, target)
-    scattered = transposed_access.turns_result(plan, kernel, case.facts, target)
-    schedule = transposed_access.schedule_transposed(plan, kernel, case.facts, target)
+    scattered = any(isinstance(s, Store) and s.squares for s in found.unit)
     operations = len(kernel.nodes) * prod(kernel.shape)
     streamed = streamed_buffers(kernel, target, scattered)
-    return [_scheduled(case, schedule, operations, streamed=streamed)]
+    return [_scheduled(case, found, operations, streamed=streamed)]
 
 
 def _written_out(case: Case) -> Sequence[Code]:

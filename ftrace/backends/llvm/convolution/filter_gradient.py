@@ -118,13 +118,9 @@ def find_grouped_sum(
 
 
 def _as_sliding(
-    plan: contraction.Contraction,
-    left: Node,
-    right: Node,
-    slid: Sequence[Node],
-    still: Sequence[Node],
-    facts: Facts,
-) -> Shape | None:
+    plan: contraction.Contraction, left: Node, right: Node, slid: Sequence[Node],
+    still: Sequence[Node], facts: Facts,
+) -> Shape | None:  # fmt: skip
     """The same with `left` as the operand that slides."""
     windows, beside = _windows(left, plan.ranges, slid, facts)
     if not windows or len(beside) > 1 or prod(w.taps for w in windows) > _MOST_TAPS:
@@ -315,25 +311,20 @@ def find_sliding_dots(
     kernel: Kernel, loop: ReduceLoop, facts: Facts, target: Target
 ) -> tree.Schedule | None:
     """The kernel with this sum of products as such a gradient, if it is one."""
-    (total,) = loop.reduces
-    term = total.src[0]
-    for left, right in (term.src, term.src[::-1]):
-        found = _as_dots(kernel, total, left, right, loop.ranges, facts, target)
+    factors = loop.reduces[0].src[0].src
+    for pair in (factors, factors[::-1]):
+        found = _as_dots(kernel, loop, *pair, facts, target)
         if found is not None:
             return found
     return None
 
 
 def _as_dots(
-    kernel: Kernel,
-    total: Node,
-    left: Node,
-    right: Node,
-    ranges: Sequence[Node],
-    facts: Facts,
+    kernel: Kernel, loop: ReduceLoop, left: Node, right: Node, facts: Facts,
     target: Target,
-) -> tree.Schedule | None:
+) -> tree.Schedule | None:  # fmt: skip
     """The same with `left` as the operand that slides."""
+    (total,), ranges = loop.reduces, loop.ranges
     axes = [a for a in kernel.axes if size_of(a) > 1]
     alone = [a for a in axes if a not in facts.free[right]]
     near = convolution.find_windows(left, ranges, alone, facts, saving=False)

@@ -7,10 +7,10 @@ evaluated along that range, and squares of registers are turned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from types import MappingProxyType
 
-from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.writer import lowest
@@ -30,26 +30,6 @@ _ONE = Steps()
 NO_STEPS: Mapping[Node, Steps] = MappingProxyType({})
 
 
-def run_stores(
-    stage: Stage,
-    stores: Sequence[Store],
-    axes: Sequence[Node],
-    blocks: Sequence[Block],
-    lanes: int,
-) -> None:
-    """What becomes of the sums of some blocks, in vectors along the last of the axes.
-
-    Args:
-      lanes: of a vector at most.
-    """
-    last, widest = axes[-1], max(store.value.dtype.itemsize for store in stores)
-    lanes = fit_lanes(last, blocks, min(stage.target.vector_bytes // widest, lanes))
-    steps, spans = {last: Steps(lanes)}, dict[Node, Span]()
-    for block in blocks:
-        spans |= block.spans(steps)
-    stage.run(axes, stores, steps, spans)
-
-
 def fit_lanes(r: Node, blocks: Sequence[Block], lanes: int) -> int:
     """In how many lanes a range may run in blocks: not too few are used."""
     split = [block for block in blocks if block.cut.split is r]
@@ -60,29 +40,8 @@ def fit_lanes(r: Node, blocks: Sequence[Block], lanes: int) -> int:
     return lanes
 
 
-class Once:
-    """What several units in a row share, and the first of them makes."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        for number in range(len(stage.kernel.buffers)):
-            stage.values.buffer(number)  # known in the branch, and after it
-        self._made = stage.writer.here("alloca i64")
-        stage.writer.effect(f"store i64 -1, ptr {self._made}")
-
-    def run(self, number: str, make: Callable[[], None]) -> None:
-        """Runs `make` unless what is of this number was made last."""
-        writer = self.stage.writer
-        last = writer.here(f"load i64, ptr {self._made}")
-        fresh = writer.here(f"icmp ne i64 {last}, {number}")
-        branch = writer.open_branch()
-        make()
-        writer.effect(f"store i64 {number}, ptr {self._made}")
-        writer.close_branch(branch, fresh, ())
-
-
 class Block:
-    """The block of a cut: in a `with` statement it is open, and code is for it.
+    """The block of a cut, for which code is emitted while it is open.
 
     Args:
       number: of the block.
@@ -94,41 +53,27 @@ class Block:
         self.number = number
         self.start: Node | None = None
         self.first_strip: Node | None = None
-        self._opened: list[Opened] = []
 
-    def __enter__(self) -> Block:
-        self.open()
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-
-    def open(self) -> None:
+    def open(self, opened: ExitStack) -> None:
         """Opens a range that names where the block begins in the split range.
 
         And one that names the first strip of it.
         """
-        cut, stage = self.cut, self.stage
+        cut, scaled = self.cut, self.stage.scaled
         if cut.split is None:
             return
-        self.start = self._named(
-            axis_of(cut.split).size, stage.scaled(self.number, cut.size)
-        )
+        base = scaled(self.number, cut.size)
+        self.start = self._named(opened, axis_of(cut.split).size, base)
         if cut.strip:
             strips = -(-size_of(cut.split) // cut.strip)
-            first = stage.scaled(self.number, cut.size // cut.strip)
-            self.first_strip = self._named(strips, first)
+            first = scaled(self.number, cut.size // cut.strip)
+            self.first_strip = self._named(opened, strips, first)
 
-    def _named(self, size: int, value: str) -> Node:
+    def _named(self, opened: ExitStack, size: int, value: str) -> Node:
         """A range that has one value while the block is open."""
         node = self.stage.new_range(size)
-        self._opened.append(self.stage.open(node, value))
+        opened.enter_context(self.stage.at(node, value))
         return node
-
-    def close(self) -> None:
-        for opened in reversed(self._opened):
-            self.stage.close(opened)
 
     def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
         """The part of the split range that is in the block, in its steps."""
@@ -197,14 +142,14 @@ class EvenBlock(Block):
         super().__init__(stage, Cut((), rows.axis, rows.length, ()), number)
         self.rows = rows
 
-    def open(self) -> None:
+    def open(self, opened: ExitStack) -> None:
         stage, rows = self.stage, self.rows
         first = stage.scaled(self.number, rows.high)
         last = stage.scaled(self.number, rows.high, rows.high)
         last = lowest(stage.writer, last, stage.values.number(rows.tiles))
         self.begin, self.end = self._row_of(first), self._row_of(last)
         self.tiles = Span(first, last)
-        self.start = self._named(axis_of(rows.axis).size, self.begin)
+        self.start = self._named(opened, axis_of(rows.axis).size, self.begin)
 
     def _row_of(self, tile: str) -> str:
         """The row in which a tile begins; of the tile after the last, the end."""
@@ -233,11 +178,11 @@ class VectorBlock(Block):
         super().__init__(rows.stage, whole, "0")
         self.rows, self.lanes = rows, cut.lanes
 
-    def open(self) -> None:
+    def open(self, opened: ExitStack) -> None:
         stage, lanes, begin = self.stage, self.lanes, self.rows.begin
         whole = stage.writer.pure(f"udiv i64 {begin}, {lanes}", begin)
-        axis = self.rows.rows.axis
-        self.start = self._named(size_of(axis), stage.scaled(whole, lanes))
+        size = size_of(self.rows.rows.axis)
+        self.start = self._named(opened, size, stage.scaled(whole, lanes))
 
     def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
         pure, axis = self.stage.writer.pure, self.rows.rows.axis

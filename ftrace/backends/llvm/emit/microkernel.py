@@ -109,30 +109,16 @@ class MicroKernel:
             return self._step(tile, a, b, state)
         walk, inner = walks[0], walks[1:]
         copies = 1 if inner else _copies(walk.count, tile, self.ops.target.registers)
-        if walk.count == str(copies):
-            return self._steps(tile, walk, inner, copies, a, b, state)
-        carried = [(tile.type.text, text) for text in state]
-        loop = self.writer.open_loop("0", walk.count, copies, carried)
-        a, b = a.plus((walk.left, loop.index)), b.plus((walk.right, loop.index))
-        state = [name for _, _, name in loop.carried]
-        state = self._steps(tile, walk, inner, copies, a, b, state)
-        return self.writer.close_loop(loop, state)
-
-    def _steps(
-        self,
-        tile: Tile,
-        walk: Walk,
-        inner: Sequence[Walk],
-        copies: int,
-        a: Place,
-        b: Place,
-        state: list[str],
-    ) -> list[str]:
-        """So many steps of a loop, one after the other."""
+        loop = None
+        if walk.count != str(copies):
+            carried = [(tile.type.text, text) for text in state]
+            loop = self.writer.open_loop("0", walk.count, copies, carried)
+            a, b = a.plus((walk.left, loop.index)), b.plus((walk.right, loop.index))
+            state = [name for _, _, name in loop.carried]
         for n in range(copies):
             here = a.plus(constant=n * walk.left), b.plus(constant=n * walk.right)
             state = self.sums(tile, inner, *here, state)
-        return state
+        return state if loop is None else self.writer.close_loop(loop, state)
 
     def _step(self, tile: Tile, a: Place, b: Place, state: list[str]) -> list[str]:
         """One step: rows × vectors products are added."""
@@ -172,13 +158,9 @@ class MicroKernel:
         return self.writer.pure(f"getelementptr i8, ptr {p}, i64 {offset}", p)
 
     def keep(
-        self,
-        tile: Tile,
-        state: Sequence[str],
-        out: Place,
-        rows: Sequence[int],
+        self, tile: Tile, state: Sequence[str], out: Place, rows: Sequence[int],
         add: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Stores the sums of a tile, or adds them to what is there.
 
         Args:

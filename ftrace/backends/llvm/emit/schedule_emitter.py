@@ -19,10 +19,9 @@ from ftrace.backends.llvm.emit import microkernel
 from ftrace.backends.llvm.emit.blocked_ranges import (
     Block,
     EvenBlock,
-    Once,
     VectorBlock,
     fill_panel,
-    run_stores,
+    fit_lanes,
 )
 from ftrace.backends.llvm.emit.image_panels import fill_image, prefetch_of, taps_in
 from ftrace.backends.llvm.emit.loop_nest import Span
@@ -67,7 +66,9 @@ class ScheduleEmitter:
         for found in schedule.memory():
             self._clear_at_first(found)
         self.made = {
-            s: Once(stage) for s in schedule.statements() if isinstance(s, tree.Once)
+            s: self._nothing_made()
+            for s in schedule.statements()
+            if isinstance(s, tree.Once)
         }
         self.blocks: dict[layout.Blocked, Block] = {}
         self.lines: dict[layout.Blocked, Node] = {}
@@ -78,7 +79,7 @@ class ScheduleEmitter:
         with self.stage.units(self.schedule.places) as unit, ExitStack() as opened:
             self.numbers = {s: self._number(s, unit.number) for s in self.made}
             for of, number in unit.blocks.items():
-                opened.enter_context(self._open(of, number))
+                self._open(of, number, opened)
             self.run(self.schedule.unit)
         return unit.count
 
@@ -100,7 +101,7 @@ class ScheduleEmitter:
                 found.number, found.start = block.number, block.start
         return found
 
-    def _open(self, of: layout.Blocked, number: str) -> Block:
+    def _open(self, of: layout.Blocked, number: str, opened: ExitStack) -> None:
         stage = self.stage
         if isinstance(of, layout.EvenRows):
             found: Block = EvenBlock(stage, of, number)
@@ -110,8 +111,8 @@ class ScheduleEmitter:
             found = VectorBlock(rows, of)
         else:
             found = Block(stage, of, number)
+        found.open(opened)
         self.blocks[of] = found
-        return found
 
     def for_each(self, s: tree.ForEach) -> None:
         with ExitStack() as opened:
@@ -121,22 +122,20 @@ class ScheduleEmitter:
 
     def _enter(self, place: Any, opened: ExitStack) -> None:
         """Opens a loop over a range or the blocks of a cut."""
-        stage, number = self.stage, self.stage.values.number
+        stage, number, text = self.stage, self.stage.values.number, "0"
         if isinstance(place, Node):
             self._enter_line(place, opened)
         elif isinstance(place, layout.Flat):
-            of = self.blocks[place.of]
-            opened.enter_context(self._open(place.cut, of.number))
+            self._open(place.cut, self.blocks[place.of].number, opened)
         elif isinstance(place, layout.VectorRows):
-            opened.enter_context(self._open(place, "0"))
+            self._open(place, text, opened)
         else:
             for r in place.outer:
                 index = opened.enter_context(stage.loop(number(axis_of(r).size)))
                 opened.enter_context(stage.at(r, index))
-            text = "0"
             if is_dynamic(place.blocks) or place.blocks > 1:
                 text = opened.enter_context(stage.loop(number(place.blocks)))
-            opened.enter_context(self._open(place, text))
+            self._open(place, text, opened)
 
     def _enter_line(self, axis: Node, opened: ExitStack) -> None:
         """A loop over a range of the block that is open."""
@@ -149,13 +148,28 @@ class ScheduleEmitter:
             place = stage.values.access.sum_terms([(1, begin), (1, index)])
         opened.enter_context(stage.at(axis, place))
 
-    def once(self, s: tree.Once) -> None:
-        self.made[s].run(self.numbers[s], lambda: self.run(s.body))
+    def _nothing_made(self) -> str:
+        """Where the number stands of the units for which something was made last."""
+        stage, writer = self.stage, self.stage.writer
+        for number in range(len(stage.kernel.buffers)):
+            stage.values.buffer(number)  # known in the branch, and after it
+        made = writer.here("alloca i64")
+        writer.effect(f"store i64 -1, ptr {made}")
+        return made
 
     def _number(self, s: tree.Once, unit: str) -> str:
         """The number of the units that share it."""
         sizes = [size_of(p) if isinstance(p, Node) else p.blocks for p in s.sharing]
         return self.stage.writer.pure(f"udiv i64 {unit}, {prod(sizes)}", unit)
+
+    def once(self, s: tree.Once) -> None:
+        writer, made, number = self.stage.writer, self.made[s], self.numbers[s]
+        last = writer.here(f"load i64, ptr {made}")
+        fresh = writer.here(f"icmp ne i64 {last}, {number}")
+        branch = writer.open_branch()
+        self.run(s.body)
+        writer.effect(f"store i64 {number}, ptr {made}")
+        writer.close_branch(branch, fresh, ())
 
     # Memory.
 
@@ -390,19 +404,21 @@ class ScheduleEmitter:
         stage, found = self.stage, {**self.loads(s.panels), **s.moved}
         stores = replace_in_stores(stage.kernel.stores, found)
         blocks, lanes = [self.block(of) for of in s.cuts], self.schedule.lanes
-        if not s.squares:
-            run_stores(stage, stores, s.axes, blocks, lanes)
-            return
-        # What is read lies side by side along the row, what is written along the
-        # column: through the caches the latter counts more, for whose lines are read.
-        row, column = axes = s.axes
-        if stores[0].buffer in stage.values.streamed:
-            axes = (column, row)
-        steps = {row: Steps(lanes), column: Steps(0, lanes, False)}
+        axes, last = s.axes, s.axes[-1]
+        if s.squares:
+            steps = {axes[0]: Steps(lanes), last: Steps(0, lanes, False)}
+            # What is read lies side by side along the first axis, what is written along
+            # the last: through the caches that counts more, for whose lines are read.
+            if stores[0].buffer in stage.values.streamed:
+                axes = axes[::-1]
+        else:
+            widest = max(store.value.dtype.itemsize for store in stores)
+            lanes = min(stage.target.vector_bytes // widest, lanes)
+            steps = {last: Steps(fit_lanes(last, blocks, lanes))}
         spans: dict[Node, Span] = {}
         for block in blocks:
             spans |= block.spans(steps)
-        stage.run(axes, stores, steps, spans, squares=True)
+        stage.run(axes, stores, steps, spans, squares=s.squares)
 
 
 _EMIT: dict[type[tree.Statement], Callable[[ScheduleEmitter, Any], None]] = {

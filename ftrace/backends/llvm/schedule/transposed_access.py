@@ -17,6 +17,7 @@ the rows that are written come in another order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ftrace.backends.llvm.schedule.index_facts import (
@@ -28,7 +29,6 @@ from ftrace.backends.llvm.schedule.index_facts import (
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, whole_vectors
 from ftrace.backends.llvm.schedule.schedule_tree import Fill, Schedule, Store
 from ftrace.backends.llvm.target import Target
-from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import (
     INDEX,
     Kernel,
@@ -49,28 +49,11 @@ _LEAST = 8
 _LIGHT = 6
 
 
-@dataclass(frozen=True, eq=False)
-class Turned:
-    """How a kernel has operands that are turned.
-
-    Attributes:
-      outer: the other axes.
-      row: the axis along which the operands are contiguous.
-      column: the axis along which the results are.
-      loads: the operands.
-    """
-
-    outer: tuple[Node, ...]
-    row: Node
-    column: Node
-    loads: tuple[Node, ...]
-
-
-def find_transposed(kernel: Kernel, facts: Facts) -> tuple[Kernel, Turned | None]:
-    """A kernel as one with turned operands, maybe with one axis the other way round."""
-    plan = _find(kernel, facts)
-    if plan is not None or kernel.ordered:
-        return kernel, plan
+def find_transposed(kernel: Kernel, facts: Facts, target: Target) -> Schedule | None:
+    """A kernel with turned operands, maybe with one axis the other way round."""
+    found = _find(kernel, facts, target)
+    if found is not None or kernel.ordered:
+        return found
     forms = [facts.affine[index_of(n)].terms for n in kernel.nodes if n.op is load_p]
     for axis in kernel.axes:
         if all(terms.get(axis, 0) != -1 for terms in forms):
@@ -78,13 +61,13 @@ def find_transposed(kernel: Kernel, facts: Facts) -> tuple[Kernel, Turned | None
         last = const(axis_of(axis).size - 1, INDEX)
         stores = replace_in_stores(kernel.stores, {axis: sub(last, axis)})
         backwards = replace(kernel, stores=tuple(stores))
-        plan = _find(backwards, facts_of(backwards))
-        if plan is not None:
-            return backwards, plan
-    return kernel, None
+        found = _find(backwards, facts_of(backwards), target)
+        if found is not None:
+            return found
+    return None
 
 
-def _find(kernel: Kernel, facts: Facts) -> Turned | None:
+def _find(kernel: Kernel, facts: Facts, target: Target) -> Schedule | None:
     nodes = kernel.nodes
     if kernel.ordered or any(store.combine for store in kernel.stores):
         return None
@@ -104,8 +87,7 @@ def _find(kernel: Kernel, facts: Facts) -> Turned | None:
     for row in reversed(wide):
         turned = [n for n in loads if _step(index_of(n), row, facts) == 1]
         if row is not column and turned:
-            outer = tuple(a for a in kernel.axes if a is not row and a is not column)
-            return Turned(outer, row, column, tuple(turned))
+            return _schedule(kernel, row, column, turned, facts, target)
     return None
 
 
@@ -117,39 +99,47 @@ def _step(index: Node, axis: Node, facts: Facts) -> int | None:
     return form.terms.get(axis, 0)
 
 
-def turns_result(plan: Turned, kernel: Kernel, facts: Facts, target: Target) -> bool:
+def _turns_result(
+    kernel: Kernel, row: Node, column: Node, turned: Sequence[Node], facts: Facts
+) -> bool:
     """Is the result turned? Little is computed of the operands, all of which are."""
-    if not target.decides("transposed_results"):
-        return False
     if len(kernel.stores) != 1 or kernel.stores[0].valid is not None:
         return False
-    row, column = plan.row, plan.column
     nodes = toposort([kernel.stores[0].value])
     for n in nodes:
-        if n.op is not load_p or n in plan.loads or row not in facts.free[n]:
+        if n.op is not load_p or n in turned or row not in facts.free[n]:
             continue
         if column in facts.free[n] or _step(index_of(n), row, facts) not in (0, 1):
             return False
     return sum(map(cost, nodes)) <= _LIGHT
 
 
-def schedule_transposed(
-    plan: Turned, kernel: Kernel, facts: Facts, target: Target
-) -> Schedule:
-    """Blocks of rows and columns, of which operands, or the result, are turned."""
-    items = [n.dtype.itemsize for n in plan.loads]
-    whole = turns_result(plan, kernel, facts, target)
+def _schedule(
+    kernel: Kernel, row: Node, column: Node, turned: Sequence[Node], facts: Facts,
+    target: Target,
+) -> Schedule:  # fmt: skip
+    """Blocks of rows and columns, of which operands, or the result, are turned.
+
+    Args:
+      row: the axis along which the operands are contiguous.
+      column: the axis along which the results are.
+      turned: the operands.
+    """
+    outer = [a for a in kernel.axes if a is not row and a is not column]
+    items = [n.dtype.itemsize for n in turned]
+    lanes = target.vector_bytes // max(items)
+    whole = target.decides("transposed_results")
+    whole = whole and _turns_result(kernel, row, column, turned, facts)
     if whole:
         items.append(kernel.stores[0].value.dtype.itemsize)
-    lanes = target.vector_bytes // max(items)
-    lanes = min(lanes, target.registers) if whole else lanes
-    rows, columns = (Cut.of_first([a], SIDE * lanes) for a in (plan.row, plan.column))
+        lanes = min(target.vector_bytes // max(items), target.registers)
+    rows, columns = (Cut.of_first([a], SIDE * lanes) for a in (row, column))
     pitch = whole_vectors(columns, lanes)
     parts = Part.of(rows, pitch), Part.of(columns, 1)
     panels = tuple(
-        Panel(f"turned{n or ''}", node, rows.length, pitch, parts)
-        for n, node in enumerate(() if whole else plan.loads)
+        Panel("turned", node, rows.length, pitch, parts)
+        for node in (() if whole else turned)
     )
-    axes, cuts = (plan.row, plan.column), (rows, columns)
-    body = *map(Fill, panels), Store(panels, axes, cuts, {}, squares=whole)
-    return Schedule(kernel, lanes, (*plan.outer, rows, columns), body)
+    store = Store(panels, (row, column), (rows, columns), {}, squares=whole)
+    body = (*map(Fill, panels), store)
+    return Schedule(kernel, lanes, (*outer, rows, columns), body)
