@@ -86,9 +86,6 @@ class BuiltStep:
         ]
 
 
-_IDENTITIES = ("copy", "stop_gradient")
-
-
 @dataclass(frozen=True, eq=False)
 class BuiltKernel:
     """A kernel, and the value that each of its buffers holds.
@@ -213,7 +210,7 @@ class _Builder:
             if not group.atoms:
                 return sources[0]
             return ir.reduce(COMBINES[node.op].name, sources[0], tuple(group.atoms))
-        if node.op is gather_p or node.op.name in _IDENTITIES:
+        if node.op is gather_p or node.op.family == "identity":
             return sources[0]
         return make_node(node.op, scalar, tuple(sources), node.arg)
 

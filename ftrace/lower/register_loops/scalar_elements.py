@@ -27,12 +27,11 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.analysis.cost import ELEMENTWISE
+from ftrace.lower.analysis.cost import CHEAP, ELEMENTWISE
 from ftrace.lower.kernel import affine_index as ix, ir
-from ftrace.lower.legalize.legalize import PLAIN
 from ftrace.lower.legalize.math.term import RELAXED
 from ftrace.lower.register_loops import register_loop
-from ftrace.lower.simplify.fold_constants import evaluate_scalar
+from ftrace.lower.simplify.fold_constants import evaluate_scalar, move_constant
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives import elementwise as ops
@@ -41,8 +40,6 @@ from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import COMBINES, COMBINES_BY_NAME, identity
 from ftrace.trace.primitives.sources import const, const_p, iota_p, is_variable
 
-#: The operations whose result every machine rounds alike: of constants a constant.
-_FOLDED = PLAIN | {"sign", "popcount", "nextafter", "real", "imag", "conj"}
 #: Beside this truth value the result is the other operand.
 _NEUTRAL: dict[Any, bool] = {ops.bit_and: True, ops.bit_or: False}
 
@@ -59,9 +56,10 @@ def folded(op: Any, dtype: np.dtype[Any], src: tuple[Node, ...]) -> Node:
 
 
 def _simplified(node: Node) -> Node:
-    src = node.src
-    known_op = isinstance(node.op, Primitive)  # not what legal kernels have, as fma
-    if known_op and node.op.name in _FOLDED and all(s.op is const_p for s in src):
+    op, src = node.op, node.src
+    # What every machine rounds alike: no function, nor what legal kernels have, as fma.
+    alike = isinstance(op, Primitive) and op.cost <= CHEAP
+    if alike and all(s.op is const_p for s in src):
         return const(evaluate_scalar(node), node.dtype)
     if node.op is ops.select:
         if src[0].op is const_p:
@@ -79,8 +77,6 @@ def _simplified(node: Node) -> Node:
                 return const(0, node.dtype)
     return node
 
-
-_IDENTITIES = ("copy", "stop_gradient")
 
 Indices = tuple[ix.Index, ...]
 Key = tuple[int, Node, Indices, ix.Valid]
@@ -192,29 +188,19 @@ class Elements(ABC):
 
     # Elements.
 
-    def run(self, work: Generator[Key, Any, Any]) -> Any:
-        """The answer of a generator that asks for elements."""
+    def run(self, work: Work) -> Any:
+        """The answer of a generator that asks for elements: nothing recurses."""
         answer: Any = None
-        while True:
-            try:
-                wanted = work.send(answer)
-            except StopIteration as done:
-                return done.value
-            answer = self._ask(wanted)
-
-    def _ask(self, wanted: Key) -> Any:
-        """Runs the generators that express elements: no recursion over the graph."""
-        answer = self._known_or_simple(wanted)
-        pending: list[tuple[Key, Work]] = []
-        if answer is None:
-            pending.append((wanted, self._express(*wanted)))
+        pending: list[tuple[Key | None, Work]] = [(None, work)]
         while pending:
             key, work = pending[-1]
             try:
                 needed = work.send(answer)
             except StopIteration as done:
                 pending.pop()
-                self._known[key] = answer = done.value
+                answer = done.value
+                if key is not None:
+                    self._known[key] = answer
                 continue
             answer = self._known_or_simple(needed)
             if answer is None:
@@ -237,7 +223,7 @@ class Elements(ABC):
     ) -> Node | None:
         op = node.op
         if op is const_p:
-            return make_node(const_p, ShapedArray.of((), node.dtype), (), node.arg)
+            return move_constant(node, ())
         if op is iota_p:
             axis: int = node.arg
             return ops.cast(self.rendered(indices[axis]), node.dtype)
@@ -264,7 +250,7 @@ class Elements(ABC):
             assert isinstance(bound, Operand)
             at = indices if bound.at is None else (bound.at, *indices)
             return _through((bound.scope, bound.node, at, valid))
-        if node.op.name in _IDENTITIES:
+        if node.op.family == "identity":
             return _through((scope, node.src[0], indices, valid))
         rule = self._rules.get(node.op) or self._rules.get(node.op.family, self.control)
         return rule(scope, node, indices, valid)
