@@ -64,7 +64,7 @@ class KernelPlan:
         self.block = place(kernel)
         nodes = kernel.nodes
         order = _loop_order(kernel, nodes)
-        free = ir.free_ranges([e for store in kernel.stores for e in store.expressions])
+        free = ir.free_ranges(kernel.roots)
         self.ranges = {n: tuple(sorted(free[n], key=order.__getitem__)) for n in nodes}
         self.affine = ix.affine_forms(nodes)
         self.store_ranges = {

@@ -83,7 +83,7 @@ def find_contraction(
         return None
     if total.dtype not in _DTYPES:
         return None
-    free = free_ranges([e for store in kernel.stores for e in store.expressions])
+    free = free_ranges(kernel.roots)
     for store in kernel.stores:
         if frozenset().union(*[free[e] for e in store.expressions]) != set(kernel.axes):
             return None
@@ -264,9 +264,8 @@ def _write_results(writer: Writer, plan: Contraction) -> None:
         element = f"((__private {c_type} *)out)[i * {plan.width} + j]"
         writer.line(f"const {c_type} sum = {element};")
         given = {**writer.names, plan.total: "sum"}
-        stores = writer.kernel.stores
-        roots = [e for store in stores for e in store.expressions]
-        outer, writer.names = writer.names, writer.values_below(roots, given)
-        for store in stores:
+        kernel, outer = writer.kernel, writer.names
+        writer.names = writer.values_below(kernel.roots, given)
+        for store in kernel.stores:
             writer.store(store)
         writer.names = outer

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from ftrace import dtypes
@@ -85,7 +84,7 @@ def relax_products(kernel: Kernel) -> Kernel:
                 elif made not in known:
                     known[made] = _range(made, [known.get(s) for s in made.src])
             new[node] = made
-    return replace(kernel, stores=tuple(store.over(new) for store in kernel.stores))
+    return kernel.over(new)
 
 
 def _rebuilt(node: Node, src: tuple[Node, ...], take: Callable[[Node], None]) -> Node:

@@ -23,6 +23,7 @@ that `div` and `rem` are the floor division and its remainder.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -198,7 +199,16 @@ class Kernel:
     @cached_property
     def nodes(self) -> list[Node]:
         """All expressions, sources first."""
-        return toposort([e for store in self.stores for e in store.expressions])
+        return toposort(self.roots)
+
+    @property
+    def roots(self) -> list[Node]:
+        """The expressions of its stores."""
+        return [e for store in self.stores for e in store.expressions]
+
+    def over(self, new: Mapping[Node, Node]) -> Kernel:
+        """The kernel with other expressions in the place of those of its stores."""
+        return replace(self, stores=tuple([store.over(new) for store in self.stores]))
 
     @property
     def shape(self) -> tuple[int, ...]:

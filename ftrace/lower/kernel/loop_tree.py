@@ -69,7 +69,7 @@ class _Placement:
 
     def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
-        self.free = ir.free_ranges([e for s in kernel.stores for e in s.expressions])
+        self.free = ir.free_ranges(kernel.roots)
         self.parent: dict[Scope, Scope] = {None: None}
         self.depth: dict[Scope, int] = {None: 0}
         self.opened: dict[Node, Scope] = {}

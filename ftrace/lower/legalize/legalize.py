@@ -57,9 +57,8 @@ def legalize(kernel: ir.Kernel, supported: Collection[str] | None = None) -> ir.
 
 def decompose_functions(kernel: ir.Kernel, supported: Collection[str]) -> ir.Kernel:
     """Before: exp(v). After: the polynomial, where exp is not supported."""
-    roots = [e for store in kernel.stores for e in store.expressions]
-    found = dict(zip(roots, decompose(roots, supported), strict=True))
-    return replace(kernel, stores=tuple(store.over(found) for store in kernel.stores))
+    roots = kernel.roots
+    return kernel.over(dict(zip(roots, decompose(roots, supported), strict=True)))
 
 
 # Complex numbers.

@@ -448,16 +448,14 @@ def _with_kernels(program: Program, sizes: Sizes) -> Program:
 
 def kernel_at(kernel: ir.Kernel, sizes: Sizes) -> ir.Kernel:
     """A kernel for these sizes of its dynamic dimensions."""
-    roots = [e for store in kernel.stores for e in store.expressions]
     new: dict[Node, Node] = {}
-    for node in toposort([*roots, *kernel.axes]):
+    for node in toposort([*kernel.roots, *kernel.axes]):
         new[node] = _node_at(node, sizes, new)
-    stores = tuple(store.over(new) for store in kernel.stores)
     buffers = tuple(
         replace(spec, size=evaluate(spec.size, sizes)) for spec in kernel.buffers
     )
     axes = tuple(new[axis] for axis in kernel.axes)
-    return ir.Kernel(axes, stores, buffers, kernel.ordered)
+    return replace(kernel.over(new), axes=axes, buffers=buffers)
 
 
 def _node_at(node: Node, sizes: Sizes, new: dict[Node, Node]) -> Node:

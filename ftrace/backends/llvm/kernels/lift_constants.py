@@ -57,7 +57,7 @@ def without_numbers(kernel: Kernel) -> tuple[Kernel, np.ndarray[Any, Any] | None
 
 def _numbers(kernel: Kernel, nodes: list[Node]) -> list[Node]:
     """The constants that may be loaded, all of one dtype, in the order of the nodes."""
-    kept = {e for store in kernel.stores for e in store.expressions}
+    kept = set(kernel.roots)
     for node in nodes:
         if not (isinstance(node.op, Primitive) and node.op.takes_numbers):
             kept.update(node.src)

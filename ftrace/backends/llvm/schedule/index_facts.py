@@ -15,7 +15,7 @@ from math import prod
 from types import MappingProxyType
 
 from ftrace import dtypes
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.affine_index import (
     Index,
     affine_form,
@@ -57,6 +57,18 @@ class Condition:
     form: Index | None = None
     low: int | None = None
     high: int | None = None
+
+
+class Bound(NamedTuple):
+    """A comparison of an index: form < limit if it is `below`, else limit <= form.
+
+    Attributes:
+      form: a sum of terms, without a constant.
+    """
+
+    form: Index
+    limit: int
+    below: bool
 
 
 class Facts:
@@ -174,8 +186,8 @@ class Facts:
             return False
         return rest.common_divisor() % by == 0
 
-    def bound_of(self, node: Node) -> Condition | None:
-        """A comparison of an index with a constant, as a bound of its sum of terms."""
+    def bound_of(self, node: Node) -> Bound | None:
+        """What a comparison of an index with a constant says."""
         name = node.op.name
         if name not in _EXCHANGED:
             return None
@@ -186,11 +198,8 @@ class Facts:
             left, right, name = right, left, _EXCHANGED[name]
         if right.pairs or not left.pairs:
             return None
-        form, limit = Index(left.pairs, 0), right.constant - left.constant
-        limit += name in ("le", "gt")
-        if name in ("lt", "le"):
-            return Condition((node,), form, None, limit)
-        return Condition((node,), form, limit, None)
+        limit = right.constant - left.constant + (name in ("le", "gt"))
+        return Bound(Index(left.pairs, 0), limit, name in ("lt", "le"))
 
     def _index(self, node: Node) -> Index | None:
         """An index, also as a number of another integer dtype that holds it."""
@@ -216,27 +225,27 @@ class Facts:
             if node.op.name == "and":
                 pending += node.src
                 continue
-            part = self.bound_of(node)
-            if part is None or part.form is None:
+            bound = self.bound_of(node)
+            if bound is None:
                 others.append(Condition((node,)))
                 continue
-            key = frozenset(part.form.pairs)
-            old = bounds.get(key)
-            if old is not None:
-                lows = [c.low for c in (old, part) if c.low is not None]
-                highs = [c.high for c in (old, part) if c.high is not None]
-                low, high = max(lows, default=None), min(highs, default=None)
-                if low is not None and high is not None:
-                    high = max(low, high)  # there may be nothing between them
-                part = Condition((*old.nodes, node), part.form, low, high)
-            bounds[key] = part
+            form, limit, below = bound
+            key = frozenset(form.pairs)
+            old = bounds.get(key, Condition((), form))
+            low, high = old.low, old.high
+            if below:
+                high = limit if high is None else min(high, limit)
+            else:
+                low = limit if low is None else max(low, limit)
+            if low is not None and high is not None:
+                high = max(low, high)  # there may be nothing between them
+            bounds[key] = Condition((*old.nodes, node), form, low, high)
         return [*bounds.values(), *others]
 
 
 def facts_of(kernel: Kernel) -> Facts:
     """Facts about the expressions of a kernel."""
-    roots = [e for store in kernel.stores for e in store.expressions]
-    return Facts([*roots, *kernel.axes])
+    return Facts([*kernel.roots, *kernel.axes])
 
 
 def index_of(load: Node) -> Node:

@@ -120,22 +120,19 @@ def move(node: Node, facts: Facts, places: dict[Node, ix.Index]) -> Node | None:
                 places[node] = found
         return ix.render_index(places[node]) if node in places else None
     bound = facts.bound_of(node)
-    if bound is None or bound.form is None:
+    form = bound.form.over(places) if bound is not None else None
+    if bound is None or form is None or not ix.is_affine(form):
         return None
-    form = bound.form.over(places)
-    if not ix.is_affine(form):
-        return None
-    limit = bound.high if bound.low is None else bound.low
-    assert limit is not None
-    low, high = ix.bounds(form)
+    (low, high), limit = ix.bounds(form), bound.limit
     if low >= limit or high < limit:
-        return const((low >= limit) == (bound.high is None), dtypes.bool_)
-    factor = ix.Index(form.pairs, 0).common_divisor()
+        return const((high < limit) == bound.below, dtypes.bool_)
+    terms = ix.Index(form.pairs, 0)
+    factor = terms.common_divisor()
     if factor == 1:
         return None
-    index = ix.render_index(ix.divide(ix.Index(form.pairs, 0), factor))
     least = const(-(-(limit - form.constant) // factor), ir.INDEX)
-    return (ew.lt if bound.low is None else ew.ge)(index, least)
+    index = ix.render_index(ix.divide(terms, factor))
+    return (ew.lt if bound.below else ew.ge)(index, least)
 
 
 def _divide(op: Op, top: ix.Index, by: int) -> ix.Index | None:
@@ -463,12 +460,9 @@ def _borders(kernel: ir.Kernel, axis: Node, facts: Facts) -> list[int]:
         if node.op.name in ("div", "rem") and node.dtype is ir.INDEX:
             return []
         bound = facts.bound_of(node)
-        if bound is None or bound.form is None or list(bound.form.terms) != [axis]:
-            continue
-        step = bound.form.terms[axis]
-        limit = bound.high if bound.low is None else bound.low
-        assert limit is not None
-        found.add(-(-limit // step) if step > 0 else limit // step + 1)
+        if bound is not None and list(bound.form.terms) == [axis]:
+            step, limit = bound.form.terms[axis], bound.limit
+            found.add(-(-limit // step) if step > 0 else limit // step + 1)
     return sorted(p for p in found if 0 < p < _size(axis))
 
 
