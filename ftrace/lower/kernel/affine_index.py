@@ -409,13 +409,9 @@ def is_within(index: Index, low: int, high: int) -> bool:
     return surely_at_most(low, least) and surely_less(greatest, high)
 
 
-def flatten_index(indices: Iterable[Index], shape: Shape) -> Index:
-    """The row-major position of an element."""
-    return _flattened(tuple(indices), shape)
-
-
 @memo(RECENT)
-def _flattened(indices: tuple[Index, ...], shape: Shape) -> Index:
+def flatten_index(indices: tuple[Index, ...], shape: Shape) -> Index:
+    """The row-major position of an element."""
     total = ZERO
     step = 1
     for index, size in zip(reversed(indices), reversed(shape), strict=True):
@@ -483,7 +479,7 @@ def _slid(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Positi
         position = index * shear.stride + window
         valid = require(valid, position, 0, size)
     else:
-        position, valid = _divided(index - window, shear.stride, size, valid)
+        position, valid = _divide_exactly(index - window, shear.stride, size, valid)
     return (*indices[: shear.axis], position, *indices[shear.axis + 1 :]), valid
 
 
@@ -503,7 +499,7 @@ def _reshaped(
     return tuple(result)
 
 
-def _divided(
+def _divide_exactly(
     position: Index, step: int, size: int, valid: Valid | None
 ) -> tuple[Index, Valid | None]:
     """position / step, where that is a whole number in 0 … size - 1."""
@@ -522,7 +518,7 @@ def _padded(node: Node, indices: tuple[Index, ...], valid: Valid | None) -> Posi
     sizes = node.src[0].shape
     for index, (before, _, between), size in zip(indices, pads, sizes, strict=True):
         position = index + -before
-        position, valid = _divided(position, between + 1, size, valid)
+        position, valid = _divide_exactly(position, between + 1, size, valid)
         result.append(position)
     return tuple(result), valid
 

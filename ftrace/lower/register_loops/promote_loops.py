@@ -333,7 +333,8 @@ class Scalarizer(scalar.Elements):
             at = [ix.constant_index(p) for p in position]
             if axis is not None and lanes is not None:
                 at[axis] = lanes.index
-            yield tuple(at), ix.flatten_index(at, shape)
+            indices = tuple(at)
+            yield indices, ix.flatten_index(indices, shape)
 
 
 def _set(register: Node, value: Node) -> Store:

@@ -96,7 +96,7 @@ class Group:
     node: Node | None
     sizes: Shape
     atoms: list[Node]
-    indices: list[ix.Index]
+    indices: tuple[ix.Index, ...]
 
 
 class Ranges:
@@ -115,10 +115,10 @@ class Ranges:
 
     def group(self, node: Node | None, sizes: Shape) -> Group:
         chosen = self.layout.get(node, sizes)
-        indices = [self.new(size, node is not None) for size in chosen]
+        indices = tuple([self.new(size, node is not None) for size in chosen])
         atoms = [a for index in indices for a, _ in index.pairs]
         if chosen is not sizes and not same_size(chosen, sizes):
-            indices = list(ix.unflatten_index(ix.flatten_index(indices, chosen), sizes))
+            indices = ix.unflatten_index(ix.flatten_index(indices, chosen), sizes)
         self.groups.append(group := Group(node, chosen, atoms, indices))
         return group
 
@@ -172,7 +172,7 @@ class Draft:
         """Adds the loops that `shape` has inside of the kernel's own."""
         for size in shape[len(self.shape) :]:
             index = self.ranges.new(size, False)
-            self.indices.append(index)
+            self.indices = (*self.indices, index)
             self.atoms.append(index.pairs[0][0])
             self.shape = (*self.shape, size)
 
@@ -237,7 +237,7 @@ class Schedule:
 
 
 def root_indices(
-    indices: Sequence[ix.Index], loops: Shape, shape: Shape
+    indices: tuple[ix.Index, ...], loops: Shape, shape: Shape
 ) -> tuple[ix.Index, ...]:
     """The index of a value of `shape` that has an element per iteration of loops."""
     depth = 0

@@ -466,7 +466,7 @@ def _is_row(node: Node, context: Context, draft: Draft) -> bool:
     sizes = zip(context.indices, node.shape, strict=True)
     pairs = [(i, n) for i, n in sizes if not same_size(n, 1)]
     depth = len(draft.shape)
-    outer = [i for i, _ in pairs[:depth]]
+    outer = tuple([i for i, _ in pairs[:depth]])
     if context.valid != ix.ALWAYS or not same_size(outer, draft.indices):
         return False
     inner = [(ix.atom_of(i), n) for i, n in pairs[depth:]]

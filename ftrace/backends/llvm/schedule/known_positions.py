@@ -193,7 +193,7 @@ def without_short_axes(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Ke
         return kernel
     most = target.most_apart
     for axis in reversed(kernel.axes):
-        size = ir.axis_of(axis).size
+        size = ix.size_of(axis)
         if not 2 <= size <= most:
             continue
         own = [n for n in kernel.nodes if axis in facts.free[n]]
@@ -212,9 +212,9 @@ def _takes_turns(
     kernel: ir.Kernel, short: Node, long: Node, facts: Facts, most: int
 ) -> bool:
     """Do stores or loads over both axes lie side by side, and stores not apart?"""
-    if ir.axis_of(long).size < _LEAST:
+    if ix.size_of(long) < _LEAST:
         return False
-    size, found = ir.axis_of(short).size, False
+    size, found = ix.size_of(short), False
     for store in kernel.stores:
         terms = facts.affine[store.index].terms
         if any(a is not short and short in facts.free[a] for a in terms):
@@ -246,7 +246,7 @@ def without_short_reduces(kernel: ir.Kernel, facts: Facts, target: Target) -> ir
         value, *short = node.src
         ranges = frozenset(short)
         inside = [n for n in toposort([value]) if facts.free[n] & ranges]
-        total += prod(ir.axis_of(r).size for r in short) * len(inside)
+        total += prod(ix.size_of(r) for r in short) * len(inside)
         if any(n.op is ir.reduce_p for n in inside):
             return kernel
         if not _is_beside(inside, short, kernel, facts, target):
@@ -270,7 +270,7 @@ def _is_beside(
     target: Target,
 ) -> bool:
     """Are the elements of a reduce those that a step of an axis skips, or a window?"""
-    taps, most = prod(ir.axis_of(r).size for r in short), target.most_apart
+    taps, most = prod(ix.size_of(r) for r in short), target.most_apart
     if (len(short) == 1 or taps <= _MOST_BESIDE) and any(
         _stands_beside(inside, a, r, facts, most) for a in kernel.axes for r in short
     ):
@@ -286,7 +286,7 @@ def _moves_in_windows(
     inside: list[Node], long: Node, short: list[Node], facts: Facts, most: int
 ) -> bool:
     """Do windows with borders move along it, or their derivatives?"""
-    if ir.axis_of(long).size < _LEAST:
+    if ix.size_of(long) < _LEAST:
         return False
     for node in inside:
         if node.op is not ir.load_p or len(node.src) < 3:
@@ -304,11 +304,11 @@ def _stands_beside(
     inside: list[Node], long: Node, short: Node, facts: Facts, most: int
 ) -> bool:
     """Do all loads over a short range run through what one step of an axis skips?"""
-    if not 2 <= ir.axis_of(short).size <= most or ir.axis_of(long).size < _LEAST:
+    if not 2 <= ix.size_of(short) <= most or ix.size_of(long) < _LEAST:
         return False
     forms = [facts.affine[index_of(n)].terms for n in inside if n.op is ir.load_p]
     return bool(forms) and all(
-        terms.get(short) == 1 and ir.axis_of(short).size <= terms.get(long, 0) <= most
+        terms.get(short) == 1 and ix.size_of(short) <= terms.get(long, 0) <= most
         for terms in forms
     )
 
@@ -323,7 +323,7 @@ def _combine(
     found = const(identity_of(str(reduce.arg), reduce.dtype), reduce.dtype)
     fused = target.fma and reduce.arg == "add" and value.op is ew.mul
     fused = fused and dtypes.kind(reduce.dtype) == "f"
-    for places in product(*(range(ir.axis_of(r).size) for r in short)):
+    for places in product(*(range(ix.size_of(r)) for r in short)):
         new: dict[Node, Node] = {}
         moved = dict(zip(short, map(ix.constant_index, places), strict=True))
         for node in inside:
@@ -410,7 +410,7 @@ def _round_to_vectors(points: Sequence[int], axis: Node, lanes: int) -> list[int
     found: set[int] = set()
     for point in points:
         found |= {point // lanes * lanes, -(-point // lanes) * lanes}
-    return sorted(p for p in found if 0 < p < _size(axis))
+    return sorted(p for p in found if 0 < p < ix.size_of(axis))
 
 
 def _may_cut(kernel: ir.Kernel) -> bool:
@@ -420,10 +420,6 @@ def _may_cut(kernel: ir.Kernel) -> bool:
         return False
     small = prod(kernel.shape) < _LEAST_CUT
     return not small and not any(n.op is ir.reduce_p for n in kernel.nodes)
-
-
-def _size(axis: Node) -> int:
-    return ir.axis_of(axis).size
 
 
 def _merge(blocks: Sequence[list[Statement]]) -> list[Statement]:
@@ -463,11 +459,11 @@ def _borders(kernel: ir.Kernel, axis: Node, facts: Facts) -> list[int]:
         if bound is not None and list(bound.form.terms) == [axis]:
             step, limit = bound.form.terms[axis], bound.limit
             found.add(-(-limit // step) if step > 0 else limit // step + 1)
-    return sorted(p for p in found if 0 < p < _size(axis))
+    return sorted(p for p in found if 0 < p < ix.size_of(axis))
 
 
 def _between(points: Sequence[int], axis: Node) -> list[tuple[int, int]]:
-    ends = [0, *points, _size(axis)]
+    ends = [0, *points, ix.size_of(axis)]
     return list(pairwise(ends))
 
 
@@ -478,7 +474,7 @@ def _piece(
     kernel: ir.Kernel, axis: Node, start: int, stop: int, number: int, facts: Facts
 ) -> ir.Kernel:
     """The part of a kernel where `start` <= axis < `stop`."""
-    if same_size((start, stop), (0, _size(axis))) and number == ir.axis_of(axis).number:
+    if (number, stop - start) == ir.axis_of(axis)[:2]:
         return kernel
     own = ir.make_range(number, stop - start, False)
     single = stop - start == 1 and number < _NUMBERS
