@@ -106,7 +106,7 @@ def lay_results_flat(
     kernel: Kernel, plan: Contraction, axes: Sequence[Node], flat: Node, facts: Facts
 ) -> dict[Node, Node]:
     """What stands for two axes in what becomes of the sums; nothing, if it must not."""
-    parts = [e for store in kernel.stores for e in store.expressions]
+    parts = kernel.roots
     return lay_flat(parts, axes, flat, facts, plan.reduces) or {}
 
 
