@@ -308,15 +308,15 @@ class _Rules:
 
     def several(self, *avals: ShapedArray, **params: Any) -> bool:
         """Is the result a tuple?"""
-        return isinstance(self._inferred(avals, params), _SEVERAL)
+        return isinstance(self._infer(avals, params), _SEVERAL)
 
-    def _inferred(self, avals: Sequence[ShapedArray], params: Any) -> Any:
+    def _infer(self, avals: Sequence[ShapedArray], params: Any) -> Any:
         return self.infer(
             *[ShapeDtypeStruct(a.shape, a.dtype) for a in avals], **params
         )
 
     def types(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
-        return [self._type(t) for t in _tuple(self._inferred(avals, params))]
+        return [self._type(t) for t in _tuple(self._infer(avals, params))]
 
     def _type(self, found: Any) -> ShapedArray:
         if not (hasattr(found, "shape") and hasattr(found, "dtype")):
@@ -340,7 +340,7 @@ class _Rules:
         primals, results = tuple(flat[:count]), tuple(flat[count : count + size])
         moving = tuple(next(given) if flag else None for flag in mask)
         found = self.jvp(primals, results, moving, **params)
-        leaves = self._checked("jvp", self.jvp, found, results, tangents=True)
+        leaves = self._check("jvp", self.jvp, found, results, tangents=True)
         return [x for x in leaves if x is not None]
 
     def cotangents(
@@ -362,7 +362,7 @@ class _Rules:
         pairs = zip(asked, types, strict=True)
         filled = [custom_call.zeros_of(a) if x is None else x for x, a in pairs]
         like = [ShapeDtypeStruct(a.shape, a.dtype) for a in types]
-        return self._checked("transpose", self.transpose, tuple(filled), like)
+        return self._check("transpose", self.transpose, tuple(filled), like)
 
     def lanes(
         self, flat: Sequence[Value], params: Any, size: int, flags: Any
@@ -374,14 +374,14 @@ class _Rules:
         single = [a.with_shape(a.shape[1:]) if has else a for a, has in pairs]
         types = self.types(*single, **params)
         like = [ShapeDtypeStruct((size, *a.shape), a.dtype) for a in types]
-        return self._checked("batch", self.batch, found, like)
+        return self._check("batch", self.batch, found, like)
 
     def lowered(self, flat: Sequence[Value], params: Any) -> list[Value]:
         assert self.lower is not None
         like = self.types(*[aval_of(x) for x in flat], **params)
-        return self._checked("lower", self.lower, self.lower(*flat, **params), like)
+        return self._check("lower", self.lower, self.lower(*flat, **params), like)
 
-    def _checked(
+    def _check(
         self, what: str, rule: Function, found: Any, like: Sequence[Any],
         tangents: bool = False,
     ) -> list[Any]:  # fmt: skip

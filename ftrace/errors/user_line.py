@@ -73,7 +73,7 @@ class Origin:
         return f"{where}\n    {self.text}" if self.text else where
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _placed, (self.file, self.line, self.function, self.text)
+        return _place, (self.file, self.line, self.function, self.text)
 
 
 class _Place(Origin):
@@ -86,8 +86,8 @@ class _Place(Origin):
         return self._text
 
 
-def _placed(file: str, line: int, function: str, text: str) -> Origin:
-    code = _placed.__code__.replace(
+def _place(file: str, line: int, function: str, text: str) -> Origin:
+    code = _place.__code__.replace(
         co_filename=file, co_firstlineno=line, co_name=function
     )
     place = _Place(code, -1)  # before its first instruction

@@ -31,8 +31,8 @@ else:
     def dataclass(cls=None, /, **options):
         """See `dataclasses.dataclass`."""
         if cls is None:
-            return lambda found: _made(found, **options)
-        return _made(cls, **options)
+            return lambda found: _make(found, **options)
+        return _make(cls, **options)
 
     class _Named(type):
         """Puts a class of tuples in the place of the class that is written."""
@@ -73,7 +73,7 @@ class OfProcess(Immutable):
 _BARE = dataclasses.dataclass(init=False, repr=False, eq=False)
 
 
-def _made(
+def _make(
     cls: type[Any],
     *,
     init: bool = True,

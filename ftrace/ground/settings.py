@@ -235,13 +235,13 @@ def _from_environment() -> Config:
 _known: dict[Config, Config] = {}
 
 
-def _changed(before: Config, changes: dict[str, Any]) -> Config:
+def _change(before: Config, changes: dict[str, Any]) -> Config:
     """The configuration with changes: equal ones are one object."""
     made = replace(before, **changes)
     return _known.setdefault(made, made)
 
 
-_default = _changed(_from_environment(), {})
+_default = _change(_from_environment(), {})
 _local: ContextVar[Config | None] = ContextVar("ftrace_config", default=None)
 _names = {field.name for field in fields(Config)}
 
@@ -284,7 +284,7 @@ class ConfigHandle:
 
     @contextmanager
     def __call__(self, **changes: Any) -> Generator[Config, None, None]:
-        changed = _changed(current(), _changes(changes))
+        changed = _change(current(), _changes(changes))
         token = _local.set(changed)
         try:
             yield changed
@@ -295,9 +295,9 @@ class ConfigHandle:
         """Sets the default for all threads; JAX's names (`jax_enable_x64`) work."""
         global _default
         changes = _changes({name: value})
-        _default = _changed(_default, changes)
+        _default = _change(_default, changes)
         if (local := _local.get()) is not None:
-            _local.set(_changed(local, changes))
+            _local.set(_change(local, changes))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -337,7 +337,7 @@ class set_threads:  # read as a function: `ft.set_threads(2)`
         global _default
         # The block's own, not the process's: that is as it was.
         default, local = self._before
-        _default = _changed(_default, {"threads": default.threads})
+        _default = _change(_default, {"threads": default.threads})
         _local.set(local)
         self._block = config(threads=self._count)
         self._block.__enter__()

@@ -148,7 +148,7 @@ def _branch(
     effects = any(t.draft.effects for t in traced)
     closed: list[Any] = []
     for t, mine in zip(traced, places, strict=True):
-        consts, before, after = _closed_over(t, mine, free, effects)
+        consts, before, after = _close_over(t, mine, free, effects)
         outputs = [*after, *bodies.matched(t.draft.outputs, types)]
         closed.append(close([*before, *t.draft.arguments, *consts], outputs))
 
@@ -161,7 +161,7 @@ def _branch(
     return tree.unflatten(first, results)
 
 
-def _closed_over(
+def _close_over(
     traced: Traced, places: Sequence[int], free: Sequence[Value], effects: bool
 ) -> tuple[list[Node], list[Node], list[Node]]:
     """Inputs for all that any body uses from outside; the token, before and after."""
@@ -211,15 +211,15 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     def test_of(avals: Sequence[ShapedArray]) -> Traced:
         return bodies.trace_function("while_loop", cond_fun, treedef, avals)
 
-    (body, test), first, avals = _settled("while_loop", avals, names, body_of, test_of)
+    (body, test), first, avals = _settle("while_loop", avals, names, body_of, test_of)
     predicate = _predicate(test, cond_fun)
     if test.draft.effects:
         return _while_with_effects(cond_fun, body_fun, init_val)
     free, (of_test, of_body) = bodies.distinct([test.draft.values, body.draft.values])
     count, effects = len(free), bool(body.draft.effects)
-    consts, before, _ = _closed_over(test, of_test, free, effects)
+    consts, before, _ = _close_over(test, of_test, free, effects)
     test_body = close([*consts, *before, *test.draft.arguments], [predicate])
-    consts, before, after = _closed_over(body, of_body, free, effects)
+    consts, before, after = _close_over(body, of_body, free, effects)
     outputs = [*after, *bodies.returned(body.draft.outputs, avals)]
     loop_body = close([*consts, *before, *body.draft.arguments], outputs)
     results = bodies.apply_compound(
@@ -239,7 +239,7 @@ def _as_first(values: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Val
     return [cast(x, a.dtype, a.weak_type) if is_exact(a) else x for x, a in pairs]
 
 
-def _rounded(node: Node) -> Node:
+def _round_weak(node: Node) -> Node:
     """What a weak scalar is outside of the loop."""
     if not is_exact(node.aval):
         return node
@@ -247,7 +247,7 @@ def _rounded(node: Node) -> Node:
     return cast_node(node, narrow, True)
 
 
-def _settled(
+def _settle(
     what: str,
     avals: list[ShapedArray],
     names: Sequence[str],
@@ -468,12 +468,12 @@ def _scan(
         return body
 
     begin = [aval_of(x) for x in values]
-    (body,), first, avals = _settled(what, begin, names, body_of)
+    (body,), first, avals = _settle(what, begin, names, body_of)
     draft = body.draft
     count = len(avals)
     outputs = [*bodies.returned(draft.outputs[:count], avals), *draft.outputs[count:]]
     if avals != first:
-        outputs[count:] = [_rounded(n) for n in outputs[count:]]
+        outputs[count:] = [_round_weak(n) for n in outputs[count:]]
     effects = bool(draft.effects)
     inputs = [*draft.free, *draft.effects[:1], *draft.arguments]
     closed = close(inputs, [*draft.effects[1:], *outputs])

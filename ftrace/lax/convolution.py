@@ -411,7 +411,7 @@ def conv_transpose(
     reaches = [(w.shape[a] - 1) * d + 1 for a, d in zip(space, dilation, strict=True)]
     if isinstance(padding, str):
         rows = zip(reaches, steps, strict=True)
-        pads = [_transposed_padding(k, s, padding) for k, s in rows]
+        pads = [_transpose_padding(k, s, padding) for k, s in rows]
     else:
         pads = check_padding(name, padding, len(space))
         if use_consistent_padding:
@@ -428,7 +428,7 @@ def conv_transpose(
     )  # fmt: skip
 
 
-def _transposed_padding(reach: int, step: int, padding: str) -> tuple[int, int]:
+def _transpose_padding(reach: int, step: int, padding: str) -> tuple[int, int]:
     """So that the result has size·step elements ("SAME"), or all that there are."""
     if padding.upper() == "SAME":
         total = reach + step - 2

@@ -241,7 +241,7 @@ def _places(
     for number, axis in enumerate(windows.starting):
         last = windows.shape[axis] - windows.sizes[axis]
         start = ax.shrink_axis(starts, len(batch), number, number + 1)
-        start = _signed(ax.reshape(start, batch), windows.shape[axis])
+        start = _as_signed(ax.reshape(start, batch), windows.shape[axis])
         if drops:
             here = (start >= 0) & (start <= last)
             inside = here if inside is None else inside & here
@@ -268,7 +268,7 @@ def _widest(found: Sequence[Any]) -> Any:
     return max(found, key=lambda dtype: dtype.itemsize, default=dtypes.int32)
 
 
-def _signed(start: Any, size: int) -> Any:
+def _as_signed(start: Any, size: int) -> Any:
     """A start in a signed dtype that holds the size of its axis."""
     if dtypes.kind(start.dtype) == "u":
         if dtypes.limits(start.dtype)[1] > size:
@@ -465,7 +465,7 @@ def _scatter(name: str, kind: str, negated: bool = False):
         windows, through = _check_scatter(name, x, starts, new.shape, numbers)
         if new.size and x.size:
             found = _places(windows, starts, _mode_of(mode), writing=True)
-            new = _ordered_updates(new, windows, found, through, starts.ndim - 1)
+            new = _order_updates(new, windows, found, through, starts.ndim - 1)
             inside = _only_inside(found)
             x = bind(scatter_p, x, new, *inside, arg=(found.axes, kind))
         return ax.reshape(x, aval_of(operand).shape)
@@ -567,7 +567,7 @@ def scatter_apply(
     inside = _only_inside(found)
     repeats = ax.full(old.shape, 1, dtypes.int32)
     if not unique_indices:
-        repeats = _counted(x, found, inside, repeats)
+        repeats = _count_windows(x, found, inside, repeats)
 
     def goes_on(state: Any) -> Any:
         return state[0] < most
@@ -592,7 +592,7 @@ def scatter_apply(
     return ax.reshape(result, aval_of(operand).shape)
 
 
-def _counted(x: Any, found: Places, inside: Sequence[Any], ones: Any) -> Any:
+def _count_windows(x: Any, found: Places, inside: Sequence[Any], ones: Any) -> Any:
     """Of each element of windows, how many windows have it."""
     none = ax.full(x.shape, 0, dtypes.int32)
     counts = bind(scatter_p, none, ones, *inside, arg=(found.axes, "add"))
@@ -645,7 +645,7 @@ def _with_an_axis(
     return ax.reshape(x, (1,)), numbers._replace(inserted_window_dims=inserted)
 
 
-def _ordered_updates(
+def _order_updates(
     updates: Any, windows: Windows, found: Places, through: Sequence[int], depth: int
 ) -> Any:
     """The updates as batch, windows of the indexed axes, other axes."""

@@ -99,12 +99,12 @@ _recognised = memo(256)(_traced)
 
 def _reduction(name: str, monoid: Monoid):
     def reduction(operand: Value, axes: Sequence[int]) -> Any:
-        return _reduced(name, monoid, operand, axes)
+        return _reduce(name, monoid, operand, axes)
 
     return reduction
 
 
-def _reduced(name: str, monoid: Monoid, operand: Value, axes: Sequence[int]) -> Any:
+def _reduce(name: str, monoid: Monoid, operand: Value, axes: Sequence[int]) -> Any:
     x = ax.as_value(operand)
     places = ax.canonical_axes(tuple(axes), x.ndim, f"lax.{name}")
     return reduced(monoid.reduction, x, places, False)
@@ -112,7 +112,7 @@ def _reduced(name: str, monoid: Monoid, operand: Value, axes: Sequence[int]) -> 
 
 def reduce_sum(operand: Value, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """The sum along these axes, in the dtype of the operand."""
-    return _reduced("reduce_sum", SUM, operand, axes)
+    return _reduce("reduce_sum", SUM, operand, axes)
 
 
 @member(_reduction, PRODUCT)
@@ -137,7 +137,7 @@ def _bit_reduction(name: str, op: Primitive, start: int, of_bools: Monoid | None
             got = x.dtype.name
             raise errors.DtypeError(f"lax.{name} requires bools or integers, got {got}")
         if x.dtype == dtypes.bool_ and of_bools is not None:
-            return _reduced(name, of_bools, x, axes)
+            return _reduce(name, of_bools, x, axes)
         first = ax.cast(np.asarray(start), x.dtype)
         return reduce(x, first, lambda a, b: elementwise(op, a, b), axes)
 

@@ -183,7 +183,7 @@ def dynamic_slice(
       ShapeError: the sizes exceed the shape, or a start is missing.
     """
     x = ax.as_value(operand)
-    sizes = _checked_sizes("lax.dynamic_slice", x, slice_sizes)
+    sizes = _check_sizes("lax.dynamic_slice", x, slice_sizes)
     starts = _starts(
         "lax.dynamic_slice", start_indices, x.shape, sizes, allow_negative_indices
     )
@@ -196,7 +196,7 @@ def dynamic_slice(
     return x
 
 
-def _checked_sizes(name: str, x: Any, slice_sizes: Sequence[int]) -> tuple[int, ...]:
+def _check_sizes(name: str, x: Any, slice_sizes: Sequence[int]) -> tuple[int, ...]:
     sizes = ax.check_shape(tuple(slice_sizes), name)
     fits = len(sizes) == x.ndim and all(
         0 <= n <= m for n, m in zip(sizes, x.shape, strict=True)
@@ -265,7 +265,7 @@ def dynamic_update_slice(
     x, part = ax.as_value(operand), ax.as_value(update)
     part = ax.cast(part, check_dtypes("dynamic_update_slice", x, part))
     name = "lax.dynamic_update_slice"
-    sizes = _checked_sizes(f"{name}: update", x, part.shape)
+    sizes = _check_sizes(f"{name}: update", x, part.shape)
     starts = _starts(name, start_indices, x.shape, sizes, allow_negative_indices)
     if is_array(x) and is_array(part) and all(type(start) is int for start in starts):
         pairs = zip(starts, sizes, strict=True)

@@ -64,7 +64,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     return _initializer(dtype, lambda key, shape, kind: fnp.full(shape, value, kind))
 
 
-def _scaled(dtype: Any, scale: Any, draw: Callable[..., Any]) -> Initializer:
+def _scale(dtype: Any, scale: Any, draw: Callable[..., Any]) -> Initializer:
     def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
         return draw(key, shape=shape, dtype=kind) * fnp.asarray(scale, kind)
 
@@ -73,12 +73,12 @@ def _scaled(dtype: Any, scale: Any, draw: Callable[..., Any]) -> Initializer:
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Uniform in [0, scale)."""
-    return _scaled(dtype, scale, random.uniform)
+    return _scale(dtype, scale, random.uniform)
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     """Normal, of mean 0 and this standard deviation."""
-    return _scaled(dtype, stddev, random.normal)
+    return _scale(dtype, stddev, random.normal)
 
 
 def truncated_normal(
@@ -86,7 +86,7 @@ def truncated_normal(
 ) -> Initializer:
     """Normal between two bounds, then scaled; the bounds are in units of `stddev`."""
     draw = partial(random.truncated_normal, lower=lower, upper=upper)
-    return _scaled(dtype, stddev, draw)
+    return _scale(dtype, stddev, draw)
 
 
 def _fans(

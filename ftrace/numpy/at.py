@@ -202,7 +202,7 @@ def update(
     if dtype != x.dtype:  # computed in the common dtype, as without an index
         wide = update(ax.cast(x, dtype), index, values, kind, mode, wrap)
         return ax.cast(wide, x.dtype, x.weak_type)
-    if (masked := _masked(x, index, values, kind)) is not None:
+    if (masked := _mask_update(x, index, values, kind)) is not None:
         return masked
     eager = mode is None and is_array(x) and is_array(values)
     known = indexing.numpy_index(index) if eager else None
@@ -218,7 +218,7 @@ def update(
     values = ax.cast(values, x.dtype)
     region = indexing.sliced(x, parsed)
     if parsed.gathered:
-        new = _scattered(region, parsed, values, kind, mode, wrap)
+        new = _scatter(region, parsed, values, kind, mode, wrap)
     elif 0 in (parsed.batch or ()):
         return x
     else:
@@ -251,7 +251,7 @@ def _traced_mask(x: Any, index: Any) -> Any:
     return ax.reshape(mask, mask.shape + (1,) * (x.ndim - mask.ndim))
 
 
-def _masked(x: Any, index: Any, values: Any, kind: str) -> Any:
+def _mask_update(x: Any, index: Any, values: Any, kind: str) -> Any:
     """The update through a traced mask, where the values do not depend on its count."""
     here = _traced_mask(x, index)
     if here is None:
@@ -284,7 +284,7 @@ def _repeats(shape: Any, index: Any, mode: str | None, wrap: bool) -> Any:
     return counts[inverse].reshape(numbers.shape + after)
 
 
-def _scattered(
+def _scatter(
     region: Any, index: Index, values: Any, kind: str, mode: str | None, wrap: bool
 ) -> Any:
     assert index.batch is not None

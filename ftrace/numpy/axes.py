@@ -256,12 +256,12 @@ def full(shape: Shape, value: Any, dtype: np.dtype[Any], weak: bool = False) -> 
     scope = scopes.current_scope()
     if scope is not None:
         return scope.wrap(const(value, dtype, shape, weak))
-    repeated = _repeated(constant_bits(value, dtype), dtype, shape)
+    repeated = _repeat_element(constant_bits(value, dtype), dtype, shape)
     return constant(Array.of(repeated, weak))
 
 
 @memo(256)
-def _repeated(bits: bytes, dtype: np.dtype[Any], shape: Shape) -> Any:
+def _repeat_element(bits: bytes, dtype: np.dtype[Any], shape: Shape) -> Any:
     """One element at every position; nobody can write to it."""
     return np.ndarray(shape, dtype, bits, 0, (0,) * len(shape))
 

@@ -400,12 +400,12 @@ def _like(name: str, value: int):
     def like(
         a: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
     ) -> Any:
-        return _filled_like(name, a, value, dtype, shape, device)
+        return _fill_like(name, a, value, dtype, shape, device)
 
     return like
 
 
-def _filled_like(
+def _fill_like(
     name: str, a: Any, value: int, dtype: Dtype, shape: Any, device: Any
 ) -> Any:
     aval = tracer.aval_of(a if tracer.is_value(a) else array(a))
@@ -429,7 +429,7 @@ def empty_like(
     prototype: Any, dtype: Dtype = None, shape: Any = None, *, device: Any = None
 ) -> Any:
     """Zeros of the shape and dtype of `prototype`, or as given."""
-    return _filled_like("empty_like", prototype, 0, dtype, shape, device)
+    return _fill_like("empty_like", prototype, 0, dtype, shape, device)
 
 
 def full_like(

@@ -53,7 +53,7 @@ def convolve(
       ShapeError: an operand is no vector, or empty.
       ValueRangeError: there is no such mode.
     """
-    return _convolved("convolve", a, v, mode, preferred_element_type)
+    return _convolve("convolve", a, v, mode, preferred_element_type)
 
 
 def correlate(
@@ -72,12 +72,12 @@ def correlate(
     a = _vector("correlate", a)
     if v.shape[0] > a.shape[0] and mode != "full":
         # NumPy exchanges the operands, and turns the result round.
-        swapped = _convolved(
+        swapped = _convolve(
             "correlate", ew.conjugate(v), ax.flip(a, (0,)), mode, preferred_element_type
         )
         return ax.flip(swapped, (0,))
     other = ax.flip(ew.conjugate(v), (0,))
-    return _convolved("correlate", a, other, mode, preferred_element_type)
+    return _convolve("correlate", a, other, mode, preferred_element_type)
 
 
 def _vector(name: str, x: Value) -> Any:
@@ -87,7 +87,7 @@ def _vector(name: str, x: Value) -> Any:
     return x
 
 
-def _convolved(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
+def _convolve(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
     one_of(f"{name}: mode", mode, ("full", "same", "valid"))
     vectors = ew.promote_inexact(_vector(name, a), _vector(name, v))
     (x, y), final = promoted(*vectors, preferred_element_type=preferred)
@@ -125,7 +125,7 @@ def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
     return result
 
 
-def _aligned(name: str, a1: Value, a2: Value) -> tuple[Any, Any]:
+def _align(name: str, a1: Value, a2: Value) -> tuple[Any, Any]:
     """Two polynomials of one length: zeros for the powers that one lacks."""
     first, second = (atleast_1d(x) for x in ew.promote_together(a1, a2))
     if first.ndim != 1 or second.ndim != 1:
@@ -139,25 +139,25 @@ def _aligned(name: str, a1: Value, a2: Value) -> tuple[Any, Any]:
 
 def polyadd(a1: Value, a2: Value) -> Any:
     """The sum of two polynomials."""
-    return ew.add(*_aligned("polyadd", a1, a2))
+    return ew.add(*_align("polyadd", a1, a2))
 
 
 def polysub(a1: Value, a2: Value) -> Any:
     """The difference of two polynomials."""
-    return ew.subtract(*_aligned("polysub", a1, a2))
+    return ew.subtract(*_align("polysub", a1, a2))
 
 
 def polymul(a1: Value, a2: Value, *, trim_leading_zeros: bool = False) -> Any:
     """The product of two polynomials, with coefficients in a float dtype."""
     first, second = ew.promote_inexact(atleast_1d(a1), atleast_1d(a2))
     if trim_leading_zeros:
-        first, second = _trimmed(first), _trimmed(second)
+        first, second = _trim(first), _trim(second)
     if 0 in (first.shape[0], second.shape[0]):
         return ax.full((1,), 0, first.dtype)
     return convolve(first, second)
 
 
-def _trimmed(p: Any) -> Any:
+def _trim(p: Any) -> Any:
     (places,) = np.nonzero(np.asarray(p))
     return p[int(places[0]) if places.size else p.shape[0] :]
 
@@ -180,7 +180,7 @@ def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[An
         found.append(factor)
         rest = rest - ax.pad(factor * divisor, ((i, steps - 1 - i, 0),))
     if trim_leading_zeros:
-        rest = _trimmed(rest)
+        rest = _trim(rest)
     return concatenate(found), rest
 
 
@@ -355,7 +355,7 @@ def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
     return concatenate([ends[0], inner, ends[1]], axis)
 
 
-def _moved_last(name: str, x: Any, axis: int) -> Any:
+def _move_last(name: str, x: Any, axis: int) -> Any:
     return ax.move_axis(x, ax.canonical_axis(axis, x.ndim, name), x.ndim - 1)
 
 
@@ -374,9 +374,9 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
             _, dx = ew.promote_inexact(y, dx)
     else:
         y, x = ew.promote_inexact(y, x)
-    y = _moved_last("trapezoid", y, axis)
+    y = _move_last("trapezoid", y, axis)
     if x is not None:
-        dx = diff(_moved_last("trapezoid", x, axis) if x.ndim > 1 else x)
+        dx = diff(_move_last("trapezoid", x, axis) if x.ndim > 1 else x)
     return run_fused(_trapezoid, [y, dx])
 
 
@@ -421,7 +421,7 @@ def interp(
     if size == 0:
         raise ShapeError("interp: xp must not be empty")
     if period is not None:
-        x, xp, fp = _wrapped(x, xp, fp, period)
+        x, xp, fp = _wrap(x, xp, fp, period)
         size, left, right = size + 2, None, None
 
     result = _on_line(x, xp, fp, size)
@@ -444,7 +444,7 @@ def _on_line(x: Any, xp: Any, fp: Any, size: int) -> Any:
     return ax.choose(flat, low, low + slope * (x - start))
 
 
-def _wrapped(x: Any, xp: Any, fp: Any, period: Value) -> tuple[Any, Any, Any]:
+def _wrap(x: Any, xp: Any, fp: Any, period: Value) -> tuple[Any, Any, Any]:
     """Where to evaluate, inside one period, and the points with a neighbour beyond."""
     if isinstance(period, (int, float)) and period == 0:
         raise ValueRangeError("interp: period must not be 0")

@@ -360,7 +360,7 @@ def bincount(
             )
         if values.dtype == dtypes.bool_:  # whose sums would be "or"
             values = ax.cast(values, dtypes.int32)
-    return _added(x, values, count)
+    return _add_at(x, values, count)
 
 
 def _bins(x: Any, minlength: int, length: int | None) -> int:
@@ -375,7 +375,7 @@ def _bins(x: Any, minlength: int, length: int | None) -> int:
     return max(least_count, int(x.max()) + 1 if x.size else 0, 0)
 
 
-def _added(places: Any, values: Any, count: int) -> Any:
+def _add_at(places: Any, values: Any, count: int) -> Any:
     """Values added up at places; those behind the end are left out."""
     if dtypes.kind(places.dtype) == "i":
         places = ew.maximum(places, 0)
@@ -482,7 +482,7 @@ def histogram(
             )
     edges = histogram_bin_edges(a, bins, range)
     places = ravel(_bins_of("histogram", x, edges))
-    counts = _added(places, ravel(values), edges.shape[0])[1:]
+    counts = _add_at(places, ravel(values), edges.shape[0])[1:]
     if density:
         counts = counts / diff(edges) / counts.sum()
     return counts, edges
@@ -573,7 +573,7 @@ def histogramdd(
     places, edges = _cells(points, by_axis, ranges)
     # One more cell before and behind along each axis, which are cut off.
     shape = tuple(e.shape[0] + 1 for e in edges)
-    counts = ax.reshape(_added(places, values, prod(shape)), shape)
+    counts = ax.reshape(_add_at(places, values, prod(shape)), shape)
     counts = ax.shrink(counts, tuple((1, n - 1) for n in shape))
     if density:
         counts = _densities(ax.cast(counts, points.dtype), edges)

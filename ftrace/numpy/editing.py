@@ -69,7 +69,7 @@ def take(
         return read_at(
             x, (*before, _in_range(ax.as_value(indices), x.shape[axis], mode))
         )
-    return _filled_read(x, (*before, indices), check_mode("take", mode), fill_value)
+    return _read_or_fill(x, (*before, indices), check_mode("take", mode), fill_value)
 
 
 def _in_range(indices: Any, size: int, mode: str) -> Any:
@@ -78,7 +78,7 @@ def _in_range(indices: Any, size: int, mode: str) -> Any:
     return remainder(at, size) if mode == "wrap" else ew.clip(at, 0, size - 1)
 
 
-def _filled_read(
+def _read_or_fill(
     x: Any, index: Any, mode: str | None, fill_value: Any, wrap: bool = True
 ) -> Any:
     """Reads; out of bounds raises where all is known, else it is the fill value."""
@@ -123,7 +123,7 @@ def take_along_axis(
     index = _along_axis("take_along_axis", x, indices, axis)
     mode = check_mode("take_along_axis", mode)
     wrap = wrap_negative_indices is not False
-    return _filled_read(x, index, mode, fill_value, wrap)
+    return _read_or_fill(x, index, mode, fill_value, wrap)
 
 
 def _not_in_place(name: str, inplace: bool) -> None:
@@ -457,7 +457,7 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     return along(concatenate([arr, values], axis), source, axis)
 
 
-def _clipped(name: str, obj: Any, size: int, last: int) -> Any:
+def _clip(name: str, obj: Any, size: int, last: int) -> Any:
     """Traced positions, counted from the front and from 0 to `last`."""
     if not dtypes.is_integer(obj.dtype):
         raise errors.ArgumentError(
@@ -469,7 +469,7 @@ def _clipped(name: str, obj: Any, size: int, last: int) -> Any:
 
 def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     size = arr.shape[axis]
-    positions = _clipped("insert", obj, size, size)
+    positions = _clip("insert", obj, size, size)
     if positions.ndim == 0:
         values = _one_block(values, arr, axis)
         positions = ax.expand(ax.reshape(positions, (1,)), (values.shape[axis],))
@@ -517,7 +517,7 @@ def delete(
     arr, axis = ax.flattened(arr, axis, "delete")
     size = arr.shape[axis]
     if ax.is_unknown(obj) and obj.ndim == 0 and obj.dtype != dtypes.bool_ and size:
-        gap = _clipped("delete", obj, size, size - 1)
+        gap = _clip("delete", obj, size, size - 1)
         numbers = ax.iota(dtypes.int32, (size - 1,), 0)
         return along(arr, numbers + ax.cast(gap <= numbers, dtypes.int32), axis)
     kept = _kept(obj, size)

@@ -200,16 +200,16 @@ def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> 
     one_of(f"{name}: norm", norm, _FORWARD)
     places = _axes(name, x, s, axes)
     if not places:
-        return _converted(name, kind, x)
+        return _convert(name, kind, x)
     lengths = _lengths(name, kind, x, s, places)
-    x = _converted(name, kind, x)
+    x = _convert(name, kind, x)
     sizes = list(lengths)
     if kind == "irfft":
         sizes[-1] = lengths[-1] // 2 + 1
     if 0 in lengths:
         return _empty(x, kind, places, lengths)
     for axis, size in zip(places, sizes, strict=True):
-        x = _resized(x, axis, size)
+        x = _resize(x, axis, size)
     order = (*[i for i in range(x.ndim) if i not in places], *places)
     moved = ax.permute(x, order)
     (y,) = bind_compound(fft_p, moved, arg=Fourier(kind, lengths))
@@ -259,7 +259,7 @@ def _lengths(
     return lengths
 
 
-def _converted(name: str, kind: str, x: Any) -> Any:
+def _convert(name: str, kind: str, x: Any) -> Any:
     """In the dtype that the transform takes."""
     if kind == "rfft":
         if dtypes.is_complex(x.dtype) or dtypes.is_half(x.dtype):
@@ -275,7 +275,7 @@ def _converted(name: str, kind: str, x: Any) -> Any:
     return ax.cast(x, dtypes.complex64 if narrow else dtypes.complex128)
 
 
-def _resized(x: Any, axis: int, size: int) -> Any:
+def _resize(x: Any, axis: int, size: int) -> Any:
     """The axis cut, or padded with zeros at its end."""
     missing = size - x.shape[axis]
     if missing < 0:
@@ -311,7 +311,7 @@ def rfftfreq(n: int, d: Value = 1.0, *, dtype: Dtype = None, device: Any = None)
     return _frequencies("rfftfreq", n, d, dtype, device, real=True)
 
 
-def _shifted(name: str, x: Value, axes: Any, sign: int) -> Any:
+def _shift(name: str, x: Value, axes: Any, sign: int) -> Any:
     shape = ax.shape_of(x)
     places = ax.canonical_axes(axes, len(shape), name)
     halves = [shape[a] // 2 if sign > 0 else -(shape[a] // 2) for a in places]
@@ -320,9 +320,9 @@ def _shifted(name: str, x: Value, axes: Any, sign: int) -> Any:
 
 def fftshift(x: Value, axes: int | Sequence[int] | None = None) -> Any:
     """The zero frequency moved to the middle."""
-    return _shifted("fftshift", x, axes, 1)
+    return _shift("fftshift", x, axes, 1)
 
 
 def ifftshift(x: Value, axes: int | Sequence[int] | None = None) -> Any:
     """The zero frequency moved back from the middle to the front."""
-    return _shifted("ifftshift", x, axes, -1)
+    return _shift("ifftshift", x, axes, -1)

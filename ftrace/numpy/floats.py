@@ -38,10 +38,10 @@ def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
         raise DtypeError(f"packbits takes bools or integers, got {x.dtype.name}")
     x, axis = ax.flattened(x, axis, "packbits")
     one_of("packbits: bitorder", bitorder, ("big", "little"))
-    return run_fused(_packed, [ew.truth(x)], axis=axis, big=bitorder == "big")
+    return run_fused(_pack, [ew.truth(x)], axis=axis, big=bitorder == "big")
 
 
-def _packed(bits: Any, axis: int, big: bool) -> Any:
+def _pack(bits: Any, axis: int, big: bool) -> Any:
     """Each eighth element on its own: its place in the byte is a constant."""
     size = bits.shape[axis]
     count = -(-size // 8)

@@ -195,7 +195,7 @@ def _map_cores(function: Callable[..., Any], operands: list[Any], cores: Any) ->
         ax.insert_axes(x, range(ndim - len(shape)))
         for x, shape in zip(operands, loops, strict=True)
     ]
-    mapped = _checked(function, outputs, sizes)
+    mapped = _check(function, outputs, sizes)
     for depth in reversed(range(ndim)):
         mapped = _map_axis(mapped, [x.shape[depth] for x in padded], loop[depth])
     return mapped(*padded)
@@ -219,7 +219,7 @@ def _map_axis(
     return mapped
 
 
-def _checked(
+def _check(
     function: Callable[..., Any], outputs: Any, sizes: dict[str, int]
 ) -> Callable[..., Any]:
     """The function; its results are held to the signature."""

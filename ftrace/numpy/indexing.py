@@ -238,7 +238,7 @@ def parse_index(
                 or _is_inside(part, shape[axis], wrap)
             )
         ):
-            at = _checked_integer(part, axis, shape, wrap)
+            at = _check_integer(part, axis, shape, wrap)
             bounds[axis] = (at, at + 1)
             order.append("integer")
             axis += 1
@@ -341,7 +341,7 @@ def _is_inside(value: int, size: int, wrap: bool) -> bool:
     return (-size if wrap else 0) <= value < size
 
 
-def _checked_integer(value: int, axis: int, shape: Shape, wrap: bool) -> int:
+def _check_integer(value: int, axis: int, shape: Shape, wrap: bool) -> int:
     size = shape[axis]
     if not _is_inside(value, size, wrap):
         raise errors.IndexBoundsError(
@@ -466,7 +466,7 @@ def read(
     if not index.gathered:
         found = ax.broadcast_to(region, (*index.batch, *index.rest))
     else:
-        found = _gathered(region, index, mode, fill_value, wrap)
+        found = _gather(region, index, mode, fill_value, wrap)
     found = ax.reshape(found, (*index.batch, *index.laid))
     return ax.permute(found, placement(index))
 
@@ -514,7 +514,7 @@ def positions(
     return [ax.cast(i, common) for i in found], inside
 
 
-def _gathered(
+def _gather(
     region: Any, index: Index, mode: str | None, fill_value: Any, wrap: bool
 ) -> Any:
     """The elements that the arrays of an index point at: batch, then the rest."""

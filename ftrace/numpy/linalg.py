@@ -86,14 +86,14 @@ def solve(a: Value, b: Value) -> Any:
 def solve_matrices(a: Any, b: Any) -> Any:
     """The X of a·X = b for (…, n, n) and (…, n, k); the axes before broadcast."""
     if a.ndim == 2:
-        return over_columns(lambda y: _solved(a, y), b)
+        return over_columns(lambda y: _solve(a, y), b)
     lead = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
     full_a = ax.broadcast_to(a, (*lead, *a.shape[-2:]))
     full_b = ax.broadcast_to(b, (*lead, *b.shape[-2:]))
-    return _solved(full_a, full_b)
+    return _solve(full_a, full_b)
 
 
-def _solved(a: Any, b: Any) -> Any:
+def _solve(a: Any, b: Any) -> Any:
     factors, _, order = bind_compound(systems.lu_p, bind(p.stop_gradient, a))
     return bind_compound(systems.lu_solve_p, a, factors, order, b, arg=systems.Op())[0]
 

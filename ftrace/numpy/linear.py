@@ -119,7 +119,7 @@ def _multiply_sum(
     is_bool = x.dtype == dtypes.bool_
     if is_bool and kept < len(shape):
         x, y = ax.cast(x, dtypes.int32), ax.cast(y, dtypes.int32)
-    product = bind(mul, _placed(x, x_axes, shape), _placed(y, y_axes, shape))
+    product = bind(mul, _place(x, x_axes, shape), _place(y, y_axes, shape))
     axes = tuple(range(kept, len(shape)))
     if not axes:
         return product
@@ -127,7 +127,7 @@ def _multiply_sum(
     return ax.cast(result, dtypes.bool_) if is_bool else result
 
 
-def _placed(x: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+def _place(x: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """`x` with its axes at the positions `axes` of `shape`; it repeats elsewhere."""
     x = ax.permute(x, ax.inverse(axes))
     missing = [a for a in range(len(shape)) if a not in axes]
@@ -233,10 +233,10 @@ def matmul(
     (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
     x_core = "mk" if x.ndim > 1 else "k"
     y_core = "kn" if y.ndim > 1 else "k"
-    return finished(_batched("matmul", x, y, x_core, y_core), final)
+    return finished(_batch("matmul", x, y, x_core, y_core), final)
 
 
-def _batched(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
+def _batch(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
     """A product over "k" of the last axes; the others broadcast as NumPy's do."""
     need_axes(name, x, len(x_core), "first")
     need_axes(name, y, len(y_core), "second")
@@ -254,7 +254,7 @@ def _matrix_and_vector(name: str, x_core: str, y_core: str):
     def product(x1: Value, x2: Value, /) -> Any:
         (x, y), _ = promoted(x1, x2)
         x = ew.conjugate(x) if x_core == "k" else x
-        return _batched(name, x, y, x_core, y_core)
+        return _batch(name, x, y, x_core, y_core)
 
     return product
 
@@ -300,7 +300,7 @@ def vecdot(
         raise ShapeError(
             f"vecdot: the shapes {x.shape} and {y.shape} differ along axis {axis}"
         )
-    return finished(_batched("vecdot", ew.conjugate(x), y, "k", "k"), final)
+    return finished(_batch("vecdot", ew.conjugate(x), y, "k", "k"), final)
 
 
 def vdot(

@@ -495,12 +495,12 @@ def softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
 def _softmax(x: Any, *mask: Any, axes: tuple[int, ...]) -> Any:
     if mask:
         x = ax.choose(mask[0], x, _scalar(x, -np.inf))
-    powers = bind(p.exp, _shifted(x, axes))
+    powers = bind(p.exp, _shift(x, axes))
     result = powers / reduced(reduce_sum_p, powers, axes, True)
     return ax.choose(mask[0], result, _scalar(x, 0)) if mask else result
 
 
-def _shifted(x: Any, axes: tuple[int, ...]) -> Any:
+def _shift(x: Any, axes: tuple[int, ...]) -> Any:
     """`x` less its maximum, of complex numbers that of their real parts.
 
     The maximum is constant to derivatives.
@@ -519,7 +519,7 @@ def log_softmax(x: Value, axis: Axis = -1, where: Value | None = None) -> Any:
 def _log_softmax(x: Any, *mask: Any, axes: tuple[int, ...]) -> Any:
     if mask:
         x = ax.choose(mask[0], x, _scalar(x, -np.inf))
-    shifted = _shifted(x, axes)
+    shifted = _shift(x, axes)
     total = reduced(reduce_sum_p, bind(p.exp, shifted), axes, True)
     result = shifted - bind(p.log, total)
     return ax.choose(mask[0], result, _scalar(x, -np.inf)) if mask else result

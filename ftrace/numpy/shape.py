@@ -51,14 +51,14 @@ def reshape(a: Value, shape: Any, order: str = "C", *, copy: bool | None = None)
       ValueRangeError: the order is neither "C" nor "F".
     """
     a = ax.as_value(a)
-    target = _resolved(a.shape, ax.check_shape(shape, "reshape"), a.size)
+    target = _resolve(a.shape, ax.check_shape(shape, "reshape"), a.size)
     if order == "F":
         return transpose(ax.reshape(transpose(a), target[::-1]))
     errors.one_of("reshape: order", order, ("C", "F", "A", "K"))
     return ax.reshape(a, target)
 
 
-def _resolved(shape: Shape, target: Shape, size: int) -> Shape:
+def _resolve(shape: Shape, target: Shape, size: int) -> Shape:
     """The target with -1 replaced by what the other sizes leave."""
     unknown = [a for a, n in enumerate(target) if n == -1]
     known = prod(n for n in target if n != -1)
@@ -67,7 +67,7 @@ def _resolved(shape: Shape, target: Shape, size: int) -> Shape:
     if any(n < -1 for n in target):
         raise errors.ShapeError(f"reshape: sizes must not be negative, got {target}")
     if is_dynamic(size) or is_dynamic(known):
-        return _resolved_dynamic(shape, target, size, known, bool(unknown))
+        return _resolve_dynamic(shape, target, size, known, bool(unknown))
     if unknown and known and size % known == 0:
         target = tuple(size // known if n == -1 else n for n in target)
     elif unknown or known != size:
@@ -78,7 +78,7 @@ def _resolved(shape: Shape, target: Shape, size: int) -> Shape:
     return target
 
 
-def _resolved_dynamic(
+def _resolve_dynamic(
     shape: Shape, target: Shape, size: Any, known: Any, open_axis: bool
 ) -> Shape:
     """The target where sizes are dynamic: it must fit for all of them."""
@@ -414,7 +414,7 @@ def concatenate(
     target, weak = common_type(*parts)
     if dtype is not None:
         target, weak = dtypes.as_dtype(dtype), False
-    return _joined([ax.cast(x, target, weak) for x in parts], axis)
+    return _join([ax.cast(x, target, weak) for x in parts], axis)
 
 
 def sequence_of(name: str, arrays: Any) -> list[Any]:
@@ -429,7 +429,7 @@ def sequence_of(name: str, arrays: Any) -> list[Any]:
     return values_together(parts)
 
 
-def _joined(parts: list[Any], axis: int) -> Any:
+def _join(parts: list[Any], axis: int) -> Any:
     """Parts of one dtype that fit together."""
     if len(parts) == 1:
         return parts[0]
@@ -443,7 +443,7 @@ def _joined(parts: list[Any], axis: int) -> Any:
             raise no_memory("concatenate", aval) from None
         made = Array.of(joined, parts[0].weak_type)
         if recording.tape is not None:
-            recording.tape.note(partial(_concatenated, axis), parts, made)
+            recording.tape.note(partial(_concatenate, axis), parts, made)
         return made
     parts = [x for x in parts if x.shape[axis]] or parts[:1]
     size = sum(x.size for x in parts)
@@ -463,7 +463,7 @@ def _tree(parts: list[Any], axis: int) -> Any:
     return parts[0]
 
 
-def _concatenated(axis: int, *parts: Any) -> Any:
+def _concatenate(axis: int, *parts: Any) -> Any:
     return np.concatenate(parts, axis)
 
 

@@ -381,10 +381,10 @@ def corrcoef(
       ShapeError: an array has more than two axes.
     """
     c = cov(x, y, rowvar, dtype=dtype)
-    return c / c if c.ndim == 0 else run_fused(_normalized, [c])
+    return c / c if c.ndim == 0 else run_fused(_normalize, [c])
 
 
-def _normalized(c: Any) -> Any:
+def _normalize(c: Any) -> Any:
     """A covariance matrix divided by the deviations of its rows and columns."""
     rows, columns = (ax.iota(dtypes.int32, c.shape, axis) for axis in (0, 1))
     diagonal = ax.choose(rows == columns, c, ax.full((), 0, c.dtype))

@@ -47,10 +47,10 @@ def check_hyperparameters(module: str) -> None:
         if isinstance(make := space[name], FunctionType):
             types = make.__annotations__.items()
             scalars = {n: text for n, text in types if text[:2] == "Sc"}
-            space[name] = _checked(make, scalars) if scalars else make
+            space[name] = _check(make, scalars) if scalars else make
 
 
-def _checked(make: FunctionType, types: dict[str, str]) -> Callable[..., Any]:
+def _check(make: FunctionType, types: dict[str, str]) -> Callable[..., Any]:
     names = list(signature(make).parameters)
 
     @wraps(make)
@@ -154,7 +154,7 @@ def running(
 
     def init(params: Tree) -> Tree:
         count = {"count": fnp.zeros((), dtypes.int32)} if counts else {}
-        filled = {field: _filled(params, *x) for field, x in begin.items()}
+        filled = {field: _fill(params, *x) for field, x in begin.items()}
         return kind(**count, **filled)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
@@ -175,7 +175,7 @@ def running(
     return GradientTransformation(init, update)
 
 
-def _filled(params: Tree, value: Any, dtype: Any) -> Tree:
+def _fill(params: Tree, value: Any, dtype: Any) -> Tree:
     """A tree like the parameters, full of one value."""
     return tree.map(lambda param: fnp.full_like(param, value, dtype=dtype), params)
 
@@ -277,13 +277,13 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
         return mask(params) if _is_function(mask) else mask
 
     def init(params: Tree) -> MaskedState:
-        return MaskedState(inner.init(_masked_part(mask_of(params), params)))
+        return MaskedState(inner.init(_mask_part(mask_of(params), params)))
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         check_state("masked", state, MaskedState)
         flags = mask_of(updates)
-        part = None if params is None else _masked_part(flags, params)
-        chosen = _masked_part(flags, updates)
+        part = None if params is None else _mask_part(flags, params)
+        chosen = _mask_part(flags, updates)
         made, own = inner.update(chosen, state.inner_state, part)
         return tree.map(_choose, flags, made, updates), MaskedState(own)
 
@@ -300,7 +300,7 @@ def _is_flag(x: Any) -> bool:
     return isinstance(x, bool) or getattr(x, "dtype", None) == dtypes.bool_
 
 
-def _masked_part(flags: Tree, values: Tree) -> Tree:
+def _mask_part(flags: Tree, values: Tree) -> Tree:
     return tree.map(_keep, flags, values)
 
 

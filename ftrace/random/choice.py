@@ -196,7 +196,7 @@ def choice(
     if count <= 0 and prod(shape):
         raise ValueRangeError("random.choice: there are no elements to draw from")
     if not replace:
-        sample = _drawn_once(key, count, shape, p, mode)
+        sample = _draw_once(key, count, shape, p, mode)
     elif p is None:
         sample = draw(_positions, key, shape=shape, count=count)
     else:
@@ -205,7 +205,7 @@ def choice(
     return _take(a, sample, axis) if rows else sample
 
 
-def _drawn_once(key: Any, count: int, shape: Shape, p: Any, mode: str | None) -> Any:
+def _draw_once(key: Any, count: int, shape: Shape, p: Any, mode: str | None) -> Any:
     """Different positions below `count`."""
     size = prod(shape)
     if size > count:

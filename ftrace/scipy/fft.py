@@ -51,7 +51,7 @@ def _along(name: str):
         length = ax.static_int(value.shape[-1] if n is None else n, f"{name}: n")
         if length < 1:
             raise ValueRangeError(f"{name}: n must be positive, got {length}")
-        value = _resized(value, length)
+        value = _resize(value, length)
         inverse = name == "idct"
         if (type == 2) != inverse:
             result = _second(value, length, norm, inverse)
@@ -133,7 +133,7 @@ def idctn():
     """The inverse of `dctn`."""
 
 
-def _resized(x: Any, n: int) -> Any:
+def _resize(x: Any, n: int) -> Any:
     last = x.ndim - 1
     if n <= x.shape[last]:
         return ax.shrink_axis(x, last, 0, n)

@@ -184,7 +184,7 @@ def _bfgs(
             break
         moved = found.x.astype(np.float64) - here.x
         change = found.gradient - here.gradient
-        inverse = _updated(inverse, moved, change)
+        inverse = _update(inverse, moved, change)
         here = found
         step = 1.0
         iterations += 1
@@ -205,7 +205,7 @@ def _bfgs(
     )
 
 
-def _updated(inverse: Vector, moved: Vector, change: Vector) -> Vector:
+def _update(inverse: Vector, moved: Vector, change: Vector) -> Vector:
     """The inverse of a Hessian after a step along which the gradient changed."""
     curvature = float(moved @ change)
     if curvature <= 0:

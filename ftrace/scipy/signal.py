@@ -24,7 +24,7 @@ def _convolution(name: str, mirrored: bool):
         method: str = "auto",
         precision: Any = None,
     ) -> Any:
-        return _convolve(name, in1, _mirrored(in2) if mirrored else in2, mode)
+        return _convolve(name, in1, _mirror(in2) if mirrored else in2, mode)
 
     return convolution
 
@@ -61,7 +61,7 @@ def _convolution_of_matrices(name: str, mirrored: bool):
         precision: Any = None,
     ) -> Any:
         _check_matrices(name, in1, in2, boundary, fillvalue)
-        other = _mirrored(in2) if mirrored else in2
+        other = _mirror(in2) if mirrored else in2
         return _convolve(name, in1, other, mode, late=int(mirrored))
 
     return convolution
@@ -126,7 +126,7 @@ def _smooth(size: int) -> int:
         size += 1
 
 
-def _mirrored(x: Value) -> Any:
+def _mirror(x: Value) -> Any:
     x = conjugate(x)
     return ax.flip(x, range(x.ndim))
 

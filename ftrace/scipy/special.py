@@ -51,7 +51,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _composed(function: F) -> F:
+def _compose(function: F) -> F:
     """A composition of floats as one graph in eager code.
 
     Operands, which are the parameters without a default, are promoted to one inexact
@@ -97,7 +97,7 @@ _ROOT_DOUBLE = (0.7071067839860916, -2.799544089368687e-09)
 _LIMIT_SINGLE, _LIMIT_DOUBLE = 15.0, 39.0
 
 
-@_composed
+@_compose
 def ndtr(x: Any) -> Any:
     """The probability that a standard normal value is at most x."""
     # erfc(z + r)/2 with z + r = -x/√2: erfc(z)/2 - r·exp(-z²)/√π.
@@ -112,7 +112,7 @@ def ndtr(x: Any) -> Any:
     return 0.5 * bind(p.erfc, z) - r * (1 / math.sqrt(math.pi)) * fnp.exp(-z * z)
 
 
-@_composed
+@_compose
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
     """log(ndtr(x)), exact also where ndtr underflows: by a series far below 0.
 
@@ -161,7 +161,7 @@ _QUANTILE_BOTTOM = (
 )  # fmt: skip
 
 
-@_composed
+@_compose
 def ndtri(p: Any) -> Any:
     """The value of which ndtr is p; its inverse."""
     limit = _TAIL_DOUBLE if p.dtype == dtypes.float64 else _TAIL_SINGLE
@@ -217,7 +217,7 @@ digamma = _unary("digamma", p.digamma, "The derivative of log Γ(x).")
 expit = _unary("expit", p.logistic, "1 / (1 + exp(-x)).")
 
 
-@_composed
+@_compose
 def logit(x: Any) -> Any:
     """log(x / (1 - x)), the inverse of expit."""
     # Near 1/2, its zero, by the distance from there, which is exact.
@@ -266,7 +266,7 @@ def _check_real(name: str, x: Any) -> None:
         raise DtypeError(f"{name} takes real numbers, got {x.dtype}")
 
 
-@_composed
+@_compose
 def rel_entr(p: Any, q: Any) -> Any:
     """p·log(p/q); 0 for p = 0, inf where it is not defined."""
     _check_real("rel_entr", p)
@@ -295,7 +295,7 @@ def _are_near(x: Any, y: Any, times: float) -> Any:
     return fnp.logical_and(x <= times * y, y <= times * x)
 
 
-@_composed
+@_compose
 def kl_div(p: Any, q: Any) -> Any:
     """p·log(p/q) - p + q."""
     # Near to one another, where it is a small difference, by its series. With
@@ -361,7 +361,7 @@ _REST = (
 _LEAST = 10.0
 
 
-@_composed
+@_compose
 def betaln(a: Any, b: Any) -> Any:
     """log |B(a, b)|; where one is large its formula has no large differences."""
     a, b = fnp.minimum(a, b), fnp.maximum(a, b)
@@ -396,7 +396,7 @@ def gammasgn(x: Value) -> Any:
     return cast(value, dtypes.settled(x.dtype, x.weak_type))
 
 
-@_composed
+@_compose
 def gamma(x: Any) -> Any:
     """Γ(x). That of negative numbers is the exponential of its logarithm."""
     below = x <= 0
@@ -405,7 +405,7 @@ def gamma(x: Any) -> Any:
     return choose(below, low, _positive_gamma(choose(below, 1.0, x)))
 
 
-@_composed
+@_compose
 def factorial(n: Any, exact: bool = False) -> Any:
     """n! as a float; 0 for negative n.
 
@@ -482,7 +482,7 @@ def zeta(x: Value, q: Value | None = None) -> Any:
     return _zeta(x, 1.0 if q is None else q)
 
 
-@_composed
+@_compose
 def _zeta(s: Any, a: Any) -> Any:
     """Terms below 0, from a up to the last, are those of 1 - a down with another sign.
 

@@ -128,7 +128,7 @@ def transpose_nodes(
             if compound is not None and node in several:
                 take(node)
                 flags = tuple(s in varying for s in node.src)
-                parts = _transposed(compound, node, several.pop(node), flags)
+                parts = _transpose(compound, node, several.pop(node), flags)
                 for source, part in zip(node.src, parts, strict=True):
                     if part is not None and source in varying:
                         _accumulate(total, source, part)
@@ -154,7 +154,7 @@ def transpose_nodes(
     return [total.get(leaf) for leaf in leaves]
 
 
-def _transposed(
+def _transpose(
     op: primitive.Compound, node: Node, cotangents: primitive.Results, linear: Flags
 ) -> primitive.Results:
     if op.transpose is None:

@@ -181,11 +181,11 @@ class Callback:
             except Exception as error:
                 _add_note(error, self)
                 raise
-            return [] if self.drops_result else self._checked(result)
+            return [] if self.drops_result else self._check(result)
 
     # Results.
 
-    def _checked(self, result: Any) -> list[Any]:
+    def _check(self, result: Any) -> list[Any]:
         leaves, structure = tree.flatten(result)
         if structure != self.structure:
             raise errors.TreeError(
@@ -194,13 +194,13 @@ class Callback:
                 self.origin,
             )
         return [
-            self._checked_leaf(leaf, aval, number)
+            self._check_leaf(leaf, aval, number)
             for number, (leaf, aval) in enumerate(
                 zip(leaves, self.results, strict=True)
             )
         ]
 
-    def _checked_leaf(self, leaf: Any, aval: ShapedArray, number: int) -> Any:
+    def _check_leaf(self, leaf: Any, aval: ShapedArray, number: int) -> Any:
         if not tracer.is_value(leaf) and not hasattr(leaf, "__array__"):
             raise errors.ArgumentError(
                 f"{self._at(number)} must be an array of type {aval!r}, got "

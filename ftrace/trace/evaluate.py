@@ -335,7 +335,7 @@ class Contraction(PreparedProduct):
             return partial(_dot_by_blocks, node.shape)
         axes: Any = node.arg
         multiply = _multiply_wide if self._half else multiplication(product.aval)
-        return partial(_multiplied, multiply, *sum_call(shape, node.aval, axes))
+        return partial(_multiply, multiply, *sum_call(shape, node.aval, axes))
 
 
 #: Products that are not stored, but added up by BLAS: from so many on, in blocks of
@@ -370,7 +370,7 @@ def _multiply_wide(x: Any, y: Any) -> Any:
     return np.multiply(x, y, dtype=np.float32)
 
 
-def _multiplied(multiply: Any, add: Any, how: tuple[Any, ...], x: Any, y: Any) -> Any:
+def _multiply(multiply: Any, add: Any, how: tuple[Any, ...], x: Any, y: Any) -> Any:
     return add(multiply(x, y), *how)
 
 

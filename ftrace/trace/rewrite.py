@@ -146,17 +146,17 @@ def _surely(holds: Test, node: Node) -> bool:
 
 
 def _variants(pattern: Pat) -> list[_Variant]:
-    return [_variant(parts) for parts in _ordered(pattern, ())]
+    return [_variant(parts) for parts in _order(pattern, ())]
 
 
-def _ordered(pattern: Pat, path: Path) -> list[dict[Path, Pat]]:
+def _order(pattern: Pat, path: Path) -> list[dict[Path, Pat]]:
     """The parts of a pattern by where they stand, root first, for every order."""
     orders = [pattern.src, pattern.src[::-1]] if pattern.commutes else [pattern.src]
     found: list[dict[Path, Pat]] = []
     for order in orders:
         alternatives = [{path: pattern}]
         for i, part in enumerate(order):
-            below = _ordered(part, (*path, i))
+            below = _order(part, (*path, i))
             alternatives = [above | more for above in alternatives for more in below]
         found += alternatives
     return found

@@ -99,7 +99,7 @@ def _value_and_grad(
             varying = [leaf for leaf in leaves if dtypes.is_inexact(leaf.dtype)]
             one = const_like(head, 1)
             gradient = autodiff.gradient_nodes([head], varying, [one], _moving(graph))
-            return _followed(graph, (*graph.outputs, *gradient), leaves)
+            return _follow(graph, (*graph.outputs, *gradient), leaves)
 
         kind = ("grad", len(leaves))
         results = _apply(kind, graph, differentiated, values)
@@ -241,7 +241,7 @@ def jvp(
     primal_out = graph.outputs[: output.count]
 
     def differentiated() -> Graph:
-        return _followed(graph, _with_tangents(graph, primal_out, leaves), leaves)
+        return _follow(graph, _with_tangents(graph, primal_out, leaves), leaves)
 
     kind = ("jvp", len(avals), tuple(varying), output.count)
     results = _apply(kind, graph, differentiated, [*values, *kept])
@@ -308,11 +308,11 @@ def vjp_for(
 
     def differentiated() -> Graph:
         grads = autodiff.gradient_nodes(heads, varying, cotangents, _moving(graph))
-        return _followed(graph, (*graph.outputs, *grads), leaves)
+        return _follow(graph, (*graph.outputs, *grads), leaves)
 
     unknown = [ct for ct in cotangents if ct is not None]
     if graph.level is not None and graph.level.backward:
-        results = graph.level.apply(_followed(graph, graph.outputs, leaves), values)
+        results = graph.level.apply(_follow(graph, graph.outputs, leaves), values)
         run = _Later(graph, differentiated, values, unknown)
     else:
         kind = ("vjp", len(avals), output.count)
@@ -433,7 +433,7 @@ def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Gr
     return known, Graph((*leaves, *unknown), tuple(later))
 
 
-def _followed(graph: Graph, outputs: Sequence[Node], leaves: Iterable[Node]) -> Graph:
+def _follow(graph: Graph, outputs: Sequence[Node], leaves: Iterable[Node]) -> Graph:
     """The graph with other outputs, all of them computed by the rules of its calls."""
     count = len(outputs)
     moved = [*leaves, *_moving(graph)]
@@ -479,7 +479,7 @@ def linearize_for(
     heads = graph.outputs[: output.count]
 
     def differentiated() -> Graph:
-        return _followed(graph, _with_tangents(graph, heads, leaves), leaves)
+        return _follow(graph, _with_tangents(graph, heads, leaves), leaves)
 
     unknown = list(leaves.values())
     kind = ("linearize", len(avals), output.count)

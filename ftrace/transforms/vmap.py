@@ -87,7 +87,7 @@ def vmap(
             places = tree.broadcast_prefix(out_axes, whole, "vmap: out_axes")
 
         def batched() -> Graph:
-            return _batched(graph, avals, axes, size, places, fun)
+            return _batch(graph, avals, axes, size, places, fun)
 
         kind = ("vmap", size, tuple(axes), tuple(places))
         if all(place is None or type(place) is int for place in places):
@@ -100,7 +100,7 @@ def vmap(
     return vmap_f
 
 
-def _batched(
+def _batch(
     graph: Graph,
     avals: Sequence[ShapedArray],
     axes: Sequence[int | None],

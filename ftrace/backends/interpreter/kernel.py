@@ -337,11 +337,11 @@ class Evaluation:
             return view.copy() if copied else view
         at = self._value(index, ranges)
         if len(node.src) == 2:
-            return buffer[self._checked(node, at, buffer.size)]
+            return buffer[self._check_bounds(node, at, buffer.size)]
         valid = self._value(node.src[2], ranges)
         if not buffer.size:
             return np.zeros(self._shape(ranges), node.dtype)
-        at = self._checked(node, np.where(valid, at, 0), buffer.size)
+        at = self._check_bounds(node, np.where(valid, at, 0), buffer.size)
         return np.where(valid, buffer[at], np.zeros((), node.dtype))
 
     def _view(self, node: Node, number: int, form: ix.Index, ranges: Ranges) -> Array:
@@ -363,7 +363,7 @@ class Evaluation:
             shape, spec.dtype, memory, first * item, [c * item for c in strides]
         )
 
-    def _checked(self, node: Node, index: Array, size: int) -> Array:
+    def _check_bounds(self, node: Node, index: Array, size: int) -> Array:
         """NumPy takes negative indices from the end; a kernel must not."""
         if index.size and (index.min() < 0 or index.max() >= size):
             raise _out_of_bounds(node, index.min(), index.max(), size)
@@ -384,7 +384,7 @@ class Evaluation:
             kept = np.broadcast_to(valid, shape).ravel()
             index, value = index[kept], value[kept]
         buffer = self.buffers[store.buffer]
-        index = self._checked(store.value, index, buffer.size)
+        index = self._check_bounds(store.value, index, buffer.size)
         if store.combine:
             _COMBINE[store.combine].at(buffer, index, value)
         else:

@@ -238,12 +238,12 @@ def link(
     if loaded is not None:
         made = Code(loaded, loaded.nbytes)
     else:
-        made = Code(apart(_loaded_by_llvm, code, names, imports), len(code))
+        made = Code(apart(_load_by_llvm, code, names, imports), len(code))
     made.keep(imports)
     return made
 
 
-def _loaded_by_llvm(
+def _load_by_llvm(
     code: bytes, names: Sequence[str], imports: Mapping[str, int] | None
 ) -> Any:
     compiler = shared_compiler()

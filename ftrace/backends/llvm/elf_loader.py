@@ -117,7 +117,7 @@ def load(
     if layout is None:
         return None
     found = _addresses_elsewhere(layout, imports)
-    return None if found is None else _placed(layout, names, found)
+    return None if found is None else _place(layout, names, found)
 
 
 @cache
@@ -215,11 +215,11 @@ def _address_in_process(name: str) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-def _placed(
+def _place(
     layout: _Layout, names: Sequence[str], elsewhere: dict[int, int]
 ) -> Loaded | None:
     """The code in a mapping of its own; None where the system refuses that."""
-    start = _mapped(layout.size)
+    start = _map_pages(layout.size)
     if start is None:
         return None
     loaded = Loaded(start, layout.size)
@@ -259,7 +259,7 @@ def _values(layout: _Layout, start: int, elsewhere: dict[int, int]) -> Any:
     return values
 
 
-def _mapped(size: int) -> int | None:
+def _map_pages(size: int) -> int | None:
     """Pages that can be written; None where there are none."""
     system = _system()
     ours = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS

@@ -52,7 +52,7 @@ _cache = ObjectCache()
 _cache.told = True
 
 
-def _remembered(name: str, stamp: str | None, ask: Callable[[], str]) -> str:
+def _remember(name: str, stamp: str | None, ask: Callable[[], str]) -> str:
     """What is answered; from disk where it was for the same stamp."""
     if stamp is None:
         return ask()
@@ -67,7 +67,7 @@ def _remembered(name: str, stamp: str | None, ask: Callable[[], str]) -> str:
 
 def _machine() -> Machine:
     name = " ".join(("machine", *Machine._fields))
-    text = _remembered(name, _stamp_of_machine(), lambda: json.dumps(apart(_asked)))
+    text = _remember(name, _stamp_of_machine(), lambda: json.dumps(apart(_ask_llvm)))
     return Machine(*json.loads(text))
 
 
@@ -75,7 +75,7 @@ def _machine() -> Machine:
 machine = Once(_machine)
 
 
-def _asked() -> Machine:
+def _ask_llvm() -> Machine:
     """The facts as LLVM tells them."""
     llvmlite: Any = import_module("llvmlite")
     llvm: Any = import_module("llvmlite.binding")
@@ -109,7 +109,7 @@ def _sources() -> str:
         stamps = [_stamp_of(path, facts) for path, facts in _own_files()]
     except OSError:
         return ""
-    return _remembered("sources", "\n".join(stamps), lambda: digest_of_sources())
+    return _remember("sources", "\n".join(stamps), lambda: digest_of_sources())
 
 
 #: The digest of our sources in this process.

@@ -87,10 +87,10 @@ def find_contraction(
     for store in kernel.stores:
         if frozenset().union(*[free[e] for e in store.expressions]) != set(kernel.axes):
             return None
-    return _oriented(total, free, kernel.axes, forms, traits)
+    return _orient(total, free, kernel.axes, forms, traits)
 
 
-def _oriented(
+def _orient(
     total: Node,
     free: dict[Node, frozenset[Node]],
     axes: Sequence[Node],

@@ -145,7 +145,7 @@ def program_text(program: Program) -> str | None:
         whole = writer.part(program)
     except _NoTextError:
         return None
-    return _dumped([writer.kernels, writer.infos, whole])
+    return _dump([writer.kernels, writer.infos, whole])
 
 
 def program_of(text: str) -> Program | None:
@@ -181,7 +181,7 @@ def _identity(value: Any, nodes: Iterable[Node] = ()) -> str | None:
         whole = writer.part(value)
     except _NoTextError:
         return None
-    return _dumped([list(writer.bodies.values()), writer.nodes, whole])
+    return _dump([list(writer.bodies.values()), writer.nodes, whole])
 
 
 def size_of_graph(graph: Graph) -> int:
@@ -200,7 +200,7 @@ def size_of_graph(graph: Graph) -> int:
     return count
 
 
-def _dumped(whole: Any) -> str:
+def _dump(whole: Any) -> str:
     return json.dumps(whole, separators=(",", ":"), check_circular=False)
 
 
@@ -272,7 +272,7 @@ class _Writer:
             name, parts_of = form
             return [name, *self._parts(parts_of(value))]
         if kind is frozenset:
-            return ["{", *sorted(self._parts(value), key=_dumped)]
+            return ["{", *sorted(self._parts(value), key=_dump)]
         if kind is bytes:
             return ["b", value.hex()]
         if isinstance(value, np.dtype):
@@ -303,7 +303,7 @@ class _Writer:
             number = self._kernel_numbers[kernel] = len(self.kernels)
             writer = _Writer(readable=True)
             whole = writer.part(kernel)
-            text = _dumped([writer.nodes, whole])
+            text = _dump([writer.nodes, whole])
             self.kernels.append([text, self.part(kernel.buffers), kernel.bounded])
         return number
 

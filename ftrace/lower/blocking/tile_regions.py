@@ -286,7 +286,7 @@ class _Loops:
         if border < plan.size:
             rest = self._cut(given, border, plan.size)
             more = self._run(rest, plan.size - border, whole=True)
-            main = {o: self._joined(o, main[o], more[o]) for o in self.outputs}
+            main = {o: self._join_rows(o, main[o], more[o]) for o in self.outputs}
         return {o: _narrow(o, main[o]) for o in self.outputs}
 
     def _cut(self, given: Values, start: int, stop: int) -> Values:
@@ -299,7 +299,7 @@ class _Loops:
             )
         return found
 
-    def _joined(self, output: Node, first: Node, rest: Node) -> Node:
+    def _join_rows(self, output: Node, first: Node, rest: Node) -> Node:
         """An output of all rows."""
         if output in self.summed[self.plan.number]:
             return COMBINES[output.op](first, rest)
@@ -347,7 +347,7 @@ class _Loops:
         cuts = level.cuts
         consts = [n for n in given if not self._moves(n, cuts)]
         moving = [n for n in given if self._moves(n, cuts)]
-        stacked = [self._stacked(n, given[n], cuts) for n in moving]
+        stacked = [self._stack(n, given[n], cuts) for n in moving]
         elements = [x.aval.with_shape(x.shape[1:]) for x in stacked]
         avals = [*(given[n].aval for n in consts), *elements]
         names = [variable(a, _FIRST_DEPTH - depth, i) for i, a in enumerate(avals)]
@@ -376,7 +376,7 @@ class _Loops:
         results = loop_p.results(*operands, arg=loop)
         values = dict(zip(carried, results, strict=False))
         for output, whole in zip(others, results[len(carried) :], strict=True):
-            values[output] = self._unstacked(output, whole, cuts)
+            values[output] = self._unstack(output, whole, cuts)
         return values
 
     def _moves(self, name: Input | Node, cuts: Sequence[Cut]) -> bool:
@@ -390,7 +390,7 @@ class _Loops:
                 sizes[axis] = cut.piece
         return tuple(sizes)
 
-    def _stacked(self, name: Input | Node, x: Node, cuts: Sequence[Cut]) -> Node:
+    def _stack(self, name: Input | Node, x: Node, cuts: Sequence[Cut]) -> Node:
         """The slices of an input along a new leading axis."""
         axes = [self._axis(name, cut.number) for cut in cuts]
         shape: list[int] = []
@@ -405,11 +405,11 @@ class _Loops:
             order.append(len(shape))
             shape.append(size)
         axes_first = (*(place[a] for a in axes if a is not None), *order)
-        whole = _turned(reshape(x, tuple(shape)), axes_first)
+        whole = _permute_axes(reshape(x, tuple(shape)), axes_first)
         length = prod(c.count for c in cuts)
         return reshape(whole, (length, *self._slice(name, x.shape, cuts)))
 
-    def _unstacked(self, output: Node, x: Node, cuts: Sequence[Cut]) -> Node:
+    def _unstack(self, output: Node, x: Node, cuts: Sequence[Cut]) -> Node:
         """The slices of an output put together."""
         counts = [cut.count for cut in cuts]
         x = reshape(x, (*counts, *x.shape[1:]))
@@ -425,7 +425,7 @@ class _Loops:
                 order.append(place[axis])
                 shape[axis] *= counts[left[place[axis]]]
             order.append(len(left) + axis)
-        return reshape(_turned(x, tuple(order)), tuple(shape))
+        return reshape(_permute_axes(x, tuple(order)), tuple(shape))
 
     # One block.
 
@@ -472,7 +472,7 @@ class _Loops:
         return short and ended and node.op is reduce_sum_p
 
 
-def _turned(x: Node, order: tuple[int, ...]) -> Node:
+def _permute_axes(x: Node, order: tuple[int, ...]) -> Node:
     """The axes in another order: of no account for those of size 1."""
     long = [axis for axis in order if not same_size(x.shape[axis], 1)]
     if long == sorted(long):

@@ -228,13 +228,13 @@ def _after(node: Node, sums: Sequence[_Sum]) -> list[Node]:
     stacked = given | dict(zip(extra, results[len(kept) + ys :], strict=True))
     answer = dict(zip(kept, results, strict=False))
     for total in sums:
-        whole = _summed(total, stacked, known, arg.length)
+        whole = _sum_factors(total, stacked, known, arg.length)
         answer[total.carry] = add(carry[total.carry], whole)
     carries = [answer[k] for k in range(arg.carry)]
     return [*carries, *results[len(kept) : len(kept) + ys]]
 
 
-def _summed(
+def _sum_factors(
     total: _Sum, stacked: dict[Node, Node], known: dict[Node, Node], length: int
 ) -> Node:
     """The sum over all iterations of a product of stacked factors."""
@@ -403,8 +403,8 @@ def _prune(outputs: list[Node]) -> list[Node]:
             empty = node.aval.items[len(carry) :]
             return [*carry, *(const(0, a.dtype, a.shape) for a in empty)]
         if node.op is cond_p:
-            return _pruned_branches(node, src, kept[node], inputs[node])
-        return _pruned_loop(node, src, kept[node], inputs[node])
+            return _prune_branches(node, src, kept[node], inputs[node])
+        return _prune_loop(node, src, kept[node], inputs[node])
 
     return exchange(outputs, change)
 
@@ -441,7 +441,7 @@ def _needed(node: Node, used: Sequence[int]) -> tuple[list[int], list[int]]:
     return sorted(needed), wanted
 
 
-def _pruned_branches(
+def _prune_branches(
     node: Node, src: tuple[Node, ...], kept: Sequence[int], inputs: Sequence[int]
 ) -> Sequence[Node]:
     bodies: tuple[Body, ...] = node.arg.bodies
@@ -478,7 +478,7 @@ def _spread(results: Sequence[Node], places: Sequence[int], node: Node) -> list[
     return found
 
 
-def _pruned_loop(
+def _prune_loop(
     node: Node, src: tuple[Node, ...], kept: Sequence[int], inputs: Sequence[int]
 ) -> Sequence[Node]:
     """A loop without what is not needed; carries that do not change are constants."""

@@ -303,7 +303,7 @@ class _Kernels:
         size, lead = self._lengths[-1], x.shape[:-1]
         half, last = size // 2, x.ndim - 1
         if size % 2 or size < 4:
-            return p.real(self._along(_mirrored(x, size), last))
+            return p.real(self._along(_mirror(x, size), last))
         outer, result = prod(lead), ShapedArray.of((*lead, size), self._real)
         if _is_in_one(size):
             form = Form("irfft", outer, half, scale=1 / half, swaps=(True, True))
@@ -348,7 +348,7 @@ def _is_in_one(size: int) -> bool:
     return radices.is_power(size) and size <= 2 * ROW
 
 
-def _mirrored(x: Node, size: int) -> Node:
+def _mirror(x: Node, size: int) -> Node:
     """The whole of a spectrum of which the last axis has one half."""
     last, half = x.ndim - 1, x.shape[-1]
     behind = [(0, 0, 0)] * last

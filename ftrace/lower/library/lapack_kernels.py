@@ -341,7 +341,7 @@ def _eig(node: Node, read: Collection[int]) -> Sequence[Node]:
             continue
         rows = packed.pop(0)
         if not dtypes.is_complex(rows.dtype):
-            rows = _unpacked(rows, values)
+            rows = _unpack(rows, values)
         vectors.append(mat.transposed(rows))
     return values, *vectors
 
@@ -365,7 +365,7 @@ def _general(node: Node, sides: tuple[bool, bool]) -> tuple[Node, list[Node]]:
     return p.make_complex(found[0], found[1]), found[2:]
 
 
-def _unpacked(rows: Node, values: Node) -> Node:
+def _unpack(rows: Node, values: Node) -> Node:
     """LAPACK's pairs of real vectors (real, imaginary part) as conjugate ones."""
     zero = sources.zeros_like(rows)
     turn = mat.along_rows(p.imag(values), rows)

@@ -192,7 +192,7 @@ def _in_blocks(node: Node, operator: Operator, blocks: int) -> Node:
     return run_along(node, [x], begun, 1, reverse, shape=shape, starts=[before])
 
 
-def _cumulated(node: Node) -> Operator | None:
+def _cumulate(node: Node) -> Operator | None:
     kind: str = node.arg.kind
     if dtypes.is_complex(node.src[0].dtype) and kind not in ("sum", "prod"):
         return None  # complex numbers are compared by the host
@@ -246,7 +246,7 @@ def _recurrence(node: Node) -> Operator | None:
 
 
 OPERATORS: dict[Any, Callable[[Node], Operator | None]] = {
-    scan.cumulate_p: _cumulated,
+    scan.cumulate_p: _cumulate,
     scan.recurrence_p: _recurrence,
 }
 
@@ -273,7 +273,7 @@ def tangent_by_kernels(node: Node, read: Collection[int]) -> Node | None:
     y = (by_kernels(cumulated, ()) or items(cumulated))[0]
     operands = [x, y, t]
     names = [sources.variable(n.aval, _DEPTH, i) for i, n in enumerate(operands)]
-    kernels = (_collected if arg.transposed else _handed_on)(node, names)
+    kernels = (_collect if arg.transposed else _hand_on)(node, names)
     by_host = scan.extremum_tangent_p.results(
         names[0], names[2], arg=arg._replace(ties=True)
     )
@@ -293,7 +293,7 @@ def _is_tied(x: Node, y: Node, arg: scan.Share) -> Node:
     )
 
 
-def _handed_on(node: Node, names: Sequence[Node]) -> Node:
+def _hand_on(node: Node, names: Sequence[Node]) -> Node:
     """The tangents of the elements that are the extrema."""
     x, _, t = names
     arg: scan.Share = node.arg
@@ -308,7 +308,7 @@ def _handed_on(node: Node, names: Sequence[Node]) -> Node:
     return run_along(node, [x, t], operator, arg.axis, arg.reverse)
 
 
-def _collected(node: Node, names: Sequence[Node]) -> Node:
+def _collect(node: Node, names: Sequence[Node]) -> Node:
     """The cotangents added up at the elements from which the extrema came."""
     x, y, t = names
     arg: scan.Share = node.arg

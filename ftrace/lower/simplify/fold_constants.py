@@ -154,31 +154,31 @@ def _reduce_constant(x: Node, c: Node) -> Node | None:
     if is_dynamic(count) and x.op in (reduce_sum_p, reduce_prod_p):
         return None
     if x.op is reduce_sum_p:
-        return const_like(x, _repeated_sum(value, count, x.dtype))
+        return const_like(x, _sum_repeated(value, count, x.dtype))
     if x.op is reduce_prod_p:
         if dtypes.is_complex(x.dtype):
             return None
-        return const_like(x, _repeated_product(value, count, x.dtype))
+        return const_like(x, _multiply_repeated(value, count, x.dtype))
     return const_like(x, value)
 
 
-def _wrapped(value: int, dtype: np.dtype[Any]) -> Any:
+def _wrap(value: int, dtype: np.dtype[Any]) -> Any:
     """A Python integer in an integer dtype, modulo its range."""
     return np.uint64(value % (1 << 64)).astype(dtype)
 
 
-def _repeated_sum(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
+def _sum_repeated(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
     if dtypes.is_integer(dtype):
-        return _wrapped(int(value) * count, dtype)
+        return _wrap(int(value) * count, dtype)
     if dtypes.is_complex(dtype):
         # Part by part: ∞·(n + 0i) would be NaN.
         return complex(float(value.real) * count, float(value.imag) * count)
     return float(value) * count
 
 
-def _repeated_product(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
+def _multiply_repeated(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
     if dtypes.is_integer(dtype):
-        return _wrapped(pow(int(value), count, 1 << 64), dtype)
+        return _wrap(pow(int(value), count, 1 << 64), dtype)
     with np.errstate(all="ignore"):
         return np.power(np.float64(value), np.float64(count))
 

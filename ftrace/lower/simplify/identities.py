@@ -47,7 +47,7 @@ C: Final = Pat(const_p, name="c")
 D: Final = Pat(const_p, name="d")
 
 
-def _negated(c: Node) -> Node:
+def _negate(c: Node) -> Node:
     return const_like(c, evaluate_scalar(p.neg(c)))
 
 
@@ -91,7 +91,7 @@ _SUMS: Final = (
     Rule(
         "fold_sub_constant",
         Pat(p.sub, X, C, aval=is_exact),
-        lambda x, c: p.add(x, _negated(c)),
+        lambda x, c: p.add(x, _negate(c)),
     ),
     # x + (-y) -> x - y
     to_binary("fold_add_neg", p.sub, Pat(p.add, X, Pat(p.neg, Y), commutes=True)),
@@ -112,13 +112,13 @@ _PRODUCTS: Final = (
     Rule(
         "fold_mul_neg",
         Pat(p.mul, Pat(p.neg, X), C, commutes=True, aval=has_kind("f")),
-        lambda x, c: p.mul(x, _negated(c)),
+        lambda x, c: p.mul(x, _negate(c)),
     ),
     # -(x·c) -> x·(-c)
     Rule(
         "fold_neg_mul",
         Pat(p.neg, Pat(p.mul, X, C, commutes=True, name="product"), aval=has_kind("f")),
-        lambda x, c, product: p.mul(x, _negated(c)),
+        lambda x, c, product: p.mul(x, _negate(c)),
         single_use="product",
     ),
     # (-x)·(-y) -> x·y

@@ -184,7 +184,7 @@ def _load(f: Node, index: Node, axis: int) -> Node | None:
         both = {*_varies(source)} & {*_varies(at)}
         if both and _is_reduced(source):
             return None  # it stands in the kernel of that reduction, as a sum
-        found = _gathered(source, at, axis, shape)
+        found = _gather(source, at, axis, shape)
     inside = expand(in_bounds([at], [size]), shape)
     return p.select(inside, found, sources.zeros_like(found))
 
@@ -206,7 +206,7 @@ def _index_arrays(
     ]
 
 
-def _gathered(source: Node, at: Node, axis: int, shape: Shape) -> Node:
+def _gather(source: Node, at: Node, axis: int, shape: Shape) -> Node:
     batch = [a for a in range(at.ndim) if not same_size(at.shape[a], 1)]
     kept = [a for a in _varies(source) if a != axis]
     indexed = sorted([axis, *[a for a in kept if a in batch]])
@@ -483,7 +483,7 @@ def _is_crowded(x: Node) -> bool:
     return all(_counted(index) is None for index in indices)
 
 
-def _privatized(x: Node) -> Node | None:
+def _privatize(x: Node) -> Node | None:
     """Private copies are filled, combined, and what is left over is added."""
     copies = copy_count(x)
     if not copies:
@@ -519,7 +519,5 @@ def _privatized(x: Node) -> Node | None:
 
 PRIVATIZED: Final = (
     # zeros.at[i].add(u) -> sum over b of zeros.at[b, i[b]].add(u[b])
-    Rule(
-        "privatized_scatter", Pat(scatter_p, name="x", where=_is_crowded), _privatized
-    ),
+    Rule("privatized_scatter", Pat(scatter_p, name="x", where=_is_crowded), _privatize),
 )

@@ -21,7 +21,7 @@ def _standard(x: Value, loc: Value, scale: Value) -> Any:
     return (x - loc) / scale
 
 
-def _placed(z: Any, loc: Value, scale: Value) -> Any:
+def _place(z: Any, loc: Value, scale: Value) -> Any:
     placed = z * scale + loc
     default = dtypes.default_dtype("f"), False  # it may have 64 bits
     return cast(placed, dtypes.promote((placed.dtype, placed.weak_type), default)[0])
@@ -61,12 +61,12 @@ def logsf(x: Value, loc: Value = 0, scale: Value = 1) -> Any:
 
 def ppf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
     """The value whose `cdf` is q."""
-    return _placed(ndtri(q), loc, scale)
+    return _place(ndtri(q), loc, scale)
 
 
 def isf(q: Value, loc: Value = 0, scale: Value = 1) -> Any:
     """The value whose `sf` is q."""
-    return _placed(-ndtri(q), loc, scale)
+    return _place(-ndtri(q), loc, scale)
 
 
 publish(__name__, operands=__all__)

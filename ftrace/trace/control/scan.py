@@ -125,10 +125,10 @@ def _value(avals: Sequence[ShapedArray], arg: Scan, *operands: Any) -> list[Any]
         rows.append(found[arg.carry :])
     if arg.reverse:
         rows.reverse()
-    return [*carry, *(_stacked(a, rows, k) for k, a in enumerate(avals[arg.carry :]))]
+    return [*carry, *(_stack(a, rows, k) for k, a in enumerate(avals[arg.carry :]))]
 
 
-def _stacked(aval: ShapedArray, rows: Sequence[Sequence[Any]], k: int) -> Any:
+def _stack(aval: ShapedArray, rows: Sequence[Sequence[Any]], k: int) -> Any:
     if isinstance(aval, Stack):
         return [row[k] for row in rows]
     result: Any = np.empty(aval.shape, aval.dtype)

@@ -116,7 +116,7 @@ def _way(shape: Shape, strides: Shape, item: int, axes: Shape) -> list[_Step]:
     across = [a for a in near_first if a in axes and a not in neighbours]
     if prod([shape[a] for a in across]) <= _FEW:
         return [_whole(axes)]
-    sizes, merged_strides, merged_axes = _merged(shape, strides, axes)
+    sizes, merged_strides, merged_axes = _merge(shape, strides, axes)
     if len(merged_axes) < len(across):
         kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
         inside = _way(sizes, merged_strides, item, merged_axes)
@@ -136,7 +136,7 @@ def _way(shape: Shape, strides: Shape, item: int, axes: Shape) -> list[_Step]:
     return found if paired or not neighbours else [*found, last]
 
 
-def _merged(shape: Shape, strides: Shape, axes: Shape) -> tuple[Shape, Shape, Shape]:
+def _merge(shape: Shape, strides: Shape, axes: Shape) -> tuple[Shape, Shape, Shape]:
     """Neighbours that are added up, or not, as one axis, where that is a view."""
     found: list[tuple[int, int, bool]] = []
     for a, (n, step) in enumerate(zip(shape, strides, strict=True)):

@@ -80,11 +80,11 @@ def _product_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
         return zeros_like(node)
     for axis in axes:
         while x.shape[axis] > 1:
-            x, t = _multiplied_pairs(x, t, axis)
+            x, t = _multiply_pairs(x, t, axis)
     return t
 
 
-def _multiplied_pairs(x: Node, t: Node, axis: int) -> tuple[Node, Node]:
+def _multiply_pairs(x: Node, t: Node, axis: int) -> tuple[Node, Node]:
     """The products of pairs of elements, and their tangents: half as many."""
     size = x.shape[axis]
     half = size // 2
@@ -100,12 +100,12 @@ def _multiplied_pairs(x: Node, t: Node, axis: int) -> tuple[Node, Node]:
     first, t_first = shrink_axis(product, axis, 0, 1), shrink_axis(slope, axis, 0, 1)
     t_first = p.add(p.mul_zero(t_first, last), p.mul_zero(t_last, first))
     return (
-        _joined(p.mul(first, last), product, axis),
-        _joined(t_first, slope, axis),
+        _replace_first(p.mul(first, last), product, axis),
+        _replace_first(t_first, slope, axis),
     )
 
 
-def _joined(first: Node, rest: Node, axis: int) -> Node:
+def _replace_first(first: Node, rest: Node, axis: int) -> Node:
     """`rest` with its first element along `axis` replaced."""
     if same_size(rest.shape[axis], 1):
         return first

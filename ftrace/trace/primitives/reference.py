@@ -235,7 +235,7 @@ def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"u{dtype.itemsize}")
 
 
-def _shifted(
+def _shift(
     shift: Ufunc, x: Array, n: Array, beyond: Array, view: np.dtype[Any]
 ) -> Array:
     width = 8 * x.dtype.itemsize
@@ -250,18 +250,18 @@ def _shifted(
 
 def shift_left(x: Array, n: Array) -> Array:
     x, n = np.asarray(x), np.asarray(n)
-    return _shifted(np.left_shift, x, n, np.zeros((), x.dtype), x.dtype)
+    return _shift(np.left_shift, x, n, np.zeros((), x.dtype), x.dtype)
 
 
 def shift_right_logical(x: Any, n: Any) -> Any:
     x, n = np.asarray(x), np.asarray(n)
-    return _shifted(np.right_shift, x, n, np.zeros((), x.dtype), _unsigned(x.dtype))
+    return _shift(np.right_shift, x, n, np.zeros((), x.dtype), _unsigned(x.dtype))
 
 
 def shift_right_arithmetic(x: Any, n: Any) -> Any:
     x, n = np.asarray(x), np.asarray(n)
     beyond = np.where(x < 0, np.asarray(-1).astype(x.dtype), np.zeros((), x.dtype))
-    return _shifted(np.right_shift, x, n, beyond, x.dtype)
+    return _shift(np.right_shift, x, n, beyond, x.dtype)
 
 
 def popcount(x: Any) -> Any:
@@ -416,7 +416,7 @@ def convert(x: Any, dtype: np.dtype[Any]) -> Any:
         x, source = x.real, "f"
     with np.errstate(all="ignore"):
         if source == "f" and target in "iu":
-            integers = _saturated if dtype.itemsize <= 4 else _saturated_wide
+            integers = _saturate if dtype.itemsize <= 4 else _saturate_wide
             return integers(x, dtype)
         if dtype.itemsize == 2 and target == "f" and x.dtype != np.float32:
             x = x.astype(np.float32)
@@ -428,13 +428,13 @@ def converter(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[..., Any
     kinds = source.kind, target.kind
     wide = target.itemsize > 2 or source == np.float32
     if kinds[0] == "f" and kinds[1] in "iu" and target.itemsize <= 4:
-        return _saturated
+        return _saturate
     if kinds in (("f", "c"), ("c", "c")) or (kinds[0] in "biu" and kinds[1] in "iuc"):
         return _astype
     return _astype if kinds[0] in "biuf" and kinds[1] == "f" and wide else convert
 
 
-def _saturated(x: Any, dtype: np.dtype[Any]) -> Any:
+def _saturate(x: Any, dtype: np.dtype[Any]) -> Any:
     """Floats as integers of up to 32 bits, all of which are numbers of float64."""
     if _is_surely_inside(x, dtype):
         return x.astype(dtype)
@@ -444,7 +444,7 @@ def _saturated(x: Any, dtype: np.dtype[Any]) -> Any:
     return np.where(wide == wide, inside, 0).astype(dtype)
 
 
-def _saturated_wide(x: Any, dtype: np.dtype[Any]) -> Any:
+def _saturate_wide(x: Any, dtype: np.dtype[Any]) -> Any:
     """Floats as 64-bit integers, the greatest of which is no number of float64."""
     low, high = dtypes.limits(dtype)
     wide = x.astype(np.float64)

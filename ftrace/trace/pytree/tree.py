@@ -258,17 +258,17 @@ def map(f: Leafwise, tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> An
     """
     if tree.__class__ is Array and is_leaf is None:
         return f(tree, *rest)
-    return _mapped(f, *flatten(tree, is_leaf), rest, "tree.map")
+    return _map(f, *flatten(tree, is_leaf), rest, "tree.map")
 
 
 def map_with_none(what: str, f: Leafwise, tree: Any, *rest: Any) -> Any:
     """`map`, where None is a leaf of the first tree; `what` names it in messages."""
     found, treedef = _optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
     _check_order(treedef)
-    return _mapped(f, found, treedef, rest, what)
+    return _map(f, found, treedef, rest, what)
 
 
-def _mapped(
+def _map(
     f: Leafwise, first: Any, treedef: TreeDef, rest: Sequence[Any], what: str
 ) -> Any:
     check_callable(f, what)

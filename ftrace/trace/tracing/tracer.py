@@ -203,14 +203,14 @@ def adopted(tracer: Tracer) -> Value:
     Raises:
       UnexpectedTracerError: no open scope has adopted it.
     """
-    found = _adopted(tracer)
+    found = _adopt(tracer)
     if found is None:
         check_open(tracer)
         return tracer
     return found
 
 
-def _adopted(tracer: Tracer) -> Value | None:
+def _adopt(tracer: Tracer) -> Value | None:
     for scope in reversed(stack.scopes):
         node = scope.adopted.get((tracer.scope, tracer.node))
         if node is not None:
@@ -223,7 +223,7 @@ def _adopted(tracer: Tracer) -> Value | None:
 
 def has_ended(value: Any) -> bool:
     """Is it traced, by a function that has returned, and nothing stands for it?"""
-    return isinstance(value, Tracer) and value.scope.closed and _adopted(value) is None
+    return isinstance(value, Tracer) and value.scope.closed and _adopt(value) is None
 
 
 # Concrete values of tracers.

@@ -148,10 +148,10 @@ class Level:
                     self.known[node] = _lasting(self.scope.bindings[position])
         missing = [n for n in missing if n not in self.known]
         if missing:
-            self.known.update(zip(missing, self._computed(missing), strict=True))
+            self.known.update(zip(missing, self._compute(missing), strict=True))
         return [self.known[n] for n in nodes]
 
-    def _computed(self, nodes: Sequence[Node]) -> list[Any]:
+    def _compute(self, nodes: Sequence[Node]) -> list[Any]:
         """Runs what leads from known values to these nodes."""
         found = self._ways.get(tuple(nodes))
         if found is None or not all(self._is_known(n) for n in found[0]):

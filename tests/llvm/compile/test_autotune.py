@@ -144,7 +144,7 @@ def test_without_memory_the_default_is_taken(monkeypatch: pytest.MonkeyPatch) ->
     def none_left(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(autotune, "_filled", none_left)
+    monkeypatch.setattr(autotune, "_fill", none_left)
     x = normal(12_347)
     np.testing.assert_allclose(tuned(lambda x: x * 9, (x,)), x * 9)
 

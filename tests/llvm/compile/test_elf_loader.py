@@ -99,7 +99,7 @@ def test_code_runs_as_where_llvm_loads_it() -> None:
     assert second is not None
     for loaded in (first, second):  # each has memory of its own
         check(loaded.__getitem__)
-    check(compile_module._loaded_by_llvm(code, NAMES, IMPORTS).__getitem__)  # pyright: ignore[reportPrivateUsage]
+    check(compile_module._load_by_llvm(code, NAMES, IMPORTS).__getitem__)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_what_cannot_be_loaded_is_left_to_llvm(
@@ -184,7 +184,7 @@ def test_facts_are_read_where_nothing_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    real = machine_module._asked  # pyright: ignore[reportPrivateUsage]
+    real = machine_module._ask_llvm  # pyright: ignore[reportPrivateUsage]
 
     def counted() -> Any:
         asked.append(1)
@@ -194,7 +194,7 @@ def test_facts_are_read_where_nothing_has_changed(
         monkeypatch.setattr(machine_module.machine, "found", None)
         return machine_module.machine()
 
-    monkeypatch.setattr(machine_module, "_asked", counted)
+    monkeypatch.setattr(machine_module, "_ask_llvm", counted)
     with settings.config(cache_dir=str(tmp_path)):
         first = found()
         assert first == real()

@@ -74,7 +74,7 @@ def _refuse_unless(f: Function, condition: str) -> None:
     f.give_if(f.let(f"xor i1 {condition}, true"), 0)
 
 
-def _found(f: Function, data: str, holder: str) -> None:
+def _note_leaf(f: Function, data: str, holder: str) -> None:
     """Notes where the leaf's memory is, and ends."""
     number = f.view("%part", r.LeafPart).number("number")
     places = f.view("%places", Places)
@@ -108,12 +108,12 @@ def find_array(f: ObjectFunction, offsets: layout.Offsets) -> None:
     """An Array whose buffer is in the host's memory."""
     buffer, state = _array_buffer(f, offsets), f.state()
     with f.when(f.equal("ptr", f.type_of(buffer), state.pointer("buffer"))):
-        _found(f, f.view(buffer, r.BufferObject).pointer("data"), buffer)
+        _note_leaf(f, f.view(buffer, r.BufferObject).pointer("data"), buffer)
     _refuse_elsewhere(f, buffer, offsets)
     memory = f.at(buffer, offsets.memory)
     _refuse_unless(f, f.differ("ptr", memory, "null"))
     _refuse_unless(f, f.equal("ptr", f.type_of(memory), state.pointer("ndarray")))
-    _found(f, f.at(memory, layout.DATA), buffer)
+    _note_leaf(f, f.at(memory, layout.DATA), buffer)
 
 
 @arguments("i32", *_PARAMETERS)
@@ -123,10 +123,10 @@ def find_hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
     none = state.pointer("none")
     with f.when(f.equal("ptr", buffer, none)):
         _refuse_unless(f, f.differ("ptr", f.at("%thing", offsets.host), none))
-        _found(f, "null", "%thing")
+        _note_leaf(f, "null", "%thing")
     with f.when(f.differ("ptr", f.type_of(buffer), state.pointer("buffer"))):
         _refuse_elsewhere(f, buffer, offsets)
-    _found(f, "null", "%thing")
+    _note_leaf(f, "null", "%thing")
 
 
 @arguments("i32", *_PARAMETERS)
@@ -242,7 +242,7 @@ def find_numpy(f: ObjectFunction) -> None:
     with f.repeat(ndim) as i:
         size = f.load("i64", f.word(given, i))
         _refuse_unless(f, f.equal("i64", size, f.load("i64", f.word(sizes, i))))
-    _found(f, f.at("%thing", layout.DATA), "%thing")
+    _note_leaf(f, f.at("%thing", layout.DATA), "%thing")
 
 
 @arguments("i32", *_PARAMETERS)
@@ -255,7 +255,7 @@ def find_object(f: ObjectFunction) -> None:
         low = f.let(f"trunc i64 {value} to i32")
         fits = f.let(f"sext i32 {low} to i64")
         _refuse_unless(f, f.equal("i64", fits, value))
-    _found(f, f.beyond("%thing", layout.NUMBER), "%thing")
+    _note_leaf(f, f.beyond("%thing", layout.NUMBER), "%thing")
 
 
 @arguments("i32", *_PARAMETERS)
@@ -299,7 +299,7 @@ def find_number(f: ObjectFunction) -> None:
         value = f.outside("double PyFloat_AsDouble", "ptr %thing")
         with f.when(double):
             f.store("double", value, cell)
-            _found(f, cell, "%thing")
+            _note_leaf(f, cell, "%thing")
         size = f.let(f"call double @llvm.fabs.f64(double {value})")
         # NumPy warns of what becomes infinite; infinities and NaN stay what they are.
         large = f.let(f"fcmp ogt double {size}, 0x47EFFFFFE0000000")
@@ -307,7 +307,7 @@ def find_number(f: ObjectFunction) -> None:
         lost = f.let(f"and i1 {large}, {f.let(f'xor i1 {infinite}, true')}")
         _refuse_unless(f, f.let(f"xor i1 {lost}, true"))
         f.store("float", f.let(f"fptrunc double {value} to float"), cell)
-        _found(f, cell, "%thing")
+        _note_leaf(f, cell, "%thing")
     with f.when(f.equal("i64", kind, r.INT32)):
         _refuse_unless(f, f.equal("ptr", given, state.pointer("int")))
         value, small = _integer(f)
@@ -316,9 +316,9 @@ def find_number(f: ObjectFunction) -> None:
         fits = f.equal("i64", f.let(f"sext i32 {low} to i64"), value)
         _refuse_unless(f, fits)
         f.store("i32", low, cell)
-        _found(f, cell, "%thing")
+        _note_leaf(f, cell, "%thing")
     _refuse_unless(f, f.equal("i64", kind, r.BOOL))
     _refuse_unless(f, f.equal("ptr", given, state.pointer("bool")))
     true = f.equal("ptr", "%thing", state.pointer("true"))
     f.store("i8", f.let(f"zext i1 {true} to i8"), cell)
-    _found(f, cell, "%thing")
+    _note_leaf(f, cell, "%thing")

@@ -169,13 +169,13 @@ class Arguments:
         return Container(kind, None, children)
 
 
-def _renewed(expected: Expected, x: Any, fresh: Iterator[Any]) -> Any:
+def _renew(expected: Expected, x: Any, fresh: Iterator[Any]) -> Any:
     """An argument with other objects in the places of its leaves."""
     if isinstance(expected, (Leaf, Index)):
         return next(fresh)
     if isinstance(expected, Container) and expected.kind is not slice:
         pairs = zip(expected.children, x, strict=True)
-        return expected.kind([_renewed(part, item, fresh) for part, item in pairs])
+        return expected.kind([_renew(part, item, fresh) for part, item in pairs])
     return x
 
 
@@ -515,7 +515,7 @@ class EagerRecords:
         fresh = [_another(x) for x in arguments.given]
         substitutes = iter(fresh)
         pairs = zip(arguments.expected, args, strict=True)
-        renewed = [_renewed(part, x, substitutes) for part, x in pairs]
+        renewed = [_renew(part, x, substitutes) for part, x in pairs]
         count = len(args) - len(names)
         tape = Tape()
         recording.tape = tape

@@ -81,12 +81,12 @@ def compile_tuned(
       threads: how many threads run them.
       allocate: gives memory, as programs get it.
     """
-    names = {kernel: _kept_choice(kernel, threads) for kernel in kernels}
+    names = {kernel: _find_choice(kernel, threads) for kernel in kernels}
     unknown = [kernel for kernel, name in names.items() if name is None]
     for number, kernel in enumerate(unknown, 1):
         names[kernel] = _tune(kernel, render, threads, allocate)
         _show_progress(number, len(unknown), kernels[kernel].name)
-    return [_compiled(k, name or "default", render) for k, name in names.items()]
+    return [_compile(k, name or "default", render) for k, name in names.items()]
 
 
 def _show_progress(number: int, count: int, name: str) -> None:
@@ -99,7 +99,7 @@ def _show_progress(number: int, count: int, name: str) -> None:
     sys.stderr.flush()
 
 
-def _compiled(kernel: Kernel, name: str, render: RenderFor) -> CompiledKernel:
+def _compile(kernel: Kernel, name: str, render: RenderFor) -> CompiledKernel:
     target = SCHEDULES[name](host_target())
     (code,) = compile_kernels([kernel], lambda k: render(k, target), 1, target)
     return code
@@ -112,7 +112,7 @@ def _choice_key(kernel: Kernel, threads: int) -> tuple[str, ...] | None:
     return ("schedule", str(threads), *cache_key(identity))
 
 
-def _kept_choice(kernel: Kernel, threads: int) -> str | None:
+def _find_choice(kernel: Kernel, threads: int) -> str | None:
     """The name of the schedule that was found before; what cannot be tried has none."""
     looped = isinstance(kernel, Recurrence) and kernel.scan is None
     if looped or kernel.is_dynamic:
@@ -131,7 +131,7 @@ def _tune(kernel: Kernel, render: RenderFor, threads: int, allocate: Allocate) -
     name = "default"
     if len(candidates) > 1:
         with suppress(MemoryError):
-            memory = [_filled(spec, allocate) for spec in kernel.buffers]
+            memory = [_fill(spec, allocate) for spec in kernel.buffers]
             name = fastest(candidates, memory, threads)
     key = _choice_key(kernel, threads)
     if key is not None:
@@ -148,10 +148,10 @@ def candidates_of(kernel: Kernel, render: RenderFor) -> Iterator[Candidate]:
         code = rendered.text, rendered.grain
         if code not in seen:
             seen.add(code)
-            yield Candidate(name, _compiled(kernel, name, render))
+            yield Candidate(name, _compile(kernel, name, render))
 
 
-def _filled(spec: BufferSpec, allocate: Allocate) -> Any:
+def _fill(spec: BufferSpec, allocate: Allocate) -> Any:
     """Memory for a parameter: numbers near one; positions are all the first."""
     buffer = allocate(spec.size * spec.dtype.itemsize)
     memory = buffer.memory.view(np.uint8)[: spec.size * spec.dtype.itemsize]

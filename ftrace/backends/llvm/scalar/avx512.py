@@ -53,7 +53,7 @@ def _in_registers(row: Row, least: int = 128) -> Row:
     return fitted
 
 
-def _masked(o: Instructions, t: Type, word: str, *operands: tuple[str, str]) -> str:
+def _intrinsic(o: Instructions, t: Type, word: str, *operands: tuple[str, str]) -> str:
     """An intrinsic of vectors and immediates, in all lanes, rounding as usual."""
     kind, width = "ps" if t.bits == 32 else "pd", t.lanes * t.bits
     given = [*operands, (f"i{max(t.lanes, 8)}", "-1")]
@@ -64,19 +64,19 @@ def _masked(o: Instructions, t: Type, word: str, *operands: tuple[str, str]) -> 
 
 
 def _scale(o: Instructions, t: Type, a: str, n: str) -> str:
-    return _masked(o, t, "scalef", (t.text, a), (t.text, n), (t.text, a))
+    return _intrinsic(o, t, "scalef", (t.text, a), (t.text, n), (t.text, a))
 
 
 def _mantissa(o: Instructions, t: Type, a: str) -> str:
     choice = ("i32", str(_THREE_QUARTERS_OR_NAN))
-    return _masked(o, t, "getmant", (t.text, a), choice, (t.text, a))
+    return _intrinsic(o, t, "getmant", (t.text, a), choice, (t.text, a))
 
 
 def _exponent(o: Instructions, t: Type, a: str) -> str:
     """That of `a`, which is one too small where the mantissa is below 1."""
 
     def of(x: str) -> str:
-        return _masked(o, t, "getexp", (t.text, x), (t.text, x))
+        return _intrinsic(o, t, "getexp", (t.text, x), (t.text, x))
 
     return o.binary("fsub", t, of(a), of(_mantissa(o, t, a)))
 
@@ -110,7 +110,7 @@ def range_of(o: Instructions, t: Type, a: str, b: str, choice: int) -> str:
     Of a NaN and a number it takes the number.
     """
     chosen = ("i32", str(choice))
-    return _masked(o, t, "range", (t.text, a), (t.text, b), chosen, (t.text, a))
+    return _intrinsic(o, t, "range", (t.text, a), (t.text, b), chosen, (t.text, a))
 
 
 def table(numbers: Sequence[float]) -> Row:

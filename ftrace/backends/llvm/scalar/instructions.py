@@ -131,7 +131,7 @@ class Instructions:
         section = min(max(16 // t.bytes, 1), lanes)
         step = 1
         while step < lanes:
-            low = _interleaved(lanes, step, section)
+            low = _interleave_places(lanes, step, section)
             # What `low` leaves is half a section further, or a section.
             apart = section // 2 if step < section else section
             high = [place + apart for place in low]
@@ -146,7 +146,7 @@ class Instructions:
         # A column's lowest digits, of its place in a section, have come out reversed.
         digits = section.bit_length() - 1
         return [
-            found[_reversed(c % section, digits) + c // section * section]
+            found[_reverse_digits(c % section, digits) + c // section * section]
             for c in range(lanes)
         ]
 
@@ -167,7 +167,7 @@ class Instructions:
         return found
 
 
-def _interleaved(lanes: int, step: int, section: int) -> list[int]:
+def _interleave_places(lanes: int, step: int, section: int) -> list[int]:
     """The places of two vectors that `transpose` takes together in a step."""
     if step < section:
         starts = [
@@ -183,7 +183,7 @@ def _interleaved(lanes: int, step: int, section: int) -> list[int]:
     ]
 
 
-def _reversed(number: int, digits: int) -> int:
+def _reverse_digits(number: int, digits: int) -> int:
     """A number of so many binary digits, read from its other end."""
     found = 0
     for _ in range(digits):

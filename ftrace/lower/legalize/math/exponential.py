@@ -516,14 +516,14 @@ def _simple_power(x: Term, power: Term) -> Term | None:
         return 1.0 / x
     if y in (-2.0, -3.0, -4.0):
         return _inverse(x, int(-y))
-    return _repeated(x, int(y)) if y in (1.0, 2.0, 3.0, 4.0) else None
+    return _repeat_product(x, int(y)) if y in (1.0, 2.0, 3.0, 4.0) else None
 
 
-def _repeated(x: Term, count: int) -> Term:
+def _repeat_product(x: Term, count: int) -> Term:
     """x multiplied by itself: squared, and halves multiplied."""
     if count == 1:
         return x
-    half = _repeated(x, count // 2)
+    half = _repeat_product(x, count // 2)
     square = half * half
     return square * x if count & 1 else square
 
@@ -533,7 +533,7 @@ def _inverse(x: Term, count: int) -> Term:
 
     Large powers are scaled by a power of two, and so is the 1 that they divide.
     """
-    half = _repeated(x, count // 2)
+    half = _repeat_product(x, count // 2)
     rest = half * x if count & 1 else half
     bits = term.format_of(x).bias + 1
     large = abs(rest) >= 2.0 ** (bits // 2 - 4)
@@ -555,7 +555,7 @@ def _inverse_of_product(x: Term, power: Term) -> Term | None:
     y = float(constant_value(power.node))
     if not y.is_integer() or not -_FACTORS <= y < -4:
         return None
-    product = _repeated(term.cast(x, dtypes.float64), int(-y))
+    product = _repeat_product(term.cast(x, dtypes.float64), int(-y))
     return term.cast(1.0 / product, dtypes.float32)
 
 

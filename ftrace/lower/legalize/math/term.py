@@ -57,7 +57,7 @@ def _operator(op: p.Primitive) -> Callable[[Term, Operand], Term]:
     return lambda x, y: _same(op, x, y)
 
 
-def _reflected(op: p.Primitive) -> Callable[[Term, Number], Term]:
+def _reflect(op: p.Primitive) -> Callable[[Term, Number], Term]:
     return lambda x, y: _same(op, number(y, x), x)
 
 
@@ -89,13 +89,13 @@ class Term:
         )
 
     __add__ = _operator(p.add)
-    __radd__ = _reflected(p.add)
+    __radd__ = _reflect(p.add)
     __sub__ = _operator(p.sub)
-    __rsub__ = _reflected(p.sub)
+    __rsub__ = _reflect(p.sub)
     __mul__ = _operator(p.mul)
-    __rmul__ = _reflected(p.mul)
+    __rmul__ = _reflect(p.mul)
     __truediv__ = _operator(p.div)
-    __rtruediv__ = _reflected(p.div)
+    __rtruediv__ = _reflect(p.div)
     __and__ = _operator(p.bit_and)
     __or__ = _operator(p.bit_or)
     __xor__ = _operator(p.bit_xor)

@@ -217,10 +217,10 @@ def _high_product(a: Term, b: Term) -> Term:
 def _with_signs(x: Term, quadrant: Term, r: Term, rest: Term) -> Reduced:
     """What was found for |x|, for x."""
     signed = term.select(x < 0.0, 0 - quadrant, quadrant)
-    return Reduced(signed, _signed(x, r), _signed(x, rest))
+    return Reduced(signed, _with_sign(x, r), _with_sign(x, rest))
 
 
-def _signed(x: Term, r: Term) -> Term:
+def _with_sign(x: Term, r: Term) -> Term:
     """r with the sign that x gives it; NaN where x is not finite."""
     return term.float_of(term.bits_of(r) ^ term.sign_bit(x)) + x * 0.0
 
@@ -274,7 +274,7 @@ def sin_cos_pi(x: Term) -> Pair:
     )
 
 
-def _negated_if(odd_bit: Term, y: Term) -> Term:
+def _negate_if(odd_bit: Term, y: Term) -> Term:
     """y with its sign flipped where bit 1 of the integer is set."""
     shift = 30 if y.single else 62
     return term.float_of(term.bits_of(y) ^ ((odd_bit & 2) << shift))
@@ -295,7 +295,7 @@ def sin(x: Term) -> Term:
     """sin(r), or cos(r) in odd quadrants."""
     quadrant, sin_r, cos_r = _sin_cos(x)
     value = term.select(term.eq(quadrant & 1, 0), sin_r, cos_r)
-    value = _negated_if(quadrant, value)
+    value = _negate_if(quadrant, value)
     return term.select(term.eq(x, 0.0), x, value)
 
 
@@ -303,7 +303,7 @@ def cos(x: Term) -> Term:
     """cos(r), or -sin(r) in odd quadrants."""
     quadrant, sin_r, cos_r = _sin_cos(x)
     value = term.select(term.eq(quadrant & 1, 0), cos_r, sin_r)
-    return _negated_if(quadrant + 1, value)
+    return _negate_if(quadrant + 1, value)
 
 
 def tan(x: Term) -> Term:

@@ -155,11 +155,11 @@ def solve_triangular(
         return substitute(a, b, lower, trans, unit)
     result = np.empty(b.shape, b.dtype)
     for x, left, right in zip(stacked(result), stacked(a), stacked(b), strict=True):
-        x[...] = _substituted(left, right, lower, trans, unit)
+        x[...] = _substitute(left, right, lower, trans, unit)
     return result
 
 
-def _substituted(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
+def _substitute(a: Array, b: Array, lower: bool, trans: bool, unit: bool) -> Array:
     """Of one system."""
     trsm = _routine("blas", "trsm", b.dtype)
     # BLAS is column-major: it sees the transposes, Xᵀ op(a)ᵀ = bᵀ, without a copy.
@@ -197,11 +197,11 @@ def lu(a: Array) -> tuple[Array, Array]:
     factors, pivots = np.empty(a.shape, a.dtype), np.empty((*lead, least), np.int32)
     results = stacked(factors), stacked(pivots, 1)
     for lu, exchanges, matrix in zip(*results, stacked(a), strict=True):
-        lu[...], exchanges[...] = _factorised(matrix)
+        lu[...], exchanges[...] = _factorise(matrix)
     return factors, pivots
 
 
-def _factorised(a: Array) -> tuple[Array, Array]:
+def _factorise(a: Array) -> tuple[Array, Array]:
     """Of one matrix."""
     found, pivots, _ = _routine("lapack", "getrf", a.dtype)(a)
     factors = np.ascontiguousarray(found)

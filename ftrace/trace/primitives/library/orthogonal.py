@@ -115,14 +115,14 @@ def _pivoted(avals: Any, full: bool, a: Array) -> Sequence[Array]:
     return lapack_numpy.each(decomposed, avals, a)
 
 
-def _pivoted_tangent(node: Node, a: Node, t: Node) -> Results:
+def _tangent_of_pivoted(node: Node, a: Node, t: Node) -> Results:
     q, r, order = items(node)
     moved = mat.transposed(mat.take_rows(mat.transposed(t), order))
     return (*_qr_changes(q, r, moved), None)
 
 
 qr_pivoted_p = library_op.host(
-    "qr_pivoted", _infer_pivoted, _pivoted, _pivoted_tangent,
+    "qr_pivoted", _infer_pivoted, _pivoted, _tangent_of_pivoted,
     doc="QR of the columns in an order in which the diagonal of R falls",
 )  # fmt: skip
 

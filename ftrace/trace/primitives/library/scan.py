@@ -110,10 +110,10 @@ def combine_along(elements: Sequence[Array], combine: Combine) -> list[Array]:
     odd = combine_along(pairs, combine)
     before = odd if size % 2 else [x[:-1] for x in odd]
     even = combine(before, [x[2::2] for x in elements])
-    return [_interleaved(*parts) for parts in zip(elements, even, odd, strict=True)]
+    return [_interleave(*parts) for parts in zip(elements, even, odd, strict=True)]
 
 
-def _interleaved(first: Array, even: Array, odd: Array) -> Array:
+def _interleave(first: Array, even: Array, odd: Array) -> Array:
     """The element 0 of `first`, then those at odd and at even positions in turns."""
     size = 1 + even.shape[0] + odd.shape[0]
     result = np.empty((size, *odd.shape[1:]), odd.dtype)

@@ -91,10 +91,10 @@ def _parts(x: Array) -> list[Array]:
     """A key as such that NumPy can sort: a complex one as two."""
     if dtypes.is_complex(x.dtype):
         return [x.real, x.imag]
-    return [x if x.dtype in _PLAIN else _widened(x)]
+    return [x if x.dtype in _PLAIN else _widen(x)]
 
 
-def _widened(x: Array) -> Array:
+def _widen(x: Array) -> Array:
     """The same numbers in a dtype of 32 bits or more."""
     if x.dtype.itemsize > 2:
         return x
@@ -128,7 +128,7 @@ def top_positions(arg: TopK, x: Array) -> Array:
     Of equal elements the first comes first. Here -0.0 is less than 0.0; NaN is greater
     than all numbers.
     """
-    key = _widened(x)
+    key = _widen(x)
     if dtypes.is_float(key.dtype):
         key = float_key(key)
     places = (~key if arg.largest else key).argsort(arg.axis, "stable")
@@ -252,7 +252,7 @@ def _partition_value(arg: Partition, x: Array) -> Array:
     if not dtypes.is_float(x.dtype):
         return np.partition(x, place, axis)
     # Of floats NumPy may exchange -0.0 with a zero, or make it one.
-    wide = _widened(x)
+    wide = _widen(x)
     found = key_value(np.partition(float_key(wide), place, axis), wide.dtype)
     return found.astype(x.dtype, copy=False)
 
@@ -290,7 +290,7 @@ def _argpartition_value(arg: Partition, x: Array) -> Array:
     place, axis = arg
     if x.dtype.itemsize == 1:
         return argsort(axis, x)
-    found = np.argpartition(_widened(x), place, axis)
+    found = np.argpartition(_widen(x), place, axis)
     return found.astype(position_dtype(x.shape[axis]))
 
 

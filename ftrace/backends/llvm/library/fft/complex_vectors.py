@@ -231,19 +231,19 @@ class Place(Memory):
     def take(self, at: str, mask: str = "") -> Pair:
         f, index, count = self._f, self._index(at), 2 * self._f.lanes
         if mask:
-            some = self._doubled(mask)
+            some = self._double(mask)
             return f.apart(f.take_some(self._base, index, count, some))
         return f.apart(f.take(self._base, index, count))
 
     def put(self, x: Pair, at: str, mask: str = "") -> None:
         f, index, count = self._f, self._index(at), 2 * self._f.lanes
         if mask:
-            some = self._doubled(mask)
+            some = self._double(mask)
             f.put_some(f.together(x), self._base, index, count, some)
         else:
             f.put(f.together(x), self._base, index, count)
 
-    def _doubled(self, mask: str) -> str:
+    def _double(self, mask: str) -> str:
         n = self._f.lanes
         places = ", ".join(f"i32 {i // 2}" for i in range(2 * n))
         kind = f"<{n} x i1>"
@@ -458,16 +458,16 @@ def turn(f: Waves, rows: str, buffer: Buffer, count: int, *, into: bool) -> None
         start = f.let(f"mul i64 {first}, {lanes}")
         inner = [f.let(f"add i64 {start}, {k * lanes}") for k in range(each)]
         if into:
-            parts = _transposed(f, [f.take(rows, place, lanes) for place in places])
+            parts = _transpose(f, [f.take(rows, place, lanes) for place in places])
             for k, place in enumerate(inner):
                 buffer.put((parts[2 * k], parts[2 * k + 1]), place)
         else:
             mixed = [part for place in inner for part in buffer.take(place)]
-            for x, place in zip(_transposed(f, mixed), places, strict=True):
+            for x, place in zip(_transpose(f, mixed), places, strict=True):
                 f.put(x, rows, place, lanes)
 
 
-def _transposed(f: Waves, rows: list[str]) -> list[str]:
+def _transpose(f: Waves, rows: list[str]) -> list[str]:
     """A square of numbers, by exchanges of neighbours, of pairs, and so on."""
     lanes, apart = f.lanes, 1
     rows = list(rows)

@@ -90,7 +90,7 @@ def _step(f: Waves, stage: int, source: Side, target: Side, roots: str) -> None:
             target.put(v, f.let(f"add i64 {first}, {behind}"))
 
         if radix > _WRITTEN:
-            _mirrored_sums(f, x, put)
+            _mirror_sums(f, x, put)
             return
         for k, v in enumerate(_butterfly(f, x)):
             put(v, k)
@@ -159,7 +159,7 @@ def _pair_of(f: Waves, even: Pair, odd: Pair) -> tuple[Pair, Pair]:
     )
 
 
-def _mirrored_sums(
+def _mirror_sums(
     f: Waves, x: list[Pair], put: Callable[[Pair, int | str], None]
 ) -> None:
     """As `_odd_butterfly`, in a loop over the results, whose code is short."""

@@ -53,10 +53,10 @@ def stage_offsets(size: int) -> list[int]:
 def roots_code(symbol: str) -> Code:
     """The function of a table, which goes with it."""
     with _lock:
-        return _codes.get(symbol) or _codes.put(symbol, _made(symbol))
+        return _codes.get(symbol) or _codes.put(symbol, _make(symbol))
 
 
-def _made(symbol: str) -> Code:
+def _make(symbol: str) -> Code:
     table = _table(symbol)
     place = f"inttoptr (i64 {table.ctypes.data} to ptr)"
     text = f"define ptr @{symbol}() {{\n  ret ptr {place}\n}}\n"

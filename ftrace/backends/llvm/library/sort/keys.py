@@ -130,7 +130,7 @@ class Keys:
         bits, t = self.bits, code.type(self.bits)
         mask = code.type(1)
         size = code.let(f"and {t} {x}, {code.number(bits, (1 << (bits - 1)) - 1)}")
-        key = self._turned(code, x)
+        key = self._order_bits(code, x)
         infinity = code.number(bits, _INFINITY[self.dtype])
         missing = code.let(f"icmp ugt {t} {size}, {infinity}")
         nan = code.number(bits, _NAN[self.dtype])
@@ -143,9 +143,9 @@ class Keys:
 
     def back(self, code: Code, key: str) -> str:
         """The numbers of keys of floats."""
-        return self._turned(code, key)
+        return self._order_bits(code, key)
 
-    def _turned(self, code: Code, x: str) -> str:
+    def _order_bits(self, code: Code, x: str) -> str:
         """All bits but the sign inverted where that is set."""
         bits, t = self.bits, code.type(self.bits)
         sign = code.let(f"ashr {t} {x}, {code.number(bits, bits - 1)}")
