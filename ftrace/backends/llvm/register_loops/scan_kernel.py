@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ftrace.backends.llvm.emit.addressing import memory_type
-from ftrace.backends.llvm.emit.emit_values import Opened
+from ftrace.backends.llvm.emit.emit_values import At, Opened
 from ftrace.backends.llvm.emit.interrupt_polls import writer_for
 from ftrace.backends.llvm.emit.module import Rendered, large_results, write_function
 from ftrace.backends.llvm.ir.types import Type, first_lanes, mask_type
@@ -31,11 +31,13 @@ from ftrace.backends.llvm.register_loops.render import (
     Register,
     Registers,
     of_lanes,
+    register_of,
     target_of,
 )
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.register_loops.register_loop import Recurrence, Scan, assigns
+from ftrace.trace.graph import Node
 
 State = dict[Register, str]
 
@@ -48,6 +50,7 @@ class Lines(Registers):
         `emit/module.py`.
 
     Attributes:
+      turned: lanes are combined in the opposite order of memory.
       width: lanes, so that the widest registers fill one of the processor.
       state: the registers that hold the left operand, with their types.
     """
@@ -70,13 +73,14 @@ class Lines(Registers):
         super().__init__(kernel, writer, facts, target, streamed)
         self.kernel = kernel
         self.types = {r: Type.of(dtype, self.width) for r, dtype in kinds.items()}
+        self.turned, self.count = False, self.width
         #: How much further the number of a left register is than that of a right one.
         self.apart = len(kernel.registers) // 2
         self.state = {r: self.types[r] for s in self.parts[1] if (r := target_of(s))}
 
     def open_elements(self, place: str, count: int) -> Opened:
         """The elements from a place on, so many of them."""
-        some, level = count < self.width, self.writer.level
+        self.count, some, level = count, count < self.width, self.writer.level
         masks = (first_lanes(self.width, count) if some else None,)
         opened = Opened(
             self.place, place, level, lanes=self.width, masks=masks,
@@ -84,6 +88,18 @@ class Lines(Registers):
         )  # fmt: skip
         self.open(opened)
         return opened
+
+    def load(self, node: Node, at: At) -> str:
+        found = super().load(node, at)
+        return found if register_of(node) else self._turn(node, found)
+
+    def _turn(self, node: Node, text: str) -> str:
+        """Between the order of memory and that in which elements are combined."""
+        if not self.turned:
+            return text
+        count, lanes = self.count, range(self.width)
+        places = [count - 1 - lane if lane < count else lane for lane in lanes]
+        return self.ops.shuffle(Type.of(node.dtype, self.width), text, "poison", places)
 
     # The operator.
 
@@ -100,6 +116,10 @@ class Lines(Registers):
     def leave(self, left: State) -> None:
         """Stores the results of the elements that are open."""
         self.hold(left)
+        values = [store.value for store in self.parts[2]]
+        texts = [self._turn(v, self.plain(v, self.width, ())) for v in values]
+        for value, text in zip(values, texts, strict=True):
+            self.put(value, (), text)
         self.assign(self.parts[2])
 
 
@@ -127,6 +147,7 @@ class Rows(Lines):
         self, kernel: Recurrence, target: Target, streamed: frozenset[int]
     ) -> None:
         super().__init__(kernel, target, streamed)
+        self.turned = self.scan.reverse
         self.length = self.scan.size * self.scan.inner
         self.distances: list[int] = []
         self.reach = self.scan.inner
@@ -154,17 +175,6 @@ class Rows(Lines):
         if self.scan.reverse:
             return sums.sum_terms([(size, row), (-1, done)], size - count)
         return sums.sum_terms([(size, row), (1, done)])
-
-    def _turned(self, state: State, count: int) -> State:
-        """Between the order of memory and that in which elements are combined."""
-        if not self.scan.reverse:
-            return state
-        lanes = range(self.width)
-        places = [count - 1 - lane if lane < count else lane for lane in lanes]
-        return {
-            register: self.ops.shuffle(t, state[register], "poison", places)
-            for register, t in self.state.items()
-        }
 
     def _start(self, row: str) -> State:
         """What comes before a row, in all lanes."""
@@ -230,8 +240,7 @@ class Rows(Lines):
         """
         levels, count = len(self.distances), count or self.width
         opened = self.open_elements(place, count)
-        state = self._turned(self.enter(), count)
-        *shorter, own = self._windows(state, carried[:levels], number)
+        *shorter, own = self._windows(self.enter(), carried[:levels], number)
         results = carried[levels:]
         if before is not None and not number:
             own = self.combine(before, own)
@@ -241,7 +250,7 @@ class Rows(Lines):
             older = results[far] if len(results) > far else latest
             earlier = self._shifted(older, latest, shift) if shift else latest
             own = self._joined(earlier, own, self.reach, number)
-        self.leave(self._turned(own, count))
+        self.leave(own)
         self.close(opened)
         return [*shorter, own, *results[: self.behind - 1]]
 
