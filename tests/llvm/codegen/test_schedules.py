@@ -19,6 +19,7 @@ from ftrace.backends.llvm.convolution.nhwc import (
 )
 from ftrace.backends.llvm.render import Case
 from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule.choose_tiling import Chooser
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.legalize.legalize import legalize
@@ -150,3 +151,15 @@ def test_the_schedule_of_a_convolution_prints_as_its_loops(name: str) -> None:
     stages: Any = ft.jit(function, device="cpu").lower(*arrays)
     case = Case(legalize(stages.kernels[0], operations_of(WIDE)), WIDE)
     assert str(strategy(case)) == text.lstrip()
+
+
+def test_a_tiling_prints_as_the_loops_that_it_stands_for() -> None:
+    a, b = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
+    product: Any = ft.jit(lambda a, b: a @ b, device="cpu").lower(a, b)
+    case = Case(legalize(product.kernels[0], operations_of(WIDE)), WIDE)
+    found = Chooser(case.kernel, case.block, case.facts, WIDE, (), False).choose()
+    text = """
+for units of i0, i1 by 32:
+    for each i1 by 2 vectors of 16
+    for each i0 by 8"""
+    assert str(found) == text.lstrip()

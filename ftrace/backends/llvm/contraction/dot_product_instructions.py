@@ -32,9 +32,8 @@ from ftrace.backends.llvm.schedule.index_facts import (
     index_of,
     replace_in_stores,
 )
-from ftrace.backends.llvm.schedule.layout import OWN_RANGES
 from ftrace.backends.llvm.schedule.schedule_tree import View
-from ftrace.backends.llvm.schedule.tiling_ir import size_of
+from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel import ir

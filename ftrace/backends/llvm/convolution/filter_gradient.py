@@ -311,9 +311,9 @@ def find_sliding_dots(
     kernel: Kernel, loop: ReduceLoop, facts: Facts, target: Target
 ) -> tree.Schedule | None:
     """The kernel with this sum of products as such a gradient, if it is one."""
-    factors = loop.reduces[0].src[0].src
-    for pair in (factors, factors[::-1]):
-        found = _as_dots(kernel, loop, *pair, facts, target)
+    a, b = loop.reduces[0].src[0].src
+    for left, right in ((a, b), (b, a)):
+        found = _as_dots(kernel, loop, left, right, facts, target)
         if found is not None:
             return found
     return None

@@ -33,7 +33,7 @@ from ftrace.backends.llvm.convolution.operands import (
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, Flat, Panel, Part, cut_ranges
-from ftrace.backends.llvm.schedule.tiling_ir import register_tile, size_of
+from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, register_tile, size_of
 from ftrace.backends.llvm.schedule.windows import Window
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
@@ -54,7 +54,7 @@ _LEAST_TAPS, _LEAST_TAPS_TURNED = 4.0, 3.0
 #: The part of a vector that lines fill at least, or they are turned back together.
 _FULL = 0.8
 #: The number of a range in place of a line and a pixel.
-_FLAT_PIXEL = layout.OWN_RANGES + 2
+_FLAT_PIXEL = OWN_RANGES + 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,9 @@ from ftrace.backends.llvm.contraction.find import (
 )
 from ftrace.backends.llvm.schedule import schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts, lay_flat
-from ftrace.backends.llvm.schedule.layout import OWN_RANGES, Cut, Flat, Panel, Part
+from ftrace.backends.llvm.schedule.layout import Cut, Flat, Panel, Part
 from ftrace.backends.llvm.schedule.schedule_tree import Statement
-from ftrace.backends.llvm.schedule.tiling_ir import size_of
+from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, size_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel, axis_of, make_range
 from ftrace.trace.graph import Node, substitute

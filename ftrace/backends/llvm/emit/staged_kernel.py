@@ -23,7 +23,7 @@ from ftrace.backends.llvm.ir.types import Type
 from ftrace.backends.llvm.ir.writer import Writer, digits
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, EvenRows
-from ftrace.backends.llvm.schedule.tiling_ir import Steps, Tiling
+from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, Steps, Tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import (
@@ -44,7 +44,7 @@ _GIVEN = f"call void @{GIVE}(ptr %scratch)"
 #: The block in which the work goes on, if there is memory.
 _WORK = "work"
 #: Ranges that name where blocks begin are numbered from here.
-_FIRST_NUMBER = 1 << 20
+_FIRST_NUMBER = OWN_RANGES + 8
 
 
 def _taken(nbytes: int) -> list[str]:

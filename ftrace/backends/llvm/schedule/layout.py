@@ -214,18 +214,9 @@ class Flat:
 Blocked = Cut | EvenRows | VectorRows
 
 
-#: Ranges of schedules are numbered from here, and of what is emitted after them.
-OWN_RANGES = (1 << 20) - 8
-
-
 def name_of(place: Node | Blocked | Flat) -> str:
     """A range, or how ranges are cut."""
-    if not isinstance(place, Node):
-        return str(place)
-    axis = axis_of(place)
-    if axis.number >= OWN_RANGES:
-        return f"j{axis.number - OWN_RANGES}"
-    return f"{'r' if axis.reduced else 'i'}{axis.number}"
+    return tiling.name_of_range(place) if isinstance(place, Node) else str(place)
 
 
 def names_of(places: Sequence[Node | Blocked | Flat], between: str = " × ") -> str:

@@ -126,10 +126,6 @@ class Tiled(NamedTuple):
         width = self.steps.width if self.flat else 1
         return -(-self.cut.length // width) * width
 
-    def __str__(self) -> str:
-        lanes, copies = self.steps.lanes, self.steps.copies
-        return f"{copies} vectors of {lanes}" if lanes else str(copies)
-
 
 @dataclass(frozen=True, eq=False)
 class Accumulate:
@@ -158,11 +154,11 @@ class Accumulate:
     ahead: int = 0
 
     def __str__(self) -> str:
-        tile = str(self.columns)
+        tile = str(self.columns.steps)
         if self.along is not None:
             last = layout.name_of(self.depth.within[-1])
             tile += f" columns, {last} in vectors of {self.along.lanes}"
-        tile = tile if self.rows is None else f"{self.rows} rows × {tile}"
+        tile = tile if self.rows is None else f"{self.rows.steps} rows × {tile}"
         tile += f", {self.ahead} terms ahead" if self.ahead else ""
         value = " · ".join(["…", *[p.name for p in self.operands]])
         return _sum_text(self.into, self.depth.several, value, tile)

@@ -51,6 +51,10 @@ class Steps:
         """How far one step goes."""
         return self.copies * max(self.lanes, 1)
 
+    def __str__(self) -> str:
+        lanes, copies = self.lanes, self.copies
+        return f"{copies} vectors of {lanes}" if lanes else str(copies)
+
 
 @dataclass(frozen=True)
 class Tiles:
@@ -200,6 +204,18 @@ class Tiling:
     def of(self, node: Node) -> Steps:
         return self.steps.get(node, ONE_BY_ONE)
 
+    def __str__(self) -> str:
+        """As a schedule prints: what threads share, and how each range runs."""
+        shared = self.parallel or ([self.strips] if self.strips else [])
+        names = [name_of_range(loop.axis) for loop in shared]
+        if names:
+            names[-1] += f" by {self.chunk * self.of(shared[-1].axis).width}"
+        lines = [f"for units of {', '.join(names)}:"] if names else []
+        indent = "    " * len(lines)
+        for r, steps in self.steps.items():
+            lines.append(f"{indent}for each {name_of_range(r)} by {steps}")
+        return "\n".join(lines)
+
 
 def cut(size: int, steps: Steps) -> list[Tiles]:
     """A range in tiles: many whole ones, and what is left."""
@@ -251,6 +267,17 @@ def cut_evenly(size: int, copies: int) -> list[Tiles]:
         start = larger * (small + 1)
         parts.append(Tiles(start, count - larger, small, small))
     return parts
+
+
+#: Ranges of schedules are numbered from here, and of what is emitted after them.
+OWN_RANGES = (1 << 20) - 8
+
+
+def name_of_range(r: Node) -> str:
+    axis = axis_of(r)
+    if axis.number >= OWN_RANGES:
+        return f"j{axis.number - OWN_RANGES}"
+    return f"{'r' if axis.reduced else 'i'}{axis.number}"
 
 
 def size_of(axis: Node) -> int:
