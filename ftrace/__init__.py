@@ -24,6 +24,7 @@ try:  # as `_importing` does
     from ftrace.ground.settings import Config, config, set_threads
     from ftrace.ground.version import VERSION
     from ftrace.trace.arrays.array import Array
+    from ftrace.trace.backend import register as _register
     from ftrace.trace.calls.checkpoint import (
         checkpoint,
         checkpoint as remat,
@@ -63,7 +64,7 @@ try:  # as `_importing` does
         vjp,
     )
     from ftrace.transforms.jacobian import hessian, jacfwd, jacrev, jacrev as jacobian
-    from ftrace.transforms.jit.compile_large_eager import register as _register
+    from ftrace.transforms.jit.compile_large_eager import BACKEND as _BACKEND
     from ftrace.transforms.jit.compiled_graph import (
         ShapeDtypeStruct,
         cache_clear,
@@ -84,7 +85,7 @@ finally:
         _gc.enable()
 _put_away()
 
-_register()
+_register(_BACKEND)
 
 if TYPE_CHECKING:
     from ftrace import (

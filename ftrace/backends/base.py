@@ -25,7 +25,7 @@ from ftrace.trace.arrays import guard_pages
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.arrays.buffer import Allocator, Buffer
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.backend import Record
+from ftrace.trace.eager.dispatch import Record
 from ftrace.trace.pytree.structure_cache import Part
 from ftrace.trace.symbolic.bounds import Sizes
 

@@ -70,9 +70,10 @@ class _Budget:
     def grow(self, nbytes: int) -> None:
         self.held += nbytes
         limit = settings.current().cache_memory
+        if self.held <= limit:
+            return
         # Where all that is left has to stay, it is not looked at each time.
-        most = max(limit, self._stayed + limit // 4)
-        if self.held > most and self._lock.acquire(blocking=False):
+        if self.held > self._stayed + limit // 4 and self._lock.acquire(blocking=False):
             try:
                 self._sweep(limit)
                 self._stayed = self.held
@@ -148,7 +149,8 @@ class Table(Generic[K, V]):
         return entry.value
 
     def put(self, key: K, value: V, nbytes: int = LIGHT) -> V:
-        self.drop(key)
+        if key in self._entries:
+            self.drop(key)
         _budget.clock += 1
         self._entries[key] = Entry(value, nbytes, _budget.clock)
         if self.most is not None and len(self._entries) > self.most:

@@ -21,7 +21,7 @@ from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
 from ftrace.trace.eager.dispatch import is_by_place
-from ftrace.trace.evaluate import FEW, evaluate, require_room
+from ftrace.trace.evaluate import evaluate, require_room
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.sources import dim_p, is_variable
@@ -31,6 +31,7 @@ from ftrace.trace.symbolic.bounds import (
     upper_bound,
 )
 from ftrace.trace.symbolic.dim import Dim, any_dynamic, is_dynamic
+from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.tracer import (
     Tracer,
     Value,
@@ -405,7 +406,7 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
         for part in parts:
             if is_known(part) and part.dtype != np.bool_:
                 most *= part.size
-        if most >= FEW and most > x.size:
+        if most >= ASKED and most > x.size:
             shape = parse_and_check(x.shape, index).result_shape
             require_room("indexing", aval_of(x).with_shape(shape))
     try:

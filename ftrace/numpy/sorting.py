@@ -35,6 +35,7 @@ from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import identity, reduce_max_p, reduce_min_p
 from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import any_dynamic
+from ftrace.trace.tiering import LONG_ROW
 from ftrace.trace.tracing.tracer import Value, concrete
 
 __all__ = [
@@ -42,9 +43,6 @@ __all__ = [
     "flatnonzero", "lexsort", "nanargmax", "nanargmin", "nonzero", "partition",
     "searchsorted", "sort", "sort_complex", "where",
 ]  # fmt: skip
-
-#: Rows of so many elements are sorted at one place only, where that is asked for.
-LONG_ROW = 1 << 13
 
 
 def sort_along(x: Any, axis: int) -> Any:

@@ -31,88 +31,66 @@ from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.call_recorder import Value
-from ftrace.trace.eager.composite import kept
+from ftrace.trace.eager.composite import Composite, composite_of
 from ftrace.trace.eager.exact_subgraph import exact_part
-from ftrace.trace.evaluate import Plan, no_memory
+from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Graph
+from ftrace.trace.tiering import Countdown
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
-from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
 
-
-class _Budget:
-    """What NumPy has needed in this process, in µs."""
-
-    spent: int = 0
+#: What NumPy may need in this process, in µs.
+_in_all = Countdown(tiering.DRAWS_SPENT_IN_ALL)
 
 
-_budget = _Budget()
+class Sampler(Composite):
+    """One sampler for operands of certain types.
 
-
-class Sampler:
-    """One sampler for operands of certain types, evaluated at once.
-
-    Attributes:
-      graph: what it computes, of one output.
-      is_huge: it is compiled at the first call.
-      is_whole: what may be compiled is all of it.
+    Its part is its exact part, or all of it where that is compiled at the first call.
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        ends, self.is_whole = exact_part(graph)
+        ends, exact = exact_part(graph)
         size = max([n.size for n in (*ends, *graph.outputs)])
-        self._price = len(graph.nodes) * tiering.numpy_time(size)
-        self._spent = 0
-        self.is_huge = size >= tiering.DRAWS_HUGE
         # Compiled at the first call, or never: its last bits depend on it.
-        is_large = size >= tiering.DRAWS_LARGE
-        self._at_once = is_large and not self.is_whole and len(ends) > 0
-        self.is_whole |= self._at_once
-        #: What may be compiled.
-        self.part = Graph(graph.inputs, graph.outputs if self._at_once else tuple(ends))
+        at_once = size >= tiering.DRAWS_LARGE and not exact and len(ends) > 0
+        super().__init__(graph, graph.outputs if at_once or exact else ends)
+        self._is_huge = size >= tiering.DRAWS_HUGE
+        self._at_once = at_once or self._is_huge
+        self._price = len(graph.nodes) * tiering.numpy_time(size)
+        self._until_compiled = Countdown(tiering.DRAWS_SPENT)
         self._program: Program | None = None
 
     @cached_property
     def _plan(self) -> Plan:
         return Plan(self.part.outputs, self.part.inputs)
 
-    @cached_property
-    def rest(self) -> Plan:
-        """How NumPy goes on from the part."""
-        known = (*self.graph.inputs, *self.part.outputs)
-        return Plan(self.graph.outputs, known)
-
     def begin(self, *given: Any) -> Sequence[Any]:
-        """The values of the part for those of the operands, all of NumPy."""
-        program = self.program()
+        program = self._compiled()
         if program is None:
             return self._plan(given)
         return [x.numpy() for x in program(*given)]
 
-    def values(self, *given: Any) -> Any:
-        """Those of the sampler."""
-        first = self.begin(*given)
-        return first[0] if self.is_whole else self.rest([*given, *first])[0]
+    def is_for_device(self) -> bool:
+        # That has what takes long, also if it is no device for small things.
+        return self._is_huge and self._compiled() is None
 
-    def program(self) -> Program | None:
-        """Compiled code of the part; None if it is too soon or there is no compiler."""
+    def _compiled(self) -> Program | None:
+        """The part's program; None if it is too soon or there is no compiler."""
         if self._program is None:
             if not self._pays():
-                self._spent += self._price
-                _budget.spent += self._price
                 return None
-            self._program = backend.program_of(self.part)
-        return self._program if backend.compiles() else None
+            self._program = backend().program_of(self.part)
+        return self._program if backend().compiles() else None
 
     def _pays(self) -> bool:
         """Is it time to compile, and to load the compiler if that has not been done?"""
-        if self._at_once or self.is_huge:
+        if self._at_once:
             return True
-        if self._spent < tiering.DRAWS_SPENT or not self.part.outputs:
+        loads = _in_all.pays(self._price)
+        if not self._until_compiled.pays(self._price) or not self.part.outputs:
             return False
-        return backend.has_compiled() or _budget.spent >= tiering.DRAWS_SPENT_IN_ALL
+        return loads or backend().has_compiled()
 
 
 Build = Callable[..., Tracer]
@@ -128,36 +106,11 @@ def draw(build: Build, *operands: Any, **statics: Any) -> Any:
     if scope is not None:
         return build(*[scope.wrap(scope.lift(x)) for x in operands], **statics)
     arrays = [asarray(x) for x in operands]
-    avals = tuple([aval_of(x) for x in arrays])
-
-    def function(*tracers: Any) -> list[Any]:
-        return [build(*tracers, **statics)]
-
-    sampler = kept(
-        build, avals, statics, lambda: Sampler(trace("eager", function, avals))
-    )
-    graph = sampler.graph
-    elsewhere = any(not x.memory.host for x in arrays)
-    # The default device has what takes long, also if it is no device for small things.
-    if elsewhere or (sampler.is_huge and sampler.program() is None):
-        return backend.run_graph(graph, arrays)[0]
-    aval = graph.outputs[0].aval
-    try:
-        result = sampler.values(*[x.numpy() for x in arrays])
-    except MemoryError:
-        raise no_memory(f"random.{build.__name__.lstrip('_')}", aval) from None
-    made = Array.of(result, aval.weak_type)
-    if recording.tape is not None:
-        # Numbers of NumPy are made of arguments that a record is for.
-        pairs = zip(operands, arrays, strict=True)
-        given = [a.numpy() if isinstance(x, np.generic) else a for x, a in pairs]
-        if sampler.is_whole:
-            recording.tape.note(sampler.values, given, made)
-        else:
-            first = [Value(x.dtype, x.size, x.shape) for x in sampler.part.outputs]
-            recording.tape.note_several(sampler.begin, given, first)
-            recording.tape.note_plan(sampler.rest, [*given, *first], made)
-    return made
+    # Numbers of NumPy are made of arguments that a record is for.
+    pairs = zip(operands, arrays, strict=True)
+    given = [a.numpy() if isinstance(x, np.generic) else a for x, a in pairs]
+    name = f"random.{build.__name__.lstrip('_')}"
+    return composite_of(Sampler, build, arrays, statics).run(name, arrays, given)
 
 
 def word(x: int, dtype: np.dtype[Any]) -> Any:

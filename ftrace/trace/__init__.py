@@ -22,7 +22,8 @@ From the ground up:
                          product is never stored
     rewrite              The one engine for rewrites: named rules, patterns, a walk to
                          the fixed point
-    tiering              When the next tier of a call pays: all thresholds, in one place
+    tiering              When the next tier of a call pays: one policy, all thresholds
+                         in one place
     backend              What stands above and is used from below: it runs graphs as
                          programs of a device
     evaluate             NumPy evaluation of a graph, node by node: the reference, and

@@ -30,6 +30,7 @@ from ftrace.trace.graph import Node, origin_now, provenance
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import any_dynamic, bounds, is_dynamic, same_size
+from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.scopes import (
     asarray,
     current_scope,
@@ -85,7 +86,7 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
         assert scope is not None  # a dynamic dimension exists in a trace only
         return Tracer(op(*[scope.lift(x) for x in operands], arg=arg), scope)
     values = [x._host if x._host is not None else x.numpy() for x in operands]
-    if aval.size >= evaluate.FEW:
+    if aval.size >= ASKED:
         evaluate.require_room_for(op, aval, values)
     token = ignore_errors()
     try:
@@ -120,7 +121,7 @@ def do_now(
         if type(x) is not Array or not (x._buffer is None or x._buffer.device.host):
             return None
         value = x._host if x._host is not None else x.numpy()
-        if value.size >= evaluate.FEW:
+        if value.size >= ASKED:
             return None
         values.append(value)
     token = ignore_errors()
@@ -152,7 +153,7 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
     for aval in avals:
         evaluate.require_room(op.name, aval)
-    compiled = backend.run_operation(op, arg, arrays)
+    compiled = backend().run_operation(op, arg, arrays)
     if compiled is not None:
         return compiled
     with np.errstate(all="ignore"):
@@ -324,7 +325,7 @@ def _elementwise_now(
             most = 1
             for array in arrays:
                 most *= array.size
-            if most >= evaluate.FEW:
+            if most >= ASKED:
                 _require_room_for_all(op, aval, arrays)
             result = op.numpy(aval, None, *arrays)
         except ValueError:

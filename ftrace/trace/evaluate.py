@@ -15,7 +15,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import OutOfMemoryError
-from ftrace.trace.arrays.memory_limit import LARGE, has_room
+from ftrace.trace.arrays.memory_limit import has_room
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, Op, toposort
 from ftrace.trace.numpy_contraction import PreparedProduct
@@ -26,12 +26,9 @@ from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
 from ftrace.trace.primitives.reference import multiplication
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tiering import ASKED
 
 # Operations that are done at once ask first whether there is memory for the result.
-
-
-#: Results of fewer elements, of any dtype, are made without asking.
-FEW = LARGE // 16
 
 
 def no_memory(name: str, aval: ShapedArray) -> OutOfMemoryError:
@@ -49,13 +46,13 @@ def nbytes_of(aval: ShapedArray) -> int:
 
 def require_room(name: str, aval: ShapedArray) -> None:
     """Raises OutOfMemoryError where there is no memory for a result."""
-    if aval.size >= FEW and not has_room(nbytes_of(aval)):
+    if aval.size >= ASKED and not has_room(nbytes_of(aval)):
         raise no_memory(name, aval)
 
 
 def require_room_for(op: Op, aval: ShapedArray, operands: Sequence[Any]) -> None:
     """The same for the result of a primitive, which may be a view of its operand."""
-    if aval.size < FEW:
+    if aval.size < ASKED:
         return
     moves = op.family == "movement" and op is not pad_p
     if not moves or (op is reshape_p and not _is_view(operands[0], aval.shape)):
@@ -165,7 +162,7 @@ class Plan:
 
 def _is_large(node: Node) -> bool:
     """Is it asked whether there is memory for its results?"""
-    return any(a.size >= FEW for a in _types(node))
+    return any(a.size >= ASKED for a in _types(node))
 
 
 def _types(node: Node) -> Sequence[ShapedArray]:

@@ -1,4 +1,4 @@
-"""When the next tier of a call pays: all thresholds, in one place.
+"""When the next tier of a call pays: one policy, all thresholds in one place.
 
 Those of operations with several results stand in their records: `CompiledFrom`.
 
@@ -15,7 +15,35 @@ disk cache; rows: `benchmarks`, without jit. µs of NumPy are by `numpy_time`.
 
 from __future__ import annotations
 
+from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.trace.arrays import memory_limit
+from ftrace.trace.graph import Graph, Node
+from ftrace.trace.primitives.elementwise import cast_p, imag, real
+from ftrace.trace.primitives.movement import pad_p
+from ftrace.trace.primitives.primitive import Compound, Primitive
+
+
+class Countdown:
+    """What is left until the next tier pays, in calls or in µs.
+
+    Threads that count at the same time may count a call too few: that does no harm.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def pays(self, price: int = 1) -> bool:
+        """Is it time? If not, a call of this price is counted."""
+        if self.left <= 0:
+            return True
+        self.left -= price
+        return False
+
+
+# Calls in native code.
 
 #: Eager operations before there is native code for any: who does less shall not wait
 #: for it.
@@ -23,8 +51,27 @@ CALLS_BEFORE_NATIVE = 2000
 #: Calls of one kind, of a jitted function or of a derived program, before one makes the
 #: record: who calls twice shall not wait for it.
 CALLS_BEFORE_BOUND = 4
+#: Kinds of calls of one signature of a jitted function that are native: with arrays of
+#: NumPy's, numbers, dicts in another order. The others are not.
+KINDS_RECORDED = 4
 #: Of the eager calls of one kind that are not native, each so many-th is recorded.
 CALLS_BEFORE_RECORD = 8
+#: Kinds of calls of one function that are native, the latest; native code walks over
+#: them. And kinds that are counted, of all functions.
+RECORDS, KINDS_COUNTED = 32, 1 << 12
+#: Leaves of a call that is recorded at the most, and items of a sequence.
+LEAVES, ITEMS = 24, 16
+#: Bytes of an array that a record keeps to copy it, at the most.
+BYTES_KEPT = 1 << 16
+#: Elements of the result of one inner loop at the most: NumPy lets other threads run
+#: meanwhile, and above this its own work hardly counts.
+IN_LOOP = 1 << 14
+#: Elements, of any dtype, from which on it is asked whether there is memory for a
+#: result: that is asked at each call, and so there is no record of it.
+ASKED = memory_limit.LARGE // 16
+
+# Calls on large arrays, compiled.
+
 #: Calls with arrays of one shape by the kernel for all sizes, before they have one of
 #: their own.
 CALLS_OF_SHAPE = 64
@@ -72,6 +119,66 @@ STORED_NODES = 24
 STORED_FIRST = 32
 
 
+#: Elements of a row from which on one place of it alone is sorted, where that is asked
+#: for: a sort takes several times as long.
+LONG_ROW = 1 << 13
+
+# What NumPy needs for a graph.
+
+#: How many times as long as an addition that takes NumPy, twice: see `Primitive.slow`.
+_FLOAT_TO_INTEGER = 70
+#: Multiplications of a product of matrices that take as long as one element.
+_OF_PRODUCT = 16
+#: NumPy gives a view for these, in no time, and for the parts of complex numbers.
+_VIEWS = ("movement", "source", "identity")
+_PARTS = (real, imag)
+
+
 def numpy_time(elements: int) -> int:
     """How many µs NumPy needs for an operation on so many elements, about."""
     return 2 + (elements >> 13)
+
+
+def numpy_price(graph: Graph) -> int:
+    """How many µs NumPy needs for a graph; 0 where it shall do it in any case."""
+    given = {*graph.inputs, *(n for n in graph.outputs if not n.src)}
+    if graph.effects or not given.isdisjoint(graph.outputs):
+        return 0
+    largest = max([n.size for n in (*graph.inputs, *graph.outputs)])
+    if largest >= MOST:
+        return 0
+    return sum([_price(node, largest) for node in graph.nodes])
+
+
+def _price(node: Node, largest: int) -> int:
+    if node.op in _PARTS or (node.op.family in _VIEWS and node.op is not pad_p):
+        return 0
+    size = max(node.size, *[x.size for x in node.src])
+    if size > 2 * largest:  # of a product of matrices, which is not stored
+        size //= _OF_PRODUCT
+    times = node.op.slow if isinstance(node.op, (Primitive, Compound)) else 2
+    if node.op is cast_p and dtypes.is_inexact(node.src[0].dtype):
+        times = _FLOAT_TO_INTEGER if dtypes.is_integer(node.dtype) else times
+    return numpy_time(size * times)
+
+
+def wait_for_function(price: int, exact: bool, any_size: bool) -> tuple[int, bool]:
+    """When a public function on large arrays is compiled.
+
+    Args:
+      price: see `numpy_price`.
+      exact: it leaves no choice.
+      any_size: there may be a kernel for arrays of all sizes.
+
+    Returns:
+      The µs that NumPy takes before, -1 where it is never compiled; and whether it is
+      by the kernel for all sizes first.
+    """
+    tier = ANY_SIZE if any_size else ONE_SHAPE
+    if not price or price < (tier.exact if exact else tier.rounds):
+        return -1, False
+    if not exact:
+        return 0, any_size
+    if any_size and price < PAYS_ANY_SIZE:
+        return price * CALLS_OF_SHAPE, False
+    return tier.spent, any_size

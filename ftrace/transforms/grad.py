@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.ground.tables import Table
 from ftrace.trace import autodiff, flatten_arguments
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import follow_rules
+from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.flatten_arguments import Output, type_of
 from ftrace.trace.graph import Graph, Node, substitute
@@ -354,12 +354,13 @@ def _forward(
     else:
         graph, values = graph.level.completed(derive(), values)
     size = len(graph.outputs) - count
-    key = (graph.inputs, graph.outputs, count, tuple(unknown))
-    halves = None if graph.effects else _halves.get(key)
+    key = signature("halves", graph.inputs, graph.outputs, count, tuple(unknown))
+    halves: tuple[tuple[Node, ...], Graph] | None
+    halves = None if graph.effects else calls.get(key)
     if halves is None:
         known, later = _split(graph, count, unknown)
         if eager_programs.is_plain(graph):
-            _halves.put(key, (known.outputs, later), weight_of(graph))
+            calls.put(key, (known.outputs, later), weight_of(graph))
     else:
         known = Graph(graph.inputs, halves[0], graph.captured)
         later = halves[1]
@@ -410,10 +411,6 @@ class _Later:
         for rule in rules:
             level.run(*rule)
         return outputs
-
-
-#: Of graphs that were split: the outputs of the known part, and the other part.
-_halves: Table[Any, tuple[tuple[Node, ...], Graph]] = Table(1024)
 
 
 def _split(graph: Graph, count: int, unknown: Sequence[Node]) -> tuple[Graph, Graph]:

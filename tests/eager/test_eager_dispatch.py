@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,8 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.base import get_device
 from ftrace.backends.llvm.call import install, object_layout
-from ftrace.trace import bind, tiering
+from ftrace.trace import backend, bind, tiering
 from ftrace.trace.arrays.array import Array, ArrayLike
-from ftrace.trace.backend import backend
 from ftrace.trace.eager import composite
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.primitives import elementwise
@@ -563,8 +563,9 @@ def test_products_bring_native_calls_like_other_operations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[bool] = []
-    monkeypatch.setattr(backend, "calls_left", 3)
-    monkeypatch.setattr(backend, "make_native", lambda: made.append(True))
+    noting = replace(backend.backend(), make_native=lambda: made.append(True))
+    monkeypatch.setattr(backend, "backend", lambda: noting)
+    monkeypatch.setattr(backend.until_native, "left", 3)
     x = fnp.ones((2, 2))
     for count in range(5):
         composite.run_fused(_sum_of_product, [x, x])

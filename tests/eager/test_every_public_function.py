@@ -19,9 +19,9 @@ from ftrace.backends.base import get_device
 from ftrace.errors import IndexBoundsError
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.backend import RECORDS
 from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.pytree import tree
+from ftrace.trace.tiering import RECORDS
 
 CALLS = tiering.CALLS_BEFORE_RECORD + 3
 

@@ -19,7 +19,7 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.backends.base import get_device
 from ftrace.backends.llvm.call import record_eager
-from ftrace.backends.llvm.call.record_eager import MOST, inner_loop, new_ndarray
+from ftrace.backends.llvm.call.record_eager import inner_loop, new_ndarray
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
 from tests.support.covering import covering
@@ -230,7 +230,7 @@ def test_no_reference_is_lost_or_kept() -> None:
 def test_other_operations_and_many_elements_are_no_loops(
     mode: str, made: list[bool]
 ) -> None:
-    row, many = fnp.ones(41), fnp.ones(MOST + 1)
+    row, many = fnp.ones(41), fnp.ones(tiering.IN_LOOP + 1)
     cases: list[Callable[[], Any]] = [
         lambda: many + many, lambda: fnp.maximum(row, row), lambda: fnp.max(row),
         lambda: row[::2],

@@ -144,6 +144,6 @@ def test_thresholds_of_tiers_stand_in_one_table() -> None:
         for name in ast.walk(statement)
         if isinstance(name, ast.Name)
         and isinstance(name.ctx, ast.Store)
-        and re.search("PAYS|SPENT|CALLS_(BEFORE|OF)", name.id)
+        and re.search("PAYS|SPENT|CALLS_(BEFORE|OF)|KINDS_|RECORDS$", name.id)
     ]
     assert {name.split(":")[0] for name in found} == {"trace/tiering.py"}

@@ -28,9 +28,9 @@ W = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    dispatch.forget_calls()
+    dispatch.recorded.clear()
     yield
-    dispatch.forget_calls()
+    dispatch.recorded.clear()
 
 
 class Runs:
@@ -132,10 +132,10 @@ def test_recalled_graphs_are_those_that_python_makes(steps: Any) -> None:
     def outputs() -> Any:
         return graph_of(function, X, X).outputs
 
-    dispatch.forget_calls()
+    dispatch.recorded.clear()
     first = outputs()
     second = outputs()
-    dispatch.forget_calls()
+    dispatch.recorded.clear()
     assert first == second == outputs()
 
 
@@ -272,20 +272,20 @@ def test_the_table_keeps_no_node_alive() -> None:
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "CALLS_KEPT", 8)
+    monkeypatch.setattr(dispatch.recorded, "most", 8)
     for n in range(40):
         graph_of(lambda x, n=n: x + n, X)
-        assert dispatch.calls_kept() <= 8
+        assert len(dispatch.recorded) <= 8
     kept = [graph_of(lambda x, n=n: x * n, X) for n in range(20)]
-    assert dispatch.calls_kept() <= 8
+    assert len(dispatch.recorded) <= 8
     assert len(kept) == 20
 
 
 def test_jitted_functions_are_traced_once_and_not_looked_up() -> None:
     ft.jit(lambda x: fnp.sum(fnp.sin(x)))(X)
-    assert dispatch.calls_kept() == 0
+    assert len(dispatch.recorded) == 0
     ft.jit(ft.grad(lambda x: fnp.sum(fnp.sin(x))))(X)
-    assert dispatch.calls_kept() == 0
+    assert len(dispatch.recorded) == 0
 
 
 @pytest.mark.parametrize(

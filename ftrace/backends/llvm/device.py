@@ -47,7 +47,7 @@ from ftrace.lower.program.ir import Program, RunKernel
 from ftrace.trace.arrays import guard_pages
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.arrays.memory_limit import LARGE
-from ftrace.trace.backend import Record
+from ftrace.trace.eager.dispatch import Record
 from ftrace.trace.python_limits import importing, without_collection
 from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
 

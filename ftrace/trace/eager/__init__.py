@@ -4,8 +4,8 @@ From the ground up:
 
     aliasing          Results that own their elements: NumPy may change the arrays that
                       a call was given
-    dispatch          Public functions of arrays: their calls are recognised, and can
-                      become native
+    dispatch          Have I seen this call? What calls became, by what identifies them;
+                      public functions
     exact_subgraph    The part of a graph whose values leave no choice: the same bits
                       whoever computes it
     call_recorder     What an eager call made NumPy do: the steps from its arguments to

@@ -24,13 +24,14 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.evaluate import FEW, Contraction, Plan, apply
+from ftrace.trace.evaluate import Contraction, Plan, apply
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import reduce_sum_p, sum_call
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.movement import shear_p
 from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
 from ftrace.trace.primitives.reference import convert, converter
+from ftrace.trace.tiering import ASKED
 
 Function = Callable[..., Any]
 
@@ -94,7 +95,7 @@ class Tape:
         Where there might be no memory for the result, somebody must ask each time.
         """
         if get_ident() == self._thread:
-            self.refused |= result.size >= FEW
+            self.refused |= result.size >= ASKED
             self.steps.append(Step(function, tuple(operands), result))
 
     def note_constant(self, array: Array) -> None:

@@ -1,12 +1,22 @@
-"""Public functions of arrays: their calls are recognised, and can become native.
+"""Have I seen this call? What calls became, by what identifies them.
 
-    (function, the nodes and static values it is given) -> the node that it returned
+    signature                                     what is kept                by
+    ------------------------------------------------------------------------------------
+    function, types, static values                a plan of NumPy's calls     `calls`
+      the same, on large arrays                   a program
+      what is derived, a traced graph             its graph, its program
+      a graph but for its numbers                 a program of the numbers
+    function, nodes, static values, in a trace    the nodes that it made      `recorded`
+    types, static values: of a jitted function    graph, programs             `Jitted`
+      of any function, in native code             native records              itself
+
+All are a `Table`, which forgets what was used longest ago; `tiering` says which of
+what is kept does a call. To a signature belong the rules of promotion, `enable_x64`.
 
 Nodes are interned: a function that is traced again is given the same nodes and makes
-the same ones. One look into a table tells which, whatever the function is composed of.
-Un-jitted transforms trace at every call, and look; a jitted function is traced once.
-
-The table holds no node alive, and names operands by their serial numbers, which are
+the same ones. One look tells which, whatever the function is composed of. Un-jitted
+transforms trace at every call, and look; a jitted function is traced once. What is
+recorded holds no node alive, and names operands by their serial numbers, which are
 never used twice. What depends on more than the arguments is not entered: on the values
 of arrays, on effects, on functions of the user's.
 
@@ -21,40 +31,54 @@ from __future__ import annotations
 import re
 import sys
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum
 from functools import update_wrapper
 from importlib import import_module
 from types import EllipsisType, FunctionType, NoneType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast as cast_to, get_origin
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast as cast_to,
+    get_origin,
+)
 
 import numpy as np
 
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground import settings
-from ftrace.ground.tables import emptied
+from ftrace.ground.tables import Table
+from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.backend import RecordedCallable, backend
+from ftrace.trace.backend import backend
 from ftrace.trace.eager.aliasing import own, owning
 from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.primitives.sources import is_variable
-from ftrace.trace.tiering import LARGE
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import inline, lift_as
 from ftrace.trace.tracing.tracer import Tracer, Value, stack
 
-#: (references to the nodes of the results, the line that made them last), by call; or
-#: by graph and what takes the place of its inputs: see `inline_again`.
-_calls: dict[tuple[Any, ...], tuple[tuple[weakref.ref[Node], ...], Any]] = {}
-#: How many there may be.
-CALLS_KEPT = 1 << 14
+#: Calls outside of traces, by `signature`.
+calls: Table[Hashable, Any] = Table(6144)
+
+
+def signature(*parts: Any) -> tuple[Any, ...]:
+    """What identifies a call; the first part tells its kind from others."""
+    return (*parts, settings.current().enable_x64)
+
+
+#: References to the nodes of the results, by call in a trace; or by graph and what
+#: takes the place of its inputs: see `inline_again`.
+recorded: Table[tuple[Any, ...], tuple[weakref.ref[Node], ...]] = Table(1 << 14)
 
 #: Arguments that are what they compare as, if their type is the same.
 _PLAIN = frozenset((int, bool, str, bytes, NoneType, EllipsisType))
 _SEQUENCES = frozenset((tuple, list))
 _SCALAR_TYPES = frozenset((int, float, bool, complex))
-#: No call.
-_NONE: Any = ((lambda: None,), None)
 
 
 class Lifting(Enum):
@@ -71,7 +95,7 @@ class Lifting(Enum):
 def _has_large(args: Sequence[Any]) -> bool:
     for x in args:
         kind = x.__class__
-        if (kind is Array or kind is np.ndarray) and x.size >= LARGE:
+        if (kind is Array or kind is np.ndarray) and x.size >= tiering.LARGE:
             return True
     return False
 
@@ -101,7 +125,7 @@ def recalling(
         scopes = stack.scopes
         if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
             if computes and not scopes and _has_large(args):
-                result = backend.run_call(function, numbers, args, kwargs)
+                result = backend().run_call(function, numbers, args, kwargs)
                 if result is not None:
                     return result
             result = function(*args, **kwargs)
@@ -113,18 +137,14 @@ def recalling(
         key = _key_of(function, args, kwargs, scope, lifts)
         if key is None:
             return run_at(function, args, kwargs, origin, shares)
-        references, line = _calls.get(key) or _NONE
-        node = references[0]()
+        found = recorded.get(key)
+        node = None if found is None else found[0]()
         if node is None:
             return _record(function, args, kwargs, key, lifts, origin, shares)
-        if (
-            node.origin is not line
-            or line.offset != origin.offset
-            or line.code is not origin.code
-        ):
+        line = node.origin
+        if line is None or line.offset != origin.offset or line.code is not origin.code:
             line = origin
             _move(node, args, kwargs, line)
-            _calls[key] = references, line
         return Tracer(node, scope, line)
 
     return call
@@ -183,17 +203,11 @@ def _record(
         type(result) is Tracer
         and result.scope is scope
         and (len(scope.inputs), scope.tokens, stack.asked) == before
-        and not any(result is x for x in (*args, *kwargs.values()))
+        and id(result) not in map(id, (*args, *kwargs.values()))
     ):
-        _enter(identity, (weakref.ref(result.node),), origin)
+        recorded.put(identity, (weakref.ref(result.node),))
         result.node.origin = result.origin = origin
     return result
-
-
-def _enter(key: Any, nodes: tuple[weakref.ref[Node], ...], line: Any) -> None:
-    if len(_calls) >= CALLS_KEPT:
-        _forget_the_dead()
-    _calls[key] = nodes, line
 
 
 def _lifted(x: Any, scope: Scope) -> Any:
@@ -266,14 +280,6 @@ def _move(node: Node, args: Any, kwargs: Any, origin: Origin) -> None:
             nodes.extend(made.src)
 
 
-def _forget_the_dead() -> None:
-    """Entries of nodes that are gone go; where few of them are, all of them."""
-    alive = {k: v for k, v in list(_calls.items()) if all(r() for r in v[0])}
-    _calls.clear()
-    if len(alive) < CALLS_KEPT // 2:
-        _calls.update(alive)
-
-
 # Graphs within graphs.
 
 
@@ -285,27 +291,16 @@ def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[
     given = [lift_as(scope, value, node.aval).serial for value, node in values]
     inputs, outputs = graph.inputs, graph.outputs
     key = (*[n.serial for n in inputs], *given, None, *[n.serial for n in outputs])
-    nodes = [reference() for reference in (_calls.get(key) or _NONE)[0]]
-    alive = [node for node in nodes if node is not None]
-    if len(alive) == len(nodes):
-        origin = provenance.caller or user_origin()
-        return [Tracer(node, scope, origin) for node in alive]
+    found = recorded.get(key)
+    if found is not None:
+        nodes = [reference() for reference in found]
+        alive = [node for node in nodes if node is not None]
+        if len(alive) == len(nodes):
+            origin = provenance.caller or user_origin()
+            return [Tracer(node, scope, origin) for node in alive]
     results = inline(graph, operands, scope)
-    _enter(key, tuple([weakref.ref(x.node) for x in results]), None)
+    recorded.put(key, tuple([weakref.ref(x.node) for x in results]))
     return results
-
-
-def calls_kept() -> int:
-    """How many calls are in the table."""
-    return len(_calls)
-
-
-def forget_calls() -> None:
-    """Empties the table."""
-    _calls.clear()
-
-
-emptied(_forget_the_dead)
 
 
 # Functions as objects whose calls can become native.
@@ -357,6 +352,51 @@ def member(
         return named(function, said.__name__, said.__doc__)
 
     return made
+
+
+class Record(Protocol):
+    """A kind of calls, and what is done, in a form that a device does by itself.
+
+    Attributes:
+      address: of it in memory.
+      in_use: does a function have it?
+    """
+
+    address: int
+    in_use: bool
+
+
+class RecordedCallable:
+    """A function that keeps records of the kinds of calls that came often.
+
+    A device may put its own code in the place of `__call__`, which looks for a record
+    that fits. What it does not know comes to the method `plain_call`.
+
+    Attributes:
+      entry: the name of that code.
+    """
+
+    # Native code finds the records through a slot, which has a fixed place.
+    __slots__ = ("_links", "_records")
+
+    entry: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._links: Any = None  # an array: how many records, and their addresses
+        self._records: list[Record] = []
+
+    def add_record(self, record: Record) -> None:
+        """One more; the oldest goes where there are too many."""
+        # Whatever is raised meanwhile, all live that the links name.
+        self._records = known = [record, *self._records]
+        addresses = [x.address for x in known[: tiering.RECORDS]]
+        self._links = np.array([len(addresses), *addresses], np.int64)
+        for old in known[tiering.RECORDS :]:
+            old.in_use = False
+        self._records = known[: tiering.RECORDS]
+
+    def forget_records(self) -> None:
+        self._links, self._records = None, []
 
 
 class Eager(RecordedCallable):

@@ -29,6 +29,7 @@ from ftrace.errors import (
     ValueRangeError,
 )
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import Parameters, name_of, read_argnums
 from ftrace.trace.pytree import tree
@@ -205,7 +206,7 @@ class Dynamic:
         self.given = given
         self._fun = fun
         self._symbols: dict[str, Symbol] = {}
-        self._resolved: dict[Any, Resolved] = {}
+        self._resolved: Table[Any, Resolved] = Table(_KEPT, own=True)
         if not isinstance(given, _MAPPING):
             raise ArgumentError(
                 "jit: dynamic must be a dict {argument: {axis: name}}, as in "
@@ -294,10 +295,7 @@ class Dynamic:
         found = self._resolved.get(key)
         if found is None:
             leaves = self._flat(args, kwargs, traced, static)
-            found = self._resolve(leaves, types)
-            if len(self._resolved) >= _KEPT:
-                self._resolved.clear()
-            self._resolved[key] = found
+            found = self._resolved.put(key, self._resolve(leaves, types))
         return found
 
     def _resolve(

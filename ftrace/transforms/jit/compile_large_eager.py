@@ -31,61 +31,30 @@ from ftrace import dtypes
 from ftrace.backends.base import get_device
 from ftrace.errors import FtraceError
 from ftrace.ground import settings
-from ftrace.ground.tables import Table
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording
-from ftrace.trace.backend import backend
+from ftrace.trace.backend import Backend
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.eager.dispatch import describe
+from ftrace.trace.eager.dispatch import calls, describe, signature
 from ftrace.trace.eager.exact_subgraph import exact_part
-from ftrace.trace.graph import Graph, Node
+from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.broadcast import expand_p
-from ftrace.trace.primitives.elementwise import cast_p, imag, real
-from ftrace.trace.primitives.movement import pad_p, reshape_p
-from ftrace.trace.primitives.primitive import Compound, Primitive
+from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.sources import iota_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tiering import Countdown
 from ftrace.trace.tracing.tracer import aval_of
 from ftrace.transforms.jit.compiled_graph import has_compiled, make_native, run_graph
 from ftrace.transforms.jit.eager_programs import program_of
 from ftrace.transforms.jit.jit import Jitted, jit
 
-#: How many times as long as an addition that takes NumPy, twice: see `Primitive.slow`.
-_FLOAT_TO_INTEGER = 70
-#: Multiplications of a product of matrices that take as long as one element.
-_OF_PRODUCT = 16
-
-AnySize = Callable[[Sequence[Any]], Any]
+#: What does a call with such values; None where NumPy shall.
+Call = Callable[[Sequence[Any]], Any]
 
 _ELEMENTWISE = ("unary", "binary", "compare", "select", "cast", "source")
-#: NumPy gives a view for these, in no time, and for the parts of complex numbers.
-_VIEWS = ("movement", "source", "identity")
-_PARTS = (real, imag)
 _KINDS = frozenset((Array, np.ndarray))
-
-
-def _price_of(graph: Graph) -> int:
-    """How long NumPy takes, in µs; 0 where it shall do it in any case."""
-    given = {*graph.inputs, *(n for n in graph.outputs if not n.src)}
-    if graph.effects or not given.isdisjoint(graph.outputs):
-        return 0
-    largest = max([n.size for n in (*graph.inputs, *graph.outputs)])
-    if largest >= tiering.MOST:
-        return 0
-    return sum([_price(node, largest) for node in graph.nodes])
-
-
-def _price(node: Node, largest: int) -> int:
-    if node.op in _PARTS or (node.op.family in _VIEWS and node.op is not pad_p):
-        return 0
-    size = max(node.size, *[x.size for x in node.src])
-    if size > 2 * largest:  # of a product of matrices, which is not stored
-        size //= _OF_PRODUCT
-    times = node.op.slow if isinstance(node.op, (Primitive, Compound)) else 2
-    if node.op is cast_p and dtypes.is_inexact(node.src[0].dtype):
-        times = _FLOAT_TO_INTEGER if dtypes.is_integer(node.dtype) else times
-    return tiering.numpy_time(size * times)
 
 
 def _shape_of_all(graph: Graph) -> tuple[int, ...] | None:
@@ -121,23 +90,21 @@ class _Call:
         run: Jitted,
         price: int,
         wait: int,
-        any_size: Callable[[], AnySize] | None = None,
+        any_size: Callable[[], Call] | None = None,
     ) -> None:
         self._run = run
         self._price = price
-        self._wait = wait
+        self._by_numpy = Countdown(wait)
         self._any_size = any_size
-        self._spent = self._count = 0
+        self._by_any_size = Countdown(tiering.CALLS_OF_SHAPE)
 
     def __call__(self, values: Sequence[Any]) -> Any:
         """The result; None where NumPy shall compute it."""
         if recording.tape is not None:
             recording.tape.refuse()
-        if self._spent < self._wait:
-            self._spent += self._price
+        if not self._by_numpy.pays(self._price):
             return None
-        if self._any_size is not None and self._count < tiering.CALLS_OF_SHAPE:
-            self._count += 1
+        if self._any_size is not None and not self._by_any_size.pays():
             return self._any_size()(values)
         return self._run(*values)
 
@@ -149,26 +116,20 @@ def _leave_to_numpy(values: Sequence[Any]) -> None:
 def _call_of_function(
     call: Callable[..., Any],
     values: Sequence[Any],
-    any_size: Callable[[], AnySize] | None,
-) -> Callable[[Sequence[Any]], Any]:
+    any_size: Callable[[], Call] | None,
+) -> Call:
     """A function, of the arrays and numbers alone, for operands like these."""
     run = Jitted(call)
     try:
         graph = run.trace(*values).graph
     except FtraceError:  # by the values it decides, or it has a message for them
         return _leave_to_numpy
-    price = _price_of(graph)
-    if _shape_of_all(graph) is None:
-        any_size = None
-    tier = tiering.ONE_SHAPE if any_size is None else tiering.ANY_SIZE
-    least, wait = tier.rounds, 0
-    if exact_part(graph)[1]:
-        least, wait = tier.exact, tier.spent
-        if any_size is not None and price < tiering.PAYS_ANY_SIZE:
-            any_size, wait = None, price * tiering.CALLS_OF_SHAPE
-    if not price or price < least:
+    price, exact = tiering.numpy_price(graph), exact_part(graph)[1]
+    has_one = any_size is not None and _shape_of_all(graph) is not None
+    wait, takes_it = tiering.wait_for_function(price, exact, has_one)
+    if wait < 0:
         return _leave_to_numpy
-    return _Call(run, price, wait, any_size)
+    return _Call(run, price, wait, any_size if takes_it else None)
 
 
 #: In the place of an argument that comes later.
@@ -232,11 +193,9 @@ class _Arguments:
 
 #: Bytes of a call that is compiled, which few are.
 _COMPILED = 16_000
-#: By all that identifies them; kernels for all sizes by the same without sizes.
-_calls: Table[Any, Callable[[Sequence[Any]], Any]] = Table(768)
 
 
-def _any_size(call: Callable[..., Any]) -> AnySize:
+def _any_size(call: Callable[..., Any]) -> Call:
     """The program of a function of elements, for arrays of one shape, any one."""
 
     def flat(arrays: list[Any], numbers: list[Any], order: Sequence[Any]) -> Any:
@@ -282,12 +241,11 @@ def run_call(
         named = {name: taken.take(x) for name, x in kwargs.items()}
     except (LookupError, FtraceError):
         return None
-    x64 = settings.current().enable_x64
-    who: list[Hashable] = [function, x64, len(args), *kwargs]
-    identity = (*who, *taken.key)
-    call = _calls.get(identity)
+    who: list[Hashable] = [function, len(args), *kwargs]
+    identity = signature(*who, *taken.key)
+    call = calls.get(identity)
     if call is None:
-        sizeless = (*who, *taken.sizeless)
+        sizeless = signature(*who, *taken.sizeless)
 
         def filled(*values: Any) -> Any:
             later = iter(values)
@@ -297,13 +255,13 @@ def run_call(
             positional, by_name = given[: len(rest)], given[len(rest) :]
             return function(*positional, **dict(zip(named, by_name, strict=True)))
 
-        def program() -> AnySize:
-            found = _calls.get(sizeless)
-            return found or _calls.put(sizeless, _any_size(filled), _COMPILED)
+        def program() -> Call:
+            found: Call | None = calls.get(sizeless)
+            return found or calls.put(sizeless, _any_size(filled), _COMPILED)
 
         any_size = None if taken.decides else program
         made = _call_of_function(filled, taken.values, any_size)
-        call = _calls.put(identity, made, _COMPILED)
+        call = calls.put(identity, made, _COMPILED)
     return call(taken.values)
 
 
@@ -315,20 +273,15 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     shape = arrays[0].shape
     if prod(shape[: len(shape) - least.core]) < least.elements or not compiles():
         return None
-    identity = (op, arg, *[aval_of(x) for x in arrays])
-    call = _calls.get(identity)
+    identity = signature(op, arg, *[aval_of(x) for x in arrays])
+    call = calls.get(identity)
     if call is None:
         run = Jitted(partial(bind_compound, op, arg=arg))
-        call = _calls.put(identity, _Call(run, 1, least.calls), _COMPILED)
+        call = calls.put(identity, _Call(run, 1, least.calls), _COMPILED)
     return call(arrays)
 
 
-def register() -> None:
-    """From now on graphs run for those below; `ftrace` does it when it is imported."""
-    backend.run_graph = run_graph
-    backend.compiles = compiles
-    backend.program_of = program_of
-    backend.has_compiled = has_compiled
-    backend.run_call = run_call
-    backend.run_operation = run_operation
-    backend.make_native = make_native
+#: What those below run graphs by.
+BACKEND = Backend(
+    run_graph, compiles, program_of, has_compiled, run_call, run_operation, make_native
+)

@@ -11,7 +11,6 @@ keyed by identity.
 from __future__ import annotations
 
 import operator
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
@@ -30,11 +29,11 @@ from ftrace.ground.tables import Shared, Table, clear_tables
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import HOST, Array
 from ftrace.trace.arrays.buffer import Buffer
-from ftrace.trace.backend import backend
+from ftrace.trace.backend import until_native
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge_branches import closed_graph
 from ftrace.trace.eager.aliasing import own_array
-from ftrace.trace.eager.dispatch import forget_calls, inline_again
+from ftrace.trace.eager.dispatch import inline_again
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
@@ -116,8 +115,8 @@ class CompiledGraph:
         )
         self.outputs = [(n.shape, n.dtype, n.aval.weak_type) for n in graph.outputs]
         self.avals = [n.aval for n in graph.outputs]
-        # For sizes of dynamic dimensions, the latest last.
-        self._at: OrderedDict[Any, tuple[Executable, Any]] = OrderedDict()
+        # For sizes of dynamic dimensions.
+        self._at: Table[Any, tuple[Executable, Any]] = Table(SIZES_KEPT, own=True)
 
     @property
     def simplified(self) -> Graph:
@@ -214,9 +213,7 @@ class CompiledGraph:
         found = self._at.get(key)
         if found is None:
             outputs = [(evaluate_shape(n, sizes), d, w) for n, d, w in self.outputs]
-            self._at[key] = found = (self.executable.at(sizes), outputs)
-            while len(self._at) > SIZES_KEPT:
-                self._at.popitem(last=False)
+            found = self._at.put(key, (self.executable.at(sizes), outputs))
         return found
 
     def to_device(self, array: Array) -> Buffer:
@@ -277,7 +274,6 @@ def clear_caches() -> None:
     """Forgets all compiled graphs."""
     _cache.clear()
     clear_tables()
-    forget_calls()
     bury()
 
 
@@ -342,44 +338,38 @@ def make_native() -> None:
     if settings.current().native_calls:
         get_device("cpu").make_native()
     else:
-        backend.calls_left = tiering.CALLS_BEFORE_NATIVE  # perhaps later
+        until_native.left = tiering.CALLS_BEFORE_NATIVE  # perhaps later
 
 
-#: Of graphs, whether they are closed, and whether they are ready: what a walk tells.
-_closed: Table[Any, tuple[bool]] = Table(WALKS_KEPT)
-_ready_as_is: Table[Any, tuple[bool]] = Table(WALKS_KEPT)
+#: A memo: what a walk over a graph tells follows from it alone. No node is kept alive.
+_walks: Table[Any, tuple[bool]] = Table(WALKS_KEPT)
 
 
-def _name_of(graph: Graph) -> tuple[Any, ...]:
-    """What tells it from all others, and keeps no node alive."""
+def _tells(walk: Callable[[Graph], bool], graph: Graph) -> bool:
     ends = graph.inputs, graph.outputs, graph.effects
-    return tuple([tuple([node.serial for node in nodes]) for nodes in ends])
+    key = (walk, *[tuple([node.serial for node in nodes]) for nodes in ends])
+    found = _walks.get(key) or _walks.put(key, (walk(graph),))
+    return found[0]
 
 
 def _is_closed(graph: Graph) -> bool:
     """Does it use no tracers of transforms around it, and have no effects?"""
-    key = _name_of(graph)
-    found = _closed.get(key)
-    if found is None:
-        closed = not graph.effects and not has_free_variables(graph)
-        found = _closed.put(key, (closed,))
-    return found[0]
+    return not graph.effects and not has_free_variables(graph)
+
+
+def _is_ready(graph: Graph) -> bool:
+    """Is it compiled as it is? Most are."""
+    return ready_graph(graph) is graph
 
 
 def ready(graph: Graph) -> Graph:
-    """The graph as it is compiled; most are it already."""
-    key = _name_of(graph)
-    if _ready_as_is.get(key) is not None:
-        return graph
-    found = ready_graph(graph)
-    if found is graph:
-        _ready_as_is.put(key, (True,))
-    return found
+    """The graph as it is compiled."""
+    return graph if _tells(_is_ready, graph) else ready_graph(graph)
 
 
 def apply_graph(graph: Graph, operands: Sequence[Value]) -> list[Any]:
     """The outputs of a graph: recorded where a tracer is involved, else computed."""
-    if _is_closed(graph):
+    if _tells(_is_closed, graph):
         scope = scope_of(operands)
     else:
         scope = outer_scope(graph, operands)

@@ -26,17 +26,16 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.ground.tables import LIGHT, Table
+from ftrace.ground.tables import LIGHT
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.backend import Program
+from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import (
     Graph,
     Node,
     constant_value,
-    nodes_of,
     one_order,
     operations_of,
     substitute,
@@ -78,8 +77,6 @@ class _Derived(NamedTuple):
 
 
 _NOTHING = _Derived()
-#: By the kind, `enable_x64` (constants of rules depend on it) and the graph.
-_derived: Table[Hashable, _Derived] = Table(1024)
 
 
 def program_of(graph: Graph) -> Program:
@@ -102,8 +99,8 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
       graph: what it is derived from; the result has its captured arrays.
       derive: called where the result is not known.
     """
-    key = (kind, settings.current().enable_x64, graph.inputs, graph.outputs)
-    found = None if graph.effects else _derived.get(key)
+    key = _key(kind, graph)
+    found: _Derived | None = None if graph.effects else calls.get(key)
     if found is not None and found.ends is not None:
         return Graph(*found.ends, graph.captured)
     plain = is_plain(graph)
@@ -114,9 +111,14 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
     return whole
 
 
+def _key(kind: Hashable, graph: Graph) -> Hashable:
+    """Constants of rules depend on `enable_x64`."""
+    return signature(kind, graph.inputs, graph.outputs)
+
+
 def _keep(key: Hashable, beside: int, **parts: Any) -> _Derived:
-    made = (_derived.get(key) or _NOTHING)._replace(**parts)
-    return _derived.put(key, made, made.nbytes + beside)
+    made = (calls.get(key) or _NOTHING)._replace(**parts)
+    return calls.put(key, made, made.nbytes + beside)
 
 
 def is_plain(graph: Graph) -> bool:
@@ -139,8 +141,8 @@ def apply_derived(
     """The outputs of `derived(kind, graph, derive)` for these arguments."""
     if graph.effects or current_scope() is not None:
         return apply_graph(derived(kind, graph, derive), values)
-    key = (kind, settings.current().enable_x64, graph.inputs, graph.outputs)
-    found = _derived.get(key) or _NOTHING
+    key = _key(kind, graph)
+    found: _Derived = calls.get(key) or _NOTHING
     if found.program is not None:
         return _applied(found, graph, values)
     with one_order():  # also while the program is compiled, at its first call
@@ -169,17 +171,11 @@ NUMBER_DEPTH = -51
 MOST = 32
 
 
-def numbers_of(
-    outputs: Sequence[Node], order: Sequence[Node] | None = None
-) -> list[Node]:
-    """The constants that may vary, in the order of reading.
-
-    Args:
-      order: `toposort(outputs)`, where it is known.
-    """
+def numbers_of(outputs: Sequence[Node]) -> list[Node]:
+    """The constants that may vary, in the order of reading."""
     holds: dict[Node, Node] = {}  # a number: itself, cast or moved
     refused: set[Node] = set()
-    for node in toposort(outputs) if order is None else order:
+    for node in toposort(outputs):
         if node.op is const_p:
             holds[node] = node
             continue
@@ -212,7 +208,7 @@ def _takes_number(node: Node, source: Node, number: Node) -> bool:
 
 
 class _Family:
-    """All graphs of one pattern, which has variables in the place of numbers.
+    """All graphs of one pattern, which differ by numbers alone.
 
     Attributes:
       first: the numbers of the first one.
@@ -231,36 +227,30 @@ class _Family:
         return tuple(sorted(differ.union(self.latest[0])))
 
 
-_families: Table[Any, _Family] = Table(256)
-#: The outputs of the first graph with certain inputs and operations, of which no
-#: pattern has been made: most graphs come alone. Empty where there is one.
-_alone: Table[Any, tuple[Node, ...]] = Table(256)
-
-
 def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
     """What runs a graph that differs from earlier ones by numbers, and these numbers.
 
     None for a first one.
     """
-    order = toposort(graph.outputs)
-    numbers = numbers_of(graph.outputs, order)
+    numbers = numbers_of(graph.outputs)
     if not numbers:
         return None
-    rough = graph.inputs, frozenset(operations_of(graph.outputs).items())
-    first = _alone.get(rough)
-    if first is None:
-        _alone.put(rough, graph.outputs, GRAPH_BYTES * len(order))
-        return None
-    if first:
-        _family(graph.inputs, first, numbers_of(first))
-        _alone.put(rough, ())
-    family, standing = _family(graph.inputs, graph.outputs, numbers)
+    pattern = _pattern(graph, set(numbers))
+    key = signature("numbers", graph.inputs, *pattern)
+    family = calls.get(key)
+    if family is None:
+        first = _Family([x.arg for x in numbers])
+        family = calls.put(key, first, GRAPH_BYTES * len(pattern))
     varying, (known, program) = family.varying(numbers), family.latest
     if not varying:
         return None  # the first of its pattern
     if varying != known or program is None:
-        free = {numbers[i]: standing[numbers[i]] for i in varying}
-        inputs = (*graph.inputs, *[_place(i, numbers[i]) for i in varying])
+        places = [_place(i, numbers[i]) for i in varying]
+        free = {
+            numbers[i]: broadcast_leading(place, numbers[i].shape)
+            for i, place in zip(varying, places, strict=True)
+        }
+        inputs = (*graph.inputs, *places)
         made = substitute(graph.outputs, free)
         # A number itself is no result: whoever gets it may give its memory away.
         made = [elementwise.copy(y) if y in free.values() else y for y in made]
@@ -269,20 +259,21 @@ def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
     return program, tuple([_array(numbers[i]) for i in varying])
 
 
-def _family(
-    inputs: Sequence[Node], outputs: Sequence[Node], numbers: Sequence[Node]
-) -> tuple[_Family, dict[Node, Node]]:
-    """The family of a graph, a new one if need be, and what stands for each number."""
-    standing: dict[Node, Node] = {}
-    for i, x in enumerate(numbers):
-        place = _place(i, x)
-        standing[x] = broadcast_leading(place, x.shape) if x.shape else place
-    pattern = inputs, tuple(substitute(outputs, standing))
-    family = _families.get(pattern)
-    if family is None:
-        weight = GRAPH_BYTES * len(nodes_of(pattern[1]))
-        family = _families.put(pattern, _Family([x.arg for x in numbers]), weight)
-    return family, standing
+def _pattern(graph: Graph, numbers: set[Node]) -> list[Any]:
+    """What is common to all graphs that differ from this one by these numbers alone.
+
+    That is a row for each node, which names others by their places, and the outputs.
+    """
+    order = toposort(graph.outputs)
+    places = {node: place for place, node in enumerate(order)}
+    place_of = places.__getitem__
+    rows: list[Any] = [*order]
+    for place, node in enumerate(order):
+        if node in numbers:
+            rows[place] = node.aval
+        elif node.src:
+            rows[place] = node.op, node.aval, node.arg, *map(place_of, node.src)
+    return [*rows, *map(place_of, graph.outputs)]
 
 
 def _place(i: int, number: Node) -> Node:

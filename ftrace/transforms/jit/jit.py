@@ -20,8 +20,8 @@ from ftrace.ground.settings import Config
 from ftrace.ground.tables import Table
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.backend import Record, RecordedCallable
 from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.eager.dispatch import Record, RecordedCallable
 from ftrace.trace.flatten_arguments import (
     Output,
     Travels,
@@ -34,7 +34,7 @@ from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Container, layout_of
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
-from ftrace.trace.tiering import CALLS_BEFORE_BOUND
+from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Countdown
 from ftrace.trace.tracing.scopes import as_input, asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
@@ -56,9 +56,6 @@ SIGNATURES_KEPT = 64
 #: Bytes of what is kept for one, besides its graph and its program, and of a class of
 #: containers, which lives as long: measured with 6,000 of each, on Linux.
 SIGNATURE_BYTES, CLASS_BYTES = 3600, 5600
-#: Kinds of calls of one signature that are native: with arrays of NumPy's, numbers,
-#: dicts in another order. The others are not.
-KINDS_RECORDED = 4
 
 #: Leaves that are no arrays of ours, and nothing that could hold leaves.
 _PLAIN = frozenset((np.ndarray, float, int, bool, complex))
@@ -128,7 +125,8 @@ class Ready:
       output: how the result is built.
       donated: the numbers of the leaves that the caller gives up.
       exact: of leaves that the program takes at 64 bits, number and type.
-      left: so many calls come in Python before those like them become native.
+      until_bound: calls come in Python before those like them become native; None
+        where no more of them do.
       records: of native calls, one for each kind of leaves.
     """
 
@@ -137,7 +135,7 @@ class Ready:
     output: Output
     donated: tuple[int, ...]
     exact: tuple[tuple[int, ShapedArray], ...]
-    left: int = CALLS_BEFORE_BOUND
+    until_bound: Countdown | None = None
     records: list[Record] = field(default_factory=list[Record])
 
     @staticmethod
@@ -149,7 +147,8 @@ class Ready:
         leaves = graph.inputs[: len(graph.inputs) - len(graph.captured)]
         captured = tuple(graph.captured)
         exact = tuple([(i, n.aval) for i, n in enumerate(leaves) if is_exact(n.aval)])
-        return Ready(compiled, captured, output, donated, exact)
+        left = Countdown(CALLS_BEFORE_BOUND)
+        return Ready(compiled, captured, output, donated, exact, left)
 
     def arrays(self, values: Sequence[Any]) -> list[Array]:
         """The leaves as the program takes them."""
@@ -309,7 +308,7 @@ class Jitted(RecordedCallable, Travels):
                 ready = Ready.of(graph, device, donated, traced.output)
                 traced.programs[key] = ready
                 self._keep(signature, traced)
-        elif ready.left >= 0 and self._dynamic is None and device.host:
+        elif ready.until_bound is not None and self._dynamic is None and device.host:
             call = config, static, treedef, values, tuple(kwargs)
             self._count(ready, partial(ready.bind, *call))
         return ready.run(values, sizes)
@@ -320,13 +319,14 @@ class Jitted(RecordedCallable, Travels):
     def _count(self, ready: Ready, bind: Callable[[], Record | None]) -> None:
         """Counts a call; after some, those like it are native, where they can be."""
         with self._lock:
-            ready.left -= 1
-            made = bind() if ready.left < 0 else None
+            if ready.until_bound is None or not ready.until_bound.pays():
+                return
+            ready.until_bound, made = None, bind()
             if made is None:
                 return
             ready.records.append(made)
             if len(ready.records) < KINDS_RECORDED:
-                ready.left = CALLS_BEFORE_BOUND
+                ready.until_bound = Countdown(CALLS_BEFORE_BOUND)
             self.add_record(made)
 
     def _resolve(

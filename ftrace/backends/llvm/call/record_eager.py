@@ -17,6 +17,7 @@ import ctypes
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from operator import getitem
 from typing import Any, cast
 
@@ -34,7 +35,7 @@ from ftrace.backends.llvm.runtime.records import Block, Place, Word
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import fresh_after_fork
-from ftrace.ground.tables import memo
+from ftrace.ground.tables import Table, memo
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.call_recorder import Number, Step as Taped, Tape, Value
@@ -51,16 +52,16 @@ from ftrace.trace.pytree.structure_cache import (
     Part,
     layout_of,
 )
-from ftrace.trace.tiering import CALLS_BEFORE_RECORD
+from ftrace.trace.tiering import (
+    BYTES_KEPT,
+    CALLS_BEFORE_RECORD,
+    IN_LOOP,
+    ITEMS,
+    KINDS_COUNTED,
+    LEAVES,
+)
 from ftrace.trace.tracing.tracer import Tracer, aval_of
 
-#: Elements of the result of a loop at the most: NumPy lets other threads run meanwhile,
-#: and above this its own work hardly counts.
-MOST = 1 << 14
-#: Bytes of an array that a record keeps to copy it, at the most.
-BYTES_KEPT = 1 << 16
-#: Leaves of a call at the most, and items of a sequence.
-LEAVES, ITEMS = 24, 16
 _copied: Any = vars(np.ndarray)["copy"]
 
 
@@ -341,7 +342,7 @@ class Steps:
             else self._given[x.number]
             for x in call.operands
         ]  # fmt: skip
-        if not 0 < elements <= MOST or len(operands) != ufunc.nin:
+        if not 0 < elements <= IN_LOOP or len(operands) != ufunc.nin:
             return None
         dtypes: list[Any] = [getattr(x, "dtype", None) for x in operands]
         shapes: list[Any] = [getattr(x, "shape", None) for x in operands]
@@ -458,9 +459,6 @@ def _does_the_same(ufunc: Any, types: str, function: int, data: int) -> bool:
 
 # Records.
 
-#: Kinds of calls that are counted, of all functions.
-COUNTED = 1 << 12
-
 
 class EagerRecords:
     """The records of all public functions.
@@ -473,7 +471,7 @@ class EagerRecords:
     def __init__(self, native: Any, recording: Any) -> None:
         self._native = native
         self._recording = recording
-        self._counts: dict[tuple[Any, ...], int] = {}
+        self._counts: Table[tuple[Any, ...], count[int]] = Table(KINDS_COUNTED)
         self._lock = fresh_after_fork(threading.Lock())
 
     def call(self, function: Eager, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -489,11 +487,9 @@ class EagerRecords:
         except (NotRecordable, RecursionError):  # or nested too deep
             return function.behind(*args, **kwargs)
         key = (function, id(config), *kwargs, *arguments.words)
-        if len(self._counts) >= COUNTED:
-            self._counts.clear()
-        count = self._counts[key] = self._counts.get(key, 0) + 1
+        counter = self._counts.get(key) or self._counts.put(key, count(1))
         # Whose record was dropped waits twice as long for the next one.
-        often, rest = divmod(count, CALLS_BEFORE_RECORD)
+        often, rest = divmod(next(counter), CALLS_BEFORE_RECORD)
         if rest or not often or often & (often - 1):
             return function.behind(*args, **kwargs)
         # Only one is recorded at a time; where a fork left it locked, none.
