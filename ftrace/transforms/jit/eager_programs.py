@@ -237,11 +237,12 @@ def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
         return None
     pattern = _pattern(graph, set(numbers))
     key = signature("numbers", graph.inputs, *pattern)
-    family = calls.get(key)
+    family: Any = calls.get(key)
     if family is None:
         first = _Family([x.arg for x in numbers])
         family = calls.put(key, first, GRAPH_BYTES * len(pattern))
-    varying, (known, program) = family.varying(numbers), family.latest
+    varying: tuple[int, ...] = family.varying(numbers)
+    known, program = family.latest
     if not varying:
         return None  # the first of its pattern
     if varying != known or program is None:
