@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import LIGHT
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.backend import Program
@@ -59,24 +58,8 @@ from ftrace.transforms.jit.compiled_graph import (
 )
 from ftrace.transforms.jit.jit import Jitted
 
-
-class _Derived(NamedTuple):
-    """What was derived from a graph.
-
-    Attributes:
-      ends: its inputs and outputs; None where rules of the user's say what it is: they
-        are Python, and run each time.
-      program: runs it, with these numbers behind the values and what it captured.
-      nbytes: what these weigh without it.
-    """
-
-    ends: tuple[tuple[Node, ...], tuple[Node, ...]] | None = None
-    program: Program | None = None
-    numbers: tuple[Array, ...] = ()
-    nbytes: int = 0
-
-
-_NOTHING = _Derived()
+#: What runs a graph, and the numbers that it is given behind all else.
+_Applies = tuple[Program, tuple[Array, ...]]
 
 
 def program_of(graph: Graph) -> Program:
@@ -99,26 +82,15 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
       graph: what it is derived from; the result has its captured arrays.
       derive: called where the result is not known.
     """
-    key = _key(kind, graph)
-    found: _Derived | None = None if graph.effects else calls.get(key)
-    if found is not None and found.ends is not None:
-        return Graph(*found.ends, graph.captured)
+    key = signature("graph", kind, graph.inputs, graph.outputs)
+    ends = None if graph.effects else calls.get(key)
+    if ends is not None:
+        return Graph(*ends, graph.captured)
     plain = is_plain(graph)
     whole = derive()
     if plain:
-        ends = whole.inputs, whole.outputs
-        _keep(key, 0, ends=ends, nbytes=weight_of(whole))
+        calls.put(key, (whole.inputs, whole.outputs), weight_of(whole))
     return whole
-
-
-def _key(kind: Hashable, graph: Graph) -> Hashable:
-    """Constants of rules depend on `enable_x64`."""
-    return signature(kind, graph.inputs, graph.outputs)
-
-
-def _keep(key: Hashable, beside: int, **parts: Any) -> _Derived:
-    made = (calls.get(key) or _NOTHING)._replace(**parts)
-    return calls.put(key, made, made.nbytes + beside)
 
 
 def is_plain(graph: Graph) -> bool:
@@ -141,25 +113,22 @@ def apply_derived(
     """The outputs of `derived(kind, graph, derive)` for these arguments."""
     if graph.effects or current_scope() is not None:
         return apply_graph(derived(kind, graph, derive), values)
-    key = _key(kind, graph)
-    found: _Derived = calls.get(key) or _NOTHING
-    if found.program is not None:
+    key = signature("program", kind, graph.inputs, graph.outputs)
+    found = calls.get(key)
+    if found is not None:
         return _applied(found, graph, values)
     with one_order():  # also while the program is compiled, at its first call
         whole = derived(kind, graph, derive)
         if whole.effects or ready(whole) is not whole:  # rules run each time
             return apply_graph(whole, values)
-        alike = _like_another(whole)
-        if alike is None:
-            alike = program_of(Graph(whole.inputs, whole.outputs)), ()
-        program, numbers = alike
-        found = _keep(key, 4 * LIGHT, program=program, numbers=numbers)
-        return _applied(found, graph, values)
+        plain = Graph(whole.inputs, whole.outputs)
+        found = _like_another(whole) or (program_of(plain), ())
+        return _applied(calls.put(key, found, 4 * LIGHT), graph, values)
 
 
-def _applied(found: _Derived, graph: Graph, values: Sequence[Value]) -> list[Any]:
-    assert found.program is not None
-    results = found.program(*values, *graph.captured, *found.numbers)
+def _applied(found: _Applies, graph: Graph, values: Sequence[Value]) -> list[Any]:
+    program, numbers = found
+    results = program(*values, *graph.captured, *numbers)
     return apart(results, graph.captured) if graph.captured else results
 
 
@@ -227,7 +196,7 @@ class _Family:
         return tuple(sorted(differ.union(self.latest[0])))
 
 
-def _like_another(graph: Graph) -> tuple[Program, tuple[Array, ...]] | None:
+def _like_another(graph: Graph) -> _Applies | None:
     """What runs a graph that differs from earlier ones by numbers, and these numbers.
 
     None for a first one.
