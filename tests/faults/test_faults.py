@@ -14,7 +14,7 @@ from tests.support.call_samples import ROOT
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_nothing_breaks_behind_a_fault() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults", "--every", "800"],
+        [sys.executable, "-m", "tests.faults", "--every", "1600"],
         capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

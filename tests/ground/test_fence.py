@@ -102,12 +102,13 @@ functions = [
 ]
 for device in ("cpu", "interpreter"):
     with ft.default_device(device):
-        for n in (99, 100, 1027):
+        for n in (99, 1028):
             x = rng.random(n, np.float32)
             for f in functions:
                 want = np.asarray(f(fnp.asarray(x)))
+                compiled = ft.jit(f)
                 for _ in range(9):
-                    np.testing.assert_allclose(ft.jit(f)(x), want, 2e-4, 1e-4)
+                    np.testing.assert_allclose(compiled(x), want, 2e-4, 1e-4)
 print(ft.config.fence)
 """
 

@@ -150,7 +150,7 @@ MATRICES = st.tuples(
 )
 
 
-@budget(max_examples=15)
+@budget(max_examples=6)
 @given(kind=MATRICES)
 def test_large_batched_and_complex_factorisations_are_numpys(kind: Any) -> None:
     lead, n, dtype = kind

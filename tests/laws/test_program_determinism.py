@@ -144,7 +144,7 @@ def forget() -> None:
 @pytest.mark.parametrize("jitted", [False, True])
 @pytest.mark.parametrize("name", DERIVED)
 @given(programs(), st.permutations(range(7)))
-@settings(max_examples=6)
+@settings(max_examples=3)
 def test_bits_do_not_depend_on_what_was_traced_before(
     name: str, jitted: bool, program: Program, rank: list[int]
 ) -> None:

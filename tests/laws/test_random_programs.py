@@ -15,7 +15,7 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph
 from tests.support.programs import programs
 
-EXAMPLES = {"interpreter": 300, "cpu": 150, "opencl": 25}
+EXAMPLES = {"interpreter": 160, "cpu": 100, "opencl": 15}
 
 
 def run_on(name: str, graph: Graph, arrays: list[Any]) -> list[Any]:

@@ -177,8 +177,7 @@ def test_recurrences_have_the_values_of_a_loop(
     np.testing.assert_allclose(found, np.moveaxis(want, 0, axis), rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32"])
+@covering(1, dtype=["uint8", "int32", "float32"], reverse=[False, True])
 def test_rows_of_every_length_pass_the_borders_of_vectors(
     dtype: str, reverse: bool
 ) -> None:
@@ -189,8 +188,7 @@ def test_rows_of_every_length_pass_the_borders_of_vectors(
         np.testing.assert_array_equal(found, want, str(size))
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("dtype", ["int8", "int64", "float32"])
+@covering(1, dtype=["int8", "int64", "float32"], reverse=[False, True])
 def test_few_columns_run_as_one_row(dtype: str, reverse: bool) -> None:
     for columns in (2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 31, 33):
         for size in (1, 2, 7, 40, 41):

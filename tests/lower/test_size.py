@@ -56,7 +56,7 @@ def calls_for(way: Callable[[Any], Any], body: Any, length: int) -> int:
 @pytest.mark.parametrize("body", [chain, mix])
 def test_work_grows_with_the_length_of_a_program(way: Any, body: Any) -> None:
     calls_for(way, body, 10)
-    short, long = calls_for(way, body, 60), calls_for(way, body, 120)
+    short, long = calls_for(way, body, 40), calls_for(way, body, 80)
     assert long <= 2.4 * short
 
 

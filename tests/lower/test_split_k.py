@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
+from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
 RULE = "filters_in_parts"
@@ -58,8 +59,7 @@ def program_of(case: Any, last: bool) -> Any:
     return program
 
 
-@pytest.mark.parametrize("case", _CASES, ids=str)
-@pytest.mark.parametrize("last", [False, True])
+@covering(1, case=_CASES, last=[False, True])
 def test_sums_in_parts_are_the_sums(case: Any, last: bool) -> None:
     arrays, program = operands(case, last), program_of(case, last)
     found = np.asarray(ft.jit(program)(*arrays))

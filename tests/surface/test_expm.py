@@ -11,6 +11,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ShapeError
 from ftrace.scipy.linalg import expm, expm_frechet
+from tests.support.covering import covering
 
 scipy_linalg: Any = pytest.importorskip("scipy.linalg")
 KINDS = ["float32", "float64", "complex64", "complex128"]
@@ -31,12 +32,15 @@ def _error(got: Any, a: Any) -> float:
     return float(np.linalg.norm(np.asarray(got) - want) / size / np.finfo(a.dtype).eps)
 
 
-@pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize(
-    ("device", "n"),
-    [("cpu", 1), ("cpu", 2), ("cpu", 40), ("interpreter", 17), ("opencl", 17)],
-    indirect=["device"],
-)
+@covering(
+    1,
+    {
+        ("device", "n"): [
+            ("cpu", 1), ("cpu", 2), ("cpu", 40), ("interpreter", 17), ("opencl", 17),
+        ]
+    },
+    dtype=KINDS,
+)  # fmt: skip
 def test_exponential_is_exact_to_what_the_norm_leaves(
     dtype: str, n: int, device: Any
 ) -> None:

@@ -202,8 +202,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("way", _LOOPS)
-@pytest.mark.parametrize("first", [1, 2.0, 1j, np.int64(1), np.float64(0.1)], ids=repr)
+@covering(1, way=_LOOPS, first=[1, 2.0, 1j, np.int64(1), np.float64(0.1)])
 def test_a_loop_makes_of_numbers_what_its_steps_make(way: str, first: Any) -> None:
     for number in _NUMBERS:
         run = lambda n=number: _LOOPS[way](first, n)  # noqa: E731

@@ -162,7 +162,7 @@ def run(program: list[Any], M: Any, c: Any, name: str = "") -> Any:
 
 @pytest.mark.parametrize("way", ["jit", "grad", "jit_grad", "vmap_grad", "vjp"])
 @pytest.mark.parametrize("device_name", ["cpu", "interpreter", "disable_jit"])
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(program=programs(3))
 def test_random_programs_act_as_python(
     way: str, device_name: str, program: list[Any]

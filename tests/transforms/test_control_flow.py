@@ -19,16 +19,15 @@ from ftrace.lower.program.ir import RunLoop
 from ftrace.test_util import check_grads
 from tests.data.control_cases import CASES, XS, W, X
 from tests.support.control_programs import Compiled, Program, Unrolled, programs
+from tests.support.covering import covering
 
 RECORDED = np.load(Path(__file__).parents[1] / "data" / "control.npz")
 DEVICES = ("cpu", "interpreter", "opencl")
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", CASES)
-def test_values_are_jaxs(name: str, device: str) -> None:
-    with ft.config(device=device):
-        leaves = ft.tree.leaves(CASES[name](ft))
+@covering(1, name=CASES, device=DEVICES)
+def test_values_are_jaxs(name: str, device: Any) -> None:
+    leaves = ft.tree.leaves(CASES[name](ft))
     wanted = [v for k, v in RECORDED.items() if k.rsplit("/", 1)[0] == name]
     assert len(leaves) == len(wanted)
     for got, want in zip(leaves, wanted, strict=True):
@@ -57,7 +56,7 @@ def head(program: Program, names: Any) -> Callable[[Any], Any]:
     return lambda x: fnp.sum(f(x) * WEIGHTS)
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(program=programs(3), start=st.sampled_from(STARTS))
 def test_random_programs(program: Program, start: list[float]) -> None:
     x = fnp.array(start)

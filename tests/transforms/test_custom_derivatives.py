@@ -18,6 +18,7 @@ from ftrace import lax
 from ftrace.errors import DerivativeError, UnexpectedTracerError
 from ftrace.test_util import check_grads
 from ftrace.trace.graph import interned_count
+from tests.support.covering import covering
 
 DATA = Path(__file__).parents[1] / "data"
 sys.path.insert(0, str(DATA))
@@ -46,7 +47,7 @@ def assert_recorded(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", CASES)
+@covering(1, name=CASES, device=["cpu", "interpreter"])
 def test_values_are_those_of_jax(name: str, device: str) -> None:
     assert_recorded(name)
 

@@ -25,7 +25,7 @@ device = get_device("cpu")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def interrupted(f, *args, after=0.3):
+def interrupted(f, *args, after=0.1):
     '''Whether a call of a compiled function is ended by Ctrl-C.'''
     compiled = ft.jit(f)
     compiled.lower(*args)  # nothing is left to compile
@@ -110,7 +110,7 @@ def test_the_line_of_the_user_is_in_the_traceback() -> None:
     program = """
     import traceback
     f = ft.jit(lambda x: ft.lax.fori_loop(0, 10**12, lambda i, c: c * 0.5 + x, x))
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     def mine():
         return f(np.float32(1))
     try:
@@ -125,10 +125,10 @@ def test_the_handler_of_the_user_runs_and_need_not_raise() -> None:
     program = """
     seen = []
     signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
-    signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     assert interrupted(
         lambda x: ft.lax.fori_loop(0, 10**12, lambda i, c: c * 0.5 + x, x),
-        np.float32(1), after=1.0)
+        np.float32(1), after=0.4)
     signal.setitimer(signal.ITIMER_REAL, 0)
     assert len(seen) >= 3
     all_is_well()
@@ -147,7 +147,7 @@ def test_a_donated_argument_of_an_interrupted_call_is_whole_or_gone() -> None:
         step = ft.jit(f, donate_argnums=0)
         x, y = fnp.ones((64, 64)), fnp.ones((64, 64))
         step.lower(x, y)
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
             step(x, y)
         except KeyboardInterrupt:
@@ -186,7 +186,7 @@ def test_other_callers_go_on() -> None:
         return ft.lax.fori_loop(0, 10**9, lambda i, c: fnp.sin(c @ c), x)
     for _ in range(3):
         compiled = ft.jit(long)
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
             compiled(x)
         except KeyboardInterrupt:
@@ -222,9 +222,9 @@ def test_after_an_interrupted_compilation_everything_works() -> None:
             begin = time.monotonic()
             ft.jit(program(k))(x, m)
             whole = time.monotonic() - begin
-        for k in range(16):
+        for k in range(8):
             f = ft.jit(program(k))
-            signal.setitimer(signal.ITIMER_REAL, 0.002 + whole * k / 16)
+            signal.setitimer(signal.ITIMER_REAL, 0.002 + whole * k / 8)
             try:
                 f(x, m)
             except KeyboardInterrupt:
@@ -239,7 +239,7 @@ def test_after_an_interrupted_compilation_everything_works() -> None:
     print(ended)
     all_is_well()
     """
-    assert int(run(program)) >= 3
+    assert int(run(program)) >= 2
 
 
 def test_polls_change_no_result() -> None:

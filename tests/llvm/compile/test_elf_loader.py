@@ -309,7 +309,7 @@ from ftrace.backends.llvm.compile import generate
 store = "%v{0} = getelementptr i8, ptr %p, i64 {0}\\nstore i8 0, ptr %v{0}\\n"
 body = "".join(store.format(n * 100) for n in range(5000))
 text = f"define void @f(ptr %p) {{\\n{body}ret void\\n}}"
-for count in (1, 8):
+for count in (1, 4):
     threads = [threading.Thread(target=generate, args=(text,)) for _ in range(count)]
     for thread in threads:
         thread.start()

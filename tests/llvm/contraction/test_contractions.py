@@ -53,29 +53,29 @@ _SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", _SHAPES)
-@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
-def test_matrix_product(shape: tuple[int, int, int], turned: str) -> None:
+@covering(
+    2, shape=_SHAPES, turned=["", "a", "b", "ab"], dtype=["float32", "float64", "int32"]
+)
+def test_matrix_product(shape: tuple[int, int, int], turned: str, dtype: str) -> None:
     m, n, k = shape
-    for dtype in (np.float32, np.float64, np.int32):
-        rng = np.random.default_rng(0)
-        a, b = rng.standard_normal((m, k)) * 4, rng.standard_normal((k, n)) * 4
-        a, b = np.trunc(a).astype(dtype), np.trunc(b).astype(dtype)
-        x = np.ascontiguousarray(a.T) if "a" in turned else a
-        y = np.ascontiguousarray(b.T) if "b" in turned else b
-        out = guarded(np.zeros((m, n), dtype))
-        arrays = [x, y, out]
-        i, j = axes(m, n)
-        (r,) = reduced(k)
-        left = at((r, m), (i, 1)) if "a" in turned else at((i, k), (r, 1))
-        right = at((j, k), (r, 1)) if "b" in turned else at((r, n), (j, 1))
-        product = ew.mul(load(buffer(0, x), left), load(buffer(1, y), right))
-        total = reduce("add", product, (r,))
-        value = ew.maximum(total, const(-3, total.dtype))
-        store = Store(2, at((i, n), (j, 1)), value)
-        run(make_kernel((i, j), (store,), arrays), arrays, 3)
-        np.testing.assert_array_equal(out, np.maximum(a @ b, -3))
-        assert_guarded(out)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, k)) * 4, rng.standard_normal((k, n)) * 4
+    a, b = np.trunc(a).astype(dtype), np.trunc(b).astype(dtype)
+    x = np.ascontiguousarray(a.T) if "a" in turned else a
+    y = np.ascontiguousarray(b.T) if "b" in turned else b
+    out = guarded(np.zeros((m, n), dtype))
+    arrays = [x, y, out]
+    i, j = axes(m, n)
+    (r,) = reduced(k)
+    left = at((r, m), (i, 1)) if "a" in turned else at((i, k), (r, 1))
+    right = at((j, k), (r, 1)) if "b" in turned else at((r, n), (j, 1))
+    product = ew.mul(load(buffer(0, x), left), load(buffer(1, y), right))
+    total = reduce("add", product, (r,))
+    value = ew.maximum(total, const(-3, total.dtype))
+    store = Store(2, at((i, n), (j, 1)), value)
+    run(make_kernel((i, j), (store,), arrays), arrays, 3)
+    np.testing.assert_array_equal(out, np.maximum(a @ b, -3))
+    assert_guarded(out)
 
 
 def _by_patches(c: int, side: int) -> tuple[Kernel, list[Array], Array]:
@@ -120,7 +120,8 @@ def test_matrix_product_in_blocks(
     monkeypatch.setattr(_strategies, "is_worthwhile", lambda *_: True)
     monkeypatch.setattr(_strategies, "DEPTH", 48)
     monkeypatch.setattr(_strategies, "HEIGHT", 20)
-    test_matrix_product(shape, turned)
+    for dtype in ("float32", "float64", "int32"):
+        test_matrix_product(shape, turned, dtype)
 
 
 def convolution(
