@@ -21,7 +21,7 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel, load_p, reduce_p
 from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
-from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.sources import const_p, zeros_like
 
@@ -70,7 +70,7 @@ def relax_products(kernel: Kernel) -> Kernel:
     Linear in its expressions.
     """
     nodes = kernel.nodes
-    if not any(n.op is ew.mul_zero and dtypes.is_float(n.dtype) for n in nodes):
+    if not any(n.op is p.mul_zero and dtypes.is_float(n.dtype) for n in nodes):
         return kernel
     new: dict[Node, Node] = {}
     known: dict[Node, Range] = {}
@@ -79,7 +79,7 @@ def relax_products(kernel: Kernel) -> Kernel:
             src = tuple([new[s] for s in node.src])
             made = node if src == node.src else _rebuilt(node, src, take)
             if dtypes.is_float(node.dtype) and node.shape == ():
-                if node.op is ew.mul_zero:
+                if node.op is p.mul_zero:
                     made, known[made] = _product(made, *[known[s] for s in made.src])
                 elif made not in known:
                     known[made] = _range(made, [known.get(s) for s in made.src])
@@ -100,12 +100,12 @@ def _product(node: Node, a: Range, b: Range) -> tuple[Node, Range]:
     nan, carried = _either(a.nan, b.nan), _few(a.carried | b.carried)
     if ask_x and ask_y:
         return node, _limited(node, low, high, nan, _NOTHING)
-    product = make_node(ew.mul, node.aval, (x, y))
+    product = make_node(p.mul, node.aval, (x, y))
     if not ask_x and not ask_y:
         return product, _limited(node, low, high, nan, carried)
     asked, facts = (x, a) if ask_x else (y, b)
-    is_zero = ew.eq(asked, zeros_like(asked))
-    chosen = make_node(ew.select, node.aval, (is_zero, zeros_like(node), product))
+    is_zero = p.eq(asked, zeros_like(asked))
+    chosen = make_node(p.select, node.aval, (is_zero, zeros_like(node), product))
     return chosen, _limited(node, low, high, nan, facts.carried)
 
 
@@ -185,7 +185,7 @@ def _times(a: float, b: float) -> float:
 
 
 def _multiplied(a: Range, b: Range, same: bool) -> Bounds:
-    ends = [_times(p, q) for p in (a.low, a.high) for q in (b.low, b.high)]
+    ends = [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     return (0.0 if same else min(ends)), max(ends)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ftrace import dtypes
 from ftrace.lower.kernel.ir import axis_of, range_p
 from ftrace.trace.graph import Node, constant_value, toposort
-from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.indexing import gather_p
 from ftrace.trace.primitives.movement import permute_p, reshape_p, shrink_p, stride_p
@@ -53,7 +53,7 @@ def exact_values(node: Node, depth: int) -> Interval | None:
     if op is iota_p:
         axis: int = node.arg
         return 0, max(upper_bound(node.shape[axis]) - 1, 0)
-    if op is ops.cast_p and not _is_whole(node.src[0]):
+    if op is p.cast_p and not _is_whole(node.src[0]):
         return None
     if op in MOVES or op is gather_p:
         return values_of(node.src[0], depth - 1)

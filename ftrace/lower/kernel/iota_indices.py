@@ -25,7 +25,7 @@ from ftrace.lower.kernel.integer_bounds import (
     values_of,
 )
 from ftrace.trace.graph import Node, constant_value
-from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p
 from ftrace.trace.symbolic.bounds import upper_bound
@@ -116,13 +116,11 @@ def _counted(
     elif depth and op in MOVES:
         inner, _ = ix.source_index(node, indices, valid)
         return _counted(node.src[0], inner, valid, number_of, depth - 1)
-    elif depth and op is ops.cast_p and dtypes.is_integer(node.src[0].dtype):
+    elif depth and op is p.cast_p and dtypes.is_integer(node.src[0].dtype):
         if fits(node, values_of(node.src[0])):
             found = _counted(node.src[0], indices, valid, number_of, depth - 1)
     elif (
-        depth
-        and op in (ops.add, ops.sub, ops.mul)
-        and fits(node, exact_values(node, DEPTH))
+        depth and op in (p.add, p.sub, p.mul) and fits(node, exact_values(node, DEPTH))
     ):
         x, y = (_counted(s, indices, valid, number_of, depth - 1) for s in node.src)
         found = None if x is None or y is None else _combine(op, x, y)
@@ -134,8 +132,8 @@ def _counted(
 
 def _combine(op: Any, x: Position, y: Position) -> Position | None:
     counts = x.counts or y.counts
-    if op is not ops.mul:
-        return Position(x.where + y.where * (-1 if op is ops.sub else 1), counts)
+    if op is not p.mul:
+        return Position(x.where + y.where * (-1 if op is p.sub else 1), counts)
     if x.where.pairs:
         x, y = y, x
     return None if x.where.pairs else Position(y.where * x.where.constant, counts)
@@ -152,7 +150,7 @@ def never_meeting(positions: Iterable[ix.Index], ranges: frozenset[Node]) -> set
     apart: set[Node] = set()
     waiting = list(positions)
     while True:
-        found = next((p for p in waiting if _is_injective(p, apart)), None)
+        found = next((part for part in waiting if _is_injective(part, apart)), None)
         if found is None:
             return apart & ranges
         waiting.remove(found)

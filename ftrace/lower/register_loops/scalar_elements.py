@@ -34,14 +34,14 @@ from ftrace.lower.register_loops import register_loop
 from ftrace.lower.simplify.fold_constants import evaluate_scalar, move_constant
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.graph import Node, constant_value, make_node
-from ftrace.trace.primitives import elementwise as ops
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p, scatter_p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.primitives.reduction import COMBINES, COMBINES_BY_NAME, identity
 from ftrace.trace.primitives.sources import const, const_p, iota_p, is_variable
 
 #: Beside this truth value the result is the other operand.
-_NEUTRAL: dict[Any, bool] = {ops.bit_and: True, ops.bit_or: False}
+_NEUTRAL: dict[Any, bool] = {p.bit_and: True, p.bit_or: False}
 
 
 def scalar(node: Node, src: Sequence[Node]) -> Node:
@@ -61,7 +61,7 @@ def _simplified(node: Node) -> Node:
     alike = isinstance(op, Primitive) and op.cost <= CHEAP
     if alike and all(s.op is const_p for s in src):
         return const(evaluate_scalar(node), node.dtype)
-    if node.op is ops.select:
+    if node.op is p.select:
         if src[0].op is const_p:
             return src[1] if constant_value(src[0]) else src[2]
         if src[1] is src[2]:
@@ -226,7 +226,7 @@ class Elements(ABC):
             return move_constant(node, ())
         if op is iota_p:
             axis: int = node.arg
-            return ops.cast(self.rendered(indices[axis]), node.dtype)
+            return p.cast(self.rendered(indices[axis]), node.dtype)
         if is_variable(node):
             bound = self.scopes[scope].bound.get(node)
             if isinstance(bound, Registers):
@@ -291,11 +291,11 @@ class Elements(ABC):
         ):
             raise Unsuited("an element of another lane")
         place = self.rendered(moving)
-        rest = [(p.constant, register) for p, register in bound.places.items()]
+        rest = [(at.constant, register) for at, register in bound.places.items()]
         total = rest[-1][1]
         for constant, value in reversed(rest[:-1]):
-            same = folded(ops.eq, dtypes.bool_, (place, const(constant, ir.INDEX)))
-            total = folded(ops.select, value.dtype, (same, value, total))
+            same = folded(p.eq, dtypes.bool_, (place, const(constant, ir.INDEX)))
+            total = folded(p.select, value.dtype, (same, value, total))
         return total
 
     def _stored(self, node: Node, indices: Indices, valid: ix.Valid) -> Node:
@@ -313,7 +313,7 @@ class Elements(ABC):
         self, scope: int, node: Node, indices: Indices, valid: ix.Valid
     ) -> Work:
         src: list[Node] = []
-        if node.op is ops.select:  # a branch that is not taken is not asked for
+        if node.op is p.select:  # a branch that is not taken is not asked for
             chosen = yield scope, node.src[0], indices, valid
             if chosen.op is const_p:
                 taken = node.src[1 if constant_value(chosen) else 2]
@@ -334,7 +334,7 @@ class Elements(ABC):
             return value
         where = self.valid_node(inside)
         assert where is not None
-        return ops.select(where, value, const(0, node.dtype))
+        return p.select(where, value, const(0, node.dtype))
 
     def _reduction(
         self, scope: int, node: Node, indices: Indices, valid: ix.Valid
@@ -352,9 +352,7 @@ class Elements(ABC):
             if total is None:
                 total = term
             elif (
-                combine is ops.add
-                and term.op is ops.mul
-                and dtypes.kind(node.dtype) == "f"
+                combine is p.add and term.op is p.mul and dtypes.kind(node.dtype) == "f"
             ):
                 total = ir.fma_p(*term.src, total, arg=RELAXED)
             else:
@@ -381,7 +379,7 @@ class Elements(ABC):
         counter = _counter(value)
         if counter is not None:
             return ix.range_index(*ir.axis_of(counter))
-        value = ops.cast(value, ir.INDEX)
+        value = p.cast(value, ir.INDEX)
         if value.op is const_p:
             return ix.constant_index(int(constant_value(value)))
         number = self.value_of.setdefault(value, len(self.value_of))
@@ -400,17 +398,15 @@ class Elements(ABC):
         sizes = [1 if b in found else n for b, n in enumerate(arrays[0].shape)]
         for position in places(sizes):
             at = tuple(
-                found.get(b, ix.constant_index(p)) for b, p in enumerate(position)
+                found.get(b, ix.constant_index(x)) for b, x in enumerate(position)
             )
             hit: Node | None = None
             for axis, array in zip(axes, arrays, strict=True):
                 place = yield scope, array, at, valid
-                here = (ops.cast(place, ir.INDEX), self.rendered(indices[axis]))
-                same = folded(ops.eq, dtypes.bool_, here)
+                here = (p.cast(place, ir.INDEX), self.rendered(indices[axis]))
+                same = folded(p.eq, dtypes.bool_, here)
                 hit = (
-                    same
-                    if hit is None
-                    else folded(ops.bit_and, same.dtype, (hit, same))
+                    same if hit is None else folded(p.bit_and, same.dtype, (hit, same))
                 )
             assert hit is not None
             if hit.op is const_p and not constant_value(hit):
@@ -418,7 +414,7 @@ class Elements(ABC):
             value = yield scope, updates, (*at, *rest), valid
             if kind != "set":
                 value = folded(COMBINES_BY_NAME[kind], node.dtype, (total, value))
-            total = folded(ops.select, node.dtype, (hit, value, total))
+            total = folded(p.select, node.dtype, (hit, value, total))
         return total
 
     def _own_updates(
@@ -480,7 +476,7 @@ def is_elementwise(node: Node) -> bool:
 def _counter(value: Node) -> Node | None:
     """The range that a value is, in an integer that holds all of it."""
     least = value.dtype
-    while value.op is ops.cast_p and dtypes.is_integer(value.dtype):
+    while value.op is p.cast_p and dtypes.is_integer(value.dtype):
         value = value.src[0]
         least = min(least, value.dtype, key=lambda d: dtypes.limits(d)[1])
     if (

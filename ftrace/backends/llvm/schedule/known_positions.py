@@ -56,7 +56,7 @@ from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.loop_tree import Let, Loop, Statement, place
 from ftrace.lower.register_loops.scalar_elements import scalar
 from ftrace.trace.graph import Node, Op, constant_value, make_node, toposort
-from ftrace.trace.primitives import elementwise as ew
+from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.reduction import COMBINES_BY_NAME, identity_of
 from ftrace.trace.primitives.sources import const, const_p
 from ftrace.trace.symbolic.dim import same_size
@@ -113,7 +113,7 @@ def move(node: Node, facts: Facts, places: dict[Node, ix.Index]) -> Node | None:
     if facts.free[node].isdisjoint(places):
         return None
     if node in facts.affine:
-        if node.op is ew.div or node.op is ew.rem:
+        if node.op is p.div or node.op is p.rem:
             top, bottom = (facts.affine[s].over(places) for s in node.src)
             found = None if bottom.pairs else _divide(node.op, top, bottom.constant)
             if found is not None:
@@ -132,7 +132,7 @@ def move(node: Node, facts: Facts, places: dict[Node, ix.Index]) -> Node | None:
         return None
     least = const(-(-(limit - form.constant) // factor), ir.INDEX)
     index = ix.render_index(ix.divide(terms, factor))
-    return (ew.lt if bound.below else ew.ge)(index, least)
+    return (p.lt if bound.below else p.ge)(index, least)
 
 
 def _divide(op: Op, top: ix.Index, by: int) -> ix.Index | None:
@@ -141,7 +141,7 @@ def _divide(op: Op, top: ix.Index, by: int) -> ix.Index | None:
         return None
     if ix.bounds(top)[0] < 0 and top.common_divisor() % by:
         return None
-    found = (ix.divide if op is ew.div else ix.remainder)(top, by)
+    found = (ix.divide if op is p.div else ix.remainder)(top, by)
     return found if ix.is_affine(found) else None
 
 
@@ -201,7 +201,7 @@ def without_short_axes(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Ke
             continue
         if any(_takes_turns(kernel, axis, long, facts, most) for long in kernel.axes):
             places = map(ix.constant_index, range(size))
-            turns = [stores_over(kernel, facts, {axis: p}, True) for p in places]
+            turns = [stores_over(kernel, facts, {axis: at}, True) for at in places]
             axes = tuple(a for a in kernel.axes if a is not axis)
             in_turn = tuple(s for turn in zip(*turns, strict=True) for s in turn)
             return replace(kernel, axes=axes, stores=in_turn)
@@ -321,7 +321,7 @@ def _combine(
     ranges = frozenset(short)
     inside = [n for n in toposort([value]) if facts.free[n] & ranges]
     found = const(identity_of(str(reduce.arg), reduce.dtype), reduce.dtype)
-    fused = target.fma and reduce.arg == "add" and value.op is ew.mul
+    fused = target.fma and reduce.arg == "add" and value.op is p.mul
     fused = fused and dtypes.kind(reduce.dtype) == "f"
     for places in product(*(range(ix.size_of(r)) for r in short)):
         new: dict[Node, Node] = {}
@@ -410,7 +410,7 @@ def _round_to_vectors(points: Sequence[int], axis: Node, lanes: int) -> list[int
     found: set[int] = set()
     for point in points:
         found |= {point // lanes * lanes, -(-point // lanes) * lanes}
-    return sorted(p for p in found if 0 < p < ix.size_of(axis))
+    return sorted(at for at in found if 0 < at < ix.size_of(axis))
 
 
 def _may_cut(kernel: ir.Kernel) -> bool:
@@ -459,7 +459,7 @@ def _borders(kernel: ir.Kernel, axis: Node, facts: Facts) -> list[int]:
         if bound is not None and list(bound.form.terms) == [axis]:
             step, limit = bound.form.terms[axis], bound.limit
             found.add(-(-limit // step) if step > 0 else limit // step + 1)
-    return sorted(p for p in found if 0 < p < ix.size_of(axis))
+    return sorted(at for at in found if 0 < at < ix.size_of(axis))
 
 
 def _between(points: Sequence[int], axis: Node) -> list[tuple[int, int]]:
