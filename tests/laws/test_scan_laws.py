@@ -93,7 +93,7 @@ def test_a_scan_of_bools_is_the_loop(
         assert found.tolist() == [*both, *other, carry]
 
 
-@budget(max_examples=8)
+@budget(max_examples=4)
 @given(length=st.sampled_from([1, 7, 1000, 20_000]), unroll=st.sampled_from([1, 3, 16]))
 def test_a_long_scan_of_integers_wraps_around_as_the_loop(
     length: int, unroll: int
@@ -132,7 +132,7 @@ def test_derivatives_of_running_sums_are_running_sums_back(
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
 
-@budget(max_examples=6)
+@budget(max_examples=3)
 @given(rows=st.sampled_from([1, 9, 70]), size=st.sampled_from([3, 130, 1000]))
 def test_tuned_schedules_give_what_the_usual_ones_do(rows: int, size: int) -> None:
     """Bits may differ within sums only: another width, another order."""

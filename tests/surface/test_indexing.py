@@ -23,7 +23,9 @@ from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
+from tests.conftest import DEVICES
 from tests.data import indexing_cases as cases
+from tests.support.covering import covering
 
 RECORDED: dict[str, np.ndarray[Any, Any]] = cases.recorded()
 INPUTS = {name: RECORDED[name] for name in cases.inputs()}
@@ -205,7 +207,7 @@ def chunks(expressions: list[str]) -> list[list[str]]:
     return [expressions[i : i + CHUNK] for i in range(0, len(expressions), CHUNK)]
 
 
-@pytest.mark.parametrize("number", range(len(chunks(ALL))))
+@covering(1, number=range(len(chunks(ALL))), device=DEVICES)
 def test_indexing_on_devices(device: Any, number: int) -> None:
     expressions = chunks(ALL)[number]
     masks = set[str]().union(*[masks_of(e) for e in expressions])
@@ -224,7 +226,7 @@ def test_indexing_on_devices(device: Any, number: int) -> None:
         check(value, expression)
 
 
-@pytest.mark.parametrize("number", range(len(chunks(SLOPES))))
+@covering(1, number=range(len(chunks(SLOPES))), device=DEVICES)
 def test_gradients_of_indexing_on_devices(device: Any, number: int) -> None:
     expressions = chunks(SLOPES)[number]
     names = list(INPUTS)
