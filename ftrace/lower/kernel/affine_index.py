@@ -28,15 +28,8 @@ from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis.axis_alignment import reshape_groups
+from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.integer_bounds import Interval
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    INDEX_AVAL,
-    KernelOp,
-    axis_of,
-    make_range,
-    range_p,
-)
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node, constant_value, make_node, substitute, toposort
 from ftrace.trace.primitives import elementwise as p, movement
@@ -142,7 +135,7 @@ class Value(NamedTuple):
     ranges: frozenset[Node]
 
 
-value_p = KernelOp("value")
+value_p = ir.KernelOp("value")
 
 
 def index_of_atom(atom: Node) -> Index:
@@ -154,13 +147,13 @@ def range_index(number: int, size: int, reduced: bool = False) -> Index:
     """The index that is a range by itself; a range of one value is 0."""
     if same_size(size, 1):
         return ZERO
-    return index_of_atom(make_range(number, size, reduced))
+    return index_of_atom(ir.make_range(number, size, reduced))
 
 
 def value_index(number: int, size: int, ranges: frozenset[Node]) -> Index:
     """The index that is read from an integer array."""
     value = Value(number, size, ranges)
-    return index_of_atom(make_node(value_p, INDEX_AVAL, (), value))
+    return index_of_atom(make_node(value_p, ir.INDEX_AVAL, (), value))
 
 
 def constant_index(value: int) -> Index:
@@ -232,7 +225,7 @@ def _normal(coefficients: dict[Node, int], constant: int) -> Index:
 
 def _order(term: tuple[Node, int]) -> tuple[str, int, int, str]:
     atom = term[0]
-    if atom.op is range_p or atom.op is value_p:
+    if atom.op is ir.range_p or atom.op is value_p:
         return atom.op.name, atom.arg.number, 1, ""
     division = division_of(atom)
     if division is None:
@@ -531,7 +524,7 @@ def values_in(indices: Iterable[Index]) -> list[Node]:
 @memo(REMEMBERED)
 def divisions_in(index: Index) -> tuple[tuple[Index, int], ...]:
     """(x, n) of its quotients and remainders, at any depth."""
-    found = [division_of(a) for a in atoms_in(index) if a.op is not range_p]
+    found = [division_of(a) for a in atoms_in(index) if a.op is not ir.range_p]
     return tuple([division for division in found if division is not None])
 
 
@@ -556,7 +549,7 @@ def ranges_of_all(indices: tuple[Index, ...]) -> frozenset[Node]:
     found: set[Node] = set()
     for index in indices:
         for atom in atoms_in(index):
-            if atom.op is range_p:  # nearly all of them
+            if atom.op is ir.range_p:  # nearly all of them
                 found.add(atom)
             elif atom.op is value_p:
                 found |= atom.arg.ranges
@@ -599,7 +592,7 @@ def affine_form(node: Node, known: Mapping[Node, Index], sizes: bool = False) ->
         return Index((), int(constant_value(node)))
     if node.op is dim_p and sizes:
         return Index((), node.arg)
-    if node.op is range_p and same_size(axis_of(node).size, 1):
+    if node.op is ir.range_p and same_size(ir.axis_of(node).size, 1):
         return ZERO
     if len(node.src) == 2 and node.src[1] in known:
         a, b = (known.get(s) for s in node.src)
@@ -619,14 +612,14 @@ def affine_forms(roots: Iterable[Node], sizes: bool = False) -> dict[Node, Index
     """What the expressions below the roots are as indices."""
     forms: dict[Node, Index] = {}
     for node in toposort(roots):
-        if node.dtype is INDEX and node.shape == ():
+        if node.dtype is ir.INDEX and node.shape == ():
             forms[node] = affine_form(node, forms, sizes)
     return forms
 
 
 def is_affine(index: Index) -> bool:
     """Is it a sum of ranges?"""
-    return all(atom.op is range_p for atom, _ in index.pairs)
+    return all(atom.op is ir.range_p for atom, _ in index.pairs)
 
 
 def render_valid(valid: Valid, value_of: Callable[[Node], Node]) -> Node | None:
@@ -653,8 +646,8 @@ def _text_of_condition(condition: Condition) -> str:
 
 
 def _literal(value: int) -> Node:
-    return const(value, INDEX)
+    return const(value, ir.INDEX)
 
 
 def _operation(op: Any, x: Node, y: Node) -> Node:
-    return make_node(op, INDEX_AVAL, (x, y))
+    return make_node(op, ir.INDEX_AVAL, (x, y))

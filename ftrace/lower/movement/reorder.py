@@ -22,12 +22,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis.axis_alignment import reshape_groups, same_axes
 from ftrace.lower.kernel import affine_index as ix
-from ftrace.lower.simplify.fold_constants import (
-    ELEMENTWISE,
-    arg_of,
-    move_constant,
-    of_any_arity,
-)
+from ftrace.lower.simplify import fold_constants as fold
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.broadcast import expand, expand_p
@@ -176,10 +171,10 @@ def _compose(x: Node, y: Node) -> Node | None:
     axes = [_Axis(a, n, 0, 1, n) for a, n in enumerate(source.shape)]
     for node in (y, x):
         if node.op is permute_p:
-            order: tuple[int, ...] = arg_of(node)
+            order: tuple[int, ...] = fold.arg_of(node)
             axes = [axes[a] for a in order]
             continue
-        args = node.shape if node.op is expand_p else arg_of(node)
+        args = node.shape if node.op is expand_p else fold.arg_of(node)
         try:
             found = map(_BY_AXES[node.op], axes, node.src[0].shape, args)
             axes = [axis for axis in found if axis is not None]
@@ -199,14 +194,14 @@ def _compose(x: Node, y: Node) -> Node | None:
 
 
 def _adds_nothing(node: Node) -> bool:
-    return not any(map(any, arg_of(node)))
+    return not any(map(any, fold.arg_of(node)))
 
 
 def _takes_all(node: Node) -> bool:
     """Along axes of size 1 every step does."""
     sizes = node.src[0].shape
     return all(
-        s == 1 or same_size(n, 1) for s, n in zip(arg_of(node), sizes, strict=True)
+        s == 1 or same_size(n, 1) for s, n in zip(fold.arg_of(node), sizes, strict=True)
     )
 
 
@@ -220,7 +215,7 @@ def _keeps_shape(node: Node) -> bool:
 
 def _keeps_order(x: Node) -> Node | None:
     """Does it move axes of size 1 only? Then it is a reshape."""
-    kept = [a for a in arg_of(x) if not same_size(x.src[0].shape[a], 1)]
+    kept = [a for a in fold.arg_of(x) if not same_size(x.src[0].shape[a], 1)]
     return reshape(x.src[0], x.shape) if kept == sorted(kept) else None
 
 
@@ -326,7 +321,7 @@ def _groups(reshaped: Node) -> list[tuple[list[int], list[int]]]:
 def _permute_before_reshape(x: Node, y: Node) -> Node | None:
     source = y.src[0]
     group_of = {a: g for g in _groups(y) for a in g[1]}
-    waiting = [a for a in arg_of(x) if not same_size(y.shape[a], 1)]
+    waiting = [a for a in fold.arg_of(x) if not same_size(y.shape[a], 1)]
     order: list[int] = []
     while waiting:
         from_axes, to_axes = group_of[waiting[0]]
@@ -345,7 +340,7 @@ def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
     bounds = [(0, n) for n in source.shape]
     cut = {
         a
-        for a, (lo, hi) in enumerate(arg_of(x))
+        for a, (lo, hi) in enumerate(fold.arg_of(x))
         if not same_size((lo, hi), (0, y.shape[a]))
     }
     for from_axes, to_axes in _groups(y):
@@ -354,7 +349,7 @@ def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
             continue
         if len(from_axes) > 1 or here != {to_axes[0]}:
             return None
-        lo, hi = arg_of(x)[to_axes[0]]
+        lo, hi = fold.arg_of(x)[to_axes[0]]
         inside = prod(y.shape[a] for a in to_axes[1:])
         bounds[from_axes[0]] = (lo * inside, hi * inside)
         cut -= here
@@ -364,7 +359,7 @@ def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
 def _stride_before_reshape(x: Node, y: Node) -> Node | None:
     below = same_axes(y.shape, y.src[0].shape)
     steps = [1] * y.src[0].ndim
-    for axis, step in enumerate(arg_of(x)):
+    for axis, step in enumerate(fold.arg_of(x)):
         if step == 1 or same_size(y.shape[axis], 1):
             continue
         place = below[axis]
@@ -383,7 +378,7 @@ def _reshape_before_pad(x: Node, y: Node) -> Node | None:
     above = same_axes(y.shape, x.shape)
     shape = list(x.shape)
     pads = [(0, 0, 0)] * x.ndim
-    for axis, added in enumerate(arg_of(y)):
+    for axis, added in enumerate(fold.arg_of(y)):
         if not any(added):
             continue
         place = above[axis]
@@ -438,7 +433,7 @@ def _over(y: Node, move: Callable[[Node], Node]) -> Node:
 def _push(x: Node, y: Node) -> Node:
     def move(source: Node) -> Node:
         if source.op is const_p:
-            return move_constant(source, x.shape)
+            return fold.move_constant(source, x.shape)
         return x.op(source, arg=x.arg)
 
     return _over(y, move)
@@ -477,14 +472,14 @@ def _pull_expand(y: Node) -> Node | None:
 
     def shrunk(source: Node) -> Node:
         if source.op is const_p:
-            return move_constant(source, shape)
+            return fold.move_constant(source, shape)
         return expand(source.src[0], shape)
 
     return expand(_over(y, shrunk), y.shape)
 
 
 def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
-    axes = arg_of(x)
+    axes = fold.arg_of(x)
     grown = _grown_axes(view, view.shape).difference(axes)
     if not grown:
         return None
@@ -493,18 +488,18 @@ def _pull_expand_through_reduce(x: Node, view: Node) -> Node | None:
 
 
 def _before_reduce(x: Node, y: Node) -> Node:
-    source, reduced = y.src[0], arg_of(y)
+    source, reduced = y.src[0], fold.arg_of(y)
     whole = source.shape
     args = tuple(
         ((0, whole[a]) if x.op is shrink_p else 1) if a in reduced else arg
-        for a, arg in enumerate(arg_of(x))
+        for a, arg in enumerate(fold.arg_of(x))
     )
     return y.op(x.op(source, arg=args), arg=reduced)
 
 
 def _permute_before_reduce(x: Node, y: Node) -> Node:
-    axes: tuple[int, ...] = arg_of(x)
-    reduced = tuple(sorted(axes.index(a) for a in arg_of(y)))
+    axes: tuple[int, ...] = fold.arg_of(x)
+    reduced = tuple(sorted(axes.index(a) for a in fold.arg_of(y)))
     return y.op(permute(y.src[0], axes), arg=reduced)
 
 
@@ -530,12 +525,12 @@ _COPY = Pat(copy, name="inner")
 
 PUSHES: Final = (
     # movement(f(x, …)) -> f(movement(x), …)
-    _push_rule("push_shrink_through_elementwise", shrink_p, ELEMENTWISE, _push),
-    _push_rule("push_stride_through_elementwise", stride_p, ELEMENTWISE, _push),
-    _push_rule("push_permute_through_elementwise", permute_p, ELEMENTWISE, _push),
-    _push_rule("push_reshape_through_elementwise", reshape_p, ELEMENTWISE, _push),
+    _push_rule("push_shrink_through_elementwise", shrink_p, fold.ELEMENTWISE, _push),
+    _push_rule("push_stride_through_elementwise", stride_p, fold.ELEMENTWISE, _push),
+    _push_rule("push_permute_through_elementwise", permute_p, fold.ELEMENTWISE, _push),
+    _push_rule("push_reshape_through_elementwise", reshape_p, fold.ELEMENTWISE, _push),
     # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
-    _push_rule("push_pad_through_elementwise", pad_p, ELEMENTWISE, _push_pad),
+    _push_rule("push_pad_through_elementwise", pad_p, fold.ELEMENTWISE, _push_pad),
     # movement(reduce(x)) -> reduce(movement(x))
     _push_rule("permute_before_reduce", permute_p, REDUCTIONS, _permute_before_reduce),
     _push_rule("shrink_before_reduce", shrink_p, REDUCTIONS, _before_reduce),
@@ -543,7 +538,7 @@ PUSHES: Final = (
     # f(expand(x), expand(y), …) -> expand(f(x, y, …))
     Rule(
         "pull_expand_through_elementwise",
-        of_any_arity(lambda n: Pat(ELEMENTWISE, *[_REPEATED] * n, name="y")),
+        fold.of_any_arity(lambda n: Pat(fold.ELEMENTWISE, *[_REPEATED] * n, name="y")),
         _pull_expand,
     ),
     # reduce[a](expand[b](x)) -> expand[b](reduce[a](x))
@@ -556,7 +551,7 @@ PUSHES: Final = (
     Rule(
         "push_copy_through_elementwise",
         tuple(
-            Pat(ELEMENTWISE, *[Pat()] * i, _COPY, *[Pat()] * j, name="x")
+            Pat(fold.ELEMENTWISE, *[Pat()] * i, _COPY, *[Pat()] * j, name="x")
             for i in range(3)
             for j in range(3 - i)
         ),

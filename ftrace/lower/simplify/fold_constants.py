@@ -16,18 +16,10 @@ from ftrace import dtypes
 from ftrace.errors import DynamicDimensionError
 from ftrace.ground.tables import memo
 from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
+from ftrace.trace.primitives import movement as mv
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy, stop_gradient
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
-from ftrace.trace.primitives.movement import (
-    pad_p,
-    permute_p,
-    reshape_p,
-    shear_p,
-    shrink_p,
-    stride_p,
-    unshear_p,
-)
 from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive, primitive_of
 from ftrace.trace.primitives.reduction import (
     REDUCTIONS,
@@ -183,7 +175,7 @@ def _multiply_repeated(value: Any, count: int, dtype: np.dtype[Any]) -> Any:
         return np.power(np.float64(value), np.float64(count))
 
 
-_EVERYWHERE = (reshape_p, permute_p, shrink_p, stride_p, expand_p)
+_EVERYWHERE = (mv.reshape_p, mv.permute_p, mv.shrink_p, mv.stride_p, expand_p)
 
 CONSTANTS: Final = (
     # any value without elements -> constant
@@ -226,7 +218,10 @@ CONSTANTS: Final = (
         lambda x: move_constant(x.src[0], x.shape),
     ),
     # pad(0) -> 0; shear(0) -> 0
-    to_zero("fold_padding_of_zero", Pat((pad_p, shear_p, unshear_p), ZERO, name="x")),
+    to_zero(
+        "fold_padding_of_zero",
+        Pat((mv.pad_p, mv.shear_p, mv.unshear_p), ZERO, name="x"),
+    ),
     # sum(c) -> n·c; prod(c) -> cⁿ; max(c), min(c) -> c
     Rule(
         "reduce_of_constant_collapses",

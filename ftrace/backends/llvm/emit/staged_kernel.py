@@ -26,14 +26,7 @@ from ftrace.backends.llvm.schedule.layout import Cut, EvenRows
 from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, Steps, Tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lower.kernel.ir import (
-    Kernel,
-    Store,
-    axis_of,
-    load,
-    make_range,
-    param,
-)
+from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.trace.graph import Node
 from ftrace.trace.symbolic.dim import is_dynamic
@@ -75,7 +68,7 @@ class Scratch:
         return self.rows * self.pitch
 
     def load(self, index: Node) -> Node:
-        return load(param(self.number, self.dtype, self.size), index)
+        return ir.load(ir.param(self.number, self.dtype, self.size), index)
 
 
 class Unit(NamedTuple):
@@ -100,7 +93,7 @@ class Stage:
       opened: the ranges that are open around the parts.
     """
 
-    kernel: Kernel
+    kernel: ir.Kernel
     target: Target
     facts: Facts
     values: Values
@@ -121,7 +114,7 @@ class Stage:
     def new_range(self, size: int) -> Node:
         """A range that is not the kernel's."""
         self._ranges += 1
-        node = make_range(self._ranges, size, False)
+        node = ir.make_range(self._ranges, size, False)
         self.facts.learn([node])
         return node
 
@@ -186,7 +179,9 @@ class Stage:
             and cuts.
         """
         writer, number = self.writer, self.values.number
-        sizes = [axis_of(p).size if isinstance(p, Node) else p.blocks for p in places]
+        sizes = [
+            ir.axis_of(p).size if isinstance(p, Node) else p.blocks for p in places
+        ]
         unit = writer.open_loop("%begin", "%end", 1, guarded=True)
         texts = [number(size) if is_dynamic(size) else size for size in sizes]
         found = list(zip(places, digits(writer, unit.index, texts), strict=True))
@@ -228,7 +223,7 @@ class Stage:
     def run(
         self,
         axes: Sequence[Node],
-        stores: Sequence[Store],
+        stores: Sequence[ir.Store],
         steps: Mapping[Node, Steps],
         spans: Mapping[Node, Span],
         **directives: Any,
@@ -239,7 +234,7 @@ class Stage:
           directives: what else a `Tiling` says.
         """
         around = [o.node for o in self.opened]
-        kernel = Kernel((*around, *axes), tuple(stores), self.kernel.buffers)
+        kernel = ir.Kernel((*around, *axes), tuple(stores), self.kernel.buffers)
         self.facts.learn([e for s in stores for e in s.expressions])
         tiling = Tiling(steps, **directives)
         Nest(self.values, tiling, spans).block(place(kernel))

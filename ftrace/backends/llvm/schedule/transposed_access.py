@@ -29,13 +29,7 @@ from ftrace.backends.llvm.schedule.index_facts import (
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, whole_vectors
 from ftrace.backends.llvm.schedule.schedule_tree import Fill, Schedule, Store
 from ftrace.backends.llvm.target import Target
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    Kernel,
-    axis_of,
-    load_p,
-    reduce_p,
-)
+from ftrace.lower.kernel import ir
 from ftrace.lower.register_loops.register_loop import cost
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives.elementwise import sub
@@ -49,16 +43,16 @@ _LEAST = 8
 _LIGHT = 6
 
 
-def find_transposed(kernel: Kernel, facts: Facts, target: Target) -> Schedule | None:
+def find_transposed(kernel: ir.Kernel, facts: Facts, target: Target) -> Schedule | None:
     """A kernel with turned operands, maybe with one axis the other way round."""
     found = _find(kernel, facts, target)
     if found is not None or kernel.ordered:
         return found
-    forms = [facts.affine[index_of(n)].terms for n in kernel.nodes if n.op is load_p]
+    forms = [facts.affine[index_of(n)].terms for n in kernel.nodes if n.op is ir.load_p]
     for axis in kernel.axes:
         if all(terms.get(axis, 0) != -1 for terms in forms):
             continue
-        last = const(axis_of(axis).size - 1, INDEX)
+        last = const(ir.axis_of(axis).size - 1, ir.INDEX)
         stores = replace_in_stores(kernel.stores, {axis: sub(last, axis)})
         backwards = replace(kernel, stores=tuple(stores))
         found = _find(backwards, facts_of(backwards), target)
@@ -67,13 +61,13 @@ def find_transposed(kernel: Kernel, facts: Facts, target: Target) -> Schedule | 
     return None
 
 
-def _find(kernel: Kernel, facts: Facts, target: Target) -> Schedule | None:
+def _find(kernel: ir.Kernel, facts: Facts, target: Target) -> Schedule | None:
     nodes = kernel.nodes
     if kernel.ordered or any(store.combine for store in kernel.stores):
         return None
-    if any(n.op is reduce_p for n in nodes):
+    if any(n.op is ir.reduce_p for n in nodes):
         return None
-    wide = [a for a in kernel.axes if axis_of(a).size >= _LEAST]
+    wide = [a for a in kernel.axes if ir.axis_of(a).size >= _LEAST]
     indices = [store.index for store in kernel.stores]
     columns = [a for a in wide if all(_step(i, a, facts) == 1 for i in indices)]
     if not columns:
@@ -81,7 +75,7 @@ def _find(kernel: Kernel, facts: Facts, target: Target) -> Schedule | None:
     column = columns[-1]
     loads = [
         n for n in nodes
-        if n.op is load_p and column in facts.free[n]
+        if n.op is ir.load_p and column in facts.free[n]
         and _step(index_of(n), column, facts) not in (-1, 0, 1)
     ]  # fmt: skip
     for row in reversed(wide):
@@ -100,14 +94,14 @@ def _step(index: Node, axis: Node, facts: Facts) -> int | None:
 
 
 def _turns_result(
-    kernel: Kernel, row: Node, column: Node, turned: Sequence[Node], facts: Facts
+    kernel: ir.Kernel, row: Node, column: Node, turned: Sequence[Node], facts: Facts
 ) -> bool:
     """Is the result turned? Little is computed of the operands, all of which are."""
     if len(kernel.stores) != 1 or kernel.stores[0].valid is not None:
         return False
     nodes = toposort([kernel.stores[0].value])
     for n in nodes:
-        if n.op is not load_p or n in turned or row not in facts.free[n]:
+        if n.op is not ir.load_p or n in turned or row not in facts.free[n]:
             continue
         if column in facts.free[n] or _step(index_of(n), row, facts) not in (0, 1):
             return False
@@ -115,7 +109,7 @@ def _turns_result(
 
 
 def _schedule(
-    kernel: Kernel, row: Node, column: Node, turned: Sequence[Node], facts: Facts,
+    kernel: ir.Kernel, row: Node, column: Node, turned: Sequence[Node], facts: Facts,
     target: Target,
 ) -> Schedule:  # fmt: skip
     """Blocks of rows and columns, of which operands, or the result, are turned.
