@@ -35,12 +35,12 @@ from ftrace.trace.eager.composite import Composite, composite_of
 from ftrace.trace.eager.exact_subgraph import exact_part
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Graph
-from ftrace.trace.tiering import Countdown
+from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
 
-#: What NumPy may need in this process, in µs.
-_in_all = Countdown(tiering.DRAWS_SPENT_IN_ALL)
+#: What NumPy has needed in this process, in µs.
+_in_all = Tally()
 
 
 class Sampler(Composite):
@@ -58,7 +58,7 @@ class Sampler(Composite):
         self._is_huge = size >= tiering.DRAWS_HUGE
         self._at_once = at_once or self._is_huge
         self._price = len(graph.nodes) * tiering.numpy_time(size)
-        self._until_compiled = Countdown(tiering.DRAWS_SPENT)
+        self._spent = Tally()
         self._program: Program | None = None
 
     @cached_property
@@ -87,8 +87,9 @@ class Sampler(Composite):
         """Is it time to compile, and to load the compiler if that has not been done?"""
         if self._at_once:
             return True
-        loads = _in_all.pays(self._price)
-        if not self._until_compiled.pays(self._price) or not self.part.outputs:
+        loads = _in_all.reaches(tiering.DRAWS_SPENT_IN_ALL, self._price)
+        enough = self._spent.reaches(tiering.DRAWS_SPENT, self._price)
+        if not enough or not self.part.outputs:
             return False
         return loads or backend().has_compiled()
 

@@ -9,7 +9,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.primitive import Compound
-from ftrace.trace.tiering import CALLS_BEFORE_NATIVE, Countdown
+from ftrace.trace.tiering import CALLS_BEFORE_NATIVE, Tally
 
 Program = Callable[..., list[Array]]
 
@@ -53,12 +53,12 @@ def backend() -> Backend:
     return _registered[0]
 
 
-#: So many eager operations are done before they may be native.
-until_native = Countdown(CALLS_BEFORE_NATIVE)
+#: Eager operations that Python's code has done.
+operations = Tally()
 
 
 def count_operation() -> None:
     """Counts an eager operation that Python's code does."""
-    until_native.left -= 1
-    if until_native.left == 0:
+    operations.spent += 1
+    if operations.spent == CALLS_BEFORE_NATIVE:
         backend().make_native()

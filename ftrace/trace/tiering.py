@@ -24,22 +24,22 @@ from ftrace.trace.primitives.movement import pad_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
 
 
-class Countdown:
-    """What is left until the next tier pays, in calls or in µs.
+class Tally:
+    """What calls of one kind have taken: so many of them, or so many µs.
 
     Threads that count at the same time may count a call too few: that does no harm.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("spent",)
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self) -> None:
+        self.spent = 0
 
-    def pays(self, price: int = 1) -> bool:
-        """Is it time? If not, a call of this price is counted."""
-        if self.left <= 0:
+    def reaches(self, limit: int, price: int = 1) -> bool:
+        """Does the next tier pay? If not, a call of this price is counted."""
+        if self.spent >= limit:
             return True
-        self.left -= price
+        self.spent += price
         return False
 
 

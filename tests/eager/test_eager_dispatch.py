@@ -565,7 +565,7 @@ def test_products_bring_native_calls_like_other_operations(
     made: list[bool] = []
     noting = replace(backend.backend(), make_native=lambda: made.append(True))
     monkeypatch.setattr(backend, "backend", lambda: noting)
-    monkeypatch.setattr(backend.until_native, "left", 3)
+    monkeypatch.setattr(backend.operations, "spent", tiering.CALLS_BEFORE_NATIVE - 3)
     x = fnp.ones((2, 2))
     for count in range(5):
         composite.run_fused(_sum_of_product, [x, x])

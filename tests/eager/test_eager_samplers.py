@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,8 @@ import pytest
 
 import ftrace as ft
 from ftrace import random
-from ftrace.trace import tiering
+from ftrace.trace import backend, tiering
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.backend import backend
 from ftrace.trace.eager.exact_subgraph import exact_part, is_exact
 from ftrace.trace.tracing.trace import trace
 
@@ -58,23 +58,24 @@ class Prepared:
 
     def __init__(self) -> None:
         self.count = 0
-        self._program_of: Any = backend.program_of
+        self.plain = backend.backend()
 
     def __call__(self, graph: Any) -> Any:
-        self.count += backend.compiles()
-        return self._program_of(graph)
+        self.count += self.plain.compiles()
+        return self.plain.program_of(graph)
 
 
 @pytest.fixture
 def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
     """Nothing is known yet, and nothing compiled that need not be."""
     counted = Prepared()
-    monkeypatch.setattr(backend, "program_of", counted)
+    backend.register(replace(counted.plain, program_of=counted))
     monkeypatch.setattr(tiering, "DRAWS_SPENT", 1 << 60)
     monkeypatch.setattr(tiering, "DRAWS_SPENT_IN_ALL", 0)
     with ft.config(native_calls=False):
         ft.clear_caches()
         yield counted
+    backend.register(counted.plain)
     ft.clear_caches()
 
 

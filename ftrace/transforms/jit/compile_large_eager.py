@@ -44,7 +44,7 @@ from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.primitives.sources import iota_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
-from ftrace.trace.tiering import Countdown
+from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.tracer import aval_of
 from ftrace.transforms.jit.compiled_graph import has_compiled, make_native, run_graph
 from ftrace.transforms.jit.eager_programs import program_of
@@ -94,18 +94,20 @@ class _Call:
     ) -> None:
         self._run = run
         self._price = price
-        self._by_numpy = Countdown(wait)
+        self._wait = wait
+        self._by_numpy = Tally()
         self._any_size = any_size
-        self._by_any_size = Countdown(tiering.CALLS_OF_SHAPE)
+        self._of_shape = Tally()
 
     def __call__(self, values: Sequence[Any]) -> Any:
         """The result; None where NumPy shall compute it."""
         if recording.tape is not None:
             recording.tape.refuse()
-        if not self._by_numpy.pays(self._price):
+        if not self._by_numpy.reaches(self._wait, self._price):
             return None
-        if self._any_size is not None and not self._by_any_size.pays():
-            return self._any_size()(values)
+        any_size = self._any_size
+        if any_size is not None and not self._of_shape.reaches(tiering.CALLS_OF_SHAPE):
+            return any_size()(values)
         return self._run(*values)
 
 

@@ -29,7 +29,7 @@ from ftrace.ground.tables import Shared, Table, clear_tables
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import HOST, Array
 from ftrace.trace.arrays.buffer import Buffer
-from ftrace.trace.backend import until_native
+from ftrace.trace.backend import operations
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge_branches import closed_graph
 from ftrace.trace.eager.aliasing import own_array
@@ -338,7 +338,7 @@ def make_native() -> None:
     if settings.current().native_calls:
         get_device("cpu").make_native()
     else:
-        until_native.left = tiering.CALLS_BEFORE_NATIVE  # perhaps later
+        operations.spent = 0  # perhaps later
 
 
 #: A memo: what a walk over a graph tells follows from it alone. No node is kept alive.

@@ -83,7 +83,7 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
       derive: called where the result is not known.
     """
     key = signature("graph", kind, graph.inputs, graph.outputs)
-    ends = None if graph.effects else calls.get(key)
+    ends: Any = None if graph.effects else calls.get(key)
     if ends is not None:
         return Graph(*ends, graph.captured)
     plain = is_plain(graph)

@@ -34,7 +34,7 @@ from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Container, layout_of
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
-from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Countdown
+from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import as_input, asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
@@ -125,8 +125,8 @@ class Ready:
       output: how the result is built.
       donated: the numbers of the leaves that the caller gives up.
       exact: of leaves that the program takes at 64 bits, number and type.
-      until_bound: calls come in Python before those like them become native; None
-        where no more of them do.
+      unbound: calls in Python, before those like them become native; None where no
+        more of them do.
       records: of native calls, one for each kind of leaves.
     """
 
@@ -135,7 +135,7 @@ class Ready:
     output: Output
     donated: tuple[int, ...]
     exact: tuple[tuple[int, ShapedArray], ...]
-    until_bound: Countdown | None = None
+    unbound: Tally | None = None
     records: list[Record] = field(default_factory=list[Record])
 
     @staticmethod
@@ -147,8 +147,7 @@ class Ready:
         leaves = graph.inputs[: len(graph.inputs) - len(graph.captured)]
         captured = tuple(graph.captured)
         exact = tuple([(i, n.aval) for i, n in enumerate(leaves) if is_exact(n.aval)])
-        left = Countdown(CALLS_BEFORE_BOUND)
-        return Ready(compiled, captured, output, donated, exact, left)
+        return Ready(compiled, captured, output, donated, exact, Tally())
 
     def arrays(self, values: Sequence[Any]) -> list[Array]:
         """The leaves as the program takes them."""
@@ -308,7 +307,7 @@ class Jitted(RecordedCallable, Travels):
                 ready = Ready.of(graph, device, donated, traced.output)
                 traced.programs[key] = ready
                 self._keep(signature, traced)
-        elif ready.until_bound is not None and self._dynamic is None and device.host:
+        elif ready.unbound is not None and self._dynamic is None and device.host:
             call = config, static, treedef, values, tuple(kwargs)
             self._count(ready, partial(ready.bind, *call))
         return ready.run(values, sizes)
@@ -319,14 +318,14 @@ class Jitted(RecordedCallable, Travels):
     def _count(self, ready: Ready, bind: Callable[[], Record | None]) -> None:
         """Counts a call; after some, those like it are native, where they can be."""
         with self._lock:
-            if ready.until_bound is None or not ready.until_bound.pays():
+            if ready.unbound is None or not ready.unbound.reaches(CALLS_BEFORE_BOUND):
                 return
-            ready.until_bound, made = None, bind()
+            ready.unbound, made = None, bind()
             if made is None:
                 return
             ready.records.append(made)
             if len(ready.records) < KINDS_RECORDED:
-                ready.until_bound = Countdown(CALLS_BEFORE_BOUND)
+                ready.unbound = Tally()
             self.add_record(made)
 
     def _resolve(
