@@ -85,7 +85,8 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
     key = signature("graph", kind, graph.inputs, graph.outputs)
     ends: Any = None if graph.effects else calls.get(key)
     if ends is not None:
-        return Graph(*ends, graph.captured)
+        inputs, outputs = ends
+        return Graph(inputs, outputs, graph.captured)
     plain = is_plain(graph)
     whole = derive()
     if plain:
