@@ -42,6 +42,27 @@ def test_a_forked_child_calls_natively() -> None:
     assert run(text, FTRACE_THREADS="1") == "0 [102.0, 102.0, 102.0, 102.0, 102.0]\n"
 
 
+def test_other_threads_call_while_calls_become_native() -> None:
+    # What another thread may do at any moment is done after each class that is given
+    # its native method: it calls, and traces.
+    run("""
+import ftrace as ft, ftrace.numpy as fnp
+from ftrace.backends.llvm.call import install
+x = fnp.ones(3)
+given, give = [], install.Native._give_method
+def give_and_call(self, kind, name, function):
+    give(self, kind, name, function)
+    given.append(kind.__name__)
+    assert float(fnp.sum(x)) == float(x.sum()) == 3
+    assert "sin" in str(ft.make_graph(lambda x: fnp.sin(x) + x.sum())(x))
+install.Native._give_method = give_and_call
+step = ft.jit(lambda x: x + 1)
+while not given:
+    step(x), fnp.sin(x)
+assert set(given) >= {"Jitted", "Eager"}, given
+""")
+
+
 def test_importing_loads_no_compiler() -> None:
     text = "import sys, ftrace, ftrace.numpy\nprint('llvmlite' in sys.modules)"
     assert run(text) == "False\n"

@@ -241,16 +241,35 @@ class Native:
         place.value = self._code.address("array_dies")
 
     def _stand_before_functions(self) -> None:
-        """From now on calls go through native code."""
+        """From now on calls go through native code.
+
+        Other threads may call before this ends: the state is whole when they can.
+        """
         self.put("links", offset_of(RecordedCallable(), "_links"))
-        for kind in RecordedCallable.__subclasses__():
-            if kind is not Eager or silence is not None:
-                self._give_method(kind, "__call__", kind.entry)
+        kinds = set(RecordedCallable.__subclasses__())
+        methods: dict[str, Any] = {}
         if silence is None:
-            return
-        for field, value in zip(("hush_variable", "silence"), silence, strict=True):
-            self.put(field, self.refer(value))
+            kinds.discard(Eager)
+        else:
+            for field, value in zip(("hush_variable", "silence"), silence, strict=True):
+                self.put(field, self.refer(value))
+            self.put("behind", offset_of(object.__new__(Eager), "behind"))
+            methods = self._methods_of_arrays()
+
+            def plain_call(function: Eager, *args: Any, **kwargs: Any) -> Any:
+                return self.eager_records.call(function, args, kwargs)
+
+            public: Any = Eager
+            public.plain_call = plain_call
+        for kind in kinds:
+            self._give_method(kind, "__call__", kind.entry)
+        for name, method in methods.items():
+            setattr(Array, name, method)
+
+    def _methods_of_arrays(self) -> dict[str, Any]:
+        """What stands for methods that are public functions, which the state names."""
         functions: list[Eager] = []
+        methods: dict[str, Any] = {}
         for number, name in enumerate(method_names()):
             known: Any = vars(ArrayLike)[name]
             plain: Any = known.fget if isinstance(known, property) else known
@@ -260,17 +279,11 @@ class Native:
             method = self._method_of(Array, name, f"method_{number}")
             if isinstance(known, property):
                 method = property(method, doc=known.__doc__)
-            setattr(Array, name, method)
+            methods[name] = method
         listed = (ctypes.py_object * len(functions))(*functions)
         self._kept.append(listed)
         self.put("methods", ctypes.addressof(listed))
-        self.put("behind", offset_of(object.__new__(Eager), "behind"))
-
-        def plain_call(function: Eager, *args: Any, **kwargs: Any) -> Any:
-            return self.eager_records.call(function, args, kwargs)
-
-        public: Any = Eager
-        public.plain_call = plain_call
+        return methods
 
     def _give_method(self, kind: Any, name: str, function: str) -> None:
         """Gives a class a method of native code."""
