@@ -16,7 +16,7 @@ from ftrace.backends import out_of_memory
 from ftrace.backends.base import get_device
 from ftrace.backends.llvm import device as cpu_device
 from ftrace.numpy import indexing
-from ftrace.trace import evaluate
+from ftrace.trace import bind, evaluate
 from ftrace.trace.arrays import memory_limit
 from ftrace.trace.arrays.memory_limit import free_memory, machine_memory
 
@@ -146,8 +146,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_limit, "LARGE", 1 << 20)
     monkeypatch.setattr(out_of_memory, "LARGE", 1 << 20)
     monkeypatch.setattr(cpu_device, "LARGE", 1 << 20)
-    for module in (evaluate, indexing):
-        monkeypatch.setattr(module, "FEW", 1 << 16)
+    for module in (bind, evaluate, indexing):
+        monkeypatch.setattr(module, "ASKED", 1 << 16)
 
 
 @pytest.mark.usefixtures("little", "asked")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -255,8 +256,8 @@ def test_narrower_processors_compute_the_same(
     monkeypatch.setattr(run_llvm_kernel, "host_target", lambda: target)
     test_scalar_ops.test_rounding_to_half_precision_is_exact(dtypes.float16)
     test_scalar_ops.test_rounding_to_half_precision_is_exact(dtypes.bfloat16)
-    for turned in ("", "a", "b"):
-        test_contractions.test_matrix_product((33, 37, 65), turned)
+    for turned, dtype in product(("", "a", "b"), ("float32", "float64", "int32")):
+        test_contractions.test_matrix_product((33, 37, 65), turned, dtype)
     test_reduction_kernels.test_reduce_along_either_axis("max", (9, 70), 1)
     test_masked_loads_touch_nothing_outside(30)
     test_scalar_ops.test_unary_operations_have_the_primitives_meaning(dtypes.float32)
