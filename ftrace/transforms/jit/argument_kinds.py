@@ -21,13 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ftrace.errors import (
-    ArgumentError,
-    AxisError,
-    ShapeError,
-    StaticArgumentError,
-    ValueRangeError,
-)
+from ftrace import errors
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.tables import Table
 from ftrace.trace.avals import ShapedArray
@@ -81,13 +75,13 @@ def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
         return Chosen(tuple(numbers), frozenset(names))
     for name in names:
         if name not in known and not open_names:
-            raise StaticArgumentError(
+            raise errors.StaticArgumentError(
                 f"jit: {kind}_argnames names {name!r}, but {name_of(fun)} takes "
                 f"{', '.join(sorted(known))}"
             )
     for number in numbers:
         if not variadic and not -len(positional) <= number < len(positional):
-            raise StaticArgumentError(
+            raise errors.StaticArgumentError(
                 f"jit: {kind}_argnums has {number}, but {name_of(fun)} takes "
                 f"{len(positional)} positional arguments"
             )
@@ -104,7 +98,7 @@ def check_disjoint(fun: Any, static: Chosen, donated: Chosen) -> None:
     """Raises if an argument is static and donated: it is no array to be given up."""
     both = [*{*static.numbers} & {*donated.numbers}, *static.names & donated.names]
     if both:
-        raise StaticArgumentError(
+        raise errors.StaticArgumentError(
             f"jit: the argument {both[-1]!r} of {name_of(fun)} is named as static and "
             "as donated; only an array can be donated, so drop one of the two"
         )
@@ -126,7 +120,7 @@ def split(
         try:
             hash(value)
         except TypeError:
-            raise StaticArgumentError(
+            raise errors.StaticArgumentError(
                 f"jit: the static argument {name!r} of {name_of(fun)} must "
                 f"be hashable, got {type(value).__name__}; pass a tuple instead of "
                 f"a list, or do not make it static"
@@ -208,7 +202,7 @@ class Dynamic:
         self._symbols: dict[str, Symbol] = {}
         self._resolved: Table[Any, Resolved] = Table(_KEPT, own=True)
         if not isinstance(given, _MAPPING):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 "jit: dynamic must be a dict {argument: {axis: name}}, as in "
                 f'dynamic={{"x": {{0: "batch"}}}}, got {given!r}'
             )
@@ -227,7 +221,7 @@ class Dynamic:
         if isinstance(key, str) and (open_names or key in known):
             return key
         listed = "" if open_names else ", ".join(sorted(known))
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"jit: dynamic names the argument {key!r}, but {name_of(self._fun)} takes "
             f"{listed}"
         )
@@ -243,7 +237,7 @@ class Dynamic:
         if isinstance(spec, _SEQUENCE):
             parts: list[Any] = [self._checked(part, key) for part in spec]
             return parts if isinstance(spec, list) else tuple(parts)
-        raise ArgumentError(
+        raise errors.ArgumentError(
             f"jit: dynamic[{key!r}] must hold dicts {{axis: name}}, or None for what "
             f"is not dynamic, got {spec!r}"
         )
@@ -251,7 +245,7 @@ class Dynamic:
     def _symbol(self, given: Any) -> Symbol:
         dim = Dim(given) if isinstance(given, str) else given
         if type(dim) is not Dim or dim != _named(dim):
-            raise ArgumentError(
+            raise errors.ArgumentError(
                 "jit: a dynamic dimension is given by its name or as ftrace.Dim(name, "
                 f"min=…, max=…), got {given!r}"
             )
@@ -263,7 +257,7 @@ class Dynamic:
             if known == symbol_of(Dim(symbol.name)):
                 self._symbols[symbol.name] = symbol
                 return symbol
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"jit: the dimension {symbol.name!r} is given two ranges, "
                 f"{known.min}..{known.max} and {symbol.min}..{symbol.max}"
             )
@@ -346,21 +340,21 @@ class Dynamic:
     def _measure(self, leaf: _Leaf, aval: ShapedArray, sizes: dict[str, int]) -> None:
         for axis, symbol in leaf.axes.items():
             if not -aval.ndim <= axis < aval.ndim:
-                raise AxisError(
+                raise errors.AxisError(
                     f"jit: dynamic names axis {axis} of an argument of "
                     f"{name_of(self._fun)} of type {aval!r}, which has {aval.ndim}"
                 )
             symbol = self._symbols[symbol.name]
             size = aval.shape[axis]
             if not same_size(sizes.setdefault(symbol.name, size), size):
-                raise ShapeError(
+                raise errors.ShapeError(
                     f"jit: the dynamic dimension {symbol.name!r} of "
                     f"{name_of(self._fun)} has size {sizes[symbol.name]} in one "
                     f"argument and {size} in another; give them different names in "
                     "`dynamic` if they may differ"
                 )
             if not symbol.min <= size <= symbol.max:
-                raise ValueRangeError(
+                raise errors.ValueRangeError(
                     f"jit: the dynamic dimension {symbol.name!r} of "
                     f"{name_of(self._fun)} was given the range "
                     f"{symbol.min}..{symbol.max}, and got the size {size}; widen the "
