@@ -48,14 +48,7 @@ from ftrace.trace.primitives.reference import convert
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value
-from ftrace.transforms.jit.compiled_graph import (
-    GRAPH_BYTES,
-    Traced,
-    apart,
-    apply_graph,
-    ready,
-    weight_of,
-)
+from ftrace.transforms.jit import compiled_graph
 from ftrace.transforms.jit.jit import Jitted
 
 #: What runs a graph, and the numbers that it is given behind all else.
@@ -66,11 +59,11 @@ def program_of(graph: Graph) -> Program:
     """A graph without effects, compiled when it is first called with values."""
 
     def apply(*values: Value) -> list[Any]:
-        return apply_graph(graph, values)
+        return compiled_graph.apply_graph(graph, values)
 
     program, output = Jitted(apply), Output(apply, "jit", False)
     output.accept([0] * len(graph.outputs))
-    program.known = Traced(graph, output, True)
+    program.known = compiled_graph.Traced(graph, output, True)
     return program
 
 
@@ -90,7 +83,7 @@ def derived(kind: Hashable, graph: Graph, derive: Callable[[], Graph]) -> Graph:
     plain = is_plain(graph)
     whole = derive()
     if plain:
-        calls.put(key, (whole.inputs, whole.outputs), weight_of(whole))
+        calls.put(key, (whole.inputs, whole.outputs), compiled_graph.weight_of(whole))
     return whole
 
 
@@ -113,15 +106,16 @@ def apply_derived(
 ) -> list[Any]:
     """The outputs of `derived(kind, graph, derive)` for these arguments."""
     if graph.effects or current_scope() is not None:
-        return apply_graph(derived(kind, graph, derive), values)
+        return compiled_graph.apply_graph(derived(kind, graph, derive), values)
     key = signature("program", kind, graph.inputs, graph.outputs)
     found = calls.get(key)
     if found is not None:
         return _applied(found, graph, values)
     with one_order():  # also while the program is compiled, at its first call
         whole = derived(kind, graph, derive)
-        if whole.effects or ready(whole) is not whole:  # rules run each time
-            return apply_graph(whole, values)
+        # Rules run each time.
+        if whole.effects or compiled_graph.ready(whole) is not whole:
+            return compiled_graph.apply_graph(whole, values)
         plain = Graph(whole.inputs, whole.outputs)
         found = _like_another(whole) or (program_of(plain), ())
         return _applied(calls.put(key, found, 4 * LIGHT), graph, values)
@@ -130,7 +124,7 @@ def apply_derived(
 def _applied(found: _Applies, graph: Graph, values: Sequence[Value]) -> list[Any]:
     program, numbers = found
     results = program(*values, *graph.captured, *numbers)
-    return apart(results, graph.captured) if graph.captured else results
+    return compiled_graph.apart(results, graph.captured) if graph.captured else results
 
 
 # Numbers.
@@ -210,7 +204,7 @@ def _like_another(graph: Graph) -> _Applies | None:
     family: Any = calls.get(key)
     if family is None:
         first = _Family([x.arg for x in numbers])
-        family = calls.put(key, first, GRAPH_BYTES * len(pattern))
+        family = calls.put(key, first, compiled_graph.GRAPH_BYTES * len(pattern))
     varying: tuple[int, ...] = family.varying(numbers)
     known, program = family.latest
     if not varying:
