@@ -14,17 +14,18 @@ From the ground up:
                      arithmetic
     assembly/        From kernels to a program: in what order, in whose memory, and as
                      text on disk
-    simplify/        Rules that make a graph smaller
+    simplify/        Rules that make a graph simpler
     movement/        Movement merges with itself, and goes where it costs nothing
     register_loops/  Small loops become one kernel whose carry stays in registers
     library/         Library operations become kernels, so that no step of a program is
                      Python's
-    spec             What a graph may contain, stage by stage: the contracts between the
-                     passes
+    spec             What a graph may contain between the stages, and what some of them
+                     leave
     lowering         From a graph to its program: all stages of lowering, in two lists
 
-`lowering.py` has the list of the stages that make a graph of a graph, each of which
-`spec.py` describes, and of those that make its program. The stages are loaded when
+`lowering.py` has the list of the stages that make a graph of a graph, and of those that
+make its program. `spec.py` describes every graph between the former, and has more to
+say of those that `simplify`, `movement` and `split` leave. The stages are loaded when
 somebody asks for them: a process that finds its programs on disk lowers none.
 """
 

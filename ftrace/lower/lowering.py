@@ -60,7 +60,7 @@ class Stage:
     """One stage of lowering that makes a graph of a graph.
 
     Attributes:
-      name: for people, and of what holds after it (`spec.py`).
+      name: for people, and in `SPECS` (`spec.py`), which says of some what they leave.
       make: rules; or a table, of operations and what makes others of them (`convert`);
         or a function of the outputs and the limits.
       decisions: what `config.disabled_rules` can switch off in it, and what that does.
@@ -90,7 +90,7 @@ class Stage:
         return rewrite(outputs, make) if rules else convert(outputs, make)
 
 
-#: Rules that make the graph smaller.
+#: Rules that make the graph simpler.
 SIMPLIFY: Final = PatternMatcher(
     (*CONSTANTS, *ALGEBRA, *LOGIC, *ONE_HOT, *SCATTERS, *REDUCES)
 )
@@ -272,6 +272,7 @@ class ProgramStage(NamedTuple):
       name: for people.
       make: adds to what is known; it looks by itself which decisions are off.
       decisions: what `config.disabled_rules` can switch off in it, and what that does.
+        Those of `code` are for the devices, which look when they write the kernels.
     """
 
     name: str
@@ -279,7 +280,8 @@ class ProgramStage(NamedTuple):
     decisions: Mapping[str, str]
 
 
-#: The stages that make the program of a graph. The code of its kernels is a device's.
+#: The stages that make the program of a graph. `code` puts its steps together; the code
+#: of the kernels is a device's.
 PROGRAM = (
     ProgramStage("schedule", _schedule, scheduling.DECISIONS),
     ProgramStage("kernels", _build, index_view.DECISIONS | relax_mul_zero.DECISIONS),

@@ -1,4 +1,4 @@
-"""What a graph may contain, stage by stage: the contracts between the passes.
+"""What a graph may contain between the stages, and what some of them leave.
 
 graph     = const | iota | variable
           | elementwise(graph, …)     operands of one shape
@@ -12,6 +12,7 @@ simplify  leaves no stop_gradient, no value without elements but constants, no
           operation on nothing but constants, no reduction of an axis of size 1
 movement  leaves no movement that changes nothing or stands above one of its kind,
           and brings the others into their order
+split     leaves what simplify leaves
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""When the next tier of a call pays: one policy, all thresholds in one place.
+"""When the next tier of a call pays: one policy, and its thresholds.
 
-Those of operations with several results stand in their records: `CompiledFrom`.
+Those of native calls, of functions on large arrays, of samplers, of programs on disk,
+and of long rows of which one place is sorted are here. Those of sorts, Fourier
+transforms, factorizations and triangular systems stand in their records, in
+`primitives/library/`: `CompiledFrom`.
 
     NumPy, step by step   ->   a program        ->   a native record
     at once                    10 to 30 ms           4 ms, and once 400 ms for all

@@ -16,8 +16,8 @@ From the ground up:
                      programs
     call/            Calls in native code, where the interpreter's layout is known
     scalar/          Operations of elements in LLVM IR, a row for each
-    schedule/        How the loops of a kernel run: tiles, vectors, units. Knows nothing
-                     of LLVM
+    schedule/        How the loops of a kernel run: tiles, vectors, units. No LLVM IR is
+                     written
     emit/            The loops of a kernel as LLVM IR: how memory is read, what
                      registers hold
     contraction/     Contractions in blocks that fit in the caches, by tiles of sums in

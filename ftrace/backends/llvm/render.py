@@ -1,6 +1,11 @@
 """A kernel as LLVM IR for a processor: legal operations, then the writer for its kind.
 
-    kernel -> place() -> Tiling -> Nest -> text
+    kernel -> place() -> Schedule -> ScheduleEmitter -> text     products, squares
+                      -> Tiling   -> Nest            -> text     any other
+
+The rows of `STRATEGIES` are the ways to render such a kernel, and give its code. Those
+of `PRODUCTS`, from `contraction/strategies.py` and `convolution/`, give schedules only,
+of sums of products. Kernels of other kinds have writers of their own: `_WRITERS`.
 
 The text is a module whose function `void name(ptr buffers, i64 begin, i64 end)` runs a
 part of the kernel's parallel domain; a kernel in several parts has one more function

@@ -13,7 +13,7 @@ The grammar (every expression is an interned `Node` with a scalar aval):
 
 An axis of the kernel is a range that its loops run over, outermost first; a range of
 a reduce is closed by that reduce. Where an expression uses no range of a loop it does
-not change in that loop: `loops.place` computes it outside. Two reduces that share
+not change in that loop: `loop_tree.place` computes it outside. Two reduces that share
 their ranges share their loops.
 
 Index arithmetic is on numbers that are not negative where the access is valid, so

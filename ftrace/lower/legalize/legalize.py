@@ -246,7 +246,8 @@ def widen_half(kernel: ir.Kernel) -> ir.Kernel:
     Between two casts of the program a chain of operations is not rounded to 16 bits: it
     is more accurate than operation by operation, and as fast. But what decides is the
     number that would be stored: a maximum is one of the elements that it was taken of.
-    What other kernels load is rounded where it is made, too: `build.rounds_operand`.
+    What other kernels load is rounded where it is made, too:
+    `build_kernel.rounds_operand`.
     """
     nodes = kernel.nodes
     if not any(dtypes.is_half(node.dtype) for node in nodes):

@@ -280,8 +280,8 @@ _REMOVALS: Final = (
     Rule("permute_of_ones_is_reshape", Pat(permute_p, Pat(), name="x"), _keeps_order),
 )
 
-# movements(x) that keep all elements in their order -> reshape(x)
 _CONTIGUOUS: Final = Rule(
+    # movements(x) that keep all elements in their order -> reshape(x)
     "contiguous_chain_is_its_root",
     Pat(MOVEMENTS, Pat(MOVEMENTS), name="x", aval=lambda n: n.size > 0),
     _contiguous_root,

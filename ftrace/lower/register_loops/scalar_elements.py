@@ -4,7 +4,7 @@ An element of a value is asked for by its indices, which are numbers, ranges, or
 an index array holds:
 
     element(add(x, y), (2,))          -> add(element(x, (2,)), element(y, (2,)))
-    element(reshape(x), (i, 0))       -> element(x, …)    as in `index.source_index`
+    element(reshape(x), (i, 0))       -> element(x, …)    `affine_index.source_index`
     element(reduce_sum(x), (0,))      -> element(x, (0,)) + element(x, (1,)) + …
     element(gather(x, i), (0,))       -> element(x, (element(i, (0,)),))
     element(carry, (1,))              -> load(register)

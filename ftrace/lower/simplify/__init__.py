@@ -1,4 +1,7 @@
-"""Rules that make a graph smaller.
+"""Rules that make a graph simpler.
+
+All but `PRIVATIZED` in `indexing`, which makes a graph larger, so that threads can
+share a scatter: it belongs to the stage `split`.
 
 From the ground up:
 

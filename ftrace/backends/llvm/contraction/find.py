@@ -6,7 +6,7 @@ The *columns* are the axes of b, the one that is contiguous in memory last; the 
 are the axes of a. Any expressions may stand for a, b and the product, and any reduce
 for the sum.
 
-This file finds them; `schedule.py` says how they run.
+This file finds them; `strategies.py` says how they run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """Strategies for products: how a contraction runs on a processor.
 
-    in_blocks    any contraction, in blocks that fit in the caches
-    as_panels    matrix products: one axis of rows and one of columns in a block
-    find_dots    few columns: vectors run along what is summed over
+    find_dots        few columns: vectors run along what is summed over
+    find_in_place    small products: operands are read where they stand
+    find_blocks      what is worth blocks that fit in the caches:
+        as_panels    matrix products: one axis of rows and one of columns in a block
+        in_blocks    any contraction
 
-Each gives a schedule (`schedule/schedule_tree.py`), or None. The scheme is that of the
+The first three are rows of `PRODUCTS` in `render.py`. Each gives a schedule
+(`schedule/schedule_tree.py`), or None. The scheme of blocks is that of the
 BLIS library (Van Zee and van de Geijn, 2015), with panels filled by arbitrary
 expressions.
 """

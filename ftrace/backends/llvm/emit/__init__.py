@@ -20,7 +20,7 @@ From the ground up:
     blocked_ranges      The block of a cut that is open, and panels of two blocks
     image_panels        Images: operands that windows see are evaluated once for each
                         line that a block sees
-    microkernel         Tiles of sums in registers: what runs in the innermost loops of
-                        a product
+    microkernel         Tiles of sums in registers: the innermost loops where windows
+                        slide over images
     schedule_emitter    Carries schedules out, statement by statement
 """

@@ -1,10 +1,11 @@
-"""Tiles of sums in registers: what runs in the innermost loops of a product.
+"""Tiles of sums in registers: the innermost loops where windows slide over images.
 
     sums[i, j] += left(i, k) · right(k, j)      i < rows, j < vectors
 
 Both operands stand in memory, the left one as numbers that are spread over a vector
 (where lanes are groups beside each other: as vectors), the right one as vectors. `k` is
-a nest of loops, in which both walk evenly.
+a nest of loops, in which both walk evenly. Tiles of other products are loops of a nest
+(`loop_nest.py`, `accumulators.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the loops of a kernel run: tiles, vectors, units. Knows nothing of LLVM.
+"""How the loops of a kernel run: tiles, vectors, units. No LLVM IR is written.
 
 From the ground up:
 

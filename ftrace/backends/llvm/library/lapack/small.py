@@ -404,7 +404,7 @@ def _lu(f: Routines, unit: str) -> None:
 def eliminated(
     f: Routines, x: str, m: int, n: int, steps: tuple[int, int]
 ) -> Generator[tuple[str, str]]:
-    """Gauss's elimination in place: column by column, as `lapack.eliminate` does it.
+    """Gauss's elimination in place: column by column, as `lapack_numpy.eliminate` does.
 
     A pivot is the first of the largest, NaN the last choice. The block is run for each
     column, with its number and that of the row which is exchanged with it.
