@@ -39,9 +39,11 @@ except ImportError:
     from hashlib import blake2b
 
 #: The folder is measured at one write in so many, whichever processes make them: its
-#: name decides. To measure a folder of 20,000 files takes 0.1 s, more than most
-#: programs take to compile.
+#: name decides; and more often where that many files are more than a part of the limit.
+#: To measure a folder of 20,000 files takes 0.1 s, more than most programs take to
+#: compile.
 WRITES_BETWEEN_SWEEPS = 1000
+_EXCESS = 16
 #: Seconds after which a file that was never renamed belongs to no living process.
 ABANDONED = 3600.0
 
@@ -134,7 +136,8 @@ class ObjectCache:
                 "written, or FTRACE_CACHE_SIZE to 0 for no disk cache"
             )
             return
-        if int(name[:8], 16) % WRITES_BETWEEN_SWEEPS == 0:
+        few = self.limit // _EXCESS // (_HEADER_BYTES + len(code))
+        if int(name[:8], 16) % max(min(WRITES_BETWEEN_SWEEPS, few), 1) == 0:
             self.sweep()
 
     def clear(self) -> None:

@@ -137,6 +137,16 @@ def test_rotations_are_turned_backwards(shape: tuple[int, ...], dtype: str) -> N
     assert not across(kernel)
 
 
+@pytest.mark.parametrize("n", [16, 64])
+def test_what_is_added_to_an_array_is_turned_and_added(n: int) -> None:
+    rng = np.random.default_rng(0)
+    z, y = rng.standard_normal((2 * n, n)), rng.standard_normal((n, n))
+    want = z.copy()
+    want[::2] += y[:, ::-1].T
+    add = ft.jit(lambda z, y: z.at[fnp.arange(n) * 2].add(y[:, ::-1].T))
+    np.testing.assert_array_equal(np.asarray(add(z, y)), want)
+
+
 def test_an_axis_is_run_from_its_end_only_to_turn_an_operand() -> None:
     x = fnp.ones((64, 96))
     (kernel,) = ft.jit(lambda x: fnp.flip(x, 0) * 2).lower(x).kernels

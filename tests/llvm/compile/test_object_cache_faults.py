@@ -163,6 +163,13 @@ def test_size_is_held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(files_in(folder)) == 3
 
 
+def test_small_caches_are_measured_often(folder: Path) -> None:
+    with ft.config(cache_size=1 << 20):
+        for number in range(400):
+            ObjectCache().store(bytes(10_000), str(number))
+            assert sum(f.stat().st_size for f in folder.iterdir()) < 2 << 20
+
+
 @pytest.mark.parametrize("wrong", [-1, 1.5, "many", None])
 def test_size_is_a_number_of_bytes(wrong: Any) -> None:
     kinds = (errors.ArgumentError, errors.ValueRangeError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.backends.llvm.convolution.find import find_channels
 from ftrace.backends.llvm.convolution.nhwc import find_across
+from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.schedule_tree import Slide
-from ftrace.backends.llvm.target import Target
+from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
 from tests.support.convolutions import FORMS, check_form, form, normal, strided
@@ -52,6 +54,26 @@ def operands(case: Any) -> tuple[Array, Array]:
     images, filters, *_ = row_of(case)
     x = normal(*images, dtype=np.float32)
     return x, normal(*filters, seed=1, dtype=np.float32)
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 8, 128), (1, 16, 7, 200), (1, 32, 4, 100)])
+def test_blocks_of_one_line(shape: tuple[int, ...]) -> None:
+    # With many cores a unit has one line of the images, as long as all of its lines.
+    case = (shape, (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1))
+    x, w = operands(case)
+    for cores in (2, 32):
+        target = replace(host_target(), cores=cores)
+        (kernel,) = ft.jit(convolution(case)).lower(x, w).kernels
+        render_kernel(kernel, target)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    height, width = shape[2:]
+    want = sum(
+        w[:, 0, i, j][:, None, None] * padded[:, :, i : i + height, j : j + width]
+        for i in range(3)
+        for j in range(3)
+    )
+    got = ft.jit(convolution(case))(x, w)
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-5)
 
 
 @covering(1, case=_CASES, name=FORMS, dtype=[np.float32, np.float32, np.float64])

@@ -224,7 +224,9 @@ def _schedule(
         groups=columns if groups else None, turned=turned,
     )  # fmt: skip
     pixels = _pixels(kernel, plan, rows, lanes, facts) if turned else None
-    kept = depth.several or (pixels is not None and pixels.cut.length == rows.length)
+    # Sums of all lines are kept where they are several, or are turned back together.
+    together = pixels is not None and pixels.cut.within != rows.within[-1:]
+    kept = depth.several or together
     inside = rows.within if kept else rows.within[-1:]
     parts = Part(rows, pitch, inside), Part.of(right.columns, 1)
     height = rows.length if kept else rows.extents[-1]

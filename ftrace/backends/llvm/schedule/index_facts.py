@@ -310,5 +310,6 @@ def replace_in_stores(stores: Sequence[Store], found: dict[Node, Node]) -> list[
     result: list[Store] = []
     for store in stores:
         index, value, *valid = substitute(store.expressions, found)
-        result.append(Store(store.buffer, index, value, valid[0] if valid else None))
+        condition = valid[0] if valid else None
+        result.append(Store(store.buffer, index, value, condition, store.combine))
     return result
