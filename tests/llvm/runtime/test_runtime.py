@@ -792,7 +792,7 @@ def test_write_that_fails_leaves_nothing(
 
 
 def test_sweep_removes_what_was_read_longest_ago(tmp_path: Path) -> None:
-    cache = ObjectCache(tmp_path, limit=5000)
+    cache = ObjectCache(tmp_path)
     foreign = tmp_path / "notes.o"
     foreign.write_bytes(b"x" * 9000)
     for number in range(6):
@@ -800,7 +800,7 @@ def test_sweep_removes_what_was_read_longest_ago(tmp_path: Path) -> None:
         for file in files_in(tmp_path):  # time passes
             os.utime(file, (file.stat().st_atime, file.stat().st_mtime - 100))
     assert cache.load("1") is not None
-    cache.sweep()
+    ObjectCache(tmp_path, limit=5000).sweep()
     kept = [number for number in range(6) if cache.load(str(number)) is not None]
     assert kept == [1, 3, 4, 5]
     assert foreign.exists()
