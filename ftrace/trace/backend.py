@@ -59,6 +59,6 @@ operations = Tally()
 
 def count_operation() -> None:
     """Counts an eager operation that Python's code does."""
-    operations.spent += 1
-    if operations.spent == CALLS_BEFORE_NATIVE:
+    done = operations.spent = operations.spent + 1
+    if done == CALLS_BEFORE_NATIVE:  # also where another thread counts on meanwhile
         backend().make_native()
