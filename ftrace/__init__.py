@@ -13,6 +13,7 @@ Names, arguments and meanings are JAX's.
 """
 
 import gc as _gc
+import os as _os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,7 @@ _register(_BACKEND)
 if TYPE_CHECKING:
     from ftrace import (
         ad_checkpoint,
+        compat,
         custom_batching,
         custom_derivatives,
         debug,
@@ -111,7 +113,7 @@ __version__ = VERSION
 __all__ = [
     "Array", "Config", "Dim", "ShapeDtypeStruct", "ad_checkpoint", "all_counters",
     "block_until_ready", "cache_clear", "checkpoint", "checkpoint_policies",
-    "clear_caches", "closure_convert", "config", "counters", "custom_batching",
+    "clear_caches", "closure_convert", "compat", "config", "counters", "custom_batching",
     "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
     "default_device", "device_count", "device_get", "device_put", "devices",
     "disable_jit", "effects_barrier", "errors", "eval_shape", "experimental", "extend",
@@ -138,3 +140,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+if _os.environ.get("FTRACE_AS_JAX") == "1":
+    import_module("ftrace.compat").install_as_jax()

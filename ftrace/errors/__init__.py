@@ -135,6 +135,10 @@ class MissingExtraError(FtraceError, ImportError):
     """An optional dependency is missing; the message names the extra to install."""
 
 
+class AliasError(FtraceError, ImportError):
+    """ftrace was to stand for a package that this process has imported already."""
+
+
 class OutOfMemoryError(FtraceError, MemoryError):
     """The device has no memory left for an allocation.
 

@@ -1,0 +1,38 @@
+"""`python -m ftrace.compat script.py …`: a program of JAX's on ftrace, as it is.
+
+As Python itself: `-m module …` and `-c code …` in the place of a script. The programs
+that it starts run on ftrace as well, where they import ftrace before jax.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+from ftrace.compat.alias import install_as_jax
+
+USAGE = "usage: python -m ftrace.compat script.py … | -m module … | -c code …"
+
+
+def main(arguments: list[str]) -> None:
+    """Runs what `arguments` name, as Python would do."""
+    if not arguments or (arguments[0] in ("-m", "-c") and len(arguments) == 1):
+        sys.exit(USAGE)
+    install_as_jax()
+    os.environ["FTRACE_AS_JAX"] = "1"
+    first, *rest = arguments
+    if first == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    elif first == "-c":
+        sys.argv = ["-c", *rest[1:]]
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = arguments
+        sys.path[0] = os.path.dirname(os.path.abspath(first))
+        runpy.run_path(first, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

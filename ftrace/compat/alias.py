@@ -1,0 +1,99 @@
+"""`import jax` is ftrace: a finder of modules that goes before all others.
+
+    jax.a.b  ->  ftrace.compat.jax.a.b, where there is such a file
+             ->  what `private.MODULES` makes, for JAX's private modules
+             ->  ftrace.a.b
+
+The module that is found is the very one: `jax.numpy is ftrace.numpy`. Only what differs
+from ftrace's own (`jax` itself, `jax.core`, …) has a file in `compat/jax/`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+
+from ftrace.compat import private
+from ftrace.errors import AliasError
+from ftrace.ground import settings
+
+#: The packages whose names are served, and where what is their own lies.
+PACKAGES = ("jax", "jaxlib")
+OWN = "ftrace.compat"
+
+
+def install_as_jax() -> None:
+    """From now on `import jax` is ftrace in this process, in all its public modules.
+
+    JAX's dtype mode is switched on: 64-bit inputs are narrowed unless
+    `jax_enable_x64` is set, here or by the environment variable JAX_ENABLE_X64. Call it
+    before anything imports jax; calling it again changes nothing. `python -m
+    ftrace.compat script.py` does so for a script, and `import ftrace` does where the
+    environment variable FTRACE_AS_JAX is 1.
+
+    Raises:
+      AliasError: another jax has been imported in this process already.
+    """
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    for package in PACKAGES:
+        if (found := sys.modules.get(package)) is not None:
+            raise AliasError(
+                f"install_as_jax must come before the first import of {package}: this "
+                f"process has imported {getattr(found, '__file__', None) or found}. "
+                "Call it at the top of the program, or run it by `python -m "
+                "ftrace.compat script.py`"
+            )
+    if settings.current().enable_x64 is None:
+        asked = os.environ.get("JAX_ENABLE_X64", "0").lower()
+        settings.config.update("enable_x64", asked in ("1", "true", "yes", "on", "y"))
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    """Finds `jax` and all that is in it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: object = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] not in PACKAGES:
+            return None
+        if fullname in private.MODULES:
+            return ModuleSpec(fullname, _Loader(None), is_package=True)
+        home = home_of(fullname)
+        if home is None:
+            raise ModuleNotFoundError(private.missing(fullname), name=fullname)
+        return ModuleSpec(fullname, _Loader(home))
+
+
+def home_of(name: str) -> str | None:
+    """The module of ftrace that a module of JAX's is."""
+    homes = [f"{OWN}.{name}"]
+    if name.startswith("jax."):
+        homes.append(f"ftrace.{name.removeprefix('jax.')}")
+    for home in homes:
+        try:
+            if find_spec(home) is not None:
+                return home
+        except ModuleNotFoundError:  # what is around it is no package
+            pass
+    return None
+
+
+class _Loader(Loader):
+    """Puts the module that is at home elsewhere in the place of a new one."""
+
+    def __init__(self, home: str | None) -> None:
+        self.home = home
+
+    def exec_module(self, module: ModuleType) -> None:
+        if self.home is None:
+            private.fill(module)
+        else:
+            sys.modules[module.__name__] = import_module(self.home)

@@ -1,0 +1,32 @@
+"""`jax`: the names of `ftrace`, with those that are JAX's own.
+
+version     of the JAX whose names are served
+core        tracers, and the state of tracing
+lib         the version of jaxlib
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import ftrace
+from ftrace.compat.jax.version import (
+    __version__ as __version__,
+    __version_info__ as __version_info__,
+)
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("__") and find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")
+    try:
+        return getattr(ftrace, name)
+    except AttributeError as error:
+        text = str(error).replace("module 'ftrace'", "module 'jax'")
+        raise AttributeError(text, name=name) from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(ftrace)})

@@ -1,0 +1,57 @@
+"""Of JAX's private modules what its libraries import, and no more.
+
+A name that is not here is missing: the message says so, and names the library's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+Names = Mapping[str, Any]
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Frames of ftrace's are named in messages by the user's line: none is hidden."""
+
+
+#: Private module -> the public one that has its names, or names by themselves.
+MODULES: dict[str, str | Names] = {
+    "jax._src": {},
+    "jax._src.ad_util": "jax.interpreters.ad",
+    "jax._src.api_util": "jax.api_util",
+    "jax._src.checkify": "jax.experimental.checkify",
+    "jax._src.core": "jax.core",
+    "jax._src.dtypes": "jax.dtypes",
+    "jax._src.interpreters": {},
+    "jax._src.interpreters.ad": "jax.interpreters.ad",
+    "jax._src.traceback_util": {"register_exclusion": _nothing},
+    "jax._src.tree_util": "jax.tree_util",
+}
+
+
+def fill(module: ModuleType) -> None:
+    """Gives a new module the names of its row."""
+    row = MODULES[module.__name__]
+    if isinstance(row, str):
+        home = import_module(row)
+        module.__dict__["__getattr__"] = partial(getattr, home)
+    else:
+        module.__dict__.update(row)
+
+
+def missing(module: str) -> str:
+    """What is said of a module that is not there."""
+    if module.startswith("jax._src"):
+        return (
+            f"{module} is private to JAX; what runs in the place of JAX here is "
+            "ftrace, which has its public modules and the few private names that "
+            "known libraries use"
+        )
+    return (
+        f"{module}: what runs in the place of JAX here is ftrace, which has no such "
+        "module; docs/coming-from-jax.md lists what is missing"
+    )

@@ -1,0 +1,94 @@
+"""`import jax` is ftrace: in processes of their own, since it is for good."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+LAWS = """
+import sys
+import numpy as np
+import jax, jax.numpy as jnp, jaxlib
+import jax.scipy.special, jax.tree_util
+from jax import lax, core
+import ftrace, ftrace.compat
+import jax._src.traceback_util
+
+assert sys.argv[1:] == ["a", "-b"], sys.argv
+assert jax.__version__ == jaxlib.__version__ == jax.version.__version__
+assert jax.numpy is ftrace.numpy and lax is ftrace.lax
+assert jax.scipy.special is ftrace.scipy.special and jax.jit is ftrace.jit
+ftrace.compat.install_as_jax()  # once more is nothing
+
+assert jnp.asarray(np.arange(3.0)).dtype == np.float32
+jax.config.update("jax_enable_x64", True)
+assert jnp.asarray(np.arange(3.0)).dtype == np.float64
+
+before = core.get_opaque_trace_state()
+inside = []
+@jax.jit
+def f(x):
+    assert isinstance(x, jax.Array) and isinstance(x, core.Tracer)
+    inside.extend([core.trace_state_clean(), core.get_opaque_trace_state()])
+    return x
+f(1.0)
+assert core.trace_state_clean() and before == core.get_opaque_trace_state()
+assert inside[0] is False and inside[1] != before
+
+for name, said in {
+    "jax.nope": "no such module",
+    "jax._src.nope": "private to JAX",
+    "jaxlib.xla_client": "no such module",
+}.items():
+    try:
+        __import__(name)
+    except ModuleNotFoundError as error:
+        assert said in str(error) and error.name == name, error
+    else:
+        raise AssertionError(name)
+try:
+    jax.nope
+except AttributeError as error:
+    assert "'jax'" in str(error)
+jax._src.traceback_util.register_exclusion(__file__)
+print("all hold")
+"""
+
+
+def test_modules_of_jax_are_those_of_ftrace(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LAWS)
+    done = run("-m", "ftrace.compat", str(script), "a", "-b")
+    assert done.stdout == "all hold\n", done.stderr
+
+
+def test_the_environment_asks_for_it_and_for_the_dtypes() -> None:
+    code = "import ftrace, jax; print(jax.numpy.ones(2).dtype)"
+    done = run("-c", code, FTRACE_AS_JAX="1", JAX_ENABLE_X64="1")
+    assert done.stdout == "float64\n", done.stderr
+    done = run(
+        "-m", "ftrace.compat", "-c", "import jax; print(jax.numpy.ones(2).dtype)"
+    )
+    assert done.stdout == "float32\n", done.stderr
+
+
+def test_a_jax_that_is_there_already_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "jax.py").write_text("")
+    code = "import jax; from ftrace.compat import install_as_jax; install_as_jax()"
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = run("-c", code, PYTHONPATH=path)
+    assert done.returncode == 1
+    assert "AliasError" in done.stderr and str(tmp_path / "jax.py") in done.stderr
+    done = run("-m", "ftrace.compat")
+    assert done.returncode == 1 and "usage" in done.stderr
