@@ -113,7 +113,8 @@ __version__ = VERSION
 __all__ = [
     "Array", "Config", "Dim", "ShapeDtypeStruct", "ad_checkpoint", "all_counters",
     "block_until_ready", "cache_clear", "checkpoint", "checkpoint_policies",
-    "clear_caches", "closure_convert", "compat", "config", "counters", "custom_batching",
+    "clear_caches", "closure_convert", "compat", "config", "counters",
+    "custom_batching",
     "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
     "default_device", "device_count", "device_get", "device_put", "devices",
     "disable_jit", "effects_barrier", "errors", "eval_shape", "experimental", "extend",
