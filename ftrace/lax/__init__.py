@@ -10,6 +10,7 @@ from ftrace.lax.gather_scatter import *
 from ftrace.lax.movement import *
 from ftrace.lax.reductions import *
 from ftrace.lax.slicing import *
+from ftrace.lax.solvers import *
 from ftrace.lax.sorting import *
 from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
 

@@ -148,7 +148,7 @@ def _branch(
     effects = any(t.draft.effects for t in traced)
     closed: list[Any] = []
     for t, mine in zip(traced, places, strict=True):
-        consts, before, after = _close_over(t, mine, free, effects)
+        consts, before, after = close_over(t, mine, free, effects)
         outputs = [*after, *bodies.matched(t.draft.outputs, types)]
         closed.append(close([*before, *t.draft.arguments, *consts], outputs))
 
@@ -161,7 +161,7 @@ def _branch(
     return tree.unflatten(first, results)
 
 
-def _close_over(
+def close_over(
     traced: Traced, places: Sequence[int], free: Sequence[Value], effects: bool
 ) -> tuple[list[Node], list[Node], list[Node]]:
     """Inputs for all that any body uses from outside; the token, before and after."""
@@ -217,9 +217,9 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         return _while_with_effects(cond_fun, body_fun, init_val)
     free, (of_test, of_body) = bodies.distinct([test.draft.values, body.draft.values])
     count, effects = len(free), bool(body.draft.effects)
-    consts, before, _ = _close_over(test, of_test, free, effects)
+    consts, before, _ = close_over(test, of_test, free, effects)
     test_body = close([*consts, *before, *test.draft.arguments], [predicate])
-    consts, before, after = _close_over(body, of_body, free, effects)
+    consts, before, after = close_over(body, of_body, free, effects)
     outputs = [*after, *bodies.returned(body.draft.outputs, avals)]
     loop_body = close([*consts, *before, *body.draft.arguments], outputs)
     results = bodies.apply_compound(

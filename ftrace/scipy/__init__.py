@@ -1,4 +1,11 @@
-"""JAX's `scipy`: special functions, distributions, signals, matrices, minima."""
+"""JAX's `scipy`: special functions, distributions, signals, matrices, minima.
+
+What fewer programs need is imported when it is first named.
+"""
+
+from importlib import import_module as _import_module
+from types import ModuleType as _Module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ftrace.scipy import (
     fft as fft,
@@ -9,3 +16,14 @@ from ftrace.scipy import (
     special as special,
     stats as stats,
 )
+
+if _TYPE_CHECKING:
+    from ftrace.scipy import sparse as sparse
+
+_LATER = ("sparse",)
+
+
+def __getattr__(name: str) -> _Module:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _import_module(f"{__name__}.{name}")

@@ -1,0 +1,218 @@
+"""Solvers with implicit derivatives: how the solution was found does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ftrace.errors import ArgumentError, ShapeError, TreeError
+from ftrace.lax.control import close_over
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.body import close
+from ftrace.trace.calls.custom_call import pair_of
+from ftrace.trace.calls.implicit import LinearSolve, Root, linear_solve_p, root_p
+from ftrace.trace.flatten_arguments import flatten_values
+from ftrace.trace.graph import Body
+from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tracing.scopes import open_scopes
+from ftrace.trace.tracing.tracer import aval_of
+from ftrace.transforms import trace_body as bodies
+from ftrace.transforms.grad import jvp, linear_transpose
+from ftrace.transforms.trace_body import Traced
+
+__all__ = ["custom_linear_solve", "custom_root"]
+
+Function = Callable[..., Any]
+
+
+def custom_root(
+    f: Function,
+    initial_guess: Any,
+    solve: Function,
+    tangent_solve: Function,
+    has_aux: bool = False,
+) -> Any:
+    """A root of `f`, differentiable in what `f` closes over, in both modes.
+
+    Args:
+      f: of a pytree of arrays to one of the same structure, shapes and dtypes.
+      initial_guess: where `solve` begins; the solution does not vary with it.
+      solve: (f, initial_guess) -> x where f(x) is zero; it is not differentiated.
+      tangent_solve: (g, y) -> the solution of g(x) = y, for a linear `g`; linear in
+        `y`. For a scalar `lambda g, y: y / g(1.0)`.
+      has_aux: `solve` returns (x, aux); so does this function. aux is constant.
+
+    Raises:
+      TreeError, ShapeError: what a function returned is not built like the guess.
+    """
+    what = "custom_root"
+    problem = _Problem(what, initial_guess, "initial_guess")
+    residual = problem.settle(f, "f")
+    solver = problem.solver(partial(solve, f), "solve", has_aux)
+    traced = [solver, residual]
+    if open_scopes():  # else nobody takes a derivative
+
+        def tangents(x: Any, y: Any) -> Any:
+            def linear(v: Any) -> Any:
+                return jvp(f, (x,), (v,))[1]
+
+            return tangent_solve(linear, y)
+
+        traced.append(problem.trace(tangents, "tangent_solve", copies=2))
+
+    def arg_of(found: Sequence[Body], count: int) -> Root:
+        return Root(found[0], False, found[1], tuple(found[2:]), count)
+
+    return problem.apply(root_p, arg_of, traced, has_aux)
+
+
+def custom_linear_solve(
+    matvec: Function,
+    b: Any,
+    solve: Function,
+    transpose_solve: Function | None = None,
+    symmetric: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """The solution x of matvec(x) = b, differentiable in `b` and in the matrix.
+
+    Args:
+      matvec: a linear function of a pytree like `b`; it may close over what is
+        differentiated.
+      b: a pytree of arrays.
+      solve: (matvec, b) -> x; it is not differentiated.
+      transpose_solve: (vecmat, b) -> x, by the transpose of `matvec`: for reverse mode.
+      symmetric: `matvec` is its own transpose; `solve` is then the default of
+        `transpose_solve`.
+      has_aux: the solvers return (x, aux); so does this function. aux is constant.
+
+    Raises:
+      TreeError, ShapeError: what a function returned is not built like `b`.
+      DerivativeError: in reverse mode, without a transposed solver.
+    """
+    what = "custom_linear_solve"
+    problem = _Problem(what, b, "b")
+    product = problem.settle(matvec, "matvec")
+    traced = [problem.solver(partial(solve, matvec), "solve", has_aux), product]
+    if symmetric and transpose_solve is None:
+        traced += traced
+    elif transpose_solve is not None and open_scopes():
+
+        def vecmat(x: Any) -> Any:
+            return matvec(x) if symmetric else linear_transpose(matvec, x)(x)[0]
+
+        backwards = problem.solver(
+            partial(transpose_solve, vecmat), "transpose_solve", has_aux
+        )
+        traced += [backwards, problem.trace(vecmat, "the transpose of matvec")]
+
+    def arg_of(found: Sequence[Body], count: int) -> LinearSolve:
+        return LinearSolve(found[0], False, found[1], tuple(found[2:]), count)
+
+    return problem.apply(linear_solve_p, arg_of, traced, has_aux)
+
+
+class _Problem:
+    """An equation, whose unknown has one structure throughout.
+
+    Attributes:
+      values: the guess or the right side, flat.
+      avals: the types of the solution.
+    """
+
+    def __init__(self, what: str, given: Any, name: str) -> None:
+        self.what = what
+        self.name = name
+        self.values, self.treedef = flatten_values((given,), f"{what}: {name} ")
+        self.structure = tree.structure(given)
+        self.names = bodies.leaf_names(name, given)
+        self.avals: list[ShapedArray] = [aval_of(x) for x in self.values]
+
+    def settle(self, function: Function, name: str) -> Traced:
+        """The graph of `x -> something like x`; weak numbers become what it returns."""
+        while True:
+            traced = self.trace(function, name)
+            found = bodies.next_types(
+                f"{self.what}: {name}", self.avals, traced.draft.outputs, self.names
+            )
+            if found == self.avals:
+                return traced
+            self.avals = found
+
+    def trace(self, function: Function, name: str, copies: int = 1) -> Traced:
+        """The graph of a function of so many trees like x to another one.
+
+        Raises:
+          ArgumentError: it has effects.
+        """
+        tree.check_callable(function, self.what)
+        args = (tree.unflatten(self.structure, self.values),) * copies
+        where = f"{self.what}: {name}"
+        types = self.avals * copies
+        traced = bodies.trace_function(where, function, tree.structure(args), types)
+        if traced.draft.effects:
+            raise ArgumentError(
+                f"{where} has effects (debug.print, io_callback), which would happen "
+                "at no definite time; take them out of it"
+            )
+        self._check(where, traced.treedef, [n.aval for n in traced.draft.outputs])
+        return traced
+
+    def solver(self, function: Function, name: str, has_aux: bool) -> Traced:
+        """The graph of b -> (x, aux)."""
+        if not has_aux:
+            return self.trace(function, name)
+        where = f"{self.what}: {name}"
+        message = f"{where} must return a pair (x, aux) with has_aux=True"
+
+        def flat(given: Any) -> Any:
+            return pair_of(function(given), message, function)
+
+        traced = bodies.trace_function(where, flat, self.treedef, self.avals)
+        count, outputs = len(self.avals), traced.draft.outputs
+        first = tree.structure(tree.unflatten(traced.treedef, outputs)[0])
+        self._check(where, first, [n.aval for n in outputs[:count]])
+        return traced
+
+    def _check(
+        self, where: str, got: tree.TreeDef, types: Sequence[ShapedArray]
+    ) -> None:
+        if got != self.structure:
+            raise TreeError(
+                f"{where} must return the structure of {self.name}, "
+                f"{tree.readable(self.structure)}, got {tree.readable(got)}"
+            )
+        for name, mine, aval in zip(self.names, self.avals, types, strict=True):
+            if not same_size(aval.shape, mine.shape):
+                raise ShapeError(
+                    f"{where} must return the shapes of {self.name}: {name} is "
+                    f"{mine!r}, got {aval!r}"
+                )
+
+    def apply(
+        self, op: Any, arg_of: Function, traced: Sequence[Traced], has_aux: bool
+    ) -> Any:
+        """The solution, and aux where there is one."""
+        free, places = bodies.distinct([t.draft.values for t in traced])
+        closed: list[Body] = []
+        for t, mine in zip(traced, places, strict=True):
+            consts, _, _ = close_over(t, mine, free, False)
+            count = len(self.avals)
+            outputs = [
+                *bodies.matched(t.draft.outputs[:count], self.avals),
+                *t.draft.outputs[count:],
+            ]
+            closed.append(close([*consts, *t.draft.arguments], outputs))
+        count = len(free)
+        results = bodies.apply_compound(
+            self.what,
+            op,
+            arg_of(closed, count),
+            [*free, *self.values],
+            lambda nodes: [*nodes[:count], *bodies.matched(nodes[count:], self.avals)],
+        )
+        if not has_aux:
+            return tree.unflatten(self.structure, results)
+        return tuple(tree.unflatten(traced[0].treedef, results))

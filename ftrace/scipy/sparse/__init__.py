@@ -1,0 +1,3 @@
+"""JAX's `scipy.sparse`: systems whose matrix is known as a function."""
+
+from ftrace.scipy.sparse import linalg as linalg

@@ -1,0 +1,366 @@
+"""Linear systems by Krylov's spaces: the matrix is a function, vectors are trees.
+
+cg         Hestenes, Stiefel: Methods of conjugate gradients (1952)
+bicgstab   van der Vorst: Bi-CGSTAB (1992)
+gmres      Saad, Schultz: GMRES (1986), restarted
+
+Derivatives are implicit: another solve by the same method, as exact as its tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes, numpy as fnp
+from ftrace.errors import ArgumentError, ShapeError, TreeError, one_of
+from ftrace.flatten_util import ravel_pytree
+from ftrace.lax.control import fori_loop, while_loop
+from ftrace.lax.solvers import custom_linear_solve
+from ftrace.numpy.axes import as_value, cast
+from ftrace.numpy.floats import finfo
+from ftrace.scipy.linalg import solve_triangular
+from ftrace.trace.pytree import tree
+
+__all__ = ["bicgstab", "cg", "gmres"]
+
+Function = Callable[..., Any]
+
+
+def cg(
+    A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0,
+    maxiter: Any = None, M: Any = None,
+) -> tuple[Any, None]:  # fmt: skip
+    """The solution of A x = b by conjugate gradients.
+
+    Args:
+      A: Hermitian and positive definite: a function of trees like b, a matrix, or what
+        has `@`.
+      b: an array of any shape, or a tree of arrays.
+      x0: where to begin, like b; by default zeros.
+      tol, atol: it ends where |b - A x| <= max(tol |b|, atol).
+      maxiter: or after so many iterations; by default 10 for each element.
+      M: a preconditioner, which approximates the inverse of A; in any form of A.
+
+    Returns:
+      x, and None.
+
+    Raises:
+      TreeError, ShapeError: x0 is not like b, or A is not square.
+      ArgumentError: A or M is no operator.
+    """
+    return _solve("cg", _cg, A, b, x0, M, maxiter, True, tol=tol, atol=atol), None
+
+
+def bicgstab(
+    A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0,
+    maxiter: Any = None, M: Any = None,
+) -> tuple[Any, None]:  # fmt: skip
+    """The solution of A x = b by stabilised biconjugate gradients.
+
+    Args:
+      A: any linear operator: a function of trees like b, a matrix, or what has `@`.
+      b, x0, tol, atol, maxiter, M: as in `cg`.
+
+    Returns:
+      x, and None.
+
+    Raises:
+      As `cg`.
+    """
+    found = _solve("bicgstab", _bicgstab, A, b, x0, M, maxiter, tol=tol, atol=atol)
+    return found, None
+
+
+def gmres(
+    A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0,
+    restart: int = 20, maxiter: Any = None, M: Any = None,
+    solve_method: str = "batched",
+) -> tuple[Any, Any]:  # fmt: skip
+    """The solution of A x = b by generalised minimal residuals.
+
+    Args:
+      A: any linear operator: a function of trees like b, a matrix, or what has `@`.
+      b, x0, tol, atol, M: as in `cg`.
+      restart: the dimension of the space in which the residual is made least, before
+        it begins anew at what was found.
+      maxiter: so many such beginnings at most; by default 10 for each element.
+      solve_method: "incremental" ends within a space once the residual is small,
+        "batched" builds it whole.
+
+    Returns:
+      x, and 0; -1 where x holds a NaN.
+
+    Raises:
+      ValueRangeError: there is no such `solve_method`. Others as `cg`.
+    """
+    one_of("gmres: solve_method", solve_method, ("batched", "incremental"))
+    early = solve_method == "incremental"
+    x = _solve("gmres", _gmres, A, b, x0, M, maxiter,
+               tol=tol, atol=atol, restart=restart, early=early)  # fmt: skip
+    failed = fnp.isnan(ravel_pytree(x)[0]).any()
+    return x, fnp.where(failed, -1, 0)
+
+
+def _solve(
+    name: str, method: Function, A: Any, b: Any, x0: Any, M: Any, maxiter: Any,
+    symmetric: bool = False, **settings: Any,
+) -> Any:  # fmt: skip
+    """x by a method of flat vectors: (A, M, b, x0, maxiter, **settings) -> x."""
+    b = tree.map(_inexact, b)
+    x0 = tree.map(fnp.zeros_like, b) if x0 is None else tree.map(_inexact, x0)
+    matvec = _operator(name, "A", A)
+    preconditioner = None if M is None else _operator(name, "M", M)
+    if tree.structure(x0) != tree.structure(b):
+        raise TreeError(
+            f"{name}: x0 must have the structure of b, "
+            f"{tree.readable(tree.structure(b))}, got "
+            f"{tree.readable(tree.structure(x0))}"
+        )
+    shapes = [[x.shape for x in tree.leaves(t)] for t in (b, x0)]
+    if shapes[0] != shapes[1]:
+        raise ShapeError(
+            f"{name}: x0 must have the shapes of b, {shapes[0]}, got {shapes[1]}"
+        )
+    size = sum(x.size for x in tree.leaves(b))
+    limit = 10 * size if maxiter is None else maxiter
+    real = not any(dtypes.is_complex(x.dtype) for x in tree.leaves(b))
+
+    def solve(matvec: Function, b: Any) -> Any:
+        flat, build = ravel_pytree(b)
+
+        def on_vectors(function: Function) -> Function:
+            def apply(v: Any) -> Any:
+                return cast(ravel_pytree(function(build(v)))[0], flat.dtype)
+
+            return apply
+
+        start = cast(ravel_pytree(x0)[0], flat.dtype)
+        flat_M = None if preconditioner is None else on_vectors(preconditioner)
+        return build(method(on_vectors(matvec), flat_M, flat, start, limit, **settings))
+
+    return custom_linear_solve(matvec, b, solve, solve, symmetric and real)
+
+
+def _inexact(x: Any) -> Any:
+    x = as_value(x)
+    return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
+
+
+def _operator(name: str, role: str, A: Any) -> Function:
+    if callable(A):
+        return A
+    if not hasattr(A, "__matmul__"):
+        raise ArgumentError(
+            f"{name}: {role} must be a function, a square matrix or what has `@`, got "
+            f"{type(A).__name__}"
+        )
+    shape = tuple(getattr(A, "shape", (0, 0)))
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ShapeError(f"{name}: {role} must be a square matrix, got shape {shape}")
+    matrix: Any = fnp.asarray(A) if isinstance(A, np.ndarray) else A
+
+    def multiply(x: Any) -> Any:
+        return matrix @ x
+
+    return multiply
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _square(x: Any) -> Any:
+    """|x|², which is real."""
+    return fnp.vdot(x, x).real
+
+
+def _limit(b: Any, tol: Any, atol: Any) -> Any:
+    """The square of the norm that a residual may have."""
+    return fnp.maximum(fnp.square(tol) * _square(b), fnp.square(atol))
+
+
+def _cg(
+    A: Function, M: Function | None, b: Any, x0: Any, maxiter: Any, *, tol: Any,
+    atol: Any,
+) -> Any:  # fmt: skip
+    most = _limit(b, tol, atol)
+    improve = M or _same
+
+    def goes_on(state: Any) -> Any:
+        _, r, gamma, _, k = state
+        return ((gamma if M is None else _square(r)) > most) & (k < maxiter)
+
+    def step(state: Any) -> Any:
+        x, r, gamma, p, k = state
+        image = A(p)
+        alpha = cast(gamma / fnp.vdot(p, image).real, b.dtype)
+        x, r = x + alpha * p, r - alpha * image
+        z = improve(r)
+        after = fnp.vdot(r, z).real
+        return x, r, after, z + cast(after / gamma, b.dtype) * p, k + 1
+
+    r = b - A(x0)
+    z = improve(r)
+    return while_loop(goes_on, step, (x0, r, fnp.vdot(r, z).real, z, 0))[0]
+
+
+def _bicgstab(
+    A: Function, M: Function | None, b: Any, x0: Any, maxiter: Any, *, tol: Any,
+    atol: Any,
+) -> Any:  # fmt: skip
+    most = _limit(b, tol, atol)
+    improve = M or _same
+
+    def goes_on(state: Any) -> Any:
+        _, r, *_, k, broken = state
+        return (_square(r) > most) & (k < maxiter) & ~broken
+
+    def step(state: Any) -> Any:
+        x, r, alpha, omega, rho, p, q, k, _ = state
+        rho_next = fnp.vdot(shadow, r)
+        p = r + rho_next / rho * alpha / omega * (p - omega * q)
+        direction = improve(p)
+        q = A(direction)
+        alpha = rho_next / fnp.vdot(shadow, q)
+        s = r - alpha * q
+        enough = _square(s) < most
+        second = improve(s)
+        t = A(second)
+        omega = fnp.vdot(t, s) / fnp.vdot(t, t)
+        half = x + alpha * direction
+        x = fnp.where(enough, half, half + omega * second)
+        r = fnp.where(enough, s, s - omega * t)
+        broken = (omega == 0) | (alpha == 0) | (rho_next == 0)
+        return x, r, alpha, omega, rho_next, p, q, k + 1, broken
+
+    r = shadow = b - A(x0)
+    one = fnp.ones((), b.dtype)
+    first = (x0, r, one, one, one, r, r, 0, fnp.asarray(False))
+    return while_loop(goes_on, step, first)[0]
+
+
+def _gmres(
+    A: Function, M: Function | None, b: Any, x0: Any, maxiter: Any, *, tol: Any,
+    atol: Any, restart: int, early: bool,
+) -> Any:  # fmt: skip
+    improve = M or _same
+    norm = fnp.sqrt(_square(b))
+    most = fnp.maximum(tol * norm, atol)
+    inner = fnp.sqrt(_square(improve(b))) * fnp.minimum(1.0, most / norm)
+    count = min(restart, b.size)
+    cycle = _incremental if early else _batched
+
+    def begin(x: Any) -> Any:
+        return _normalize(improve(b - A(x)))
+
+    def image(v: Any) -> Any:
+        return improve(A(v))
+
+    def goes_on(state: Any) -> Any:
+        _, _, left, k = state
+        return (k < maxiter) & (left > most)
+
+    def step(state: Any) -> Any:
+        x, first, left, k = state
+        basis = fnp.zeros((count + 1, b.size), b.dtype).at[0].set(first)
+        basis, y = cycle(partial(_arnoldi, image), basis, left, inner, count)
+        x = x + y @ basis[:-1]
+        return (x, *begin(x), k + 1)
+
+    return while_loop(goes_on, step, (x0, *begin(x0), 0))[0]
+
+
+def _normalize(x: Any, least: Any = None) -> tuple[Any, Any]:
+    """x / |x|, and |x|; zeros where that is not above `least`."""
+    norm = fnp.sqrt(_square(x))
+    some = norm > (finfo(x.dtype).eps if least is None else least)
+    unit = fnp.where(some, x / fnp.where(some, norm, 1).astype(x.dtype), 0)
+    return unit, fnp.where(some, norm, 0)
+
+
+def _arnoldi(apply: Function, basis: Any, k: Any) -> tuple[Any, Any, Any]:
+    """One more vector, orthogonal to those before by Gram and Schmidt's method, twice.
+
+    Returns:
+      the basis; the image of its last vector in it; whether nothing was left of that.
+    """
+    image = apply(basis[k])
+    size = fnp.sqrt(_square(image))
+    parts = fnp.conj(basis) @ image
+    rest = image - parts @ basis
+    again = fnp.conj(basis) @ rest
+    unit, norm = _normalize(rest - again @ basis, finfo(basis.dtype).eps * size)
+    column = (parts + again).at[k + 1].set(norm.astype(basis.dtype))
+    return basis.at[k + 1].set(unit), column, norm == 0
+
+
+def _batched(
+    arnoldi: Function, basis: Any, left: Any, inner: Any, count: int
+) -> tuple[Any, Any]:
+    """The whole space, and where the residual is least in it."""
+
+    def goes_on(state: Any) -> Any:
+        return (state[3] < count) & ~state[2]
+
+    def step(state: Any) -> Any:
+        basis, hessenberg, _, k = state
+        basis, column, ended = arnoldi(basis, k)
+        return basis, hessenberg.at[k].set(column), ended, k + 1
+
+    hessenberg = fnp.eye(
+        count, count + 1, dtype=basis.dtype
+    )  # what is not reached: regular
+    basis, hessenberg, _, _ = while_loop(
+        goes_on, step, (basis, hessenberg, fnp.asarray(False), 0)
+    )
+    q, r = fnp.linalg.qr(hessenberg.T)
+    return basis, solve_triangular(r, fnp.conj(q[0]) * left.astype(basis.dtype))
+
+
+def _incremental(
+    arnoldi: Function, basis: Any, left: Any, inner: Any, count: int
+) -> tuple[Any, Any]:
+    """The same by Givens' rotations, which tell the residual of each dimension."""
+    dtype = basis.dtype
+
+    def goes_on(state: Any) -> Any:
+        return (state[5] < count) & (state[4] > inner)
+
+    def step(state: Any) -> Any:
+        basis, upper, rotations, right, _, k = state
+        basis, column, _ = arnoldi(basis, k)
+
+        def rotate(i: Any, v: Any) -> Any:
+            return _rotate(v, i, rotations[i])
+
+        column = fori_loop(0, k, rotate, column)
+        rotation = _givens(column[k], column[k + 1])
+        upper = upper.at[k].set(_rotate(column, k, rotation))
+        right = _rotate(right, k, rotation)
+        rotations = rotations.at[k].set(rotation)
+        return basis, upper, rotations, right, fnp.abs(right[k + 1]), k + 1
+
+    upper = fnp.eye(count, count + 1, dtype=dtype)
+    right = fnp.zeros(count + 1, dtype).at[0].set(left.astype(dtype))
+    first = (basis, upper, fnp.zeros((count, 2), dtype), right, left, 0)
+    basis, upper, _, right, _, k = while_loop(goes_on, step, first)
+    known = fnp.where(fnp.arange(count) < k, right[:-1], 0)
+    return basis, solve_triangular(upper[:, :-1].T, known)
+
+
+def _givens(a: Any, b: Any) -> Any:
+    """Cosine and sine of the rotation that makes (a, b) into (r, 0)."""
+    size = fnp.sqrt(_square(a) + _square(b)).astype(a.dtype)
+    safe = fnp.where(size == 0, 1, size)
+    return fnp.stack([fnp.where(size == 0, 1, a / safe), b / safe])
+
+
+def _rotate(v: Any, i: Any, rotation: Any) -> Any:
+    c, s = rotation
+    x, y = v[i], v[i + 1]
+    v = v.at[i].set(fnp.conj(c) * x + fnp.conj(s) * y)
+    return v.at[i + 1].set(c * y - s * x)
