@@ -42,6 +42,7 @@ FAMILIES = {
 STEPS = {
     "control": "Loops and branches",
     "call": "Calls, which lowering replaces by their bodies",
+    "collective": "Along axes with names, which vmap replaces by the above",
     "barrier": "Order",
     "source": "Source",
     "host": "Computed by the host",

@@ -40,6 +40,10 @@ class AxisError(FtraceError, ValueError, IndexError):
     """An axis is out of range or named twice. Axes run from -ndim to ndim - 1."""
 
 
+class AxisNameError(FtraceError, NameError):
+    """No axis has this name here. Name one with `vmap(…, axis_name=…)`."""
+
+
 class DtypeError(FtraceError, TypeError):
     """The operation is not defined for this dtype. Convert with `.astype`."""
 

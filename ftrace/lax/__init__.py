@@ -43,3 +43,6 @@ _publish(
     ),
 )  # fmt: skip
 _publish(linalg.__name__)
+
+# What these give depends on the axes that have names where they are called.
+from ftrace.lax.parallel import *  # noqa: E402

@@ -7,17 +7,20 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
+from ftrace import dtypes
 from ftrace.errors import ArgumentError, AxisError, BatchSizeError
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.flatten_arguments import Output, flatten_values, is_int, name_of
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.movement import move_axis
-from ftrace.trace.primitives.sources import scope_and_position, variable
+from ftrace.trace.primitives.sources import iota, scope_and_position, variable
 from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.axes import Axis, bound
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_derived
 from ftrace.transforms.tangents import holds_numbers, with_float0
@@ -36,11 +39,12 @@ def vmap(
     Args:
       fun: a function of arrays without that axis.
       in_axes: which axis of each positional argument is mapped: an int, None for an
-        argument that all examples share, or a tuple with one such entry (or a pytree
-        of them) per argument. Keyword arguments are mapped over axis 0.
+        argument that all examples share, which may be any object, or a tuple with one
+        such entry (or a pytree of them) per argument. Keyword arguments are mapped over
+        axis 0.
       out_axes: where the axis is put in each result; None for one that is the same
         for all examples.
-      axis_name: accepted for JAX's sake; collectives come later.
+      axis_name: what collectives in `fun` call the axis: `lax.psum(x, axis_name)`.
       axis_size: the size of the axis, where no argument is mapped.
       spmd_axis_name: accepted and ignored.
 
@@ -66,20 +70,29 @@ def vmap(
                 f"vmap: in_axes has {len(in_axes)} entries, but {name_of(fun)} was "
                 f"called with {len(args)} positional arguments"
             )
-        values, treedef = flatten_values((args, kwargs), "vmap: the argument ")
+        leaves, treedef = tree.flatten((args, kwargs))
         axes = tree.broadcast_prefix(in_axes, args, "vmap: in_axes")
-        axes += [0] * (len(values) - len(axes))
+        axes += [0] * (len(leaves) - len(axes))
+        rows = enumerate(zip(axes, leaves, strict=True))
+        kept = {i: x for i, (a, x) in rows if a is None and not is_value(x)}
+        if not all(is_value(x) or i in kept for i, x in enumerate(leaves)):
+            flatten_values((args, kwargs), "vmap: the argument ")
+        values = [x for i, x in enumerate(leaves) if i not in kept]
+        axes = [a for i, a in enumerate(axes) if i not in kept]
         axes = [_normal_axis(a, x) for a, x in zip(axes, values, strict=True)]
         size = _batch_size(fun, axes, values, axis_size)
 
         output = Output.of_leaves(fun, treedef, "vmap", keywords=True)
+        function = _Example(output, kept, axis_name, size)
         avals = [aval_of(x) for x in values]
         single = [
             a if axis is None else a.with_shape(a.shape[:axis] + a.shape[axis + 1 :])
             for a, axis in zip(avals, axes, strict=True)
         ]
         shared = [x if a is None else None for x, a in zip(values, axes, strict=True)]
-        graph = trace("vmap", output, single, given=shared)
+        if axis_name is not None:
+            single, shared = [*single, INDEX], [*shared, None]
+        graph = trace("vmap", function, single, given=shared)
         count = output.count
         places = [out_axes] * count
         if out_axes is not None and type(out_axes) is not int:
@@ -100,6 +113,35 @@ def vmap(
     return vmap_f
 
 
+#: The type of the number of an instance, which names its axis for collectives.
+INDEX = ShapedArray.of((), dtypes.int32)
+
+
+@dataclass(frozen=True)
+class _Example:
+    """What is traced: the function of one example.
+
+    Attributes:
+      kept: leaves that are no arrays, by their positions.
+      name, size: of the axis; with a name the last argument is the index.
+    """
+
+    output: Output
+    kept: dict[int, Any]
+    name: Any
+    size: int
+
+    def __call__(self, *values: Value) -> list[Value]:
+        axes: list[Axis] = []
+        leaves = list(values)
+        if self.name is not None:
+            axes = [Axis(self.name, self.size, leaves.pop())]
+        for place, leaf in self.kept.items():
+            leaves.insert(place, leaf)
+        with bound(*axes):
+            return self.output(*leaves)
+
+
 def _batch(
     graph: Graph,
     avals: Sequence[ShapedArray],
@@ -118,7 +160,11 @@ def _batch(
     """
     inputs: list[Node] = []
     leaves: dict[Node, Node] = {}
-    for node, aval, axis in zip(graph.inputs, avals, axes, strict=False):
+    arguments, captured = graph.inputs[: len(avals)], graph.inputs[len(avals) :]
+    if len(captured) > len(graph.captured):
+        index, *captured = captured
+        leaves[index] = iota(index.dtype, (size,), 0)
+    for node, aval, axis in zip(arguments, avals, axes, strict=True):
         if axis is None:
             inputs.append(node)
             continue
@@ -134,7 +180,6 @@ def _batch(
         for (node, has), place in zip(batched, places, strict=True)
         if holds_numbers(node.aval)
     ]
-    captured = graph.inputs[len(avals) :]
     return Graph((*inputs, *captured), tuple(results), graph.captured, effects)
 
 

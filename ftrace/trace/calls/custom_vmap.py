@@ -265,7 +265,8 @@ class custom_vmap(custom_call.WithRules):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self.invocation(args, kwargs)
-        others = rule_graphs.closed_over([self.vmap_rule]) if open_scopes() else []
+        rules = [self.vmap_rule] if open_scopes() else []
+        others = rule_graphs.closed_over_by_rules(rules)
         found = rule_graphs.called("custom_vmap", call.output, call.values, others)
         if found is None:
             return self.fun(*call.args)

@@ -30,10 +30,10 @@ from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.barrier import barrier
 from ftrace.trace.primitives.primitive import Batched, Compound
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing import scopes
+from ftrace.trace.tracing import axes, scopes
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import record_compound
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, has_ended
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, has_ended, stack
 from ftrace.trace.tracing.weak_constants import widened
 
 _CLOSED_DEPTH = -9
@@ -71,6 +71,11 @@ def closed_over(values: Iterable[Any]) -> list[ArrayLike]:
         elif not isinstance(value, (str, bytes, int, float, type)):
             pending.extend(_parts(value))
     return list(found.values())
+
+
+def closed_over_by_rules(values: Iterable[Any]) -> list[ArrayLike]:
+    """The same of rules, which may also use the axes that have names here."""
+    return [*closed_over(values), *[axis.index for axis in stack.axes]]
 
 
 def _parts(value: Any) -> list[Any]:
@@ -314,6 +319,7 @@ class Rule:
       function: from flat values, and what `trace` is given, to flat values.
       closed: the values of the operands that the call closes over.
       values: those of all operands, where Python may ask for them; or ().
+      axes: those that had names where the rule was given.
       traced: the graphs that were asked for.
     """
 
@@ -323,6 +329,7 @@ class Rule:
     closed: tuple[Value, ...] = field(compare=False, repr=False)
     values: tuple[Any, ...] = field(compare=False, repr=False, default=())
     exact: tuple[tuple[int, int], ...] = ()
+    axes: tuple[axes.Axis, ...] = field(default_factory=lambda: stack.axes, repr=False)
     traced: dict[Any, Body] = field(
         compare=False, repr=False, default_factory=dict[Any, Body]
     )
@@ -338,7 +345,8 @@ class Rule:
         if found is None:
             state = scopes.standing()
             try:
-                found = self.traced[key] = self._trace(what, avals, details)
+                with axes.standing(*self.axes):
+                    found = self.traced[key] = self._trace(what, avals, details)
             except BaseException:
                 scopes.restore(state)
                 raise

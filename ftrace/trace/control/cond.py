@@ -18,6 +18,7 @@ from ftrace.trace import body as bodies
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute, toposort
+from ftrace.trace.primitives.collectives import communicates
 from ftrace.trace.primitives.elementwise import eq, select
 from ftrace.trace.primitives.indexing import trailing
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, compound_of
@@ -156,7 +157,7 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
            for s, old in zip(src, node.src, strict=True)):  # fmt: skip
         return map_lanes(node, src, batched, size)
     if batched[0]:
-        if _all_may_run(arg):
+        if _all_may_run(arg) or _communicate(arg, batched):
             return _select(arg, src, batched, size)
         return map_lanes(node, src, batched, size)
     found = [bodies.batch_body(body, batched[1:], size) for body in arg.bodies]
@@ -174,6 +175,14 @@ def _all_may_run(arg: Branches) -> bool:
         if any(compound_of(n) or n.op.family == "reduction" for n in nodes):
             return False
     return True
+
+
+def _communicate(arg: Branches, batched: Flags) -> bool:
+    """Do lanes act together in a branch? Then each of them runs all."""
+    return any(
+        communicates(body.outputs, bodies.chosen(body.inputs, batched[1:]))
+        for body in arg.bodies
+    )
 
 
 def _select(arg: Branches, src: Nodes, batched: Flags, size: int) -> Batched:

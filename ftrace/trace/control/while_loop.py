@@ -14,13 +14,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import GraphError
+from ftrace.errors import DerivativeError, GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace import body as bodies
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.control import scan
 from ftrace.trace.graph import Body, Flags, Node, Nodes
+from ftrace.trace.primitives.collectives import communicates
+from ftrace.trace.primitives.elementwise import cast, select
+from ftrace.trace.primitives.indexing import trailing
+from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Compound, Results
+from ftrace.trace.primitives.reduction import reduce_max_p
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import same_size
 
@@ -92,11 +97,56 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
         arg.body, batched, range(arg.consts, first), size
     )
     cond, (differs,) = bodies.batch_body(arg.cond, flags, size)
+    if differs and _communicate(arg, batched):
+        return _in_step(node, src, batched, size)
     if differs:  # each lane has a length of its own
         return scan.map_lanes(node, src, batched, size)
     rows = zip(src, batched, flags, strict=True)
     operands = [bodies.with_lanes(x, had, flag, size) for x, had, flag in rows]
     return while_p.results(*operands, arg=While(cond, body, arg.consts)), has
+
+
+def _communicate(arg: While, batched: Flags) -> bool:
+    """Do lanes act together, in an iteration or in the predicate?"""
+    return any(
+        communicates(body.outputs, bodies.chosen(body.inputs, batched))
+        for body in (arg.cond, arg.body)
+    )
+
+
+def _in_step(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+    """All lanes iterate as long as one of them does; others keep what they have.
+
+    while cond(x): x = body(x)  ->  while any(cond(xs)): xs = cond(xs) ? body(xs) : xs
+    """
+    arg: While = node.arg
+    if len(arg.body.outputs) > arg.carry:
+        raise DerivativeError(
+            "while_loop: its instances act together and stop at different iterations; "
+            "such a loop has no derivative: stop all at once, by a predicate of psum "
+            "or pmax, or write it as a scan"
+        )
+    flags = [*batched[: arg.consts], *[True] * arg.carry]
+    cond, body = (
+        bodies.widen(arg.cond, flags, size),
+        bodies.widen(arg.body, flags, size),
+    )
+    (going,) = cond.outputs
+    lasts = reshape(reduce_max_p(cast(going, dtypes.uint8), arg=(0,)), ())
+    # The predicate of the body is a body over the same operands.
+    (goes,) = bodies.apply_body(cond, body.inputs)
+    after = [
+        select(trailing(goes, new.shape), new, old)
+        for new, old in zip(body.outputs, body.inputs[arg.consts :], strict=True)
+    ]
+    arg = While(
+        bodies.close(cond.inputs, [cast(lasts, dtypes.bool_)]),
+        bodies.close(body.inputs, after),
+        arg.consts,
+    )
+    rows = zip(src, batched, flags, strict=True)
+    operands = [bodies.with_lanes(x, had, flag, size) for x, had, flag in rows]
+    return while_p.results(*operands, arg=arg), [True] * arg.carry
 
 
 while_p = Compound(

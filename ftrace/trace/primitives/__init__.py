@@ -20,5 +20,7 @@ From the ground up:
     indexing      Gather and scatter by integer arrays
     reduction     Reductions along axes, which stay with size 1. The sum stands in
                   `broadcast.py`
+    collectives   Collectives: what the instances of a function along a named axis do
+                  together
     library/      Operations that a library does: sorting, LAPACK and Fourier transforms
 """

@@ -44,6 +44,7 @@ class _Stack(threading.local):
       scopes: all of them.
       floor: those below are out of sight: a callback runs while they are open.
       asked: how often the value of a tracer was asked for.
+      axes: the axes with names, the innermost last: see `axes`.
       running: where rules of the user's run after the function around them has returned
         (`transforms/custom/rules_on_values.py`).
     """
@@ -53,6 +54,7 @@ class _Stack(threading.local):
         self.floor = 0
         self.asked = 0
         self.running: list[Any] = []
+        self.axes: tuple[Any, ...] = ()
 
 
 stack = _Stack()

@@ -20,7 +20,12 @@ from ftrace.trace.body import Draft, close
 from ftrace.trace.calls import custom_call
 from ftrace.trace.calls.custom_call import Invocation
 from ftrace.trace.calls.custom_derivative import linear_call_p
-from ftrace.trace.calls.rule_graphs import Rule, called, closed_over, trace_call
+from ftrace.trace.calls.rule_graphs import (
+    Rule,
+    called,
+    closed_over_by_rules,
+    trace_call,
+)
 from ftrace.trace.flatten_arguments import Output, flatten_values, name_of
 from ftrace.trace.graph import Body, Graph
 from ftrace.trace.pytree import tree
@@ -178,7 +183,7 @@ def linear_call(
     call = Invocation(fun, "linear_call", (residual_args, linear_args), ())
     count = len(tree.leaves(residual_args))
     found = called(
-        "linear_call", call.output, call.values, closed_over([fun_transpose])
+        "linear_call", call.output, call.values, closed_over_by_rules([fun_transpose])
     )
     if found is None:
         return fun(residual_args, linear_args)

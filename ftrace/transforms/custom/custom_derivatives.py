@@ -296,7 +296,7 @@ class WithDerivative(calls.WithRules):
             return self._call_at(level, call)
         if _needs_no_rule(call, scopes):
             return call.run()
-        others = rule_graphs.closed_over([*self.rules, *call.constants])
+        others = rule_graphs.closed_over_by_rules([*self.rules, *call.constants])
         found = rule_graphs.called(self.kind, call.output, call.values, others)
         if found is None:
             return call.run()

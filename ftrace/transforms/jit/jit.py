@@ -37,7 +37,7 @@ from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import as_input, asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, stack
 from ftrace.trace.tracing.weak_constants import is_exact
 from ftrace.transforms.jit import argument_kinds as arguments
 from ftrace.transforms.jit.compiled_graph import (
@@ -293,7 +293,7 @@ class Jitted(RecordedCallable, Travels):
         traced_call = any(type(x) is Tracer for x in values)
         if self._dynamic is not None and not traced_call:
             types, sizes = self._resolve(args, kwargs, treedef, given, types)
-        signature = (treedef, static, config.enable_x64, types)
+        signature = (treedef, static, config.enable_x64, stack.axes, types)
         traced = self._traced.get(signature) or self._trace(signature, values)
         if traced_call or not traced.closed:
             return self._apply(traced, values)
@@ -359,7 +359,7 @@ class Jitted(RecordedCallable, Travels):
             found = self._traced.get(signature)
             if found is not None:
                 return found
-            treedef, static, _, avals = signature
+            treedef, static, _, _, avals = signature
             known = self.known
             if known and avals == tuple([n.aval for n in known.graph.inputs]):
                 return known
@@ -395,7 +395,8 @@ class Jitted(RecordedCallable, Travels):
         if self._dynamic is not None:
             avals, sizes = self._resolve(args, kwargs, treedef, given, avals)
         x64 = settings.current().enable_x64
-        return self._trace((treedef, static, x64, avals), leaves), sizes or {}
+        signature = treedef, static, x64, stack.axes, avals
+        return self._trace(signature, leaves), sizes or {}
 
     def lower(self, *args: Any, **kwargs: Any) -> Stages:
         """What becomes of the function for these arguments, stage by stage."""

@@ -1,0 +1,436 @@
+"""Collectives: what the instances of a function along a named axis do together.
+
+The axis is one that `vmap(…, axis_name=…)`, `pmap` or `shard_map` has named. A value
+that is the same for all instances because it is known (a number, an array from outside)
+is not traced: its sum is computed at once.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
+from ftrace.numpy import reductions
+from ftrace.numpy.axes import as_value, canonical_axis, cast, move_axis, reshape
+from ftrace.trace.bind import bind_compound
+from ftrace.trace.flatten_arguments import flatten_values, is_int
+from ftrace.trace.primitives import collectives as primitives
+from ftrace.trace.primitives.collectives import Along
+from ftrace.trace.primitives.primitive import Compound
+from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tracing.axes import Axis, axis_of
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+
+__all__ = [
+    "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pcast",
+    "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter",
+    "pswapaxes", "pvary",
+]  # fmt: skip
+
+Groups = Sequence[Sequence[int]] | None
+
+
+_TUPLE: type[Any] = tuple
+
+
+def _names(axis_name: Any) -> tuple[Any, ...]:
+    return axis_name if isinstance(axis_name, _TUPLE) else (axis_name,)
+
+
+def _axes(what: str, axis_name: Any) -> list[Axis]:
+    if isinstance(axis_name, list):
+        raise ArgumentError(
+            f"{what}: the axis must be a name or a tuple of names, got {axis_name!r}"
+        )
+    return [axis_of(name, what) for name in _names(axis_name)]
+
+
+def _mapped(what: str, function: Callable[[Value], Any], x: Any) -> Any:
+    values, treedef = flatten_values(x, f"{what}: the operand ")
+    return tree.unflatten(treedef, [function(value) for value in values])
+
+
+def _along(op: Compound, axis: Axis, x: Value, *more: Value) -> Any:
+    arg = Along(axis.name, axis.size)
+    return bind_compound(op, x, axis.index, *more, arg=arg)[0]
+
+
+# Reductions.
+
+
+def _reduction(
+    name: str,
+    op: Compound,
+    positional: Callable[..., Any],
+    of_constant: Callable[[Value, int], Any],
+    doc: str,
+) -> Callable[..., Any]:
+    def reduce(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+        names = _names(axis_name)
+        numbers = tuple([n for n in names if is_int(n)])
+        named = _axes(name, tuple([n for n in names if not is_int(n)]))
+
+        def of_value(value: Value) -> Any:
+            if op is primitives.psum_p and aval_of(value).dtype == dtypes.bool_:
+                value = cast(value, dtypes.int32)
+            if numbers:
+                value = positional(value, axis=numbers)
+            if axis_index_groups is not None:
+                rows = _group_members(name, named, axis_index_groups, value)
+                return positional(rows, axis=0)
+            if not isinstance(value, Tracer):
+                return of_constant(value, prod(axis.size for axis in named))
+            for axis in named:
+                value = _along(op, axis, value)
+            return value
+
+        return _mapped(name, of_value, x)
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"""{doc}
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
+      axis_index_groups: lists of instances, each of which is by itself; of one size.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
+    return reduce
+
+
+psum = _reduction(
+    "psum", primitives.psum_p, reductions.sum, operator.mul,
+    "The sum over all instances along an axis; of a Python number n times that.",
+)  # fmt: skip
+pmax = _reduction(
+    "pmax", primitives.pmax_p, reductions.max, lambda x, n: x,
+    "The greatest value of all instances along an axis.",
+)  # fmt: skip
+pmin = _reduction(
+    "pmin", primitives.pmin_p, reductions.min, lambda x, n: x,
+    "The least value of all instances along an axis.",
+)  # fmt: skip
+
+
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    """The mean over all instances along an axis; integers become floats.
+
+    Args:
+      x, axis_name, axis_index_groups: as those of `psum`.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
+    _axes("pmean", tuple([n for n in _names(axis_name) if not is_int(n)]))
+    count = psum(1, axis_name, axis_index_groups=axis_index_groups)
+    total = psum(x, axis_name, axis_index_groups=axis_index_groups)
+    return tree.map(lambda value: value / count, total)
+
+
+# Where an instance is.
+
+
+def axis_index(axis_name: Any) -> Any:
+    """The number of this instance along an axis: an int32 scalar.
+
+    Args:
+      axis_name: the name of an axis; of a tuple the first one counts slowest.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
+    first, *others = _axes("axis_index", axis_name)
+    index: Any = first.index
+    for axis in others:
+        index = index * axis.size + axis.index
+    return index
+
+
+def axis_size(axis_name: Any) -> int:
+    """How many instances there are along an axis; along a tuple of them, in all.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
+    return prod(axis.size for axis in _axes("axis_size", axis_name))
+
+
+# Gathering.
+
+
+def _gathered(axes: Sequence[Axis], x: Value) -> Any:
+    """The values of all instances, along a new leading axis."""
+    sizes = prod(axis.size for axis in axes)
+    single = aval_of(x).shape
+    for axis in reversed(axes):
+        x = _along(primitives.all_gather_p, axis, x)
+    return reshape(x, (sizes, *single))
+
+
+def _table(what: str, axes: Sequence[Axis], groups: Any) -> np.ndarray[Any, Any]:
+    """The groups as rows, checked."""
+    size = prod(axis.size for axis in axes)
+    rows = [list(map(operator.index, row)) for row in groups]
+    listed = sorted(i for row in rows for i in row)
+    if len({len(row) for row in rows}) != 1 or listed != list(range(size)):
+        raise ValueRangeError(
+            f"{what}: axis_index_groups must be lists of one length that name each of "
+            f"the {size} instances once, got {groups!r:.120}"
+        )
+    return np.asarray(rows, np.int32)
+
+
+def _own(table: np.ndarray[Any, Any], axes: Sequence[Axis]) -> Any:
+    """The row of this instance in a table with one for each."""
+    return as_value(table)[axis_index(tuple(axis.name for axis in axes))]
+
+
+def _group_members(what: str, axes: Sequence[Axis], groups: Any, x: Value) -> Any:
+    """The values of the instances of this one's group, along a new leading axis."""
+    table = _table(what, axes, groups)
+    group_of = np.argsort(table.ravel()) // table.shape[1]
+    return _gathered(axes, x)[_own(table[group_of], axes)]
+
+
+def _place_in_group(what: str, axes: Sequence[Axis], groups: Any) -> Any:
+    """At which place of its group this instance is."""
+    table = _table(what, axes, groups)
+    return _own(np.argsort(table.ravel()) % table.shape[1], axes)
+
+
+def _joined(x: Any, axis: int, tiled: bool) -> Any:
+    """The leading axis in another place; tiled: as the outer part of the axis there."""
+    axis = canonical_axis(axis, x.ndim - 1 if tiled else x.ndim, "axis")
+    x = move_axis(x, 0, axis)
+    if not tiled:
+        return x
+    sizes = x.shape
+    merged = sizes[axis] * sizes[axis + 1]
+    return reshape(x, (*sizes[:axis], merged, *sizes[axis + 2 :]))
+
+
+def _split(what: str, x: Any, axis: int, size: int, tiled: bool) -> Any:
+    """The axis, tiled: the outer part of it, as a leading one of that size."""
+    axis = canonical_axis(axis, x.ndim, what)
+    n = x.shape[axis]
+    if not (same_size(n % size, 0) if tiled else same_size(n, size)):
+        wanted = f"a multiple of {size}" if tiled else f"{size}"
+        raise ShapeError(
+            f"{what}: the size of axis {axis} must be {wanted}, for {size} instances "
+            f"along the named axis, got shape {x.shape}; tiled=True takes multiples"
+        )
+    if tiled:
+        x = reshape(x, (*x.shape[:axis], size, n // size, *x.shape[axis + 1 :]))
+    return move_axis(x, axis, 0)
+
+
+def _each_axis(op: Compound, axes: Sequence[Axis], rows: Any) -> Any:
+    """An operation on rows, one per instance along several axes, axis by axis."""
+    takes_away = op is primitives.psum_scatter_p
+    rest = rows.shape[1:]
+    rows = reshape(rows, (*[axis.size for axis in axes], *rest))
+    for number, axis in enumerate(axes):
+        place = 0 if takes_away else number
+        rows = _along(op, axis, move_axis(rows, place, 0))
+        rows = rows if takes_away else move_axis(rows, 0, place)
+    return rows if takes_away else reshape(rows, (prod(a.size for a in axes), *rest))
+
+
+def all_gather(
+    x: Any, axis_name: Any, *, axis_index_groups: Groups = None, axis: int = 0,
+    tiled: bool = False, to: str = "varying",
+) -> Any:  # fmt: skip
+    """The values of all instances along an axis, in one array.
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis, or a tuple of names.
+      axis_index_groups: lists of instances, each of which is by itself; of one size.
+      axis: where the new axis is put.
+      tiled: they are concatenated along `axis`, which `x` has.
+      to: accepted for JAX's sake.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
+    what = "all_gather"
+    axes = _axes(what, axis_name)
+
+    def of_value(value: Value) -> Any:
+        if axis_index_groups is None:
+            return _joined(_gathered(axes, value), axis, tiled)
+        rows = _group_members(what, axes, axis_index_groups, value)
+        return _joined(rows, axis, tiled)
+
+    return _mapped(what, of_value, x)
+
+
+def psum_scatter(
+    x: Any, axis_name: Any, *, scatter_dimension: int = 0,
+    axis_index_groups: Groups = None, tiled: bool = False,
+) -> Any:  # fmt: skip
+    """Of the sum over all instances, each instance its own part.
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis, or a tuple of names.
+      scatter_dimension: the axis of `x` that is divided; it has the size of the named
+        axis and vanishes, unless `tiled` is true: then a multiple of it.
+      axis_index_groups: lists of instances, each of which is by itself; of one size.
+
+    Raises:
+      AxisNameError: no axis has that name.
+      ShapeError: the size of the axis does not fit.
+    """
+    what = "psum_scatter"
+    axes = _axes(what, axis_name)
+
+    def of_value(value: Value) -> Any:
+        value = as_value(value)
+        if axis_index_groups is None:
+            size = prod(axis.size for axis in axes)
+            rows = _split(what, value, scatter_dimension, size, tiled)
+            return _each_axis(primitives.psum_scatter_p, axes, rows)
+        rows = _group_members(what, axes, axis_index_groups, value)
+        total = reductions.sum(rows, axis=0)
+        rows = _split(what, total, scatter_dimension, rows.shape[0], tiled)
+        return rows[_place_in_group(what, axes, axis_index_groups)]
+
+    return _mapped(what, of_value, x)
+
+
+def all_to_all(
+    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *,
+    axis_index_groups: Groups = None, tiled: bool = False,
+) -> Any:  # fmt: skip
+    """Each instance sends a part to each other one, and has one of each then.
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis, or a tuple of names.
+      split_axis: the axis of `x` that is divided among the instances; it has the size
+        of the named axis and vanishes, unless `tiled` is true: then a multiple of it.
+      concat_axis: where the parts are put: as a new axis, or concatenated if `tiled`.
+      axis_index_groups: lists of instances, each of which is by itself; of one size.
+
+    Raises:
+      AxisNameError: no axis has that name.
+      ShapeError: the size of the axis does not fit.
+    """
+    what = "all_to_all"
+    axes = _axes(what, axis_name)
+    size = prod(axis.size for axis in axes)
+
+    def of_value(value: Value) -> Any:
+        if axis_index_groups is None:
+            rows = _split(what, as_value(value), split_axis, size, tiled)
+            rows = _each_axis(primitives.all_to_all_p, axes, rows)
+            return _joined(rows, concat_axis, tiled)
+        group = _table(what, axes, axis_index_groups).shape[1]
+        rows = _split(what, as_value(value), split_axis, group, tiled)
+        rows = _group_members(what, axes, axis_index_groups, rows)
+        mine = rows[:, _place_in_group(what, axes, axis_index_groups)]
+        return _joined(mine, concat_axis, tiled)
+
+    return _mapped(what, of_value, x)
+
+
+def pswapaxes(
+    x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = None
+) -> Any:
+    """The named axis and an axis of `x` of the same size change places.
+
+    Raises:
+      AxisNameError: no axis has that name.
+      ShapeError: the sizes differ.
+    """
+    groups = axis_index_groups
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=groups)
+
+
+# From one instance to another.
+
+
+def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+    """Each instance sends its value to another one; who gets none has zeros.
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis.
+      perm: pairs (source, destination); each instance is in either place at most once.
+
+    Raises:
+      AxisNameError: no axis has that name.
+      ValueRangeError: an instance is named twice, or does not exist.
+    """
+    what = "ppermute"
+    (axis, *others) = _axes(what, axis_name)
+    if others:
+        raise ArgumentError(f"{what} takes the name of one axis, got {axis_name!r}")
+    pairs = [(operator.index(a), operator.index(b)) for a, b in perm]
+    columns = list(zip(*pairs, strict=True)) or [(), ()]
+    if any(
+        len({*column}) < len(column) or not all(0 <= i < axis.size for i in column)
+        for column in columns
+    ):
+        raise ValueRangeError(
+            f"{what}: perm must be pairs (source, destination) that name each of the "
+            f"{axis.size} instances once at most, got {pairs}"
+        )
+    tables = np.full((2, axis.size), -1, np.int32)
+    for a, b in pairs:
+        tables[0, b], tables[1, a] = a, b
+    source, target = [_own(table, [axis]) for table in tables]
+    op = primitives.ppermute_p
+    return _mapped(what, lambda value: _along(op, axis, value, source, target), x)
+
+
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """Instance i gets the value of instance `perm[i]`.
+
+    Raises:
+      AxisNameError: no axis has that name.
+      ValueRangeError: `perm` is no permutation of the instances.
+    """
+    sources = [operator.index(i) for i in perm]
+    if sorted(sources) != list(range(axis_size(axis_name))):
+        raise ValueRangeError(
+            f"pshuffle: perm must be a permutation of the {axis_size(axis_name)} "
+            f"instances, got {sources}"
+        )
+    return ppermute(x, axis_name, list(zip(sources, range(len(sources)), strict=True)))
+
+
+def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+    """Every instance gets the value of one of them.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
+    axes = _axes("pbroadcast", axis_name)
+    return _mapped("pbroadcast", lambda value: _gathered(axes, value)[source], x)
+
+
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """`x`; where JAX checks which values vary along an axis, it says that they do.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
+    one_of("pcast: to", to, ("varying", "reduced", "unreduced"))
+    _axes("pcast", axis_name)
+    return x
+
+
+def pvary(x: Any, axis_name: Any) -> Any:
+    """`pcast(x, axis_name, to="varying")`."""
+    return pcast(x, axis_name, to="varying")
