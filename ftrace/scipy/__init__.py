@@ -18,9 +18,15 @@ from ftrace.scipy import (
 )
 
 if _TYPE_CHECKING:
-    from ftrace.scipy import sparse as sparse
+    from ftrace.scipy import (
+        cluster as cluster,
+        integrate as integrate,
+        interpolate as interpolate,
+        sparse as sparse,
+        spatial as spatial,
+    )
 
-_LATER = ("sparse",)
+_LATER = ("cluster", "integrate", "interpolate", "sparse", "spatial")
 
 
 def __getattr__(name: str) -> _Module:

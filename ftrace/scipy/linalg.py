@@ -23,6 +23,7 @@ from ftrace.numpy.factorizations import adjoint, matrices, square
 from ftrace.numpy.linalg import over_columns
 from ftrace.numpy.linear import matmul
 from ftrace.scipy import matrices as special_matrices
+from ftrace.scipy.funm import funm
 from ftrace.scipy.matrices import *
 from ftrace.trace.bind import bind_compound, broadcast_shapes
 from ftrace.trace.eager.dispatch import publish
@@ -31,8 +32,9 @@ from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "cho_factor", "cho_solve", "cholesky", "det", "eigh", "eigh_tridiagonal",
-    "hessenberg", "inv", "lu", "lu_factor", "lu_solve", "polar", "qr", "qr_multiply",
-    "rsf2csf", "schur", "solve", "solve_sylvester", "solve_triangular", "sqrtm", "svd",
+    "funm", "hessenberg", "inv", "lu", "lu_factor", "lu_solve", "polar", "qr",
+    "qr_multiply", "rsf2csf", "schur", "solve", "solve_sylvester",
+    "solve_triangular", "sqrtm", "svd",
 ]  # fmt: skip
 __all__ += special_matrices.__all__
 

@@ -1,4 +1,4 @@
-"""Convolution and correlation of arrays: directly, and by Fourier transforms."""
+"""Convolution and correlation of arrays, directly and by transforms; spectra."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from ftrace.lax.convolution import conv_general_dilated
 from ftrace.numpy import axes as ax, fft
 from ftrace.numpy.elementwise import conjugate
 from ftrace.numpy.linear import promoted
+from ftrace.scipy.spectral import csd, detrend, istft, stft, welch
 from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.tracing.tracer import Value
 
-__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
+__all__ = [
+    "convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend",
+    "fftconvolve", "istft", "stft", "welch",
+]  # fmt: skip
 
 
 def _convolution(name: str, mirrored: bool):

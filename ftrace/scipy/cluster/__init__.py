@@ -1,0 +1,3 @@
+"""JAX's `scipy.cluster`."""
+
+from ftrace.scipy.cluster import vq as vq

@@ -1,0 +1,46 @@
+"""Vector quantisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ftrace import dtypes, numpy as fnp
+from ftrace.errors import ShapeError
+from ftrace.numpy.axes import cast
+from ftrace.numpy.linear import promoted
+from ftrace.trace.eager.dispatch import publish
+from ftrace.trace.tracing.tracer import Value
+
+__all__ = ["vq"]
+
+
+def vq(obs: Value, code_book: Value, check_finite: bool = True) -> tuple[Any, Any]:
+    """For each observation the nearest code, and how far it is.
+
+    Args:
+      obs: (m, n), or (m,) for n = 1.
+      code_book: (k, n), or (k,).
+      check_finite: accepted, without effect.
+
+    Returns:
+      the rows of `code_book` (m,), and the Euclidean distances (m,).
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    (x, codes), _ = promoted(obs, code_book)
+    shapes = x.shape, codes.shape
+    if x.ndim == 1 == codes.ndim:
+        x, codes = x[:, None], codes[:, None]
+    if x.ndim != 2 or codes.ndim != 2 or x.shape[1] != codes.shape[1]:
+        raise ShapeError(
+            "vq: observations (m, n) and codes (k, n) are required, got the shapes "
+            f"{shapes[0]} and {shapes[1]}"
+        )
+    dtype = dtypes.to_inexact(x.dtype)
+    x, codes = cast(x, dtype), cast(codes, dtype)
+    distances = fnp.linalg.norm(x[:, None] - codes, axis=-1)
+    return fnp.argmin(distances, -1), distances.min(-1)
+
+
+publish(__name__)

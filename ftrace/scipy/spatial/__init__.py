@@ -1,0 +1,3 @@
+"""JAX's `scipy.spatial`: rotations."""
+
+from ftrace.scipy.spatial import transform as transform
