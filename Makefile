@@ -1,7 +1,8 @@
 # Needs make and Python 3.10 or newer; everything else goes into .venv.
 #
 #   make demo [DEVICE=cpu|opencl|interpreter]   train a small network
-#   make test [ARGS='-k matmul']                every test
+#   make test [ARGS='-k matmul']                every law, on a part of long tables
+#   make test ARGS=--all-rows                   every test, as CI runs them
 #   make cpus                                   some, with the code of older processors
 #   make lint | types | docs | bench | wheel    see the recipes below
 #   make clean                                  remove what these have made

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -44,6 +46,45 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+#: Rows of a law's table that a run of the whole suite takes at least, and their share.
+FEWEST_ROWS, SHARE_OF_ROWS = 8, 0.25
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all-rows",
+        action="store_true",
+        help="every row of every table, as CI does, and as does a run of named files or "
+        "with -k; else a run of the whole suite holds each law to a part of its table",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What is asked for by name runs whole. Processes of pytest-xdist are told so."""
+    option = config.option
+    named = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    worker = hasattr(config, "workerinput")
+    if not worker and (named or option.keyword or option.markexpr):
+        option.all_rows = True
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Takes some rows of long tables, always the same ones, spread over the table."""
+    if config.option.all_rows:
+        return
+    laws: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        laws[item.nodeid.partition("[")[0]].append(item)
+    left_out: set[pytest.Item] = set()
+    for rows in laws.values():
+        rows.sort(key=lambda item: crc32(item.nodeid.encode()))
+        left_out.update(rows[max(FEWEST_ROWS, int(len(rows) * SHARE_OF_ROWS)) :])
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=sorted(left_out, key=lambda i: i.nodeid))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -22,6 +22,56 @@ _MOST_CACHES = 8
 
 
 @dataclass(frozen=True)
+class Costs:
+    """What single steps of a product take on a core, in cycles.
+
+    They decide between ways to cut, whose counts of these steps differ: which benchmark
+    rows hang on which of them, `python -m tests.lower.vary_constants costs` prints.
+    Measured on a server's core with AVX-512, with its code and with that of AVX2; other
+    makers' cores differ by less than the choices do.
+
+    Attributes:
+      sum_latency: from one addition to a sum to the next.
+      fetch: to get a vector of a panel from L2 for a step of a tile.
+      add_lanes: to add up the lanes of a vector.
+      begin_tile, begin_block: to begin and end a tile of registers, and a block of
+        lines of images.
+      finish: to read a result from its panel again, and to store it.
+      line: of a tile, for each line of the left operand that is no longer in L1.
+      fill, fill_l3, fill_memory: to put a vector into a panel: from L2, from a part of
+        L3, from further away.
+      stream, stream_far: to read a vector of the left operand, of which the next part
+        is fetched ahead, from L2 and from beyond it.
+      add_again, add_far: to add to a vector of a panel of sums in L2, and beyond it.
+      again, resume: to begin a tile of a shallow block; for each vector of its sums.
+      read, read_far, read_across: to wait for a vector that is read where it stands:
+        from L2, from beyond it, and from there in columns.
+      pushed_out: to wait for a line whose neighbours push it out of L1.
+    """
+
+    sum_latency: float = 4.25
+    fetch: float = 0.25
+    add_lanes: float = 8.0
+    begin_tile: float = 40.0
+    begin_block: float = 2000.0
+    finish: float = 6.0
+    line: float = 1.0
+    fill: float = 4.0
+    fill_l3: float = 11.0
+    fill_memory: float = 30.0
+    stream: float = 0.5
+    stream_far: float = 1.0
+    add_again: float = 2.0
+    add_far: float = 4.0
+    again: float = 1.0
+    resume: float = 0.15
+    read: float = 1.0
+    read_far: float = 2.0
+    read_across: float = 12.0
+    pushed_out: float = 1.0
+
+
+@dataclass(frozen=True)
 class Target:
     """A processor, as far as the shape of the code depends on it.
 
@@ -39,6 +89,11 @@ class Target:
       l1, l2: bytes of the caches of one core.
       l3: bytes of the last cache.
       cores: how many threads can run.
+      cache_line: bytes of a line of the caches.
+      l1_way, l1_ways: bytes between places that share a set of L1; lines of a set.
+      from_l3, from_memory: bytes that come to a core in a cycle.
+      look_ahead: instructions among which a core finds those that can begin.
+      costs: of single steps.
       without: decisions of `lower/kernel/codegen_options.py` that are switched off, in
         order.
     """
@@ -59,6 +114,13 @@ class Target:
     l2: int = 512 << 10
     l3: int = 8 << 20
     cores: int = 1
+    cache_line: int = 64
+    l1_way: int = 4096
+    l1_ways: int = 8
+    from_l3: float = 14.0
+    from_memory: float = 7.0
+    look_ahead: int = 200
+    costs: Costs = Costs()
     without: tuple[str, ...] = ()
 
     @property
@@ -69,6 +131,10 @@ class Target:
         a whole line of the cache.
         """
         return 8 if self.vector_bytes < 64 else 12
+
+    def rows_kept(self, pitch: int) -> int:
+        """How many rows that begin so many bytes apart L1 holds beside each other."""
+        return self.l1_ways * self.l1_way // math.gcd(pitch, self.l1_way)
 
     def decides(self, name: str) -> bool:
         """Is a decision of `lower/kernel/codegen_options.py` left to us?"""

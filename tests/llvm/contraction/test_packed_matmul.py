@@ -288,7 +288,7 @@ def test_the_last_column_does_not_spill_into_the_next_row(
 def test_wide_tiles_are_chosen_where_the_left_operand_is_far() -> None:
     """Each strip reads all of it again; small products have it in the first cache."""
     target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", cores=2)
-    sizes = target.registers, 14
+    sizes = target.registers, target.costs, 14
     large = choose_blocks(target, Load(1200, 96, 700, 4))
     assert not large.shallow
     assert large.tile.vectors > register_tile(1200, 96, *sizes).vectors

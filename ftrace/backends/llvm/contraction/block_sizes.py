@@ -8,7 +8,6 @@ cycles for each way to cut, and takes the least.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 from ftrace.backends.llvm.runtime.work_estimate import PIECES_PER_THREAD
 from ftrace.backends.llvm.schedule.tiling_ir import (
@@ -19,6 +18,7 @@ from ftrace.backends.llvm.schedule.tiling_ir import (
 )
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.tables import memo
 
 #: How much of L2 panels may take: of right operands, of sums that are worked on later,
 #: of sums that more is added to, and of left operands. The last two are read from one
@@ -26,25 +26,11 @@ from ftrace.ground.fast_dataclasses import dataclass
 _RIGHT, _SUMS, _TOTALS, _LEFT = 0.5, 0.25, 1.0, 2.0
 #: Strips that there should be room for where left operands are filled for them again.
 _STRIPS = 8
-#: Cycles to fill a vector of a panel: a load that waits for a slow cache, and a store.
-#: The same where the operand is larger than L2, and than half of L3.
-_FILL, _FILL_FAR, _FILL_FARTHEST = 4.0, 11.0, 30.0
-#: The same to read the left operand, of which the next part is fetched ahead.
-_STREAM, _STREAM_FAR = 0.5, 1.0
-#: Cycles of a tile for each line of the left operand, which no longer is in L1; and how
-#: much more they count where a tile is chosen: the fewer streams, the better.
-_LINE, _STREAMS = 1.0, 4.0
-#: Cycles to begin and end a tile, and for a result to be read from its panel again.
-_TILE, _FINISH = 40.0, 6.0
-#: Cycles to add to a vector of a panel of sums, and to one that is not in L2.
-_ADD_AGAIN, _ADD_FAR = 2.0, 4.0
-#: Terms of a sum in a shallow block; cycles to begin a tile of one, to add to a vector
-#: of sums, to wait for a vector that is read where it stands, the same from beyond L2,
-#: and from a left operand that lies across, far beyond L2; and for a line of a left
-#: operand whose rows push each other out of the cache.
+#: How much more a line of the left operand counts where a tile is chosen: the fewer
+#: streams, the better.
+_STREAMS = 4.0
+#: Terms of a sum in a shallow block.
 _SHALLOW = 32
-_TILE_AGAIN, _ADD, _READ, _PUSHED = 1.0, 0.15, 1.0, 1.0
-_READ_FAR, _READ_ACROSS = 2.0, 12.0
 #: Panels, whose time is known better, are left for ways that take a little less only;
 #: for rows that push each other out of the cache, where that takes a fifth less.
 _SURE, _SURE_CLOSE = 1.1, 1.25
@@ -105,7 +91,7 @@ class Blocks:
     shallow: bool = False
 
 
-@lru_cache(maxsize=1024)
+@memo(1024)
 def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
     deep = min(_deep_ways(target, load), key=_cycles_of)
@@ -123,7 +109,7 @@ def _cycles_of(blocks: Blocks) -> float:
 
 def _shallow_ways(target: Target, load: Load, depth: int) -> Iterator[Blocks]:
     """Ways to cut with few terms at a time."""
-    tile = register_tile(load.rows, load.vectors, target.registers, MOST_ROWS)
+    tile = register_tile(load.rows, load.vectors, target.registers, target.costs)
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
     wide = tile.vectors * target.vector_bytes
@@ -140,24 +126,25 @@ def _shallow_ways(target: Target, load: Load, depth: int) -> Iterator[Blocks]:
 def _shallow_cycles(
     target: Target, load: Load, tile: RegisterTile, strips: int, high: int, depth: int
 ) -> float:
+    costs = target.costs
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
     blocks = -(-load.depth // depth)
     step = tile.cycles / (total * tiles)
-    again = _TILE_AGAIN + _ADD * tile.rows * tile.vectors * load.sums
-    again += _PUSHED * tile.rows if tile.rows > load.together else 0.0
+    again = costs.again + costs.resume * tile.rows * tile.vectors * load.sums
+    again += costs.pushed_out * tile.rows if tile.rows > load.together else 0.0
     cycles = strips * high * (step * load.depth + again * blocks)
     rows = high * tile.rows
     far = load.depth * load.vectors * target.vector_bytes > target.l2
-    read = _READ_FAR if far else _READ
+    read = costs.read_far if far else costs.read
     cycles += strips * tile.vectors * load.depth * read * load.right
     lanes = target.vector_bytes // load.item
     nbytes = load.depth * load.rows * load.item
-    read = _READ_FAR if nbytes > target.l2 else _READ
+    read = costs.read_far if nbytes > target.l2 else costs.read
     if load.left and nbytes > 4 * target.l2:
-        read = _READ_ACROSS
+        read = costs.read_across
     cycles += rows / lanes * load.depth * read
-    cycles += tile.vectors * strips * rows * (_FINISH + 1) * load.sums
+    cycles += tile.vectors * strips * rows * (costs.finish + 1) * load.sums
     units = load.outer * -(-total // strips) * load.others * -(-tiles // high)
     pieces, size = shared(units, target.cores)
     return cycles * (-(-pieces // target.cores) + 0.15) * size
@@ -197,14 +184,14 @@ def _deep_tile(target: Target, load: Load) -> RegisterTile:
     Wide ones have fewer strips. How deep a block is, and with it the order in which
     terms are added, depends on the tile: cores do not count here.
     """
-    sizes = load.rows, load.vectors, target.registers, load.together
+    sizes = load.rows, load.vectors, target.registers, target.costs, load.together
     if not load.right:
         return register_tile(*sizes)
 
     def cycles(tile: RegisterTile) -> float:
         strips = -(-load.vectors // tile.vectors)
-        lines = strips * load.rows * load.item / 64
-        return tile.cycles + lines * _LINE * _STREAMS
+        lines = strips * load.rows * load.item / target.cache_line
+        return tile.cycles + lines * target.costs.line * _STREAMS
 
     tiles = register_tiles(*sizes, uneven=1.0)
     return min(reversed(tiles), key=cycles)
@@ -242,25 +229,29 @@ def _cycles(
     target: Target, load: Load, tile: RegisterTile, strips: int, high: int, depth: int
 ) -> float:
     """What it takes with units of so many strips and tiles of rows."""
+    costs = target.costs
     total = -(-load.vectors // tile.vectors)
     tiles = -(-load.rows // tile.rows)
     across, down = -(-total // strips), -(-tiles // high)
     units = load.outer * across * load.others * down
-    step = tile.cycles / (total * tiles) + tile.rows * load.item / 64 * _LINE
-    multiply = strips * high * (step * load.depth + _TILE)
+    step = (
+        tile.cycles / (total * tiles)
+        + tile.rows * load.item / target.cache_line * costs.line
+    )
+    multiply = strips * high * (step * load.depth + costs.begin_tile)
     rows = high * tile.rows
     lines = tile.vectors * strips * rows
     several = depth < load.depth
     if load.heavy or several:
         blocks = -(-load.depth // depth)
         near = lines * target.vector_bytes * load.sums <= target.l2 // 2
-        add = _ADD_AGAIN if near else _ADD_FAR
-        multiply += lines * (_FINISH + add * blocks) * load.sums
+        add = costs.add_again if near else costs.add_far
+        multiply += lines * (costs.finish + add * blocks) * load.sums
     lanes = target.vector_bytes // load.item
     fill = _fill_cycles(target, load.depth * load.vectors * target.vector_bytes)
     right = strips * tile.vectors * load.depth * fill * load.right
     nbytes = load.depth * load.rows * load.item
-    stream = _STREAM_FAR if nbytes > target.l2 else _STREAM
+    stream = costs.stream_far if nbytes > target.l2 else costs.stream
     left = rows / lanes * load.depth * stream
     fill = _fill_cycles(target, nbytes)
     left += load.left * (rows / lanes + 1) * load.depth * fill
@@ -273,9 +264,10 @@ def _cycles(
 
 def _fill_cycles(target: Target, nbytes: int) -> float:
     """What a vector of a panel costs that comes from an operand of so many bytes."""
+    costs = target.costs
     if nbytes <= target.l2:
-        return _FILL
-    return _FILL_FAR if nbytes <= target.l3 // 2 else _FILL_FARTHEST
+        return costs.fill
+    return costs.fill_l3 if nbytes <= target.l3 // 2 else costs.fill_memory
 
 
 def shared(units: int, cores: int) -> tuple[int, int]:

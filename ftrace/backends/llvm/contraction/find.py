@@ -11,7 +11,6 @@ This file finds them; `strategies.py` says how they run.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from math import prod
 
@@ -234,11 +233,10 @@ def in_memory_order(
     return sorted(ranges, key=lambda r: -steps[r])
 
 
-def rows_apart(plan: Contraction, facts: Facts) -> int:
+def rows_apart(plan: Contraction, facts: Facts, target: Target) -> int:
     """Right rows that do not push each other out of the first cache.
 
-    It has 64 sets of lines of 64 bytes, and at least 8 in a set. Where some operand
-    cannot be read where it stands there are none.
+    Where some operand cannot be read where it stands there are none.
     """
     column, found = plan.columns[-1], 1 << 10
     for n in (*plan.left, *plan.right):
@@ -247,7 +245,7 @@ def rows_apart(plan: Contraction, facts: Facts) -> int:
             return 0
         terms = form.terms
         pitch = min((abs(terms[r]) for r in plan.ranges if r in terms), default=0)
-        room = 8 * 4096 // math.gcd(pitch * n.dtype.itemsize, 4096)
+        room = target.rows_kept(pitch * n.dtype.itemsize)
         if n in plan.right:
             if terms.get(column) != 1:
                 return 0
@@ -287,9 +285,9 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
         pushed = pitch % 2048 == 0 and depth > 256
         return far or pushed or (_is_tall(plan, target) and target.decides("tall"))
     if far and depth > 256 and _is_one_matrix(plan) and target.decides("few_rows"):
-        return bool(rows_apart(plan, facts))
+        return bool(rows_apart(plan, facts, target))
     row = max(plan.rows, key=size_of)
-    together = rows_together(plan.left, row, facts)
+    together = rows_together(plan.left, row, facts, target)
     aliased = pitch % 1024 == 0 or together < min(size_of(row), MOST_ROWS)
     return aliased and depth > 256 and far and height >= 4
 

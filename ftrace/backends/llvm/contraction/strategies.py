@@ -54,8 +54,6 @@ _WORTH_SUMS = 1 << 12
 _SHORT_ROWS = 4
 #: The axes of a block should be so long; where nothing is filled two rows will do.
 LONG_ROWS, FEW_ROWS = 8, 2
-#: Cycles to add up the lanes of a vector of sums.
-_ACROSS = 10.0
 #: Rows that make up for the panel of the right operand.
 _LEAST_ROWS = 16
 #: Rows of a unit, about.
@@ -175,7 +173,9 @@ def in_blocks(
     lanes = target.vector_bytes // item
     row = max(plan.rows, key=tiling.size_of)
     height = prod(tiling.size_of(a) for a in ((row,) if plan.loose else plan.rows))
-    together = tiling.rows_together(plan.left, row if plan.loose else None, facts)
+    together = tiling.rows_together(
+        plan.left, row if plan.loose else None, facts, target
+    )
     columns, tile = _cut_columns(plan.columns, height, lanes, together, target)
     step = tile.vectors * lanes
     pitch = -(-columns.length // step) * step
@@ -213,9 +213,9 @@ def _cut_columns(
     columns: Sequence[Node], height: int, lanes: int, together: int, target: Target
 ) -> tuple[Cut, tiling.RegisterTile]:
     """Blocks of columns that fill whole vectors and tiles best."""
-    registers, column = target.registers, columns[-1]
+    registers, costs, column = target.registers, target.costs, columns[-1]
     last = -(-tiling.size_of(column) // lanes)
-    tile = tiling.register_tile(height, last, registers, together)
+    tile = tiling.register_tile(height, last, registers, costs, together)
     found = cut_ranges(columns, VECTORS * lanes, tile.vectors * lanes)
     if found.split is column:
         return found, tile
@@ -224,7 +224,7 @@ def _cut_columns(
     for size in sizes:
         part = replace(found, size=size)
         tile = tiling.register_tile(
-            height, -(-part.length // lanes), registers, together
+            height, -(-part.length // lanes), registers, costs, together
         )
         # A block has costs of its own.
         cycles = (tile.cycles + 1) * sample(part.blocks)
@@ -329,9 +329,9 @@ def as_panels(
             sums=len(plan.reduces),
             heavy=heavy,
             together=tiling.rows_together(
-                plan.left, row if plan.loose else None, facts
+                plan.left, row if plan.loose else None, facts, target
             ),
-            apart=contraction.rows_apart(plan, facts),
+            apart=contraction.rows_apart(plan, facts, target),
         ),
     )
     tile, width = blocks.tile, blocks.tile.vectors * lanes
@@ -402,10 +402,10 @@ def find_dots(
     if not all(contraction.runs_along(n, length, facts) for n in plan.left):
         return None
     # Of sums in vectors of columns, each step takes half a cycle per row.
-    if 0.5 * deep <= wide * (0.5 * deep / lanes + _ACROSS):
+    if 0.5 * deep <= wide * (0.5 * deep / lanes + target.costs.add_lanes):
         return None
     room = target.registers - 1 - wide
-    most = tiling.rows_together(plan.left, row, facts)
+    most = tiling.rows_together(plan.left, row, facts, target)
     tile = min(room // ((wide + 1) * len(plan.reduces)), most)
     if tile < 1:
         return None

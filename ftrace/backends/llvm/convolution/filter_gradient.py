@@ -130,9 +130,9 @@ def _as_sliding(
     others = contraction.in_memory_order(
         [left], [r for r in plan.ranges if r not in pixels], facts
     )
-    last = convolution.fill_cost(left, pixels[-1], facts) is None
+    last = not convolution.can_fill(left, pixels[-1], facts)
     side = beside or [a for a in still[:1] if a in facts.free[left]]
-    if last and (not side or convolution.fill_cost(left, side[0], facts) is None):
+    if last and (not side or not convolution.can_fill(left, side[0], facts)):
         return None
     return Shape(
         plan, tuple(windows), left, right, tuple(beside), tuple(still), tuple(others),
@@ -296,8 +296,8 @@ def _tile(
             high, parts = min(max(room // s.taps, 1), channels), -(-s.taps // room)
         rows = -(-s.taps // parts) * high
         across, rest = divmod(vectors, wide)
-        cycles = across * step_cycles(rows, wide)
-        cycles += step_cycles(rows, rest) if rest else 0.0
+        cycles = across * step_cycles(rows, wide, target.costs)
+        cycles += step_cycles(rows, rest, target.costs) if rest else 0.0
         cycles *= parts * -(-channels // high)
         if cycles < least * 0.999:
             best, least = ((high, wide), parts), cycles
@@ -345,9 +345,9 @@ def _as_dots(
     lanes = target.vector_bytes // total.dtype.itemsize
     while lanes > 1 and lanes >= 2 * size_of(pixels[-1]):
         lanes //= 2
-    if lanes < 2 or None in [
-        convolution.fill_cost(n, pixels[-1], facts) for n in (left, right)
-    ]:
+    if lanes < 2:
+        return None
+    if not all(convolution.can_fill(n, pixels[-1], facts) for n in (left, right)):
         return None
     item, lines = total.dtype.itemsize, prod(w.lines(w.pixels) for w in windows)
     products = prod(map(size_of, (*axes, *ranges)))

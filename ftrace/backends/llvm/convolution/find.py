@@ -25,8 +25,6 @@ from ftrace.lower.kernel.loop_tree import ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic.dim import is_dynamic
 
-#: Cycles that it takes to evaluate a vector of a panel; where its elements are apart.
-_FILL, _FILL_APART = 3.0, 6.0
 #: Fewer products are not worth it.
 _LEAST = 1 << 14
 
@@ -207,15 +205,22 @@ def find_channels(
 # What it costs to evaluate an operand.
 
 
-def fill_cost(node: Node, column: Node, facts: Facts, lanes: int = 16) -> float | None:
-    """Cycles that it takes to evaluate a vector; None where that is too slow."""
+def can_fill(node: Node, column: Node, facts: Facts, lanes: int = 16) -> bool:
+    """Is it evaluated in vectors along a column, from elements that are close by?"""
+    loads = [n for n in toposort([node]) if n.op is load_p and column in facts.free[n]]
+    strides = (facts.stride(index_of(n), column, lanes) for n in loads)
+    return all(stride is not None and abs(stride) <= 4 for stride in strides)
+
+
+def fill_cost(
+    node: Node, column: Node, facts: Facts, target: Target, lanes: int
+) -> float:
+    """Cycles that it takes to evaluate a vector of an operand that can be filled."""
     cost = 0.0
     for n in toposort([node]):
         if n.op is load_p and column in facts.free[n]:
-            stride = facts.stride(index_of(n), column, lanes)
-            if stride is None or abs(stride) > 4:
-                return None
-            cost += _FILL if abs(stride) == 1 else _FILL_APART
+            near = abs(facts.stride(index_of(n), column, lanes) or 0) == 1
+            cost += target.costs.fill * (1 if near else 2)
         elif n.dtype is not INDEX and n.src:
             cost += 1.0
     return cost

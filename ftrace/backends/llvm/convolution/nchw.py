@@ -21,6 +21,7 @@ from ftrace.backends.llvm.contraction.find import (
     plain_form,
 )
 from ftrace.backends.llvm.convolution.find import (
+    can_fill,
     fill_cost,
     find_windows,
     is_sum_of_products,
@@ -40,15 +41,12 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
 
-#: Cycles of a block beside its sums.
-_BLOCK = 2000.0
 #: Blocks of lines that are considered, and parts of the rows.
 _MOST_BLOCKS = 32
 _PARTS = (1, 2, 4, 8)
-#: Bytes of a line of the cache. Vectors as long as one come from the second cache in
-#: time; of shorter ones a tile takes several times as long, unless all that it reads
-#: stays in the first: two of them for each term are this part of it.
-LINE = 64
+#: Vectors as long as a line come from the second cache in time; of shorter ones a tile
+#: takes several times as long, unless all that it reads stays in the first: two of them
+#: for each term are this part of it.
 _NEAR = 8
 #: Outer places that a block takes side by side: so many columns are enough.
 _ENOUGH_COLUMNS = 512
@@ -144,11 +142,11 @@ def _shape(
     others = [r for r in plan.ranges if r is not window.tap]
     lanes = target.vector_bytes // right.dtype.itemsize
     last = inner[-1] if inner else window.column
-    fill, length = fill_cost(right, last, facts, lanes), size_of(last)
-    if fill is None:
+    if not can_fill(right, last, facts, lanes):
         return None
+    fill, length = fill_cost(right, last, facts, target, lanes), size_of(last)
     terms = DEPTH * 4 // right.dtype.itemsize
-    if target.vector_bytes < LINE:
+    if target.vector_bytes < target.cache_line:
         terms = min(terms, target.l1 // (_NEAR * target.vector_bytes))
     in_place = plain_form(left, facts) is not None
     return Shape(
@@ -159,7 +157,7 @@ def _shape(
         others=tuple(in_memory_order([left], others, facts)),
         fill=fill / (length / -(-length // lanes)),
         deep=max(terms // window.taps, 1),
-        together=rows_together([left], row if in_place else None, facts),
+        together=rows_together([left], row if in_place else None, facts, target),
         in_place=in_place,
     )  # fmt: skip
 
@@ -173,7 +171,9 @@ def _schedule(kernel: Kernel, s: Shape, blocks: Blocks, facts: Facts) -> tree.Sc
     depth = cut_ranges(s.others, max(min(s.deep, room), 1))
     rows = Cut.of_first([row], s.rows // blocks.parts)
     pitch = layout.whole_vectors(columns, lanes)
-    tile = register_tile(rows.length, pitch // lanes, target.registers, s.together)
+    tile = register_tile(
+        rows.length, pitch // lanes, target.registers, target.costs, s.together
+    )
     short = columns.split is not None and size_of(columns.split) % columns.size > 0
     images = layout.images_of(
         right, (window,), columns, Part.of(depth, 1, facts.free[right]), lanes,
@@ -256,8 +256,9 @@ def _cycles(s: Shape, blocks: Blocks) -> float:
 
 def _unit(s: Shape, rows: int, columns: int, evaluated: float) -> float:
     vectors = -(-columns // s.lanes)
-    tile = register_tile(rows, vectors, s.target.registers, s.together)
-    return tile.cycles * s.depth + s.fill * evaluated + _BLOCK
+    costs = s.target.costs
+    tile = register_tile(rows, vectors, s.target.registers, costs, s.together)
+    return tile.cycles * s.depth + s.fill * evaluated + costs.begin_block
 
 
 def _without(s: Shape) -> float:

@@ -134,7 +134,7 @@ def find_sliding_rows(
     found = _as_rows(plan, facts, target, blocks, _MANY_PIXELS)
     if found is None or not found.others or size_of(found.pixel) < 4:
         return None
-    if convolution.fill_cost(found.left, found.others[-1], facts) is None:
+    if not convolution.can_fill(found.left, found.others[-1], facts):
         return None
     if size_of(column) * item < 32:
         return None
@@ -178,7 +178,7 @@ def find_across(
     found = _as_rows(plan, facts, target, _group_vectors(plan, target))
     if found is None or found.others or size_of(found.pixel) < 2:
         return None
-    if convolution.fill_cost(found.left, found.pixel, facts) is None:
+    if not convolution.can_fill(found.left, found.pixel, facts):
         return None
     if len(found.rows) == 1:
         found = replace(found, size=size_of(found.pixel))
@@ -216,7 +216,9 @@ def _schedule(
     deep = max(DEPTH * 4 // item // prod(w.taps for w in windows), 1)
     depth = cut_ranges(shape.others, deep, lanes)
     pitch = layout.whole_vectors(columns, lanes)
-    tile = register_tile(size_of(shape.pixel), pitch // lanes, target.registers)
+    tile = register_tile(
+        size_of(shape.pixel), pitch // lanes, target.registers, target.costs
+    )
     summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
     right = right_operand(kernel, plan, plan.right[0], columns, summed, lanes, facts)
     images = layout.images_of(

@@ -175,13 +175,15 @@ class Chooser:
         vectors = -(-tiling.size_of(node) // lanes)
         widest = max(r.dtype.itemsize for r in self._reduces())
         registers = max(widest * lanes // self.target.vector_bytes, 1)
-        most = tiling.rows_together(self._reduces(), rows, self.facts)
+        most = tiling.rows_together(self._reduces(), rows, self.facts, self.target)
         room = self.target.registers // registers
         if not self.target.decides("tiles"):
             height = vectors = 1
         copies = self._copies_worth(loop)
         vectors = min(vectors, copies)
-        tile = tiling.register_tile(height, vectors, room, min(most, copies // vectors))
+        tile = tiling.register_tile(
+            height, vectors, room, self.target.costs, min(most, copies // vectors)
+        )
         self.steps[node] = tiling.Steps(lanes, tile.vectors)
         if rows is not None:
             self.steps[rows] = tiling.Steps(0, tile.rows)
@@ -285,7 +287,7 @@ class Chooser:
             return None  # a cache is as quick with one
         if self._reduces() != list(loop.reduces):
             return None
-        most = tiling.rows_together(self._reduces(), rows, self.facts)
+        most = tiling.rows_together(self._reduces(), rows, self.facts, self.target)
         return rows if most >= _ABREAST else None
 
     # Units of work.

@@ -12,12 +12,12 @@ of both, the fewer loads for each multiplication, up to the registers that a CPU
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
+from ftrace.backends.llvm.target import Costs, Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.tables import memo
 from ftrace.lower.kernel.affine_index import Index
@@ -298,10 +298,7 @@ def equal_tiles(axis: Node, steps: Steps) -> Tiles | None:
 #: Rows of a tile at most.
 MOST_ROWS = 14
 
-#: Cycles of a step of a tile at least; those that a vector takes to come from L2; and
-#: how much longer tiles of two heights take than those of one, to be compiled at all.
-_LATENCY = 4.25
-_FETCH = 0.25
+#: How much longer tiles of two heights take than those of one, to be compiled at all.
 _UNEVEN = 1.03
 #: A tile that takes the same, but for rounding, is no better than one before it.
 _BETTER = 0.999
@@ -323,16 +320,17 @@ class RegisterTile:
 
 @memo(4096)
 def register_tile(
-    rows: int, vectors: int, registers: int, most: int = MOST_ROWS
+    rows: int, vectors: int, registers: int, costs: Costs, most: int = MOST_ROWS
 ) -> RegisterTile:
     """The best tile for so many rows and vectors: the one with the fewest cycles.
 
     Args:
       rows, vectors: how many there are to be tiled.
       registers: how many vectors the processor holds.
+      costs: of single steps on the processor.
       most: rows of a tile at most.
     """
-    best, *others = register_tiles(rows, vectors, registers, most)
+    best, *others = register_tiles(rows, vectors, registers, costs, most)
     for tile in others:
         if tile.cycles < best.cycles * _BETTER:
             best = tile
@@ -344,13 +342,14 @@ def register_tiles(
     rows: int,
     vectors: int,
     registers: int,
+    costs: Costs,
     most: int = MOST_ROWS,
     uneven: float = _UNEVEN,
 ) -> tuple[RegisterTile, ...]:
     """The best tile of each width, the narrowest first.
 
     Args:
-      rows, vectors, registers, most: as above.
+      rows, vectors, registers, costs, most: as above.
       uneven: how much longer tiles of two heights take.
     """
     found: list[RegisterTile] = []
@@ -361,8 +360,8 @@ def register_tiles(
             cycles = 0.0
             for across in cut_evenly(rows, m):
                 whole, rest = divmod(vectors, n)
-                steps = whole * step_cycles(across.copies, n)
-                steps += step_cycles(across.copies, rest) if rest else 0.0
+                steps = whole * step_cycles(across.copies, n, costs)
+                steps += step_cycles(across.copies, rest, costs) if rest else 0.0
                 cycles += across.count * steps
             if rows % m and n * m > 8:
                 cycles *= uneven
@@ -372,22 +371,23 @@ def register_tiles(
     return tuple(found)
 
 
-def step_cycles(rows: int, vectors: int) -> float:
+def step_cycles(rows: int, vectors: int, costs: Costs) -> float:
     """Cycles of one step of the loop over a tile.
 
     It multiplies rows × vectors, loads each vector and spreads one number per row: two
-    of either fit in a cycle. A chain of additions takes four cycles per link, and each
+    of either fit in a cycle. A chain of additions takes some cycles per link, and each
     vector comes from a cache that is slower than the registers.
     """
     work = max(rows * vectors, rows + vectors) * 0.5
-    return max(work, _LATENCY) + _FETCH * vectors
+    return max(work, costs.sum_latency) + costs.fetch * vectors
 
 
-def rows_together(terms: Sequence[Node], row: Node | None, facts: Facts) -> int:
+def rows_together(
+    terms: Sequence[Node], row: Node | None, facts: Facts, target: Target
+) -> int:
     """How many rows of what the terms load do not push each other out of the cache.
 
-    A first-level cache has 64 sets of lines of 64 bytes, and at least 8 in a set, of
-    which the other operand needs some.
+    The other operand needs some of the places that they share.
     """
     found = MOST_ROWS
     for n in toposort(terms):
@@ -395,5 +395,5 @@ def rows_together(terms: Sequence[Node], row: Node | None, facts: Facts) -> int:
             continue
         pitch = facts.affine[index_of(n)].terms.get(row, 0) * n.dtype.itemsize
         if pitch:
-            found = min(found, 8 * 4096 // math.gcd(pitch, 4096) - 2)
+            found = min(found, target.rows_kept(pitch) - 2)
     return found

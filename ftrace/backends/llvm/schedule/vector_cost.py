@@ -28,8 +28,6 @@ Vectors = dict[Node, int]  # the lanes of each axis that is one: a row may have 
 
 #: What an operation costs beside an addition.
 _COST = {"div": 4.0, "rem": 8.0, "sqrt": 6.0, "mul_zero": 3.0, "max": 3.0, "min": 3.0}
-#: Adding up the lanes of a vector.
-_ACROSS = 8.0
 
 
 class VectorCosts:
@@ -124,7 +122,7 @@ class VectorCosts:
                     continue
                 cost = self.of_block(loop.body, {}, (r, lanes)) + len(loop.reduces)
                 cost *= trips // size * -(-size // lanes)
-                cost += _ACROSS * len(loop.reduces)
+                cost += self.target.costs.add_lanes * len(loop.reduces)
                 if cost < found[0]:
                     found = (cost, (r, lanes))
             self._own[loop] = found
@@ -209,10 +207,6 @@ _LATENCY = {
 }  # fmt: skip
 #: Cycles that its unit is busy with a vector; with any other half of one.
 _BUSY = {"div": 8.0, "rem": 24.0, "sqrt": 12.0}
-#: Instructions among which a processor finds those that can begin.
-_WINDOW = 200
-#: Bytes that come to a core in a cycle: from memory, and from the last cache.
-_MEMORY, _CACHE = 7.0, 14.0
 
 
 def interleaved_vectors(
@@ -238,7 +232,7 @@ def interleaved_vectors(
         return 1
     nodes = [n for n in usual(loop.body) if loop.axis in facts.free[n]]
     chain, busy = cycles(nodes)
-    alone = max(busy, chain * min(1.0, len(nodes) / _WINDOW))
+    alone = max(busy, chain * min(1.0, len(nodes) / target.look_ahead))
     if vectors * alone <= _cycles_of_memory(kernel, target):
         return 1
     most = _MOST if chain > busy * 1.5 else 2 if chain > busy else 1
@@ -252,7 +246,7 @@ def _cycles_of_memory(kernel: Kernel, target: Target) -> float:
     size = bytes_of(kernel.buffers)
     if size <= target.l2:
         return 0.0
-    return size / (_CACHE if size <= target.l3 else _MEMORY)
+    return size / (target.from_l3 if size <= target.l3 else target.from_memory)
 
 
 def usual(body: Sequence[Statement]) -> list[Node]:

@@ -1,0 +1,122 @@
+"""Which benchmark rows hang on a number that steers the CPU back end.
+
+`python -m tests.lower.vary_constants` halves and doubles each of these numbers, one at
+a time, and prints the rows (those of the benchmarks, and a program for each form of
+code) whose kernels become others: where a number comes from, and what to measure before
+it is changed. With names, `contraction.block_sizes costs.fill`, only those.
+
+    contraction.block_sizes._RIGHT = 0.5
+      half:   matmul 2048³
+      double: matmul 1024³, matmul 2048³, bilinear einsum 256×(64·64→128)
+
+A number of which nothing hangs is part of a model, or guards what no row has: memory,
+the time to compile, sizes far beyond those of the rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+from unittest import mock
+
+import ftrace as ft
+from ftrace.backends import llvm
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.kernels.lift_constants import without_numbers
+from ftrace.backends.llvm.target import Costs, Target
+from ftrace.ground.limits import Limits
+from ftrace.ground.tables import clear_tables
+from ftrace.lower import lower
+from ftrace.lower.kernel.ir import Kernel
+from tests.lower.test_golden_kernels import CACHES, CODES, PROCESSORS, ROWS
+from tests.support.kernel_texts import digest
+
+#: The folders whose numbers are decisions.
+FOLDERS = ["contraction", "convolution", "emit", "register_loops", "schedule"]
+Number = tuple[str, float, Callable[[float], Any]]
+
+
+def numbers() -> Iterator[Number]:
+    """Name, value, and a context in which it is another one."""
+    for folder in FOLDERS:
+        package = import_module(f"{llvm.__name__}.{folder}")
+        for found in pkgutil.iter_modules(package.__path__):
+            module = import_module(f"{package.__name__}.{found.name}")
+            for name, value in vars(module).items():
+                if name.lstrip("_").isupper() and type(value) in (int, float):
+                    yield (
+                        f"{folder}.{found.name}.{name}", value,
+                        lambda v, m=module, n=name: mock.patch.object(m, n, v),
+                    )  # fmt: skip
+    for field in dataclasses.fields(Costs):
+        yield (
+            f"costs.{field.name}", field.default,
+            lambda v, n=field.name: changed_targets(
+                lambda t: dataclasses.replace(
+                    t, costs=dataclasses.replace(t.costs, **{n: v})
+                )
+            ),
+        )  # fmt: skip
+    for name in ("l1_ways", "from_l3", "from_memory", "look_ahead"):
+        value = getattr(next(iter(PROCESSORS.values())), name)
+        yield (
+            name, value,
+            lambda v, n=name: changed_targets(
+                lambda t: dataclasses.replace(t, **{n: v})
+            ),
+        )  # fmt: skip
+
+
+def changed_targets(change: Callable[[Target], Target]) -> Any:
+    return mock.patch.dict(PROCESSORS, {n: change(t) for n, t in PROCESSORS.items()})
+
+
+def kernels() -> dict[str, list[Kernel]]:
+    """Those of each row: numbers of this back end do not change what is lowered."""
+    found: dict[str, list[Kernel]] = {}
+    for family, name in ROWS:
+        function, arguments = CODES[family][name]()
+        graph = ft.make_graph(function)(*arguments)
+        steps = lower(graph, Limits(recurrences=True, cache=CACHES[1])).program.kernels
+        found[name] = [without_numbers(step.kernel)[0] for step in steps]
+    return found
+
+
+def codes(rows: dict[str, list[Kernel]]) -> dict[str, str]:
+    clear_tables()
+    return {
+        name: " ".join(
+            f"{c.parallel} {c.grain} {digest(c.text)}"
+            for kernel in found
+            for c in (render_kernel(kernel, t) for t in PROCESSORS.values())
+        )
+        for name, found in rows.items()
+    }
+
+
+def main() -> None:
+    wanted = sys.argv[1:]
+    rows = kernels()
+    before = codes(rows)
+    for name, value, change in numbers():
+        if wanted and not any(name.startswith(w) for w in wanted):
+            continue
+        print(f"{name} = {value}")
+        for word, factor in (("half:  ", 0.5), ("double:", 2)):
+            with change(type(value)(value * factor)):
+                try:
+                    after = codes(rows)
+                except Exception as error:
+                    print(f"  {word} fails: {error}")
+                    continue
+            hang = [row for row in rows if after[row] != before[row]]
+            print(f"  {word} {', '.join(hang) or '–'}", flush=True)
+    clear_tables()
+
+
+if __name__ == "__main__":
+    main()
