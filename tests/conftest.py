@@ -56,8 +56,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-rows",
         action="store_true",
-        help="every row of every table, as CI does, and as does a run of named files or "
-        "with -k; else a run of the whole suite holds each law to a part of its table",
+        help="every row of every table, as in CI and where files or -k are named; else "
+        "the whole suite holds each law to a part of its table",
     )
 
 
