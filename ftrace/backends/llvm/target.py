@@ -34,8 +34,7 @@ class Costs:
       sum_latency: from one addition to a sum to the next.
       fetch: to get a vector of a panel from L2 for a step of a tile.
       add_lanes: to add up the lanes of a vector.
-      begin_tile, begin_block: to begin and end a tile of registers, and a block of
-        lines of images.
+      begin_tile: to begin and end a tile of registers.
       finish: to read a result from its panel again, and to store it.
       line: of a tile, for each line of the left operand that is no longer in L1.
       fill, fill_l3, fill_memory: to put a vector into a panel: from L2, from a part of
@@ -53,7 +52,6 @@ class Costs:
     fetch: float = 0.25
     add_lanes: float = 8.0
     begin_tile: float = 40.0
-    begin_block: float = 2000.0
     finish: float = 6.0
     line: float = 1.0
     fill: float = 4.0

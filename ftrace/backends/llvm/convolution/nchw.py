@@ -41,6 +41,8 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
 
+#: Cycles of a block beside its sums.
+_BLOCK = 2000.0
 #: Blocks of lines that are considered, and parts of the rows.
 _MOST_BLOCKS = 32
 _PARTS = (1, 2, 4, 8)
@@ -258,7 +260,7 @@ def _unit(s: Shape, rows: int, columns: int, evaluated: float) -> float:
     vectors = -(-columns // s.lanes)
     costs = s.target.costs
     tile = register_tile(rows, vectors, s.target.registers, costs, s.together)
-    return tile.cycles * s.depth + s.fill * evaluated + costs.begin_block
+    return tile.cycles * s.depth + s.fill * evaluated + _BLOCK
 
 
 def _without(s: Shape) -> float:
