@@ -608,11 +608,17 @@ def result_type(*args: Any) -> np.dtype[Any]:
     Raises:
       ArgumentError: nothing is given.
     """
+    return promoted_type(*args)[0]
+
+
+def promoted_type(*args: Any) -> tuple[np.dtype[Any], bool]:
+    """`result_type`, and whether it is weak."""
     if not args:
         raise errors.ArgumentError(
             "result_type takes at least one array, number or dtype"
         )
-    return dtypes.canonicalize(dtypes.promote(*map(_type_of, args))[0])
+    dtype, weak = dtypes.promote(*map(_type_of, args))
+    return dtypes.canonicalize(dtype), weak
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:

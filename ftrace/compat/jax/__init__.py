@@ -8,10 +8,10 @@ lib         the version of jaxlib
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import ftrace
+from ftrace.compat.alias import home_of
 from ftrace.compat.jax.version import (
     __version__ as __version__,
     __version_info__ as __version_info__,
@@ -19,11 +19,14 @@ from ftrace.compat.jax.version import (
 
 
 def __getattr__(name: str) -> Any:
-    if not name.startswith("__") and find_spec(f"{__name__}.{name}") is not None:
-        return import_module(f"{__name__}.{name}")
+    home = None if name.startswith("__") else home_of(f"jax.{name}")
+    if home is not None and home.startswith(__name__):
+        return import_module(home)
     try:
         return getattr(ftrace, name)
     except AttributeError as error:
+        if home is not None:
+            return import_module(home)
         text = str(error).replace("module 'ftrace'", "module 'jax'")
         raise AttributeError(text, name=name) from None
 

@@ -1,0 +1,53 @@
+"""`jax.dtypes`: dtypes by any way to write them, in the mode that is on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes, errors
+from ftrace.numpy import finfo as finfo, iinfo as iinfo, issubdtype as issubdtype
+from ftrace.numpy.creation import promoted_type
+
+_SCALARS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+
+
+def __getattr__(name: str) -> Any:
+    for home in (dtypes, errors):
+        if name in vars(home):
+            return vars(home)[name]
+    raise AttributeError(f"module 'jax.dtypes' has no attribute {name!r}", name=name)
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
+    """The dtype that arrays have which are asked for with `dtype`.
+
+    64 bits are 32 unless `jax_enable_x64` is on.
+
+    Raises:
+      ArgumentError, DtypeError: it is no dtype of ours.
+    """
+    return dtypes.as_dtype(dtype)
+
+
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+    """The dtype of an operation on arrays, dtypes and numbers; and whether it is weak.
+
+    Raises:
+      ArgumentError: there are none.
+    """
+    dtype, weak = promoted_type(*args)
+    return (dtype, weak) if return_weak_type_flag else dtype
+
+
+def itemsize_bits(dtype: Any) -> int:
+    """The bits of an element."""
+    if dtype is None:
+        raise errors.ValueRangeError("itemsize_bits: dtype must be a dtype, got None")
+    return 8 * np.dtype(dtype).itemsize
+
+
+def scalar_type_of(x: Any) -> type[Any]:
+    """Python's type of numbers of this kind: bool, int, float or complex."""
+    return _SCALARS[dtypes.kind(result_type(x))]
