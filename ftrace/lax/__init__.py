@@ -12,9 +12,10 @@ from ftrace.lax.reductions import *
 from ftrace.lax.slicing import *
 from ftrace.lax.solvers import *
 from ftrace.lax.sorting import *
+from ftrace.lax.special import *
 from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
 
-_computing = ("convolution", "elementwise", "reductions")
+_computing = ("convolution", "elementwise", "reductions", "special")
 _written = (
     "dynamic_update_index_in_dim", "dynamic_update_slice",
     "dynamic_update_slice_in_dim",

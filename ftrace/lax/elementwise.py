@@ -143,7 +143,7 @@ def _kind(dtype: np.dtype[Any]) -> str:
     return "i" if kind == "u" else kind
 
 
-def _check_ranks(name: str, *operands: Value) -> None:
+def check_ranks(name: str, *operands: Value) -> None:
     shapes = [aval_of(x).shape for x in operands]
     ranks = {len(shape) for shape in shapes if shape}
     if len(ranks) > 1:
@@ -175,7 +175,7 @@ def _binary(
             raise DtypeError(
                 f"lax.{name} is not defined for {dtype}; convert the operands"
             )
-        _check_ranks(name, x, y)
+        check_ranks(name, x, y)
         if of_complex is not None and dtypes.is_complex(dtype):
             return of_complex(x, y)
         return apply_elementwise(op, x, y)
@@ -269,7 +269,7 @@ def square(x: Value) -> Any:
 def atan2(x: Value, y: Value) -> Any:
     """The angle of the point (y, x), in radians; of complex numbers its formula."""
     check_dtypes("atan2", x, y)
-    _check_ranks("atan2", x, y)
+    check_ranks("atan2", x, y)
     return arctan2(x, y)
 
 
@@ -309,7 +309,7 @@ def pow(x: Value, y: Value) -> Any:
     if dtypes.is_integer(exponent.dtype):
         y = ax.cast(y, base.dtype, exponent.weak_type)
     check_dtypes("pow", x, y)
-    _check_ranks("pow", x, y)
+    check_ranks("pow", x, y)
     return apply_elementwise(p.power, x, y)
 
 

@@ -2,30 +2,28 @@
 
 A branch that is not taken gets an argument that it can bear, so that derivatives are
 finite wherever the function's are.
-
-Γ(x) and log B(a, b) of positive numbers are taken by formulas of Stirling's form.
-
-    Γ(y) = y^(y - 1/2)·exp(-y)·P(1/y)
-
-Its parts are exact to rounding. The exponential of log Γ(y) has an error that grows
-with the logarithm: it serves where that is small, and where the power would overflow.
-Below 1, Γ(x) = Γ(x + 1)/x.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import update_wrapper
-from inspect import Parameter, signature
-from typing import Any, TypeVar, cast as cast_to
+from typing import Any
 
 import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
-from ftrace.numpy.axes import bound_to, cast, check_count, choose, static_int
+from ftrace.lax.gammas import (
+    compose,
+    hurwitz_zeta,
+    log_beta,
+    poly_gamma,
+    positive_gamma,
+)
+from ftrace.lax.incomplete import beta_ratio, lower_gamma, upper_gamma
+from ftrace.numpy.axes import cast, check_count, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import bessel, horner
 from ftrace.numpy.reductions import (
@@ -33,53 +31,19 @@ from ftrace.numpy.reductions import (
     logsumexp,
     softmax as _softmax,
 )
-from ftrace.trace.bind import bind, broadcast_shapes, elementwise
-from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.dispatch import named, publish
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "beta", "betaln", "boxcox", "boxcox1p", "digamma", "entr", "erf", "erfc", "erfinv",
-    "expit", "factorial", "gamma", "gammaln", "gammasgn", "i0", "i0e", "i1", "i1e",
-    "kl_div", "log_ndtr", "log_softmax", "loggamma", "logit", "logsumexp",
-    "multigammaln", "ndtr", "ndtri", "poch", "polygamma", "rel_entr", "softmax",
-    "xlog1py", "xlogy", "zeta",
+    "beta", "betainc", "betaln", "boxcox", "boxcox1p", "digamma", "entr", "erf", "erfc",
+    "erfinv", "expit", "factorial", "gamma", "gammainc", "gammaincc", "gammaln",
+    "gammasgn", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr", "log_softmax",
+    "loggamma", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "poch",
+    "polygamma", "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _compose(function: F) -> F:
-    """A composition of floats as one graph in eager code.
-
-    Operands, which are the parameters without a default, are promoted to one inexact
-    dtype; float16 and bfloat16 are computed in float32 and rounded once. The others are
-    static: integers, or bools as their defaults are.
-    """
-    title, parameters = function.__name__.lstrip("_"), signature(function)
-    defaults = {n: x.default for n, x in parameters.parameters.items()}
-    names = [n for n, default in defaults.items() if default is Parameter.empty]
-
-    def static(name: str, value: Any) -> Any:
-        if isinstance(defaults[name], bool):
-            return bool(value)
-        return static_int(value, f"{title}: {name}")
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        given = bound_to(function, parameters, args, kwargs)
-        operands = promote_inexact(*[given.pop(n) for n in names])
-        broadcast_shapes(title, [x.shape for x in operands])
-        given = {n: static(n, x) for n, x in given.items()}
-        dtype, weak = operands[0].dtype, all(x.weak_type for x in operands)
-        if dtype.itemsize >= 4:
-            return run_fused(function, operands, **given)
-        wide = [cast(x, dtypes.float32, weak) for x in operands]
-        return cast(run_fused(function, wide, **given), dtype, weak)
-
-    return cast_to(F, update_wrapper(call, function))
-
 
 # The distribution of a standard normal value, its logarithm and its inverse.
 #
@@ -97,7 +61,7 @@ _ROOT_DOUBLE = (0.7071067839860916, -2.799544089368687e-09)
 _LIMIT_SINGLE, _LIMIT_DOUBLE = 15.0, 39.0
 
 
-@_compose
+@compose
 def ndtr(x: Any) -> Any:
     """The probability that a standard normal value is at most x."""
     # erfc(z + r)/2 with z + r = -x/√2: erfc(z)/2 - r·exp(-z²)/√π.
@@ -112,7 +76,7 @@ def ndtr(x: Any) -> Any:
     return 0.5 * bind(p.erfc, z) - r * (1 / math.sqrt(math.pi)) * fnp.exp(-z * z)
 
 
-@_compose
+@compose
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
     """log(ndtr(x)), exact also where ndtr underflows: by a series far below 0.
 
@@ -161,7 +125,7 @@ _QUANTILE_BOTTOM = (
 )  # fmt: skip
 
 
-@_compose
+@compose
 def ndtri(p: Any) -> Any:
     """The value of which ndtr is p; its inverse."""
     limit = _TAIL_DOUBLE if p.dtype == dtypes.float64 else _TAIL_SINGLE
@@ -217,7 +181,7 @@ digamma = _unary("digamma", p.digamma, "The derivative of log Γ(x).")
 expit = _unary("expit", p.logistic, "1 / (1 + exp(-x)).")
 
 
-@_compose
+@compose
 def logit(x: Any) -> Any:
     """log(x / (1 - x)), the inverse of expit."""
     # Near 1/2, its zero, by the distance from there, which is exact.
@@ -266,7 +230,7 @@ def _check_real(name: str, x: Any) -> None:
         raise DtypeError(f"{name} takes real numbers, got {x.dtype}")
 
 
-@_compose
+@compose
 def rel_entr(p: Any, q: Any) -> Any:
     """p·log(p/q); 0 for p = 0, inf where it is not defined."""
     _check_real("rel_entr", p)
@@ -295,7 +259,7 @@ def _are_near(x: Any, y: Any, times: float) -> Any:
     return fnp.logical_and(x <= times * y, y <= times * x)
 
 
-@_compose
+@compose
 def kl_div(p: Any, q: Any) -> Any:
     """p·log(p/q) - p + q."""
     # Near to one another, where it is a small difference, by its series. With
@@ -320,68 +284,29 @@ def kl_div(p: Any, q: Any) -> Any:
 
 # The gamma function and its kin.
 
-# P in 1/y for y ≥ 2: by interpolation at the nodes of Chebyshev, 2^-29.4 and 2^-53.
-_SINGLE = (
-    -0.000968485489, 0.00235775579, -0.000644816319, -0.00671490328, 0.0087033296,
-    0.2088857, 2.50662827,
-)  # fmt: skip
-_DOUBLE = (
-    -0.0027829738730498614, 0.011577082402428775, -0.021175519192687127,
-    0.021483941021046452, -0.011705154142774817, 0.0014022884284228387,
-    0.0020412646325766184, -0.00015539261179992473, -0.0014766550750791832,
-    0.00017369595883144132, 0.001965387383384922, -0.0005752060692786554,
-    -0.0067210903274134565, 0.00870357039574924, 0.20888568955259706,
-    2.5066282746310007,
-)  # fmt: skip
-#: Beyond it the power, or the slope of a factor, overflows before Γ does.
-_MOST_SINGLE, _MOST_DOUBLE = 26.0, 140.0
 
-
-def _positive_gamma(x: Any) -> Any:
-    """Γ(x) of float32 or float64 numbers greater than 0."""
-    double = x.dtype == dtypes.float64
-    below = x < 1
-    y = choose(below, x + 1, x)
-    most = _MOST_DOUBLE if double else _MOST_SINGLE
-    inside = fnp.logical_and(y >= 2.5, y <= most)
-    other = fnp.exp(bind(p.lgamma, choose(inside, 1.5, y)))
-    safe = choose(inside, y, 2.5)
-    power = fnp.power(safe, safe - 0.5) * fnp.exp(-safe)
-    series = horner(_DOUBLE if double else _SINGLE, 1 / safe)
-    value = choose(inside, power * series, other)
-    return choose(below, value / choose(below, x, 1.0), value)
-
-
-# log Γ(x) less (x - 1/2)·log(x) - x + log(2π)/2, times x, in 1/x² (NIST Handbook,
-# 5.11.1): for x ≥ 10 eight terms are exact to rounding in float64.
-_REST = (
-    -3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360,
-    1 / 12,
-)  # fmt: skip
-_LEAST = 10.0
-
-
-@_compose
+@compose
 def betaln(a: Any, b: Any) -> Any:
     """log |B(a, b)|; where one is large its formula has no large differences."""
-    a, b = fnp.minimum(a, b), fnp.maximum(a, b)
-    # Here the logarithms of gamma are small.
-    plain = gammaln(a) + gammaln(b) - gammaln(a + b)
-    use = fnp.logical_and(a > 0, fnp.logical_and(b >= _LEAST, b < math.inf))
-    small, b = choose(use, a, 1.0), choose(use, b, _LEAST)
-    both = small >= _LEAST
-    total = small + b
-    shared = _rest(b) - _rest(total) - (b - 0.5) * fnp.log1p(small / b)
-    one = gammaln(choose(both, 1.0, small)) + small * (1 - fnp.log(total))
-    a = choose(both, small, _LEAST)
-    two = _rest(a) + 0.5 * math.log(2 * math.pi) - 0.5 * fnp.log(a + b)
-    two = two - (a - 0.5) * fnp.log1p(b / a)
-    return choose(use, shared + choose(both, two, one), plain)
+    return log_beta(a, b)
 
 
-def _rest(x: Any) -> Any:
-    inverse = 1 / x
-    return inverse * horner(_REST, inverse * inverse)
+@compose
+def gammainc(a: Any, x: Any) -> Any:
+    """P(a, x), the regularized lower incomplete gamma function."""
+    return lower_gamma(*fnp.broadcast_arrays(a, x))
+
+
+@compose
+def gammaincc(a: Any, x: Any) -> Any:
+    """1 - P(a, x), exact also where that is near 0."""
+    return upper_gamma(*fnp.broadcast_arrays(a, x))
+
+
+@compose
+def betainc(a: Any, b: Any, x: Any) -> Any:
+    """The regularized incomplete beta function of x in [0, 1]."""
+    return beta_ratio(*fnp.broadcast_arrays(a, b, x))
 
 
 def gammasgn(x: Value) -> Any:
@@ -396,16 +321,16 @@ def gammasgn(x: Value) -> Any:
     return cast(value, dtypes.settled(x.dtype, x.weak_type))
 
 
-@_compose
+@compose
 def gamma(x: Any) -> Any:
     """Γ(x). That of negative numbers is the exponential of its logarithm."""
     below = x <= 0
     mirrored = choose(below, x, -0.5)
     low = gammasgn(mirrored) * fnp.exp(gammaln(mirrored))
-    return choose(below, low, _positive_gamma(choose(below, 1.0, x)))
+    return choose(below, low, positive_gamma(choose(below, 1.0, x)))
 
 
-@_compose
+@compose
 def factorial(n: Any, exact: bool = False) -> Any:
     """n! as a float; 0 for negative n.
 
@@ -421,7 +346,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
     y = n + 1
     rest = choose(n == np.inf, 0.0, n - (y - 1))  # what rounding took from y
     slope = fnp.log(choose(n == np.inf, 1.0, y)) - 0.5 / y  # of the logarithm
-    return choose(below, 0.0, _positive_gamma(y) * (1 + rest * slope))
+    return choose(below, 0.0, positive_gamma(y) * (1 + rest * slope))
 
 
 def beta(a: Value, b: Value) -> Any:
@@ -466,14 +391,6 @@ def _box_cox(log_x: Any, power: Any) -> Any:
     return choose(is_zero, log_x, fnp.expm1(safe * log_x) / safe)
 
 
-# Numerators and denominators B₂ₖ/(2k)! of the Euler–Maclaurin series.
-_BERNOULLI = (
-    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
-    1 / 74724249600,
-)  # fmt: skip
-_ZETA_TERMS = 10
-
-
 def zeta(x: Value, q: Value | None = None) -> Any:
     """Hurwitz's ζ(x, q) = Σ (q + k)^-x for x > 1; ∞ at whole q below 1.
 
@@ -482,45 +399,9 @@ def zeta(x: Value, q: Value | None = None) -> Any:
     return _zeta(x, 1.0 if q is None else q)
 
 
-@_compose
-def _zeta(s: Any, a: Any) -> Any:
-    """Terms below 0, from a up to the last, are those of 1 - a down with another sign.
-
-    They are what ζ has at the distance of a from the whole number above it, but not yet
-    at 1 - a.
-    """
-    s, a = fnp.broadcast_arrays(s, a)
-    below = (a < 0) & (fnp.floor(a) != a) & (fnp.floor(s) == s)
-    distance = choose(below, fnp.ceil(a) - a, 1.0)
-    terms = _hurwitz(s, distance) - _hurwitz(s, choose(below, 1 - a, 1.0))
-    terms = choose(below, terms, 0.0)
-    above = _hurwitz(s, choose(below, a - fnp.floor(a), a))
-    return above + choose(fnp.remainder(s, 2) == 0, terms, -terms)
-
-
-def _hurwitz(s: Any, a: Any) -> Any:
-    """Euler–Maclaurin's formula after ten terms (NIST Handbook, 25.11.5).
-
-    Summed from the smallest terms up; large a take the formula without terms.
-    """
-    is_far = a > 3 * s + _ZETA_TERMS
-    edge = choose(is_far, a, a + _ZETA_TERMS)
-    power = fnp.power(edge, -s)
-    rising, tail = s, power / edge
-    total: Any = 0.0
-    for k, coefficient in enumerate(_BERNOULLI):
-        total = total + coefficient * rising * tail
-        rising = rising * (s + (2 * k + 1)) * (s + (2 * k + 2))
-        tail = tail / (edge * edge)
-    total = total + power * (edge / (s - 1) + 0.5)
-    near = total
-    for k in reversed(range(1, _ZETA_TERMS)):
-        near = near + fnp.power(a + k, -s)
-    total = choose(is_far, total, near + fnp.power(a, -s))
-    total = choose(a == np.inf, 0.0, choose(s == np.inf, fnp.power(a, -s), total))
-    below = choose(fnp.floor(a) == a, np.inf, np.nan)  # a term is 1/0
-    total = choose(a <= 0, below, total)
-    return choose(s == 1, np.inf, choose(s < 1, np.nan, total))
+@compose
+def _zeta(x: Any, q: Any) -> Any:
+    return hurwitz_zeta(x, q)
 
 
 def polygamma(n: Value, x: Value) -> Any:
@@ -534,17 +415,9 @@ def polygamma(n: Value, x: Value) -> Any:
     order, x = fnp.broadcast_arrays(*promote_inexact(n, x))
     if x.dtype.itemsize < 4:
         return cast(polygamma(n, cast(x, dtypes.float32)), x.dtype)
-    sign = choose(fnp.remainder(order, 2) == 0, -1.0, 1.0)
-    above = choose(order == 0, 1.0, order)
-    value = sign * _factorial(n, above) * zeta(above + 1, x)
-    return choose(order == 0, digamma(x), value)
-
-
-def _factorial(n: Value, x: Any) -> Any:
-    """x!, where x is n as a float: exact of a number that is known."""
-    if isinstance(n, int) and n <= _MOST_FACTORIAL[x.dtype.itemsize]:
-        return float(math.factorial(max(n, 0)))
-    return fnp.exp(gammaln(x + 1))
+    known = isinstance(n, int) and n <= _MOST_FACTORIAL[x.dtype.itemsize]
+    exact = float(math.factorial(max(n, 0))) if known else None
+    return poly_gamma(order, x, exact)
 
 
 #: The greatest number whose factorial a float of so many bytes holds.
