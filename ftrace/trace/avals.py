@@ -40,6 +40,12 @@ class ShapedArray(Immutable):
     weak_type: bool
     size: int
 
+    def __new__(
+        cls, shape: Sequence[int], dtype: Any, weak_type: bool = False, **_: Any
+    ) -> ShapedArray:
+        """`of`, as JAX writes it; where an array lies is no part of its type here."""
+        return ShapedArray.of(tuple(shape), dtypes.as_dtype(dtype), weak_type)
+
     @staticmethod
     def of(shape: Shape, dtype: np.dtype[Any], weak_type: bool = False) -> ShapedArray:
         key = (shape, dtype, weak_type)
@@ -66,6 +72,32 @@ class ShapedArray(Immutable):
     def items(self) -> tuple[ShapedArray, ...]:
         """The types of the results: of itself, but for a bundle."""
         return (self,)
+
+    # What libraries ask of a type under JAX's names.
+
+    @property
+    def aval(self) -> ShapedArray:
+        return self
+
+    def update(self, **changes: Any) -> ShapedArray:
+        """The type with another shape, dtype or weak_type."""
+        own = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
+        return ShapedArray(**{**own, **changes})
+
+    def strip_weak_type(self) -> ShapedArray:
+        return self.strong()
+
+    def to_tangent_aval(self) -> ShapedArray:
+        """The type of a tangent; that of an integer has dtype float0."""
+        inexact = dtypes.is_inexact(self.dtype)
+        return self.strong() if inexact else ShapedArray.of(self.shape, dtypes.float0)
+
+    to_cotangent_aval = to_ct_aval = at_least_vspace = to_tangent_aval
+
+    def str_short(self, short_dtypes: bool = False, **_: Any) -> str:
+        dims = ",".join(map(str, self.shape))
+        short = dtypes.SHORT.get(self.dtype) if short_dtypes else None
+        return f"{short or dtypes.name_of(self.dtype)}[{dims}]"
 
     def __repr__(self) -> str:
         dims = ",".join(map(str, self.shape))

@@ -3,10 +3,38 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ftrace import dtypes
+from ftrace.compat.jaxpr import (
+    Atom as Atom,
+    ClosedJaxpr as ClosedJaxpr,
+    DropVar as DropVar,
+    Jaxpr as Jaxpr,
+    JaxprEqn as JaxprEqn,
+    Literal as Literal,
+    Var as Var,
+    eval_jaxpr as eval_jaxpr,
+    jaxpr_as_fun as jaxpr_as_fun,
+    jaxprs_in_params as jaxprs_in_params,
+    new_jaxpr_eqn as new_jaxpr_eqn,
+    subjaxprs as subjaxprs,
+)
+from ftrace.compat.primitive import (
+    CallPrimitive as CallPrimitive,
+    Primitive as Primitive,
+)
+from ftrace.errors import ConcretizationTypeError
 from ftrace.trace.avals import ShapedArray as ShapedArray
-from ftrace.trace.tracing.tracer import Tracer as Tracer, stack
+from ftrace.trace.flatten_arguments import type_of
+from ftrace.trace.tracing.scopes import open_scopes, scope_of
+from ftrace.trace.tracing.tracer import (
+    Tracer as Tracer,
+    is_value,
+    stack,
+    unbound_variable,
+)
 
 AbstractValue = ShapedArray
 
@@ -35,3 +63,72 @@ def get_opaque_trace_state(convention: Any = None) -> OpaqueTraceState:
 def trace_state_clean() -> bool:
     """Is nothing being traced?"""
     return len(stack.scopes) == stack.floor
+
+
+def get_aval(x: Any) -> ShapedArray:
+    """The type of a value."""
+    return type_of(x)
+
+
+def valid_jaxtype(x: Any) -> bool:
+    """Can it be an operand?"""
+    return is_value(x)
+
+
+def concrete_or_error(force: Any, value: Any, context: str = "") -> Any:
+    """`force(value)`, where the value is known; `force` may be None.
+
+    Raises:
+      ConcretizationTypeError: the value is traced.
+    """
+    if isinstance(value, Tracer) and unbound_variable(value.node) is not None:
+        raise ConcretizationTypeError(
+            f"a value of type {value.aval!r} is not known while tracing. {context}"
+        )
+    return value if force is None else force(value)
+
+
+def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
+    """The type of one element along an axis; None is no axis."""
+    if axis is None:
+        return aval
+    axis %= aval.ndim
+    return aval.with_shape((*aval.shape[:axis], *aval.shape[axis + 1 :]))
+
+
+def unmapped_aval(
+    size: int, axis: int | None, aval: ShapedArray, *_: Any
+) -> ShapedArray:
+    """The type of so many elements along a new axis; None is no axis."""
+    if axis is None:
+        return aval
+    return aval.with_shape((*aval.shape[:axis], size, *aval.shape[axis:]))
+
+
+def primal_dtype_to_tangent_dtype(dtype: Any) -> Any:
+    """The dtype of a tangent."""
+    return dtype if dtypes.is_inexact(dtype) else dtypes.float0
+
+
+def gensym() -> Callable[[ShapedArray], Var]:
+    """A function that makes new variables of given types."""
+    return Var
+
+
+def find_top_trace(values: Sequence[Any]) -> Any:
+    """The innermost trace of some values; None where none of them is traced."""
+    return scope_of([x for x in values if isinstance(x, Tracer)])
+
+
+def unsafe_am_i_under_a_jit() -> bool:
+    """Is a function under `jit` being traced?"""
+    return any(scope.transform == "jit" for scope in open_scopes())
+
+
+def unsafe_am_i_under_a_vmap() -> bool:
+    """Is a function under `vmap` being traced?"""
+    return any(scope.transform == "vmap" for scope in open_scopes())
+
+
+unsafe_am_i_under_a_jit_DO_NOT_USE = unsafe_am_i_under_a_jit
+unsafe_am_i_under_a_vmap_DO_NOT_USE = unsafe_am_i_under_a_vmap

@@ -1,0 +1,7 @@
+"""`jax.extend`: what libraries that go deeper use.
+
+core          jaxprs and primitives
+linear_util   functions that are wrapped in transformations
+backend       the platform
+random        implementations of keys
+"""

@@ -1,0 +1,7 @@
+"""`jax.interpreters`: where libraries give their primitives rules.
+
+ad             for tangents and cotangents, and zeros that are known
+batching       for one more axis
+mlir, xla      what runs on devices
+partial_eval   jaxprs: traced, and without what is not needed
+"""

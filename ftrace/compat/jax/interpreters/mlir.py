@@ -1,0 +1,47 @@
+"""`jax.interpreters.mlir`: what a library's primitive is on devices.
+
+A lowering here is a function of arrays: `lower_fun(f)` is `f`. Rules that write MLIR
+find no MLIR: where there is one, the primitive is computed by its `impl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ftrace.compat.primitive import Primitive, lowerings
+
+Function = Callable[..., Any]
+
+
+class _OfArrays:
+    """A lowering that is a function of arrays."""
+
+    def __init__(self, fun: Function, multiple_results: bool) -> None:
+        self.fun = fun
+        self.multiple_results = multiple_results
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        return self.fun(*args, **params)
+
+
+def lower_fun(fun: Function, multiple_results: bool = True) -> Function:
+    """The lowering that does what a function of arrays does."""
+    return _OfArrays(fun, multiple_results)
+
+
+def register_lowering(
+    prim: Primitive,
+    rule: Function,
+    platform: str | None = None,
+    inline: bool = True,
+    cacheable: bool = True,
+) -> Function:
+    """Gives a primitive its lowering, as `lower_fun` makes it.
+
+    Args:
+      platform: those for other platforms than "cpu" are not asked.
+    """
+    if platform in (None, "cpu") and isinstance(rule, _OfArrays):
+        lowerings[prim] = rule
+    return rule

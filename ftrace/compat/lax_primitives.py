@@ -1,0 +1,349 @@
+"""The primitives of JAX's `lax` by their names: `add_p`, `reduce_sum_p` and the like.
+
+Each is a row: a name, and the function of `lax` that it is. They are what equations of
+jaxprs name, keys for interpreters that users write, and they can be bound. What has no
+counterpart in JAX has a primitive of its own, under the name that graphs print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import and_, invert, or_, xor
+from typing import Any
+
+import ftrace
+from ftrace import lax
+from ftrace.compat.jaxpr import NO_EFFECTS, ClosedJaxpr, Jaxpr, eval_jaxpr
+from ftrace.compat.primitive import Primitive
+from ftrace.trace.bind import bind, bind_compound, elementwise
+from ftrace.trace.flatten_arguments import type_of
+from ftrace.trace.graph import Op
+from ftrace.trace.primitives.primitive import Compound, Primitive as Record
+from ftrace.trace.tracing.scopes import scope_of
+from ftrace.trace.tracing.trace import record_compound
+
+Function = Callable[..., Any]
+_SEVERAL: tuple[type[Any], ...] = (tuple, list)
+
+#: By name, without the suffix.
+NAMED: dict[str, NamedPrimitive] = {}
+
+
+class NamedPrimitive(Primitive):
+    """A primitive that is a function of operands and parameters."""
+
+    def __init__(self, name: str, function: Function, several: bool = False) -> None:
+        super().__init__(name)
+        self.multiple_results = several
+        self._impl = function
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        found = self.impl(*args, **params)
+        return list(found) if self.multiple_results else found
+
+    def abstract_eval(self, *avals: Any, **params: Any) -> Any:
+        structs = [
+            ftrace.ShapeDtypeStruct(a.shape, a.dtype, a.weak_type) for a in avals
+        ]
+        found = ftrace.eval_shape(lambda *xs: self.bind(*xs, **params), *structs)
+        types = [ftrace.typeof(t) for t in ftrace.tree.leaves(found)]
+        return (types if self.multiple_results else types[0]), frozenset[Any]()
+
+
+def _row(name: str, function: Function, several: bool = False) -> NamedPrimitive:
+    NAMED[name] = NamedPrimitive(name, function, several)
+    return NAMED[name]
+
+
+# Elementwise: of operands of one shape, or scalars.
+
+_ELEMENTWISE = (
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "cbrt",
+    "ceil", "clamp", "clz", "complex", "conj", "cos", "cosh", "digamma", "div", "eq",
+    "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag",
+    "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul",
+    "ne", "neg", "nextafter", "population_count", "pow", "real", "rem", "rsqrt",
+    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign",
+    "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh",
+    "bessel_i0e", "bessel_i1e", "igamma", "igammac", "polygamma", "zeta",
+    "regularized_incomplete_beta",
+)  # fmt: skip
+
+
+#: What `lax` calls by another name than the primitive has.
+_OTHERWISE = {"regularized_incomplete_beta": "betainc"}
+
+
+def _plain(function: Function) -> Function:
+    return lambda *xs, **_: function(*xs)
+
+
+for _name in _ELEMENTWISE:
+    _found = getattr(lax, _OTHERWISE.get(_name, _name), None)
+    if _found is not None:
+        _row(_name, _plain(_found))
+for _name, _found in (("and", and_), ("or", or_), ("xor", xor), ("not", invert)):
+    _row(_name, _plain(_found))
+_row("integer_pow", lambda x, *, y, **_: lax.integer_pow(x, y))
+_row("round", lambda x, *, rounding_method, **_: lax.round(x, rounding_method))
+_row("copy", _plain(lambda x: ftrace.numpy.array(x)))
+_row("add_any", _plain(lambda x, y: x + y))
+
+
+def _convert(x: Any, *, new_dtype: Any, weak_type: bool = False, **_: Any) -> Any:
+    return lax.convert_element_type(x, new_dtype)
+
+
+_row("convert_element_type", _convert)
+_row(
+    "bitcast_convert_type",
+    lambda x, *, new_dtype, **_: lax.bitcast_convert_type(x, new_dtype),
+)
+_row(
+    "reduce_precision",
+    lambda x, *, exponent_bits, mantissa_bits, **_: lax.reduce_precision(
+        x, exponent_bits, mantissa_bits
+    ),
+)
+
+
+# Reductions.
+
+
+def _reducer(name: str) -> Function:
+    function = getattr(lax, f"reduce_{name}")
+    return lambda x, *, axes, **_: function(x, axes)
+
+
+for _name in ("sum", "prod", "max", "min", "and", "or", "xor"):
+    _row(f"reduce_{_name}", _reducer(_name))
+
+
+def _position(name: str) -> Function:
+    function = getattr(lax, name)
+    return lambda x, *, axes, index_dtype, **_: function(x, axes[0], index_dtype)
+
+
+def _running(name: str) -> Function:
+    function = getattr(lax, name)
+    return lambda x, *, axis, reverse=False, **_: function(x, axis, reverse)
+
+
+for _name in ("argmax", "argmin"):
+    _row(_name, _position(_name))
+for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
+    _row(_name, _running(_name))
+
+
+# Movement.
+
+
+def _broadcast(
+    x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None
+) -> Any:
+    return lax.broadcast_in_dim(x, shape, broadcast_dimensions)
+
+
+def _reshape(
+    x: Any, *, new_sizes: Any, dimensions: Any = None, sharding: Any = None
+) -> Any:
+    return lax.reshape(x, new_sizes, dimensions)
+
+
+def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    return lax.slice(x, start_indices, limit_indices, strides)
+
+
+def _iota(*_: Any, dtype: Any, shape: Any, dimension: int, sharding: Any = None) -> Any:
+    return lax.broadcasted_iota(dtype, shape, dimension)
+
+
+def _cut(x: Any, *starts: Any, slice_sizes: Any) -> Any:
+    return lax.dynamic_slice(x, starts, slice_sizes)
+
+
+def _put(x: Any, update: Any, *starts: Any) -> Any:
+    return lax.dynamic_update_slice(x, update, starts)
+
+
+_row("broadcast_in_dim", _broadcast)
+_row("reshape", _reshape)
+_row("squeeze", lambda x, *, dimensions: lax.squeeze(x, dimensions))
+_row("transpose", lambda x, *, permutation: lax.transpose(x, permutation))
+_row("rev", lambda x, *, dimensions: lax.rev(x, dimensions))
+_row("slice", _slice)
+_row("pad", lambda x, value, *, padding_config: lax.pad(x, value, padding_config))
+_row("concatenate", lambda *xs, dimension: lax.concatenate(xs, dimension))
+_row("split", lambda x, *, sizes, axis: lax.split(x, sizes, axis), several=True)
+_row("iota", _iota)
+_row("dynamic_slice", _cut)
+_row("dynamic_update_slice", _put)
+_row(
+    "gather",
+    lambda x, i, *, dimension_numbers, slice_sizes, **kw: lax.gather(
+        x, i, dimension_numbers, slice_sizes, **kw
+    ),
+)
+
+
+def _scattering(name: str) -> Function:
+    function = getattr(lax, name.replace("-", "_"))
+
+    def scatter(
+        x: Any, i: Any, u: Any, *, dimension_numbers: Any, mode: Any = None, **_: Any
+    ) -> Any:
+        return function(x, i, u, dimension_numbers, mode=mode)
+
+    return scatter
+
+
+for _name in ("scatter", "scatter-add", "scatter-sub", "scatter_mul", "scatter_min",
+              "scatter_max"):  # fmt: skip
+    _row(_name, _scattering(_name))
+
+
+# Products, sorts, and what LAPACK does.
+
+
+def _dot(
+    x: Any, y: Any, *, dimension_numbers: Any, precision: Any = None,
+    preferred_element_type: Any = None, **_: Any,
+) -> Any:  # fmt: skip
+    return lax.dot_general(x, y, dimension_numbers, precision, preferred_element_type)
+
+
+def _sort(*xs: Any, dimension: int, is_stable: bool = True, num_keys: int = 1) -> Any:
+    return lax.sort(list(xs), dimension, is_stable, num_keys)
+
+
+_row("dot_general", _dot)
+_row("conv_general_dilated", lambda x, y, **kw: lax.conv_general_dilated(x, y, **kw))
+_row("sort", _sort, several=True)
+_row("top_k", lambda x, *, k, axis=-1, **_: lax.top_k(x, k, axis=axis), several=True)
+_row("fft", lambda x, *, fft_type, fft_lengths: lax.fft(x, fft_type, fft_lengths))
+_row("optimization_barrier", lambda *xs: lax.optimization_barrier(xs), several=True)
+_row("cholesky", lambda x, **_: lax.linalg.cholesky(x, symmetrize_input=False))
+_row("triangular_solve", lambda a, b, **kw: lax.linalg.triangular_solve(a, b, **kw))
+for _name in ("eig", "eigh", "lu", "qr", "svd", "schur", "tridiagonal", "hessenberg"):
+    _found = getattr(lax.linalg, _name, None)
+    if _found is not None:
+        _row(_name, _found, several=True)
+
+
+# What holds jaxprs.
+
+
+def closed(jaxpr: Any) -> ClosedJaxpr:
+    """A jaxpr as a closed one."""
+    return ClosedJaxpr(jaxpr, []) if isinstance(jaxpr, Jaxpr) else jaxpr
+
+
+def call_jaxpr(jaxpr: Any, *args: Any) -> list[Any]:
+    """The results of a jaxpr, which may be closed."""
+    found = closed(jaxpr)
+    return eval_jaxpr(found.jaxpr, found.consts, *args)
+
+
+def _scan(
+    *args: Any, jaxpr: Any, length: int, num_consts: int, num_carry: int,
+    reverse: bool = False, unroll: int = 1, **_: Any,
+) -> list[Any]:  # fmt: skip
+    first = num_consts + num_carry
+    consts, init, xs = args[:num_consts], args[num_consts:first], args[first:]
+
+    def body(carry: Any, x: Any) -> Any:
+        found = call_jaxpr(jaxpr, *consts, *carry, *x)
+        return tuple(found[:num_carry]), tuple(found[num_carry:])
+
+    last, ys = lax.scan(body, tuple(init), tuple(xs), length, reverse, unroll)
+    return [*last, *ys]
+
+
+def _while(
+    *args: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int,
+) -> list[Any]:  # fmt: skip
+    first = cond_nconsts + body_nconsts
+    of_cond, of_body = args[:cond_nconsts], args[cond_nconsts:first]
+    found = lax.while_loop(
+        lambda carry: call_jaxpr(cond_jaxpr, *of_cond, *carry)[0],
+        lambda carry: tuple(call_jaxpr(body_jaxpr, *of_body, *carry)),
+        tuple(args[first:]),
+    )
+    return [*found]
+
+
+def _cond(index: Any, *args: Any, branches: Sequence[Any], **_: Any) -> list[Any]:
+    functions = [lambda *xs, b=b: tuple(call_jaxpr(b, *xs)) for b in branches]
+    return [*lax.switch(index, functions, *args)]
+
+
+def _remat(*args: Any, jaxpr: Any, policy: Any = None, **_: Any) -> list[Any]:
+    function = ftrace.checkpoint(
+        lambda *xs: tuple(call_jaxpr(jaxpr, *xs)), policy=policy
+    )
+    return [*function(*args)]
+
+
+_row("scan", _scan, several=True)
+_row("while", _while, several=True)
+_row("cond", _cond, several=True)
+_row("jit", lambda *xs, jaxpr, **_: call_jaxpr(jaxpr, *xs), several=True)
+remat_p = _row("remat2", _remat, several=True)
+
+
+class RuledPrimitive(NamedPrimitive):
+    """A call of a function with rules; these are in the parameter `rules`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, self._call, several=True)
+
+    @staticmethod
+    def _call(*args: Any, call_jaxpr: Any, rules: Any = None, **_: Any) -> list[Any]:
+        scope = scope_of(args)
+        if scope is None or rules is None:
+            return eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args)
+        return record_compound(
+            scope, rules.op, [scope.lift(x) for x in args], rules.arg
+        )
+
+
+custom_jvp_call_p = RuledPrimitive("custom_jvp_call")
+custom_vjp_call_p = RuledPrimitive("custom_vjp_call")
+
+
+# What is ours.
+
+
+class OwnPrimitive(NamedPrimitive):
+    """A primitive of the graph that JAX has none for; `arg` is its argument."""
+
+    def __init__(self, op: Any) -> None:
+        self.op = op
+        several = isinstance(op, Compound)
+        super().__init__(op.name, self._done, several)
+
+    def _done(self, *args: Any, arg: Any = None) -> Any:
+        if isinstance(self.op, Compound):
+            return bind_compound(self.op, *args, arg=arg)
+        if self.op.family in ("unary", "binary", "compare") and arg is None:
+            return elementwise(self.op, *args)
+        return bind(self.op, *args, arg=arg)
+
+
+_own: dict[Op, OwnPrimitive] = {}
+
+
+def own_primitive(op: Compound | Record) -> OwnPrimitive:
+    """The primitive of an operation under the name that graphs print."""
+    if op not in _own:
+        _own[op] = OwnPrimitive(op)
+    return _own[op]
+
+
+#: The suffixed names that `lax` has of JAX's.
+PUBLIC: dict[str, Primitive] = {
+    **{f"{name.replace('-', '_')}_p": p for name, p in NAMED.items()},
+    "custom_jvp_call_p": custom_jvp_call_p,
+    "custom_vjp_call_p": custom_vjp_call_p,
+    "remat_p": remat_p,
+}

@@ -1,0 +1,533 @@
+"""A graph as the equations of a jaxpr, under JAX's names where it has counterparts.
+
+Each node is described by steps: the first takes other nodes as operands, each of the
+others what is before it. Movements are told apart (squeeze, broadcast_in_dim, reshape),
+a sum that keeps its axes and the reshape behind it are one `reduce_sum`, and a sum of
+products is a `dot_general` where it is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace.compat import lax_primitives as jax
+from ftrace.compat.contraction import Contraction, contraction_of
+from ftrace.compat.jaxpr import (
+    Atom,
+    ClosedJaxpr,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    new_jaxpr_eqn,
+)
+from ftrace.compat.primitive import Primitive, params_of, primitive_of
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.trace.avals import TOKEN, Shape, ShapedArray
+from ftrace.trace.calls.checkpoint import Checkpoint
+from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, custom_vjp_p
+from ftrace.trace.calls.user_primitive import UserArg
+from ftrace.trace.control.cond import Branches
+from ftrace.trace.control.scan import Scan
+from ftrace.trace.control.while_loop import While
+from ftrace.trace.graph import Body, Graph, Node, constant_value, is_constant, nodes_of
+from ftrace.trace.primitives.movement import reshape_p
+from ftrace.trace.primitives.primitive import Compound, compound_of, item_p
+from ftrace.trace.primitives.sources import const
+
+#: The effect of what has to happen in its turn, and of nothing else.
+ORDERED = "ordered"
+
+
+class TracedJaxpr(Jaxpr):
+    """The view of a graph: its equations are written when they are read.
+
+    Attributes:
+      graph: its inputs are the arguments, then what is closed over.
+    """
+
+    def __init__(self, graph: Graph, arguments: int, debug_info: Any = None) -> None:
+        variables = [Var(n.aval) for n in graph.inputs]
+        effects = (ORDERED,) if graph.effects else ()
+        super().__init__(
+            variables[arguments:], variables[:arguments], (), (), effects, debug_info
+        )
+        self.graph = graph
+        self._written: tuple[list[Atom], list[JaxprEqn]] | None = None
+
+    def _write(self) -> tuple[list[Atom], list[JaxprEqn]]:
+        if self._written is None:
+            self._written = equations(self.graph, [*self.invars, *self.constvars])
+        return self._written
+
+    @property
+    def outvars(self) -> list[Atom]:
+        return self._write()[0]
+
+    @property
+    def eqns(self) -> list[JaxprEqn]:
+        return self._write()[1]
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        return [n.aval for n in self.graph.outputs]
+
+
+def jaxpr_of_graph(graph: Graph, debug_info: Any = None) -> ClosedJaxpr:
+    """A graph as a jaxpr; the arrays that it captured are constants."""
+    count = len(graph.inputs) - len(graph.captured)
+    return ClosedJaxpr(TracedJaxpr(graph, count, debug_info), [*graph.captured])
+
+
+class Step(NamedTuple):
+    """One equation: a primitive, its parameters, the types of its results."""
+
+    primitive: Primitive
+    params: dict[str, Any]
+    avals: tuple[ShapedArray, ...]
+
+
+class Steps(NamedTuple):
+    """The equations of a node: of these operands the first, of each the next one."""
+
+    operands: tuple[Node, ...]
+    steps: tuple[Step, ...]
+
+
+def equations(
+    graph: Graph, variables: Sequence[Var]
+) -> tuple[list[Atom], list[JaxprEqn]]:
+    """The results and the equations of a graph whose inputs are these variables."""
+    return _Writer(graph, variables).write()
+
+
+class _Writer:
+    """One walk over a graph."""
+
+    def __init__(self, graph: Graph, variables: Sequence[Var]) -> None:
+        self.graph = graph
+        self.atoms: dict[Node, Atom] = dict(zip(graph.inputs, variables, strict=True))
+        self.known: dict[Node, Steps] = {}
+        self.eqns: list[JaxprEqn] = []
+        self.used: set[Node] = set()
+
+    def write(self) -> tuple[list[Atom], list[JaxprEqn]]:
+        roots = [*self.graph.outputs, *self.graph.effects[1:]]
+        before = self.graph.effects[:1]
+        self.atoms.update({n: Literal(np.uint8(0), n.aval) for n in before})
+        order = self._order(roots)
+        for node in order:
+            self._emit(node)
+        return [self._atom(n) for n in self.graph.outputs], self.eqns
+
+    def _order(self, roots: Sequence[Node]) -> list[Node]:
+        """What has to be written, operands first."""
+        order: list[Node] = []
+        done, path = set(self.atoms), list[tuple[Node, Any]]()
+        pending: list[Any] = [iter(roots)]
+        while pending:
+            for node in pending[-1]:
+                self.used.add(node)
+                whole = node.src[0] if node.op is item_p else node
+                if whole in done or _is_scalar(whole):
+                    continue
+                path.append((whole, None))
+                done.add(whole)
+                pending.append(iter(self._steps(whole).operands))
+                break
+            else:
+                pending.pop()
+                if path:
+                    order.append(path.pop()[0])
+        return order
+
+    def _steps(self, node: Node) -> Steps:
+        if node not in self.known:
+            self.known[node] = _describe(node)
+        return self.known[node]
+
+    def _atom(self, node: Node) -> Atom:
+        found = self.atoms.get(node)
+        if found is not None:
+            return found
+        assert _is_scalar(node), node
+        return Literal(constant_value(node), node.aval)
+
+    def _emit(self, node: Node) -> None:
+        operands, steps = self._steps(node)
+        invars = [self._atom(n) for n in operands]
+        for step in steps:
+            outvars: list[Var] = [Var(a) for a in step.avals]
+            if step is steps[-1]:
+                outvars = self._results(node, outvars)
+            invars += step.params.pop("literals", [])
+            effects = (ORDERED,) if TOKEN in step.avals else ()
+            self.eqns.append(
+                new_jaxpr_eqn(
+                    invars, outvars, step.primitive, step.params, effects, node.origin
+                )
+            )
+            invars = list(outvars)
+
+    def _results(self, node: Node, outvars: list[Var]) -> list[Var]:
+        if not isinstance(node.op, Compound):
+            self.atoms[node] = outvars[0]
+            return outvars
+        found: list[Var] = []
+        for i, var in enumerate(outvars):
+            item = item_p(node, arg=i)
+            kept = item in self.used
+            self.atoms[item] = kept_var = var if kept else DropVar(var.aval)
+            found.append(kept_var)
+        return found
+
+
+def _is_scalar(node: Node) -> bool:
+    return is_constant(node) and node.shape == ()
+
+
+def _describe(node: Node) -> Steps:
+    rule = _RULES.get(node.op.name)
+    if rule is not None:
+        return rule(node)
+    if compound_of(node) is not None:
+        return _describe_compound(node)
+    name = _RENAMED.get(node.op.name, node.op.name)
+    if name in jax.NAMED and node.arg is None:
+        return _step(node, jax.NAMED[name], {}, _scalars(node))
+    return _own(node)
+
+
+def _step(
+    node: Node, primitive: Primitive, params: dict[str, Any], operands: Any = None
+) -> Steps:
+    given = node.src if operands is None else operands
+    return Steps(tuple(given), (Step(primitive, params, node.aval.items),))
+
+
+def _own(node: Node) -> Steps:
+    params = {} if node.arg is None else {"arg": node.arg}
+    operands = _scalars(node) if node.op.family in ("unary", "binary") else None
+    primitive = jax.own_primitive(node.op)  # type: ignore[arg-type]
+    return _step(node, primitive, params, operands)
+
+
+def _scalars(node: Node) -> list[Node]:
+    """The operands, where a number fills one of them as that number."""
+    found = [
+        const(constant_value(n), n.dtype, (), n.aval.weak_type) if is_constant(n) else n
+        for n in node.src
+    ]
+    if all(n.shape == () for n in found) and node.shape:
+        return [node.src[0], *found[1:]]
+    return found
+
+
+#: The names of elementwise primitives that are others in JAX.
+_RENAMED = {
+    "shl": "shift_left",
+    "shr": "shift_right_logical",
+    "sar": "shift_right_arithmetic",
+    "popcount": "population_count",
+}
+
+
+# Movement.
+
+
+def _reshaped(aval: ShapedArray, shape: Shape) -> Step:
+    """The step from one shape to another, of the same elements in order."""
+    result = (aval.with_shape(shape),)
+    kept = _without_ones(aval.shape, shape)
+    if kept is not None:
+        gone = tuple(i for i in range(aval.ndim) if i not in kept)
+        return Step(jax.NAMED["squeeze"], {"dimensions": gone}, result)
+    placed = _without_ones(shape, aval.shape)
+    if placed is not None:
+        return _spread(shape, tuple(placed), result)
+    params = {"new_sizes": shape, "dimensions": None, "sharding": None}
+    return Step(jax.NAMED["reshape"], params, result)
+
+
+def _without_ones(long: Shape, short: Shape) -> list[int] | None:
+    """The axes of `long` that are those of `short`, if the others have size 1."""
+    found: list[int] = []
+    for i, size in enumerate(long):
+        left = len(short) - len(found)
+        if left and size == short[len(found)] and (size != 1 or left >= len(long) - i):
+            found.append(i)
+        elif size != 1:
+            return None
+    return found if len(found) == len(short) < len(long) else None
+
+
+def _spread(shape: Shape, axes: tuple[int, ...], result: Any) -> Step:
+    params = {"shape": shape, "broadcast_dimensions": axes, "sharding": None}
+    return Step(jax.NAMED["broadcast_in_dim"], params, result)
+
+
+def _const(node: Node) -> Steps:
+    scalar = const(constant_value(node), node.dtype, (), node.aval.weak_type)
+    return Steps((scalar,), (_spread(node.shape, (), node.aval.items),))
+
+
+def _reshape(node: Node) -> Steps:
+    (x,) = node.src
+    if x.op.family == "reduction" and x.op.name in _REDUCTIONS:
+        found = _reduce_to(x, node.shape)
+        if found is not None:
+            return found
+    return Steps((x,), (_reshaped(x.aval, node.shape),))
+
+
+def _expand(node: Node) -> Steps:
+    (x,) = node.src
+    axes = tuple(range(node.ndim))
+    while x.op.name == "reshape" or x.op.name in _REDUCTIONS:
+        inner = _squeezed(x) if x.op.name in _REDUCTIONS else x.src[0]
+        kept = _without_ones(x.shape, inner.shape)
+        if kept is None:
+            break
+        axes = tuple(axes[i] for i in kept)
+        x = inner
+    return Steps((x,), (_spread(node.shape, axes, node.aval.items),))
+
+
+def _permute(node: Node) -> Steps:
+    return _step(node, jax.NAMED["transpose"], {"permutation": node.arg})
+
+
+def _pad(node: Node) -> Steps:
+    zero = const(0, node.dtype, (), False)
+    params = {"padding_config": node.arg}
+    return _step(node, jax.NAMED["pad"], params, (*node.src, zero))
+
+
+def _shrink(node: Node) -> Steps:
+    starts, stops = zip(*node.arg, strict=True)
+    params = {"start_indices": starts, "limit_indices": stops, "strides": None}
+    return _step(node, jax.NAMED["slice"], params)
+
+
+def _stride(node: Node) -> Steps:
+    steps: tuple[int, ...] = node.arg
+    if all(abs(n) == 1 for n in steps):
+        axes = tuple(i for i, n in enumerate(steps) if n < 0)
+        return _step(node, jax.NAMED["rev"], {"dimensions": axes})
+    if any(n < 0 for n in steps):
+        return _own(node)
+    (x,) = node.src
+    params = {"start_indices": (0,) * x.ndim, "limit_indices": x.shape}
+    return _step(node, jax.NAMED["slice"], {**params, "strides": steps})
+
+
+def _iota(node: Node) -> Steps:
+    params = {"dtype": node.dtype, "shape": node.shape, "dimension": node.arg}
+    return _step(node, jax.NAMED["iota"], {**params, "sharding": None})
+
+
+def _cast(node: Node) -> Steps:
+    params = {"new_dtype": node.dtype, "weak_type": node.aval.weak_type}
+    return _step(node, jax.NAMED["convert_element_type"], {**params, "sharding": None})
+
+
+def _bitcast(node: Node) -> Steps:
+    params = {"new_dtype": node.dtype}
+    return _step(node, jax.NAMED["bitcast_convert_type"], params)
+
+
+def _round(node: Node) -> Steps:
+    params = {"rounding_method": jax.lax.RoundingMethod.TO_NEAREST_EVEN}
+    return _step(node, jax.NAMED["round"], params)
+
+
+def _select(node: Node) -> Steps:
+    which, x, y = node.src
+    return _step(node, jax.NAMED["select_n"], {}, (which, y, x))
+
+
+# Reductions: those of the graph keep their axes, with size 1.
+
+_REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
+
+
+def _squeezed(node: Node) -> Node:
+    """A reduction without the axes that it keeps."""
+    kept = tuple(n for i, n in enumerate(node.shape) if i not in node.arg)
+    return reshape_p(node, arg=kept)
+
+
+def _reduce(node: Node) -> Steps:
+    found = _reduce_to(node, _squeezed(node).shape)
+    assert found is not None
+    last = found.steps[-1].avals[0]
+    return Steps(found.operands, (*found.steps, _reshaped(last, node.shape)))
+
+
+def _reduce_to(node: Node, shape: Shape) -> Steps | None:
+    """A reduction and the reshape behind it, if that drops the axes."""
+    if shape != _squeezed(node).shape:
+        return None
+    found = contraction_of(node) if node.op.name == "reduce_sum" else None
+    if found is not None:
+        return _product(node, found, shape)
+    params: dict[str, Any] = {"axes": node.arg}
+    if node.op.name != "reduce_prod":
+        params["out_sharding"] = None
+    result = (node.aval.with_shape(shape),)
+    return Steps(node.src, (Step(jax.NAMED[node.op.name], params, result),))
+
+
+def _product(node: Node, found: Contraction, shape: Shape) -> Steps:
+    numbers = (found.contracting, found.batch)
+    params = {
+        "dimension_numbers": numbers,
+        "precision": None,
+        "preferred_element_type": node.dtype,
+        "out_sharding": None,
+    }
+    made = node.aval.with_shape(found.shape)
+    steps = [Step(jax.NAMED["dot_general"], params, (made,))]
+    if found.order != tuple(range(len(found.order))):
+        made = made.with_shape(tuple(made.shape[i] for i in found.order))
+        params = {"permutation": found.order}
+        steps.append(Step(jax.NAMED["transpose"], params, (made,)))
+    if made.shape != shape:
+        steps.append(_reshaped(made, shape))
+    return Steps(found.operands, tuple(steps))
+
+
+# Operations with several results.
+
+
+def closed_body(body: Body) -> ClosedJaxpr:
+    """The body of a loop, a branch or a call as a jaxpr."""
+    return jaxpr_of_graph(Graph(body.inputs, body.outputs))
+
+
+def _describe_compound(node: Node) -> Steps:
+    arg = node.arg
+    primitive = primitive_of(arg)
+    if primitive is not None:
+        return _step(node, primitive, params_of(arg))
+    if isinstance(arg, UserArg):
+        return _own(node)
+    for kind, rule in _COMPOUNDS.items():
+        if isinstance(arg, kind):
+            found = rule(node, arg)
+            return _own(node) if found is None else found
+    return _own(node)
+
+
+def _scan(node: Node, arg: Scan) -> Steps | None:
+    if arg.length is None:
+        return None
+    params = {
+        "jaxpr": closed_body(arg.body),
+        "length": arg.length,
+        "reverse": arg.reverse,
+        "linear": (False,) * len(node.src),
+        "unroll": 1,
+        "num_consts": arg.consts,
+        "num_carry": arg.carry,
+        "_split_transpose": False,
+    }
+    return _step(node, jax.NAMED["scan"], params)
+
+
+def _while(node: Node, arg: While) -> Steps | None:
+    if len(arg.body.outputs) > arg.carry:  # what it pushes, reverse mode reads
+        return None
+    count = arg.consts
+    consts, init = node.src[:count], node.src[count:]
+    of_cond, cond = _used_consts(arg.cond, count)
+    of_body, body = _used_consts(arg.body, count)
+    params = {
+        "cond_jaxpr": closed_body(cond),
+        "cond_nconsts": len(of_cond),
+        "body_jaxpr": closed_body(body),
+        "body_nconsts": len(of_body),
+    }
+    operands = [consts[i] for i in (*of_cond, *of_body)]
+    return _step(node, jax.NAMED["while"], params, (*operands, *init))
+
+
+def _used_consts(body: Body, count: int) -> tuple[list[int], Body]:
+    """Which of the first inputs a body uses, and it without the others."""
+    needed = nodes_of(body.outputs)
+    kept = [i for i in range(count) if body.inputs[i] in needed]
+    inputs = (*[body.inputs[i] for i in kept], *body.inputs[count:])
+    return kept, Body(inputs, body.outputs)
+
+
+def _cond(node: Node, arg: Branches) -> Steps:
+    branches = tuple(map(closed_body, arg.bodies))
+    return _step(node, jax.NAMED["cond"], {"branches": branches})
+
+
+def _checkpoint(node: Node, arg: Checkpoint) -> Steps:
+    params = {
+        "jaxpr": closed_body(arg.body).jaxpr,
+        "prevent_cse": True,
+        "differentiated": False,
+        "policy": None,
+    }
+    return _step(node, jax.remat_p, params)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The call that an equation stands for, with its rules."""
+
+    op: Compound
+    arg: Ruled
+
+    def __repr__(self) -> str:
+        return ", ".join([rule.function.__name__ for rule in self.arg.rules])
+
+
+def _ruled(node: Node, arg: Ruled) -> Steps | None:
+    primitive = _RULED.get(node.op.name)
+    if primitive is None or arg.effects:
+        return None
+    params = {
+        "name": arg.name,
+        "call_jaxpr": closed_body(arg.body),
+        "num_consts": arg.closed,
+        "rules": Recorded(node.op, arg),  # type: ignore[arg-type]
+    }
+    return _step(node, primitive, params)
+
+
+_RULED = {
+    custom_jvp_p.name: jax.custom_jvp_call_p,
+    custom_vjp_p.name: jax.custom_vjp_call_p,
+}
+_COMPOUNDS: dict[type[Any], Callable[[Node, Any], Steps | None]] = {
+    Scan: _scan,
+    While: _while,
+    Branches: _cond,
+    Checkpoint: _checkpoint,
+    Ruled: _ruled,
+}
+_RULES: dict[str, Callable[[Node], Steps]] = {
+    "const": _const,
+    "reshape": _reshape,
+    "expand": _expand,
+    "permute": _permute,
+    "pad": _pad,
+    "shrink": _shrink,
+    "stride": _stride,
+    "iota": _iota,
+    "cast": _cast,
+    "bitcast": _bitcast,
+    "round": _round,
+    "select": _select,
+    "gather": _own,
+    "scatter": _own,
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+}
