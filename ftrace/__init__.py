@@ -76,7 +76,6 @@ try:  # as `_importing` does
         eval_shape,
         jit,
         make_graph,
-        make_graph as make_jaxpr,
         named_call,
         named_scope,
     )
@@ -106,6 +105,7 @@ if TYPE_CHECKING:
         tree,
         tree_util,
     )
+    from ftrace.compat.staging import make_jaxpr
     from ftrace.transforms.save_load import load, save
 
 __version__ = VERSION
@@ -126,7 +126,11 @@ __all__ = [
 ]  # fmt: skip
 
 #: What is loaded when it is first named, and is no module: most programs need little.
-_HOMES = {"load": "transforms.save_load", "save": "transforms.save_load"}
+_HOMES = {
+    "load": "transforms.save_load",
+    "make_jaxpr": "compat.staging",
+    "save": "transforms.save_load",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,10 +13,9 @@ from typing import Any
 
 import ftrace
 from ftrace import lax
-from ftrace.compat.jaxpr import NO_EFFECTS, ClosedJaxpr, Jaxpr, eval_jaxpr
+from ftrace.compat.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from ftrace.compat.primitive import Primitive
 from ftrace.trace.bind import bind, bind_compound, elementwise
-from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.graph import Op
 from ftrace.trace.primitives.primitive import Compound, Primitive as Record
 from ftrace.trace.tracing.scopes import scope_of

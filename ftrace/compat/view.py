@@ -321,8 +321,11 @@ def _stride(node: Node) -> Steps:
     if any(n < 0 for n in steps):
         return _own(node)
     (x,) = node.src
-    params = {"start_indices": (0,) * x.ndim, "limit_indices": x.shape}
-    return _step(node, jax.NAMED["slice"], {**params, "strides": steps})
+    bounds = x.arg if x.op.name == "shrink" else [(0, n) for n in x.shape]
+    starts, stops = zip(*bounds, strict=True)
+    params = {"start_indices": starts, "limit_indices": stops, "strides": steps}
+    operands = x.src if x.op.name == "shrink" else (x,)
+    return _step(node, jax.NAMED["slice"], params, operands)
 
 
 def _iota(node: Node) -> Steps:

@@ -2,6 +2,9 @@
 
 # ruff: noqa: F403
 
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
 from ftrace.lax import linalg as linalg
 from ftrace.lax.control import *
 from ftrace.lax.convolution import *
@@ -47,3 +50,12 @@ _publish(linalg.__name__)
 
 # What these give depends on the axes that have names where they are called.
 from ftrace.lax.parallel import *  # noqa: E402
+
+
+def __getattr__(name: str) -> _Any:
+    """JAX's primitives: `add_p` and the like, which jaxprs name."""
+    if name.endswith("_p"):
+        found = _import_module("ftrace.compat.lax_primitives").PUBLIC.get(name)
+        if found is not None:
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -235,7 +235,7 @@ def test_a_graph_that_arrives_is_made_of_nodes_of_its_new_process(
             x = fnp.sin(x)
         return ft.lax.fori_loop(0, 3, lambda i, y: y * 2, x)
 
-    graph = ft.make_jaxpr(loop)(1.0)
+    graph = ft.make_graph(loop)(1.0)
     made = way(graph)
     assert (made.inputs, str(made)) == (graph.inputs, str(graph))
     node = graph.outputs[0].src[0]

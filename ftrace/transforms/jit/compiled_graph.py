@@ -14,6 +14,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
+from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -415,6 +416,19 @@ class Traced(OfProcess):
     closed: bool
     nbytes: int = 0
     programs: dict[Any, Any] = field(default_factory=dict[Any, Any])
+
+    @property
+    def jaxpr(self) -> Any:
+        """The graph as a jaxpr, with JAX's classes and in JAX's grammar."""
+        return import_module("ftrace.compat.view").jaxpr_of_graph(self.graph)
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes and dtypes of the result."""
+        avals = [n.aval for n in self.graph.outputs]
+        return self.output.build(
+            [ShapeDtypeStruct(a.shape, a.dtype, a.weak_type) for a in avals]
+        )
 
 
 class Stages(OfProcess):

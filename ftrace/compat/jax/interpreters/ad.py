@@ -8,6 +8,7 @@ from typing import Any
 
 import ftrace
 from ftrace.compat.jax.extend.linear_util import WrappedFun, wrap_init
+from ftrace.compat.lax_primitives import NAMED
 from ftrace.compat.primitive import (
     Primitive,
     jvps as primitive_jvps,
@@ -24,6 +25,8 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.tracing.tracer import Tracer
 
 Rule = Callable[..., Any]
+stop_gradient_p = NAMED["stop_gradient"]
+add_jaxvals_p = NAMED["add_any"]
 JVPTracer = Tracer
 SymbolicZero = ftrace.custom_derivatives.SymbolicZero
 
