@@ -1,4 +1,11 @@
-"""What JAX keeps under this name."""
+"""What JAX keeps under this name. Modules are imported by their names.
+
+ode              ordinary differential equations
+jet              Taylor mode
+rnn              LSTM
+mesh_utils       devices in the shape of a mesh
+multihost_utils  what processes tell each other: there is one
+"""
 
 from ftrace.transforms.custom.callbacks import io_callback
 
