@@ -22,6 +22,7 @@ try:  # as `_importing` does
     _gc.disable()
     from ftrace import errors, numpy
     from ftrace.dtypes import float0
+    from ftrace.ground.jax_settings import CONTEXTS as _CONTEXTS
     from ftrace.ground.settings import Config, config, set_threads
     from ftrace.ground.version import VERSION
     from ftrace.trace.arrays.array import Array
@@ -127,14 +128,14 @@ __all__ = [
 
 #: What is loaded when it is first named, and is no module: most programs need little.
 _HOMES = {
-    "load": "transforms.save_load",
+    **dict.fromkeys(("load", "save"), "transforms.save_load"),
     "make_jaxpr": "compat.staging",
-    "save": "transforms.save_load",
+    **dict.fromkeys(_CONTEXTS, "contexts"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in __all__ and name not in _HOMES:
         raise AttributeError(f"module 'ftrace' has no attribute {name!r}")
     if name not in _HOMES:
         return _importing(lambda: import_module(f"ftrace.{name}"))
@@ -144,7 +145,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_HOMES})
 
 
 if _os.environ.get("FTRACE_AS_JAX") == "1":

@@ -48,8 +48,24 @@ class DtypeError(FtraceError, TypeError):
     """The operation is not defined for this dtype. Convert with `.astype`."""
 
 
+class TypePromotionError(DtypeError, ValueError):
+    """Two dtypes meet, and the settings want them to be converted by hand."""
+
+
+class NonFiniteError(FtraceError, FloatingPointError):
+    """A NaN or an infinity was computed, and `debug_nans` or `debug_infs` is set."""
+
+
+class TracingError(FtraceError, RuntimeError):
+    """A trace where `no_tracing` is set, or traced values that outlive theirs."""
+
+
 class ArgumentError(FtraceError, TypeError):
     """An argument is of the wrong kind: not an array, not a function, unknown name."""
+
+
+class UnknownSettingError(ArgumentError, AttributeError):
+    """There is no setting of this name."""
 
 
 class ValueRangeError(FtraceError, ValueError):

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.errors import ArgumentError, UnknownSettingError, ValueRangeError
+from ftrace.ground import jax_settings
 from ftrace.ground.fast_dataclasses import dataclass
 
 #: Bytes that the disk cache may hold, if nothing else is set.
@@ -66,6 +68,20 @@ class Config:
       fence: buffers lie beside memory that nobody may touch, so that an access outside
         of one ends the process: "end", "front", or empty for none.
 
+      debug_nans, debug_infs: an operation or program that gives a NaN, or an infinity,
+        raises FloatingPointError: see `trace/eager/checked_calls.py`.
+      numpy_dtype_promotion: "standard", or "strict": arrays that differ in dtype are
+        refused.
+      numpy_rank_promotion: "allow", or "warn" or "raise" where arrays that differ in
+        their number of axes meet.
+      log_compiles: a line for each function that is traced, and each that is compiled.
+      explain_cache_misses: a line that says why a jitted function is traced.
+      check_tracer_leaks: traced values that outlive their function are an error then.
+      no_tracing: no jitted function may be traced.
+      default_prng_impl: the generator of keys that name none.
+      others: settings of JAX that decide nothing here, and their values, where these
+        are not the defaults: see `jax_settings.py`.
+
     `cpu` and `fence` are those of the process: only the environment sets them.
     """
 
@@ -83,6 +99,23 @@ class Config:
     tune: bool = False
     cpu: str = ""
     fence: str = ""
+    debug_nans: bool = False
+    debug_infs: bool = False
+    numpy_dtype_promotion: str = "standard"
+    numpy_rank_promotion: str = "allow"
+    log_compiles: bool = False
+    explain_cache_misses: bool = False
+    check_tracer_leaks: bool = False
+    no_tracing: bool = False
+    default_prng_impl: str = "threefry2x32"
+    others: tuple[tuple[str, Any], ...] = ()
+
+    # No fields: they follow from these.
+
+    #: Are calls of functions, or their results, checked? Such calls are not native.
+    checks_calls = False
+    #: The settings on which it depends what a function is traced to.
+    rules = cast(Any, None)
 
     @property
     def compilation(self) -> tuple[Any, ...]:
@@ -92,6 +125,12 @@ class Config:
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
             object.__setattr__(self, name, check(getattr(self, name), name))
+        promotes = self.numpy_dtype_promotion, self.numpy_rank_promotion
+        strict = promotes != ("standard", "allow")
+        rules = (self.enable_x64, *promotes) if strict else self.enable_x64
+        object.__setattr__(self, "rules", rules)
+        checks = strict or self.debug_nans or self.debug_infs
+        object.__setattr__(self, "checks_calls", checks)
 
 
 def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:
@@ -141,6 +180,21 @@ def _rules(value: Any, name: str) -> frozenset[str]:
     if given:
         name_checks.get(name, frozenset)(given)
     return given
+
+
+def _others(value: Any, name: str) -> tuple[tuple[str, Any], ...]:
+    """Settings of JAX that decide nothing: those that are not the default."""
+    try:
+        pairs: dict[str, Any] = dict(value)
+    except (TypeError, ValueError):
+        raise _wrong(name, "pairs of names and values", value) from None
+    for setting, wanted in pairs.items():
+        choices = jax_settings.CHOICES.get(setting)
+        if choices and wanted not in choices:
+            listed = ", ".join(map(repr, choices))
+            raise ValueRangeError(f"{setting} must be one of {listed}; got {wanted!r}")
+    kept = [(k, x) for k, x in pairs.items() if x != jax_settings.NAMES[k]]
+    return tuple(sorted(kept, key=operator.itemgetter(0)))
 
 
 def _one_of(*known: str, **short: str) -> Callable[[Any, str], str]:
@@ -200,7 +254,18 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "tune": _flag,
     "cpu": _one_of(*CPUS),
     "fence": _one_of("end", "front", **{"1": "end", "0": ""}),
-}
+    **dict.fromkeys(
+        (
+            "debug_nans", "debug_infs", "log_compiles", "explain_cache_misses",
+            "check_tracer_leaks", "no_tracing",
+        ),
+        _flag,
+    ),
+    "numpy_dtype_promotion": _one_of("standard", "strict"),
+    "numpy_rank_promotion": _one_of("allow", "warn", "raise"),
+    "default_prng_impl": _one_of("threefry2x32", "rbg", "unsafe_rbg"),
+    "others": _others,
+}  # fmt: skip
 
 
 def _read_flag(text: str, name: str) -> bool:
@@ -237,6 +302,8 @@ _known: dict[Config, Config] = {}
 
 def _change(before: Config, changes: dict[str, Any]) -> Config:
     """The configuration with changes: equal ones are one object."""
+    if "others" in changes:
+        changes = {**changes, "others": (*before.others, *changes["others"])}
     made = replace(before, **changes)
     return _known.setdefault(made, made)
 
@@ -261,21 +328,55 @@ def sources() -> tuple[ContextVar[Config | None], dict[str, Any]]:
 
 
 def _canonical(name: str) -> str:
+    """A setting by its own name; JAX's begin with `jax_`, most of them."""
     short = name.removeprefix("jax_")
-    if short not in _names:
-        known = ", ".join(sorted(_names))
-        raise ArgumentError(f"unknown setting {name!r}; the settings are {known}")
-    return short
+    short = jax_settings.SAME.get(short, short)
+    if short in _names or short in jax_settings.NAMES:
+        return short
+    known = ", ".join(sorted(_names))
+    raise UnknownSettingError(f"unknown setting {name!r}; the settings are {known}")
+
+
+#: What values mean under JAX's names, where these are not ours.
+_AS_IN_JAX: dict[str, Callable[[Any], Any]] = {
+    "compilation_cache_dir": lambda folder: "" if folder is None else folder,
+    "compilation_cache_max_size": lambda size: CACHE_SIZE if size == -1 else size,
+    "default_device": lambda d: "cpu" if d is None else getattr(d, "name", d),
+}
+
+_told: set[str] = set()
+
+
+def _tell(name: str) -> None:
+    """Says once that a setting of JAX decides nothing."""
+    if name not in _told:
+        _told.add(name)
+        sys.stderr.write(
+            f"ftrace: the setting jax_{name} is accepted, and decides nothing here\n"
+        )
 
 
 def _changes(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings by their own names; those that may change while a process runs."""
-    changes = {_canonical(name): value for name, value in settings.items()}
+    changes: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for name, value in settings.items():
+        short = _canonical(name)
+        read = _AS_IN_JAX.get(name.removeprefix("jax_"))
+        value = value if read is None else read(value)
+        (changes if short in _names else others)[short] = value
     for name in changes.keys() & OF_PROCESS:
         raise ArgumentError(
             f"{name} is one for the whole process and cannot be changed in it; set the "
             f"environment variable FTRACE_{name.upper()} before Python starts"
         )
+    if others:
+        _others(others.items(), "others")
+        for name, value in others.items():
+            met = jax_settings.NAMES[name], *jax_settings.MET.get(name, ())
+            if value not in met:
+                _tell(name)
+        changes["others"] = tuple(others.items())
     return changes
 
 
@@ -300,9 +401,32 @@ class ConfigHandle:
             _local.set(_change(local, changes))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(current(), _canonical(name))
+        return self.read(name)
+
+    def read(self, name: str) -> Any:
+        """The value of a setting in force for this thread."""
+        short, config = _canonical(name), current()
+        if short in _names:
+            return getattr(config, short)
+        return dict(config.others).get(short, jax_settings.NAMES[short])
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All settings by JAX's names."""
+        names = [*jax_settings.NAMES, *jax_settings.SAME, *sorted(_names - {"others"})]
+        return {f"jax_{name}": self.read(name) for name in names}
+
+    @property
+    def x64_enabled(self) -> bool:
+        """Do functions create arrays of 64 bits?"""
+        return current().enable_x64 is True
+
+    def parse_flags_with_absl(self) -> None:
+        """Settings are read from the environment alone; accepted for JAX's sake."""
+
+    config_with_absl = parse_flags_with_absl
 
 
 config = ConfigHandle()

@@ -25,7 +25,7 @@ PACKAGE = Path(__file__).parents[2] / "ftrace"
 
 #: Floor -> the files and folders of ftrace/ that stand on it.
 FLOORS = {
-    "ground": ("dtypes", "errors", "ground"),
+    "ground": ("dtypes", "errors", "ground", "monitoring"),
     "trace": ("trace",),
     "surface": ("numpy", "random", "optim", "tree", "tree_util", "flatten_util"),
     "lower": ("lower",),
@@ -33,7 +33,7 @@ FLOORS = {
     "transforms": ("transforms",),
     "top": (
         "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
-        "ad_checkpoint", "custom_batching", "custom_derivatives", "extend",
+        "ad_checkpoint", "contexts", "custom_batching", "custom_derivatives", "extend",
     ),
     "package": ("__init__", "__main__"),
     "compat": ("compat",),

@@ -4,6 +4,8 @@ From the ground up:
 
     aliasing          Results that own their elements: NumPy may change the arrays that
                       a call was given
+    checked_calls     Calls under settings that check them: promotions refused, numbers
+                      that are none
     dispatch          Have I seen this call? What calls became, by what identifies them;
                       public functions
     exact_subgraph    The part of a graph whose values leave no choice: the same bits

@@ -56,6 +56,7 @@ from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.aliasing import own, owning
+from ftrace.trace.eager.checked_calls import checked
 from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.tracing.scopes import Scope
@@ -122,6 +123,8 @@ def recalling(
     beside_traced = lifting is Lifting.BESIDE_TRACED
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if settings.current().checks_calls:
+            return checked(function.__name__, call, args, kwargs)
         scopes = stack.scopes
         if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
             if computes and not scopes and _has_large(args):

@@ -6,9 +6,12 @@ inline   a graph, once more, as operations of a scope
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ftrace.errors import TracingError
+from ftrace.ground import settings
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.graph import Graph, Node, nodes_of, substitute
 from ftrace.trace.primitives import sources
@@ -56,10 +59,28 @@ def trace(
             # The scope lives as long as a tracer does; residuals need not.
             level, scope.level = scope.level, None
             graph = Graph(tuple(scope.inputs), outputs, captured, scope.tokens, level)
-            return _with_wide(graph, scope.wide) if scope.wide else graph
+            graph = _with_wide(graph, scope.wide) if scope.wide else graph
+        if settings.current().check_tracer_leaks:
+            del tracers
+            _check_leaks(scope)
+        return graph
     except BaseException:
         scopes.restore(state)
         raise
+
+
+def _check_leaks(scope: Scope) -> None:
+    """Raises where a traced value outlives its function."""
+    gc.collect()
+    kept = [x for x in gc.get_objects() if type(x) is Tracer and x.scope is scope]
+    if kept:
+        first = kept[0]
+        made = f", made at {first.origin.describe()}" if first.origin else ""
+        raise TracingError(
+            f"Leaked trace: {len(kept)} traced values of a function under "
+            f"{scope.transform} are kept by something after it has returned; the first "
+            f"has type {first.aval!r}{made}. Return them instead of storing them"
+        )
 
 
 def _with_wide(graph: Graph, wide: dict[int, Node]) -> Graph:

@@ -34,6 +34,7 @@ from ftrace.trace.backend import operations
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge_branches import closed_graph
 from ftrace.trace.eager.aliasing import own_array
+from ftrace.trace.eager.checked_calls import check_program
 from ftrace.trace.eager.dispatch import inline_again
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.flatten_arguments import Output
@@ -179,11 +180,24 @@ class CompiledGraph:
             raise
         # A token after effects is no result: zip leaves it out.
         if sizes is None:
-            return list(map(Array.of_type, self.avals, results))
-        return [
-            Array(shape, dtype, weak, buffer)
-            for (shape, dtype, weak), buffer in zip(outputs, results)  # noqa: B905
-        ]
+            made = list(map(Array.of_type, self.avals, results))
+        else:
+            made = [
+                Array(shape, dtype, weak, buffer)
+                for (shape, dtype, weak), buffer in zip(outputs, results)  # noqa: B905
+            ]
+        if settings.current().checks_calls:
+            self._check(arrays, made, sizes is None)
+        return made
+
+    def _check(
+        self, arrays: Sequence[Array], results: Sequence[Array], repeats: bool
+    ) -> None:
+        """Looks at the numbers; `repeats`: the program can be run once more."""
+        repeats = repeats and not self.overwritten
+        operands = [array.numpy() for array in arrays] if repeats else []
+        graph: Graph = self._lower.args[0]
+        check_program(graph, operands, [result.numpy() for result in results])
 
     def _taken_over(self, array: Array) -> Array:
         """The array's memory to be overwritten: a copy where anyone else sees it."""
@@ -322,6 +336,8 @@ def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         own = [np.asarray(a) for a in arrays]
         plain = closed_graph(graph)
         values = evaluate_graph(Graph(plain.inputs, plain.outputs), *own)
+        if settings.current().checks_calls:
+            check_program(plain, own, values)
         return [
             Array.of(np.asarray(v), n.aval.weak_type)
             for v, n in zip(values, graph.outputs)  # noqa: B905

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import monitoring
 from ftrace.backends.base import Device, Expected, Fixed, Signature, get_device
-from ftrace.errors import ArgumentError
+from ftrace.errors import ArgumentError, TracingError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import fresh_after_fork
@@ -250,8 +252,18 @@ class Jitted(RecordedCallable, Travels):
 
     # Not in its dict, which `functools.wraps` copies to what stands around it.
     __slots__ = (
-        "__dict__", "__weakref__", "_device", "_donated", "_dynamic", "_fun", "_lock",
-        "_static", "_traced", "known", "trace_count",
+        "__dict__",
+        "__weakref__",
+        "_device",
+        "_donated",
+        "_dynamic",
+        "_fun",
+        "_latest",
+        "_lock",
+        "_static",
+        "_traced",
+        "known",
+        "trace_count",
     )  # fmt: skip
 
     entry = "call"
@@ -275,6 +287,7 @@ class Jitted(RecordedCallable, Travels):
         self._traced: Table[Any, Traced] = Table(
             latest=SIGNATURES_KEPT, is_needed=_has_records, own=True
         )
+        self._latest: Any = None  # the signature that was traced last
         self.trace_count = 0
         self.known: Traced | None = None
 
@@ -293,7 +306,7 @@ class Jitted(RecordedCallable, Travels):
         traced_call = any(type(x) is Tracer for x in values)
         if self._dynamic is not None and not traced_call:
             types, sizes = self._resolve(args, kwargs, treedef, given, types)
-        signature = (treedef, static, config.enable_x64, stack.axes, types)
+        signature = (treedef, static, config.rules, stack.axes, types)
         traced = self._traced.get(signature) or self._trace(signature, values)
         if traced_call or not traced.closed:
             return self._apply(traced, values)
@@ -304,9 +317,13 @@ class Jitted(RecordedCallable, Travels):
             with self._lock:
                 graph = ready_graph(traced.graph)
                 donated = arguments.leaves_of(self._donated, given, static)
-                ready = Ready.of(graph, device, donated, traced.output)
+                name = name_of(self._fun)
+                with monitoring.stage(monitoring.COMPILED, "compiled", name):
+                    ready = Ready.of(graph, device, donated, traced.output)
                 traced.programs[key] = ready
                 self._keep(signature, traced)
+        elif config.checks_calls:
+            pass  # each call is looked at
         elif ready.unbound is not None and self._dynamic is None and device.host:
             call = config, static, treedef, values, tuple(kwargs)
             self._count(ready, partial(ready.bind, *call))
@@ -370,14 +387,32 @@ class Jitted(RecordedCallable, Travels):
 
             output = Output(call, "jit", False)
             output.function.__name__ = name_of(self._fun)
+            self._tell_of_trace(signature)
             self.trace_count += 1
-            graph = trace("jit", output, avals, exact=True)
+            with monitoring.stage(monitoring.TRACED, "traced", name_of(self._fun)):
+                graph = trace("jit", output, avals, exact=True)
             own = CLASS_BYTES * len(tree.classes_of(treedef)) + SIGNATURE_BYTES
             nbytes = weight_of(graph) + own
             traced = Traced(graph, output, not has_free_variables(graph), nbytes)
             if traced.closed:  # another is good for this call only
                 self._keep(signature, traced)
             return traced
+
+    def _tell_of_trace(self, signature: Any) -> None:
+        """What the settings want to be known of a trace that is about to come.
+
+        Raises:
+          TracingError: there must be none.
+        """
+        config, name = settings.current(), name_of(self._fun)
+        if config.no_tracing:
+            raise TracingError(
+                f"re-tracing function {name} for `jit`, but 'no_tracing' is set"
+            )
+        if config.explain_cache_misses:
+            why = arguments.difference(signature, self._latest)
+            sys.stderr.write(f"ftrace: {name} is traced: {why}\n")
+        self._latest = signature
 
     def _keep(self, signature: Any, traced: Traced) -> None:
         programs = sum(ready.compiled.nbytes for ready in traced.programs.values())
@@ -394,8 +429,8 @@ class Jitted(RecordedCallable, Travels):
         avals, sizes = tuple(type_of(x) for x in leaves), None
         if self._dynamic is not None:
             avals, sizes = self._resolve(args, kwargs, treedef, given, avals)
-        x64 = settings.current().enable_x64
-        signature = treedef, static, x64, stack.axes, avals
+        rules = settings.current().rules
+        signature = treedef, static, rules, stack.axes, avals
         return self._trace(signature, leaves), sizes or {}
 
     def lower(self, *args: Any, **kwargs: Any) -> Stages:

@@ -477,7 +477,8 @@ class EagerRecords:
     def call(self, function: Eager, args: tuple[Any, ...], kwargs: Any) -> Any:
         """A call for which there is no record; one that comes often gets one."""
         config = settings.current()
-        if recording.tape is not None or not config.native_calls:
+        native = config.native_calls and not config.checks_calls
+        if recording.tape is not None or not native:
             return function.behind(*args, **kwargs)
         if Tracer in map(type, args):  # it is traced: nothing is computed
             return function.behind(*args, **kwargs)

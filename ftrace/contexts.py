@@ -1,0 +1,52 @@
+"""Settings as contexts, by JAX's names: `with ft.debug_nans(True): …`.
+
+Each is an object with the setting's `value` and `name`; called, it is a block, or a
+decorator, in which the setting has another value.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ftrace.errors import ArgumentError
+from ftrace.ground.jax_settings import CONTEXTS
+from ftrace.ground.settings import config
+from ftrace.trace.flatten_arguments import NOT_GIVEN
+
+
+class Setting:
+    """A setting: its value, and the block in which it is another one."""
+
+    def __init__(self, name: str, usual: Any = NOT_GIVEN) -> None:
+        self.name = f"jax_{name}"
+        self._usual = usual
+        self.__doc__ = f"A block in which the setting `{self.name}` has another value."
+
+    def __call__(self, new_val: Any = NOT_GIVEN) -> AbstractContextManager[Any]:
+        value = self._usual if new_val is NOT_GIVEN else new_val
+        if value is NOT_GIVEN:
+            raise ArgumentError(f"{self.name} is a block: it takes the value in it")
+        return config(**{self.name: value})
+
+    @property
+    def value(self) -> Any:
+        """The value in force for this thread."""
+        return config.read(self.name)
+
+    def __bool__(self) -> bool:
+        raise ArgumentError(f"{self.name} is a setting; its value is {self.name}.value")
+
+    def __repr__(self) -> str:
+        return f"<the setting {self.name}={self.value!r}>"
+
+
+#: Those that are named without a value.
+_USUAL: dict[str, Any] = dict.fromkeys(("check_tracer_leaks", "no_tracing"), True)
+
+
+def __getattr__(name: str) -> Setting:
+    if name not in CONTEXTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = Setting(name, _USUAL.get(name, NOT_GIVEN))
+    return found

@@ -1,0 +1,160 @@
+"""Calls under settings that check them: promotions refused, numbers that are none.
+
+    numpy_dtype_promotion = "strict"    x + y of two dtypes is a TypePromotionError
+    numpy_rank_promotion = "raise"      x + y of two numbers of axes is a ShapeError
+    debug_nans, debug_infs              what is computed is looked at, and the operation
+                                        that gave the first NaN is named
+
+The settings say what users may write: they hold for the public function that is called,
+and not for what it is composed of.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import NonFiniteError, ShapeError, TypePromotionError
+from ftrace.errors.user_line import user_origin
+from ftrace.ground import settings
+from ftrace.trace.arrays.array import is_array
+from ftrace.trace.evaluate import Plan
+from ftrace.trace.graph import Graph
+from ftrace.trace.primitives.primitive import compound_of
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import aval_of, is_value
+
+_NDARRAY: type[Any] = np.ndarray
+_UFUNC: type[Any] = np.ufunc
+#: Functions that promote their operands, beside the ufuncs of two.
+_PROMOTING = frozenset(
+    (
+        "allclose", "array_equal", "clip", "concatenate", "cross", "dot", "einsum",
+        "hstack", "inner", "isclose", "kron", "matmul", "outer", "promote_types",
+        "result_type", "stack", "tensordot", "vdot", "vecdot", "vstack", "where",
+    )
+)  # fmt: skip
+#: Functions that broadcast them.
+_BROADCASTING = frozenset(("clip", "isclose"))
+#: Kinds that a weak type of a kind may become.
+_GROWS = {"i": "iufc", "f": "fc", "c": "c", "b": "b", "u": "u"}
+
+
+def _is_ufunc(name: str) -> bool:
+    """Does it take two operands, element by element?"""
+    found: Any = getattr(np, name, None)
+    return isinstance(found, _UFUNC) and found.nin == 2 and not found.signature
+
+
+def checked(name: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call of a public function of that name, checked as the settings say."""
+    config = settings.current()
+    strict, ranks = config.numpy_dtype_promotion, config.numpy_rank_promotion
+    if strict == "strict" and (name in _PROMOTING or _is_ufunc(name)):
+        mask = name == "where"
+        _check_dtypes([*args[mask:], *kwargs.values()])
+    if ranks != "allow" and (name in _BROADCASTING or _is_ufunc(name)):
+        _check_ranks(name, args, ranks == "raise")
+    plain = {"numpy_dtype_promotion": "standard", "numpy_rank_promotion": "allow"}
+    with settings.config(debug_nans=False, debug_infs=False, **plain):
+        result = call(*args, **kwargs)
+    if not (config.debug_nans or config.debug_infs):
+        return result
+    for value in tree.leaves(result):
+        found = is_array(value) and kind_of(value.numpy())
+        if found:
+            raise NonFiniteError(
+                f"invalid value ({found}) encountered in {name}, whose result has type "
+                f"{aval_of(value)!r}; debug_{found}s is set"
+            )
+    return result
+
+
+def _check_dtypes(operands: Iterable[Any]) -> None:
+    leaves = tree.leaves(list(operands))
+    avals = [aval_of(x) for x in leaves if is_value(x)]
+    strong: set[Any] = {a.dtype for a in avals if not a.weak_type}
+    strong |= {x for x in leaves if isinstance(x, np.dtype)}
+    kinds = {dtypes.kind(dtype) for dtype in strong}
+    weak = {dtypes.kind(a.dtype) for a in avals if a.weak_type}
+    fits = all(k in _GROWS[w] for w in weak for k in kinds)
+    if len(strong) > 1 or (strong and not fits):
+        names = *sorted(d.name for d in strong), *sorted(f"{w}*" for w in weak)
+        raise TypePromotionError(
+            f"Input dtypes {names} have no available implicit dtype promotion path "
+            "when jax_numpy_dtype_promotion=strict. Convert one of them with .astype, "
+            "or set jax_numpy_dtype_promotion=standard"
+        )
+
+
+def _check_ranks(name: str, operands: Iterable[Any], refuses: bool) -> None:
+    shapes = [aval_of(x).shape for x in operands if is_value(x)]
+    if len({len(shape) for shape in shapes if shape}) <= 1:
+        return
+    listed = " ".join(map(str, shapes))
+    if refuses:
+        raise ShapeError(
+            f"Operands could not be broadcast together for {name} on shapes {listed} "
+            "and with the config option jax_numpy_rank_promotion='raise'; give them "
+            "the same number of axes, by reshape or x[None]"
+        )
+    text = (
+        f"Following NumPy automatic rank promotion for {name} on shapes {listed}; set "
+        "jax_numpy_rank_promotion to 'allow' to have no warning"
+    )
+    origin = user_origin()
+    place = ("<unknown>", 1) if origin is None else (origin.file, origin.line)
+    warnings.warn_explicit(text, UserWarning, *place)
+
+
+# Numbers that are none.
+
+
+def _kind_of_any(values: Iterable[Any]) -> str:
+    return next((kind for x in values if (kind := kind_of(x))), "")
+
+
+def kind_of(value: Any) -> str:
+    """What the settings refuse among the elements: "nan", "inf", or "" for nothing."""
+    config = settings.current()
+    if not isinstance(value, _NDARRAY) or not dtypes.is_inexact(value.dtype):
+        return ""
+    if config.debug_nans and np.isnan(value).any():
+        return "nan"
+    return "inf" if config.debug_infs and np.isinf(value).any() else ""
+
+
+def check_program(
+    graph: Graph, operands: Sequence[Any], results: Sequence[Any]
+) -> None:
+    """Raises where a program gave a NaN; the operation that did so first is named.
+
+    Args:
+      graph: what was compiled.
+      operands: arrays of NumPy's, one per input; none where they are there no more.
+      results: likewise.
+
+    Raises:
+      NonFiniteError: it did.
+    """
+    found = _kind_of_any(results)
+    if not found:
+        return
+    ops = map(compound_of, graph.nodes)
+    repeats = len(operands) > 0 and all(op is None or op.pure for op in ops)
+    plan = Plan(graph.outputs, graph.inputs)
+    for node, value in plan.each(operands) if repeats else ():
+        if _kind_of_any(value if compound_of(node) else [value]):
+            raise NonFiniteError(
+                f"invalid value ({found}) encountered in {node.op.name}; "
+                f"debug_{found}s is set",
+                node.origin,
+            )
+    raise NonFiniteError(
+        f"invalid value ({found}) encountered in a program, whose operations are not "
+        f"done one by one; debug_{found}s is set"
+    )
