@@ -13,7 +13,11 @@ from __future__ import annotations
 
 import math as _math
 
-from ftrace.numpy import elementwise as _elementwise, fft as fft, linalg as linalg
+from ftrace.numpy import (
+    elementwise as _elementwise,
+    fft as fft,
+    linalg as linalg,
+)
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
 from ftrace.numpy.creation import *
@@ -35,6 +39,7 @@ from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
+from ftrace.trace.arrays import array_api as _array_api
 from ftrace.trace.arrays.array import Array as _Array, surface as _surface
 from ftrace.trace.eager.dispatch import (
     Eager as _Eager,
@@ -44,6 +49,10 @@ from ftrace.trace.eager.dispatch import (
 
 #: What arrays and tracers are instances of.
 ndarray = _Array
+
+# What makes this a namespace of the array API standard.
+__array_api_version__ = _array_api.VERSION
+__array_namespace_info__ = _array_api.NamespaceInfo
 
 # The default dtype of each kind.
 int_, uint, float_, complex_ = int32, uint32, float32, complex64

@@ -67,6 +67,8 @@ def remainder(x1: Value, x2: Value, /) -> Any:
     rest = _remainder(x1, x2)
     if dtypes.kind(rest.dtype) == "u":
         return rest
+    if dtypes.is_float(rest.dtype):  # zeros have the sign of x2 as well
+        rest = ax.choose(x2 < 0, -(0 - rest), rest + 0)
     return ax.choose(_differs(rest, x2), rest + x2, rest)
 
 
@@ -79,7 +81,7 @@ def _differs(rest: Any, x2: Any) -> Any:
 
 
 def floor_divide(x1: Value, x2: Value, /) -> Any:
-    """x1 / x2 rounded down, in the dtype of the operands.
+    """x1 / x2 rounded down, in the dtype of the operands; infinities stay.
 
     Raises:
       DtypeError: an operand is complex.
@@ -95,7 +97,9 @@ def floor_divide(x1: Value, x2: Value, /) -> Any:
     exact = (x1 - rest) / x2
     exact = ax.choose(_differs(rest, x2), exact - 1, exact)
     # Both are steps: their derivatives are zero.
-    return ax.choose(x2 == 0, ew.floor_values(quotient), ew.round_values(exact))
+    whole = ew.copysign(ew.round_values(exact), quotient)
+    # There is no remainder of an infinity, and none for a divisor of zero.
+    return ax.choose(rest == rest, whole, ew.floor_values(quotient))
 
 
 def divmod(x1: Value, x2: Value, /) -> tuple[Any, Any]:

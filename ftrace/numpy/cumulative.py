@@ -255,8 +255,7 @@ def _array_api(name: str, primitive: Primitive):
             shape = ax.with_size(x.shape, axis, 1)
             first = reduction.identity(primitive, x.dtype)
             x = concatenate([ax.full(shape, first, x.dtype, x.weak_type), x], axis)
-        promote = primitive is reduce_sum_p  # as in JAX; a product stays as narrow as x
-        return cumulate(name, primitive, x, axis, dtype, promote_integers=promote)
+        return cumulate(name, primitive, x, axis, dtype, promote_integers=True)
 
     return cumulative
 
@@ -268,7 +267,7 @@ def cumulative_sum():
     Args:
       x: the array.
       axis: may be left out only if there is one axis.
-      dtype: in which to add; by default int32 at least.
+      dtype: in which it is computed; by default int32 at least.
       include_initial: begin with 0, and be one longer.
 
     Raises:
@@ -278,7 +277,7 @@ def cumulative_sum():
 
 @member(_array_api, reduction.reduce_prod_p)
 def cumulative_prod():
-    """The running product along `axis`; arguments and errors as in `cumulative_sum`.
+    """The running product along `axis`; with `include_initial` it begins with 1.
 
-    It is computed in the dtype of `x`; with `include_initial` it begins with 1.
+    Arguments and errors are those of `cumulative_sum`.
     """

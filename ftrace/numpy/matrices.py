@@ -40,7 +40,8 @@ def eye(
     rows, columns = _sizes("eye", N, M)
     target = dtype_or(dtype, dtypes.default_dtype("f"))
     row, column = _grid(rows, columns)
-    return placed(ax.cast(ew.add(row, k) == column, target), device)
+    on = ew.add(row, _within(k, rows, columns)) == column
+    return placed(ax.cast(on, target), device)
 
 
 def identity(n: int, dtype: Dtype = None) -> Any:
@@ -67,7 +68,12 @@ def _grid(rows: int, columns: int) -> tuple[Any, Any]:
 
 def _below(rows: int, columns: int, k: Value) -> Any:
     row, column = _grid(rows, columns)
-    return ew.add(row, k) >= column
+    return ew.add(row, _within(k, rows, columns)) >= column
+
+
+def _within(k: Value, rows: int, columns: int) -> Value:
+    """An offset of a diagonal; one that is known is no greater than the matrix."""
+    return max(-rows, min(k, columns)) if type(k) is int else k
 
 
 def tril(m: Value, k: int = 0) -> Any:

@@ -155,13 +155,16 @@ def linspace(
       ValueRangeError: `num` is negative.
     """
     num = ax.check_count(num, "linspace: num")
-    start, stop = ew.promote_inexact(_end(start), _end(stop))
-    compute = dtypes.settled(start.dtype, start.weak_type)
+    start, stop = _end(start), _end(stop)
+    natural, weak = ew.common_type(start, stop)
+    compute = dtypes.settled(dtypes.to_inexact(natural), weak)
     target = dtype_or(dtype, compute)
+    if dtypes.is_inexact(target):
+        compute = dtypes.promote((compute, False), (target, False))[0]
+    start, stop = ax.cast(start, compute), ax.cast(stop, compute)
     shape = broadcast_shapes("linspace", [start.shape, stop.shape])
     axis = ax.canonical_axis(axis, len(shape) + 1, "linspace")
     gaps = num - 1 if endpoint else num
-    start, stop = ax.cast(start, compute), ax.cast(stop, compute)
     start, stop = ax.broadcast_to(start, shape), ax.broadcast_to(stop, shape)
     result = run_fused(_blend, [start, stop], num=num, gaps=gaps)
     if dtypes.is_integer(target):

@@ -92,5 +92,8 @@ def _device_of(array: Array) -> Device:
 
 
 surface.update(
-    device_of=_device_of, block_until_ready=block_until_ready, device_put=device_put
+    device_of=_device_of,
+    block_until_ready=block_until_ready,
+    device_put=device_put,
+    devices=devices,
 )

@@ -186,7 +186,7 @@ def expressions() -> list[str]:
     found += [
         "n.cumulative_sum(x, axis=1)", "n.cumulative_sum(s, include_initial=True)",
         "n.cumulative_prod(k, axis=0, include_initial=True)",
-        "n.cumulative_prod(v_int8)", "n.cumulative_sum(v_uint8)",
+        "n.cumulative_prod(v_int8, dtype='int32')", "n.cumulative_sum(v_uint8)",
         f"{_GRAD}(n.sort, x)", f"{_GRAD}(lambda z: n.sort(z, 0), t)",
         f"{_GRAD}(n.sort, ties)", f"{_GRAD}(lambda z: lax.top_k(z, 3)[0], x)",
         f"{_GRAD}(n.median, x)", f"{_GRAD}(lambda z: n.quantile(z, p, axis=1), x)",

@@ -232,6 +232,20 @@ PURPOSES: tuple[Purpose, ...] = (
     ),
     # Values.
     Purpose(
+        r"numpy\.(floor_divide|divmod)", "value",
+        r"(inf|0)\.?0?\); not np.*(nan|0\.0)\)",
+        "infinities rounded down are infinities, and zeros have the quotient's sign",
+    ),
+    Purpose(
+        r"numpy\.(remainder|mod|divmod)", "value", r"\(-?0\.0\); not .*\(-?0\.0\)",
+        "zeros have the sign of the divisor, as other remainders have",
+    ),
+    Purpose(
+        r"numpy\.cumulative_prod", "dtype value", "",
+        "integers become the default dtype, as the array API asks",
+        given=r"int(8|16)\[|bool\[",
+    ),
+    Purpose(
         r"numpy\.sinc|scipy\.special\.(log)?(gamma\w*|beta\w*)", "value",
         f"{_ZERO}{_TINY}", "its zeros are exact",
     ),

@@ -71,7 +71,7 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-def _in_place(self: Any, *args: Any) -> NoReturn:
+def _in_place(self: Any, key: Any, value: Any = None, /) -> NoReturn:
     raise errors.ImmutableError(
         "arrays are immutable: x[i] = y is not possible. Write x = x.at[i].set(y) "
         "instead"
@@ -206,6 +206,10 @@ class ArrayLike:
         order = axes[0] if len(axes) == 1 else axes or None
         return surface["transpose"](self, order)
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """`ftrace.numpy`: a namespace of the array API standard."""
+        return surface["array_namespace"](api_version=api_version)
+
     all = _method("all")
     any = _method("any")
     argmax = _method("argmax")
@@ -262,6 +266,19 @@ _new: Callable[[type[Array]], Array] = object.__new__
 #: Bytes up to which NumPy gets a copy of what a program made: the memory is free again
 #: for the next call as soon as the Array is.
 SHORT = 512
+
+
+class _Shown:
+    """Shows NumPy the memory of an array, as if it could be changed."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+        place = array.__array_interface__
+        self.__array_interface__ = {**place, "data": (place["data"][0], False)}
+
+
+def _writable(array: np.ndarray[Any, Any]) -> Any:
+    return array if array.flags.writeable else np.asarray(_Shown(array))
 
 
 class _ArrayType(type):
@@ -403,8 +420,21 @@ class Array(ArrayLike, metaclass=_ArrayType):
         view.flags.writeable = False
         return view
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._read().__dlpack__(**options)
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:
+        values: Any = self._read()
+        if max_version is None or max_version < (1, 0):
+            # Nobody can be told that it is read-only: a copy is for who does not ask.
+            values = values.copy() if copy is not False else _writable(values)
+        return values.__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -446,7 +476,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         self._host = None  # a view of ours; those of users count
         return is_exclusive(buffer, 3)
 
-    def to_device(self, device: Any) -> Array:
+    def to_device(self, device: Any, /, *, stream: None = None) -> Array:
         """The array on another device."""
         return surface["device_put"](self, device)
 
