@@ -25,7 +25,7 @@ try:  # as `_importing` does
     from ftrace.ground.jax_settings import CONTEXTS as _CONTEXTS
     from ftrace.ground.settings import Config, config, set_threads
     from ftrace.ground.version import VERSION
-    from ftrace.trace.arrays.array import Array
+    from ftrace.trace.arrays.array import Array, surface as _surface
     from ftrace.trace.backend import register as _register
     from ftrace.trace.calls.checkpoint import (
         checkpoint,
@@ -88,6 +88,14 @@ _put_away()
 
 _register(_BACKEND)
 
+
+def _scan(*args: Any, **options: Any) -> Any:
+    """`lax.scan`, for functions of numpy that few programs call."""
+    return import_module("ftrace.lax").scan(*args, **options)
+
+
+_surface["scan"] = _scan
+
 if TYPE_CHECKING:
     from ftrace import (
         ad_checkpoint,
@@ -97,6 +105,7 @@ if TYPE_CHECKING:
         debug,
         experimental,
         extend,
+        image,
         lax,
         nn,
         ops,
@@ -112,18 +121,17 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
-    "Array", "Config", "Dim", "ShapeDtypeStruct", "ad_checkpoint", "all_counters",
-    "block_until_ready", "cache_clear", "checkpoint", "checkpoint_policies",
-    "clear_caches", "closure_convert", "compat", "config", "counters",
-    "custom_batching",
-    "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
-    "default_device", "device_count", "device_get", "device_put", "devices",
-    "disable_jit", "effects_barrier", "errors", "eval_shape", "experimental", "extend",
-    "float0", "grad", "hessian", "io_callback", "jacfwd", "jacobian", "jacrev", "jit",
+    "ad_checkpoint", "all_counters", "Array", "block_until_ready", "cache_clear",
+    "checkpoint", "checkpoint_policies", "clear_caches", "closure_convert", "compat",
+    "Config", "config", "counters", "custom_batching", "custom_derivatives",
+    "custom_gradient", "custom_jvp", "custom_vjp", "debug", "default_device",
+    "device_count", "device_get", "device_put", "devices", "Dim", "disable_jit",
+    "effects_barrier", "errors", "eval_shape", "experimental", "extend", "float0",
+    "grad", "hessian", "image", "io_callback", "jacfwd", "jacobian", "jacrev", "jit",
     "jvp", "lax", "linear_transpose", "linearize", "load", "make_graph", "make_jaxpr",
     "named_call", "named_scope", "nn", "numpy", "ops", "optim", "pure_callback",
-    "random", "remat", "save", "scipy", "set_threads", "tree", "tree_util",
-    "value_and_grad", "vjp", "vmap",
+    "random", "remat", "save", "scipy", "set_threads", "ShapeDtypeStruct", "tree",
+    "tree_util", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 #: What is loaded when it is first named, and is no module: most programs need little.

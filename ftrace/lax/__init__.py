@@ -6,19 +6,23 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from ftrace.lax import linalg as linalg
+from ftrace.lax.bits import *
 from ftrace.lax.control import *
 from ftrace.lax.convolution import *
 from ftrace.lax.elementwise import *
 from ftrace.lax.gather_scatter import *
 from ftrace.lax.movement import *
+from ftrace.lax.options import *
+from ftrace.lax.ragged import *
 from ftrace.lax.reductions import *
 from ftrace.lax.slicing import *
 from ftrace.lax.solvers import *
 from ftrace.lax.sorting import *
 from ftrace.lax.special import *
+from ftrace.lax.staging import *
 from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
 
-_computing = ("convolution", "elementwise", "reductions", "special")
+_computing = ("convolution", "elementwise", "ragged", "reductions", "special")
 _written = (
     "dynamic_update_index_in_dim", "dynamic_update_slice",
     "dynamic_update_slice_in_dim",

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
-from ftrace.lax.elementwise import (
+from ftrace.lax.elementwise import check_dtypes
+from ftrace.lax.options import (
     ConvDimensionNumbers,
     ConvGeneralDilatedDimensionNumbers,
     DotDimensionNumbers,
     PrecisionLike,
-    check_dtypes,
 )
 from ftrace.lax.reductions import Padding, check_counts, check_padding, windows_of
 from ftrace.numpy import axes as ax
@@ -30,8 +30,10 @@ from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "batch_matmul", "conv", "conv_dimension_numbers", "conv_general_dilated",
-    "conv_general_dilated_patches", "conv_general_permutations", "conv_transpose",
-    "conv_with_general_padding", "dot", "dot_general",
+    "conv_general_dilated_local", "conv_general_dilated_patches",
+    "conv_general_permutations", "conv_general_shape_tuple", "conv_shape_tuple",
+    "conv_transpose", "conv_transpose_shape_tuple", "conv_with_general_padding", "dot",
+    "dot_general",
 ]  # fmt: skip
 
 
@@ -473,3 +475,108 @@ def conv_general_dilated_patches(
         x, kernel.transpose(places), window_strides, padding, lhs_dilation,
         rhs_dilation, axes, channels, 1, precision, preferred_element_type,
     )  # fmt: skip
+
+
+def conv_general_dilated_local(
+    lhs: Value,
+    rhs: Value,
+    window_strides: Sequence[int],
+    padding: Padding,
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    precision: PrecisionLike = None,
+) -> Any:
+    """A convolution with another kernel at each place.
+
+    Args:
+      lhs: the input; by default (batch, feature, space…).
+      rhs: the kernels; by default (output feature, input feature · window, places…).
+      filter_shape: the sizes of the window.
+
+    The other arguments are those of `conv_general_dilated`.
+
+    Raises:
+      ShapeError: the shapes do not fit each other.
+      ValueRangeError: the padding is malformed.
+    """
+    x, w = ax.as_value(lhs), ax.as_value(rhs)
+    axes = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
+    seen = conv_general_dilated_patches(
+        ax.permute(x, tuple(axes.lhs_spec)), filter_shape, window_strides, padding,
+        lhs_dilation, rhs_dilation,
+    )  # fmt: skip
+    w = ax.permute(w, tuple(axes.rhs_spec))
+    if w.shape[1:] != seen.shape[1:]:
+        raise ShapeError(
+            "lax.conv_general_dilated_local: the kernels must have (features · window, "
+            f"places…) = {seen.shape[1:]}, got {w.shape[1:]}"
+        )
+    batch = tuple(range(2, w.ndim))
+    result = dot_general(w, seen, (((1,), (1,)), (batch, batch)), precision)
+    places = tuple(range(w.ndim - 2))  # (places…, out, batch)
+    result = ax.permute(result, (w.ndim - 1, w.ndim - 2, *places))
+    order = sorted(range(x.ndim), key=tuple(axes.out_spec).__getitem__)
+    return ax.permute(result, tuple(order))
+
+
+# Shapes of results.
+
+
+def conv_shape_tuple(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    strides: Sequence[int],
+    pads: Padding,
+    batch_group_count: int = 1,
+) -> tuple[int, ...]:
+    """The shape of a convolution of (batch, feature, space…) and (out, in, space…)."""
+    space, sizes = tuple(lhs_shape)[2:], tuple(rhs_shape)[2:]
+    windows = windows_of(
+        "lax.conv_shape_tuple", space, sizes, pads, window_strides=strides,
+        lhs_dilation=None, rhs_dilation=None,
+    )  # fmt: skip
+    places = [window.outputs(n) for window, n in zip(windows, space, strict=True)]
+    return lhs_shape[0] // batch_group_count, rhs_shape[0], *places
+
+
+def conv_general_shape_tuple(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Padding,
+    dimension_numbers: Sequence[str],
+) -> tuple[int, ...]:
+    """The shape of a convolution whose axes are named, as in ("NHWC", "HWIO", …)."""
+    lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    found = conv_shape_tuple(
+        [lhs_shape[i] for i in lhs], [rhs_shape[i] for i in rhs], window_strides,
+        padding,
+    )  # fmt: skip
+    return tuple(found[i] for i in ax.inverse(out))
+
+
+def conv_transpose_shape_tuple(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Padding,
+    dimension_numbers: Sequence[str],
+) -> tuple[int, ...]:
+    """The shape of `conv_transpose`, whose kernel has its output feature at "O"."""
+    lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    batch, _, *space = (lhs_shape[i] for i in lhs)
+    features, _, *sizes = (rhs_shape[i] for i in rhs)
+    steps = tuple(window_strides)
+    if isinstance(padding, str):
+        rows = zip(sizes, steps, strict=True)
+        pads = [_transpose_padding(k, s, padding) for k, s in rows]
+    else:
+        pads = check_padding("lax.conv_transpose_shape_tuple", padding, len(space))
+    found = [
+        (n - 1) * s - k + 2 + lo + hi
+        for n, k, s, (lo, hi) in zip(space, sizes, steps, pads, strict=True)
+    ]
+    shape = (batch, features, *found)
+    return tuple(shape[i] for i in ax.inverse(out))

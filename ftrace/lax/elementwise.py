@@ -6,7 +6,6 @@ where the others are longer; their number of axes is not changed implicitly.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
-from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lax.options import RoundingMethod
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.elementwise import arctan2, maximum, minimum
@@ -28,95 +27,17 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotDimensionNumbers",
-    "GatherScatterMode", "Precision", "PrecisionLike", "RoundingMethod", "abs", "acos",
-    "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitcast_convert_type",
-    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clamp",
-    "clz", "complex", "conj", "convert_element_type", "cos", "cosh", "digamma", "div",
-    "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag",
-    "integer_pow", "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max",
-    "min", "mul", "ne", "neg", "nextafter", "population_count", "pow", "real",
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh",
+    "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+    "cbrt", "ceil", "clamp", "clz", "complex", "conj", "convert_element_type", "cos",
+    "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
+    "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le", "lgamma", "log",
+    "log1p", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg", "nextafter",
+    "population_count", "pow", "real",
     "reciprocal", "rem", "round", "rsqrt", "select", "select_n", "shift_left",
     "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt",
     "square", "stop_gradient", "sub", "tan", "tanh",
 ]  # fmt: skip
-
-
-# The enumerations and tuples by which JAX programs choose forms of operations.
-
-
-class Precision(enum.Enum):
-    """How exactly products are computed. All of them are computed in full precision."""
-
-    DEFAULT = 0
-    HIGH = 1
-    HIGHEST = 2
-
-
-PrecisionLike = Precision | str | tuple[Any, Any] | None
-
-
-class GatherScatterMode(enum.Enum):
-    """What happens at indices out of bounds."""
-
-    CLIP = 0
-    FILL_OR_DROP = 1
-    PROMISE_IN_BOUNDS = 2
-    ONE_HOT = 3
-
-    @staticmethod
-    def from_any(mode: str | GatherScatterMode | None) -> GatherScatterMode:
-        """The mode of a name: "clip", "fill", "drop" or "promise_in_bounds".
-
-        Raises:
-          ValueRangeError: there is no such mode.
-        """
-        if isinstance(mode, GatherScatterMode):
-            return mode
-        found = _MODES.get(mode)
-        if found is None:
-            names = ", ".join(repr(name) for name in _MODES if name)
-            raise ValueRangeError(f"mode must be one of {names}, got {mode!r}")
-        return found
-
-
-_DROPS = GatherScatterMode.FILL_OR_DROP
-_MODES: dict[str | None, GatherScatterMode] = {
-    None: _DROPS, "fill": _DROPS, "drop": _DROPS,
-    **{m.name.lower(): m for m in GatherScatterMode if m is not _DROPS},
-}  # fmt: skip
-
-
-class RoundingMethod(enum.IntEnum):
-    """Where `round` takes a number half way between two integers."""
-
-    AWAY_FROM_ZERO = 0
-    TO_NEAREST_EVEN = 1
-
-
-#: ((axes of lhs, axes of rhs) to sum over, (axes of lhs, axes of rhs) of the batch)
-DotDimensionNumbers = tuple[
-    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
-]
-
-
-class ConvDimensionNumbers(NamedTuple):
-    """Where the operands of a convolution hold what.
-
-    Attributes:
-      lhs_spec: the axes of batch, feature and space of the input.
-      rhs_spec: the axes of output feature, input feature and space of the kernel.
-      out_spec: the axes of batch, feature and space of the result.
-    """
-
-    lhs_spec: Sequence[int]
-    rhs_spec: Sequence[int]
-    out_spec: Sequence[int]
-
-
-ConvGeneralDilatedDimensionNumbers = (
-    None | ConvDimensionNumbers | tuple[str | None, str | None, str | None]
-)
 
 
 def check_dtypes(name: str, *operands: Value) -> np.dtype[Any]:
@@ -333,6 +254,29 @@ def round(
     further = apply_elementwise(p.ge, rest, 0.5)
     away = bind(p.add, whole, bind(p.sign, x))
     return ax.choose(further, away, whole)
+
+
+def mulhi(x: Value, y: Value, /) -> Any:
+    """Elementwise the upper half of x·y, an integer of twice the width.
+
+    Source: H. Warren, "Hacker's Delight", section 8-2, for 64 bits.
+
+    Raises:
+      DtypeError: the operands are not integers of one dtype.
+    """
+    dtype = check_dtypes("mulhi", x, y)
+    if not dtypes.is_integer(dtype):
+        raise DtypeError(f"lax.mulhi requires integers, got {dtype}")
+    check_ranks("mulhi", x, y)
+    width = 8 * dtype.itemsize
+    wide = dtypes.int64 if dtypes.kind(dtype) == "i" else dtypes.uint64
+    a, b = ax.cast(x, wide), ax.cast(y, wide)
+    if width < 64:
+        return ax.cast((a * b) >> width, dtype)
+    low = 2**32 - 1
+    (a1, a0), (b1, b0) = (a >> 32, a & low), (b >> 32, b & low)
+    middle = a1 * b0 + (apply_elementwise(p.shift_right_logical, a0 * b0, 32))
+    return a1 * b1 + (middle >> 32) + ((a0 * b1 + (middle & low)) >> 32)
 
 
 def clz(x: Value) -> Any:

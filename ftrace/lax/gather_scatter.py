@@ -17,7 +17,8 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lax.control import while_loop
-from ftrace.lax.elementwise import GatherScatterMode, check_dtypes
+from ftrace.lax.elementwise import check_dtypes
+from ftrace.lax.options import GatherScatterMode
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.elementwise import maximum, minimum, negative

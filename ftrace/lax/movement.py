@@ -13,7 +13,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
-from ftrace.numpy.creation import number_for
+from ftrace.numpy.creation import asarray, number_for
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.shape import concatenate as joined, tile as repeat_whole
 from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
@@ -23,10 +23,11 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank",
-    "broadcasted_iota", "collapse", "concatenate", "dtype", "empty", "expand_dims",
-    "full", "full_like", "iota", "optimization_barrier", "pad", "reshape", "rev",
-    "split", "squeeze", "stack", "tile", "transpose", "unstack", "zeros_like_array",
+    "broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes",
+    "broadcast_to_rank", "broadcasted_iota", "collapse", "concatenate", "dtype",
+    "empty", "expand_dims", "full", "full_like", "iota", "optimization_barrier", "pad",
+    "reshape", "rev", "shape_as_value", "split", "squeeze", "stack", "stage", "tile",
+    "transpose", "unstack", "zeros_like_array",
 ]  # fmt: skip
 
 Dtype = Any
@@ -55,6 +56,22 @@ def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None)
     """The operand repeated along new leading axes of these sizes."""
     shape = ax.check_shape(sizes, "lax.broadcast") + aval_of(operand).shape
     return ax.broadcast_to(operand, shape, "lax.broadcast")
+
+
+def broadcast_like(arr: Value, like_arr: Value) -> Any:
+    """The array broadcast to the shape of another, by NumPy's rules."""
+    return ax.broadcast_to(arr, aval_of(like_arr).shape, "lax.broadcast_like")
+
+
+def shape_as_value(shape: Sequence[int]) -> Any:
+    """The sizes of a shape as an array of integers."""
+    sizes = ax.check_sizes(shape, "lax.shape_as_value")
+    return asarray(sizes, dtypes.default_dtype("i"))
+
+
+def stage(x: Value, /) -> Any:
+    """The value as an array, which is traced where a function is being traced."""
+    return asarray(x)
 
 
 def broadcast_in_dim(

@@ -42,7 +42,7 @@ __all__ = [
     "argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin",
     "cumprod", "cumsum", "padtype_to_pads", "reduce", "reduce_and", "reduce_max",
     "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_window",
-    "reduce_xor",
+    "reduce_window_shape_tuple", "reduce_xor",
 ]  # fmt: skip
 
 # Which reduction a function of two values stands for.
@@ -68,7 +68,7 @@ _OF_BOOLS: dict[Op, Monoid] = {p.bit_and: MINIMUM, p.bit_or: MAXIMUM}
 
 def recognise(computation: Callable[..., Any], dtype: np.dtype[Any]) -> Monoid | None:
     """The reduction of this dtype that repeats the function; None if it is another."""
-    if type(computation) is Eager:  # a public one, which is always the same
+    if isinstance(computation, Eager):  # a public one, which is always the same
         return _recognised(computation, dtype)
     return _traced(computation, dtype)
 
@@ -551,3 +551,20 @@ def _reduce_windows(
         ax.drop_axes(bind(monoid.reduction, seen, arg=axes), axes) if axes else seen
     )
     return elementwise(monoid.combine, init[0], result) if init else result
+
+
+def reduce_window_shape_tuple(
+    operand_shape: Sequence[int],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Padding,
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> tuple[int, ...]:
+    """The shape of `reduce_window`, whose arguments these are."""
+    windows = windows_of(
+        "lax.reduce_window_shape_tuple", operand_shape, window_dimensions, padding,
+        window_strides=window_strides, base_dilation=base_dilation,
+        window_dilation=window_dilation,
+    )  # fmt: skip
+    return tuple(w.outputs(n) for w, n in zip(windows, operand_shape, strict=True))

@@ -22,13 +22,19 @@ from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
 from ftrace.numpy.creation import *
 from ftrace.numpy.cumulative import *
-from ftrace.numpy.curves import *
 from ftrace.numpy.distributions import *
 from ftrace.numpy.editing import *
 from ftrace.numpy.einstein import *
 from ftrace.numpy.elementwise import *
 from ftrace.numpy.floats import *
-from ftrace.numpy.functional import *
+from ftrace.numpy.functions.curves import *
+from ftrace.numpy.functions.functional import *
+from ftrace.numpy.functions.polynomials import *
+from ftrace.numpy.functions.ufuncs import *
+from ftrace.numpy.functions.ufuncs import (
+    METHODS as _METHODS,
+    PublishedUfunc as _PublishedUfunc,
+)
 from ftrace.numpy.indexing import *
 from ftrace.numpy.linear import *
 from ftrace.numpy.matrices import *
@@ -39,6 +45,7 @@ from ftrace.numpy.sets import *
 from ftrace.numpy.shape import *
 from ftrace.numpy.sorting import *
 from ftrace.numpy.statistics import *
+from ftrace.numpy.text_and_files import *
 from ftrace.trace.arrays import array_api as _array_api
 from ftrace.trace.arrays.array import Array as _Array, surface as _surface
 from ftrace.trace.eager.dispatch import (
@@ -101,6 +108,7 @@ _publish(
     shows=_shows,
     operands=_of_numbers,
     calling=("apply_along_axis", "apply_over_axes", "pad", "piecewise"),
+    objects=dict.fromkeys(_METHODS, _PublishedUfunc),
     **dict.fromkeys(
         (
             "add", "arctan2", "atan2", "divide", "dot", "equal", "greater",

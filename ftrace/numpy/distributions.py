@@ -24,7 +24,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.axes import Axis
 from ftrace.numpy.creation import asarray
 from ftrace.numpy.cumulative import scan_with
-from ftrace.numpy.curves import diff
+from ftrace.numpy.functions.curves import diff
 from ftrace.numpy.ranges import linspace
 from ftrace.numpy.reductions import reduced, weights_like, widened
 from ftrace.numpy.shape import ravel, stack

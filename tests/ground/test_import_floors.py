@@ -32,7 +32,7 @@ FLOORS = {
     "backends": ("backends",),
     "transforms": ("transforms",),
     "top": (
-        "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
+        "image", "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
         "ad_checkpoint", "contexts", "custom_batching", "custom_derivatives", "extend",
     ),
     "package": ("__init__", "__main__"),

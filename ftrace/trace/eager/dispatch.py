@@ -31,11 +31,11 @@ from __future__ import annotations
 import re
 import sys
 import weakref
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum
 from functools import update_wrapper
 from importlib import import_module
-from types import EllipsisType, FunctionType, NoneType
+from types import EllipsisType, FunctionType, MappingProxyType, NoneType
 from typing import (
     Any,
     ClassVar,
@@ -459,6 +459,7 @@ def publish(
     operands: Collection[str] = (),
     indexed: Collection[str] = (),
     calling: Collection[str] = (),
+    objects: Mapping[str, Callable[..., Eager]] = MappingProxyType({}),
     **lifting: Lifting,
 ) -> None:
     """Has the public functions of a module recognise their calls, and become native.
@@ -476,6 +477,7 @@ def publish(
         is an index: see `Eager`.
       calling: functions that take functions, and share no memory with their operands.
         Public functions are constants to them; calls with others are left alone.
+      objects: by name, what is made of functions in the place of `Eager`.
       lifting: by name, what functions do with concrete operands.
     """
     namespace = vars(sys.modules[module])
@@ -503,7 +505,8 @@ def publish(
             else:
                 continue
             behind = update_wrapper(behind, function)
-            made[function] = Eager(behind, name in operands, module, name in indexed)
+            make = objects.get(name, Eager)
+            made[function] = make(behind, name in operands, module, name in indexed)
         namespace[name] = made[function]
 
 

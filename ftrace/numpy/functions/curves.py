@@ -1,16 +1,10 @@
-"""Functions given by numbers: convolution, polynomials, differences and interpolation.
-
-Polynomials are vectors of coefficients, highest power first.
-"""
+"""Functions given by numbers: convolution, differences and interpolation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from math import perm
 from typing import Any
-
-import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
@@ -18,15 +12,13 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.linear import contract, finished, promoted
-from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
+from ftrace.numpy.shape import concatenate, ravel
 from ftrace.numpy.sorting import argsort, searchsorted
-from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "polyadd",
-    "polyder", "polydiv", "polyint", "polymul", "polysub", "polyval", "trapezoid",
+    "convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "trapezoid",
     "unwrap",
 ]  # fmt: skip
 
@@ -105,125 +97,6 @@ def _convolve(name: str, a: Value, v: Value, mode: str, preferred: Any) -> Any:
         return contract(name, lanes, ax.flip(y, (0,)), "kn", "k", "n")
 
     return finished(run_fused(windowed, [x, y]), final)
-
-
-# Polynomials.
-
-
-def polyval(p: Value, x: Value, *, unroll: int = 16) -> Any:
-    """The polynomial with coefficients p, highest power first, at x: Horner's rule."""
-    p, x = ew.promote_together(p, x)
-    if p.ndim < 1:
-        raise ShapeError("polyval takes a vector of coefficients")
-    shape = broadcast_shapes("polyval", [p.shape[1:], x.shape])
-    if p.shape[0] == 0:
-        return ax.full(shape, 0, p.dtype)
-    first, *rest = unstack(p)
-    result = ax.broadcast_to(first, shape)
-    for coefficient in rest:
-        result = result * x + coefficient
-    return result
-
-
-def _align(name: str, a1: Value, a2: Value) -> tuple[Any, Any]:
-    """Two polynomials of one length: zeros for the powers that one lacks."""
-    first, second = (atleast_1d(x) for x in ew.promote_together(a1, a2))
-    if first.ndim != 1 or second.ndim != 1:
-        raise ShapeError(
-            f"{name} takes two vectors, got shapes {first.shape} and {second.shape}"
-        )
-    length = max(first.shape[0], second.shape[0])
-    grown = [ax.pad(p, ((length - p.shape[0], 0, 0),)) for p in (first, second)]
-    return grown[0], grown[1]
-
-
-def polyadd(a1: Value, a2: Value) -> Any:
-    """The sum of two polynomials."""
-    return ew.add(*_align("polyadd", a1, a2))
-
-
-def polysub(a1: Value, a2: Value) -> Any:
-    """The difference of two polynomials."""
-    return ew.subtract(*_align("polysub", a1, a2))
-
-
-def polymul(a1: Value, a2: Value, *, trim_leading_zeros: bool = False) -> Any:
-    """The product of two polynomials, with coefficients in a float dtype."""
-    first, second = ew.promote_inexact(atleast_1d(a1), atleast_1d(a2))
-    if trim_leading_zeros:
-        first, second = _trim(first), _trim(second)
-    if 0 in (first.shape[0], second.shape[0]):
-        return ax.full((1,), 0, first.dtype)
-    return convolve(first, second)
-
-
-def _trim(p: Any) -> Any:
-    (places,) = np.nonzero(np.asarray(p))
-    return p[int(places[0]) if places.size else p.shape[0] :]
-
-
-def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
-    """The quotient and the remainder of two polynomials.
-
-    Raises:
-      ShapeError: the divisor is empty.
-    """
-    rest, divisor = ew.promote_inexact(atleast_1d(u), atleast_1d(v))
-    if divisor.shape[0] == 0:
-        raise ShapeError("polydiv: the divisor has no coefficients")
-    steps = rest.shape[0] - divisor.shape[0] + 1
-    if steps < 1:
-        return ax.full((1,), 0, rest.dtype), rest
-    found: list[Any] = []
-    for i in range(steps):
-        factor = rest[i : i + 1] / divisor[:1]
-        found.append(factor)
-        rest = rest - ax.pad(factor * divisor, ((i, steps - 1 - i, 0),))
-    if trim_leading_zeros:
-        rest = _trim(rest)
-    return concatenate(found), rest
-
-
-def polyder(p: Value, m: int = 1) -> Any:
-    """The m-th derivative of a polynomial.
-
-    Raises:
-      ValueRangeError: m is negative.
-    """
-    m = ax.check_count(m, "polyder: m")
-    (p,) = ew.promote_inexact(p)
-    if m == 0:
-        return p
-    size = p.shape[0]
-    if size <= m:
-        return ax.full((0,), 0, p.dtype)
-    factors = [float(perm(power, m)) for power in range(size - 1, m - 1, -1)]
-    return p[: size - m] * _row(factors, p)
-
-
-def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
-    """The m-th integral of a polynomial, with the constants k (0).
-
-    Raises:
-      ValueRangeError: m is negative.
-      ShapeError: there are not m constants.
-    """
-    m = ax.check_count(m, "polyint: m")
-    (p,) = ew.promote_inexact(p)
-    constants = ax.full((m,), 0, p.dtype) if k is None else ravel(k)
-    if constants.shape[0] == 1 and m > 1:
-        constants = ax.broadcast_to(constants, (m,))
-    if constants.shape[0] != m:
-        raise ShapeError(f"polyint: {constants.shape[0]} constants for m={m}")
-    for i in range(m):
-        divisors = [float(n) for n in range(p.shape[0], 0, -1)]
-        constant = ax.cast(constants[i : i + 1], p.dtype)
-        p = concatenate([p / _row(divisors, p), constant])
-    return p
-
-
-def _row(values: list[float], like: Any) -> Any:
-    return ax.cast(ax.as_value(np.asarray(values, np.float64)), like.dtype)
 
 
 # Differences and sums of neighbours.

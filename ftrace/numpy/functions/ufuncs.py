@@ -1,0 +1,406 @@
+"""Functions of elements as objects, with NumPy's methods: `add.reduce`, `add.outer`, ….
+
+    add.reduce(x)            the sum along the first axis
+    add.accumulate(x)        the running sum
+    add.outer(x, y)          each element of x with each of y
+    add.at(x, i, y, inplace=False)
+    add.reduceat(x, starts)  the sums of parts
+
+Where a function of `ftrace.numpy` does the same, a row of `METHODS` names it; else the
+elements are combined one after the other, by a scan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, ImmutableError, ShapeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.numpy import axes as ax, cumulative, reductions
+from ftrace.numpy.at import at as at_of
+from ftrace.numpy.elementwise import truth
+from ftrace.numpy.functions.functional import vectorize
+from ftrace.numpy.indexing import getitem
+from ftrace.numpy.shape import concatenate
+from ftrace.trace.arrays.array import surface
+from ftrace.trace.eager.dispatch import Eager
+from ftrace.trace.primitives.primitive import Primitive
+from ftrace.trace.primitives.reduction import reduce_max_p, reduce_min_p
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import Value
+
+__all__ = ["frompyfunc", "ufunc"]
+
+Dtype = Any
+
+
+class Methods(NamedTuple):
+    """What is known of a function of elements.
+
+    Attributes:
+      nin: how many operands it has.
+      identity: what changes nothing as an operand; None if there is nothing.
+      reduce: (array, axis, dtype, keepdims, initial, where) -> the reduction.
+      accumulate: (array, axis, dtype) -> the running one.
+      update: the method of `x.at[i]` that does the same.
+      any_order: elements may be combined in any order.
+    """
+
+    nin: int = 2
+    identity: Any = None
+    reduce: Callable[..., Any] | None = None
+    accumulate: Callable[..., Any] | None = None
+    update: str | None = None
+    any_order: bool = False
+
+
+def _total(total: Callable[..., Any]) -> Callable[..., Any]:
+    def reduce(
+        a: Value, axis: Any, dtype: Dtype, keep: bool, start: Any, where: Any
+    ) -> Any:
+        return total(a, axis, dtype, None, keep, start, where)
+
+    return reduce
+
+
+def _extreme(extreme: Callable[..., Any]) -> Callable[..., Any]:
+    def reduce(
+        a: Value, axis: Any, dtype: Dtype, keep: bool, start: Any, where: Any
+    ) -> Any:
+        x = a if dtype is None else ax.cast(a, dtypes.as_dtype(dtype))
+        return extreme(x, axis, None, keep, start, where)
+
+    return reduce
+
+
+def _running(primitive: Primitive) -> Callable[..., Any]:
+    def accumulate(a: Value, axis: Any, dtype: Dtype) -> Any:
+        x, place = ax.along(a, axis, "accumulate")
+        x = x if dtype is None else ax.cast(x, dtypes.as_dtype(dtype))
+        return cumulative.scan_with(x, primitive, place, False)
+
+    return accumulate
+
+
+METHODS = {
+    "add": Methods(2, 0, _total(reductions.sum), cumulative.cumsum, "add"),
+    "multiply": Methods(2, 1, _total(reductions.prod), cumulative.cumprod, "multiply"),
+    "subtract": Methods(update="subtract"),
+    "maximum": Methods(
+        2, None, _extreme(reductions.max), _running(reduce_max_p), "max"
+    ),
+    "minimum": Methods(
+        2, None, _extreme(reductions.min), _running(reduce_min_p), "min"
+    ),
+    "logical_and": Methods(2, True, any_order=True),
+    "logical_or": Methods(2, False, any_order=True),
+    "logical_xor": Methods(2, False, any_order=True),
+    "bitwise_and": Methods(2, -1, any_order=True),
+    "bitwise_or": Methods(2, 0, any_order=True),
+    "bitwise_xor": Methods(2, 0, any_order=True),
+    "logaddexp": Methods(2, -math.inf, any_order=True),
+    "logaddexp2": Methods(2, -math.inf, any_order=True),
+    "negative": Methods(1),
+}
+
+
+class ufunc:
+    """A function of elements, applied to arrays of one shape, after broadcasting.
+
+    Args:
+      func: of `nin` scalars; it returns `nout` of them.
+      nin, nout: how many.
+      name: by default that of the function.
+      nargs: by default `nin`.
+      identity: what changes nothing as an operand.
+
+    Attributes:
+      nin, nout, nargs, identity: as given.
+    """
+
+    nin: int
+    nout: int
+    nargs: int
+    identity: Any
+    _methods: Methods
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        /,
+        nin: int,
+        nout: int,
+        *,
+        name: str | None = None,
+        nargs: int | None = None,
+        identity: Any = None,
+    ) -> None:
+        tree.check_callable(func, "frompyfunc")
+        counts = [ax.static_int(n, "frompyfunc: nin and nout") for n in (nin, nout)]
+        self.__name__ = name or getattr(func, "__name__", type(func).__name__)
+        self.nin, self.nout = counts
+        self.nargs = self.nin if nargs is None else nargs
+        self.identity, self._methods = identity, Methods(self.nin, identity)
+        self._call = vectorize(func)
+
+    def __call__(self, *args: Value) -> Any:
+        if len(args) != self.nargs:
+            raise ArgumentError(
+                f"{self.__name__} takes {self.nargs} arguments, got {len(args)}"
+            )
+        return self._call(*args)
+
+    def __repr__(self) -> str:
+        return f"<ufunc {self.__name__!r}>"
+
+    def _binary(self, method: str, out: Any = None) -> str:
+        """The name for messages, of a method of functions of two operands."""
+        name = f"{self.__name__}.{method}"
+        if self.nin != 2 or self.nout != 1:
+            raise ValueRangeError(
+                f"{name}: only a function of two operands and one result has it; this "
+                f"one has {self.nin} and {self.nout}"
+            )
+        ax.no_out(name, out)
+        return name
+
+    def reduce(
+        self,
+        a: Value,
+        axis: int | tuple[int, ...] | None = 0,
+        dtype: Dtype = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Value | None = None,
+        where: Value | None = None,
+    ) -> Any:
+        """The elements along an axis combined, one after the other.
+
+        Args:
+          a: the array.
+          axis: along which; None for all elements.
+          dtype: of the result; by default that of the function.
+          out: not supported.
+          keepdims: the axis stays, with size 1.
+          initial: a scalar to begin with; by default the identity, where there is one.
+          where: a mask of the elements that count.
+
+        Raises:
+          ValueRangeError: the function has not two operands and one result; there are
+            no elements, or there is a mask, and nothing to begin with.
+        """
+        name = self._binary("reduce", out)
+        if where is not None and initial is None and self.identity is None:
+            raise ValueRangeError(
+                f"{name} has no identity, so that a mask needs initial="
+            )
+        known = self._methods.reduce
+        if known is not None:
+            return known(a, axis, dtype, keepdims, initial, where)
+        x = ax.as_value(a)
+        axes = ax.canonical_axes(axis, x.ndim, name)
+        rest = [i for i in range(x.ndim) if i not in axes]
+        shape = (prod(x.shape[i] for i in axes), *(x.shape[i] for i in rest))
+        mask = reductions.check_where(name, where, x.shape)
+        rows = [
+            ax.reshape(ax.permute(v, (*axes, *rest)), shape)
+            for v in (x, mask)
+            if v is not None
+        ]
+        kind = self._result_type(x, dtype)
+        start = self.identity if initial is None else initial
+        fold = self._fold_halves if self._methods.any_order else self._fold
+        result = fold(name, rows, kind, start)
+        return ax.insert_axes(result, axes) if keepdims else result
+
+    def _fold(self, name: str, rows: list[Any], kind: Any, start: Any) -> Any:
+        """The rows of an array combined, from the first to the last."""
+        if start is None:
+            if not rows[0].shape[0]:
+                raise ValueRangeError(f"{name}: no elements, and no identity")
+            start, rows = getitem(rows[0], 0), [rows[0][1:]]
+        total = ax.broadcast_to(ax.cast(start, kind), rows[0].shape[1:], name)
+
+        def step(total: Any, row: list[Any]) -> tuple[Any, None]:
+            x, *mask = row
+            combined = ax.cast(self(total, ax.cast(x, kind)), kind)
+            return (ax.choose(mask[0], combined, total) if mask else combined), None
+
+        return surface["scan"](step, total, rows)[0]
+
+    def _fold_halves(self, name: str, rows: list[Any], kind: Any, start: Any) -> Any:
+        """The rows combined in pairs, until one is left."""
+        x, *mask = rows
+        nothing = ax.cast(np.asarray(self.identity), kind)
+        x = truth(x) if kind == dtypes.bool_ else ax.cast(x, kind)
+        if mask:
+            x = ax.choose(mask[0], x, nothing)
+        if not x.shape[0]:
+            return ax.broadcast_to(ax.cast(start, kind), x.shape[1:], name)
+        while x.shape[0] > 1:
+            half = x.shape[0] // 2
+            x = concatenate([self(x[:half], x[half : 2 * half]), x[2 * half :]])
+        result = getitem(x, 0)
+        return result if start is self.identity else self(ax.cast(start, kind), result)
+
+    def _result_type(self, x: Any, dtype: Dtype) -> Any:
+        if dtype is not None:
+            return dtypes.as_dtype(dtype)
+        one = ax.full((), 1, x.dtype)
+        return self(one, one).dtype
+
+    def accumulate(
+        self, a: Value, axis: int = 0, dtype: Dtype = None, out: None = None
+    ) -> Any:
+        """What `reduce` gives of the elements up to each one, along an axis.
+
+        Raises:
+          ValueRangeError: the function has not two operands and one result.
+        """
+        name = self._binary("accumulate", out)
+        if self._methods.accumulate is not None:
+            return self._methods.accumulate(a, axis, dtype)
+        x, axis = ax.along(a, axis, name)
+        kind = self._result_type(x, dtype)
+        rows = ax.cast(ax.move_axis(x, axis, 0), kind)
+        if not rows.shape[0]:
+            return ax.cast(x, kind)
+
+        def step(total: Any, row: Any) -> tuple[Any, Any]:
+            combined = ax.cast(self(total, row), kind)
+            return combined, combined
+
+        rest = surface["scan"](step, rows[0], rows[1:])[1]
+        found = concatenate([rows[:1], rest])
+        return ax.move_axis(found, 0, axis)
+
+    def outer(self, A: Value, B: Value, /) -> Any:
+        """The function of each element of A with each of B, in a shape of both.
+
+        Raises:
+          ValueRangeError: the function has not two operands and one result.
+        """
+        self._binary("outer")
+        x, y = ax.as_value(A), ax.as_value(B)
+        return self(ax.insert_axes(x, range(x.ndim, x.ndim + y.ndim)), y)
+
+    def at(
+        self, a: Value, indices: Any, b: Value | None = None, /, *, inplace: bool = True
+    ) -> Any:
+        """A copy of `a` with f(a[i], b) at each index, also where one is repeated.
+
+        Args:
+          a: the array.
+          indices: integers, slices, arrays, or a tuple of them.
+          b: the second operand, of functions of two.
+          inplace: must be False: arrays do not change.
+
+        Raises:
+          ImmutableError: `inplace` is not False.
+        """
+        name = f"{self.__name__}.at"
+        if inplace:
+            raise ImmutableError(
+                f"{name}: arrays are immutable; write y = {name}(x, i, …, "
+                "inplace=False)"
+            )
+        update = self._methods.update
+        x = ax.as_value(a)
+        operands = [] if b is None else [b]
+        if update is not None and operands:
+            return getattr(at_of(x)[indices], update)(b)
+        places = at_of(ax.reshape(ax.iota(dtypes.int32, (x.size,), 0), x.shape))[
+            indices
+        ].get()
+        if not ax.as_value(places).size:
+            return x
+        values = [ax.broadcast_to(v, places.shape, name) for v in operands]
+        kind = self(*[ax.full((), 1, y.dtype) for y in (x, *values)]).dtype
+        flat = ax.reshape(ax.cast(x, kind), (x.size,))
+        rows = [ax.reshape(v, (places.size,)) for v in (places, *values)]
+
+        def step(total: Any, row: Any) -> tuple[Any, None]:
+            place, *rest = row
+            return at_of(total)[place].set(self(getitem(total, place), *rest)), None
+
+        return ax.reshape(surface["scan"](step, flat, rows)[0], x.shape)
+
+    def reduceat(
+        self,
+        a: Value,
+        indices: Value,
+        axis: int = 0,
+        dtype: Dtype = None,
+        out: None = None,
+    ) -> Any:
+        """What `reduce` gives of the parts that begin at the indices.
+
+        Args:
+          a: the array.
+          indices: integers; part k ends where part k + 1 begins. Where that is not
+            later, the part is one element.
+          axis: along which.
+          dtype: of the result; by default that of `a`.
+          out: not supported.
+
+        Raises:
+          ShapeError: the indices are no vector.
+          ValueRangeError: the function has not two operands and one result.
+        """
+        name = self._binary("reduceat", out)
+        x, axis = ax.along(a, axis, name)
+        starts = ax.as_value(indices)
+        if starts.ndim != 1 or not dtypes.is_integer(starts.dtype):
+            raise ShapeError(
+                f"{name}: the indices must be a vector of integers, got "
+                f"{starts.dtype.name} of shape {starts.shape}"
+            )
+        rows = ax.move_axis(x, axis, 0)
+        rows = rows if dtype is None else ax.cast(rows, dtypes.as_dtype(dtype))
+        if not starts.shape[0]:
+            return ax.move_axis(rows[:0], 0, axis)
+        size = ax.full((1,), rows.shape[0], starts.dtype)
+        ends = concatenate([starts[1:], size])
+        wide = (starts.shape[0], *[1] * (rows.ndim - 1))
+        first, last = (ax.reshape(v, wide) for v in (starts, ends))
+
+        def step(total: Any, row: Any) -> tuple[Any, None]:
+            place, x = row
+            counts = (place > first) & (place < last)
+            combined = ax.cast(self(total, x), total.dtype)
+            return ax.choose(counts, combined, total), None
+
+        places = ax.iota(starts.dtype, (rows.shape[0],), 0)
+        found = surface["scan"](step, getitem(rows, starts), (places, rows))[0]
+        return ax.move_axis(found, 0, axis)
+
+
+class PublishedUfunc(Eager, ufunc):
+    """A function of `ftrace.numpy` with these methods; it is called as any other."""
+
+    def __init__(
+        self, function: Callable[..., Any], numbers: bool, place: str, indexed: bool
+    ) -> None:
+        Eager.__init__(self, function, numbers, place, indexed)
+        self._methods = METHODS[self.__name__]
+        self.nin = self.nargs = self._methods.nin
+        self.nout, self.identity = 1, self._methods.identity
+
+
+def frompyfunc(
+    func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None
+) -> ufunc:
+    """A function of scalars as a function of arrays, with the methods of `ufunc`.
+
+    Args:
+      func: of `nin` scalars; it returns `nout` of them, in a tuple if they are several.
+      nin, nout: how many.
+      identity: what changes nothing as an operand, for reductions.
+    """
+    return ufunc(func, nin, nout, identity=identity)
