@@ -14,7 +14,6 @@ from ftrace.scipy import (
     optimize as optimize,
     signal as signal,
     special as special,
-    stats as stats,
 )
 
 if _TYPE_CHECKING:
@@ -24,9 +23,10 @@ if _TYPE_CHECKING:
         interpolate as interpolate,
         sparse as sparse,
         spatial as spatial,
+        stats as stats,
     )
 
-_LATER = ("cluster", "integrate", "interpolate", "sparse", "spatial")
+_LATER = ("cluster", "integrate", "interpolate", "sparse", "spatial", "stats")
 
 
 def __getattr__(name: str) -> _Module:

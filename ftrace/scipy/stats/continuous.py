@@ -1,0 +1,234 @@
+"""Distributions of real numbers: what each is for location 0 and scale 1."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ftrace.numpy as fnp
+from ftrace.lax.gammas import log_beta
+from ftrace.lax.incomplete import beta_ratio, lower_gamma, upper_gamma
+from ftrace.numpy.axes import choose
+from ftrace.numpy.floats import bessel
+from ftrace.scipy.special import (
+    expit,
+    gammaln,
+    log_ndtr,
+    logit,
+    ndtr,
+    xlog1py,
+    xlogy,
+)
+from ftrace.scipy.stats.family import distribution
+
+LOG_PI, LOG_TWO_PI = math.log(math.pi), math.log(2 * math.pi)
+EVERYTHING = "pdf logpdf cdf logcdf sf logsf"
+
+
+def _pair(function: Any) -> Any:
+    """A function of operands that are broadcast to one shape."""
+    return lambda *xs: function(*fnp.broadcast_arrays(*xs))
+
+
+_lower, _upper, _beta = map(_pair, (lower_gamma, upper_gamma, beta_ratio))
+
+
+# Without a shape parameter.
+
+cauchy = distribution(
+    "cauchy", "the Cauchy distribution", "", f"{EVERYTHING} ppf isf",
+    symmetric=True,
+    logpdf=lambda z: -LOG_PI - fnp.log1p(z * z),
+    cdf=lambda z: fnp.arctan2(1.0, -z) / math.pi,
+    ppf=lambda q: choose(q < 0.5, -1.0, 1.0) * _cotangent(fnp.minimum(q, 1 - q)),
+)  # fmt: skip
+
+
+def _cotangent(turns: Any) -> Any:
+    """1/tan(πq) for q in [0, 1/2]: of whichever is near 0."""
+    near = turns < 0.25
+    angle = choose(near, turns, 0.5 - turns) * math.pi
+    return choose(near, 1 / fnp.tan(choose(near, angle, 1.0)), fnp.tan(angle))
+
+
+expon = distribution(
+    "expon", "the exponential distribution", "", f"{EVERYTHING} ppf",
+    support=(0, math.inf),
+    logpdf=lambda z: -z,
+    cdf=lambda z: -fnp.expm1(-z),
+    logsf=lambda z: -z,
+    ppf=lambda q: -fnp.log1p(-q),
+)  # fmt: skip
+
+laplace = distribution(
+    "laplace", "the Laplace distribution", "", "pdf logpdf cdf",
+    symmetric=True,
+    logpdf=lambda z: -fnp.abs(z) - math.log(2),
+    cdf=lambda z: choose(z <= 0, 0.5, -0.5) * fnp.exp(-fnp.abs(z)) + (z > 0),
+)  # fmt: skip
+
+logistic = distribution(
+    "logistic", "the logistic distribution", "", "pdf logpdf cdf sf ppf isf",
+    symmetric=True,
+    first={"ppf": "x", "isf": "x"},
+    logpdf=lambda z: -fnp.abs(z) - 2 * fnp.log1p(fnp.exp(-fnp.abs(z))),
+    cdf=lambda z: expit(z),
+    ppf=lambda q: logit(q),
+)  # fmt: skip
+
+uniform = distribution(
+    "uniform", "the uniform distribution between loc and loc + scale", "",
+    "pdf logpdf cdf ppf",
+    support=(0, 1),
+    logpdf=lambda z: 0 * z,
+    cdf=lambda z: z,
+    ppf=lambda q: q,
+)  # fmt: skip
+
+gumbel_l = distribution(
+    "gumbel_l", "the left-skewed Gumbel distribution", "", f"{EVERYTHING} ppf",
+    valid=lambda scale: scale > 0,
+    first={"ppf": "p"},
+    logpdf=lambda z: z - fnp.exp(z),
+    cdf=lambda z: -fnp.expm1(-fnp.exp(z)),
+    logsf=lambda z: -fnp.exp(z),
+    ppf=lambda q: fnp.log(-fnp.log1p(-q)),
+)  # fmt: skip
+
+gumbel_r = distribution(
+    "gumbel_r", "the right-skewed Gumbel distribution", "", f"{EVERYTHING} ppf",
+    valid=lambda scale: scale > 0,
+    first={"ppf": "p"},
+    logpdf=lambda z: -z - fnp.exp(-z),
+    sf=lambda z: -fnp.expm1(-fnp.exp(-z)),
+    logcdf=lambda z: -fnp.exp(-z),
+    ppf=lambda q: -fnp.log(-fnp.log(q)),
+)  # fmt: skip
+
+
+# With shape parameters.
+
+beta = distribution(
+    "beta", "the beta distribution of shapes a and b", "a b", EVERYTHING,
+    support=(0, 1),
+    valid=lambda a, b, scale: (a > 0) & (b > 0) & (scale > 0),
+    logpdf=lambda z, a, b: (
+        xlogy(a - 1, z) + xlog1py(b - 1, -z) - log_beta(*fnp.broadcast_arrays(a, b))
+    ),
+    cdf=lambda z, a, b: _beta(a, b, z),
+    sf=lambda z, a, b: _beta(b, a, 1 - z),
+)  # fmt: skip
+
+gamma = distribution(
+    "gamma", "the gamma distribution of shape a", "a", EVERYTHING,
+    support=(0, math.inf),
+    logpdf=lambda z, a: xlogy(a - 1, z) - z - gammaln(a),
+    cdf=lambda z, a: _lower(a, z),
+    sf=lambda z, a: _upper(a, z),
+)  # fmt: skip
+
+chi2 = distribution(
+    "chi2", "the chi-squared distribution of df degrees of freedom", "df", EVERYTHING,
+    support=(0, math.inf),
+    logpdf=lambda z, df: (
+        xlogy(0.5 * df - 1, 0.5 * z) - 0.5 * z - gammaln(0.5 * df) - math.log(2)
+    ),
+    cdf=lambda z, df: _lower(0.5 * df, 0.5 * z),
+    sf=lambda z, df: _upper(0.5 * df, 0.5 * z),
+)  # fmt: skip
+
+pareto = distribution(
+    "pareto", "the Pareto distribution of shape b", "b", f"{EVERYTHING} ppf",
+    support=(1, math.inf),
+    logpdf=lambda z, b: fnp.log(b) - (b + 1) * fnp.log(z),
+    cdf=lambda z, b: -fnp.expm1(-b * fnp.log(z)),
+    logsf=lambda z, b: -b * fnp.log(z),
+    ppf=lambda q, b: fnp.exp(-fnp.log1p(-q) / b),
+)  # fmt: skip
+
+t = distribution(
+    "t", "Student's t distribution of df degrees of freedom", "df", "pdf logpdf",
+    logpdf=lambda z, df: (
+        -log_beta(*fnp.broadcast_arrays(0.5 * df, 0.5))
+        - 0.5 * fnp.log(df)
+        - (0.5 * df + 0.5) * fnp.log1p(z * z / df)
+    ),
+)  # fmt: skip
+
+gennorm = distribution(
+    "gennorm", "the generalized normal distribution of shape beta", "beta",
+    "pdf logpdf cdf",
+    place="",
+    logpdf=lambda x, beta: (
+        fnp.log(0.5 * beta) - gammaln(1 / beta) - fnp.power(fnp.abs(x), beta)
+    ),
+    cdf=lambda x, beta: choose(
+        x < 0,
+        0.5 * _upper(1 / beta, fnp.power(fnp.abs(x), beta)),
+        0.5 + 0.5 * _lower(1 / beta, fnp.power(fnp.abs(x), beta)),
+    ),
+)  # fmt: skip
+
+
+# On a circle.
+
+vonmises = distribution(
+    "vonmises", "the von Mises distribution of concentration kappa", "kappa",
+    "pdf logpdf",
+    place="",
+    valid=lambda kappa, _: kappa > 0,
+    logpdf=lambda x, kappa: (
+        -2 * kappa * fnp.square(fnp.sin(0.5 * x))
+        - fnp.log(bessel("vonmises", kappa, 0, scaled=True)) - LOG_TWO_PI
+    ),
+)  # fmt: skip
+
+wrapcauchy = distribution(
+    "wrapcauchy", "the wrapped Cauchy distribution of shape c", "c", "pdf logpdf",
+    place="",
+    support=(0, 2 * math.pi),
+    valid=lambda c, _: (c > 0) & (c < 1),
+    logpdf=lambda x, c: (
+        fnp.log1p(-c * c) - LOG_TWO_PI
+        - fnp.log(fnp.square(1 - c) + 4 * c * fnp.square(fnp.sin(0.5 * x)))
+    ),
+)  # fmt: skip
+
+
+# The normal distribution between two bounds.
+
+
+def _log_mass(a: Any, b: Any) -> Any:
+    """The logarithm of the normal probability between a and b."""
+    # Both on one side: by the tail, below 0. Else what lies outside is taken from 1.
+    right = a > 0
+    low, high = choose(right, -b, a), choose(right, -a, b)
+    one_sided = right | (b <= 0)
+    low, high = choose(one_sided, low, -2.0), choose(one_sided, high, -1.0)
+    top = log_ndtr(high)
+    difference = log_ndtr(low) - top
+    tail = top + fnp.log(-fnp.expm1(difference))
+    central = fnp.log1p(-ndtr(choose(one_sided, -1.0, a)) - ndtr(-b))
+    return choose(one_sided, tail, central)
+
+
+def _log_cdf_between(z: Any, a: Any, b: Any) -> Any:
+    total = _log_mass(a, b)
+    inside = (z > a) & (z < b)
+    middle = choose(inside, z, 0.5 * (a + b))
+    below = _log_mass(a, middle) - total
+    near = below > -0.1  # nearly all: by the rest
+    above = _log_mass(middle, b) - total
+    value = choose(near, fnp.log1p(-fnp.exp(choose(near, above, -1.0))), below)
+    return choose(z <= a, -math.inf, choose(z >= b, 0.0, value))
+
+
+truncnorm = distribution(
+    "truncnorm", "the normal distribution between loc + a·scale and loc + b·scale",
+    "a b", EVERYTHING,
+    support=lambda a, b: (a, b),
+    valid=lambda a, b, _: a < b,
+    logpdf=lambda z, a, b: -0.5 * z * z - 0.5 * LOG_TWO_PI - _log_mass(a, b),
+    logcdf=_log_cdf_between,
+    logsf=lambda z, a, b: _log_cdf_between(-z, -b, -a),
+)  # fmt: skip

@@ -1,0 +1,299 @@
+"""How distributions are declared: by formulas for location 0 and scale 1.
+
+    gamma = distribution(
+        "gamma", "the gamma distribution of shape a", "a", "pdf logpdf cdf sf",
+        support=(0, inf), logpdf=lambda z, a: …, cdf=lambda z, a: …,
+    )
+
+What is not given follows: `pdf` from `logpdf`, `logcdf` from `cdf`, `sf` from `cdf` by
+symmetry or as what is left of 1, and so on. Outside of the support a density is 0;
+below it `cdf` is 0 and above it 1. A distribution is a module without a file, as
+`ftrace.scipy.stats.gamma`: `import ftrace.scipy.stats.gamma` finds it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from inspect import Parameter, Signature
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import ftrace.numpy as fnp
+from ftrace import dtypes
+from ftrace.numpy.axes import cast, choose
+from ftrace.numpy.elementwise import promote_inexact
+from ftrace.trace.bind import broadcast_shapes
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.dispatch import named, publish
+from ftrace.trace.tracing.tracer import Value
+
+Formula = Callable[..., Any]
+PACKAGE = "ftrace.scipy.stats"
+
+#: What each function is, and its first parameter.
+DOCS = {
+    "pdf": ("The density of", "x"),
+    "logpdf": ("The logarithm of the density of", "x"),
+    "pmf": ("The probability of k under", "k"),
+    "logpmf": ("The logarithm of the probability of k under", "k"),
+    "cdf": ("The probability of a value up to x under", "x"),
+    "logcdf": ("The logarithm of the probability of a value up to x under", "x"),
+    "sf": ("The probability of a value beyond x under", "x"),
+    "logsf": ("The logarithm of the probability of a value beyond x under", "x"),
+    "ppf": ("The value up to which the probability is q, under", "q"),
+    "isf": ("The value beyond which the probability is q, under", "q"),
+    "entropy": ("The entropy of", ""),
+}
+
+
+class Distribution(ModuleType):
+    """A module of the functions of one distribution."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+
+#: By "distribution.function": its formula, of all of its parameters.
+FORMULAS: dict[str, Formula] = {}
+
+
+def _evaluate(*operands: Any, of: str) -> Any:
+    return FORMULAS[of](*operands)
+
+
+def install(
+    name: str, about: str, functions: dict[str, tuple[Signature, Formula]]
+) -> Distribution:
+    """A module of functions, which promote their operands to one float dtype."""
+    made: dict[str, Formula] = {}
+    for function, (signature, formula) in functions.items():
+        FORMULAS[f"{name}.{function}"] = formula
+        doc = f"{DOCS[function][0]} {about}."
+        made[function] = _function(name, function, signature, doc)
+    return functions_of(name, about, **made)
+
+
+def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
+    """A module of functions as they are."""
+    module = Distribution(f"{PACKAGE}.{name}", f"{about[0].upper()}{about[1:]}.")
+    module.__spec__ = ModuleSpec(module.__name__, None)
+    sys.modules[module.__name__] = module
+    for function_name, function in functions.items():
+        named(function, function_name, function.__doc__)
+        function.__module__ = module.__name__
+        setattr(module, function_name, function)
+    vars(module)["__all__"] = sorted(functions)
+    publish(module.__name__, (module.__name__,), operands=list(functions))
+    return module
+
+
+def _function(
+    distribution: str, name: str, parameters: Signature, doc: str
+) -> Callable[..., Any]:
+    key = f"{distribution}.{name}"
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = parameters.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{key}() {error}") from None
+        given.apply_defaults()
+        operands = promote_inexact(*given.arguments.values())
+        broadcast_shapes(key, [x.shape for x in operands])
+        dtype, weak = operands[0].dtype, all(x.weak_type for x in operands)
+        if dtype.itemsize < 4:
+            operands = [cast(x, dtypes.float32, weak) for x in operands]
+        return cast(run_fused(_evaluate, operands, of=key), dtype, weak)
+
+    made: Any = named(call, name, doc)
+    made.__signature__ = parameters
+    return made
+
+
+def signature_of(first: str, shapes: str, place: str) -> Signature:
+    """The operand, shape parameters without defaults, then `loc` and `scale`."""
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    names = [*first.split(), *shapes.split()]
+    parameters = [Parameter(n, kind, annotation=Value) for n in names]
+    parameters += [
+        Parameter(n, kind, annotation=Value, default=int(n == "scale"))
+        for n in place.split()
+    ]
+    return Signature(parameters, return_annotation=Any)
+
+
+def distribution(
+    name: str,
+    about: str,
+    shapes: str,
+    functions: str,
+    *,
+    support: tuple[float, float] | Formula = (-math.inf, math.inf),
+    valid: Formula | None = None,
+    symmetric: bool = False,
+    place: str = "loc scale",
+    first: dict[str, str] | None = None,
+    **formulas: Formula,
+) -> Distribution:
+    """Declares a continuous distribution.
+
+    Args:
+      name: of the module.
+      about: what it is, for docstrings.
+      shapes: the names of its shape parameters.
+      functions: the functions that it has.
+      support: where the density is not 0: bounds, or a function of the shapes.
+      valid: of the shapes and the scale, where the functions are not NaN.
+      symmetric: around 0.
+      place: "loc scale", or "" for a distribution that has neither.
+      first: functions whose first parameter has another name.
+      formulas: for location 0 and scale 1: of a value, or of a probability, and the
+        shapes.
+    """
+    family = _Family(support, valid, symmetric, bool(place), formulas)
+    first = first or {}
+    made: dict[str, tuple[Signature, Formula]] = {}
+    for function in functions.split():
+        signature = signature_of(first.get(function, DOCS[function][1]), shapes, place)
+        made[function] = signature, family.formula(function)
+    return install(name, about, made)
+
+
+class _Family:
+    """The formulas of one distribution, given and derived."""
+
+    def __init__(
+        self,
+        support: tuple[float, float] | Formula,
+        valid: Formula | None,
+        symmetric: bool,
+        placed: bool,
+        given: dict[str, Formula],
+    ) -> None:
+        self.support, self.valid = support, valid
+        self.symmetric, self.placed, self.given = symmetric, placed, given
+
+    def formula(self, name: str) -> Formula:
+        """A public function, of all of its parameters."""
+        at = {
+            "logpdf": self._log_density,
+            "pdf": lambda *xs: fnp.exp(self._log_density(*xs)),
+            "ppf": lambda *xs: self._quantile("ppf", *xs),
+            "isf": lambda *xs: self._quantile("isf", *xs),
+        }
+        return at.get(name) or (lambda *xs: self._probability(name, *xs))
+
+    def _split(self, parameters: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        """The shape parameters, the location and the scale."""
+        if not self.placed:
+            return parameters, 0.0, 1.0
+        return parameters[:-2], *parameters[-2:]
+
+    def _checked(self, value: Any, shapes: Any, scale: Any) -> Any:
+        return value if self.valid is None else _where(self.valid, value, shapes, scale)
+
+    def _bounds(self, shapes: Any) -> tuple[Any, Any]:
+        return self.support(*shapes) if callable(self.support) else self.support
+
+    def _log_density(self, x: Any, *parameters: Any) -> Any:
+        shapes, loc, scale = self._split(parameters)
+        low, high = self._bounds(shapes)
+        z = (x - loc) / scale if self.placed else x
+        if callable(self.support):
+            outside = (z < low) | (z > high)
+            z = choose(outside, low, z)
+        else:
+            outside = (x < loc + low * scale) if low > -math.inf else False
+            if high < math.inf:
+                outside = outside | (x > loc + high * scale)
+            inner = 0.5 * (low + high) if high < math.inf else low + 1
+            z = z if outside is False else choose(outside, inner, z)
+        value = self.given["logpdf"](z, *shapes)
+        value = value - fnp.log(scale) if self.placed else value
+        value = value if outside is False else choose(outside, -np.inf, value)
+        return self._checked(value, shapes, scale)
+
+    def _probability(self, name: str, x: Any, *parameters: Any) -> Any:
+        shapes, loc, scale = self._split(parameters)
+        low, high = self._bounds(shapes)
+        z = (x - loc) / scale if self.placed else x
+        if callable(self.support) or low > -math.inf:
+            z = choose(z < low, low, z)
+        if callable(self.support) or high < math.inf:
+            z = choose(z > high, high, z)
+        return self._checked(self._standard(name, z, shapes), shapes, scale)
+
+    def _standard(self, name: str, z: Any, shapes: Any) -> Any:
+        """cdf, sf or the logarithm of one of them."""
+        if name in self.given:
+            return self.given[name](z, *shapes)
+        other = {"cdf": "sf", "sf": "cdf", "logcdf": "logsf", "logsf": "logcdf"}[name]
+        if self.symmetric and other in self.given:
+            return self._standard(other, -z, shapes)
+        if not name.startswith("log"):
+            if f"log{name}" in self.given:
+                return fnp.exp(self._standard(f"log{name}", z, shapes))
+            if other in self.given:
+                return 1 - self._standard(other, z, shapes)
+            return -fnp.expm1(self._standard(f"log{other}", z, shapes))
+        # The logarithm of what is nearly 1 is taken of the rest.
+        value = self._standard(name[3:], z, shapes)
+        rest = self._standard(other[3:], z, shapes)
+        small = value < 0.5
+        near = fnp.log1p(-choose(small, 0.5, rest))
+        return choose(small, fnp.log(choose(small, value, 0.5)), near)
+
+    def _quantile(self, name: str, q: Any, *parameters: Any) -> Any:
+        shapes, loc, scale = self._split(parameters)
+        inside = (q >= 0) & (q <= 1)
+        safe = choose(inside, q, 0.5)
+        if name in self.given:
+            z = self.given[name](safe, *shapes)
+        elif self.symmetric:
+            z = -self.given["ppf"](safe, *shapes)
+        else:
+            z = self.given["ppf"](1 - safe, *shapes)
+        placed = z * scale + loc if self.placed else z
+        return self._checked(choose(inside, placed, np.nan), shapes, scale)
+
+
+def _where(valid: Formula, value: Any, shapes: Any, scale: Any) -> Any:
+    return choose(valid(*shapes, scale), value, np.nan)
+
+
+def discrete(
+    name: str, about: str, shapes: str, *, place: str = "loc", **formulas: Formula
+) -> Distribution:
+    """Declares a distribution of whole numbers: `logpmf`, `pmf` and what is given.
+
+    Args:
+      name, about, shapes: as those of `distribution`.
+      place: "loc", or functions that have none, behind it.
+      formulas: for location 0; of a whole number, or a probability, and the shapes.
+    """
+    without = place.split()[1:]
+
+    def at_location(function: str, formula: Formula) -> Formula:
+        if function in without:
+            return formula
+        if function == "entropy":  # the same anywhere
+            return lambda *xs: fnp.broadcast_arrays(formula(*xs[:-1]), xs[-1])[0]
+        return lambda k, *rest: formula(k - rest[-1], *rest[:-1])
+
+    log_mass = formulas["logpmf"]
+    formulas["pmf"] = lambda k, *rest: fnp.exp(log_mass(k, *rest))
+    made: dict[str, tuple[Signature, Formula]] = {}
+    for function, formula in formulas.items():
+        own = "" if function in without else "loc"
+        first = DOCS[function][1].replace("x", "k")
+        made[function] = (
+            signature_of(first, shapes, own),
+            at_location(function, formula),
+        )
+    return install(name, about, made)
