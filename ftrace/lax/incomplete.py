@@ -69,8 +69,12 @@ def converge(
         return (going & further, choose(going, n + 1, n), *taken)
 
     one = fnp.ones_like(start[0])
-    state = while_loop(lambda s: fnp.any(s[0]), once, (wanted, one, *start))
+    state = while_loop(_any_going, once, (wanted, one, *start))
     return state[2:]
+
+
+def _any_going(state: tuple[Any, ...]) -> Any:
+    return fnp.any(state[0])
 
 
 def log1p_less(x: Any) -> Any:
@@ -105,7 +109,7 @@ _RATIO = (
 _LARGE, _FROM, _TO = 12.0, 0.3, 2.35
 
 
-def _distance(a: Any, x: Any) -> tuple[Any, Any, Any]:
+def distance(a: Any, x: Any) -> tuple[Any, Any, Any]:
     """μ = x/a - 1, log(x/a) - μ, and η, the root with the sign of μ."""
     mu = (x - a) / a
     close = x > 0.5 * a
@@ -127,7 +131,7 @@ def _uniform(a: Any, x: Any) -> tuple[Any, Any]:
     below: downwards βₙ₋₁ = fₙ + (n + 1)·βₙ₊₁/a, and Γ* = 1 + β₁/a (Temme, 1987).
     """
     coefficients = _RATIO if is_double(x) else _RATIO[:14]
-    eta, inverse = _distance(a, x)[2], 1 / a
+    eta, inverse = distance(a, x)[2], 1 / a
     above, here = 0.0, coefficients[-1]  # β of n + 1 and of n
     betas: list[Any] = [here]
     for n in reversed(range(1, len(coefficients) - 1)):
@@ -205,7 +209,7 @@ def _unit(a: Any, x: Any) -> Any:
     half = fnp.exp(-0.5 * argument)  # x^a·exp(-x) may be large where exp(-x) is not
     plain = fnp.power(argument, some) * half / positive_gamma(some + 1) * some * half
     many, argument = choose(large, a, _LARGE), choose(large, x, _LARGE)
-    less = _distance(many, argument)[1]
+    less = distance(many, argument)[1]
     root = fnp.sqrt(many / (2 * math.pi))
     return choose(large, root * fnp.exp(many * less - stirling_rest(many)), plain)
 
@@ -216,7 +220,7 @@ def _gamma_ratio(a: Any, x: Any, upper: bool) -> Any:
     large, below, corner = _regions(s, y)
     e = _unit(s, y)
     many, near = choose(large, s, _LARGE), choose(large, y, _LARGE)
-    eta = _distance(many, near)[2]
+    eta = distance(many, near)[2]
     sign = 1.0 if upper else -1.0
     tail = 0.5 * bind(p.erfc, sign * eta * fnp.sqrt(0.5 * many))
     value = tail + sign * e * _uniform(many, near)[1]
@@ -249,7 +253,7 @@ def _shape_slope(a: Any, x: Any) -> Any:
         return jvp(function, (at,), (one,))
 
     many, near = choose(large, a, _LARGE), choose(large, x, _LARGE)
-    mu, less, eta = _distance(many, near)
+    mu, less, eta = distance(many, near)
     gamma_star, rest = _uniform(many, near)
     moved = slope(lambda s: _uniform(s, near)[1], many)[1]
     ratio = choose(eta == 0, 1.0, mu / choose(eta == 0, 1.0, eta))
@@ -338,12 +342,16 @@ def _beta_unit(a: Any, b: Any, x: Any) -> Any:
     plain = fnp.exp(s * fnp.log(x) + t * fnp.log1p(-x) - log_beta(s, t))
     # Both large: by how far x is from the mean, as C. Loader has it.
     s, t = choose(large, a, 10.0), choose(large, b, 10.0)
-    total = s + t
-    off = x * t - (1 - x) * s  # (x - s/total)·total
-    exponent = s * log1p_less(off / s) + t * log1p_less(-off / t)
-    exponent = exponent + stirling_rest(total) - stirling_rest(s) - stirling_rest(t)
-    root = fnp.sqrt(s * (t / total) * (1 / (2 * math.pi)))
-    return choose(large, root * fnp.exp(exponent), plain)
+    root = fnp.sqrt(s * (t / (s + t)) * (1 / (2 * math.pi)))
+    return choose(large, root * fnp.exp(beta_exponent(s, t, x)), plain)
+
+
+def beta_exponent(a: Any, b: Any, x: Any) -> Any:
+    """log(x^a·(1 - x)^b/B(a, b)) less ½·log(ab/(2π(a + b))), of large a and b."""
+    total = a + b
+    off = x * b - (1 - x) * a  # (x - a/total)·total
+    exponent = a * log1p_less(off / a) + b * log1p_less(-off / b)
+    return exponent + stirling_rest(total) - stirling_rest(a) - stirling_rest(b)
 
 
 def _beta_fraction(a: Any, b: Any, x: Any, wanted: Any) -> Any:
@@ -408,7 +416,11 @@ def _beta_rule(primals: Any, tangents: Any) -> Any:
     def of_parameter(number: int) -> Any:
         ones = [fnp.zeros_like(v) for v in (a, b)]
         ones[number] = ones[number] + 1
-        return jvp(lambda s, t: _beta_ratio(s, t, x), (a, b), tuple(ones))[1]
+
+        def ratio(s: Any, t: Any) -> Any:
+            return _beta_ratio(s, t, x)
+
+        return jvp(ratio, (a, b), tuple(ones))[1]
 
     slopes = (
         lambda: of_parameter(0),

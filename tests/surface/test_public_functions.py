@@ -12,10 +12,17 @@ import pytest
 from ftrace import lax
 from ftrace.trace.eager.dispatch import Eager
 
+DISTRIBUTIONS = (
+    "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon",
+    "gamma", "gennorm", "geom", "gumbel_l", "gumbel_r", "laplace", "logistic",
+    "multinomial", "multivariate_normal", "nbinom", "norm", "pareto", "poisson", "t",
+    "truncnorm", "uniform", "vonmises", "wrapcauchy",
+)  # fmt: skip
 MODULES = (
     "lax", "lax.linalg", "nn", "nn.initializers", "numpy", "numpy.fft",
     "numpy.linalg", "ops", "random", "scipy.fft", "scipy.linalg", "scipy.ndimage",
-    "scipy.optimize", "scipy.signal", "scipy.special", "scipy.stats.norm",
+    "scipy.optimize", "scipy.signal", "scipy.special", "scipy.stats",
+    *[f"scipy.stats.{name}" for name in DISTRIBUTIONS],
 )  # fmt: skip
 
 

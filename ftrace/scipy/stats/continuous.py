@@ -1,5 +1,7 @@
 """Distributions of real numbers: what each is for location 0 and scale 1."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -16,18 +18,25 @@ from ftrace.scipy.special import (
     log_ndtr,
     logit,
     ndtr,
-    xlog1py,
-    xlogy,
+)
+from ftrace.scipy.stats.densities import (
+    LOG_TWO_PI,
+    log_beta_density,
+    log_gamma_density,
 )
 from ftrace.scipy.stats.family import distribution
 
-LOG_PI, LOG_TWO_PI = math.log(math.pi), math.log(2 * math.pi)
+LOG_PI = math.log(math.pi)
 EVERYTHING = "pdf logpdf cdf logcdf sf logsf"
 
 
 def _pair(function: Any) -> Any:
     """A function of operands that are broadcast to one shape."""
-    return lambda *xs: function(*fnp.broadcast_arrays(*xs))
+
+    def paired(*xs: Any) -> Any:
+        return function(*fnp.broadcast_arrays(*xs))
+
+    return paired
 
 
 _lower, _upper, _beta = map(_pair, (lower_gamma, upper_gamma, beta_ratio))
@@ -38,10 +47,18 @@ _lower, _upper, _beta = map(_pair, (lower_gamma, upper_gamma, beta_ratio))
 cauchy = distribution(
     "cauchy", "the Cauchy distribution", "", f"{EVERYTHING} ppf isf",
     symmetric=True,
-    logpdf=lambda z: -LOG_PI - fnp.log1p(z * z),
+    logpdf=lambda z: -LOG_PI - _log1p_square(fnp.abs(z)),
     cdf=lambda z: fnp.arctan2(1.0, -z) / math.pi,
     ppf=lambda q: choose(q < 0.5, -1.0, 1.0) * _cotangent(fnp.minimum(q, 1 - q)),
 )  # fmt: skip
+
+
+def _log1p_square(z: Any) -> Any:
+    """log(1 + z²) for z ≥ 0, also where the square overflows."""
+    large = z > 1e4
+    most = choose(large, z, 1e4)
+    near = choose(large, 0.0, z)
+    return choose(large, 2 * fnp.log(most), fnp.log1p(near * near))
 
 
 def _cotangent(turns: Any) -> Any:
@@ -112,9 +129,7 @@ beta = distribution(
     "beta", "the beta distribution of shapes a and b", "a b", EVERYTHING,
     support=(0, 1),
     valid=lambda a, b, scale: (a > 0) & (b > 0) & (scale > 0),
-    logpdf=lambda z, a, b: (
-        xlogy(a - 1, z) + xlog1py(b - 1, -z) - log_beta(*fnp.broadcast_arrays(a, b))
-    ),
+    logpdf=lambda z, a, b: log_beta_density(a, b, z),
     cdf=lambda z, a, b: _beta(a, b, z),
     sf=lambda z, a, b: _beta(b, a, 1 - z),
 )  # fmt: skip
@@ -122,7 +137,7 @@ beta = distribution(
 gamma = distribution(
     "gamma", "the gamma distribution of shape a", "a", EVERYTHING,
     support=(0, math.inf),
-    logpdf=lambda z, a: xlogy(a - 1, z) - z - gammaln(a),
+    logpdf=lambda z, a: log_gamma_density(a, z),
     cdf=lambda z, a: _lower(a, z),
     sf=lambda z, a: _upper(a, z),
 )  # fmt: skip
@@ -130,9 +145,7 @@ gamma = distribution(
 chi2 = distribution(
     "chi2", "the chi-squared distribution of df degrees of freedom", "df", EVERYTHING,
     support=(0, math.inf),
-    logpdf=lambda z, df: (
-        xlogy(0.5 * df - 1, 0.5 * z) - 0.5 * z - gammaln(0.5 * df) - math.log(2)
-    ),
+    logpdf=lambda z, df: log_gamma_density(0.5 * df, 0.5 * z) - math.log(2),
     cdf=lambda z, df: _lower(0.5 * df, 0.5 * z),
     sf=lambda z, df: _upper(0.5 * df, 0.5 * z),
 )  # fmt: skip
@@ -151,7 +164,7 @@ t = distribution(
     logpdf=lambda z, df: (
         -log_beta(*fnp.broadcast_arrays(0.5 * df, 0.5))
         - 0.5 * fnp.log(df)
-        - (0.5 * df + 0.5) * fnp.log1p(z * z / df)
+        - (0.5 * df + 0.5) * _log1p_square(fnp.abs(z) / fnp.sqrt(df))
     ),
 )  # fmt: skip
 
@@ -220,7 +233,8 @@ def _log_cdf_between(z: Any, a: Any, b: Any) -> Any:
     near = below > -0.1  # nearly all: by the rest
     above = _log_mass(middle, b) - total
     value = choose(near, fnp.log1p(-fnp.exp(choose(near, above, -1.0))), below)
-    return choose(z <= a, -math.inf, choose(z >= b, 0.0, value))
+    value = choose(z <= a, -math.inf, choose(z >= b, 0.0, value))
+    return choose(z != z, z, value)
 
 
 truncnorm = distribution(

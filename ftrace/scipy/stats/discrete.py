@@ -1,5 +1,7 @@
 """Distributions of whole numbers, at location 0."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -11,7 +13,8 @@ import ftrace.numpy as fnp
 from ftrace.lax.gammas import log_beta
 from ftrace.lax.incomplete import upper_gamma
 from ftrace.numpy.axes import choose
-from ftrace.scipy.special import entr, gammaln, xlog1py, xlogy
+from ftrace.scipy.special import entr, xlog1py, xlogy
+from ftrace.scipy.stats.densities import log_beta_density, log_gamma_density
 from ftrace.scipy.stats.family import discrete
 
 
@@ -43,8 +46,9 @@ bernoulli = discrete(
 def _binomial(k: Any, n: Any, p: Any) -> Any:
     inside = (k >= 0) & (k < n + 1)
     y, m = choose(inside, k, 0.0), choose(inside, n, 0.0)
-    ways = -fnp.log1p(m) - _log_beta(m - y + 1, y + 1)
-    return choose(inside, ways + xlogy(y, p) + xlog1py(m - y, -p), -np.inf)
+    value = log_beta_density(y + 1, m - y + 1, p) - fnp.log1p(m)
+    value = choose(xlogy(y, p) + xlog1py(m - y, -p) == 0, 0.0, value)
+    return choose(inside, value, -np.inf)
 
 
 binom = discrete(
@@ -79,8 +83,8 @@ geom = discrete(
 
 def _negative_binomial(k: Any, n: Any, p: Any) -> Any:
     y = choose(k < 0, 0.0, k)
-    ways = -fnp.log(n + y) - _log_beta(n, y + 1)
-    return choose(k < 0, -np.inf, ways + xlogy(n, p) + xlog1py(y, -p))
+    value = log_beta_density(n, y + 1, p) + fnp.log(p) - fnp.log(n + y)
+    return choose(k < 0, -np.inf, value)
 
 
 nbinom = discrete(
@@ -92,7 +96,7 @@ nbinom = discrete(
 def _log_poisson(k: Any, mu: Any) -> Any:
     outside = (k < 0) | (fnp.rint(k) != k)
     y = choose(outside, 0.0, k)
-    return choose(outside, -np.inf, xlogy(y, mu) - gammaln(y + 1) - mu)
+    return choose(outside, -np.inf, log_gamma_density(y + 1, mu))
 
 
 def _poisson_cdf(k: Any, mu: Any) -> Any:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.machinery import ModuleSpec
 from inspect import Parameter, Signature
 from types import ModuleType
@@ -49,6 +50,9 @@ DOCS = {
     "isf": ("The value beyond which the probability is q, under", "q"),
     "entropy": ("The entropy of", ""),
 }
+
+
+QUANTILES = ("ppf", "isf")
 
 
 class Distribution(ModuleType):
@@ -181,13 +185,14 @@ class _Family:
 
     def formula(self, name: str) -> Formula:
         """A public function, of all of its parameters."""
-        at = {
-            "logpdf": self._log_density,
-            "pdf": lambda *xs: fnp.exp(self._log_density(*xs)),
-            "ppf": lambda *xs: self._quantile("ppf", *xs),
-            "isf": lambda *xs: self._quantile("isf", *xs),
-        }
-        return at.get(name) or (lambda *xs: self._probability(name, *xs))
+        if name == "logpdf":
+            return self._log_density
+        if name == "pdf":
+            return self._density
+        return partial(self._quantile if name in QUANTILES else self._probability, name)
+
+    def _density(self, *parameters: Any) -> Any:
+        return fnp.exp(self._log_density(*parameters))
 
     def _split(self, parameters: tuple[Any, ...]) -> tuple[Any, Any, Any]:
         """The shape parameters, the location and the scale."""
@@ -214,6 +219,8 @@ class _Family:
                 outside = outside | (x > loc + high * scale)
             inner = 0.5 * (low + high) if high < math.inf else low + 1
             z = z if outside is False else choose(outside, inner, z)
+            if high < math.inf:  # which rounding may miss
+                z = choose(z > high, high, z)
         value = self.given["logpdf"](z, *shapes)
         value = value - fnp.log(scale) if self.placed else value
         value = value if outside is False else choose(outside, -np.inf, value)
@@ -279,15 +286,21 @@ def discrete(
     """
     without = place.split()[1:]
 
-    def at_location(function: str, formula: Formula) -> Formula:
-        if function in without:
-            return formula
-        if function == "entropy":  # the same anywhere
-            return lambda *xs: fnp.broadcast_arrays(formula(*xs[:-1]), xs[-1])[0]
-        return lambda k, *rest: formula(k - rest[-1], *rest[:-1])
-
     log_mass = formulas["logpmf"]
-    formulas["pmf"] = lambda k, *rest: fnp.exp(log_mass(k, *rest))
+
+    def mass(*xs: Any) -> Any:
+        return fnp.exp(log_mass(*xs))
+
+    def at_location(function: str, formula: Formula) -> Formula:
+        def located(k: Any, *rest: Any) -> Any:
+            *shapes, loc = rest
+            if function == "entropy":  # the same anywhere
+                return fnp.broadcast_arrays(formula(k, *shapes), loc)[0]
+            return formula(k - loc, *shapes)
+
+        return formula if function in without else located
+
+    formulas["pmf"] = mass
     made: dict[str, tuple[Signature, Formula]] = {}
     for function, formula in formulas.items():
         own = "" if function in without else "loc"

@@ -205,6 +205,11 @@ class gaussian_kde:
     """
 
     __slots__ = ("covariance", "dataset", "inv_cov", "neff", "weights")
+    neff: Any
+    dataset: Any
+    weights: Any
+    covariance: Any
+    inv_cov: Any
 
     def __init__(
         self, dataset: Value, bw_method: BwMethod = None, weights: Value | None = None
@@ -243,13 +248,12 @@ class gaussian_kde:
             return fnp.power(base, -1 / (d + 4))
         if callable(bw_method):
             return bw_method(self)
-        factor = as_value(bw_method)
-        if factor.ndim:
+        if as_value(bw_method).ndim:
             raise ValueRangeError(
                 "gaussian_kde: bw_method must be 'scott', 'silverman', a scalar, or a "
                 f"function, got {bw_method!r}"
             )
-        return factor
+        return bw_method
 
     def _set(self, *values: Any) -> None:
         names = ("neff", "dataset", "weights", "covariance", "inv_cov")
