@@ -86,7 +86,7 @@ def test_functions_have_scipy_values(name: str) -> None:
         assert got.dtype == np.float64
         near = {"rtol": 1e-10, "atol": 1e-280}
         np.testing.assert_allclose(got, wanted, **near, err_msg=function)
-        if name in ("wrapcauchy", "pareto"):  # their ends are rounded
+        if name in ("wrapcauchy", "pareto", "truncnorm"):  # their ends are rounded
             continue
         single = [v.astype(np.float32) for v in (points, *parameters)]
         with np.errstate(all="ignore"):

@@ -223,7 +223,8 @@ class _Family:
                 z = choose(z > high, high, z)
         value = self.given["logpdf"](z, *shapes)
         value = value - fnp.log(scale) if self.placed else value
-        value = value if outside is False else choose(outside, -np.inf, value)
+        if outside is not False:
+            value = choose(outside, -np.inf, choose(x == x, value, np.nan))
         return self._checked(value, shapes, scale)
 
     def _probability(self, name: str, x: Any, *parameters: Any) -> Any:
