@@ -376,7 +376,7 @@ def _beta_fraction(a: Any, b: Any, x: Any, wanted: Any) -> Any:
     return converge(step, (fnp.ones_like(d), d, d), wanted)[2]
 
 
-def _beta_ratio(a: Any, b: Any, x: Any) -> Any:
+def _beta_ratio(a: Any, b: Any, x: Any, upper: bool) -> Any:
     inside = (a > 0) & (b > 0) & (a < math.inf) & (b < math.inf) & (x > 0) & (x < 1)
     s, t, y = choose(inside, a, 1.0), choose(inside, b, 1.0), choose(inside, x, 0.5)
     unit = _beta_unit(s, t, y)
@@ -384,19 +384,26 @@ def _beta_ratio(a: Any, b: Any, x: Any) -> Any:
     first, second = choose(swapped, t, s), choose(swapped, s, t)
     fraction = _beta_fraction(first, second, choose(swapped, 1 - y, y), inside)
     value = unit * fraction / first
-    value = choose(swapped, 1 - value, value)
+    value = choose(swapped == upper, value, 1 - value)
     # a or b at 0 or infinity put all the weight on one end.
     valid = (a >= 0) & (b >= 0) & (x >= 0) & (x <= 1)
     high, low = (a == math.inf) | (b == 0), (b == math.inf) | (a == 0)
     edge = choose(low, 1.0, choose(high, 0.0, choose(x == 0, 0.0, 1.0)))
     edge = choose(x == 0, 0.0, choose(x == 1, 1.0, edge))
+    edge = 1 - edge if upper else edge
     return choose(inside, value, choose(valid & ~(high & low), edge, np.nan))
 
 
 @custom_jvp
 def beta_ratio(a: Any, b: Any, x: Any) -> Any:
     """I_x(a, b), the regularized incomplete beta function."""
-    return _beta_ratio(a, b, x)
+    return _beta_ratio(a, b, x, False)
+
+
+@custom_jvp
+def beta_rest(a: Any, b: Any, x: Any) -> Any:
+    """1 - I_x(a, b)."""
+    return _beta_ratio(a, b, x, True)
 
 
 def beta_density(a: Any, b: Any, x: Any) -> Any:
@@ -418,7 +425,7 @@ def _beta_rule(primals: Any, tangents: Any) -> Any:
         ones[number] = ones[number] + 1
 
         def ratio(s: Any, t: Any) -> Any:
-            return _beta_ratio(s, t, x)
+            return _beta_ratio(s, t, x, False)
 
         return jvp(ratio, (a, b), tuple(ones))[1]
 
@@ -430,4 +437,9 @@ def _beta_rule(primals: Any, tangents: Any) -> Any:
     return beta_ratio(a, b, x), _sum_of_slopes(*zip(tangents, slopes, strict=True))
 
 
+def _beta_rest_rule(primals: Any, tangents: Any) -> Any:
+    return beta_rest(*primals), -_beta_rule(primals, tangents)[1]
+
+
+beta_rest.defjvp(_beta_rest_rule, symbolic_zeros=True)
 beta_ratio.defjvp(_beta_rule, symbolic_zeros=True)

@@ -86,16 +86,18 @@ def test_functions_have_scipy_values(name: str) -> None:
         assert got.dtype == np.float64
         near = {"rtol": 1e-10, "atol": 1e-280}
         np.testing.assert_allclose(got, wanted, **near, err_msg=function)
-        if name in ("wrapcauchy", "pareto", "truncnorm"):  # their ends are rounded
+        # Where a location is added, or the end of a circle, points are rounded.
+        if name == "wrapcauchy":
             continue
-        single = [v.astype(np.float32) for v in (points, *parameters)]
+        own = parameters[-2] == 0 if takes_place(name) else np.full(x.shape, True)
+        single = [v[own].astype(np.float32) for v in (points, *parameters)]
         with np.errstate(all="ignore"):
             exact = getattr(reference, function)(*[v.astype(float) for v in single])
         got = np.asarray(getattr(module, function)(*single))
         assert got.dtype == np.float32
         if function.startswith("log"):  # what underflows, and rounded ends
             exact = np.where(exact < -86, got, exact)
-        near = {"rtol": 2e-4, "atol": 1e-5}
+        near = {"rtol": 2e-3 if name == "truncnorm" else 2e-4, "atol": 1e-5}
         np.testing.assert_allclose(got, exact, **near, err_msg=function)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace.lax.gammas import log_beta
-from ftrace.lax.incomplete import beta_ratio, lower_gamma, upper_gamma
+from ftrace.lax.incomplete import beta_ratio, beta_rest, lower_gamma, upper_gamma
 from ftrace.numpy.axes import choose
 from ftrace.numpy.floats import bessel
 from ftrace.scipy.special import (
@@ -39,7 +39,8 @@ def _pair(function: Any) -> Any:
     return paired
 
 
-_lower, _upper, _beta = map(_pair, (lower_gamma, upper_gamma, beta_ratio))
+_lower, _upper = _pair(lower_gamma), _pair(upper_gamma)
+_beta, _beta_rest = _pair(beta_ratio), _pair(beta_rest)
 
 
 # Without a shape parameter.
@@ -131,7 +132,7 @@ beta = distribution(
     valid=lambda a, b, scale: (a > 0) & (b > 0) & (scale > 0),
     logpdf=lambda z, a, b: log_beta_density(a, b, z),
     cdf=lambda z, a, b: _beta(a, b, z),
-    sf=lambda z, a, b: _beta(b, a, 1 - z),
+    sf=lambda z, a, b: _beta_rest(a, b, z),
 )  # fmt: skip
 
 gamma = distribution(
