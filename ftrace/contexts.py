@@ -13,6 +13,7 @@ from ftrace.errors import ArgumentError
 from ftrace.ground.jax_settings import CONTEXTS
 from ftrace.ground.settings import config
 from ftrace.trace.flatten_arguments import NOT_GIVEN
+from ftrace.trace.tracing.scopes import outside_scopes
 
 
 class Setting:
@@ -43,6 +44,16 @@ class Setting:
 
 #: Those that are named without a value.
 _USUAL: dict[str, Any] = dict.fromkeys(("check_tracer_leaks", "no_tracing"), True)
+
+
+def checking_leaks() -> AbstractContextManager[Any]:
+    """A block in which traced values that outlive their function are an error."""
+    return config(check_tracer_leaks=True)
+
+
+def ensure_compile_time_eval() -> AbstractContextManager[None]:
+    """A block in a traced function in which what is known is computed at once."""
+    return outside_scopes()
 
 
 def __getattr__(name: str) -> Setting:

@@ -235,8 +235,28 @@ class Device(ABC):
     limits: Limits = ANY_DEVICE
     keeps_programs: bool = False
 
+    # What JAX's programs ask of a device: each is the only one of its kind here.
+    id = process_index = host_id = task_id = local_hardware_id = 0
+
     def __init__(self) -> None:
         self.counters = Counters()
+
+    @property
+    def platform(self) -> str:
+        return self.name
+
+    @property
+    def device_kind(self) -> str:
+        return self.name
+
+    @property
+    def client(self) -> Device:
+        """What has the device: itself."""
+        return self
+
+    def memory_stats(self) -> dict[str, int] | None:
+        """What is known of its memory: nothing, as of JAX's CPU."""
+        return None
 
     @abstractmethod
     def compile(self, program: Program) -> Executable:

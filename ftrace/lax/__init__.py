@@ -63,3 +63,8 @@ def __getattr__(name: str) -> _Any:
         if found is not None:
             return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+from ftrace.transforms.mapped import (  # noqa: E402
+    with_sharding_constraint as with_sharding_constraint,
+)

@@ -2,6 +2,10 @@
 
 From the ground up:
 
+    meshes             Meshes: devices along axes with names; and specs that name these
+                       axes
+    shardings          How arrays lie on devices: shardings, of a mesh and a spec, or of
+                       one device
     device_placement   Where arrays are: devices, and moving arrays between them
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
@@ -12,6 +16,8 @@ From the ground up:
     trace_body         From users' functions to the operands and argument of a control-
                        flow operation
     vmap               vmap: a function of single examples becomes a function of batches
+    mapped             Functions mapped over the devices of a mesh: JAX's names, on one
+                       device
     grad               grad, jvp, vjp and the like: JAX's names, arguments and meanings
     jacobian           Jacobians and Hessians: vmap of a derivative over the standard
                        basis

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
+from enum import Enum
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from ftrace.ground import settings
 from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
-from ftrace.trace.tracing.tracer import Tracer
+from ftrace.trace.tracing.tracer import Tracer, aval_of
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -41,14 +43,59 @@ def _within(chosen: Device) -> Generator[Device, None, None]:
         yield chosen
 
 
-def device_put(x: Any, device: str | Device | None = None, **_: Any) -> Any:
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: Any = False,
+    may_alias: Any = None,
+) -> Any:  # fmt: skip
     """The arrays of a tree on a device: shared where the memory is the same.
+
+    Args:
+      x: a pytree of arrays.
+      device: a device, its name, a sharding, or a prefix of the tree of them. A
+        `PartitionSpec` is meant along the mesh of `set_mesh`.
+      src, donate, may_alias: accepted for JAX's sake.
 
     Raises:
       ArgumentError: the tree holds something else than arrays and numbers.
+      DeviceError: a mesh has several devices.
+      ShapeError: an array cannot be divided as a sharding says.
     """
-    chosen = get_device(device)
-    return tree.map(lambda leaf: _put(leaf, chosen), x)
+    if device is None or isinstance(device, (str, Device)):
+        chosen = get_device(device)
+        return tree.map(lambda leaf: _put(leaf, chosen), x)
+    leaves, treedef = tree.flatten(x)
+    places = tree.broadcast_prefix(device, x, "device_put: device")
+    rows = zip(leaves, places, strict=True)
+    return tree.unflatten(treedef, [put_by(leaf, place) for leaf, place in rows])
+
+
+def _shardings() -> Any:
+    """Meshes and shardings: most programs need none."""
+    return import_module("ftrace.transforms.shardings")
+
+
+def _sharding_of(array: Array) -> Any:
+    return _shardings().sharding_of(array)
+
+
+def _shards_of(array: Array) -> Any:
+    return _shardings().shards_of(array)
+
+
+def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
+    """A value where a device, its name, a sharding or a spec says."""
+    place = getattr(place, "sharding", place)  # of a format
+    if place is None or isinstance(place, (str, Device)):
+        return _put(value, get_device(place))
+    if isinstance(place, Enum):  # a kind of memory: there is one
+        return _put(value, get_device())
+    shardings = _shardings()
+    sharding = shardings.named(place, what)
+    array = _put(value, shardings.device_of(sharding))
+    if isinstance(array, Tracer):
+        sharding.shard_shape(array.shape)
+        return array
+    return shardings.placed(array, sharding)
 
 
 def _put(value: Any, device: Device) -> Any:
@@ -92,8 +139,11 @@ def _device_of(array: Array) -> Device:
 
 
 surface.update(
-    device_of=_device_of,
+    aval_of=aval_of,
     block_until_ready=block_until_ready,
+    device_of=_device_of,
     device_put=device_put,
     devices=devices,
+    sharding_of=_sharding_of,
+    shards_of=_shards_of,
 )

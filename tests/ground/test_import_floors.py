@@ -34,6 +34,7 @@ FLOORS = {
     "top": (
         "image", "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
         "ad_checkpoint", "contexts", "custom_batching", "custom_derivatives", "extend",
+        "distributed", "environment", "memory", "profiler", "sharding",
     ),
     "package": ("__init__", "__main__"),
     "compat": ("compat",),
@@ -86,6 +87,8 @@ LOADED_LATER = {
         "ftrace.backends.llvm.runtime.thread_pool",
     ),
     "ftrace.backends.llvm.call.install": ("ftrace.backends.llvm.call",),
+    # Meshes, which most programs have not.
+    "ftrace.transforms.device_placement": ("ftrace.transforms.shardings",),
     # Logging, queues and more come with it.
     "ftrace.backends.llvm.object_cache": ("tempfile",),
     "ftrace.backends.llvm.compile": ("concurrent.futures",),

@@ -386,6 +386,50 @@ class Array(ArrayLike, metaclass=_ArrayType):
         """The set of devices that hold the array: always one."""
         return {self.device}
 
+    @property
+    def aval(self) -> Any:
+        """Its type, as traces know it."""
+        return surface["aval_of"](self)
+
+    @property
+    def sharding(self) -> Any:
+        """How it lies on devices: on one, unless a mesh was given."""
+        return surface["sharding_of"](self)
+
+    @property
+    def addressable_shards(self) -> list[Any]:
+        """Its parts on devices: one."""
+        return surface["shards_of"](self)
+
+    global_shards = addressable_shards
+
+    def addressable_data(self, index: int) -> Array:
+        """The part of that number: itself."""
+        return self.addressable_shards[index].data
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return True
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return True
+
+    @property
+    def committed(self) -> bool:
+        """Was it put on a device on purpose?"""
+        return not self.memory.host
+
+    def on_device_size_in_bytes(self) -> int:
+        return self.nbytes
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of its elements in the host's memory."""
+        return self.numpy().ctypes.data
+
+    def copy_to_host_async(self) -> None:
+        """Begins to bring the values to the host, where NumPy reads them."""
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as a read-only NumPy array, shared where the device allows it."""
         if self._host is None:

@@ -1,0 +1,192 @@
+"""Where a program runs: one process, its devices, and the arrays on them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from ftrace.backends.base import Device, get_device
+from ftrace.errors import ShapeError, ValueRangeError
+from ftrace.ground.version import VERSION
+from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.scopes import asarray
+from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.transforms.device_placement import device_put, devices
+
+_TUPLE: type[Any] = tuple
+
+
+def typeof(x: Value) -> ShapedArray:
+    """The type of an array: shape, dtype, weakness.
+
+    Raises:
+      ArgumentError: it is none.
+    """
+    return aval_of(x)
+
+
+# Devices.
+
+
+def default_backend() -> str:
+    """The platform of the default device: "cpu" unless a setting says else."""
+    return get_device().platform
+
+
+def local_devices(
+    process_index: int | None = None, backend: str | None = None,
+    host_id: int | None = None,
+) -> list[Device]:  # fmt: skip
+    """The devices of this process: all of a backend.
+
+    Raises:
+      ValueRangeError: the process is another one than the only one.
+    """
+    for number in (process_index, host_id):
+        if number not in (None, 0):
+            raise ValueRangeError(
+                f"local_devices: there is one process, number 0, got {number}"
+            )
+    return devices(backend)
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """How many devices this process has."""
+    return len(devices(backend))
+
+
+def live_arrays(platform: str | None = None) -> list[Array]:
+    """The arrays that somebody still holds, on a platform or on any."""
+    found = [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+    return [x for x in found if platform in (None, x.device.platform)]
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """Begins to bring the arrays of a tree to the host; returns the tree."""
+    for leaf in tree.leaves(x):
+        if is_array(leaf):
+            leaf.copy_to_host_async()
+    return x
+
+
+# Processes.
+
+
+def process_index(backend: str | None = None) -> int:
+    """The number of this process: 0, there is one."""
+    return 0
+
+
+def process_count(backend: str | None = None) -> int:
+    """How many processes there are: one."""
+    return 1
+
+
+def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of all processes."""
+    return [0]
+
+
+host_id, host_count, host_ids = process_index, process_count, process_indices
+
+
+def print_environment_info(return_string: bool = False) -> str | None:
+    """Prints versions, the machine and the devices; for reports of problems."""
+    lines: dict[str, Any] = {
+        "ftrace": VERSION,
+        "numpy": metadata.version("numpy"),
+        "python": sys.version.replace("\n", " "),
+        "device info": f"{devices()[0]!r}, {local_device_count()} local devices",
+        "process_count": f"{process_count()}",
+        "platform": f"{platform.uname()}",
+        "cores": f"{os.cpu_count()}",
+    }
+    text = "\n".join(f"{name}: {value}" for name, value in lines.items())
+    if return_string:
+        return text
+    sys.stdout.write(f"{text}\n")
+    return None
+
+
+# Arrays from their parts.
+
+
+def make_array_from_callback(
+    shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any],
+    dtype: Any = None,
+) -> Array:  # fmt: skip
+    """An array whose parts a function of their index gives.
+
+    Args:
+      shape: of the whole array.
+      sharding: over one device, or a mesh of one.
+      data_callback: from a tuple of slices to what is there.
+      dtype: of the array; by default that of the data.
+
+    Raises:
+      ShapeError: a part has not the shape that the sharding says.
+    """
+    shape = tuple(shape)
+    ((_, index),) = sharding.addressable_devices_indices_map(shape).items()
+    part = asarray(np.asarray(data_callback(index), dtype))
+    _check_part("make_array_from_callback", part.shape, sharding.shard_shape(shape))
+    return device_put(part, sharding)
+
+
+def make_array_from_process_local_data(
+    sharding: Any, local_data: Any, global_shape: Any = None
+) -> Any:
+    """Arrays of what this process has: all of it.
+
+    Args:
+      sharding: over one device, or a mesh of one.
+      local_data: a pytree of arrays.
+      global_shape: the shapes of the whole arrays: those of the data.
+
+    Raises:
+      ShapeError: a shape is another one.
+    """
+
+    def put(data: Any) -> Any:
+        array = asarray(np.asarray(data))
+        if isinstance(global_shape, _TUPLE):
+            pairs = zip(array.shape, global_shape, strict=True)
+            wanted = [n if m is None else m for n, m in pairs]
+            _check_part("make_array_from_process_local_data", array.shape, wanted)
+        return device_put(array, sharding)
+
+    return tree.map(put, local_data)
+
+
+def make_array_from_single_device_arrays(
+    shape: Sequence[int], sharding: Any, arrays: Sequence[Any], *, dtype: Any = None
+) -> Array:
+    """An array of its parts, one for each device of the sharding.
+
+    Raises:
+      ShapeError: a part has not the shape that the sharding says.
+      ValueRangeError: there are more or less parts.
+    """
+    what = "make_array_from_single_device_arrays"
+    if len(arrays) != sharding.num_devices:
+        raise ValueRangeError(
+            f"{what}: the sharding has {sharding.num_devices} devices, got "
+            f"{len(arrays)} arrays"
+        )
+    (part,) = map(asarray, arrays)
+    _check_part(what, part.shape, sharding.shard_shape(tuple(shape)))
+    return device_put(part, sharding)
+
+
+def _check_part(what: str, got: Sequence[int], wanted: Sequence[int]) -> None:
+    if tuple(got) != tuple(wanted):
+        raise ShapeError(f"{what}: a part must have shape {wanted}, got {got}")

@@ -1,0 +1,308 @@
+"""How arrays lie on devices: shardings, of a mesh and a spec, or of one device.
+
+They are data: shapes of parts, indices and checks hold for meshes of any size. Programs
+run on one device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import field
+from itertools import product
+from typing import Any
+
+from ftrace.backends.base import Device
+from ftrace.errors import DeviceError, ShapeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.arrays.array import Array
+from ftrace.transforms.meshes import Mesh, PartitionSpec, get_mesh, names_in
+
+Shape = tuple[int, ...]
+Index = tuple[slice, ...]
+
+
+class Sharding:
+    """Which part of an array is on which device."""
+
+    __slots__ = ()
+    memory_kind: str | None = "device"
+
+    @property
+    def device_set(self) -> set[Device]:
+        raise NotImplementedError
+
+    def shard_shape(self, global_shape: Sequence[int]) -> Shape:
+        """The shape of each part of an array of this shape."""
+        raise NotImplementedError
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
+        """For each device where in an array its part is."""
+        raise NotImplementedError
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.device_set)
+
+    @property
+    def addressable_devices(self) -> set[Device]:
+        return self.device_set
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return True
+
+    @property
+    def has_addressable_devices(self) -> bool:
+        return True
+
+    def addressable_devices_indices_map(
+        self, global_shape: Sequence[int]
+    ) -> dict[Device, Index]:
+        """`devices_indices_map`: there is one process."""
+        return self.devices_indices_map(global_shape)
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        """Do both put the parts of an array of so many axes on the same devices?"""
+        sizes = [math.lcm(self.num_devices, other.num_devices)] * ndim
+        return self.devices_indices_map(sizes) == other.devices_indices_map(sizes)
+
+
+@dataclass(frozen=True)
+class SingleDeviceSharding(Sharding):
+    """All of an array on one device."""
+
+    _device: Device
+    memory_kind: str | None = field(default="device")
+
+    @property
+    def device_set(self) -> set[Device]:
+        return {self._device}
+
+    def shard_shape(self, global_shape: Sequence[int]) -> Shape:
+        return tuple(global_shape)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
+        return {self._device: (slice(None),) * len(global_shape)}
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return True
+
+    def with_memory_kind(self, kind: str) -> SingleDeviceSharding:
+        return SingleDeviceSharding(self._device, kind)
+
+    def __repr__(self) -> str:
+        return (
+            f"SingleDeviceSharding(device={self._device!r}, "
+            f"memory_kind={self.memory_kind})"
+        )
+
+
+def make_single_device_sharding(
+    device: Device, *, memory_kind: str | None = None
+) -> SingleDeviceSharding:
+    """All of an array on one device."""
+    return SingleDeviceSharding(device, memory_kind or "device")
+
+
+@dataclass(frozen=True)
+class NamedSharding(Sharding):
+    """A mesh, and a spec in terms of its axes.
+
+    Raises:
+      ValueRangeError: the spec names an axis that the mesh has not, or one twice.
+    """
+
+    mesh: Any
+    spec: PartitionSpec
+    memory_kind: str | None = field(default="device")
+
+    def __post_init__(self) -> None:
+        names = self.spec.names()
+        for name in names:
+            if name not in self.mesh.axis_names:
+                raise ValueRangeError(
+                    f"Resource axis: {name} of {self.spec} is not found in mesh: "
+                    f"{self.mesh.axis_names}."
+                )
+        if len(set(names)) < len(names):
+            raise ValueRangeError(
+                f"A single NamedSharding may divide one axis of an array along an axis "
+                f"of the mesh, but {self.spec} has duplicate entries"
+            )
+
+    def _parts(self, entry: Any) -> int:
+        return math.prod(self.mesh.shape[name] for name in names_in(entry))
+
+    @property
+    def device_set(self) -> set[Device]:
+        if not isinstance(self.mesh, Mesh):
+            raise DeviceError(f"{self.mesh!r} has no devices")
+        return set(self.mesh.devices.flat)
+
+    def check_compatible_aval(self, shape: Sequence[int]) -> None:
+        """Raises where an array of this shape cannot be divided so."""
+        self.shard_shape(shape)
+
+    def shard_shape(self, global_shape: Sequence[int]) -> Shape:
+        if len(self.spec) > len(global_shape):
+            raise ShapeError(
+                f"Sharding {self} is only valid for values of rank at least "
+                f"{len(self.spec)}, but was applied to a value of rank "
+                f"{len(global_shape)}"
+            )
+        entries = [*self.spec, *[None] * (len(global_shape) - len(self.spec))]
+        found: list[int] = []
+        for axis, (n, entry) in enumerate(zip(global_shape, entries, strict=True)):
+            parts = self._parts(entry)
+            if n % parts:
+                raise ShapeError(
+                    f"One of the axes cannot be divided: axis {axis} of size {n} of an "
+                    f"array of shape {tuple(global_shape)} along {entry!r}, into "
+                    f"{parts} parts; {self}"
+                )
+            found.append(n // parts)
+        return tuple(found)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
+        sizes = self.shard_shape(global_shape)
+        mesh, found = self.mesh, dict[Any, Index]()
+        counts: Any = mesh.axis_sizes
+        for place in product(*map(range, counts)):
+            where: dict[Any, int] = dict(zip(mesh.axis_names, place, strict=True))
+            index: list[slice] = []
+            for axis, size in enumerate(sizes):
+                names = names_in(self.spec[axis]) if axis < len(self.spec) else ()
+                number = 0
+                for name in names:
+                    number = number * mesh.shape[name] + where[name]
+                whole = size == global_shape[axis]
+                part = slice(number * size, (number + 1) * size)
+                index.append(slice(None) if whole else part)
+            found[mesh.devices[place]] = tuple(index)
+        return found
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return all(self._parts(entry) == 1 for entry in self.spec)
+
+    def with_memory_kind(self, kind: str) -> NamedSharding:
+        return NamedSharding(self.mesh, self.spec, kind)
+
+    def update(self, **kwargs: Any) -> NamedSharding:
+        """The sharding with another `mesh`, `spec` or `memory_kind`."""
+        own = {name: getattr(self, name) for name in ("mesh", "spec", "memory_kind")}
+        return NamedSharding(**{**own, **kwargs})
+
+    def __repr__(self) -> str:
+        text = f"Mesh({self.mesh.listed()})"
+        return f"NamedSharding(mesh={text}, spec={self.spec}, memory_kind=device)"
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """A part of an array.
+
+    Attributes:
+      device: where it is.
+      sharding, global_shape: of the array.
+      data: the part, an array.
+      index: where in the array it is.
+      replica_id: its number among the equal parts.
+    """
+
+    device: Device
+    sharding: Sharding
+    global_shape: Shape
+    data: Any = None
+
+    @property
+    def index(self) -> Index:
+        return self.sharding.devices_indices_map(self.global_shape)[self.device]
+
+    @property
+    def replica_id(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return (
+            f"Shard(device={self.device!r}, index={self.index}, "
+            f"replica_id={self.replica_id}, data={self.data})"
+        )
+
+
+def sharding_of(array: Array) -> Sharding:
+    """How an array lies on devices: whole on one, unless another sharding was given."""
+    return getattr(array, "given_sharding", None) or SingleDeviceSharding(array.device)
+
+
+def shards_of(array: Array) -> list[Shard]:
+    """The parts of an array: one."""
+    return [Shard(array.device, sharding_of(array), array.shape, array)]
+
+
+class Placed(Array):
+    """An array for which a sharding over a mesh was given."""
+
+    __slots__ = ("given_sharding",)
+
+    given_sharding: Sharding
+
+    @property
+    def committed(self) -> bool:
+        return True
+
+    def __copy__(self) -> Array:
+        return self
+
+
+def placed(array: Array, sharding: Sharding) -> Array:
+    """The array, which remembers that a sharding over a mesh was given.
+
+    Raises:
+      DeviceError: the mesh has more than one device.
+      ShapeError: the array cannot be divided so.
+    """
+    if not isinstance(sharding, NamedSharding):
+        return array
+    sharding.shard_shape(array.shape)
+    made = Placed(array.shape, array.dtype, array.weak_type, array.stored, array._host)  # pyright: ignore[reportPrivateUsage]
+    made.given_sharding = sharding
+    return made
+
+
+def device_of(sharding: Any) -> Device:
+    """The only device of a sharding.
+
+    Raises:
+      DeviceError: there are several.
+    """
+    found = list(sharding.device_set)
+    if len(found) != 1:
+        raise DeviceError(
+            f"{sharding} is over {len(found)} devices; programs run on one, so that a "
+            "mesh must have one device"
+        )
+    return found[0]
+
+
+def named(sharding: Any, what: str) -> Any:
+    """A sharding; a spec alone is one over the mesh of this context.
+
+    Raises:
+      DeviceError: there is no such mesh.
+    """
+    if not isinstance(sharding, PartitionSpec):
+        return sharding
+    mesh = get_mesh()
+    if mesh.empty:
+        raise DeviceError(
+            f"{what} requires a non-empty mesh in context for a PartitionSpec; name "
+            "one with `with ftrace.set_mesh(mesh)`, or give a NamedSharding"
+        )
+    return NamedSharding(mesh, sharding)
