@@ -119,6 +119,7 @@ if TYPE_CHECKING:
         sharding,
         tree,
         tree_util,
+        typing,
     )
     from ftrace.compat.staging import make_jaxpr
     from ftrace.transforms.save_load import load, save
@@ -137,7 +138,7 @@ __all__ = [
     "jvp", "lax", "linear_transpose", "linearize", "load", "make_graph", "make_jaxpr",
     "named_call", "named_scope", "nn", "numpy", "ops", "optim", "pure_callback",
     "random", "remat", "save", "scipy", "set_threads", "ShapeDtypeStruct", "tree",
-    "tree_util", "value_and_grad", "vjp", "vmap",
+    "tree_util", "typing", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 #: What is loaded when it is first named, and is no module: most programs need little.

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 import ftrace
+from ftrace.backends.base import Device as Device
 from ftrace.compat.alias import home_of
 from ftrace.compat.jax.version import (
     __version__ as __version__,
