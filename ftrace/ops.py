@@ -7,7 +7,7 @@ from typing import Any
 from ftrace import dtypes, errors
 from ftrace.lax import reductions
 from ftrace.lax.reductions import Monoid
-from ftrace.numpy.axes import as_value, check_count, full
+from ftrace.numpy.axes import as_value, broadcast_to, check_count, full
 from ftrace.numpy.elementwise import clip
 from ftrace.numpy.indexing import check_mode, widened
 from ftrace.trace.bind import bind
@@ -34,6 +34,8 @@ def _segments(name: str, kind: str, monoid: Monoid):
         if not dtypes.is_integer(ids.dtype):
             got = ids.dtype.name
             raise errors.DtypeError(f"{name}: segment_ids must be integers, got {got}")
+        if not values.shape:
+            values = broadcast_to(values, ids.shape)
         if values.shape[: ids.ndim] != ids.shape:
             raise errors.ShapeError(
                 f"{name}: segment_ids of shape {ids.shape} must match the leading axes "
@@ -54,7 +56,7 @@ def segment_sum():
     """The sums of the rows of each segment.
 
     Args:
-      data: (rows, …).
+      data: (rows, …), or one number that all rows hold.
       segment_ids: the segment of each row; (rows,), or more of the leading axes.
       num_segments: how many segments there are; by default one more than the greatest
         id, which must then be known.

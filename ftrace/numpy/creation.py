@@ -18,9 +18,10 @@ from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array, surface
-from ftrace.trace.avals import Shape
+from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import Eager, member
+from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.primitives.elementwise import bitcast
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import is_dynamic
@@ -405,10 +406,16 @@ def _like(name: str, value: int):
     return like
 
 
+def _aval(a: Any) -> ShapedArray:
+    """The type of an array, of what has a shape and a dtype, of what makes an array."""
+    told = tracer.is_value(a) or (hasattr(a, "shape") and hasattr(a, "dtype"))
+    return type_of(a if told else array(a))
+
+
 def _fill_like(
     name: str, a: Any, value: int, dtype: Dtype, shape: Any, device: Any
 ) -> Any:
-    aval = tracer.aval_of(a if tracer.is_value(a) else array(a))
+    aval = _aval(a)
     target = aval.shape if shape is None else ax.check_sizes(shape, name)
     weak = aval.weak_type and dtype is None
     made = ax.full(target, value, dtype_or(dtype, aval.dtype), weak)
@@ -441,7 +448,7 @@ def full_like(
     device: Any = None,
 ) -> Any:
     """`fill_value` in the shape and dtype of `a`, or as given."""
-    aval = tracer.aval_of(dtypes.as_number(a) if tracer.is_value(a) else array(a))
+    aval = _aval(dtypes.as_number(a))
     target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
     natural = dtypes.settled(aval.dtype, aval.weak_type)
     return _full("full_like", target, fill_value, dtype_or(dtype, natural), device)
@@ -596,8 +603,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
-    if tracer.is_value(x):
-        aval = tracer.aval_of(x)
+    if tracer.is_value(x) or hasattr(x, "shape"):
+        aval = _aval(x)
         return aval.dtype, aval.weak_type
     return dtypes.as_dtype(x), x in (int, float, complex)
 
@@ -633,17 +640,16 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Is its dtype complex?"""
-    return dtypes.is_complex(_array_type(x))
+    """Is its dtype complex? A dtype is its own."""
+    if x is None:
+        return False
+    is_dtype = isinstance(x, (np.dtype, type))
+    return dtypes.is_complex(dtypes.as_dtype(x) if is_dtype else _aval(x).dtype)
 
 
 def isrealobj(x: Any) -> bool:
     """Is its dtype not complex?"""
     return not iscomplexobj(x)
-
-
-def _array_type(x: Any) -> np.dtype[Any]:
-    return tracer.aval_of(x).dtype if tracer.is_value(x) else np.asarray(x).dtype
 
 
 def isscalar(element: Any) -> bool:
@@ -655,7 +661,9 @@ def isscalar(element: Any) -> bool:
 
 def shape(a: tracer.Value) -> tuple[int, ...]:
     """The sizes of the axes."""
-    return tracer.aval_of(a).shape if tracer.is_value(a) else np.asarray(a).shape
+    if tracer.is_value(a):
+        return tracer.aval_of(a).shape
+    return tuple(a.shape) if hasattr(a, "shape") else np.asarray(a).shape
 
 
 def ndim(a: tracer.Value) -> int:

@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
+import ftrace as ft
+import ftrace.numpy as fnp
+
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -94,3 +99,20 @@ def test_a_jax_that_is_there_already_is_refused(tmp_path: Path) -> None:
     done = run("-m", "ftrace.compat")
     assert done.returncode == 1
     assert "usage" in done.stderr
+
+
+def test_functions_of_shape_and_dtype_take_structs() -> None:
+    struct = ft.ShapeDtypeStruct((2, 3), np.complex64)
+    assert fnp.zeros_like(struct).shape == fnp.shape(struct) == (2, 3)
+    assert fnp.full_like(struct, 2).dtype == fnp.result_type(struct, 1.0) == "complex64"
+    assert (fnp.ndim(struct), fnp.size(struct)) == (2, 6)
+    assert fnp.iscomplexobj(struct)
+    assert fnp.iscomplexobj(fnp.complex64)
+    assert not fnp.iscomplexobj(np.dtype("f4"))
+    assert not fnp.iscomplexobj(None)
+
+
+def test_segments_of_one_number_count_their_rows() -> None:
+    sums = ft.ops.segment_sum(2, np.array([0, 2, 2]), 3)
+    assert sums.tolist() == [2, 0, 4]
+    assert ft.ops.segment_max(1.0, np.array([1]), 2).tolist() == [-np.inf, 1]

@@ -23,6 +23,9 @@ def main() -> int:
     parser.add_argument(
         "--all", action="store_true", help="run also what `left_out` names"
     )
+    parser.add_argument(
+        "--late", action="store_true", help="a missing name fails when it is used"
+    )
     known, others = parser.parse_known_args()
     install_as_jax()
     from tests.foreign import jax_private, run
@@ -30,6 +33,8 @@ def main() -> int:
     checkout = known.checkout.resolve()
     if known.whose == "jax":
         jax_private.install(checkout)
+    elif known.late:
+        jax_private.tell_when_used()
     for name in ("record", "failed"):
         if (path := getattr(known, name)) is not None:
             setattr(known, name, path.resolve())

@@ -28,6 +28,7 @@ import numpy as np
 
 import ftrace as ft
 from ftrace.compat.alias import home_of
+from ftrace.compat.private import MODULES
 
 #: Private modules that run as they are.
 EXECUTED = (
@@ -142,13 +143,14 @@ class Missing(Private):
         return made
 
 
-#: The folder of the repository of JAX.
-checkout = Path()
+#: The folder of the repository of JAX; None for the tests of a library.
+checkout: Path | None = None
 
 
 @cache
 def is_public(module: str, name: str) -> bool:
     """Does the source of a public module of JAX speak of the name?"""
+    assert checkout is not None
     path = checkout.joinpath(*module.split("."))
     files = path.with_suffix(".py"), path / "__init__.py"
     text = "".join(file.read_text() for file in files if file.exists())
@@ -160,8 +162,9 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Any, target: object = None
     ) -> ModuleSpec | None:
         package, _, name = fullname.partition("jax._src")
-        if package or name[:1] not in ("", "."):
-            if fullname.startswith("jax.") and home_of(fullname) is None:
+        if package or name[:1] not in ("", ".") or checkout is None:
+            named = fullname.startswith("jax.") and fullname not in MODULES
+            if named and home_of(fullname) is None:
                 return ModuleSpec(fullname, _Gone(), is_package=True)
             return None
         name = name[1:]
@@ -497,17 +500,21 @@ def _left_out(what: str) -> Any:
     return count
 
 
+def tell_when_used() -> None:
+    """What is missing is told when it is used, not when it is imported."""
+    sys.meta_path.insert(0, _Finder())
+    for name in LENIENT.split():
+        module = import_module(name)
+        vars(module)["__getattr__"] = _missing(name, vars(module).get("__getattr__"))
+
+
 def install(folder: Path) -> None:
     """Finds private modules from now on; test_util comes from the checkout."""
     global checkout
     checkout = folder
-    sys.meta_path.insert(0, _Finder())
-    jax = import_module("jax")
+    tell_when_used()
     if not hasattr(type(ft.config), "parse_flags_with_absl"):
-        vars(jax)["config"] = config
-    for name in LENIENT.split():
-        module = import_module(name)
-        vars(module)["__getattr__"] = _missing(name, vars(module).get("__getattr__"))
+        vars(import_module("jax"))["config"] = config
     test_util = import_module("jax._src.test_util")
     for name in dir(test_util):
         if name.startswith("count_") and name != "count_events":
