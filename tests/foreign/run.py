@@ -77,6 +77,10 @@ class Counts:
         elif report.when == "call":
             self._count(report.nodeid, "passed")
 
+    def _in_other_words(self, report: Any) -> bool:
+        words = _OTHER_WORDS.search(str(report.longrepr))
+        return self.leave_out and words is not None
+
     def _count(self, test: str, outcome: str) -> None:
         self.outcomes.setdefault(test.split("::")[0], Counter())[outcome] += 1
 
