@@ -67,11 +67,7 @@ try:  # as `_importing` does
     )
     from ftrace.transforms.jacobian import hessian, jacfwd, jacrev, jacrev as jacobian
     from ftrace.transforms.jit.compile_large_eager import BACKEND as _BACKEND
-    from ftrace.transforms.jit.compiled_graph import (
-        ShapeDtypeStruct,
-        cache_clear,
-        clear_caches,
-    )
+    from ftrace.transforms.jit.compiled_graph import cache_clear, clear_caches
     from ftrace.transforms.jit.jit import (
         disable_jit,
         eval_shape,
@@ -80,6 +76,7 @@ try:  # as `_importing` does
         named_call,
         named_scope,
     )
+    from ftrace.transforms.jit.structs import ShapeDtypeStruct
     from ftrace.transforms.vmap import vmap
 finally:
     if _collects:
@@ -117,6 +114,7 @@ if TYPE_CHECKING:
         random,
         scipy,
         sharding,
+        stages,
         tree,
         tree_util,
         typing,
@@ -134,7 +132,7 @@ __all__ = [
     "device_count", "device_get", "device_put", "devices", "Dim", "disable_jit",
     "distributed", "effects_barrier", "errors", "eval_shape", "experimental", "extend",
     "float0", "grad", "hessian", "image", "io_callback", "jacfwd", "jacobian", "jacrev",
-    "jit", "memory", "monitoring", "profiler", "sharding",
+    "jit", "memory", "monitoring", "profiler", "sharding", "stages",
     "jvp", "lax", "linear_transpose", "linearize", "load", "make_graph", "make_jaxpr",
     "named_call", "named_scope", "nn", "numpy", "ops", "optim", "pure_callback",
     "random", "remat", "save", "scipy", "set_threads", "ShapeDtypeStruct", "tree",
@@ -149,22 +147,11 @@ _HOMES = {
     **dict.fromkeys(("checking_leaks", "ensure_compile_time_eval"), "contexts"),
     **dict.fromkeys(
         (
-            "copy_to_host_async",
-            "default_backend",
-            "host_count",
-            "host_id",
-            "host_ids",
-            "live_arrays",
-            "local_device_count",
-            "local_devices",
-            "make_array_from_callback",
-            "make_array_from_process_local_data",
-            "make_array_from_single_device_arrays",
-            "print_environment_info",
-            "process_count",
-            "process_index",
-            "process_indices",
-            "typeof",
+            "copy_to_host_async", "default_backend", "host_count", "host_id",
+            "host_ids", "live_arrays", "local_device_count", "local_devices",
+            "make_array_from_callback", "make_array_from_process_local_data",
+            "make_array_from_single_device_arrays", "print_environment_info",
+            "process_count", "process_index", "process_indices", "typeof",
         ),
         "environment",
     ),
@@ -172,7 +159,8 @@ _HOMES = {
     **dict.fromkeys(("P", "make_mesh", "set_mesh"), "transforms.meshes"),
     **dict.fromkeys(("NamedSharding", "Shard"), "transforms.shardings"),
     "Device": "backends.base",
-}
+    "fwd_and_bwd": "transforms.passes",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

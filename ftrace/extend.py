@@ -30,7 +30,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms.jit.compiled_graph import ShapeDtypeStruct
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 Function = Callable[..., Any]
 

@@ -41,9 +41,7 @@ class NamedPrimitive(Primitive):
         return list(found) if self.multiple_results else found
 
     def abstract_eval(self, *avals: Any, **params: Any) -> Any:
-        structs = [
-            ftrace.ShapeDtypeStruct(a.shape, a.dtype, a.weak_type) for a in avals
-        ]
+        structs = [ftrace.ShapeDtypeStruct.of(a) for a in avals]
         found = ftrace.eval_shape(lambda *xs: self.bind(*xs, **params), *structs)
         types = [ftrace.typeof(t) for t in ftrace.tree.leaves(found)]
         return (types if self.multiple_results else types[0]), frozenset[Any]()

@@ -41,7 +41,7 @@ from ftrace.trace.primitives.primitive import (
 from ftrace.trace.tracing.scopes import asarray, outside_scopes, scope_of
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.transforms.custom.callbacks import pure_callback
-from ftrace.transforms.jit.compiled_graph import ShapeDtypeStruct
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)

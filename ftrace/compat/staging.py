@@ -19,7 +19,7 @@ from ftrace.trace.flatten_arguments import Output, read_argnums, type_of
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value
-from ftrace.transforms.jit.compiled_graph import ShapeDtypeStruct
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 
 def trace_to_jaxpr(
@@ -87,4 +87,4 @@ def make_jaxpr(
 
 
 def _struct(aval: ShapedArray) -> ShapeDtypeStruct:
-    return ShapeDtypeStruct(aval.shape, aval.dtype, aval.weak_type)
+    return ShapeDtypeStruct.of(aval)

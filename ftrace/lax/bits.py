@@ -25,7 +25,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.custom.callbacks import io_callback
 from ftrace.transforms.custom.closure_convert import linear_call
-from ftrace.transforms.jit.compiled_graph import ShapeDtypeStruct
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 __all__ = ["reduce_precision", "rng_bit_generator", "rng_uniform"]
 

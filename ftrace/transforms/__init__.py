@@ -19,6 +19,7 @@ From the ground up:
     mapped             Functions mapped over the devices of a mesh: JAX's names, on one
                        device
     grad               grad, jvp, vjp and the like: JAX's names, arguments and meanings
+    passes             Forward and backward pass of a function, as two functions
     jacobian           Jacobians and Hessians: vmap of a derivative over the standard
                        basis
 """

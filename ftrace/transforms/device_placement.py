@@ -82,6 +82,21 @@ def _shards_of(array: Array) -> Any:
     return _shardings().shards_of(array)
 
 
+def sole_device(place: Any, what: str = "jit") -> Device | None:
+    """The device of a sharding or a spec, or of its name; None if nothing is said.
+
+    Raises:
+      DeviceError: there are several.
+    """
+    place = getattr(place, "sharding", place)  # of a format
+    if place is None or isinstance(place, Enum):
+        return None
+    if isinstance(place, (str, Device)):
+        return get_device(place)
+    shardings = _shardings()
+    return shardings.device_of(shardings.named(place, what))
+
+
 def put_by(value: Any, place: Any, what: str = "device_put") -> Any:
     """A value where a device, its name, a sharding or a spec says."""
     place = getattr(place, "sharding", place)  # of a format

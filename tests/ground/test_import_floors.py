@@ -34,7 +34,8 @@ FLOORS = {
     "top": (
         "image", "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
         "ad_checkpoint", "contexts", "custom_batching", "custom_derivatives", "extend",
-        "distributed", "environment", "memory", "profiler", "sharding", "typing",
+        "distributed", "environment", "memory", "profiler", "sharding", "stages",
+        "typing",
     ),
     "package": ("__init__", "__main__"),
     "compat": ("compat",),

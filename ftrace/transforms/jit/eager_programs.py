@@ -50,6 +50,7 @@ from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.jit import compiled_graph
 from ftrace.transforms.jit.jit import Jitted
+from ftrace.transforms.jit.ready import OneTrace
 
 #: What runs a graph, and the numbers that it is given behind all else.
 _Applies = tuple[Program, tuple[Array, ...]]
@@ -63,7 +64,7 @@ def program_of(graph: Graph) -> Program:
 
     program, output = Jitted(apply), Output(apply, "jit", False)
     output.accept([0] * len(graph.outputs))
-    program.known = compiled_graph.Traced(graph, output, True)
+    program.known = OneTrace(graph, output, True)
     return program
 
 

@@ -6,21 +6,18 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
 
 from ftrace import monitoring
-from ftrace.backends.base import Device, Expected, Fixed, Signature, get_device
+from ftrace.backends.base import Device, get_device
 from ftrace.errors import ArgumentError, TracingError
 from ftrace.ground import settings
-from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import fresh_after_fork
-from ftrace.ground.settings import Config
 from ftrace.ground.tables import Table
-from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.dispatch import Record, RecordedCallable
@@ -32,26 +29,21 @@ from ftrace.trace.flatten_arguments import (
     read_argnums,
     type_of,
 )
-from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
-from ftrace.trace.pytree.structure_cache import Container, layout_of
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
-from ftrace.trace.tracing.scopes import as_input, asarray
+from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, stack
-from ftrace.trace.tracing.weak_constants import is_exact
-from ftrace.transforms.jit import argument_kinds as arguments
+from ftrace.transforms.device_placement import sole_device
+from ftrace.transforms.jit import argument_kinds as arguments, stages
 from ftrace.transforms.jit.compiled_graph import (
-    CompiledGraph,
-    ShapeDtypeStruct,
-    Stages,
-    Traced,
     apply_graph,
-    compile_graph,
     device_for,
     weight_of,
 )
+from ftrace.transforms.jit.ready import OneTrace, Ready
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 #: Signatures of a function that are kept whatever they weigh.
 SIGNATURES_KEPT = 64
@@ -67,13 +59,17 @@ def jit(
     fun: Callable[..., Any] | None = None,
     /,
     *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
     keep_unused: bool = False,
     device: Any = None,
+    backend: str | None = None,
     inline: bool = False,
+    compiler_options: dict[str, Any] | None = None,
     dynamic: Any = None,
 ) -> Any:
     """Compiles a function: traced once per signature of shapes and dtypes.
@@ -84,8 +80,11 @@ def jit(
         a new value traces the function again.
       donate_argnums, donate_argnames: arguments that the caller gives up: results may
         take their memory, and the arrays are deleted.
-      keep_unused, inline: accepted for JAX's sake; nothing to do here.
-      device: name of the device to run on; by default that of the arguments.
+      keep_unused, inline, compiler_options: accepted for JAX's sake; nothing to do
+        here.
+      device, backend: name of the device to run on; by default that of the arguments.
+      in_shardings, out_shardings: trees of shardings over one device, which is where
+        it runs then.
       dynamic: the axes of arguments whose sizes the compiled code does not know, as
         {argument: {axis: name or Dim}}: it is compiled once for all their sizes. The
         inner dicts may be leaves of a prefix of the argument's pytree.
@@ -95,7 +94,15 @@ def jit(
 
     Raises:
       StaticArgumentError: a static argument cannot be hashed, or does not exist.
+      DeviceError: a sharding has several devices, or there is no such device.
     """
+    if device is not None and backend is not None:
+        raise ArgumentError(
+            f"jit: give device or backend, got device={device!r}, backend={backend!r}"
+        )
+    device = backend if device is None else device
+    for place in tree.leaves((in_shardings, out_shardings)):
+        device = sole_device(place) or device
     if fun is None:
         return partial(
             jit,
@@ -107,6 +114,8 @@ def jit(
             dynamic=dynamic,
         )
     tree.check_callable(fun, "jit")
+    if device is not None:
+        device = get_device(device).name
     static = arguments.choose(fun, "static", static_argnums, static_argnames)
     donated = arguments.choose(fun, "donate", donate_argnums, donate_argnames)
     arguments.check_disjoint(fun, static, donated)
@@ -117,121 +126,7 @@ def jit(
 _NO_ARGUMENTS = arguments.Chosen()
 
 
-@dataclass(eq=False)
-class Ready:
-    """What runs for one signature.
-
-    Attributes:
-      compiled: the program.
-      captured: the arrays that it takes besides the leaves.
-      output: how the result is built.
-      donated: the numbers of the leaves that the caller gives up.
-      exact: of leaves that the program takes at 64 bits, number and type.
-      unbound: calls in Python, before those like them become native; None where no
-        more of them do.
-      records: of native calls, one for each kind of leaves.
-    """
-
-    compiled: CompiledGraph
-    captured: tuple[Array, ...]
-    output: Output
-    donated: tuple[int, ...]
-    exact: tuple[tuple[int, ShapedArray], ...]
-    unbound: Tally | None = None
-    records: list[Record] = field(default_factory=list[Record])
-
-    @staticmethod
-    def of(
-        graph: Graph, device: Device, donated: tuple[int, ...], output: Output
-    ) -> Ready:
-        """A graph, ready to be compiled, compiled for a device."""
-        compiled = compile_graph(graph, device, donated)
-        leaves = graph.inputs[: len(graph.inputs) - len(graph.captured)]
-        captured = tuple(graph.captured)
-        exact = tuple([(i, n.aval) for i, n in enumerate(leaves) if is_exact(n.aval)])
-        return Ready(compiled, captured, output, donated, exact, Tally())
-
-    def arrays(self, values: Sequence[Any]) -> list[Array]:
-        """The leaves as the program takes them."""
-        if not self.exact:
-            return [x if type(x) is Array else asarray(x) for x in values]
-        exact = dict(self.exact)
-        return [
-            as_input(x, exact[i]) if i in exact else asarray(x)
-            for i, x in enumerate(values)
-        ]
-
-    def run(self, values: Sequence[Any], sizes: Sizes | None = None) -> Any:
-        """The function's result for the leaves; donated arrays are deleted."""
-        given = self.arrays(values)
-        if self.compiled.shares_inputs:  # NumPy may change what a result would share
-            given = [owned(x, a) for x, a in zip(values, given, strict=True)]
-        for i in self.donated:  # one that is given twice is copied
-            if any(x is given[i] for k, x in enumerate(given) if k != i):
-                given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
-            given[i] = owned(values[i], given[i])
-        try:
-            results = self.compiled([*given, *self.captured], sizes)
-        finally:
-            for i in self.donated:
-                value = values[i]
-                if is_array(value):
-                    value.delete()
-        return self.output.build(results)
-
-    def bind(
-        self,
-        config: Config,
-        static: Any,
-        treedef: tree.TreeDef,
-        leaves: Sequence[Any],
-        names: Sequence[str],
-    ) -> Record | None:
-        """Calls like this one without Python's code, where the device can do them.
-
-        Args:
-          static, treedef, leaves: the arguments of the call.
-          names: of those that are given by name, in this order.
-        """
-        assert self.output.treedef is not None
-        result, root = layout_of(self.output.treedef), layout_of(treedef)
-        if result is None or not isinstance(root, Container):
-            return None
-        rest, others = root.children
-        assert isinstance(rest, Container)
-        assert isinstance(others, Container)
-        assert others.keys is not None
-        by_name: dict[str, Expected] = dict(zip(others.keys, others.children))  # noqa: B905
-        if static is not None:
-            count, fixed = static
-            static = count, [(place, kind, Fixed(x)) for place, kind, x in fixed]
-        positional, parts = arguments.join((rest.children, by_name), static)
-        kinds: list[type[Any]] = [x.__class__ for x in leaves]
-        avals = [aval_of(x) for x in leaves]
-        for i, aval in self.exact:
-            avals[i] = aval
-        signature = Signature(
-            config,
-            tuple(positional),
-            {name: parts[name] for name in names},
-            tuple(zip(kinds, avals, strict=True)),
-            self.captured,
-            tuple([i for i in self.donated if kinds[i] is Array]),
-            self.compiled.overwritten,
-            result,
-            tuple(self.compiled.avals),
-        )
-        return self.compiled.executable.bind(signature)
-
-
-def owned(value: Any, array: Array) -> Array:
-    """The array; a copy where NumPy may change it."""
-    if not isinstance(value, np.ndarray):
-        return array
-    return Array.of(np.array(array.numpy(), order="C"))
-
-
-def _has_records(traced: Traced) -> bool:
+def _has_records(traced: OneTrace) -> bool:
     """Are there native calls of it, which do not tell when they are made?"""
     programs = list(traced.programs.values())
     return any(record.in_use for ready in programs for record in ready.records)
@@ -241,7 +136,7 @@ class Jitted(RecordedCallable, Travels):
     """A function under jit. Call it; `lower(*args)` shows what becomes of it.
 
         arguments -> signature: structure, types, static values
-            -> Traced: the graph, traced at the first call
+            -> OneTrace: the graph, traced at the first call
             -> Ready: its program for a device and settings, compiled then
             -> Record: of such calls in native code, made when some have come
 
@@ -284,12 +179,12 @@ class Jitted(RecordedCallable, Travels):
         self._donated = donated
         self._device = device
         self._dynamic = dynamic
-        self._traced: Table[Any, Traced] = Table(
+        self._traced: Table[Any, OneTrace] = Table(
             latest=SIGNATURES_KEPT, is_needed=_has_records, own=True
         )
         self._latest: Any = None  # the signature that was traced last
         self.trace_count = 0
-        self.known: Traced | None = None
+        self.known: OneTrace | None = None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
@@ -357,7 +252,7 @@ class Jitted(RecordedCallable, Travels):
             return get_device(self._device)
         return device_for(arrays)
 
-    def _apply(self, traced: Traced, values: Sequence[Value]) -> Any:
+    def _apply(self, traced: OneTrace, values: Sequence[Value]) -> Any:
         return traced.output.build(apply_graph(traced.graph, values))
 
     def _types(
@@ -370,7 +265,7 @@ class Jitted(RecordedCallable, Travels):
             check_arguments(self._fun, args, kwargs, static)
             raise
 
-    def _trace(self, signature: Any, values: Sequence[Value]) -> Traced:
+    def _trace(self, signature: Any, values: Sequence[Value]) -> OneTrace:
         """The graph for a signature: from the cache, or traced now."""
         with self._lock:
             found = self._traced.get(signature)
@@ -393,7 +288,7 @@ class Jitted(RecordedCallable, Travels):
                 graph = trace("jit", output, avals, exact=True)
             own = CLASS_BYTES * len(tree.classes_of(treedef)) + SIGNATURE_BYTES
             nbytes = weight_of(graph) + own
-            traced = Traced(graph, output, not has_free_variables(graph), nbytes)
+            traced = OneTrace(graph, output, not has_free_variables(graph), nbytes)
             if traced.closed:  # another is good for this call only
                 self._keep(signature, traced)
             return traced
@@ -414,15 +309,23 @@ class Jitted(RecordedCallable, Travels):
             sys.stderr.write(f"ftrace: {name} is traced: {why}\n")
         self._latest = signature
 
-    def _keep(self, signature: Any, traced: Traced) -> None:
+    def _keep(self, signature: Any, traced: OneTrace) -> None:
         programs = sum(ready.compiled.nbytes for ready in traced.programs.values())
         self._traced.put(signature, traced, traced.nbytes + programs)
 
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+    def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The graph for these arguments; arrays or shapes with dtypes."""
-        return self._traced_at(args, kwargs)[0]
+        given, static = arguments.split(self._fun, self._static, args, kwargs)
+        leaves, in_tree = tree.flatten(given)
+        call = stages.Call(
+            name_of(self._fun), self._traced_at(args, kwargs)[0], in_tree,
+            tuple([type_of(x) for x in leaves]),
+            arguments.leaves_of(self._donated, given, static), self.target(()),
+            None if self._dynamic is None else self,
+        )  # fmt: skip
+        return stages.Traced(call)
 
-    def _traced_at(self, args: Any, kwargs: Any) -> tuple[Traced, Sizes]:
+    def _traced_at(self, args: Any, kwargs: Any) -> tuple[OneTrace, Sizes]:
         """The graph, and the sizes of dynamic dimensions that are none in it."""
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, treedef = tree.flatten(given)
@@ -433,18 +336,19 @@ class Jitted(RecordedCallable, Travels):
         signature = treedef, static, rules, stack.axes, avals
         return self._trace(signature, leaves), sizes or {}
 
-    def lower(self, *args: Any, **kwargs: Any) -> Stages:
+    def lower(
+        self, *args: Any, lowering_platforms: Any = None, **kwargs: Any
+    ) -> stages.Lowered:
         """What becomes of the function for these arguments, stage by stage."""
-        given, static = arguments.split(self._fun, self._static, args, kwargs)
-        donated = arguments.leaves_of(self._donated, given, static)
-        traced = self.trace(*args, **kwargs)
-        return Stages(self, traced, self.target(()), donated)
+        return self.trace(*args, **kwargs).lower()
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without computing it."""
         traced, sizes = self._traced_at(args, kwargs)
         types = [
-            ShapeDtypeStruct(evaluate_shape(n.shape, sizes), n.dtype, n.aval.weak_type)
+            ShapeDtypeStruct(
+                evaluate_shape(n.shape, sizes), n.dtype, weak_type=n.aval.weak_type
+            )
             for n in traced.graph.outputs
         ]
         return traced.output.build(types)

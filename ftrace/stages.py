@@ -1,0 +1,15 @@
+"""The stages of a jitted function: JAX's `stages`."""
+
+from typing import Any
+
+from ftrace.transforms.jit.jit import Jitted as Wrapped
+from ftrace.transforms.jit.stages import (
+    ArgInfo as ArgInfo,
+    Compiled as Compiled,
+    Lowered as Lowered,
+    Traced as Traced,
+)
+
+CompilerOptions = dict[str, Any]
+
+__all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "Traced", "Wrapped"]

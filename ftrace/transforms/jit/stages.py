@@ -1,0 +1,304 @@
+"""A jitted function for one signature, stage by stage: traced, lowered, compiled.
+
+traced = jit(f).trace(x)      its graph; `.jaxpr`
+lowered = traced.lower()      its program, kernels and sources
+compiled = lowered.compile()  what runs: compiled(x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ftrace.errors import DtypeError, TreeError, ValueRangeError
+from ftrace.ground.fast_dataclasses import NamedTuple, OfProcess, dataclass
+from ftrace.ground.fork_safe import cached_property
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.calls.inline import ready_graph
+from ftrace.trace.graph import Graph
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.tracer import Tracer, aval_of
+from ftrace.transforms.jit.compiled_graph import (
+    CompiledGraph,
+    apply_graph,
+    compile_graph,
+)
+from ftrace.transforms.jit.ready import OneTrace, Ready
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
+
+if TYPE_CHECKING:
+    from ftrace.backends.base import Device
+    from ftrace.lower.program.ir import Program
+
+
+class ArgInfo(NamedTuple):
+    """What is known of an argument: its type, and whether the caller gives it up."""
+
+    aval: ShapedArray
+    donated: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Call(OfProcess):
+    """A signature of a function, as its stages hand it on.
+
+    Attributes:
+      name: of the function.
+      traced: its graph.
+      in_tree: the structure of the arguments that are arrays: (args, kwargs).
+      types: of their leaves.
+      donated: the numbers of those that the caller gives up.
+      device: where it runs.
+      dynamic: what calls it, where sizes are known at calls only.
+    """
+
+    name: str
+    traced: OneTrace
+    in_tree: tree.TreeDef
+    types: Sequence[ShapedArray]
+    donated: tuple[int, ...]
+    device: Device
+    dynamic: Callable[..., Any] | None = None
+
+
+class _Stage(OfProcess):
+    """What all stages tell."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    @property
+    def graph(self) -> Graph:
+        """As it was traced."""
+        return self._call.traced.graph
+
+    @property
+    def in_tree(self) -> tree.TreeDef:
+        """The structure of the arguments, (args, kwargs), without the static ones."""
+        return self._call.in_tree
+
+    @property
+    def in_avals(self) -> Any:
+        """Their types, in that structure."""
+        return tree.unflatten(self.in_tree, list(self._call.types))
+
+    @property
+    def args_info(self) -> Any:
+        """Their types and whether they are given up, in that structure."""
+        rows = enumerate(self._call.types)
+        infos = [ArgInfo(aval, i in self._call.donated) for i, aval in rows]
+        return tree.unflatten(self.in_tree, infos)
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The numbers of the leaves that the caller gives up."""
+        return self._call.donated
+
+    @property
+    def out_tree(self) -> tree.TreeDef:
+        """The structure of the result."""
+        return self._call.traced.output.structure
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        """The types of its leaves."""
+        return [n.aval for n in self.graph.outputs]
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes and dtypes of the result."""
+        structs = [ShapeDtypeStruct.of(aval) for aval in self.out_avals]
+        return self._call.traced.output.build(structs)
+
+
+class Traced(_Stage):
+    """A function for one signature: its graph."""
+
+    @property
+    def fun_name(self) -> str:
+        return self._call.name
+
+    @property
+    def jaxpr(self) -> Any:
+        """The graph as a jaxpr, with JAX's classes and in JAX's grammar."""
+        return import_module("ftrace.compat.view").jaxpr_of_graph(self.graph)
+
+    def lower(self, *, lowering_platforms: Any = None, **_: Any) -> Lowered:
+        """Its program for a device."""
+        return Lowered(self._call)
+
+
+class _HasProgram(_Stage):
+    """A stage that knows what the device runs."""
+
+    @cached_property
+    def _program_of_graph(self) -> CompiledGraph:
+        call = self._call
+        graph = ready_graph(call.traced.graph)
+        return compile_graph(graph, call.device, call.donated)
+
+    @property
+    def simplified(self) -> Graph:
+        """The graph after the rewrites of lowering."""
+        return self._program_of_graph.simplified
+
+    @property
+    def program(self) -> Program:
+        """Buffers and steps."""
+        return self._program_of_graph.program
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The kernels in the order in which they run."""
+        return [step.kernel for step in self.program.kernels]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The source text of each kernel on its device."""
+        return self._program_of_graph.executable.sources
+
+    def cost_analysis(self) -> dict[str, float]:
+        """What the kernels do in one run: arithmetic operations, bytes."""
+        infos = [step.info for step in self.program.kernels]
+        return {
+            "flops": float(sum(info.operations for info in infos)),
+            "bytes accessed": float(sum(info.bytes for info in infos)),
+        }
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The graph, the program, and the kernels, as text.
+
+        Args:
+          dialect: "graph" or "program" for one of them alone.
+          debug_info: accepted for JAX's sake.
+
+        Raises:
+          ValueRangeError: the dialect is another one.
+        """
+        if dialect is not None:
+            return str(self.compiler_ir(dialect))
+        parts = [str(self.graph), str(self.program), *map(str, self.kernels)]
+        return "\n\n".join(parts)
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """What the compiler has: "program", the default, or "graph".
+
+        Raises:
+          ValueRangeError: the dialect is another one.
+        """
+        if dialect in (None, "program"):
+            return self.program
+        if dialect == "graph":
+            return self.simplified
+        raise ValueRangeError(
+            f"unknown dialect: {dialect}; what ftrace compiles is a 'graph', and a "
+            "'program' of kernels"
+        )
+
+
+class Lowered(_HasProgram):
+    """A function for one signature: graph, kernels, source, program."""
+
+    def compile(self, compiler_options: Any = None, **_: Any) -> Compiled:
+        """The function for exactly this signature, compiled ahead."""
+        return Compiled(self._call)
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    """What a program takes, in bytes."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    temp_size_in_bytes: int
+    generated_code_size_in_bytes: int
+
+
+class Compiled(_HasProgram):
+    """A function for one signature, ready to run: call it on such arguments."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        graph = ready_graph(call.traced.graph)
+        output = call.traced.output
+        self._ready = Ready.of(graph, call.device, call.donated, output)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result; static arguments are not given again.
+
+        Raises:
+          TreeError: the arguments have another structure.
+          DtypeError: one has another shape or dtype.
+        """
+        if self._call.dynamic is not None:
+            return self._call.dynamic(*args, **kwargs)
+        values, treedef = tree.flatten((args, kwargs))
+        if treedef != self._structure:
+            raise TreeError(
+                "Function compiled with input pytree does not match the input pytree "
+                f"it was called with: {self._call.name} was compiled for arguments of "
+                f"structure {self._structure}, and was called with {treedef}"
+            )
+        for i, (value, aval) in enumerate(zip(values, self._call.types, strict=True)):
+            got = aval_of(value)
+            if (got.shape, got.dtype) != (aval.shape, aval.dtype):
+                raise DtypeError(
+                    "Argument types differ from the types for which this computation "
+                    f"was compiled: argument number {i} of {self._call.name} was "
+                    f"compiled with {aval!r} and was called with {got!r}"
+                )
+        traced = self._call.traced
+        if Tracer in map(type, values):
+            return traced.output.build(apply_graph(traced.graph, values))
+        return self._ready.run(values)
+
+    @cached_property
+    def _structure(self) -> tree.TreeDef:
+        args, kwargs = tree.unflatten(self.in_tree, [0] * len(self._call.types))
+        return tree.structure((tuple(args), kwargs))
+
+    def memory_analysis(self) -> MemoryStats:
+        """What a run of it takes."""
+
+        def total(avals: Sequence[ShapedArray]) -> int:
+            return sum(a.size * a.dtype.itemsize for a in avals)
+
+        compiled, types = self._ready.compiled, self._call.types
+        given = [types[i] for i in compiled.overwritten]
+        return MemoryStats(
+            total(types), total(self.out_avals), total(given),
+            self.program.arena, compiled.executable.code_bytes,
+        )  # fmt: skip
+
+    @property
+    def input_shardings(self) -> Any:
+        """How the arguments lie: each on the device."""
+        args, kwargs = self.in_avals
+        return tree.map(self._sharding, (tuple(args), kwargs))
+
+    @property
+    def output_shardings(self) -> Any:
+        """How the result lies: on the device."""
+        outputs = self.out_avals
+        return self._call.traced.output.build([*map(self._sharding, outputs)])
+
+    def _sharding(self, _: Any) -> Any:
+        shardings = import_module("ftrace.transforms.shardings")
+        return shardings.SingleDeviceSharding(self._call.device)
+
+    def runtime_executable(self) -> Any:
+        """What the device runs."""
+        return self._ready.compiled.executable

@@ -1,0 +1,100 @@
+"""Types of arrays that need not exist, as users write and read them."""
+
+from __future__ import annotations
+
+import operator
+from math import prod
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, ShapeError
+from ftrace.ground.fast_dataclasses import Immutable
+from ftrace.trace.avals import ShapedArray
+from ftrace.trace.flatten_arguments import type_of
+from ftrace.trace.symbolic.dim import is_dynamic
+
+
+class ShapeDtypeStruct(Immutable):
+    """Shape and dtype of an array that need not exist.
+
+    Args:
+      shape: its shape.
+      dtype: its dtype.
+      sharding: how it would lie on devices; None for one device.
+      weak_type: it is the type of a Python number.
+      manual_axis_type, is_ref: accepted for JAX's sake.
+
+    Raises:
+      ArgumentError: the shape is no sequence of integers, the dtype no dtype.
+      ShapeError: a size is negative.
+    """
+
+    __slots__ = (
+        "dtype", "is_ref", "manual_axis_type", "shape", "sharding", "weak_type",
+    )  # fmt: skip
+
+    def __init__(
+        self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False,
+        manual_axis_type: Any = None, is_ref: bool = False,
+    ) -> None:  # fmt: skip
+        try:
+            sizes = [n if is_dynamic(n) else operator.index(n) for n in shape]
+        except TypeError:
+            raise ArgumentError(
+                "ShapeDtypeStruct: the shape must be a sequence of integers, got "
+                f"{shape!r}"
+            ) from None
+        if any(n < 0 for n in sizes):
+            raise ShapeError(f"ShapeDtypeStruct: {tuple(sizes)} has a negative size")
+        if dtype is None:
+            raise ArgumentError("ShapeDtypeStruct: the dtype is missing")
+        self.shape: tuple[int, ...] = tuple(sizes)
+        self.dtype: Any = dtypes.named_dtype(dtype)
+        self.sharding = sharding
+        self.weak_type = weak_type
+        self.manual_axis_type, self.is_ref = manual_axis_type, is_ref
+
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """The type of an array, or of another struct."""
+        return cls.of(type_of(x), getattr(x, "given_sharding", None))
+
+    @classmethod
+    def of(cls, aval: ShapedArray, sharding: Any = None) -> ShapeDtypeStruct:
+        """A type as traces know it."""
+        weak = aval.weak_type
+        return cls(aval.shape, aval.dtype, sharding=sharding, weak_type=weak)
+
+    def update(self, **kwargs: Any) -> ShapeDtypeStruct:
+        """The struct with other attributes."""
+        own = {name: getattr(self, name) for name in self.__slots__}
+        return ShapeDtypeStruct(**{**own, **kwargs})
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.shape, self.dtype, self.sharding, self.weak_type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentError("len() of a type without axes")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        text = f"shape={self.shape}, dtype={self.dtype}"
+        if self.sharding is not None:
+            text += f", sharding={self.sharding!r}"
+        return f"ShapeDtypeStruct({text}{', weak_type=True' if self.weak_type else ''})"
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)

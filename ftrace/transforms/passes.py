@@ -1,0 +1,46 @@
+"""Forward and backward pass of a function, as two functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ftrace.trace.flatten_arguments import Argnums
+from ftrace.transforms.grad import vjp
+
+
+def fwd_and_bwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False,
+    jitted: bool = True,
+) -> tuple[Callable[..., Any], Callable[..., Any]]:  # fmt: skip
+    """The forward and the backward pass of `fun`.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      argnums: the arguments that cotangents are wanted of.
+      has_aux: `fun` returns a pair of its result and something more.
+      jitted: accepted for JAX's sake: either pass runs as one program.
+
+    Returns:
+      fwd: (*args) -> (result, residuals), or (result, residuals, aux).
+      bwd: (residuals, cotangent of the result) -> the cotangent of each argument, one
+        alone if `argnums` is an int.
+    """
+    chosen = Argnums("fwd_and_bwd", argnums)
+
+    def fwd(*args: Any) -> tuple[Any, ...]:
+        places = chosen.positions(args)
+
+        def of_chosen(*moving: Any) -> Any:
+            full = list(args)
+            for place, value in zip(places, moving, strict=True):
+                full[place] = value
+            return fun(*full)
+
+        return vjp(of_chosen, *[args[i] for i in places], has_aux=has_aux)
+
+    def bwd(residuals: Callable[[Any], Any], cotangent: Any) -> Any:
+        found = residuals(cotangent)
+        return found[0] if chosen.single else found
+
+    return fwd, bwd

@@ -1,0 +1,131 @@
+"""A jitted function stage by stage, and the types of arrays that need not exist."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import errors, stages
+from ftrace.sharding import Mesh, NamedSharding, SingleDeviceSharding
+
+DEVICE = ft.devices()[0]
+X = fnp.ones((4, 2))
+P = ft.P
+
+
+def scale(x: Any, n: int, *, by: Any) -> Any:
+    return {"y": (x @ x.T) * n, "z": by}
+
+
+def test_each_stage_knows_its_signature() -> None:
+    f = ft.jit(scale, static_argnums=1, donate_argnames="by")
+    traced = f.trace(X, 3, by=1.0)
+    lowered = traced.lower()
+    compiled = lowered.compile()
+    kinds = stages.Traced, stages.Lowered, stages.Compiled
+    assert isinstance(f, stages.Wrapped)
+    for stage, kind in zip((traced, lowered, compiled), kinds, strict=True):
+        assert isinstance(stage, kind)
+        (info,), named = stage.args_info
+        assert (info.shape, info.dtype, info.donated) == ((4, 2), np.float32, False)
+        assert named["by"].donated
+        assert stage.donate_argnums == (1,)
+        assert stage.in_avals[0] == [X.aval] or stage.in_avals[0] == (X.aval,)
+        assert stage.out_info["y"] == ft.ShapeDtypeStruct((4, 4), "float32")
+        assert stage.out_info["z"].weak_type
+        assert stage.out_tree == ft.tree.structure({"y": 0, "z": 0})
+        assert stage.in_tree.num_leaves == 2
+    assert traced.fun_name == "scale"
+    assert "dot_general" in str(traced.jaxpr)
+    assert lowered.cost_analysis()["flops"] >= 64
+    assert lowered.cost_analysis()["bytes accessed"] > 0
+    assert lowered.as_text() == str(lowered)
+    assert lowered.compiler_ir() is lowered.program
+    assert lowered.as_text("graph") == str(lowered.simplified)
+    with pytest.raises(ValueError, match="unknown dialect: hlo"):
+        lowered.compiler_ir("hlo")
+    memory = compiled.memory_analysis()
+    assert memory.argument_size_in_bytes == 4 * 8 + 4
+    assert memory.output_size_in_bytes == 4 * 16 + 4
+    assert memory.generated_code_size_in_bytes > 0
+    sharding = SingleDeviceSharding(DEVICE)
+    assert compiled.input_shardings[0] == (sharding,)
+    assert compiled.output_shardings == {"y": sharding, "z": sharding}
+    assert compiled.runtime_executable() is not None
+    np.testing.assert_array_equal(compiled(X, by=2.0)["y"], 6 * np.ones((4, 4)))
+
+
+def test_what_is_compiled_takes_its_own_signature_alone() -> None:
+    f = ft.jit(lambda x: x * 2)
+    compiled = f.lower(ft.ShapeDtypeStruct((3,), "float32")).compile()
+    count = f.trace_count
+    np.testing.assert_array_equal(compiled(np.ones(3, np.float32)), np.full(3, 2))
+    total = ft.grad(lambda x: compiled(x).sum())(fnp.ones(3))
+    np.testing.assert_array_equal(total, np.full(3, 2))
+    assert f.trace_count == count
+    for wrong in (np.ones(4, np.float32), np.ones(3, np.int32)):
+        with pytest.raises(TypeError, match="types for which this computation was"):
+            compiled(wrong)
+    with pytest.raises(TypeError, match="does not match the input pytree"):
+        compiled(X, X)
+
+
+def test_where_a_function_runs_is_said_in_several_ways() -> None:
+    mesh = Mesh([DEVICE], "x")
+    options = [
+        {"backend": "interpreter"}, {"device": "interpreter"},
+        {"in_shardings": SingleDeviceSharding(ft.devices("interpreter")[0])},
+        {"out_shardings": {"y": NamedSharding(mesh, P("x")), "z": None}},
+        {"compiler_options": {"anything": True}, "keep_unused": True, "inline": True},
+    ]  # fmt: skip
+    for each in options:
+        f = ft.jit(lambda x: {"y": x + 1, "z": x}, **each)  # type: ignore[call-overload]
+        np.testing.assert_array_equal(f(X)["y"], np.full((4, 2), 2))
+        assert f.target(()).name == ("cpu" if each in options[3:] else "interpreter")
+    with pytest.raises(RuntimeError, match="no device 'gpu'"):
+        ft.jit(lambda x: x, backend="gpu")
+    with pytest.raises(errors.ArgumentError, match="device or backend"):
+        ft.jit(lambda x: x, backend="cpu", device="cpu")
+    two = Mesh(np.array([DEVICE, ft.devices("interpreter")[0]]), "x")
+    with pytest.raises(errors.DeviceError, match="over 2 devices"):
+        ft.jit(lambda x: x, in_shardings=NamedSharding(two, P("x")))
+
+
+def test_structs_are_values() -> None:
+    struct = ft.ShapeDtypeStruct((2, 3), "float32")
+    assert (
+        struct == ft.ShapeDtypeStruct([2, 3], np.float32) != struct.update(shape=(2,))
+    )
+    assert hash(struct) == hash(ft.ShapeDtypeStruct((2, 3), np.float32))
+    assert struct != struct.update(weak_type=True)
+    assert (struct.ndim, struct.size, len(struct), struct.sharding) == (2, 6, 2, None)
+    assert ft.ShapeDtypeStruct.like(X) == ft.ShapeDtypeStruct((4, 2), "float32")
+    sharding = NamedSharding(Mesh([DEVICE], "x"), P("x"))
+    placed = ft.ShapeDtypeStruct.like(ft.device_put(X, sharding))
+    assert placed.sharding == sharding
+    assert repr(struct) == "ShapeDtypeStruct(shape=(2, 3), dtype=float32)"
+    assert repr(struct.update(weak_type=True)).endswith("weak_type=True)")
+    assert copy.copy(struct) is struct
+    found = ft.eval_shape(lambda x: (x, 1.0), placed)
+    assert found == (ft.ShapeDtypeStruct((4, 2), "float32"),
+                     ft.ShapeDtypeStruct((), "float32", weak_type=True))  # fmt: skip
+
+
+def test_passes_are_two_functions() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return fnp.sin(x) * y, y
+
+    fwd, bwd = ft.fwd_and_bwd(f, (0, 1), has_aux=True)
+    value, residuals, aux = fwd(X, 3.0)
+    np.testing.assert_allclose(value, 3 * np.sin(1.0) * np.ones((4, 2)), rtol=1e-6)
+    assert aux == 3
+    dx, dy = bwd(residuals, value * 0 + 1)
+    np.testing.assert_allclose(dx, np.full((4, 2), 3 * np.cos(1.0)), rtol=1e-6)
+    np.testing.assert_allclose(dy, 8 * np.sin(1.0), rtol=1e-6)
+    fwd, bwd = ft.fwd_and_bwd(lambda x, y: f(x, y)[0].sum(), 0)
+    np.testing.assert_allclose(bwd(fwd(X, 3.0)[1], 1.0), dx)
