@@ -1,5 +1,6 @@
 """JAX's `ad_checkpoint`: names for values, and what a derivative keeps."""
 
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.calls.checkpoint import (
     checkpoint,
     checkpoint as remat,
@@ -10,6 +11,33 @@ from ftrace.trace.calls.checkpoint import (
 )
 
 __all__ = [
-    "checkpoint", "checkpoint_name", "checkpoint_policies", "print_saved_residuals",
-    "remat", "saved_residuals",
+    "Offloadable", "Recompute", "Saveable", "checkpoint", "checkpoint_name",
+    "checkpoint_policies", "print_saved_residuals", "remat", "saved_residuals",
 ]  # fmt: skip
+
+# What a policy says of a value, in words; True and False say the same.
+
+
+class SaveableType:
+    """The value is kept."""
+
+
+class RecomputeType:
+    """The value is computed again."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Offloadable(NamedTuple):
+    """The value is kept. There is one memory: it is not moved to another.
+
+    Attributes:
+      src, dst: the names of the memories.
+    """
+
+    src: str
+    dst: str
+
+
+Saveable, Recompute = SaveableType(), RecomputeType()

@@ -8,7 +8,9 @@ program, under jit, vmap, derivatives, and inside of loops.
 
 from __future__ import annotations
 
+import logging
 import sys
+from code import interact
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from string import Formatter
@@ -19,9 +21,9 @@ import numpy as np
 from ftrace.errors import ArgumentError
 from ftrace.trace.effects import call_back
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.tracer import aval_of
+from ftrace.trace.tracing.tracer import aval_of, is_value
 
-__all__ = ["callback", "print"]
+__all__ = ["breakpoint", "callback", "log", "print"]
 
 
 def print(
@@ -49,14 +51,40 @@ def print(
       ArgumentError: an argument is missing in the format, or not used by it, or cannot
         be printed with the specification that it has there.
     """
+    _write("debug.print", _printer(fmt), fmt, args, kwargs, skip_format_check)
+
+
+def log(
+    fmt: str,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    **kwargs: Any,
+) -> None:
+    """Logs what `print` would print, to the logger "ftrace.debug" at the level INFO.
+
+    Arguments and errors are those of `print`.
+    """
+    _write("debug.log", _logger(fmt), fmt, args, kwargs, skip_format_check)
+
+
+def _write(
+    name: str,
+    write: Callable[..., None],
+    fmt: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    unchecked: bool,
+) -> None:
     if not isinstance(fmt, str):
         raise ArgumentError(
-            f"debug.print: the first argument is the format, got {type(fmt).__name__}: "
-            f'{fmt!r:.60}; write debug.print("{{}}", x)'
+            f"{name}: the first argument is the format, got {type(fmt).__name__}: "
+            f'{fmt!r:.60}; write {name}("{{}}", x)'
         )
-    if not skip_format_check:
-        _check(fmt, args, kwargs)
-    call_back("debug.print", _printer(fmt), None, args, kwargs, static_numbers=True)
+    if not unchecked:
+        _check(name, fmt, args, kwargs)
+    call_back(name, write, None, args, kwargs, static_numbers=True)
 
 
 def callback(
@@ -85,12 +113,64 @@ def callback(
     call_back("debug.callback", callback, None, args, kwargs)
 
 
+def breakpoint(
+    *,
+    backend: str | None = None,
+    filter_frames: bool = True,
+    num_frames: int | None = None,
+    ordered: bool = False,
+    token: Any = None,
+    **kwargs: Any,
+) -> None:
+    """Stops when the function runs: an interactive console with the caller's variables.
+
+    They have values, also those that were traced. End the input to go on (Ctrl-D).
+
+    Args:
+      backend, filter_frames, num_frames, ordered, token: accepted, without effect.
+      kwargs: further variables.
+    """
+    caller = sys._getframe(1)
+    code = caller.f_code
+    names = {k: v for k, v in caller.f_locals.items() if _has_values(v)} | kwargs
+    place = f"{code.co_filename}:{caller.f_lineno}, in {code.co_name}"
+
+    def stop(values: dict[str, Any]) -> None:
+        _console(place, values)
+
+    call_back("debug.breakpoint", stop, None, (names,), {}, static_numbers=True)
+
+
+def _has_values(value: Any) -> bool:
+    """Is it an array, a number or a tree of them?"""
+    return all(is_value(leaf) for leaf in tree.leaves(value))
+
+
+def _console(place: str, values: dict[str, Any]) -> None:
+    interact(f"{place}\nvariables: {', '.join(values)}", local=values, exitmsg="")
+
+
+def _formatted(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return _StrictFormatter().vformat(fmt, args, kwargs)
+
+
 @lru_cache(maxsize=1024)
-def _printer(fmt: str) -> Callable[..., None]:
+def _printer(fmt: Any) -> Callable[..., None]:
     """The function that prints in this format: the same object for the same one."""
 
     def write(*args: Any, **kwargs: Any) -> None:
-        sys.stdout.write(_StrictFormatter().vformat(fmt, args, kwargs) + "\n")
+        sys.stdout.write(_formatted(fmt, args, kwargs) + "\n")
+
+    write.__name__ = repr(fmt)
+    return write
+
+
+@lru_cache(maxsize=1024)
+def _logger(fmt: Any) -> Callable[..., None]:
+    """The function that logs in this format."""
+
+    def write(*args: Any, **kwargs: Any) -> None:
+        logging.getLogger("ftrace.debug").info(_formatted(fmt, args, kwargs))
 
     write.__name__ = repr(fmt)
     return write
@@ -99,7 +179,7 @@ def _printer(fmt: str) -> Callable[..., None]:
 # Formats.
 
 
-def _check(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check(name: str, fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raises where the arguments, whatever their values, do not fit the format."""
     values, named = tree.map(_stand_in, (args, kwargs))
     try:
@@ -108,7 +188,7 @@ def _check(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if isinstance(error, ArgumentError):
             raise
         raise ArgumentError(
-            f"debug.print: the format {fmt!r} does not fit its arguments: {error}; a "
+            f"{name}: the format {fmt!r} does not fit its arguments: {error}; a "
             "specification is for a scalar: write {} for an array, and set "
             "numpy.set_printoptions"
         ) from None
@@ -133,7 +213,7 @@ class _StrictFormatter(Formatter):
             return args[key] if isinstance(key, int) else kwargs[key]
         except (IndexError, KeyError):
             raise ArgumentError(
-                f"debug.print: the format asks for the argument {key!r}, which was not "
+                f"debug: the format asks for the argument {key!r}, which was not "
                 "given; write {{ and }} for braces"
             ) from None
 
@@ -146,6 +226,6 @@ class _StrictFormatter(Formatter):
         unused = ({*range(len(args))} | {*kwargs}) - used_args
         if unused:
             raise ArgumentError(
-                f"debug.print: the format does not use {sorted(map(str, unused))}; "
+                f"debug: the format does not use {sorted(map(str, unused))}; "
                 "write a {} or a {name} for each argument"
             )

@@ -11,7 +11,9 @@ The lattice (source: the JAX documentation, "Type promotion semantics"):
 
 from __future__ import annotations
 
+import re
 from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any, Final
 
 import ml_dtypes
@@ -44,6 +46,19 @@ INTEGER: Final = SIGNED + UNSIGNED
 FLOAT: Final = (float16, bfloat16, float32, float64)
 COMPLEX: Final = (complex64, complex128)
 ALL: Final = (bool_, *INTEGER, *FLOAT, *COMPLEX)
+
+#: Dtypes of few bits, by name: they have limits and a place among the kinds, but there
+#: are no arrays of them. Which of them there are depends on ml_dtypes.
+NARROW: Final = {
+    name: np.dtype(vars(ml_dtypes)[name])
+    for name in (
+        "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3",
+        "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+        "float8_e5m2fnuz", "float8_e8m0fnu", "int1", "int2", "int4", "uint1", "uint2",
+        "uint4",
+    )
+    if name in vars(ml_dtypes)
+}  # fmt: skip
 
 SHORT: Final = {
     bool_: "bool", int8: "i8", int16: "i16", int32: "i32", int64: "i64",
@@ -106,6 +121,11 @@ def _instead_of(dtype: Any) -> str:
     """What to write where somebody has a dtype that is not ours."""
     if dtype.newbyteorder("=") in _KIND:
         return f"Its bytes are in another order: convert with .astype({dtype.name!r})"
+    if dtype in NARROW.values():
+        return (
+            f"There are no arrays of {dtype} yet: compute in bfloat16 or int8; "
+            "lax.reduce_precision rounds to fewer bits"
+        )
     if dtype.kind == "O":
         return (
             "Objects are no numbers: convert with .astype(float), or to another dtype"
@@ -242,6 +262,44 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
       DtypeError: it names one that ftrace does not have.
     """
     return canonicalize(named_dtype(dtype))
+
+
+def known_dtype(dtype: Any) -> np.dtype[Any]:
+    """`as_dtype`, of dtypes of few bits as well: what is asked about a dtype alone."""
+    found: Any = NARROW.get(dtype) if isinstance(dtype, str) else _dtype_of(dtype)
+    return found if found in NARROW.values() else as_dtype(dtype)
+
+
+#: NumPy's classes of the scalars of dtypes of few bits.
+_SCALARS: Final = [dtype.type for dtype in NARROW.values()]
+
+
+def _dtype_of(dtype: Any) -> Any:
+    """The dtype of what has or is one; else None."""
+    if dtype in _SCALARS:
+        return _DTYPE(dtype)
+    own: Any = getattr(dtype, "dtype", dtype)
+    return own if isinstance(own, _DTYPE) else None
+
+
+def bits_of(dtype: np.dtype[Any]) -> int:
+    """The bits of an element: those that it stands for, not those of its memory."""
+    if dtype not in NARROW.values():
+        return 8 * dtype.itemsize
+    return int(re.findall(r"\d+", name_of(dtype))[0])
+
+
+#: JAX's `jax.dtypes` has these too; they need more than this floor has.
+_JAX = {
+    "canonicalize_dtype", "finfo", "iinfo", "issubdtype", "itemsize_bits",
+    "result_type", "scalar_type_of", "TypePromotionError", "prng_key", "extended",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _JAX:
+        return getattr(import_module("ftrace.compat.jax.dtypes"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def named_dtype(dtype: Any) -> np.dtype[Any]:

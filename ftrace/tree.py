@@ -1,5 +1,9 @@
 """Pytrees under JAX's short names: `ftrace.tree.map(f, params, grads)`."""
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 from ftrace.tree_util import (
     tree_all as all,
     tree_broadcast as broadcast,
@@ -18,6 +22,11 @@ from ftrace.tree_util import (
 
 __all__ = [
     "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path",
-    "map", "map_with_path", "reduce", "reduce_associative", "structure", "transpose",
-    "unflatten",
+    "map", "map_with_path", "reduce", "reduce_associative", "static", "structure",
+    "transpose", "unflatten",
 ]  # fmt: skip
+
+
+def static(*, metadata: Mapping[str, Any] | None = None, **options: Any) -> Any:
+    """`dataclasses.field` that `register_dataclass` takes as part of the structure."""
+    return dataclasses.field(metadata={"static": True, **(metadata or {})}, **options)

@@ -35,6 +35,7 @@ __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "KeyEntry", "KeyPath", "SequenceKey",
     "keystr",
     "PyTreeDef", "treedef_children", "treedef_is_leaf", "treedef_tuple",
+    "PyTreeRegistry", "default_registry",
     "Partial", "register_dataclass", "register_pytree_node",
     "register_pytree_node_class", "register_pytree_with_keys",
     "register_pytree_with_keys_class", "register_static",
@@ -308,3 +309,50 @@ _tree.register_pytree_node(
     lambda p: ((p.args, p.keywords), p.func),
     lambda func, children: Partial(func, *children[0], **children[1]),
 )
+
+
+# The registry as an object.
+
+
+class PyTreeRegistry:
+    """Which classes are containers: all that are registered by this module."""
+
+    flatten = staticmethod(tree_flatten)
+    flatten_with_path = staticmethod(tree_flatten_with_path)
+    is_node = staticmethod(is_tree_node)
+
+    @staticmethod
+    def flatten_one_level(tree: Any) -> tuple[list[Any], Any] | None:
+        """The children of a container, and its static data; None of a leaf."""
+        return flatten_one_level(tree) if is_tree_node(tree.__class__) else None
+
+    @staticmethod
+    def flatten_one_level_with_keys(tree: Any) -> Any:
+        """(key, child) for every child, and the static data; None of a leaf."""
+        known = is_tree_node(tree.__class__)
+        return flatten_one_level_with_keys(tree) if known else None
+
+    @staticmethod
+    def register_node(
+        nodetype: type[Any],
+        to_iterable: Callable[[Any], tuple[Any, Any]],
+        from_iterable: Callable[[Any, Any], Any],
+        to_iterable_with_keys: _tree.Flatten | None = None,
+    ) -> None:
+        """Makes a class a container: see `register_pytree_with_keys`."""
+        if to_iterable_with_keys is None:
+            register_pytree_node(nodetype, to_iterable, from_iterable)
+        else:
+            register_pytree_with_keys(
+                nodetype, to_iterable_with_keys, from_iterable, to_iterable
+            )
+
+    @staticmethod
+    def register_dataclass_node(
+        nodetype: type[Any], data_fields: Any, meta_fields: Any, /
+    ) -> None:
+        """Makes a dataclass a container: see `register_dataclass`."""
+        register_dataclass(nodetype, data_fields, meta_fields)
+
+
+default_registry = PyTreeRegistry()

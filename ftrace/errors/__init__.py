@@ -32,6 +32,29 @@ class FtraceError(Exception):
         return f"{self.message}\n  at {self.origin.describe()}"
 
 
+# JAX's names of groups of exceptions: what is raised is one of the classes below.
+
+
+class JAXTypeError(TypeError):
+    """A traced value was used where values are needed, or after its function."""
+
+
+class JAXIndexError(IndexError):
+    """An index whose result would have a shape that depends on values."""
+
+
+class JaxRuntimeError(RuntimeError):
+    """A device failed, or has no memory left."""
+
+
+class JaxprTypeError(TypeError):
+    """A graph breaks its specification."""
+
+
+class InconclusiveDimensionOperation(Exception):
+    """The number of a dynamic dimension is needed."""
+
+
 class ShapeError(FtraceError, ValueError):
     """Shapes do not fit the operation. Reshape, transpose or broadcast first."""
 
@@ -80,15 +103,15 @@ class IndexBoundsError(FtraceError, IndexError):
     """An index is out of bounds or not a valid index."""
 
 
-class NonConcreteBooleanIndexError(FtraceError, IndexError):
+class NonConcreteBooleanIndexError(FtraceError, JAXIndexError):
     """The shape of `x[mask]` depends on the mask's values. Use `where(mask, x, y)`."""
 
 
-class ConcretizationTypeError(FtraceError, TypeError):
+class ConcretizationTypeError(FtraceError, JAXTypeError):
     """A traced value was needed as a concrete one (`if`, `int`, `float`, `range`)."""
 
 
-class DynamicDimensionError(ConcretizationTypeError):
+class DynamicDimensionError(ConcretizationTypeError, InconclusiveDimensionOperation):
     """A dynamic dimension was used where its number is needed; see docs/dynamic.md."""
 
 
@@ -104,7 +127,7 @@ class TracerArrayConversionError(ConcretizationTypeError):
     """A traced value given to NumPy. Call the function of `ftrace.numpy` instead."""
 
 
-class UnexpectedTracerError(FtraceError, TypeError, RuntimeError):
+class UnexpectedTracerError(FtraceError, JAXTypeError, RuntimeError):
     """A traced value escaped from its function and was used. Return it instead."""
 
 
@@ -143,11 +166,11 @@ class PrimitiveError(FtraceError, ValueError):
     """A primitive's record lacks a rule."""
 
 
-class GraphError(FtraceError, RuntimeError):
+class GraphError(FtraceError, JaxprTypeError, RuntimeError):
     """A graph breaks its specification: a bug in a rule, or a cycle of kernels."""
 
 
-class DeviceError(FtraceError, RuntimeError):
+class DeviceError(FtraceError, JaxRuntimeError):
     """A device is unknown, missing its driver, or failed."""
 
 
@@ -159,7 +182,7 @@ class AliasError(FtraceError, ImportError):
     """ftrace was to stand for a package that this process has imported already."""
 
 
-class OutOfMemoryError(FtraceError, MemoryError):
+class OutOfMemoryError(FtraceError, MemoryError, JaxRuntimeError):
     """The device has no memory left for an allocation.
 
     Attributes:

@@ -9,9 +9,12 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.lax.control import while_loop
 from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
@@ -22,8 +25,8 @@ from ftrace.trace.tracing.tracer import Value
 __all__ = [
     "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky",
     "cholesky_update", "eig", "eigh", "hessenberg", "householder_product", "lu",
-    "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product",
-    "triangular_solve", "tridiagonal", "tridiagonal_solve",
+    "lu_pivots_to_permutation", "ormqr", "qdwh", "qr", "schur", "svd",
+    "symmetric_product", "triangular_solve", "tridiagonal", "tridiagonal_solve",
 ]  # fmt: skip
 
 
@@ -255,6 +258,78 @@ def schur(
         raise ArgumentError("schur: sorted eigenvalues are not supported")
     found = bind_compound(eigen.schur_p, square("schur", x))
     return found if compute_schur_vectors else found[:1]
+
+
+def qdwh(
+    x: Value,
+    *,
+    is_hermitian: bool = False,
+    max_iterations: int | None = None,
+    eps: float | None = None,
+    dynamic_shape: None = None,
+) -> tuple[Any, Any, Any, Any]:
+    """The polar decomposition x = U·H by dynamically weighted Halley iterations.
+
+    Each step is a QR factorisation, so that no inverse is lost to rounding. Source: Y.
+    Nakatsukasa, Z. Bai, F. Gygi, "Optimizing Halley's iteration for computing the
+    matrix polar decomposition", SIAM J. Matrix Anal. Appl. 31 (2010).
+
+    Args:
+      x: (m, n), m >= n.
+      is_hermitian: accepted, without effect.
+      max_iterations: by default 10.
+      eps: the unit of rounding, by default that of the dtype.
+      dynamic_shape: not supported.
+
+    Returns:
+      (U with orthonormal columns, H positive semidefinite, how many steps were taken,
+      whether they have converged).
+
+    Raises:
+      ShapeError: x is no such matrix.
+    """
+    a = matrices("qdwh", x)
+    if dynamic_shape is not None:
+        raise ArgumentError("qdwh: dynamic_shape is not supported; slice the matrix")
+    if a.ndim != 2 or a.shape[0] < a.shape[1]:
+        raise ShapeError(
+            f"qdwh: a matrix of at least as many rows as columns is required, got "
+            f"{a.shape}; transpose it, or apply vmap"
+        )
+    rows, columns = a.shape
+    tiny = float(fnp.finfo(a.dtype).eps) if eps is None else eps
+    least = (4 * tiny) ** (1 / 3)  # of the change of U, which falls with its cube
+    most = 10 if max_iterations is None else max_iterations
+    sums = [abs(a).sum(axis).max() for axis in (0, 1)]
+    scale = fnp.sqrt(sums[0]) * fnp.sqrt(sums[1])
+    eye: Any = np.eye(columns, dtype=a.dtype)
+
+    def goes_on(state: Any) -> Any:
+        _, bound, change, count = state
+        near = (change < least) & (abs(bound - 1) < 5 * tiny)
+        return (count < most) & ~near
+
+    def step(state: Any) -> Any:
+        u, bound, _, count = state
+        below = fnp.maximum(bound, tiny) ** 2
+        d = fnp.cbrt(4 * (1 / below - 1) / below)
+        root = fnp.sqrt(1 + d)
+        first = root + fnp.sqrt(8 - 4 * d + 8 * (2 - below) / (below * root)) / 2
+        second = (first - 1) ** 2 / 4
+        third = first + second - 1
+        bound = bound * (first + second * below) / (1 + third * below)
+        q = fnp.linalg.qr(fnp.concatenate([fnp.sqrt(third) * u, eye]))[0]
+        part = (first - second / third) / fnp.sqrt(third)
+        new = second / third * u + part * matmul(q[:rows], adjoint(q[rows:]))
+        return new, fnp.minimum(bound, 1), fnp.linalg.norm(new - u), count + 1
+
+    start = a / ax.choose(scale == 0, 1, scale)
+    kind = scale.dtype
+    state = (start, *(fnp.asarray(v, kind) for v in (tiny, np.inf)), np.int32(0))
+    u, bound, change, count = while_loop(goes_on, step, state)
+    converged = (change < least) & (abs(bound - 1) < 5 * tiny)
+    h = matmul(adjoint(u), a)
+    return u, (h + adjoint(h)) / 2, count, converged
 
 
 # Reflections and forms.

@@ -4,6 +4,7 @@
 
 from ftrace.nn import initializers as initializers
 from ftrace.nn.activations import *
+from ftrace.nn.scaled import *
 from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
 
 _publish(

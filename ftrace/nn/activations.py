@@ -361,6 +361,7 @@ def dot_product_attention(
       ShapeError: the shapes do not fit each other.
       DtypeError: the dtypes differ, or the mask is not of bools.
     """
+    one_of("dot_product_attention: implementation", implementation, _LIBRARIES)
     shape = ax.as_value(query).shape
     q, k, v = (_with_four_axes(x) for x in (query, key, value))
     _check(q, k, v)
@@ -402,6 +403,9 @@ def dot_product_attention(
         return result
     residual = fnp.matrix_transpose(log_sum_exp(logits, (3,))[..., 0]).astype(k.dtype)
     return result, ax.reshape(bind(p.stop_gradient, residual), shape[:-1])
+
+
+_LIBRARIES = (None, "xla", "cudnn")
 
 
 def _with_four_axes(x: Value) -> Any:

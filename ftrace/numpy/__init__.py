@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math as _math
 
+import numpy as _np
+
 from ftrace.numpy import (
     elementwise as _elementwise,
     fft as fft,
@@ -21,6 +23,7 @@ from ftrace.numpy import (
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
 from ftrace.numpy.creation import *
+from ftrace.numpy.creation import NARROW as _NARROW, byteswap as _byteswap
 from ftrace.numpy.cumulative import *
 from ftrace.numpy.distributions import *
 from ftrace.numpy.editing import *
@@ -56,6 +59,10 @@ from ftrace.trace.eager.dispatch import (
 
 #: What arrays and tracers are instances of.
 ndarray = _Array
+
+globals().update(_NARROW)  # dtypes of few bits: float8_e4m3fn, int4, …
+ComplexWarning = _np.exceptions.ComplexWarning
+object_ = _np.object_
 
 # What makes this a namespace of the array API standard.
 __array_api_version__ = _array_api.VERSION
@@ -131,3 +138,4 @@ _surface.update(
         if callable(x) and name[0] != "_"
     }
 )
+_surface["byteswap"] = _byteswap

@@ -311,6 +311,19 @@ def astype(
     return placed(ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
 
 
+def byteswap(x: tracer.Value) -> Any:
+    """Each element with its bytes in the other order."""
+    x = ax.as_value(x)
+    size, kind = x.dtype.itemsize, x.dtype
+    if size == 1 or dtypes.is_complex(kind):
+        raise errors.DtypeError(f"byteswap takes real numbers of several bytes: {kind}")
+    bits = bind(bitcast, x, arg=np.dtype(f"u{size}"))
+    swapped = bits & 0
+    for i in range(size):
+        swapped = swapped | (((bits >> 8 * i) & 255) << 8 * (size - 1 - i))
+    return bind(bitcast, swapped, arg=kind)
+
+
 def copy(a: Any, order: str | None = None) -> Any:
     """A copy of an array."""
     return array(a, order=order)
@@ -519,6 +532,9 @@ float64 = _named("float64", dtypes.float64)
 complex64 = _named("complex64", dtypes.complex64)
 complex128 = _named("complex128", dtypes.complex128)
 
+#: Those of few bits, of which there are no arrays.
+NARROW = {name: _named(name, dtype) for name, dtype in dtypes.NARROW.items()}
+
 single, double = float32, float64
 csingle, cdouble = complex64, complex128
 
@@ -548,30 +564,37 @@ _CATEGORIES = {
     "numeric": "iufc",
 }
 
-_BFLOAT16_CLASSES = (floating, inexact, number, generic)
+_CLASSES = {
+    "f": (floating, inexact, number, generic), "i": (integer, number, generic),
+}  # fmt: skip
 _ABSTRACT = (
-    *_BFLOAT16_CLASSES, complexfloating, integer, signedinteger, unsignedinteger,
-    flexible, character,
+    floating, inexact, number, generic, complexfloating, integer, signedinteger,
+    unsignedinteger, flexible, character,
 )  # fmt: skip
 
 
 def finfo(dtype: Any) -> Any:
     """The limits of a float dtype: eps, max, min, tiny, bits and more."""
-    found = dtypes.as_dtype(dtype)
-    limits: Any = ml_dtypes.finfo if found == dtypes.bfloat16 else np.finfo
+    found = dtypes.known_dtype(dtype)
+    limits: Any = np.finfo if found.isbuiltin == 1 else ml_dtypes.finfo
     return limits(found)
 
 
 def iinfo(int_type: Any) -> Any:
     """The limits of an integer dtype: max, min, bits."""
-    return np.iinfo(dtypes.as_dtype(int_type))
+    found = dtypes.known_dtype(int_type)
+    limits: Any = np.iinfo if found.isbuiltin == 1 else ml_dtypes.iinfo
+    return limits(found)
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Is the first dtype the second, or below it in NumPy's hierarchy?"""
     first, second = _plain(arg1), _plain(arg2)
-    if first is dtypes.bfloat16:
-        return second is first or any(second is c for c in _BFLOAT16_CLASSES)
+    if isinstance(first, _DTYPE) and first.isbuiltin != 1:  # NumPy does not know it
+        of_kind = _CLASSES["i" if "int" in first.name else "f"]
+        of_kind += (unsignedinteger,) if "uint" in first.name else ()
+        of_kind += (signedinteger,) if first.name.startswith("int") else ()
+        return second == first or any(second is c for c in of_kind)
     return bool(np.issubdtype(first, second))
 
 
@@ -580,7 +603,7 @@ def _plain(kind: Any) -> Any:
     if any(kind is abstract for abstract in _ABSTRACT):
         return kind
     ours = kind not in (bool, int, float, complex)
-    return dtypes.as_dtype(kind) if ours else np.dtype(kind)
+    return dtypes.known_dtype(kind) if ours else np.dtype(kind)
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:

@@ -35,7 +35,7 @@ FLOORS = {
         "image", "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
         "ad_checkpoint", "contexts", "custom_batching", "custom_derivatives", "extend",
         "distributed", "environment", "memory", "profiler", "sharding", "stages",
-        "typing",
+        "dlpack", "typing",
     ),
     "package": ("__init__", "__main__"),
     "compat": ("compat",),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ftrace import dtypes, errors
 from ftrace.numpy import finfo as finfo, iinfo as iinfo, issubdtype as issubdtype
 from ftrace.numpy.creation import promoted_type
@@ -45,7 +43,7 @@ def itemsize_bits(dtype: Any) -> int:
     """The bits of an element."""
     if dtype is None:
         raise errors.ValueRangeError("itemsize_bits: dtype must be a dtype, got None")
-    return 8 * np.dtype(dtype).itemsize
+    return dtypes.bits_of(dtypes.known_dtype(dtype))
 
 
 def scalar_type_of(x: Any) -> type[Any]:

@@ -143,6 +143,9 @@ class ArrayLike:
     def __getitem__(self, index: Any) -> Any:
         return surface["getitem"](self, index)
 
+    def __contains__(self, item: Any) -> bool:
+        return bool((self == item).any())
+
     def __round__(self, ndigits: int | None = None) -> Any:
         rounded = self.round(ndigits or 0)
         return rounded if ndigits is not None else rounded.astype(int)
@@ -201,6 +204,10 @@ class ArrayLike:
         target = shape[0] if len(shape) == 1 else shape
         return surface["reshape"](self, target, order=order)
 
+    def compress(self, condition: Any, axis: int | None = None, **options: Any) -> Any:
+        """See `ftrace.numpy.compress`."""
+        return surface["compress"](condition, self, axis, **options)
+
     def transpose(self, *axes: Any) -> Any:
         """See `ftrace.numpy.transpose`; the axes may be given one by one."""
         order = axes[0] if len(axes) == 1 else axes or None
@@ -217,7 +224,10 @@ class ArrayLike:
     argpartition = _method("argpartition")
     argsort = _method("argsort")
     astype = _method("astype")
+    byteswap = _method("byteswap")
+    choose = _method("choose")
     clip = _method("clip")
+    clone = _method("copy")
     conj = _method("conj")
     conjugate = _method("conj")
     copy = _method("copy")
@@ -499,6 +509,10 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def is_ready(self) -> bool:
         return True
+
+    def platform(self) -> str:
+        """The name of the device that holds the array."""
+        return self.device.name
 
     def delete(self) -> None:
         """Lets go of the memory at once; the array must not be used again."""

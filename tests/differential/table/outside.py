@@ -30,7 +30,7 @@ OUTSIDE = {
         nn.initializers.Initializer
         scipy.optimize.OptimizeResults tree_util.DictKey tree_util.FlattenedIndexKey
         tree_util.GetAttrKey tree_util.KeyEntry tree_util.KeyPath tree_util.SequenceKey
-        tree_util.PyTreeDef""",
+        tree_util.PyTreeDef tree_util.PyTreeRegistry""",
     "settings, devices, files and effects: they have no result to compare": """
         all_counters cache_clear clear_caches config counters default_device
         device_count devices disable_jit effects_barrier io_callback load save
@@ -45,7 +45,8 @@ OUTSIDE = {
         numpy.fromfile numpy.fromiter numpy.fromstring numpy.frompyfunc
         numpy.get_printoptions numpy.iterable numpy.load numpy.poly numpy.polyfit
         numpy.printoptions numpy.roots numpy.save numpy.savez numpy.set_printoptions
-        numpy.ufunc""",
+        numpy.ufunc lax.linalg.qdwh nn.get_scaled_dot_general_config
+        nn.scaled_dot_general nn.scaled_matmul tree.static""",
     "its results are ftrace's own": "make_graph",
     "takes a function of the caller's": "numpy.mask_indices",
     "called by every case: its second name has the row": "numpy.at",

@@ -57,7 +57,9 @@ _EXPORTED = (
     "call_eager",
 )  # fmt: skip
 
-_NOT_NATIVE = ("__setitem__", "__delitem__", "__len__", "__iter__", "__round__")
+_NOT_NATIVE = (
+    "__contains__", "__delitem__", "__iter__", "__len__", "__round__", "__setitem__",
+)  # fmt: skip
 #: Properties of arrays that are arrays.
 PROPERTIES = ("T", "mT", "real", "imag")
 

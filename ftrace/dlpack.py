@@ -1,0 +1,26 @@
+"""Memory that is shared with other libraries: JAX's `dlpack`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ftrace import dtypes
+from ftrace.numpy import from_dlpack as share
+
+__all__ = ["from_dlpack", "is_supported_dtype"]
+
+
+def from_dlpack(
+    external_array: Any, device: Any = None, copy: bool | None = None
+) -> Any:
+    """An array that shares the memory of any array with `__dlpack__`.
+
+    Raises:
+      ArgumentError: it has no `__dlpack__`, as traced arrays have none.
+    """
+    return share(external_array, device=device, copy=copy)
+
+
+def is_supported_dtype(dtype: Any) -> bool:
+    """Can arrays of this dtype be shared? NumPy, which does it, has no bfloat16."""
+    return dtypes.known_dtype(dtype) in {*dtypes.ALL} - {dtypes.bfloat16}
