@@ -1,11 +1,15 @@
 """Programs and libraries that were written for others run on ftrace as they are.
 
-alias        `install_as_jax`: `import jax` is ftrace from then on
+alias        `install_as_jax`: `import jax` is ftrace from then on; so for autograd
+autograd/    programs written for autograd
 private      of JAX's private modules what its libraries import
 jax/         what has a place in JAX's layout, and none in that of ftrace
 jaxlib/      the version that libraries ask for
 """
 
-from ftrace.compat.alias import install_as_jax as install_as_jax
+from ftrace.compat.alias import (
+    install_as_autograd as install_as_autograd,
+    install_as_jax as install_as_jax,
+)
 
-__all__ = ["install_as_jax"]
+__all__ = ["install_as_autograd", "install_as_jax"]

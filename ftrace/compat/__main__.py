@@ -1,7 +1,8 @@
 """`python -m ftrace.compat script.py …`: a program of JAX's on ftrace, as it is.
 
 As Python itself: `-m module …` and `-c code …` in the place of a script. The programs
-that it starts run on ftrace as well, where they import ftrace before jax.
+that it starts run on ftrace as well, where they import ftrace before jax. With
+`--autograd` before them, it is a program of autograd's.
 """
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ import os
 import runpy
 import sys
 
-from ftrace.compat.alias import install_as_jax
+from ftrace.compat.alias import install_as_autograd, install_as_jax
 
-USAGE = "usage: python -m ftrace.compat script.py … | -m module … | -c code …"
+USAGE = (
+    "usage: python -m ftrace.compat [--autograd] script.py … | -m module … | -c code …"
+)
 
 
 def main(arguments: list[str]) -> None:
     """Runs what `arguments` name, as Python would do."""
+    autograd = arguments[:1] == ["--autograd"]
+    arguments = arguments[autograd:]
     if not arguments or (arguments[0] in ("-m", "-c") and len(arguments) == 1):
         sys.exit(USAGE)
-    install_as_jax()
-    os.environ["FTRACE_AS_JAX"] = "1"
+    if autograd:
+        install_as_autograd()
+    else:
+        install_as_jax()
+        os.environ["FTRACE_AS_JAX"] = "1"
     first, *rest = arguments
     if first == "-m":
         sys.argv = rest

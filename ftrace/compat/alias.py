@@ -40,29 +40,49 @@ def install_as_jax() -> None:
     Raises:
       AliasError: another jax has been imported in this process already.
     """
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        return
-    for package in PACKAGES:
+    if _install("install_as_jax", PACKAGES) and settings.current().enable_x64 is None:
+        asked = os.environ.get("JAX_ENABLE_X64", "0").lower()
+        settings.config.update("enable_x64", asked in ("1", "true", "yes", "on", "y"))
+
+
+def install_as_autograd() -> None:
+    """From now on `import autograd` is `ftrace.compat.autograd` in this process.
+
+    Call it before anything imports autograd; calling it again changes nothing.
+
+    Raises:
+      AliasError: autograd itself has been imported in this process already.
+    """
+    _install("install_as_autograd", ("autograd",))
+
+
+def _install(name: str, packages: tuple[str, ...]) -> bool:
+    """Puts a finder of the packages before all others, if there is none yet."""
+    finders = [f for f in sys.meta_path if isinstance(f, _Finder)]
+    if any(finder.packages == packages for finder in finders):
+        return False
+    for package in packages:
         if (found := sys.modules.get(package)) is not None:
             raise AliasError(
-                f"install_as_jax must come before the first import of {package}: this "
+                f"{name} must come before the first import of {package}: this "
                 f"process has imported {getattr(found, '__file__', None) or found}. "
                 "Call it at the top of the program, or run it by `python -m "
                 "ftrace.compat script.py`"
             )
-    if settings.current().enable_x64 is None:
-        asked = os.environ.get("JAX_ENABLE_X64", "0").lower()
-        settings.config.update("enable_x64", asked in ("1", "true", "yes", "on", "y"))
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder(packages))
+    return True
 
 
 class _Finder(MetaPathFinder):
-    """Finds `jax` and all that is in it."""
+    """Finds `jax`, or another package, and all that is in it."""
+
+    def __init__(self, packages: tuple[str, ...]) -> None:
+        self.packages = packages
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: object = None
     ) -> ModuleSpec | None:
-        if fullname.partition(".")[0] not in PACKAGES:
+        if fullname.partition(".")[0] not in self.packages:
             return None
         if fullname in private.MODULES:
             return ModuleSpec(fullname, _Loader(None), is_package=True)

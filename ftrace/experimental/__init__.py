@@ -1,6 +1,5 @@
 """What JAX keeps under this name. Modules are imported by their names.
 
-checkify         checks whose failure is a result
 ode              ordinary differential equations
 jet              Taylor mode
 rnn              LSTM

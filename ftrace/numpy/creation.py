@@ -602,8 +602,6 @@ def _plain(kind: Any) -> Any:
     """A dtype, or one of NumPy's abstract classes."""
     if any(kind is abstract for abstract in _ABSTRACT):
         return kind
-    if isinstance(kind, type) and issubclass(kind, dtypes.extended):
-        return kind
     ours = kind not in (bool, int, float, complex)
     return dtypes.known_dtype(kind) if ours else np.dtype(kind)
 

@@ -108,13 +108,15 @@ def _log_add(x1: Value, x2: Value, power: Any, scale: float) -> Any:
     x1, x2 = ew.promote_inexact(x1, x2)
     if ew.kind_of(x1) == "c":
         return _complex_log_add(x1, x2, power, scale)
+    # At a tie one of them is taken for the greater, and all derivatives are right.
+    first = x1 < x2
+    high, low = ax.choose(first, x2, x1), ax.choose(first, x1, x2)
     # Infinities of one sign, and NaN, have no finite difference: the maximum is right.
-    difference = x1 - x2
+    difference = low - high
     undefined = ew.isnan(difference)
     safe = ax.choose(undefined, 0.0, difference)
-    # -|x1 - x2|, with a slope of 0 at a tie, where the maximum shares it.
-    smaller = ew.log1p(power(ew.minimum(safe, safe * -1))) * scale
-    return ew.maximum(x1, x2) + ax.choose(undefined, 0.0, smaller)
+    total = high + ew.log1p(power(safe)) * scale
+    return ax.choose(undefined, ew.maximum(x1, x2), total)
 
 
 def _complex_log_add(x1: Any, x2: Any, power: Any, scale: float) -> Any:
@@ -172,9 +174,13 @@ def hypot(x1: Value, x2: Value, /) -> Any:
     """
     ew.refuse_complex("hypot", x1, x2, instead="; take abs first")
     x1, x2 = map(abs, ew.promote_inexact(x1, x2))
-    long, short = ew.maximum(x1, x2), ew.minimum(x1, x2)
-    ratio = short / ax.choose(long == 0, 1.0, long)
-    length = long * ew.sqrt(ratio * ratio + 1.0)
+    # The length is that of any scale: it counts as a constant.
+    long = bind(p.stop_gradient, ew.maximum(x1, x2))
+    some = long > 0
+    scale = ax.choose(some, long, 1.0)
+    a, b = x1 / scale, x2 / scale
+    length = scale * ew.sqrt(ax.choose(some, a * a + b * b, 1.0))
+    length = ax.choose(some, length, long)
     return ax.choose((x1 == math.inf) | (x2 == math.inf), math.inf, length)
 
 

@@ -4,5 +4,4 @@ core          jaxprs and primitives
 linear_util   functions that are wrapped in transformations
 backend       the platform
 random        implementations of keys
-source_info_util   whose frames are no lines of the user's
 """
