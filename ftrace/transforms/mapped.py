@@ -14,6 +14,7 @@ from ftrace.backends.base import Device
 from ftrace.errors import ArgumentError, DeviceError, ShapeError, ValueRangeError
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums
 from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import aval_of, is_value
 from ftrace.transforms.device_placement import device_put, put_by
 from ftrace.transforms.jit.jit import jit
@@ -187,7 +188,7 @@ def shard_map(
     @wraps(f)
     def shard_map_f(*args: Any) -> Any:
         own = get_mesh() if mesh is None else mesh
-        if own.size != 1:
+        if not same_size(own.size, 1):
             raise DeviceError(
                 f"shard_map needs a mesh of one device, got {own!r}; use vmap for "
                 "lanes on one device"

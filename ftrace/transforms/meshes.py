@@ -158,7 +158,7 @@ class _Axes:
 
     @property
     def empty(self) -> bool:
-        return self.size == 0
+        return not self.size
 
     def _of_type(self, kind: AxisType) -> tuple[Any, ...]:
         pairs = zip(self.axis_names, self.axis_types, strict=True)

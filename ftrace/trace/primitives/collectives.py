@@ -92,7 +92,7 @@ def _collective(
     def value(
         avals: Sequence[ShapedArray], arg: Along, x: Any, index: Any, *more: Any
     ) -> Sequence[Any]:
-        if arg.size != 1:
+        if not same_size(arg.size, 1):
             raise GraphError(f"{name}: nothing runs the {arg.size} instances of {arg}")
         sent: Any = x if not more or more[0] == 0 else np.zeros_like(x)
         return [sent.reshape(avals[0].shape)]

@@ -18,6 +18,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import Tracer, aval_of
 from ftrace.transforms.jit.compiled_graph import (
     CompiledGraph,
@@ -254,7 +255,7 @@ class Compiled(_HasProgram):
             )
         for i, (value, aval) in enumerate(zip(values, self._call.types, strict=True)):
             got = aval_of(value)
-            if (got.shape, got.dtype) != (aval.shape, aval.dtype):
+            if got.dtype != aval.dtype or not same_size(got.shape, aval.shape):
                 raise DtypeError(
                     "Argument types differ from the types for which this computation "
                     f"was compiled: argument number {i} of {self._call.name} was "
