@@ -148,7 +148,8 @@ _HOMES = {
     **dict.fromkeys(("checking_leaks", "ensure_compile_time_eval"), "contexts"),
     **dict.fromkeys(
         (
-            "copy_to_host_async", "default_backend", "host_count", "host_id",
+            "copy_to_host_async", "default_backend", "device_put_replicated",
+            "device_put_sharded", "host_count", "host_id",
             "host_ids", "live_arrays", "local_device_count", "local_devices",
             "make_array_from_callback", "make_array_from_process_local_data",
             "make_array_from_single_device_arrays", "print_environment_info",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.backends.base import Device, get_device
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground.version import VERSION
@@ -76,6 +77,38 @@ def copy_to_host_async(x: Any) -> Any:
         if is_array(leaf):
             leaf.copy_to_host_async()
     return x
+
+
+def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
+    """Trees of arrays, one for each device, stacked along a new axis: there is one.
+
+    Raises:
+      ValueRangeError: there are more or less trees than devices, or no one device.
+    """
+    if len(shards) != len(devices) or len(devices) != 1:
+        raise ValueRangeError(
+            f"device_put_sharded: there is one device, got {len(shards)} trees for "
+            f"{len(devices)} devices"
+        )
+    return device_put_replicated(shards[0], devices)
+
+
+def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
+    """The arrays of a tree, once for each device along a new axis: there is one.
+
+    Raises:
+      ValueRangeError: there are several devices, or none.
+    """
+    if len(devices) != 1:
+        raise ValueRangeError(
+            f"device_put_replicated: there is one device, got {len(devices)}"
+        )
+    (device,) = devices
+
+    def put(leaf: Any) -> Any:
+        return device_put(asarray(leaf).reshape(1, *aval_of(leaf).shape), device)
+
+    return tree.map(put, x)
 
 
 # Processes.
@@ -150,21 +183,26 @@ def make_array_from_process_local_data(
     Args:
       sharding: over one device, or a mesh of one.
       local_data: a pytree of arrays.
-      global_shape: the shapes of the whole arrays: those of the data.
+      global_shape: the shapes of the whole arrays, in a tuple for all or a tree: those
+        of the data, where None stands for any size.
 
     Raises:
       ShapeError: a shape is another one.
     """
-
-    def put(data: Any) -> Any:
+    what = "make_array_from_process_local_data"
+    leaves, treedef = tree.flatten(local_data)
+    shapes = [global_shape] * len(leaves)
+    if not isinstance(global_shape, (_TUPLE, type(None))):
+        shapes, wanted = tree.flatten(global_shape, lambda x: isinstance(x, _TUPLE))
+        if wanted != treedef:
+            raise ShapeError(f"{what}: the shapes are those of {wanted}, not {treedef}")
+    made: list[Array] = []
+    for data, shape in zip(leaves, shapes, strict=True):
         array = asarray(np.asarray(data))
-        if isinstance(global_shape, _TUPLE):
-            pairs = zip(array.shape, global_shape, strict=True)
-            wanted = [n if m is None else m for n, m in pairs]
-            _check_part("make_array_from_process_local_data", array.shape, wanted)
-        return device_put(array, sharding)
-
-    return tree.map(put, local_data)
+        pairs = zip(array.shape, shape or array.shape, strict=True)
+        _check_part(what, array.shape, [n if m is None else m for n, m in pairs])
+        made.append(device_put(array, sharding))
+    return tree.unflatten(treedef, made)
 
 
 def make_array_from_single_device_arrays(
@@ -174,7 +212,7 @@ def make_array_from_single_device_arrays(
 
     Raises:
       ShapeError: a part has not the shape that the sharding says.
-      ValueRangeError: there are more or less parts.
+      ValueRangeError: there are more or less parts, or of another dtype.
     """
     what = "make_array_from_single_device_arrays"
     if len(arrays) != sharding.num_devices:
@@ -183,6 +221,11 @@ def make_array_from_single_device_arrays(
             f"{len(arrays)} arrays"
         )
     (part,) = map(asarray, arrays)
+    if dtype is not None and part.dtype != dtypes.as_dtype(dtype):
+        raise ValueRangeError(
+            f"{what}: If `dtype` is provided, it must match the dtype of the "
+            f"addressable shards, which is {part.dtype}; got {dtype!r}"
+        )
     _check_part(what, part.shape, sharding.shard_shape(tuple(shape)))
     return device_put(part, sharding)
 

@@ -3,6 +3,7 @@
 ode              ordinary differential equations
 jet              Taylor mode
 rnn              LSTM
+layout           how elements lie in memory
 mesh_utils       devices in the shape of a mesh
 multihost_utils  what processes tell each other: there is one
 """

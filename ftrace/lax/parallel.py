@@ -18,6 +18,7 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import reductions
 from ftrace.numpy.axes import as_value, canonical_axis, cast, move_axis, reshape
+from ftrace.numpy.sorting import where
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.flatten_arguments import flatten_values, is_int
 from ftrace.trace.primitives import collectives as primitives
@@ -134,6 +135,21 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
     total = psum(x, axis_name, axis_index_groups=axis_index_groups)
     return tree.map(lambda value: value / count, total)
+
+
+def pargmin(x: Any, axis_name: Any) -> Any:
+    """The first instance along one axis whose value is the least."""
+    return _place_of(x, pmin(x, axis_name), axis_name)
+
+
+def pargmax(x: Any, axis_name: Any) -> Any:
+    """The first instance along one axis whose value is the greatest."""
+    return _place_of(x, pmax(x, axis_name), axis_name)
+
+
+def _place_of(x: Any, best: Any, axis_name: Any) -> Any:
+    (axis,) = _axes("pargmin, pargmax", axis_name)
+    return pmin(where(x == best, axis.index, axis.size), axis_name)
 
 
 # Where an instance is.

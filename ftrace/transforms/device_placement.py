@@ -78,6 +78,10 @@ def _sharding_of(array: Array) -> Any:
     return _shardings().sharding_of(array)
 
 
+def _format_of(array: Array) -> Any:
+    return _shardings().row_major(array.ndim, _sharding_of(array))
+
+
 def _shards_of(array: Array) -> Any:
     return _shardings().shards_of(array)
 
@@ -159,6 +163,7 @@ surface.update(
     device_of=_device_of,
     device_put=device_put,
     devices=devices,
+    format_of=_format_of,
     sharding_of=_sharding_of,
     shards_of=_shards_of,
 )

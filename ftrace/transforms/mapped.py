@@ -82,7 +82,12 @@ def pmap(
             full = [x if i in places else next(rest) for i, x in enumerate(args)]
             return fun(*full, **named)
 
-        return vmap(of_kept, axes, out_axes, name, axis_size)(*kept, **kwargs)
+        return _lanes_or_one(
+            lambda places: vmap(of_kept, axes, places, name, axis_size)(
+                *kept, **kwargs
+            ),
+            out_axes,
+        )
 
     compiled = jit(
         wraps(fun)(mapped), static_argnums=tuple(static), device=device,
@@ -99,6 +104,21 @@ def pmap(
     shown.lower, shown.trace = compiled.lower, compiled.trace
     shown.clear_cache = compiled.clear_cache
     return pmap_f
+
+
+def _lanes_or_one(mapped: Callable[[Any], Any], out_axes: Any) -> Any:
+    """The results with their axis; without it where out_axes has None: of one lane."""
+
+    def is_none(x: Any) -> bool:
+        return x is None
+
+    result = mapped(
+        tree.map(lambda a: 0 if a is None else a, out_axes, is_leaf=is_none)
+    )
+    leaves, treedef = tree.flatten(result)
+    places = tree.broadcast_prefix(out_axes, result, "pmap: out_axes")
+    rows = zip(leaves, places, strict=True)
+    return tree.unflatten(treedef, [x[0] if a is None else x for x, a in rows])
 
 
 def _apart(args: Sequence[Any], in_axes: Any, static: set[int]) -> tuple[Any, Any]:

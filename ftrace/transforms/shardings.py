@@ -204,6 +204,32 @@ class NamedSharding(Sharding):
         return f"NamedSharding(mesh={text}, spec={self.spec}, memory_kind=device)"
 
 
+@dataclass(frozen=True)
+class Layout:
+    """In which order the axes of an array lie in memory.
+
+    Attributes:
+      major_to_minor: the axes, the one with the largest stride first.
+      tiling: none.
+    """
+
+    major_to_minor: tuple[int, ...]
+    tiling: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Format:
+    """How an array lies: the order of its axes, and on which devices."""
+
+    layout: Layout | None = None
+    sharding: Sharding | None = None
+
+
+def row_major(ndim: int, sharding: Sharding) -> Format:
+    """How all arrays lie."""
+    return Format(Layout(tuple(range(ndim))), sharding)
+
+
 @dataclass(frozen=True, eq=False)
 class Shard:
     """A part of an array.
@@ -247,7 +273,7 @@ def shards_of(array: Array) -> list[Shard]:
 
 
 class Placed(Array):
-    """An array for which a sharding over a mesh was given."""
+    """An array for which a sharding was given."""
 
     __slots__ = ("given_sharding",)
 
@@ -262,14 +288,11 @@ class Placed(Array):
 
 
 def placed(array: Array, sharding: Sharding) -> Array:
-    """The array, which remembers that a sharding over a mesh was given.
+    """The array, which remembers that a sharding was given.
 
     Raises:
-      DeviceError: the mesh has more than one device.
       ShapeError: the array cannot be divided so.
     """
-    if not isinstance(sharding, NamedSharding):
-        return array
     sharding.shard_shape(array.shape)
     made = Placed(array.shape, array.dtype, array.weak_type, array.stored, array._host)  # pyright: ignore[reportPrivateUsage]
     made.given_sharding = sharding

@@ -12,6 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import AxisNameError, DerivativeError, ShapeError, ValueRangeError
+from ftrace.lax import parallel
 
 N = 4
 RNG = np.random.default_rng(3)
@@ -183,6 +184,13 @@ def test_axes_nest_and_the_inner_one_hides_the_outer() -> None:
         x
     )
     np.testing.assert_array_equal(hidden, np.broadcast_to(x.sum(1)[:, None], (2, 3)))
+
+
+def test_the_place_of_an_extremum_is_the_first_one() -> None:
+    x = np.array([3.0, 1, 1, 3])
+    for op, place in ((parallel.pargmax, 0), (parallel.pargmin, 1)):
+        found = ft.vmap(lambda x, op=op: op(x, "i"), axis_name="i")(x)
+        np.testing.assert_array_equal(found, [place] * N)
 
 
 def test_lanes_that_act_together_go_in_step() -> None:

@@ -12,6 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import distributed, errors, lax, memory, profiler
+from ftrace.experimental import layout
 from ftrace.sharding import (
     AbstractMesh,
     AxisType,
@@ -110,6 +111,10 @@ def test_arrays_say_how_they_lie() -> None:
     assert X.on_device_size_in_bytes() == X.nbytes
     assert X.unsafe_buffer_pointer() == np.asarray(X).ctypes.data
     assert X.aval is ft.typeof(X)
+    assert X.format == layout.Format(layout.Layout((0, 1)), X.sharding)
+    assert layout.with_layout_constraint(X, layout.Layout((0, 1))) is X
+    with pytest.raises(ValueError, match="row by row"):
+        layout.with_layout_constraint(X, layout.Layout((1, 0)))
     assert repr(ft.typeof(1.0)) == "f32~[]"
     sharding = NamedSharding(ONE, P("x"))
     for put in (ft.device_put, lax.with_sharding_constraint, ft.reshard):
@@ -153,6 +158,15 @@ def test_pmap_and_shard_map_run_on_one_device() -> None:
     np.testing.assert_array_equal(scaled(x, 3), x * 3)
     np.testing.assert_array_equal(ft.pmap(lambda x: x, out_axes=None, axis_size=1,
                                           in_axes=None)(x), x)  # fmt: skip
+    both = ft.pmap(lambda x: (x, x + 1), out_axes=(None, 0))(x)
+    assert [y.shape for y in both] == [(3,), (1, 3)]
+    for many in (
+        ft.device_put_replicated({"a": x[0]}, [DEVICE]),
+        ft.device_put_sharded([{"a": x[0]}], [DEVICE]),
+    ):
+        np.testing.assert_array_equal(many["a"], x)
+    with pytest.raises(ValueError, match="one device"):
+        ft.device_put_sharded([x, x], [DEVICE, DEVICE])
     with pytest.raises(errors.DeviceError, match="requires 2 logical devices"):
         ft.pmap(lambda x: x)(np.ones((2, 3)))
     with pytest.raises(ValueError, match="at least one argument with a mapped axis"):

@@ -56,6 +56,7 @@ def test_each_stage_knows_its_signature() -> None:
     sharding = SingleDeviceSharding(DEVICE)
     assert compiled.input_shardings[0] == (sharding,)
     assert compiled.output_shardings == {"y": sharding, "z": sharding}
+    assert compiled.output_formats["y"] == fnp.ones((4, 4)).format
     assert compiled.runtime_executable() is not None
     np.testing.assert_array_equal(compiled(X, by=2.0)["y"], 6 * np.ones((4, 4)))
 

@@ -407,6 +407,11 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return surface["sharding_of"](self)
 
     @property
+    def format(self) -> Any:
+        """How its elements lie: row-major, on one device."""
+        return surface["format_of"](self)
+
+    @property
     def addressable_shards(self) -> list[Any]:
         """Its parts on devices: one."""
         return surface["shards_of"](self)
@@ -473,6 +478,10 @@ class Array(ArrayLike, metaclass=_ArrayType):
         view: Any = values[...]
         view.flags.writeable = False
         return view
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """The values for `memoryview`, which asks from Python 3.12 on."""
+        return memoryview(self.__array__())
 
     def __dlpack__(
         self,

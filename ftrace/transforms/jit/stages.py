@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ftrace.errors import DtypeError, TreeError, ValueRangeError
-from ftrace.ground.fast_dataclasses import NamedTuple, OfProcess, dataclass
+from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
@@ -33,19 +33,20 @@ if TYPE_CHECKING:
     from ftrace.lower.program.ir import Program
 
 
-class ArgInfo(NamedTuple):
+@dataclass(frozen=True)
+class ArgInfo:
     """What is known of an argument: its type, and whether the caller gives it up."""
 
-    aval: ShapedArray
+    _aval: ShapedArray
     donated: bool
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
+        return self._aval.shape
 
     @property
     def dtype(self) -> Any:
-        return self.aval.dtype
+        return self._aval.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,6 +300,21 @@ class Compiled(_HasProgram):
     def _sharding(self, _: Any) -> Any:
         shardings = import_module("ftrace.transforms.shardings")
         return shardings.SingleDeviceSharding(self._call.device)
+
+    @property
+    def input_formats(self) -> Any:
+        """How the elements of the arguments lie: row-major, each on the device."""
+        args, kwargs = self.in_avals
+        return tree.map(self._format, (tuple(args), kwargs))
+
+    @property
+    def output_formats(self) -> Any:
+        """How those of the result lie."""
+        return self._call.traced.output.build([*map(self._format, self.out_avals)])
+
+    def _format(self, aval: ShapedArray) -> Any:
+        shardings = import_module("ftrace.transforms.shardings")
+        return shardings.row_major(aval.ndim, self._sharding(aval))
 
     def runtime_executable(self) -> Any:
         """What the device runs."""
