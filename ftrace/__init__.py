@@ -23,6 +23,7 @@ try:  # as `_importing` does
     from ftrace import errors, numpy
     from ftrace.dtypes import float0
     from ftrace.ground.jax_settings import CONTEXTS as _CONTEXTS
+    from ftrace.ground.missing_names import no_attribute as _no_attribute
     from ftrace.ground.settings import Config, config, set_threads
     from ftrace.ground.version import VERSION
     from ftrace.trace.arrays.array import Array, surface as _surface
@@ -167,7 +168,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in __all__ and name not in _HOMES:
-        raise AttributeError(f"module 'ftrace' has no attribute {name!r}")
+        raise _no_attribute(__name__, name)
     if name not in _HOMES:
         return _importing(lambda: import_module(f"ftrace.{name}"))
     found = getattr(import_module(f"ftrace.{_HOMES[name]}"), name)

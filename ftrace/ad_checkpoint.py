@@ -1,6 +1,7 @@
 """JAX's `ad_checkpoint`: names for values, and what a derivative keeps."""
 
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.calls.checkpoint import (
     checkpoint,
     checkpoint as remat,
@@ -41,3 +42,6 @@ class Offloadable(NamedTuple):
 
 
 Saveable, Recompute = SaveableType(), RecomputeType()
+
+
+tell_missing(__name__)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ftrace.errors import ArgumentError
 from ftrace.ground.jax_settings import CONTEXTS
+from ftrace.ground.missing_names import no_attribute
 from ftrace.ground.settings import config
 from ftrace.trace.flatten_arguments import NOT_GIVEN
 from ftrace.trace.tracing.scopes import outside_scopes
@@ -58,6 +59,6 @@ def ensure_compile_time_eval() -> AbstractContextManager[None]:
 
 def __getattr__(name: str) -> Setting:
     if name not in CONTEXTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_attribute(__name__, name)
     found = globals()[name] = Setting(name, _USUAL.get(name, NOT_GIVEN))
     return found

@@ -3,6 +3,7 @@
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from ftrace.ground.missing_names import no_attribute as _no_attribute
 from ftrace.trace.calls.custom_call import SymbolicZero
 from ftrace.transforms.custom.closure_convert import (
     closure_convert,
@@ -29,4 +30,4 @@ __all__ = [
 def __getattr__(name: str) -> _Any:
     if name in _PRIMITIVES:
         return _import_module("ftrace.compat.lax_primitives").PUBLIC[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

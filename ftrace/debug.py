@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import ArgumentError
+from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.effects import call_back
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
@@ -229,3 +230,6 @@ class _StrictFormatter(Formatter):
                 f"debug: the format does not use {sorted(map(str, unused))}; "
                 "write a {} or a {name} for each argument"
             )
+
+
+tell_missing(__name__)

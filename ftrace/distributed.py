@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace.errors import DeviceError
+from ftrace.ground.missing_names import tell_missing
 
 
 class _State:
@@ -44,3 +45,6 @@ def is_initialized() -> bool:
 def shutdown() -> None:
     """Leaves the other processes."""
     _State.initialized = False
+
+
+tell_missing(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import dtypes
+from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy import from_dlpack as share
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
@@ -24,3 +25,6 @@ def from_dlpack(
 def is_supported_dtype(dtype: Any) -> bool:
     """Can arrays of this dtype be shared? NumPy, which does it, has no bfloat16."""
     return dtypes.known_dtype(dtype) in {*dtypes.ALL} - {dtypes.bfloat16}
+
+
+tell_missing(__name__)

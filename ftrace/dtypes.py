@@ -21,6 +21,7 @@ import numpy as np
 
 from ftrace.errors import ArgumentError, DtypeError, DtypeOverflowError
 from ftrace.ground import settings
+from ftrace.ground.missing_names import no_attribute
 
 bool_: Final = np.dtype(np.bool_)
 int8: Final = np.dtype(np.int8)
@@ -299,7 +300,7 @@ _JAX = {
 def __getattr__(name: str) -> Any:
     if name in _JAX:
         return getattr(import_module("ftrace.compat.jax.dtypes"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    raise no_attribute(__name__, name)
 
 
 def named_dtype(dtype: Any) -> np.dtype[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
+from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import cast
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of
@@ -52,3 +53,6 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         return tree.unflatten(treedef, pieces)
 
     return fnp.concatenate(parts), unravel
+
+
+tell_missing(__name__)

@@ -19,6 +19,7 @@ from typing import Any
 
 from ftrace.errors import ValueRangeError
 from ftrace.ground import settings
+from ftrace.ground.missing_names import tell_missing
 
 Listener = Callable[..., None]
 
@@ -127,3 +128,6 @@ def stage(event: str, done: str, name: str) -> Generator[None]:
     record_event_duration_secs(event, seconds, fun_name=name)
     if settings.current().log_compiles:
         sys.stderr.write(f"ftrace: {done} {name} in {seconds:.6f} s\n")
+
+
+tell_missing(__name__)

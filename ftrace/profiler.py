@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import Any, NoReturn
+from typing import Any
+
+from ftrace.ground.missing_names import tell_missing
 
 
 class TraceAnnotation(ContextDecorator):
@@ -37,18 +39,4 @@ def annotate_function(
     return TraceAnnotation(label, **decorator_kwargs)(func)
 
 
-_MISSING = (
-    "ProfileData", "ProfileEvent", "ProfileOptions", "ProfilePlane",
-    "device_memory_profile", "register_subprocess", "save_device_memory_profile",
-    "start_server", "start_trace", "stop_server", "stop_trace", "trace",
-)  # fmt: skip
-
-
-def __getattr__(name: str) -> NoReturn:
-    told = ""
-    if name in _MISSING:
-        told = (
-            f": JAX's profiler.{name}: not there yet; ft.config(debug=2) tells of each "
-            "kernel that runs, ft.counters() of all"
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{told}")
+tell_missing(__name__)

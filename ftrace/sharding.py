@@ -1,5 +1,6 @@
 """How arrays lie on devices: JAX's `sharding`, as far as one device goes."""
 
+from ftrace.ground.missing_names import tell_missing
 from ftrace.transforms.mapped import (
     auto_axes as auto_axes,
     explicit_axes as explicit_axes,
@@ -22,3 +23,5 @@ from ftrace.transforms.shardings import (
     SingleDeviceSharding as SingleDeviceSharding,
     make_single_device_sharding as make_single_device_sharding,
 )
+
+tell_missing(__name__)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ftrace.ground.missing_names import tell_missing
 from ftrace.transforms.jit.jit import Jitted as Wrapped
 from ftrace.transforms.jit.stages import (
     ArgInfo as ArgInfo,
@@ -13,3 +14,6 @@ from ftrace.transforms.jit.stages import (
 CompilerOptions = dict[str, Any]
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "Traced", "Wrapped"]
+
+
+tell_missing(__name__)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DerivativeError, GradientCheckError, one_of
+from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.transforms.grad import jvp, vjp
@@ -185,3 +186,6 @@ def _compare(
             f"where {absolute} + {relative} · |value| is allowed; got\n{got}\n"
             f"and the difference is\n{want}"
         )
+
+
+tell_missing(__name__)

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ftrace.ground.missing_names import tell_missing
 from ftrace.tree_util import (
     tree_all as all,
     tree_broadcast as broadcast,
@@ -30,3 +31,6 @@ __all__ = [
 def static(*, metadata: Mapping[str, Any] | None = None, **options: Any) -> Any:
     """`dataclasses.field` that `register_dataclass` takes as part of the structure."""
     return dataclasses.field(metadata={"static": True, **(metadata or {})}, **options)
+
+
+tell_missing(__name__)

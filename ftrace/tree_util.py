@@ -10,6 +10,7 @@ import optree
 
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.flatten_arguments import NOT_GIVEN
 from ftrace.trace.pytree import tree as _tree
 from ftrace.trace.pytree.tree import (
@@ -356,3 +357,6 @@ class PyTreeRegistry:
 
 
 default_registry = PyTreeRegistry()
+
+
+tell_missing(__name__)

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.arrays.array import Array
 
 
@@ -26,3 +27,6 @@ ArrayLike: TypeAlias = Array | np.ndarray | Number
 DTypeLike: TypeAlias = str | type[Any] | np.dtype | SupportsDType
 
 __all__ = ["ArrayLike", "DTypeLike"]
+
+
+tell_missing(__name__)

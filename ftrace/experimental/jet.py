@@ -20,6 +20,7 @@ from typing import Any
 
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, TreeError
+from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.elementwise import exp
 from ftrace.numpy.axes import cast
 from ftrace.scipy.special import gammaln
@@ -159,3 +160,6 @@ def _differentiate(graph: Graph, count: int, order: int) -> Graph:
     found = follow_rules((*outputs, *graph.effects[1:]), graph.inputs)
     effects = (*graph.effects[:1], *found[size:])
     return Graph(graph.inputs, tuple(found[:size]), graph.captured, effects)
+
+
+tell_missing(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import ValueRangeError
+from ftrace.ground.missing_names import tell_missing
 from ftrace.transforms.device_placement import devices as all_devices
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
@@ -54,3 +55,6 @@ def create_hybrid_device_mesh(
         )
     pairs = zip(mesh_shape, dcn_mesh_shape, strict=True)
     return create_device_mesh([n * m for n, m in pairs], devices)
+
+
+tell_missing(__name__)

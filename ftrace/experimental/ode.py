@@ -20,6 +20,7 @@ import numpy as np
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.flatten_util import ravel_pytree
+from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.control import fori_loop, scan, while_loop
 from ftrace.numpy.axes import cast
 from ftrace.trace.flatten_arguments import flatten_values
@@ -233,3 +234,6 @@ def _first_step(
     still = (first <= 1e-15) & (second <= 1e-15)
     better = fnp.where(still, fnp.maximum(1e-6, h * 1e-3), (0.01 / safe) ** 0.2)
     return fnp.minimum(100 * h, better)
+
+
+tell_missing(__name__)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ftrace import numpy as fnp
 from ftrace.errors import ArgumentError, ValueRangeError
+from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.control import scan
 from ftrace.nn.activations import sigmoid
 from ftrace.random.distributions import uniform
@@ -150,3 +151,6 @@ def _flip(sequence: Any, lengths: Any) -> Any:
     count = sequence.shape[0]
     places = (lengths - 1 - fnp.arange(count)[:, None]) % count
     return fnp.take_along_axis(sequence, places[..., None], 0)
+
+
+tell_missing(__name__)

@@ -10,6 +10,7 @@ From the ground up:
     jax_settings      The settings of JAX that have no counterpart here: their names and
                       defaults
     settings          One frozen configuration, read from the environment once
+    missing_names     JAX's names that are not there: what is said of them
     version           The version of the package, as in pyproject.toml
     weak_tables       What is known while anyone has it, without Python's code where it
                       dies

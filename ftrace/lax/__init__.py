@@ -5,6 +5,7 @@
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from ftrace.ground.missing_names import no_attribute as _no_attribute
 from ftrace.lax import linalg as linalg
 from ftrace.lax.bits import *
 from ftrace.lax.control import *
@@ -62,7 +63,7 @@ def __getattr__(name: str) -> _Any:
         found = _import_module("ftrace.compat.lax_primitives").PUBLIC.get(name)
         if found is not None:
             return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _no_attribute(__name__, name)
 
 
 from ftrace.transforms.mapped import (  # noqa: E402

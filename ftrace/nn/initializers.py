@@ -14,6 +14,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax, random
 from ftrace.errors import DtypeError, ShapeError, one_of
+from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import check_shape
 from ftrace.trace.eager.dispatch import member
 
@@ -225,3 +226,6 @@ def he_normal():
 
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+tell_missing(__name__)

@@ -7,6 +7,7 @@ from importlib import import_module as _import_module
 from types import ModuleType as _Module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ftrace.ground.missing_names import no_attribute as _no_attribute
 from ftrace.scipy import (
     fft as fft,
     linalg as linalg,
@@ -31,5 +32,5 @@ _LATER = ("cluster", "integrate", "interpolate", "sparse", "spatial", "stats")
 
 def __getattr__(name: str) -> _Module:
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _no_attribute(__name__, name)
     return _import_module(f"{__name__}.{name}")

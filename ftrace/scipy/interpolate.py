@@ -11,6 +11,7 @@ from typing import Any
 
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
+from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import as_value, cast
 from ftrace.trace.tracing.tracer import Value
 from ftrace.tree_util import register_pytree_node_class
@@ -129,3 +130,6 @@ class RegularGridInterpolator:
         made.grid, made.values, made.fill_value = children
         made.method, made.bounds_error = aux
         return made
+
+
+tell_missing(__name__)

@@ -10,6 +10,7 @@ from typing import Any
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ShapeError, one_of
+from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.elementwise import round as round_away
 from ftrace.numpy.axes import as_value, cast, choose
 from ftrace.trace.tracing.tracer import Value
@@ -94,3 +95,6 @@ def _inside(index: Any, n: int, mode: str) -> Any:
         folded = fnp.remainder(index, 2 * n)
         return fnp.minimum(folded, 2 * n - 1 - folded)
     return fnp.clip(index, 0, n - 1)
+
+
+tell_missing(__name__)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.creation import finfo
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.pytree import tree
@@ -256,3 +257,6 @@ def _between(low: _Point, high: _Point) -> float:
         if bottom:
             part = 1 - (high.slope + root - mean) / bottom
     return low.step + min(max(part, 0.1), 0.9) * width
+
+
+tell_missing(__name__)

@@ -15,6 +15,7 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.gammas import (
     compose,
     hurwitz_zeta,
@@ -455,3 +456,6 @@ publish(
         "xlog1py", "xlogy", "zeta",
     ),
 )  # fmt: skip
+
+
+tell_missing(__name__)

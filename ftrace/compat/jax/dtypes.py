@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import dtypes, errors
+from ftrace.ground.missing_names import no_attribute
 from ftrace.numpy import finfo as finfo, iinfo as iinfo, issubdtype as issubdtype
 from ftrace.numpy.creation import promoted_type
 
@@ -15,7 +16,7 @@ def __getattr__(name: str) -> Any:
     for home in (dtypes, errors):
         if name in vars(home):
             return vars(home)[name]
-    raise AttributeError(f"module 'jax.dtypes' has no attribute {name!r}", name=name)
+    raise no_attribute("ftrace.dtypes", name)
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, ShapeError, TreeError, one_of
 from ftrace.flatten_util import ravel_pytree
+from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.control import fori_loop, while_loop
 from ftrace.lax.solvers import custom_linear_solve
 from ftrace.numpy.axes import as_value, cast
@@ -364,3 +365,6 @@ def _rotate(v: Any, i: Any, rotation: Any) -> Any:
     x, y = v[i], v[i + 1]
     v = v.at[i].set(fnp.conj(c) * x + fnp.conj(s) * y)
     return v.at[i + 1].set(c * y - s * x)
+
+
+tell_missing(__name__)

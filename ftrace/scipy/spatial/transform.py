@@ -15,6 +15,7 @@ import numpy as np
 
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import as_value, cast
 from ftrace.random.distributions import normal
 from ftrace.trace.tracing.tracer import Value
@@ -330,3 +331,6 @@ def _product(p: Any, q: Any) -> Any:
     v, w, a, b = p[..., :3], q[..., :3], p[..., 3:], q[..., 3:]
     vector = a * w + b * v + fnp.cross(v, w)
     return fnp.concatenate([vector, a * b - _dot(v, w)], -1)
+
+
+tell_missing(__name__)

@@ -51,6 +51,7 @@ import numpy as np
 
 from ftrace.errors.user_line import Origin, user_origin
 from ftrace.ground import settings
+from ftrace.ground.missing_names import tell_missing
 from ftrace.ground.tables import Table
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
@@ -508,6 +509,7 @@ def publish(
             make = objects.get(name, Eager)
             made[function] = make(behind, name in operands, module, name in indexed)
         namespace[name] = made[function]
+    tell_missing(module)
 
 
 def _takes_functions(function: FunctionType) -> bool:

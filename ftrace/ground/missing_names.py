@@ -1,0 +1,132 @@
+"""JAX's names that are not there: what is said of them, and where it is known.
+
+    lax.psend         AttributeError: JAX's lax.psend: never: why; use …
+    jax.new_ref       AttributeError: JAX's jax.new_ref: not there yet: …
+    lax.no_such_name  AttributeError: module 'ftrace.lax' has no attribute …
+
+`jax_names.txt` lists the public names of JAX; `REASONS` says why some are missing, and
+what to use. It is looked at when a name has not been found.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final, NoReturn
+
+NEVER, NOT_YET = "never", "not yet"
+
+#: After the first line, each module of JAX and its names.
+NAMES_FILE: Final = Path(__file__).with_name("jax_names.txt")
+
+_ONE_LOWERING = "programs here are graphs of ftrace, not StableHLO"
+_ONE_PROCESS = "arrays are on one device of one process"
+
+#: (status, reason, what to use) -> the names, by module; `*` is all of a module.
+REASONS: Final[dict[tuple[str, str, str], str]] = {
+    (NEVER, "effects keep the order of the program by themselves", "no token"): (
+        "lax.create_token lax.after_all lax.create_token_p lax.after_all_p"
+    ),
+    (NEVER, "tokens and channels between devices belong to XLA", ""): (
+        "lax.psend lax.precv"
+    ),
+    (NEVER, _ONE_LOWERING, "ftrace.save and ftrace.load"): "export.* export",
+    (NEVER, _ONE_LOWERING, "primitives of your own: docs/primitives_own.md"): "ffi",
+    (NEVER, _ONE_LOWERING, "jit(f).lower(x).as_text()"): "interpreters.mlir.*",
+    (NEVER, _ONE_PROCESS, "the array itself"): """
+        experimental.multihost_utils.* experimental.custom_partitioning.*
+        lax.sharding_constraint_p lax.ragged_all_to_all lax.ragged_all_to_all_p
+        sharding.ManualAxisType""",
+    (NEVER, _ONE_PROCESS, "Array.device"): """
+        debug.inspect_array_sharding debug.visualize_array_sharding
+        debug.visualize_sharding""",
+    (NEVER, "it is of Pallas and its references", "x.at[i] and lax.dynamic_slice"): (
+        "ds"
+    ),
+    (NEVER, "layouts are chosen by the compiler", ""): "experimental.layout.*",
+    (NEVER, "buffers of XLA's runtime", "pure_callback"): (
+        "experimental.buffer_callback.*"
+    ),
+    (NEVER, "there are no effects among the types of a graph", "debug.callback"): (
+        "debug.DebugEffect debug.OrderedDebugEffect"
+    ),
+    (NEVER, "compositions here, not primitives", "the function of the same name"): """
+        lax.*_p lax.linalg.*_p custom_derivatives.remat_opt_p random.random_gamma_p
+        experimental.sparse.*_p""",
+    (NEVER, "keys are not watched for being used twice", ""): "errors.KeyReuseError",
+    (NEVER, "versions of jaxlib and its insides", ""): """
+        lib extend.backend.* interpreters.xla.* ad
+        make_user_context""",
+    (NOT_YET, "mutable arrays", "lax.scan with a carry, x.at[i].set(y)"): """
+        Ref ref.* ref new_ref empty_ref free_ref freeze""",
+    (NOT_YET, "sparse arrays", "scipy.sparse outside of jit"): (
+        "experimental.sparse.* experimental.sparse.linalg.*"
+    ),
+    (NOT_YET, "types of the user's in graphs", "register_pytree_node"): (
+        "experimental.hijax.*"
+    ),
+    (NOT_YET, "records of a run in files", "ft.config(debug=2) and ft.counters()"): """
+        profiler.ProfileData profiler.ProfileEvent profiler.ProfileOptions
+        profiler.ProfilePlane profiler.device_memory_profile
+        profiler.register_subprocess profiler.save_device_memory_profile
+        profiler.start_server profiler.start_trace profiler.stop_server
+        profiler.stop_trace profiler.trace""",
+}
+
+
+@cache
+def names_of_jax() -> dict[str, tuple[str, ...]]:
+    """The public names of each module of JAX, without the "jax." before them."""
+    found: dict[str, list[str]] = {}
+    module = ""
+    for line in NAMES_FILE.read_text(encoding="utf-8").splitlines()[1:]:
+        if line.endswith(":"):
+            module = line[:-1].removeprefix("jax").removeprefix(".")
+            found[module] = []
+        else:
+            found[module] += line.split()
+    return {module: tuple(names) for module, names in found.items()}
+
+
+@cache
+def _reasons() -> dict[str, tuple[str, str, str]]:
+    return {name: why for why, names in REASONS.items() for name in names.split()}
+
+
+def reason_of(name: str) -> tuple[str, str, str]:
+    """(status, reason, what to use) of a name of JAX's that is missing: "lax.foo"."""
+    known, (module, _, _) = _reasons(), name.rpartition(".")
+    wild = [f"{module}.*_p"] if name.endswith("_p") else []
+    for key in (name, *wild, f"{module}.*"):
+        if key in known:
+            return known[key]
+    return NOT_YET, "", ""
+
+
+def explain(name: str) -> str:
+    """What is said of a name of JAX's that is missing: "lax.foo"."""
+    status, reason, instead = reason_of(name)
+    told = "never" if status == NEVER else "not there yet"
+    parts = [f"{told}: {reason}" if reason else told, instead and f"use {instead}"]
+    shown = name if "." in name else f"jax.{name}"
+    return f"JAX's {shown}: {'; '.join(filter(None, parts))}"
+
+
+def no_attribute(module: str, name: str) -> AttributeError:
+    """What is raised where a module of ftrace has no such name."""
+    inside = module.removeprefix("ftrace").removeprefix(".")
+    if not name.startswith("__") and name in names_of_jax().get(inside, ()):
+        text = explain(f"{inside}.{name}" if inside else name)
+    else:
+        text = f"module {module!r} has no attribute {name!r}"
+    return AttributeError(text, name=name, obj=sys.modules.get(module))
+
+
+def tell_missing(module: str) -> None:
+    """Gives a module a `__getattr__` that says of missing names what is known."""
+
+    def missing(name: str) -> NoReturn:
+        raise no_attribute(module, name)
+
+    vars(sys.modules[module]).setdefault("__getattr__", missing)

@@ -1,0 +1,53 @@
+"""What is said where a name of JAX's is asked for that is not there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+import ftrace as ft
+from ftrace import lax
+from ftrace.ground.missing_names import NEVER, REASONS, explain, names_of_jax
+
+NAMES = {
+    f"{module}.{name}" if module else name
+    for module, names in names_of_jax().items()
+    for name in names
+}
+
+
+def test_a_name_of_jax_that_is_missing_says_why_and_what_to_use() -> None:
+    with pytest.raises(
+        AttributeError, match=r"JAX's jax\.export: never: .*; use ftrace"
+    ):
+        _ = ft.export
+    with pytest.raises(AttributeError, match=r"JAX's lax\.psend: never: tokens"):
+        _ = lax.psend
+    with pytest.raises(AttributeError, match=r"ftrace\.lax' has no attribute 'nosuch"):
+        _ = lax.nosuch
+    assert explain("nn.soon") == "JAX's nn.soon: not there yet"
+    assert explain("lax.some_p").startswith("JAX's lax.some_p: never: compositions")
+
+
+def test_every_public_namespace_tells() -> None:
+    for module, names in names_of_jax().items():
+        try:
+            found = import_module(f"ftrace.{module}" if module else "ftrace")
+        except ImportError:
+            continue
+        missing = f"{found.__name__}' has no attribute 'nosuch"
+        with pytest.raises(AttributeError, match=missing):
+            _ = found.nosuch
+        for name in names:
+            if not hasattr(found, name):
+                with pytest.raises(AttributeError, match=r"JAX's .*: (never|not t)"):
+                    getattr(found, name)
+
+
+def test_reasons_are_of_names_that_jax_has() -> None:
+    modules = {f"{module}.*" for module in names_of_jax()}
+    for (status, reason, _), names in REASONS.items():
+        assert reason or status != NEVER
+        for name in names.split():
+            assert name in NAMES | modules or name.endswith(".*_p"), name
