@@ -8,12 +8,17 @@ counterpart in JAX has a primitive of its own, under the name that graphs print.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import and_, invert, or_, xor
 from typing import Any
 
 import ftrace
 from ftrace import lax
-from ftrace.compat.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
+from ftrace.compat.jax.extend.linear_util import wrap_init
+from ftrace.compat.jaxpr import (
+    ClosedJaxpr,
+    Jaxpr,
+    eval_jaxpr,
+    jaxpr_as_fun,
+)
 from ftrace.compat.primitive import Primitive
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.graph import Op
@@ -79,8 +84,8 @@ for _name in _ELEMENTWISE:
     _found = getattr(lax, _OTHERWISE.get(_name, _name), None)
     if _found is not None:
         _row(_name, _plain(_found))
-for _name, _found in (("and", and_), ("or", or_), ("xor", xor), ("not", invert)):
-    _row(_name, _plain(_found))
+for _name in ("and", "or", "xor", "not"):
+    _row(_name, _plain(getattr(ftrace.numpy, f"bitwise_{_name}")))
 _row("integer_pow", lambda x, *, y, **_: lax.integer_pow(x, y))
 _row("round", lambda x, *, rounding_method, **_: lax.round(x, rounding_method))
 _row("copy", _plain(lambda x: ftrace.numpy.array(x)))
@@ -299,9 +304,12 @@ class RuledPrimitive(NamedPrimitive):
         scope = scope_of(args)
         if scope is None or rules is None:
             return eval_jaxpr(call_jaxpr.jaxpr, call_jaxpr.consts, *args)
-        return record_compound(
-            scope, rules.op, [scope.lift(x) for x in args], rules.arg
-        )
+        nodes = [scope.lift(x) for x in args]
+        return record_compound(scope, rules.op, nodes, rules.arg_for(call_jaxpr))
+
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        fun = wrap_init(jaxpr_as_fun(params["call_jaxpr"]))
+        return {**params, "subfuns": (fun,)}
 
 
 custom_jvp_call_p = RuledPrimitive("custom_jvp_call")

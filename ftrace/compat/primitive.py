@@ -312,7 +312,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
             next(given) if has else _tangent_zero(aval_of(x))
             for x, has in zip(primals, mask, strict=True)
         ]
-        found, moved = rule(primals, moving, **params)
+        found, moved = rule(tuple(primals), tuple(moving), **params)
         found, moved = _listed(primitive, found), _listed(primitive, moved)
         known = [_is_array(t) for t in moved]
         return [*found, *[t for t in moved if _is_array(t)]], known

@@ -5,17 +5,25 @@ A name that is not here is missing: the message says so, and names the library's
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
+
+from ftrace.transforms.custom.callbacks import effects_barrier
 
 Names = Mapping[str, Any]
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """Frames of ftrace's are named in messages by the user's line: none is hidden."""
+#: Files whose frames libraries leave out of the tracebacks that they write themselves.
+#: Messages of ftrace name the user's line, whatever is here.
+_excluded: set[str] = {os.path.dirname(os.path.dirname(__file__))}
+
+
+def _include_frame(frame: FrameType) -> bool:
+    return not frame.f_code.co_filename.startswith(tuple(_excluded))
 
 
 #: Private module -> the public one that has its names, or names by themselves.
@@ -25,10 +33,14 @@ MODULES: dict[str, str | Names] = {
     "jax._src.api_util": "jax.api_util",
     "jax._src.checkify": "jax.experimental.checkify",
     "jax._src.core": "jax.core",
+    "jax._src.dispatch": {"wait_for_tokens": effects_barrier},
     "jax._src.dtypes": "jax.dtypes",
     "jax._src.interpreters": {},
     "jax._src.interpreters.ad": "jax.interpreters.ad",
-    "jax._src.traceback_util": {"register_exclusion": _nothing},
+    "jax._src.traceback_util": {
+        "include_frame": _include_frame,
+        "register_exclusion": _excluded.add,
+    },
     "jax._src.tree_util": "jax.tree_util",
 }
 

@@ -9,6 +9,7 @@ products is a `dot_general` where it is one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,13 @@ from ftrace.compat.jaxpr import (
     JaxprEqn,
     Literal,
     Var,
+    jaxpr_as_fun,
     new_jaxpr_eqn,
 )
 from ftrace.compat.primitive import Primitive, params_of, primitive_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
+from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.checkpoint import Checkpoint
 from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, custom_vjp_p
 from ftrace.trace.calls.user_primitive import UserArg
@@ -155,7 +158,8 @@ class _Writer:
         if found is not None:
             return found
         assert _is_scalar(node), node
-        return Literal(constant_value(node), node.aval)
+        value = constant_value(node)
+        return Literal(value.item() if node.aval.weak_type else value, node.aval)
 
     def _emit(self, node: Node) -> None:
         operands, steps = self._steps(node)
@@ -488,6 +492,16 @@ class Recorded:
 
     op: Compound
     arg: Ruled
+
+    def arg_for(self, call_jaxpr: ClosedJaxpr) -> Ruled:
+        """The argument of a call of that function, by the same rules."""
+        graph = call_jaxpr.jaxpr.graph
+        if graph is None:
+            function = jaxpr_as_fun(call_jaxpr)
+            draft = trace_body("eval_jaxpr", function, call_jaxpr.in_avals)
+            graph = Graph(draft.arguments, draft.outputs)
+        body = close(graph.inputs, graph.outputs)
+        return replace(self.arg, body=body)
 
     def __repr__(self) -> str:
         return ", ".join([rule.function.__name__ for rule in self.arg.rules])

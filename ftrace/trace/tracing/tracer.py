@@ -82,6 +82,11 @@ class Tracer(Immutable, ArrayLike):
         return self.node.aval
 
     @property
+    def _trace(self) -> Scope:
+        """The scope, where libraries written for JAX look for it."""
+        return self.scope
+
+    @property
     def shape(self) -> Shape:
         return self.node.aval.shape
 

@@ -1,0 +1,19 @@
+"""`jax.errors`: those of `ftrace.errors`, and that of a program which fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ftrace import errors
+
+
+class JaxRuntimeError(RuntimeError):
+    """A callback of a compiled program has raised an exception."""
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(errors, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(errors)})
