@@ -92,7 +92,7 @@ def vmap(
         shared = [x if a is None else None for x, a in zip(values, axes, strict=True)]
         if axis_name is not None:
             single, shared = [*single, INDEX], [*shared, None]
-        graph = trace("vmap", function, single, given=shared)
+        graph = trace("vmap", function, single, known=shared)
         count = output.count
         places = [out_axes] * count
         if out_axes is not None and type(out_axes) is not int:

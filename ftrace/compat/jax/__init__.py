@@ -13,6 +13,7 @@ from typing import Any
 import ftrace
 from ftrace.backends.base import Device as Device
 from ftrace.compat.alias import home_of
+from ftrace.compat.callbacks import pure_callback as pure_callback
 from ftrace.compat.jax.version import (
     __version__ as __version__,
     __version_info__ as __version_info__,

@@ -28,7 +28,7 @@ def trace(
     avals: Sequence[ShapedArray],
     bindings: Sequence[scopes.Binding] | None = None,
     along: int = 0,
-    given: Sequence[Value] | None = None,
+    known: Sequence[Value] | None = None,
     exact: bool = False,
 ) -> Graph:
     """Runs `function` on tracers, one per aval; its results become a graph.
@@ -39,7 +39,8 @@ def trace(
       avals: the types of the arguments.
       bindings: their values, where Python may ask for them.
       along: so many of the last arguments are tangents of the others of inexact dtype.
-      given: what the arguments stand for, or None, where Python may not ask.
+      known: of arguments that Python may ask for, though others have no values, what
+        they stand for; None for the others.
       exact: an argument that is a weak scalar may have 64 bits in the graph.
 
     Returns:
@@ -50,9 +51,8 @@ def trace(
         with Scope(transform) as scope:
             scope.bound, scope.exact = bindings is not None, exact
             scope.arguments, scope.along = len(avals), along
-            values = bindings or [None] * len(avals)
-            stood = given or [None] * len(avals)
-            rows = zip(avals, values, stood, strict=True)
+            values = bindings or known or [None] * len(avals)
+            rows = zip(avals, values, strict=True)
             tracers = [scope.input(*row) for row in rows]
             outputs = tuple(scope.lift(x) for x in function(*tracers))
             captured = tuple(scope.captured)
