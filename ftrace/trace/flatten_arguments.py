@@ -33,6 +33,7 @@ class _NotGiven:
 NOT_GIVEN: Any = _NotGiven()
 
 _SEQUENCE: tuple[type[Any], ...] = (tuple, list)
+_NUMBERS = (bool, int, float, complex)
 _getframe: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
 
 
@@ -231,6 +232,7 @@ class Output:
       treedef: the structure of the result, known after the call.
       aux: the second part of the result under `has_aux`: leaves that are not arrays
         are kept as they are; the others are outputs of the graph.
+      numbers: Python's numbers among the values, the first of them those of the result.
     """
 
     def __init__(
@@ -243,6 +245,7 @@ class Output:
         self.aux_treedef: TreeDef | None = None
         self.aux_static: list[Any] = []
         self.count = 0
+        self.numbers: dict[int, Any] = {}
 
     @staticmethod
     def of_leaves(
@@ -280,7 +283,9 @@ class Output:
             leaves, self.aux_treedef = tree.flatten(aux)
             self.aux_static = [None if is_value(x) else (x,) for x in leaves]
             aux_values = [x for x in leaves if is_value(x)]
-        return self.accept(result) + aux_values
+        values = self.accept(result) + aux_values
+        self.numbers = {i: x for i, x in enumerate(values) if type(x) in _NUMBERS}
+        return values
 
     def accept(self, result: Any) -> list[Value]:
         """The values of a result, which is the function's."""
@@ -298,8 +303,13 @@ class Output:
     def build(self, values: Sequence[Value]) -> Any:
         return tree.unflatten(self.structure, values)
 
+    def returned(self, values: Sequence[Any]) -> list[Any]:
+        """The values of a call without `jit`: Python's numbers are what they were."""
+        return [self.numbers.get(i, x) for i, x in enumerate(values)]
+
     def answer(self, results: Sequence[Any], other: Any) -> tuple[Any, ...]:
         """(result, other), and aux under `has_aux`, of the values of a call."""
+        results = self.returned(results)
         answer = (self.build(results[: self.count]), other)
         if not self.has_aux:
             return answer

@@ -104,6 +104,7 @@ def _value_and_grad(
         kind = ("grad", len(leaves))
         results = _apply(kind, graph, differentiated, values)
         size = len(graph.outputs)
+        results = [*output.returned(results[:size]), *results[size:]]
         grads = with_float0(results[size:], len(avals), map(tangent_type, avals))
         answer = tree.unflatten(treedef, grads)
         if chosen.single:

@@ -293,3 +293,25 @@ def test_a_rule_that_is_missing_is_named() -> None:
         ft.vmap(op.bind)(X[0])
     with pytest.raises(NotImplementedError, match="Abstract evaluation for 'other'"):
         ft.jit(Primitive("other").bind)(1.0)
+
+
+def test_calls_with_rules_are_bound_again_with_their_rules() -> None:
+    @ft.custom_jvp
+    def halved(x: Any) -> Any:
+        return fnp.sin(x)
+
+    halved.defjvp(lambda p, t: (halved(*p), t[0] / 2))
+    closed = ft.make_jaxpr(halved)(1.0)
+    assert closed.eqns[0].primitive is lax.custom_jvp_call_p
+    again = closed.jaxpr.replace()
+    assert ft.grad(lambda x: eval_jaxpr(again, [], x)[0])(1.0) == 0.5
+
+
+def test_a_struct_is_the_type_of_a_result_and_numbers_stay_numbers() -> None:
+    struct = ft.ShapeDtypeStruct((3,), np.float32)
+    assert ft.eval_shape(lambda: {"x": struct}) == {"x": struct}
+    value, _ = ft.vjp(lambda x: (x, 2.0), 1.0)
+    assert type(value[1]) is float
+    assert ft.value_and_grad(lambda x: 2.0)(1.0) == (2.0, 0.0)
+    chosen = ft.vmap(lambda x, first: x if first else -x, (0, None))(X, True)
+    np.testing.assert_array_equal(chosen, X)

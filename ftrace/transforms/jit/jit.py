@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from functools import partial, update_wrapper
+from functools import partial, update_wrapper, wraps
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from ftrace.trace.flatten_arguments import (
     read_argnums,
     type_of,
 )
+from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
@@ -367,8 +368,24 @@ class Jitted(RecordedCallable, Travels):
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Shapes and dtypes of what `fun` returns, without computing anything."""
-    return Jitted(fun).eval_shape(*args, **kwargs)
+    """Shapes and dtypes of what `fun` returns, without computing anything.
+
+    What it returns may be shapes with dtypes itself.
+    """
+    tree.check_callable(fun, "eval_shape")
+
+    @wraps(fun)
+    def shaped(*args: Any, **kwargs: Any) -> Any:
+        return tree.map(_of_struct, fun(*args, **kwargs))
+
+    return Jitted(shaped).eval_shape(*args, **kwargs)
+
+
+def _of_struct(leaf: Any) -> Any:
+    """A value of the type that a struct tells; any other leaf as it is."""
+    if not isinstance(leaf, ShapeDtypeStruct):
+        return leaf
+    return stack.scopes[-1].wrap(const(0, leaf.dtype, leaf.shape, leaf.weak_type))
 
 
 def make_graph(
