@@ -192,3 +192,21 @@ def poly_gamma(order: Any, x: Any, factorial: Any = None) -> Any:
     sign = choose(fnp.remainder(order, 2) == 0, -1.0, 1.0)
     value = sign * factorial * hurwitz_zeta(above + 1, x)
     return choose(order == 0, bind(p.digamma, x), value)
+
+
+def gamma_sign(x: Any) -> Any:
+    """The sign of Γ(x): 1 or -1, NaN at the negative integers."""
+    whole = fnp.floor(x)
+    odd = fnp.remainder(whole, 2) != 0
+    negative = choose(x == whole, np.nan, choose(odd, -1.0, 1.0))
+    value = choose(x < 0, negative, 1.0)
+    value = choose(x == 0, fnp.copysign(1.0, x), value)
+    return choose(x == -np.inf, np.nan, value)
+
+
+def any_gamma(x: Any) -> Any:
+    """Γ(x). That of negative numbers is the exponential of its logarithm."""
+    below = x <= 0
+    mirrored = choose(below, x, -0.5)
+    low = gamma_sign(mirrored) * fnp.exp(_log_gamma(mirrored))
+    return choose(below, low, positive_gamma(choose(below, 1.0, x)))

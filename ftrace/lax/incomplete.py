@@ -50,7 +50,10 @@ def rounding(x: Any) -> float:
 
 
 def converge(
-    step: Callable[..., tuple[Any, ...]], start: Sequence[Any], wanted: Any
+    step: Callable[..., tuple[Any, ...]],
+    start: Sequence[Any],
+    wanted: Any,
+    one: Any = None,
 ) -> tuple[Any, ...]:
     """Steps until all elements have converged; each element takes its own number.
 
@@ -58,6 +61,7 @@ def converge(
       step: (n, *values) -> (whether to go on, *values), for n = 1, 2, ….
       start: the first values.
       wanted: which elements take any step.
+      one: the first n, where that is not a one of the first value's dtype.
     """
 
     def once(state: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -68,7 +72,7 @@ def converge(
         further = further & (n < _MOST_STEPS)
         return (going & further, choose(going, n + 1, n), *taken)
 
-    one = fnp.ones_like(start[0])
+    one = fnp.ones_like(start[0]) if one is None else one
     state = while_loop(_any_going, once, (wanted, one, *start))
     return state[2:]
 
@@ -173,11 +177,25 @@ def _fraction(a: Any, x: Any, wanted: Any) -> Any:
     return converge(step, (b, fnp.full_like(b, 1 / tiny), d, d), wanted)[3]
 
 
+_EULER = 0.5772156649015329
+#: ζ(2), ζ(3), …
+_ZETA = (
+    1.6449340668482264, 1.2020569031595942, 1.0823232337111381, 1.03692775514337,
+    1.0173430619844492, 1.008349277381923, 1.0040773561979444, 1.0020083928260821,
+    1.000994575127818, 1.0004941886041194, 1.000246086553308, 1.0001227133475785,
+    1.0000612481350588, 1.000030588236307, 1.0000152822594086, 1.0000076371976379,
+)  # fmt: skip
+
+
 def _corner(a: Any, x: Any, wanted: Any) -> Any:
     """Q for a < 1 and x < 1.5: 1 - x^a/Γ(a + 1) and the rest of the series."""
-    y = a + 1
-    rest = (a - (y - 1)) * bind(p.digamma, y)  # what rounding took from y
-    exponent = a * fnp.log(x) - bind(p.lgamma, y) - rest
+    # log Γ(1 + a), DLMF 5.7.3 where 1 + a would round much of it away.
+    small = a < 0.1
+    near = horner(
+        [z / (-k) for k, z in enumerate(_ZETA, 2)][::-1], -choose(small, a, 0.0)
+    )
+    near = -a * (_EULER + a * near)
+    exponent = a * fnp.log(x) - choose(small, near, bind(p.lgamma, a + 1))
     limit = rounding(x) / 8
 
     def step(n: Any, term: Any, total: Any) -> tuple[Any, ...]:

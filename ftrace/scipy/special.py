@@ -17,7 +17,9 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.gammas import (
+    any_gamma,
     compose,
+    gamma_sign,
     hurwitz_zeta,
     log_beta,
     poly_gamma,
@@ -32,6 +34,26 @@ from ftrace.numpy.reductions import (
     logsumexp,
     softmax as _softmax,
 )
+from ftrace.scipy.hypergeometric import (
+    bernoulli,
+    bessel_jn,
+    comb,
+    hyp1f1,
+    hyp2f1,
+    sph_harm_y,
+)
+from ftrace.scipy.integrals import (
+    dawsn,
+    erfcx,
+    exp1,
+    expi,
+    expn,
+    fresnel,
+    owens_t,
+    sici,
+    spence,
+    wofz,
+)
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.dispatch import named, publish
 from ftrace.trace.primitives import elementwise as p
@@ -39,11 +61,13 @@ from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "beta", "betainc", "betaln", "boxcox", "boxcox1p", "digamma", "entr", "erf", "erfc",
-    "erfinv", "expit", "factorial", "gamma", "gammainc", "gammaincc", "gammaln",
-    "gammasgn", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr", "log_softmax",
-    "loggamma", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "poch",
-    "polygamma", "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
+    "bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb",
+    "dawsn", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp1", "expi",
+    "expit", "expn", "factorial", "fresnel", "gamma", "gammainc", "gammaincc",
+    "gammaln", "gammasgn", "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div",
+    "log_ndtr", "log_softmax", "loggamma", "logit", "logsumexp", "multigammaln", "ndtr",
+    "ndtri", "owens_t", "poch", "polygamma", "rel_entr", "sici", "softmax", "spence",
+    "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 
 # The distribution of a standard normal value, its logarithm and its inverse.
@@ -313,22 +337,14 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
 def gammasgn(x: Value) -> Any:
     """The sign of Γ(x): 1 or -1, NaN at the negative integers."""
     (x,) = promote_inexact(x)
-    whole = fnp.floor(x)
-    odd = fnp.remainder(whole, 2) != 0
-    negative = choose(x == whole, np.nan, choose(odd, -1.0, 1.0))
-    value = choose(x < 0, negative, 1.0)
-    value = choose(x == 0, fnp.copysign(1.0, x), value)
-    value = choose(x == -np.inf, np.nan, value)
+    value = gamma_sign(x)
     return cast(value, dtypes.settled(x.dtype, x.weak_type))
 
 
 @compose
 def gamma(x: Any) -> Any:
     """Γ(x). That of negative numbers is the exponential of its logarithm."""
-    below = x <= 0
-    mirrored = choose(below, x, -0.5)
-    low = gammasgn(mirrored) * fnp.exp(gammaln(mirrored))
-    return choose(below, low, positive_gamma(choose(below, 1.0, x)))
+    return any_gamma(x)
 
 
 @compose
@@ -450,7 +466,8 @@ def i1e(x: Value) -> Any:
 
 publish(
     __name__,
-    (__name__, "ftrace.numpy.reductions"),
+    (__name__, "ftrace.numpy.reductions", "ftrace.scipy.integrals",
+     "ftrace.scipy.hypergeometric"),
     (
         "beta", "betaln", "boxcox", "boxcox1p", "kl_div", "poch", "rel_entr",
         "xlog1py", "xlogy", "zeta",

@@ -314,10 +314,14 @@ def _elementwise_now(
                 array = x._host if x._host is not None else x.numpy()
             else:
                 check_fits(x, compute)
-                if type(x) in (int, float) or dtypes.is_number_in(x, compute):
+                kept = type(x) in (int, float) or (
+                    type(x) is complex and dtypes.is_complex(compute)
+                )
+                if kept or dtypes.is_number_in(x, compute):
                     arrays.append(compute.type(x))
                     continue
-                array = x if isinstance(x, NUMPY) else asarray(x).numpy()
+                number: Any = x
+                array = number if isinstance(x, NUMPY) else asarray(x).numpy()
             # Most arrays of one dtype share the object, and its comparison is slow.
             same = array.dtype is compute or array.dtype == compute
             arrays.append(array if same else convert(array, compute))

@@ -234,3 +234,11 @@ def test_complex_products_and_quotients_are_the_same_in_every_mode(
                 near = np.abs(a - b) <= 4 * info.eps * (np.abs(b) + info.tiny)
             same |= (near & (b != 0)) | (np.isnan(a) & np.isnan(b))
             assert same.all(), (z[~same][:3], w[~same][:3])
+
+
+def test_a_complex_number_keeps_its_bits_beside_complex128() -> None:
+    number = 0.1 - 1j / 3
+    for x in (np.ones(2, np.complex128), np.ones(2)):
+        for operation in (fnp.multiply, fnp.add, fnp.divide):
+            wanted = operation(x, np.asarray(number))
+            np.testing.assert_array_equal(operation(fnp.asarray(x), number), wanted)

@@ -206,3 +206,29 @@ def test_rule_holds_wherever_vmap_stands(name: str) -> None:
     x = fnp.array([1.0, 2.0, 3.0])
     for f in (function, ft.jit(function)):
         assert np.asarray(f(x)).tolist() == [slope] * 3
+
+
+def test_what_a_rule_makes_of_constants_stays_good_when_the_function_has_returned() -> (
+    None
+):
+    @ft.custom_jvp
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    @f.defjvp
+    def f_jvp(primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        return f(x), fnp.full_like(x, 3) * fnp.remainder(x, 4) * t
+
+    x = np.array([0.5, 2.0, 3.0], np.float32)
+
+    def forward(g: Any) -> Any:
+        return lambda v: ft.jvp(g, (v,), (x,))[1]
+
+    def backward(g: Any) -> Any:
+        return lambda v: ft.vjp(g, v)[1](x)[0]
+
+    for outer in (forward, backward):
+        np.testing.assert_allclose(outer(f)(x), 3 * x * x, rtol=1e-6)
+        for inner in (forward, backward):
+            np.testing.assert_allclose(outer(inner(f))(x), 3 * x * x, rtol=1e-6)

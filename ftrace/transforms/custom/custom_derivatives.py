@@ -26,7 +26,13 @@ from ftrace.trace.graph import Flags, Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.scopes import Scope, all_bits, open_scopes, scope_of
+from ftrace.trace.tracing.scopes import (
+    Scope,
+    all_bits,
+    open_scopes,
+    outside_scopes,
+    scope_of,
+)
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
 from ftrace.transforms.custom.rules_on_values import DIFFERENTIATING, Level, level_of
@@ -119,9 +125,12 @@ class _JvpRule(_OnLeaves):
         present = [t for t in tangents if t is not None]
         name = self.call.name
         if level.scope.along:  # of jvp: tangents have values, too
-            flat = self.jvp(mask, [*values, *level.values_of(present)])
+            given = [*values, *level.values_of(present)]
+            with outside_scopes():  # what a rule makes of constants has values, too
+                flat = self.jvp(mask, given)
             count = len(self.types)
-            moved = [level.enter(t, aval_of(t).strong()) for t in flat[count:]]
+            found = level.around(flat[count:])
+            moved = [level.enter(t, aval_of(t).strong()) for t in found]
             return self.enter(level, level.settle(flat[:count], name), moved)
         with Scope(f"the jvp rule of {name}") as scope:
             inner = [scope.input(t.aval) for t in present]

@@ -1,0 +1,415 @@
+"""Hypergeometric functions, Bessel functions, spherical harmonics, numbers of ways."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import ftrace.numpy as fnp
+from ftrace import dtypes
+from ftrace.errors import ArgumentError, ConcretizationTypeError, ValueRangeError
+from ftrace.lax.control import fori_loop
+from ftrace.lax.gammas import any_gamma, compose, log_beta
+from ftrace.lax.incomplete import converge, rounding
+from ftrace.numpy.axes import as_value, cast, choose, static_int
+from ftrace.numpy.elementwise import promote_inexact
+from ftrace.scipy.integrals import refuse_complex
+from ftrace.trace.bind import bind
+from ftrace.trace.calls.custom_call import SymbolicZero
+from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.tracing.tracer import Tracer, Value
+from ftrace.transforms.custom.custom_derivatives import custom_jvp
+from ftrace.transforms.grad import jvp
+
+__all__ = ["bernoulli", "bessel_jn", "comb", "hyp1f1", "hyp2f1", "sph_harm_y"]
+
+
+def _hypergeometric(upper: tuple[Any, ...], lower: Any, x: Any, wanted: Any) -> Any:
+    """Σ Π(aᵢ)ₙ/(b)ₙ·xⁿ/n!, until a term is nothing beside the sum."""
+    limit = rounding(x) / 4
+    reach = fnp.maximum(1.0, -lower)
+    for a in upper:
+        reach = fnp.maximum(reach, choose(fnp.floor(a) == a, 1.0, -a))
+
+    def step(n: Any, term: Any, total: Any) -> tuple[Any, ...]:
+        k = n - 1
+        ratio = x / (n * (lower + k))
+        for a in upper:
+            ratio = ratio * (a + k)
+        term = term * ratio
+        total = total + term
+        large = fnp.abs(term) > limit * fnp.abs(total)
+        return (term != 0) & (large | (n <= reach)), term, total
+
+    one = fnp.ones_like(x)
+    return converge(step, (one, one), wanted)[1]
+
+
+def _derivatives(function: Any, along: Any, moving: Any) -> Any:
+    """A function with a rule: of its last argument `along`, of others by `moving`."""
+
+    @custom_jvp
+    def ruled(*xs: Any) -> Any:
+        return function(*xs)
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        *others, x = primals
+        *moved, of_x = tangents
+        parts: list[Any] = []
+        known = [t for t in moved if not isinstance(t, SymbolicZero)]
+        if known:
+
+            def of_others(*some: Any) -> Any:
+                return moving(*some, x)
+
+            directions = [
+                fnp.zeros_like(v) if isinstance(t, SymbolicZero) else t
+                for v, t in zip(others, moved, strict=True)
+            ]
+            parts.append(jvp(of_others, tuple(others), tuple(directions))[1])
+        if not isinstance(of_x, SymbolicZero):
+            parts.append(of_x * along(ruled, *primals))
+        return ruled(*primals), sum(parts[1:], parts[0])
+
+    ruled.defjvp(rule, symbolic_zeros=True)
+    return ruled
+
+
+# Kummer's function.
+
+
+def _ends(a: Any) -> Any:
+    """Has a series of (a)ₙ no more terms from some on?"""
+    return (a <= 0) & (fnp.floor(a) == a)
+
+
+def _hyp1f1(a: Any, b: Any, x: Any) -> Any:
+    plain = (a == 0) | (a == b) | (b == 0) | (x != x)
+    # Left of 0 terms would cancel: there M(a, b, x) = exp(x)·M(b - a, b, -x).
+    flipped = (x < 0) & ~_ends(a)
+    far = flipped & (-x > 40 + fnp.abs(a) * fnp.abs(1 + a - b)) & ~_ends(b - a)
+    series = ~plain & ~far
+    s, t, y = choose(series, a, 1.0), choose(series, b, 1.0), choose(series, x, 0.0)
+    turned = flipped & series
+    top = choose(turned, t - s, s)
+    value = _hypergeometric((top,), t, choose(turned, -y, y), series)
+    value = value * fnp.exp(choose(turned, y, 0.0))
+    # Far left, DLMF 13.7.2, whose terms shrink long enough.
+    s, t, y = choose(far, a, 1.0), choose(far, b, 2.5), choose(far, -x, 50.0)
+    limit = rounding(x)
+
+    def step(n: Any, term: Any, total: Any) -> tuple[Any, ...]:
+        term = term * ((s + n - 1) * (s - t + n) / (n * y))
+        return (fnp.abs(term) > limit * fnp.abs(total)) & (n < y), term, total + term
+
+    one = fnp.ones_like(y)
+    total = converge(step, (one, one), far)[1]
+    ratio = any_gamma(t) / any_gamma(t - s) * fnp.power(y, -s)
+    value = choose(far, ratio * total, value)
+    value = choose(b == 0, math.inf, choose(a == b, fnp.exp(x), value))
+    value = choose(a == 0, 1.0, value)
+    return choose(x == x, value, x)
+
+
+def _hyp1f1_slope(function: Any, a: Any, b: Any, x: Any) -> Any:
+    return a / b * function(a + 1, b + 1, x)
+
+
+_kummer = _derivatives(_hyp1f1, _hyp1f1_slope, _hyp1f1)
+
+
+@compose
+def hyp1f1(a: Any, b: Any, x: Any) -> Any:
+    """Kummer's function M(a, b, x) = Σ (a)ₙ/(b)ₙ·xⁿ/n!."""
+    refuse_complex("hyp1f1", x)
+    return _kummer(*fnp.broadcast_arrays(a, b, x))
+
+
+# Gauss's function.
+
+
+def _is_whole(x: Any) -> Any:
+    return fnp.abs(x - fnp.rint(x)) < 50 * 2 * rounding(x)
+
+
+def _near_one(a: Any, b: Any, c: Any, x: Any, wanted: Any) -> Any:
+    """F(a, b; c; x) near x = 1 by powers of 1 - x, for c - a - b ≥ 0: DLMF 15.8."""
+    d = c - a - b
+    whole = _is_whole(d)
+    rest = 1 - x
+    apart = wanted & ~whole
+    s, t, e = choose(apart, a, 0.3), choose(apart, b, 0.3), choose(apart, d, 0.5)
+    r = choose(apart, rest, 0.1)
+    total = s + t + e
+    first = any_gamma(total) * any_gamma(e) / (any_gamma(s + e) * any_gamma(t + e))
+    first = first * _hypergeometric((s, t), 1 - e, r, apart)
+    second = any_gamma(total) * any_gamma(-e) / (any_gamma(s) * any_gamma(t))
+    other = _hypergeometric((s + e, t + e), 1 + e, r, apart)
+    value = first + fnp.power(r, e) * second * other
+    # Where it is whole, m, the two have poles that cancel: DLMF 15.8.10.
+    near = wanted & whole
+    s, t, m = choose(near, a, 0.3), choose(near, b, 0.3), choose(near, fnp.rint(d), 0.0)
+    r = choose(near, rest, 0.1)
+
+    def finite(n: Any, term: Any, total: Any) -> tuple[Any, ...]:
+        total = total + term
+        k = n - 1
+        gap = choose(n < m, m - n, 1.0)
+        return n < m, term * (s + k) * (t + k) / (n * gap) * -r, total
+
+    one = fnp.ones_like(r)
+    start = any_gamma(choose(m > 0, m, 1.0)) * one
+    sums = converge(finite, (start, fnp.zeros_like(r)), near & (m > 0))[1]
+    log = fnp.log(r)
+    limit = rounding(x) / 4
+
+    def psi(v: Any) -> Any:
+        return bind(p.digamma, v)
+
+    def infinite(n: Any, term: Any, total: Any) -> tuple[Any, ...]:
+        k = n - 1
+        bracket = log - psi(n) - psi(n + m) + psi(s + k + m) + psi(t + k + m)
+        more = term * bracket
+        term = term * (s + m + k) * (t + m + k) / (n * (n + m)) * r
+        return fnp.abs(more) > limit * fnp.abs(total), term, total + more
+
+    start = one / any_gamma(m + 1)
+    logs = converge(infinite, (start, fnp.zeros_like(r)), near)[1]
+    head = any_gamma(s + t + m)
+    sign = choose(fnp.remainder(m, 2) == 0, 1.0, -1.0)
+    joined = head / (any_gamma(s + m) * any_gamma(t + m)) * sums
+    joined = (
+        joined - sign * fnp.power(r, m) * head / (any_gamma(s) * any_gamma(t)) * logs
+    )
+    return choose(near, joined, value)
+
+
+def _hyp2f1(a: Any, b: Any, c: Any, x: Any, apart: bool = False) -> Any:
+    """F; `apart`: by a formula that holds also beside whole c - a - b."""
+    finite = ((a <= 0) & _is_whole(a)) | ((b <= 0) & _is_whole(b))
+    pole = (c <= 0) & (fnp.floor(c) == c)
+    d = c - a - b
+    trivial = (x == 0) | (a == 0) | (b == 0)
+    series = ~trivial & ~pole & (finite | (x < 1))
+    s, t, u = choose(series, a, 0.5), choose(series, b, 0.5), choose(series, c, 1.5)
+    y = choose(series, x, 0.0)
+    # Left of 0 Pfaff's transformation, DLMF 15.8.1, to between 0 and 1.
+    left = series & ~finite & (y < 0)
+    t = choose(left, u - t, t)
+    scale = choose(left, fnp.power(choose(left, 1 - y, 1.0), -s), 1.0)
+    z = choose(left, y / (y - 1), y)
+    ends = finite | (left & (t <= 0) & _is_whole(t))
+    # Euler's, DLMF 15.8.1: so that c - a - b is not negative near 1.
+    near = series & ~ends & (z > 0.9)
+    gap = u - s - t
+    turned = near & (gap < 0)
+    scale = scale * choose(turned, fnp.power(choose(turned, 1 - z, 1.0), gap), 1.0)
+    s, t = choose(turned, u - s, s), choose(turned, u - t, t)
+    ends = ends | (turned & (_is_whole(s) & (s <= 0) | _is_whole(t) & (t <= 0)))
+    near = near & ~ends
+    near = near & ~_is_whole(gap) if apart else near
+    plain = series & ~near
+    args = [choose(plain, v, w) for v, w in ((s, 0.5), (t, 0.5), (u, 1.5), (z, 0.0))]
+    value = _hypergeometric((args[0], args[1]), args[2], args[3], plain)
+    args = [choose(near, v, w) for v, w in ((s, 0.5), (t, 0.5), (u, 1.5), (z, 0.95))]
+    value = scale * choose(
+        near, _near_one(args[0], args[1], args[2], args[3], near), value
+    )
+    # At 1 by Gauss's sum, if there is one.
+    at_one = (x == 1) & ~finite & ~trivial & ~pole
+    s, t, u = choose(at_one, a, 0.3), choose(at_one, b, 0.3), choose(at_one, c, 1.5)
+    e = choose(at_one & (d > 0), u - s - t, 1.0)
+    total = any_gamma(u) * any_gamma(e) / (any_gamma(u - s) * any_gamma(u - t))
+    value = choose(at_one, choose(d > 0, total, math.inf), value)
+    value = choose((x > 1) & ~finite, math.inf, value)
+    value = choose(trivial, 1.0, choose(pole, math.inf, value))
+    lost = (a != a) | (b != b) | (c != c) | (x != x)
+    return choose(lost, np.nan, value)
+
+
+def _hyp2f1_slope(function: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
+    return a * b / c * function(a + 1, b + 1, c + 1, x)
+
+
+_gauss = _derivatives(_hyp2f1, _hyp2f1_slope, partial(_hyp2f1, apart=True))
+
+
+@compose
+def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
+    """Gauss's function F(a, b; c; x) = Σ (a)ₙ(b)ₙ/(c)ₙ·xⁿ/n!, for x ≤ 1."""
+    refuse_complex("hyp2f1", x)
+    return _gauss(*fnp.broadcast_arrays(a, b, c, x))
+
+
+# Bessel functions of the first kind.
+
+
+def bessel_jn(z: Value, *, v: int, n_iter: int = 50) -> Any:
+    """J₀(z), …, Jᵥ(z), along a new first axis; by recurrence downwards.
+
+    Args:
+      z: real numbers.
+      v: the greatest order.
+      n_iter: where the recurrence begins: well beyond v and |z|.
+
+    Raises:
+      ValueRangeError: v is negative or greater than n_iter.
+
+    Source: J. Miller's algorithm, as ratios of orders that follow one another:
+    W. Gautschi, "Computational aspects of three-term recurrence relations", 1967.
+    """
+    order, steps = (
+        static_int(v, "bessel_jn: v"),
+        static_int(n_iter, "bessel_jn: n_iter"),
+    )
+    if not 0 <= order <= steps:
+        raise ValueRangeError(
+            f"bessel_jn: v must be from 0 to n_iter = {steps}, got {order}"
+        )
+    (x,) = promote_inexact(z)
+    refuse_complex("bessel_jn", x)
+    dtype, weak = x.dtype, x.weak_type
+    wide = cast(x, dtypes.float32, weak) if dtype.itemsize < 4 else x
+    return cast(run_fused(_bessel_jn, [wide], order=order, steps=steps), dtype, weak)
+
+
+def _bessel_jn(x: Any, order: int, steps: int) -> Any:
+    # r = Jₖ/Jₖ₋₁, downwards; J₀ + 2·(J₂ + J₄ + …) = 1 as J₀·(2·sum - 1).
+    ratio, total, ratios = fnp.zeros_like(x), fnp.ones_like(x), [x]
+    above = ratio
+    for k in range(steps + steps % 2, 0, -1):
+        above, ratio = ratio, x / (2 * k - x * ratio)
+        ratios.append(ratio)
+        if k % 2:
+            total = 1 + ratio * above * total
+    value = 1 / (2 * total - 1)
+    values = [value]
+    for k in range(1, order + 1):
+        value = value * ratios[-k]
+        values.append(value)
+    return fnp.stack(values)
+
+
+# Spherical harmonics.
+
+
+def sph_harm_y(
+    n: Value,
+    m: Value,
+    theta: Value,
+    phi: Value,
+    diff_n: int | None = None,
+    n_max: int | None = None,
+) -> Any:
+    """The spherical harmonics Yₙᵐ(θ, φ), with the phase of Condon and Shortley.
+
+    Args:
+      n: the degree, integers from 0.
+      m: the order, integers; 0 where |m| > n.
+      theta: the angle from the pole.
+      phi: the angle around it.
+      diff_n: must be None.
+      n_max: the greatest degree; by default that of `n`, whose values it then takes.
+
+    Raises:
+      ConcretizationTypeError: `n` is traced, and `n_max` is not given.
+      ArgumentError: `diff_n` is given.
+    """
+    if diff_n is not None:
+        raise ArgumentError("sph_harm_y: diff_n must be None")
+    if n_max is None:
+        if isinstance(n, Tracer):
+            raise ConcretizationTypeError(
+                "sph_harm_y: n_max, the greatest degree, must be given for a traced n"
+            )
+        n_max = int(np.max(np.asarray(n), initial=0))
+    most = static_int(n_max, "sph_harm_y: n_max")
+    theta, phi = promote_inexact(theta, phi)
+    if theta.dtype.itemsize < 4:
+        theta, phi = (cast(v, dtypes.float32, v.weak_type) for v in (theta, phi))
+    operands = [as_value(n), as_value(m), fnp.atleast_1d(theta), phi]
+    return run_fused(_harmonics, operands, most=most)
+
+
+def _harmonics(n: Any, m: Any, theta: Any, phi: Any, most: int) -> Any:
+    n, m, theta, phi = fnp.broadcast_arrays(n, m, theta, phi)
+    kind = theta.dtype
+    degree, order = cast(n, kind), fnp.abs(cast(m, kind))
+    x, sine = fnp.cos(theta), fnp.sin(theta)
+
+    def climb(step: Any, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        """The diagonal up to |m|, then degrees up to n (DLMF 14.10.3, normalized)."""
+        diagonal, before, here = state
+        k = cast(step, kind)
+        even = 2 * k
+        grown = diagonal * -sine * fnp.sqrt((even + 1) / even)
+        diagonal = choose(k <= order, grown, diagonal)
+        above = k > order
+        up = choose(above, k * k - order * order, 1.0)
+        down = choose(above, (k - 1) * (k - 1) - order * order, 0.0)
+        first = fnp.sqrt((4 * k * k - 1) / up)
+        second = fnp.sqrt(down / choose(k > 1, 4 * (k - 1) * (k - 1) - 1, 1.0))
+        next_one = first * (x * here - second * before)
+        moving = above & (k <= degree)
+        before, here = choose(moving, here, before), choose(moving, next_one, here)
+        return diagonal, before, choose(above, here, diagonal)
+
+    start = fnp.full_like(x, 0.5 / math.sqrt(math.pi))
+    state = (start, fnp.zeros_like(x), start)
+    value = fori_loop(1, most + 1, climb, state)[2]
+    value = choose(order > degree, 0.0, value)
+    angle = order * phi
+    odd = (fnp.remainder(order, 2) != 0) & (m < 0)
+    real, imag = value * fnp.cos(angle), value * fnp.sin(angle)
+    imag = choose(m < 0, -imag, imag)
+    sign = choose(odd, -1.0, 1.0)
+    return bind(p.make_complex, sign * real, sign * imag)
+
+
+# Numbers of ways.
+
+
+@compose
+def comb(N: Any, k: Any, repetition: bool = False) -> Any:
+    """The number of ways to choose k of N things; with repetition: k of N kinds."""
+    if repetition:
+        value = _ways(N + k - 1, k)
+        return choose((k == 0) & (N >= 0), 1.0, value)
+    return _ways(N, k)
+
+
+def _ways(n: Any, k: Any) -> Any:
+    n, k = fnp.broadcast_arrays(n, k)
+    inside = (k >= 0) & (k <= n)
+    m, j = choose(inside, n, 0.0), choose(inside, k, 0.0)
+    value = fnp.exp(-log_beta(m - j + 1, j + 1)) / (m + 1)
+    whole = (fnp.floor(m) == m) & (fnp.floor(j) == j) & (value < 0.1 / rounding(n))
+    nearest = bind(p.stop_gradient, fnp.rint(value) - value)
+    value = value + choose(whole, nearest, 0.0)
+    return choose(inside, value, 0.0)
+
+
+def bernoulli(n: int) -> Any:
+    """The Bernoulli numbers B₀, …, Bₙ, where B₁ is -1/2.
+
+    Raises:
+      ValueRangeError: n is negative.
+    """
+    last = static_int(n, "bernoulli: n")
+    if last < 0:
+        raise ValueRangeError(f"bernoulli: n must not be negative, got {last}")
+    numbers = np.zeros(last + 1)
+    numbers[:2] = (1.0, -0.5)[: last + 1]
+    # |B| = 2·n!·ζ(n)/(2π)ⁿ of even n.
+    factor = 2.0
+    for k in range(1, last + 1):
+        factor *= k / (2 * math.pi)
+        if k % 2 == 0:
+            zeta = sum(j ** -float(k) for j in range(60, 0, -1)) if k > 8 else 0.0
+            exact = {2: 1 / 6, 4: -1 / 30, 6: 1 / 42, 8: -1 / 30}
+            numbers[k] = exact.get(k) or factor * zeta * (-1) ** (k // 2 + 1)
+    return fnp.asarray(numbers.astype(dtypes.default_dtype("f")))
