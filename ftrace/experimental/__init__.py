@@ -1,5 +1,7 @@
 """What JAX keeps under this name. Modules are imported by their names.
 
+checkify         checks whose failure is a result
+sparse           arrays of which only some elements are stored
 ode              ordinary differential equations
 jet              Taylor mode
 rnn              LSTM

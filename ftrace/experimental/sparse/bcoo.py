@@ -1,0 +1,958 @@
+"""Arrays of which only some elements are stored, with their indices (BCOO).
+
+    shape    batch + sparse + dense
+    data     batch + (nse,) + dense       what is stored: nse elements for each batch
+    indices  batch + (nse, n_sparse)      where along the sparse axes each stands
+
+Elements of equal indices are meant to be added; those whose indices are out of bounds
+do not count. Data and indices may have size 1 along an axis of the batch: it is the
+same for all. All is made of gathers, scatters and sorts of dense arrays: derivatives
+with respect to the data, `jit` and `vmap` follow.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes, numpy as fnp
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
+from ftrace.numpy import axes as ax
+from ftrace.numpy.axes import cast
+from ftrace.trace.tracing.tracer import Tracer, Value
+from ftrace.transforms.vmap import vmap
+from ftrace.tree_util import register_pytree_node_class
+
+Shape = tuple[int, ...]
+
+
+#: What operators of sparse arrays do.
+OPERATORS: dict[str, Callable[..., Any]] = {}
+
+
+class SparseEfficiencyError(ValueRangeError):
+    """A layout would store far more than the array does now."""
+
+
+class SparseEfficiencyWarning(UserWarning):
+    """A layout stores far more than the array did."""
+
+
+class JAXSparse:
+    """The base of sparse arrays.
+
+    Attributes:
+      data: what is stored.
+      shape: of the array.
+    """
+
+    data: Any
+    shape: Shape
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 100
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nse(self) -> int:
+        """How many elements are stored, for each batch."""
+        raise NotImplementedError
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Any:
+        """The array with its axes in another order."""
+        raise NotImplementedError
+
+    def todense(self) -> Any:
+        """The dense array."""
+        raise NotImplementedError
+
+    @property
+    def T(self) -> Any:
+        return self.transpose()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def block_until_ready(self) -> Any:
+        return self
+
+    # Operators: what they do stands in `products.py`.
+
+    def __matmul__(self, other: Any) -> Any:
+        return OPERATORS["matmul"](self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return OPERATORS["rmatmul"](self, other)
+
+    def __mul__(self, other: Any) -> Any:
+        return OPERATORS["mul"](self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return OPERATORS["rmul"](self, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return OPERATORS["truediv"](self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return OPERATORS["add"](self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return OPERATORS["radd"](self, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return OPERATORS["sub"](self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return OPERATORS["rsub"](self, other)
+
+    def __pow__(self, other: Any) -> Any:
+        return OPERATORS["pow"](self, other)
+
+    def __neg__(self) -> Any:
+        return OPERATORS["neg"](self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return OPERATORS["abs"](self)
+
+    def __getitem__(self, index: Any) -> Any:
+        return OPERATORS["getitem"](self, index)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self))])
+
+    def sum(self, axis: Any = None) -> Any:
+        """The sums along axes, by default all, as a sparse array."""
+        return OPERATORS["sum"](self, axis)
+
+    def reshape(self, *shape: Any) -> Any:
+        """The array in another shape."""
+        return OPERATORS["reshape"](self, *shape)
+
+
+@register_pytree_node_class
+class BCOO(JAXSparse):
+    """A sparse array: see the module.
+
+    Args:
+      args: (data, indices).
+      shape: of the array.
+      indices_sorted, unique_indices: what is known of the indices.
+
+    Raises:
+      ShapeError, DtypeError: they do not fit together.
+    """
+
+    indices: Any
+
+    def __init__(
+        self, args: tuple[Value, Value], *, shape: Sequence[int],
+        indices_sorted: bool = False, unique_indices: bool = False,
+    ) -> None:  # fmt: skip
+        self.data, self.indices = (fnp.asarray(x) for x in args)
+        self.shape = tuple([operator.index(n) for n in shape])
+        self.indices_sorted = indices_sorted
+        self.unique_indices = unique_indices
+        if not dtypes.is_integer(self.indices.dtype) or self.indices.ndim < 2:
+            raise DtypeError(
+                "BCOO: indices must be integers of two axes or more, got "
+                f"{self.indices.dtype} of shape {self.indices.shape}"
+            )
+        batch, dense = self.shape[: self.n_batch], self.shape[self.n_batch :]
+        dense = dense[self.n_sparse :]
+        fits = self.data.ndim - 1 + self.n_sparse == len(self.shape)
+        parts = (self.data.shape[: self.n_batch], self.indices.shape[: self.n_batch])
+        fits = (
+            fits
+            and all(len(part) == len(batch) for part in parts)
+            and all(
+                n in (1, m) for part in parts for n, m in zip(part, batch, strict=True)
+            )
+        )
+        if not fits or self.data.shape[self.n_batch :] != (self.nse, *dense):
+            raise ShapeError(
+                f"BCOO: data {self.data.shape} and indices {self.indices.shape} do not "
+                f"fit an array of shape {self.shape}; see the shapes that the module "
+                "ftrace.experimental.sparse.bcoo tells"
+            )
+
+    @property
+    def nse(self) -> int:
+        return self.indices.shape[-2]
+
+    @property
+    def n_batch(self) -> int:
+        return self.indices.ndim - 2
+
+    @property
+    def n_sparse(self) -> int:
+        return self.indices.shape[-1]
+
+    @property
+    def n_dense(self) -> int:
+        return self.data.ndim - 1 - self.n_batch
+
+    @property
+    def batch_shape(self) -> Shape:
+        return self.shape[: self.n_batch]
+
+    @property
+    def sparse_shape(self) -> Shape:
+        return self.shape[self.n_batch : self.n_batch + self.n_sparse]
+
+    @property
+    def dense_shape(self) -> Shape:
+        return self.shape[self.n_batch + self.n_sparse :]
+
+    def __repr__(self) -> str:
+        parts = [f"{self.dtype}{[*self.shape]}", f"nse={self.nse}"]
+        more = {"n_batch": self.n_batch, "n_dense": self.n_dense}
+        parts += [f"{name}={n}" for name, n in more.items() if n]
+        text = f"BCOO({', '.join(parts)})"
+        return f"Tracer[{text}]" if isinstance(self.data, Tracer) else text
+
+    @classmethod
+    def fromdense(
+        cls, mat: Value, *, nse: int | None = None, index_dtype: Any = np.int32,
+        n_dense: int = 0, n_batch: int = 0,
+    ) -> BCOO:  # fmt: skip
+        """The elements of a dense array that are not zero: see `bcoo_fromdense`."""
+        return bcoo_fromdense(
+            mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch
+        )
+
+    @classmethod
+    def from_scipy_sparse(
+        cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0
+    ) -> BCOO:
+        """A matrix of `scipy.sparse`."""
+        if n_dense or n_batch:
+            raise ValueRangeError("from_scipy_sparse: n_dense and n_batch must be 0")
+        found = mat.tocoo()
+        indices = np.stack([found.row, found.col], -1).astype(index_dtype or np.int32)
+        return cls((fnp.asarray(found.data), indices), shape=found.shape)
+
+    def todense(self) -> Any:
+        """The dense array."""
+        return bcoo_todense(self)
+
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
+        """Each index once, in order, and no zeros.
+
+        Args:
+          nse: how many elements to store; by default as many as there are, which must
+            be known: not under `jit`.
+          remove_zeros: False keeps elements that are zero.
+        """
+        if remove_zeros:
+            return bcoo_eliminate_zeros(self, nse)
+        return bcoo_sum_duplicates(self, nse)
+
+    def sort_indices(self) -> BCOO:
+        """The elements in the order of their indices."""
+        return bcoo_sort_indices(self)
+
+    def update_layout(
+        self, *, n_batch: int | None = None, n_dense: int | None = None,
+        on_inefficient: str | None = "error",
+    ) -> BCOO:  # fmt: skip
+        """The array with so many axes of batch and dense ones."""
+        return bcoo_update_layout(
+            self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient
+        )
+
+    def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
+        """The array with its axes in another order: batch, sparse, dense stay apart."""
+        order = range(self.ndim)[::-1] if axes is None else axes
+        return bcoo_transpose(self, permutation=tuple(order))
+
+    def astype(self, dtype: Any) -> BCOO:
+        return replaced(self, self.data.astype(dtype))
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        known = (self.shape, self.n_batch, self.indices_sorted, self.unique_indices)
+        return (self.data, self.indices), known
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> BCOO:
+        made = object.__new__(cls)
+        made.data, made.indices = children
+        made.shape, n_batch, made.indices_sorted, made.unique_indices = aux
+        more = getattr(made.indices, "ndim", n_batch + 2) - 2 - n_batch
+        if more > 0:  # vmap has put axes before all others
+            made.shape = (*made.indices.shape[:more], *made.shape)
+        elif -n_batch <= more < 0:  # or has taken them away
+            made.shape = made.shape[-more:]
+        return made
+
+
+def replaced(mat: BCOO, data: Any) -> BCOO:
+    """The array with other data at the same indices."""
+    return BCOO((data, mat.indices), shape=mat.shape,
+                indices_sorted=mat.indices_sorted,
+                unique_indices=mat.unique_indices)  # fmt: skip
+
+
+def check_sparse(name: str, mat: Any) -> BCOO:
+    if not isinstance(mat, BCOO):
+        raise ArgumentError(f"{name} takes a BCOO, got {type(mat).__name__}")
+    return mat
+
+
+# One batch at a time.
+
+
+def full_batch(mat: BCOO) -> tuple[Any, Any]:
+    """Data and indices, of which no batch shares any."""
+    k, batch = mat.n_batch, mat.batch_shape
+    data = fnp.broadcast_to(mat.data, (*batch, *mat.data.shape[k:]))
+    return data, fnp.broadcast_to(mat.indices, (*batch, *mat.indices.shape[k:]))
+
+
+def each_batch(function: Callable[..., Any], mat: BCOO, *others: Any) -> Any:
+    """What a function of data and indices, and of others, gives for each batch."""
+    for _ in range(mat.n_batch):
+        function = vmap(function)
+    return function(*full_batch(mat), *others)
+
+
+def columns(indices: Any) -> tuple[Any, ...]:
+    return tuple([indices[..., k] for k in range(indices.shape[-1])])
+
+
+def inside(indices: Any, shape: Sequence[int]) -> Any:
+    """Which of the indices are in bounds."""
+    if not len(shape):
+        return fnp.ones(indices.shape[:-1], bool)
+    return (indices < cast(np.array(shape), indices.dtype)).all(-1)
+
+
+def masked(data: Any, keep: Any) -> Any:
+    """The data, zero where they do not count."""
+    more = data.ndim - keep.ndim
+    return fnp.where(keep.reshape(*keep.shape, *(1,) * more), data, 0).astype(
+        data.dtype
+    )
+
+
+def scatter(data: Any, places: tuple[Any, ...], shape: Sequence[int]) -> Any:
+    """The sums of data at places; what is out of bounds is dropped."""
+    if not places:
+        return data.sum(0, dtype=data.dtype)
+    zeros = fnp.zeros(tuple(shape), data.dtype)
+    return zeros if 0 in shape else zeros.at[places].add(data, mode="drop")
+
+
+def gather(x: Any, places: tuple[Any, ...]) -> Any:
+    """The elements at places; zero out of bounds."""
+    count = len(places)
+    if 0 in x.shape[:count]:
+        return fnp.zeros((*places[0].shape, *x.shape[count:]), x.dtype)
+    return x.at[places].get(mode="fill", fill_value=0)
+
+
+def bcoo_todense(mat: BCOO) -> Any:
+    """The dense array."""
+    shape = (*mat.sparse_shape, *mat.dense_shape)
+
+    def dense(data: Any, indices: Any) -> Any:
+        return scatter(data, columns(indices), shape)
+
+    return each_batch(dense, check_sparse("bcoo_todense", mat))
+
+
+def bcoo_fromdense(
+    mat: Value, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
+    index_dtype: Any = np.int32,
+) -> BCOO:  # fmt: skip
+    """The elements of a dense array that are not zero.
+
+    Args:
+      mat: the array.
+      nse: how many elements to store for each batch; by default as many as needed,
+        which must be known: not under `jit`.
+      n_batch, n_dense: how many of the first axes are of the batch, and of the last
+        ones dense.
+      index_dtype: of the indices.
+    """
+    x = fnp.asarray(mat)
+    n_sparse = x.ndim - n_batch - n_dense
+    if min(n_batch, n_dense, n_sparse) < 0:
+        raise ValueRangeError(
+            f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} do not fit an "
+            f"array of shape {x.shape}"
+        )
+    last = tuple(range(n_batch + n_sparse, x.ndim))
+    mask = (x != 0).any(last)
+    if nse is None:
+        counts = mask.sum(tuple(range(n_batch, mask.ndim)))
+        nse = int(counts.max()) if counts.size else 0
+    count, shape = operator.index(nse), x.shape[n_batch : n_batch + n_sparse]
+
+    def stored(x: Any, mask: Any) -> Any:
+        if not n_sparse:
+            data = fnp.broadcast_to(x, (count, *x.shape))
+            return data * (fnp.arange(count) == 0).reshape(-1, *(1,) * x.ndim), (
+                fnp.zeros((count, 0), index_dtype)
+            )
+        flat = fnp.nonzero(mask.ravel(), size=count, fill_value=mask.size)[0]
+        places = fnp.unravel_index(fnp.minimum(flat, max(mask.size - 1, 0)), shape)
+        found = flat < mask.size
+        rows = [fnp.where(found, p, n) for p, n in zip(places, shape, strict=True)]
+        indices = fnp.stack(rows, -1).astype(index_dtype)
+        return gather(x, columns(indices)), indices
+
+    for _ in range(n_batch):
+        stored = vmap(stored)
+    data, indices = stored(x, mask)
+    return BCOO((data.astype(x.dtype), indices), shape=x.shape,
+                indices_sorted=True, unique_indices=True)  # fmt: skip
+
+
+def bcoo_extract(sparr: BCOO, arr: Value, *, assume_unique: bool | None = None) -> BCOO:
+    """The elements of a dense array at the indices of a sparse one.
+
+    Args:
+      assume_unique: no index is there twice; by default what `sparr` knows. Otherwise
+        the first of equal ones gets the element.
+    """
+    x = fnp.asarray(arr)
+    if x.shape != sparr.shape:
+        raise ShapeError(
+            f"bcoo_extract: arrays of one shape are required, got {sparr.shape} and "
+            f"{x.shape}"
+        )
+    unique = sparr.unique_indices if assume_unique is None else assume_unique
+
+    def elements(data: Any, indices: Any, x: Any) -> Any:
+        if not sparr.n_sparse:
+            return fnp.broadcast_to(x, (indices.shape[0], *x.shape))
+        found = gather(x, columns(indices))
+        if unique:
+            return found
+        order, _, new, _ = _segments(indices, sparr.sparse_shape)
+        return masked(found, fnp.zeros_like(new).at[order].set(new))
+
+    return replaced(sparr, each_batch(elements, sparr, x))
+
+
+# Order and duplicates.
+
+
+def _segments(indices: Any, shape: Shape) -> tuple[Any, Any, Any, Any]:
+    """The order of the indices of one batch.
+
+    Returns:
+      It; and in it the segment of each index, whether it begins one, and the indices.
+      Those out of bounds are last, and equal.
+    """
+    limits = cast(np.array(shape, np.int64), indices.dtype)
+    keep = inside(indices, shape)
+    indices = fnp.where(keep[:, None], indices, limits)
+    count = indices.shape[0]
+    if not shape or not count:
+        order = fnp.arange(count)
+        new = fnp.arange(count) == 0
+    else:
+        order = fnp.lexsort(columns(indices)[::-1])
+        indices = indices[order]
+        new = (indices[1:] != indices[:-1]).any(-1)
+        new = fnp.concatenate([fnp.ones(1, bool), new])
+    return order, fnp.cumsum(new) - 1, new, indices
+
+
+def bcoo_sort_indices(mat: BCOO) -> BCOO:
+    """The elements in the order of their indices."""
+
+    def ordered(data: Any, indices: Any) -> Any:
+        order, _, _, indices = _segments(indices, mat.sparse_shape)
+        return data[order], indices
+
+    return BCOO(each_batch(ordered, check_sparse("bcoo_sort_indices", mat)),
+                shape=mat.shape, indices_sorted=True,
+                unique_indices=mat.unique_indices)  # fmt: skip
+
+
+def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
+    """Each index once, in order; the elements of equal ones are added.
+
+    Args:
+      nse: how many elements to store; by default as many as needed, which must be
+        known: not under `jit`. What is more is lost.
+    """
+    shape = mat.sparse_shape
+
+    def count(data: Any, indices: Any) -> Any:
+        _, _, new, indices = _segments(indices, shape)
+        return (new & inside(indices, shape)).sum()
+
+    if nse is None:
+        counts = each_batch(count, mat)
+        nse = int(counts.max()) if counts.size else 0
+    size = operator.index(nse)
+
+    def summed(data: Any, indices: Any) -> Any:
+        order, segment, _, indices = _segments(indices, shape)
+        data = masked(data[order], inside(indices, shape))
+        limits = fnp.broadcast_to(cast(np.array(shape, np.int64), indices.dtype),
+                                  (size, len(shape)))  # fmt: skip
+        if not size or not indices.shape[0]:
+            return fnp.zeros((size, *data.shape[1:]), data.dtype), limits
+        found = scatter(data, (segment,), (size, *data.shape[1:]))
+        return found, limits.at[segment].set(indices, mode="drop")
+
+    return BCOO(each_batch(summed, mat), shape=mat.shape, indices_sorted=True,
+                unique_indices=True)  # fmt: skip
+
+
+def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
+    """`bcoo_sum_duplicates` of the elements that are not zero."""
+    data, indices = full_batch(mat)
+    some = (data != 0).any(tuple(range(mat.n_batch + 1, data.ndim)))
+    limits = cast(np.array(mat.sparse_shape, np.int64), indices.dtype)
+    indices = fnp.where(some[..., None], indices, limits)
+    return bcoo_sum_duplicates(BCOO((data, indices), shape=mat.shape), nse)
+
+
+# Layouts.
+
+
+def bcoo_update_layout(
+    mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,
+    on_inefficient: str | None = "error",
+) -> BCOO:  # fmt: skip
+    """The array with other numbers of axes of the batch and of dense ones.
+
+    Args:
+      on_inefficient: "error", "warn" or None: what to do where an axis of more than one
+        element becomes one of the batch or dense: zeros are stored for it.
+
+    Raises:
+      SparseEfficiencyError, ValueRangeError
+    """
+    one_of(
+        "bcoo_update_layout: on_inefficient", on_inefficient, ("error", "warn", None)
+    )
+    batch = mat.n_batch if n_batch is None else operator.index(n_batch)
+    dense = mat.n_dense if n_dense is None else operator.index(n_dense)
+    if min(batch, dense, mat.ndim - batch - dense) < 0:
+        raise ValueRangeError(
+            f"bcoo_update_layout: n_batch={batch} and n_dense={dense} do not fit an "
+            f"array of shape {mat.shape}"
+        )
+    grown = [*mat.shape[mat.n_batch : batch]]
+    grown += mat.shape[mat.ndim - dense : mat.ndim - mat.n_dense]
+    if on_inefficient and any(n > 1 for n in grown):
+        text = (
+            f"the layout n_batch={batch}, n_dense={dense} of an array of shape "
+            f"{mat.shape} stores zeros; say on_inefficient=None to have it"
+        )
+        if on_inefficient == "error":
+            raise SparseEfficiencyError(f"bcoo_update_layout: {text}")
+        warnings.warn(text, SparseEfficiencyWarning, stacklevel=3)
+    if dense < mat.n_dense:
+        mat = _dense_to_sparse(mat, mat.n_dense - dense)
+    if batch < mat.n_batch:
+        mat = _batch_to_sparse(mat, mat.n_batch - batch)
+    if dense > mat.n_dense:
+        mat = _sparse_to_dense(mat, dense - mat.n_dense)
+    if batch > mat.n_batch:
+        mat = _sparse_to_batch(mat, batch - mat.n_batch)
+    return mat
+
+
+def _grid(shape: Sequence[int], dtype: Any) -> Any:
+    """The indices of all elements, (elements, axes)."""
+    rows: Any = np.indices(tuple(shape))
+    return cast(np.stack([np.ravel(row) for row in rows], -1), dtype)
+
+
+def _dense_to_sparse(mat: BCOO, count: int) -> BCOO:
+    data, indices = full_batch(mat)
+    k = mat.n_batch
+    batch, sizes, rest = (
+        mat.batch_shape,
+        mat.dense_shape[:count],
+        mat.dense_shape[count:],
+    )
+    total = math.prod(sizes)
+    lead = (*batch, mat.nse, total)
+    grid = fnp.broadcast_to(_grid(sizes, indices.dtype), (*lead, count))
+    spread = fnp.broadcast_to(indices[..., None, :], (*lead, mat.n_sparse))
+    wide = fnp.concatenate([spread, grid], -1)
+    # What did not count must not count now.
+    limits = cast(np.array(mat.shape[k : mat.ndim - len(rest)]), wide.dtype)
+    wide = fnp.where(inside(spread, mat.sparse_shape)[..., None], wide, limits)
+    size = mat.nse * total
+    return BCOO((data.reshape(*batch, size, *rest), wide.reshape(*batch, size, -1)
+                 if size else fnp.zeros((*batch, 0, wide.shape[-1]), wide.dtype)),
+                shape=mat.shape)  # fmt: skip
+
+
+def _batch_to_sparse(mat: BCOO, count: int) -> BCOO:
+    data, indices = full_batch(mat)
+    kept, sizes = mat.batch_shape[:-count], mat.batch_shape[mat.n_batch - count :]
+    total = math.prod(sizes)
+    grid = _grid(sizes, indices.dtype)[:, None, :]
+    grid = fnp.broadcast_to(grid, (*kept, total, mat.nse, count))
+    flat = indices.reshape(*kept, total, mat.nse, mat.n_sparse)
+    wide = fnp.concatenate([grid, flat], -1)
+    keep = inside(flat, mat.sparse_shape)[..., None]
+    limits = cast(np.array([*sizes, *mat.sparse_shape], np.int64), wide.dtype)
+    wide = fnp.where(keep, wide, limits)
+    size = total * mat.nse
+    return BCOO((data.reshape(*kept, size, *mat.dense_shape),
+                 wide.reshape(*kept, size, count + mat.n_sparse)),
+                shape=mat.shape)  # fmt: skip
+
+
+def _sparse_to_dense(mat: BCOO, count: int) -> BCOO:
+    sizes = mat.sparse_shape[mat.n_sparse - count :]
+
+    def spread(data: Any, indices: Any) -> Any:
+        rows = fnp.arange(indices.shape[0])
+        places = (rows, *columns(indices[:, mat.n_sparse - count :]))
+        shape = (indices.shape[0], *sizes, *data.shape[1:])
+        return scatter(data, places, shape), indices[:, : mat.n_sparse - count]
+
+    return BCOO(each_batch(spread, mat), shape=mat.shape)
+
+
+def _sparse_to_batch(mat: BCOO, count: int) -> BCOO:
+    sizes = mat.sparse_shape[:count]
+
+    def spread(data: Any, indices: Any) -> Any:
+        size = indices.shape[0]
+        places = (*columns(indices[:, :count]), fnp.arange(size))
+        shape = (*sizes, size, *data.shape[1:])
+        rest = indices[:, count:]
+        return scatter(data, places, shape), fnp.broadcast_to(
+            rest, (*sizes, *rest.shape)
+        )
+
+    return BCOO(each_batch(spread, mat), shape=mat.shape)
+
+
+def all_sparse(mat: BCOO) -> BCOO:
+    """The array without axes of the batch and without dense ones."""
+    return bcoo_update_layout(mat, n_batch=0, n_dense=0)
+
+
+# Axes.
+
+
+def _parted(name: str, mat: BCOO, axes: Sequence[int]) -> tuple[list[int], ...]:
+    """Axes of the batch, of the sparse ones, and of the dense ones, from 0 each."""
+    found = ax.canonical_axes(tuple(axes), mat.ndim, name)
+    first, last = mat.n_batch, mat.n_batch + mat.n_sparse
+    return (
+        [a for a in found if a < first],
+        [a - first for a in found if first <= a < last],
+        [a - last for a in found if a >= last],
+    )
+
+
+def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
+    """The array with its axes in another order: batch, sparse, dense stay apart.
+
+    Raises:
+      ValueRangeError: they do not, or it is no permutation.
+    """
+    order = [operator.index(i) for i in permutation]
+    batch, sparse, dense = _parted("bcoo_transpose", mat, order)
+    last = mat.n_batch + mat.n_sparse
+    apart = [*batch, *[mat.n_batch + i for i in sparse], *[last + i for i in dense]]
+    if sorted(order) != list(range(mat.ndim)) or apart != order:
+        raise ValueRangeError(
+            f"bcoo_transpose: {tuple(order)} must be a permutation of {mat.ndim} axes "
+            f"that mixes none of the batch, sparse and dense ones ({mat!r})"
+        )
+    k = mat.n_batch
+    data = mat.data.transpose((*batch, k, *[k + 1 + i for i in dense]))
+    indices = mat.indices.transpose((*batch, k, k + 1))
+    same = sparse == sorted(sparse)
+    return BCOO((data, indices if same else indices[..., np.array(sparse, np.int32)]),
+                shape=[mat.shape[i] for i in order],
+                indices_sorted=mat.indices_sorted and same,
+                unique_indices=mat.unique_indices)  # fmt: skip
+
+
+def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
+    """The sums along axes, as a sparse array."""
+    batch, _, _ = _parted("bcoo_reduce_sum", mat, axes)
+    found = ax.canonical_axes(tuple(axes), mat.ndim, "bcoo_reduce_sum")
+    if batch:
+        mat = bcoo_update_layout(mat, n_batch=0)
+    _, sparse, dense = _parted("bcoo_reduce_sum", mat, found)
+    data, indices = full_batch(mat)
+    data = masked(data, inside(indices, mat.sparse_shape))
+    data = data.sum(tuple([mat.n_batch + 1 + i for i in dense]))
+    kept = [i for i in range(mat.n_sparse) if i not in sparse]
+    shape = [n for i, n in enumerate(mat.shape) if i not in found]
+    return BCOO((data, indices[..., np.array(kept, np.int32)]), shape=shape)
+
+
+def bcoo_reshape(
+    mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None,
+    sharding: Any = None,
+) -> BCOO:  # fmt: skip
+    """The array in another shape.
+
+    The axes of the batch and the dense ones stay apart from the sparse ones where the
+    shape can be parted so; else all become sparse.
+    """
+    if dimensions is not None and list(dimensions) != list(range(mat.ndim)):
+        mat = bcoo_transpose(mat, permutation=dimensions)
+    sizes = ax.check_shape(tuple(new_sizes), "bcoo_reshape")
+    if -1 in sizes:
+        known = math.prod([n for n in sizes if n != -1])
+        sizes = tuple([mat.size // max(known, 1) if n == -1 else n for n in sizes])
+    if math.prod(sizes) != mat.size:
+        raise ShapeError(f"bcoo_reshape: {mat.shape} does not fit into {sizes}")
+    parts = [math.prod(p) for p in (mat.batch_shape, mat.sparse_shape)]
+    first = _cut(sizes, parts[0]) if mat.n_batch else 0
+    rest = None if first is None else _cut(sizes[first:], parts[1], not mat.n_dense)
+    if first is None or rest is None:
+        mat, first, rest = all_sparse(mat), 0, len(sizes)
+    last = first + rest if mat.n_dense else len(sizes)
+    data, indices = full_batch(mat)
+    batch, sparse, dense = sizes[:first], sizes[first:last], sizes[last:]
+    keep = inside(indices, mat.sparse_shape)
+    flat = fnp.zeros(indices.shape[:-1], indices.dtype)
+    for column, n in zip(columns(indices), mat.sparse_shape, strict=True):
+        flat = flat * n + column
+    rows: list[Any] = []
+    for n in sparse[::-1]:
+        rows.insert(0, fnp.where(keep, flat % max(n, 1), n))
+        flat = flat // max(n, 1)
+    empty = fnp.zeros((*indices.shape[:-1], 0), indices.dtype)
+    made = fnp.stack(rows, -1) if rows else empty
+    return BCOO((masked(data, keep).reshape(*batch, mat.nse, *dense),
+                 made.astype(indices.dtype).reshape(*batch, mat.nse, len(sparse))),
+                shape=sizes)  # fmt: skip
+
+
+def _cut(sizes: Sequence[int], total: int, whole: bool = False) -> int | None:
+    """How many sizes have this product: as few as possible, or all of them."""
+    if whole:
+        return len(sizes)
+    product = 1
+    for i, n in enumerate(sizes):
+        if product == total:
+            return i
+        product *= n
+    return len(sizes) if product == total else None
+
+
+def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
+    """The array without these axes, all of size 1."""
+    found = ax.canonical_axes(tuple(dimensions), arr.ndim, "bcoo_squeeze")
+    if any(arr.shape[d] != 1 for d in found):
+        raise ShapeError(f"bcoo_squeeze: axes {found} of {arr.shape} are not of size 1")
+    batch, sparse, dense = _parted("bcoo_squeeze", arr, found)
+    kept = [i for i in range(arr.n_sparse) if i not in sparse]
+    indices = arr.indices
+    if sparse:  # what is out of bounds along one of them
+        keep = inside(indices, arr.sparse_shape)[..., None]
+        limits = cast(np.array(arr.sparse_shape), indices.dtype)
+        indices = fnp.where(keep, indices, limits)
+        gone = masked(arr.data, keep[..., 0]) if not kept else arr.data
+        arr = BCOO((gone, indices), shape=arr.shape)
+        indices = indices[..., np.array(kept, np.int32)]
+    data = fnp.squeeze(arr.data, (*batch, *[arr.n_batch + 1 + i for i in dense]))
+    shape = [n for i, n in enumerate(arr.shape) if i not in found]
+    return BCOO((data, fnp.squeeze(indices, tuple(batch))), shape=shape,
+                indices_sorted=arr.indices_sorted,
+                unique_indices=arr.unique_indices)  # fmt: skip
+
+
+def bcoo_broadcast_in_dim(
+    mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+    sharding: Any = None,
+) -> BCOO:  # fmt: skip
+    """The array with further axes, and with axes of size 1 repeated.
+
+    Axes that come before the sparse ones are of the batch; those behind are dense where
+    there are dense ones, else sparse.
+
+    Raises:
+      ValueRangeError: a sparse axis would be repeated.
+    """
+    places = [operator.index(d) for d in broadcast_dimensions]
+    sizes = tuple(shape)
+    if len(places) != mat.ndim or places != sorted({*places}):
+        raise ValueRangeError(
+            f"bcoo_broadcast_in_dim: one place per axis of {mat.shape} is required, in "
+            f"order, got {tuple(places)}"
+        )
+    first = min(places[mat.n_batch :], default=len(sizes))
+    dense_at = places[mat.n_batch + mat.n_sparse :]
+    last = min(dense_at) if dense_at else len(sizes)
+    sparse_at = places[mat.n_batch : mat.n_batch + mat.n_sparse]
+    for p in range(first, last):
+        old = mat.shape[places.index(p)] if p in places else 1
+        if old != sizes[p]:
+            raise ValueRangeError(
+                f"bcoo_broadcast_in_dim: the sparse axis {p} cannot be repeated from "
+                f"{old} to {sizes[p]} elements; make it one of the batch"
+            )
+    lead = [1] * first
+    data_lead, index_lead = list(lead), list(lead)
+    for p, n, m in zip(places, mat.data.shape, mat.indices.shape, strict=False):
+        if p < first:
+            data_lead[p], index_lead[p] = n, m
+    tail = [mat.shape[places.index(p)] if p in places else 1
+            for p in range(last, len(sizes))]  # fmt: skip
+    data = mat.data.reshape(*data_lead, mat.nse, *tail)
+    data = fnp.broadcast_to(data, (*data.shape[: first + 1], *sizes[last:]))
+    zero = fnp.zeros((*mat.indices.shape[:-1], 1), mat.indices.dtype)
+    rows = dict(zip(sparse_at, range(mat.n_sparse), strict=True))
+    keep = inside(mat.indices, mat.sparse_shape)[..., None]
+    parts = [mat.indices[..., rows[p], None] if p in rows else fnp.where(keep, zero, 1)
+             for p in range(first, last)]  # fmt: skip
+    empty = fnp.zeros((*mat.indices.shape[:-1], 0), mat.indices.dtype)
+    indices = fnp.concatenate([empty, *parts], -1)
+    indices = indices.reshape(*index_lead, mat.nse, last - first)
+    return BCOO((data, indices.astype(mat.indices.dtype)), shape=sizes)
+
+
+def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
+    """Sparse arrays, one behind the other along an axis that is not dense."""
+    mats = [check_sparse("bcoo_concatenate", m) for m in operands]
+    axis = ax.canonical_axis(dimension, mats[0].ndim, "bcoo_concatenate")
+    layouts = {(m.n_batch, m.n_sparse, m.n_dense) for m in mats}
+    others = {m.shape[:axis] + m.shape[axis + 1 :] for m in mats}
+    if len(others) != 1:
+        raise ShapeError(
+            f"bcoo_concatenate: the shapes {[m.shape for m in mats]} differ in other "
+            f"axes than {axis}"
+        )
+    if len(layouts) != 1:
+        mats = [all_sparse(m) for m in mats]
+    if axis >= mats[0].n_batch + mats[0].n_sparse:
+        mats = [bcoo_update_layout(m, n_dense=0) for m in mats]
+    k, total = mats[0].n_batch, sum(m.shape[axis] for m in mats)
+    shape = (*mats[0].shape[:axis], total, *mats[0].shape[axis + 1 :])
+    if axis < k:
+        size = max(m.nse for m in mats)
+        parts = [full_batch(_with_nse(m, size)) for m in mats]
+        data, indices = (fnp.concatenate(p, axis) for p in zip(*parts, strict=True))
+        return BCOO((data, indices), shape=shape)
+    rows: list[Any] = []
+    start = 0
+    for m in mats:
+        data, indices = full_batch(m)
+        keep = inside(indices, m.sparse_shape)[..., None]
+        moved = indices.at[..., axis - k].add(start) if m.nse else indices
+        limits = cast(np.array(shape[k : k + m.n_sparse]), indices.dtype)
+        rows.append((data, fnp.where(keep, moved, limits)))
+        start += m.shape[axis]
+    data, indices = (fnp.concatenate(p, k) for p in zip(*rows, strict=True))
+    return BCOO((data, indices), shape=shape)
+
+
+def _with_nse(mat: BCOO, nse: int) -> BCOO:
+    """The array with as many stored elements; those added are out of bounds."""
+    more = nse - mat.nse
+    if not more:
+        return mat
+    data, indices = full_batch(mat)
+    zeros = fnp.zeros((*mat.batch_shape, more, *mat.dense_shape), mat.dtype)
+    limits = cast(np.array(mat.sparse_shape, np.int64), indices.dtype)
+    limits = fnp.broadcast_to(limits, (*mat.batch_shape, more, mat.n_sparse))
+    return BCOO((fnp.concatenate([data, zeros], mat.n_batch),
+                 fnp.concatenate([indices, limits], mat.n_batch)),
+                shape=mat.shape)  # fmt: skip
+
+
+def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
+    """The array backwards along axes."""
+    batch, sparse, dense = _parted("bcoo_rev", operand, dimensions)
+    indices = fnp.flip(operand.indices, tuple(batch)) if batch else operand.indices
+    along = (*batch, *[operand.n_batch + 1 + i for i in dense])
+    data = fnp.flip(operand.data, along) if along else operand.data
+    keep = inside(indices, operand.sparse_shape)
+    for i in sparse:
+        column = indices[..., i]
+        turned = fnp.where(keep, operand.sparse_shape[i] - 1 - column, column)
+        indices = indices.at[..., i].set(turned)
+    return BCOO((data, indices), shape=operand.shape,
+                unique_indices=operand.unique_indices)  # fmt: skip
+
+
+def bcoo_slice(
+    mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> BCOO:  # fmt: skip
+    """A slice of the array, as `lax.slice` has it."""
+    starts = [operator.index(i) for i in start_indices]
+    limits = [operator.index(i) for i in limit_indices]
+    steps = [1] * mat.ndim if strides is None else [operator.index(i) for i in strides]
+    rows = [*zip(starts, limits, mat.shape, strict=True)]
+    if any(not 0 <= a <= b <= n for a, b, n in rows) or min(steps, default=1) < 1:
+        raise ValueRangeError(
+            f"bcoo_slice: the slice from {starts} to {limits} in steps of {steps} is "
+            f"not within the shape {mat.shape}"
+        )
+    return _sliced(mat, starts, [b - a for a, b, _ in rows], steps)
+
+
+def bcoo_dynamic_slice(
+    mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]
+) -> BCOO:
+    """A slice of known size at a computed place, as `lax.dynamic_slice` has it."""
+    sizes = ax.check_shape(tuple(slice_sizes), "bcoo_dynamic_slice")
+    rows = zip(start_indices, sizes, mat.shape, strict=True)
+    starts = [fnp.clip(fnp.where(fnp.asarray(a) < 0, fnp.asarray(a) + n, a), 0, n - m)
+              for a, m, n in rows]  # fmt: skip
+    return _sliced(mat, starts, list(sizes), [1] * mat.ndim)
+
+
+def _sliced(
+    mat: BCOO, starts: Sequence[Any], sizes: Sequence[int], steps: Sequence[int]
+) -> BCOO:
+    """From each start so many elements, of which every step-th."""
+    data, indices, k, last = mat.data, mat.indices, mat.n_batch, mat.ndim - mat.n_dense
+    counts = [-(-n // s) for n, s in zip(sizes, steps, strict=True)]
+    for axis in (*range(k), *range(last, mat.ndim)):
+        if (sizes[axis], steps[axis]) == (mat.shape[axis], 1):
+            continue
+        places = starts[axis] + np.arange(counts[axis]) * steps[axis]
+        if axis >= last:
+            data = fnp.take(data, places, k + 1 + axis - last)
+            continue
+        data = data if data.shape[axis] == 1 else fnp.take(data, places, axis)
+        if indices.shape[axis] != 1:
+            indices = fnp.take(indices, places, axis)
+    keep = inside(indices, mat.sparse_shape)
+    rows: list[Any] = []
+    for column, axis in zip(columns(indices), range(k, last), strict=True):
+        moved = column - cast(starts[axis], indices.dtype)
+        keep = keep & (moved >= 0) & (moved < sizes[axis]) & (moved % steps[axis] == 0)
+        rows.append(moved // steps[axis])
+    limits = counts[k:last]
+    if rows:
+        moved = [fnp.where(keep, r, n) for r, n in zip(rows, limits, strict=True)]
+        indices = fnp.stack(moved, -1).astype(indices.dtype)
+    lead = fnp.broadcast_shapes(data.shape[:k], keep.shape[:k])
+    data = fnp.broadcast_to(data, (*lead, *data.shape[k:]))
+    made = BCOO((masked(data, keep), indices), shape=counts)
+    most = math.prod(limits)
+    return bcoo_sum_duplicates(made, most) if most < mat.nse else made

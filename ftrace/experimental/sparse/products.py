@@ -1,0 +1,405 @@
+"""Products, sums and indexing of sparse arrays, and their operators."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes, numpy as fnp
+from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError, ValueRangeError
+from ftrace.experimental.sparse.bcoo import (
+    BCOO,
+    OPERATORS,
+    all_sparse,
+    bcoo_broadcast_in_dim,
+    bcoo_dynamic_slice,
+    bcoo_reduce_sum,
+    bcoo_reshape,
+    bcoo_rev,
+    bcoo_slice,
+    bcoo_squeeze,
+    bcoo_sum_duplicates,
+    bcoo_transpose,
+    columns,
+    each_batch,
+    gather,
+    inside,
+    masked,
+    replaced,
+    scatter,
+)
+from ftrace.numpy import axes as ax
+from ftrace.numpy.linear import promoted
+from ftrace.trace.tracing.tracer import Tracer, is_value
+
+Numbers = tuple[
+    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
+]
+
+
+# Contractions.
+
+
+def bcoo_dot_general(
+    lhs: Any, rhs: Any, *, dimension_numbers: Numbers, precision: Any = None,
+    preferred_element_type: Any = None, out_sharding: Any = None,
+) -> Any:  # fmt: skip
+    """`lax.dot_general` where one operand or both are sparse.
+
+    Args:
+      lhs, rhs: arrays, at least one of them sparse.
+      dimension_numbers: ((contracting of lhs, of rhs), (batch of lhs, of rhs)).
+      precision: accepted, without effect.
+      preferred_element_type: the dtype of the result.
+
+    Returns:
+      A dense array; of two sparse ones a sparse one.
+
+    Raises:
+      ShapeError: contracted or batch axes differ in size.
+    """
+    (lc, rc), (lb, rb) = ([[int(i) for i in axes] for axes in pair]
+                          for pair in dimension_numbers)  # fmt: skip
+    left, right = [*lb, *lc], [*rb, *rc]
+    sizes = [lhs.shape[i] for i in left], [rhs.shape[i] for i in right]
+    if sizes[0] != sizes[1]:
+        raise ShapeError(
+            f"bcoo_dot_general: the axes {left} of {lhs.shape} and {right} of "
+            f"{rhs.shape} differ in size"
+        )
+    if preferred_element_type is not None:
+        lhs, rhs = (x.astype(preferred_element_type) for x in (lhs, rhs))
+    if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
+        return _both_sparse(all_sparse(lhs), all_sparse(rhs), left, right, len(lb))
+    if isinstance(lhs, BCOO):
+        return _one_sparse(all_sparse(lhs), fnp.asarray(rhs), left, right, len(lb))
+    found = _one_sparse(all_sparse(rhs), fnp.asarray(lhs), right, left, len(rb))
+    middle = len(rb) + rhs.ndim - len(right)
+    return fnp.transpose(
+        found, (*range(len(rb)), *range(middle, found.ndim), *range(len(rb), middle))
+    )
+
+
+def _free(ndim: int, taken: Sequence[int]) -> list[int]:
+    return [i for i in range(ndim) if i not in taken]
+
+
+def _one_sparse(
+    lhs: BCOO, rhs: Any, left: Sequence[int], right: Sequence[int], batch: int
+) -> Any:
+    """Each stored element times the part of `rhs` that it meets, where it goes."""
+    free_left, free_right = _free(lhs.ndim, left), _free(rhs.ndim, right)
+    rhs = fnp.transpose(rhs, (*right, *free_right))
+    rest = tuple(rhs.shape[len(right) :])
+    places = columns(lhs.indices)
+    met = gather(rhs, tuple([places[i] for i in left])) if left else rhs[None]
+    data = masked(lhs.data, inside(lhs.indices, lhs.shape))
+    (data, met), _ = promoted(data, met)
+    product = data.reshape(-1, *(1,) * len(rest)) * met
+    kept = [*left[:batch], *free_left]
+    shape = (*[lhs.shape[i] for i in kept], *rest)
+    return scatter(product, tuple([places[i] for i in kept]), shape)
+
+
+def _both_sparse(
+    lhs: BCOO, rhs: BCOO, left: Sequence[int], right: Sequence[int], batch: int
+) -> BCOO:
+    """All pairs of stored elements that meet."""
+    free_left, free_right = _free(lhs.ndim, left), _free(rhs.ndim, right)
+    pairs = [*zip(left, right, strict=True)]
+    data, meet = _pairs(lhs, rhs, pairs)
+    kept = [*left[:batch], *free_left]
+    rows = [fnp.broadcast_to(lhs.indices[:, None, i], meet.shape) for i in kept]
+    rows += [fnp.broadcast_to(rhs.indices[None, :, i], meet.shape) for i in free_right]
+    shape = [*[lhs.shape[i] for i in kept], *[rhs.shape[i] for i in free_right]]
+    return _collected(data, meet, rows, shape)
+
+
+def _pairs(lhs: BCOO, rhs: BCOO, axes: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+    """The products of all pairs of stored elements, and which of them meet."""
+    meet = inside(lhs.indices, lhs.shape)[:, None] & inside(rhs.indices, rhs.shape)
+    for i, j in axes:
+        meet = meet & (lhs.indices[:, None, i] == rhs.indices[None, :, j])
+    (x, y), _ = promoted(lhs.data, rhs.data)
+    return fnp.where(meet, x[:, None] * y, 0).astype(x.dtype), meet
+
+
+def _collected(data: Any, keep: Any, rows: Sequence[Any], shape: Sequence[int]) -> BCOO:
+    """The sparse array of these elements, each index once."""
+    columns_ = [fnp.where(keep, row, n) for row, n in zip(rows, shape, strict=True)]
+    empty = fnp.zeros((data.size, 0), np.int32)
+    indices = fnp.stack([c.ravel() for c in columns_], -1) if columns_ else empty
+    made = BCOO((data.ravel(), indices.astype(np.int32)), shape=shape)
+    return bcoo_sum_duplicates(made, min(data.size, math.prod(shape)))
+
+
+def _matmul(x: Any, y: Any) -> Any:
+    if not all(isinstance(a, BCOO) or is_value(a) for a in (x, y)):
+        return NotImplemented
+    n, m = (a.ndim if isinstance(a, BCOO) else np.ndim(a) for a in (x, y))
+    if not n or not m:
+        raise ShapeError("matmul needs an axis of each operand, got a scalar")
+    count = min(n, m) - 2
+    if max(n, m) > 2 and (n != m or x.shape[:count] != y.shape[:count]):
+        if min(n, m) > 2:
+            raise ShapeError(
+                "matmul of sparse arrays broadcasts no batches, got the shapes "
+                f"{x.shape} and {y.shape}"
+            )
+        count = 0
+    batch = list(range(max(count, 0)))
+    contract = [n - 1], [max(m - 2, 0)]
+    found = bcoo_dot_general(x, y, dimension_numbers=(contract, (batch, batch)))
+    if batch or m <= 2 or n > 2:
+        return found
+    order = (*range(n - 1, found.ndim - 1), *range(n - 1), found.ndim - 1)
+    if isinstance(found, BCOO):
+        return bcoo_transpose(found, permutation=order)
+    return fnp.transpose(found, order)
+
+
+def bcoo_dot_general_sampled(
+    A: Any, B: Any, indices: Any, *, dimension_numbers: Numbers
+) -> Any:
+    """The elements of `lax.dot_general(A, B)` at sparse indices."""
+    from_left = [*dimension_numbers[1][0], *dimension_numbers[0][0]]
+    from_right = [*dimension_numbers[1][1], *dimension_numbers[0][1]]
+    a, b, places = fnp.asarray(A), fnp.asarray(B), columns(fnp.asarray(indices))
+    if fnp.asarray(indices).ndim != 2:
+        raise ShapeError("bcoo_dot_general_sampled: indices (nse, axes) are required")
+    batch = len(dimension_numbers[1][0])
+    free_a, free_b = _free(a.ndim, from_left), _free(b.ndim, from_right)
+    kept_a = (*from_left[:batch], *free_a)
+    kept_b = (*from_right[:batch], *free_b)
+    a = fnp.transpose(a, (*kept_a, *from_left[batch:]))
+    b = fnp.transpose(b, (*kept_b, *from_right[batch:]))
+    of_a = places[: len(kept_a)]
+    of_b = (*places[:batch], *places[len(kept_a) :])
+    x, y = gather(a, of_a), gather(b, of_b)
+    return (x * y).sum(tuple(range(1, x.ndim)))
+
+
+# Elementwise.
+
+
+def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
+    """The data of a sparse array times a dense one, which broadcasts to its shape.
+
+    Raises:
+      ShapeError: the product has another shape.
+    """
+    return _beside_dense(operator.mul, sp_mat, v)
+
+
+def _beside_dense(function: Callable[[Any, Any], Any], sp_mat: BCOO, v: Any) -> Any:
+    if not np.ndim(v):
+        return function(sp_mat.data, v)
+    x = fnp.asarray(v)
+    if np.broadcast_shapes(x.shape, sp_mat.shape) != sp_mat.shape:
+        raise ShapeError(
+            f"the product of a sparse array of shape {sp_mat.shape} and a dense one of "
+            f"shape {x.shape} would have another shape than the sparse one"
+        )
+    x = x.reshape(*(1,) * (sp_mat.ndim - x.ndim), *x.shape)
+    k = sp_mat.n_batch
+    x = fnp.broadcast_to(x, (*sp_mat.batch_shape, *x.shape[k:]))
+    sizes = x.shape[k:]
+
+    def apply(data: Any, indices: Any, x: Any) -> Any:
+        places = zip(columns(indices), sizes, strict=False)
+        found = tuple([fnp.clip(p, 0, max(n - 1, 0)) for p, n in places])
+        if not found or not x.size:
+            return function(data, x if x.size else fnp.ones((), x.dtype))
+        return function(data, x[found])
+
+    return each_batch(apply, sp_mat, x)
+
+
+def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
+    """The products of the elements of two sparse arrays, of as many axes."""
+    if lhs.ndim != rhs.ndim:
+        raise ShapeError(
+            "bcoo_multiply_sparse: arrays with as many axes are required, got "
+            f"{lhs.shape} and {rhs.shape}"
+        )
+    shape = np.broadcast_shapes(lhs.shape, rhs.shape)
+    x, y = all_sparse(lhs), all_sparse(rhs)
+    both = [i for i in range(x.ndim) if x.shape[i] == y.shape[i]]
+    data, meet = _pairs(x, y, [(i, i) for i in both])
+    rows = [fnp.maximum(x.indices[:, None, i], y.indices[None, :, i])
+            for i in range(x.ndim)]  # fmt: skip
+    return _collected(data, meet, rows, shape)
+
+
+def _multiply(x: BCOO, y: Any) -> Any:
+    if isinstance(y, BCOO):
+        return bcoo_multiply_sparse(x, y)
+    return replaced(x, bcoo_multiply_dense(x, y)) if is_value(y) else NotImplemented
+
+
+def _divide(x: BCOO, y: Any) -> Any:
+    if isinstance(y, BCOO) or not is_value(y):
+        return NotImplemented
+    return replaced(x, _beside_dense(_quotient, x, y))
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    return x / y
+
+
+def _add(x: BCOO, y: Any) -> Any:
+    if not isinstance(y, BCOO):
+        if is_value(y):
+            raise ArgumentError(
+                "the sum of a sparse and a dense array is dense: write x.todense() + y"
+            )
+        return NotImplemented
+    if x.shape != y.shape:
+        raise ShapeError(f"sparse arrays of shapes {x.shape} and {y.shape} do not add")
+    if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
+        x, y = all_sparse(x), all_sparse(y)
+    (a, b), _ = promoted(x.data, y.data)
+    k = x.n_batch
+    lead = x.batch_shape
+    data, indices = (
+        fnp.concatenate([fnp.broadcast_to(p, (*lead, *p.shape[k:])) for p in parts], k)
+        for parts in ((a, b), (x.indices, y.indices))
+    )
+    return BCOO((data, indices), shape=x.shape)
+
+
+def _negative(x: BCOO) -> BCOO:
+    return replaced(x, -x.data)
+
+
+def _subtract(x: BCOO, y: Any) -> Any:
+    return _add(x, _negative(y) if isinstance(y, BCOO) else y)
+
+
+def _of_unique(function: Callable[[Any], Any]) -> Callable[[BCOO], BCOO]:
+    """A function that is zero at zero, of the elements."""
+
+    def apply(x: BCOO) -> BCOO:
+        x = x if x.unique_indices else bcoo_sum_duplicates(x, x.nse)
+        return replaced(x, function(x.data))
+
+    return apply
+
+
+def _power(x: BCOO, y: Any) -> BCOO:
+    if not is_value(y) or isinstance(y, Tracer) or not np.all(np.asarray(y) > 0):
+        raise ValueRangeError(
+            f"a power of a sparse array is sparse for positive exponents, got {y!r}"
+        )
+
+    def power(x: Any) -> Any:
+        return x**y
+
+    return _of_unique(power)(x)
+
+
+def _sum(x: BCOO, axis: Any = None) -> BCOO:
+    axes = ax.canonical_axes(axis, x.ndim, "sum")
+    return bcoo_reduce_sum(x, axes=axes)
+
+
+def _reshape(x: BCOO, *shape: Any) -> BCOO:
+    sizes: Any = shape
+    if len(shape) == 1 and not isinstance(shape[0], int):
+        sizes = shape[0]
+    return bcoo_reshape(x, new_sizes=[operator.index(n) for n in sizes])
+
+
+# Indexing.
+
+
+def _getitem(mat: BCOO, index: Any) -> BCOO:
+    """Integers, slices, None and an Ellipsis, as NumPy has them."""
+    given: Any = index if isinstance(index, tuple) else (index,)
+    parts: list[Any] = [*given]
+    used = sum(p is not None and p is not Ellipsis for p in parts)
+    if used > mat.ndim:
+        raise IndexBoundsError(
+            f"too many indices: a sparse array of shape {mat.shape} has {mat.ndim} axes"
+        )
+    if not any(p is Ellipsis for p in parts):
+        parts.append(Ellipsis)
+    at = next(i for i, p in enumerate(parts) if p is Ellipsis)
+    parts[at : at + 1] = [slice(None)] * (mat.ndim - used)
+    places = [p for p in parts if p is not None]
+    starts, counts, steps = list[Any](), list[int](), list[int]()
+    turned, gone = list[int](), list[int]()
+    for axis, (part, size) in enumerate(zip(places, mat.shape, strict=True)):
+        start, count, step = _along(part, axis, size, mat.shape)
+        if step < 0:
+            start, step = start + (count - 1) * step if count else 0, -step
+            turned.append(axis)
+        starts.append(start)
+        counts.append(count)
+        steps.append(step)
+        if not isinstance(part, slice):
+            gone.append(axis)
+    if any(isinstance(s, Tracer) for s in starts):
+        if any(s != 1 for s in steps):
+            raise ArgumentError("sparse arrays take no steps beside a traced index")
+        found = bcoo_dynamic_slice(mat, starts, counts)
+    else:
+        limits = [s + max(n - 1, -1) * k + 1 if n else s
+                  for s, n, k in zip(starts, counts, steps, strict=True)]  # fmt: skip
+        found = bcoo_slice(
+            mat, start_indices=starts, limit_indices=limits, strides=steps
+        )
+    found = bcoo_rev(found, turned) if turned else found
+    found = bcoo_squeeze(found, dimensions=gone) if gone else found
+    left: list[Any] = [p for p in parts if p is None or isinstance(p, slice)]
+    if None not in left:
+        return found
+    kept = [i for i, p in enumerate(left) if p is not None]
+    sizes = dict(zip(kept, found.shape, strict=True))
+    shape = [sizes.get(i, 1) for i in range(len(left))]
+    return bcoo_broadcast_in_dim(found, shape=shape, broadcast_dimensions=kept)
+
+
+def _along(part: Any, axis: int, size: int, shape: Any) -> tuple[Any, int, int]:
+    """Start, number of elements and step of an index along an axis."""
+    if isinstance(part, slice):
+        start, stop, step = part.indices(size)
+        return start, len(range(start, stop, step)), step
+    if isinstance(part, Tracer) and part.ndim == 0 and dtypes.is_integer(part.dtype):
+        return part, 1, 1
+    try:
+        place = operator.index(part)
+    except TypeError:
+        raise ArgumentError(
+            "sparse arrays are indexed by integers, slices, None and Ellipsis, got "
+            f"{type(part).__name__}; index the dense array, or multiply by a selection"
+        ) from None
+    if not -size <= place < size:
+        raise IndexBoundsError(
+            f"index {place} is out of bounds for axis {axis} of size {size} of a "
+            f"sparse array of shape {shape}"
+        )
+    return place % size, 1, 1
+
+
+def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def swapped(x: Any, y: Any) -> Any:
+        return function(y, x)
+
+    return swapped
+
+
+def _subtract_from(x: BCOO, y: Any) -> Any:
+    return _add(_negative(x), y)
+
+
+OPERATORS.update(
+    matmul=_matmul, rmatmul=_swapped(_matmul), mul=_multiply, rmul=_multiply,
+    truediv=_divide, add=_add, radd=_add, sub=_subtract,
+    rsub=_subtract_from, pow=_power, neg=_negative,
+    abs=_of_unique(fnp.abs), getitem=_getitem, sum=_sum, reshape=_reshape,
+)  # fmt: skip
