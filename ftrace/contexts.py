@@ -44,7 +44,9 @@ class Setting:
 
 
 #: Those that are named without a value.
-_USUAL: dict[str, Any] = dict.fromkeys(("check_tracer_leaks", "no_tracing"), True)
+_USUAL: dict[str, Any] = dict.fromkeys(
+    ("check_tracer_leaks", "no_execution", "no_tracing"), True
+)
 
 
 def checking_leaks() -> AbstractContextManager[Any]:

@@ -16,7 +16,7 @@ from ftrace import dtypes
 from ftrace.backends.base import Device, get_device
 from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground.version import VERSION
-from ftrace.trace.arrays.array import Array, is_array
+from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
@@ -74,8 +74,9 @@ def live_arrays(platform: str | None = None) -> list[Array]:
 def copy_to_host_async(x: Any) -> Any:
     """Begins to bring the arrays of a tree to the host; returns the tree."""
     for leaf in tree.leaves(x):
-        if is_array(leaf):
-            leaf.copy_to_host_async()
+        begin = getattr(leaf, "copy_to_host_async", None)
+        if begin is not None:
+            begin()
     return x
 
 

@@ -81,7 +81,7 @@ class NonFiniteError(FtraceError, FloatingPointError):
 
 
 class TracingError(FtraceError, RuntimeError):
-    """A trace where `no_tracing` is set, or traced values that outlive theirs."""
+    """Against `no_tracing` or `no_execution`, or traced values that outlive a trace."""
 
 
 class ArgumentError(FtraceError, TypeError):

@@ -27,7 +27,7 @@ NAMES: dict[str, Any] = {
     "disable_bwd_checks": False, "disable_vmap_shmap_error": False,
     "disallow_mesh_context_manager": False, "mutable_array_checks": True,
     "array_garbage_collection_guard": None, "thread_guard": False,
-    "error_checking_behavior_divide": "ignore", "no_execution": False,
+    "error_checking_behavior_divide": "ignore",
     "error_checking_behavior_nan": "ignore", "error_checking_behavior_oob": "ignore",
     "transfer_guard": None, "transfer_guard_device_to_device": None,
     "transfer_guard_device_to_host": None, "transfer_guard_host_to_device": None,

@@ -78,6 +78,7 @@ class Config:
       explain_cache_misses: a line that says why a jitted function is traced.
       check_tracer_leaks: traced values that outlive their function are an error then.
       no_tracing: no jitted function may be traced.
+      no_execution: no program may run.
       default_prng_impl: the generator of keys that name none.
       others: settings of JAX that decide nothing here, and their values, where these
         are not the defaults: see `jax_settings.py`.
@@ -107,6 +108,7 @@ class Config:
     explain_cache_misses: bool = False
     check_tracer_leaks: bool = False
     no_tracing: bool = False
+    no_execution: bool = False
     default_prng_impl: str = "threefry2x32"
     others: tuple[tuple[str, Any], ...] = ()
 
@@ -114,6 +116,8 @@ class Config:
 
     #: Are calls of functions, or their results, checked? Such calls are not native.
     checks_calls = False
+    #: Are programs, before they run or after?
+    checks_programs = False
     #: The settings on which it depends what a function is traced to.
     rules = cast(Any, None)
 
@@ -131,6 +135,7 @@ class Config:
         object.__setattr__(self, "rules", rules)
         checks = strict or self.debug_nans or self.debug_infs
         object.__setattr__(self, "checks_calls", checks)
+        object.__setattr__(self, "checks_programs", checks or self.no_execution)
 
 
 def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:
@@ -257,7 +262,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(
         (
             "debug_nans", "debug_infs", "log_compiles", "explain_cache_misses",
-            "check_tracer_leaks", "no_tracing",
+            "check_tracer_leaks", "no_tracing", "no_execution",
         ),
         _flag,
     ),

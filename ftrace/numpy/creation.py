@@ -626,7 +626,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
-    if tracer.is_value(x) or hasattr(x, "shape"):
+    # A dtype of NumPy's has a shape, too.
+    if tracer.is_value(x) or (hasattr(x, "shape") and hasattr(x, "dtype")):
         aval = _aval(x)
         return aval.dtype, aval.weak_type
     return dtypes.as_dtype(x), x in (int, float, complex)

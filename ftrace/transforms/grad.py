@@ -23,11 +23,15 @@ from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.flatten_arguments import Output, type_of
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
-from ftrace.trace.primitives.sources import const_like, variable
+from ftrace.trace.primitives.sources import (
+    const_like,
+    scope_and_position,
+    variable,
+)
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import owned
-from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.trace import free_variables, trace
+from ftrace.trace.tracing.tracer import Value, aval_of, stack
 from ftrace.transforms.jit import eager_programs
 from ftrace.transforms.jit.compiled_graph import weight_of
 from ftrace.transforms.tangents import (
@@ -517,12 +521,14 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
         _tangent_or_zero(ct, leaf) for ct, leaf in zip(found, inputs, strict=True)
     ]
     captured = graph.inputs[len(avals) :]
-    whole = Graph((*captured, *cts), tuple(results))
+    free = free_variables(Graph((*captured, *cts), tuple(results)))
+    around = [stack.scopes[scope_and_position(n)[0]].wrap(n) for n in free]
+    whole = Graph((*captured, *free, *cts), tuple(results))
     types = [n.aval for n in graph.outputs]
+    run = Program(whole, [*graph.captured, *around])
     return Linear(
-        "linear_transpose", Program(whole, graph.captured), types, output.structure,
-        avals, treedef, single=True,
-    )  # fmt: skip
+        "linear_transpose", run, types, output.structure, avals, treedef, single=True
+    )
 
 
 def _check_kinds(avals: Sequence[ShapedArray]) -> None:

@@ -24,6 +24,7 @@ from ftrace.trace.primitives.elementwise import cast, cast_p
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tracing.trace import has_free_variables
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.jit.eager_programs import apply_again
 
@@ -134,6 +135,11 @@ class Program:
             return graph
         return Graph(graph.inputs, outputs, graph.captured)
 
+    @cached_property
+    def closed(self) -> bool:
+        """Does it use no traced values but the residuals?"""
+        return not (self.graph.effects or has_free_variables(self.graph))
+
     def __call__(self, values: Sequence[Value]) -> list[Any]:
         graph = self.strong
         if graph is not self.graph and are_weak(values):
@@ -143,6 +149,8 @@ class Program:
 
 class Linear:
     """A function that is linear in its arguments, with what it needs already computed.
+
+    It is a container of these values, so that functions under `jit` take and return it.
 
     Args:
       name: of the transform, for messages.
@@ -185,3 +193,24 @@ class Linear:
             leaves = tangents_of(self.name, leaves, found, self.types, self.single)
         results = with_float0(self.run(leaves), len(self.results), self.results)
         return tree.unflatten(self.out_tree, results)
+
+    def flattened(self) -> tuple[Sequence[Value], Any]:
+        """The values that it holds, and all else; with rules of users it holds none."""
+        run = self.run
+        if not isinstance(run, Program) or not run.closed:
+            return (), self
+        return run.residuals, (
+            self.name, run.graph, tuple(self.types), self.in_tree,
+            tuple(self.results), self.out_tree, self.single,
+        )  # fmt: skip
+
+    @staticmethod
+    def unflattened(aux: Any, values: Iterable[Value]) -> Linear:
+        """The same function of other values."""
+        if isinstance(aux, Linear):
+            return aux
+        name, graph, *rest = aux
+        return Linear(name, Program(graph, list(values)), *rest)
+
+
+tree.register_pytree_node(Linear, Linear.flattened, Linear.unflattened)

@@ -8,7 +8,7 @@ from functools import partial, wraps
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, AxisError, BatchSizeError
+from ftrace.errors import ArgumentError, AxisError, BatchSizeError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import ShapedArray
@@ -66,7 +66,7 @@ def vmap(
     @wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise ArgumentError(
+            raise TreeError(
                 f"vmap: in_axes has {len(in_axes)} entries, but {name_of(fun)} was "
                 f"called with {len(args)} positional arguments"
             )

@@ -156,6 +156,11 @@ def test_traces_are_told_and_forbidden(capsys: Any) -> None:
         f(F)
         with pytest.raises(RuntimeError, match="no_tracing"):
             f(fnp.ones(5))
+    with ft.no_execution():
+        for g in (lambda: f(F), lambda: ft.grad(lambda x: (x * x).sum())(F)):
+            with pytest.raises(RuntimeError, match="no_execution"):
+                g()
+    f(F)
     kept: list[Any] = []
     with ft.check_tracer_leaks(True):
         ft.jit(lambda x: x + 1)(F)

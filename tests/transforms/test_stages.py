@@ -130,3 +130,42 @@ def test_passes_are_two_functions() -> None:
     np.testing.assert_allclose(dy, 8 * np.sin(1.0), rtol=1e-6)
     fwd, bwd = ft.fwd_and_bwd(lambda x, y: f(x, y)[0].sum(), 0)
     np.testing.assert_allclose(bwd(fwd(X, 3.0)[1], 1.0), dx)
+
+
+def test_linear_functions_are_taken_and_returned_by_programs() -> None:
+    def f(x: Any) -> Any:
+        return fnp.sin(x) * x
+
+    forward = ft.jit(lambda x: ft.vjp(f, x))
+    backward = ft.jit(lambda pull, ct: pull(ct))
+    for k in (1.0, 2.0, 3.0):
+        x = np.full(3, k)
+        pull = forward(x)[1]
+        wanted = np.cos(k) * x + np.sin(k)
+        for found in (backward(pull, np.ones(3)), pull(np.ones(3))):
+            np.testing.assert_allclose(found[0], wanted)
+    assert (forward.trace_count, backward.trace_count) == (1, 1)
+    push = ft.jit(lambda x: ft.linearize(f, x)[1])(2.0)
+    np.testing.assert_allclose(push(1.0), 2 * np.cos(2) + np.sin(2), rtol=1e-6)
+    turned = ft.jit(lambda a: ft.linear_transpose(lambda x: a * x, 1.0))(3.0)
+    assert turned(2.0)[0] == 6
+    assert ft.jit(lambda pull: pull(2.0))(turned)[0] == 6
+    pulls = ft.vmap(lambda x: ft.vjp(f, x)[1])(np.arange(3.0))
+    found = ft.vmap(lambda pull, ct: pull(ct))(pulls, np.ones(3))
+    np.testing.assert_allclose(
+        found[0], np.arange(3) * np.cos(np.arange(3.0)) + np.sin(np.arange(3.0))
+    )
+
+
+class Holder:
+    """What stands for an array, as JAX's protocol has it."""
+
+    def __jax_array__(self) -> Any:
+        return X
+
+
+def test_what_stands_for_an_array_is_taken_for_it() -> None:
+    for found in (X + Holder(), Holder() + X, fnp.add(Holder(), X)):
+        np.testing.assert_array_equal(found, 2 * X)
+    np.testing.assert_array_equal(ft.jit(lambda x: x * 2)(Holder()), 2 * X)
+    np.testing.assert_array_equal(ft.vmap(lambda x: x * 2)(Holder()), 2 * X)

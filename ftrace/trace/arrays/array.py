@@ -80,9 +80,8 @@ def _in_place(self: Any, key: Any, value: Any = None, /) -> NoReturn:
 
 def is_operand(value: Any) -> bool:
     """Can it stand beside an array in an operator?"""
-    return isinstance(
-        value, (ArrayLike, np.ndarray, np.generic, bool, int, float, complex)
-    )
+    kinds = (ArrayLike, np.ndarray, np.generic, bool, int, float, complex)
+    return isinstance(value, kinds) or hasattr(value, "__jax_array__")
 
 
 class ArrayLike:

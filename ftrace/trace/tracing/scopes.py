@@ -37,6 +37,7 @@ from ftrace.trace.tracing.tracer import (
     check_fits,
     open_in_all_threads,
     stack,
+    stands_for,
 )
 
 Binding = Any  # Array | Tracer | None
@@ -413,8 +414,9 @@ def _as_array(value: Value) -> Array:
         made = Array.of(array, aval.weak_type)
         is_foreign = stack.scopes and array is value
         return _lasting(value, made) if is_foreign else made
-    if hasattr(value, "__ftrace_array__"):
-        return asarray(value.__ftrace_array__())
+    array_of = stands_for(value)
+    if array_of is not None:
+        return asarray(array_of())
     return Array.of(np.asarray(value, aval.dtype), aval.weak_type)
 
 

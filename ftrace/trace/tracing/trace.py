@@ -103,14 +103,14 @@ def outer_scope(graph: Graph, operands: Sequence[Value]) -> Scope | None:
     if graph.effects and scopes.current_scope() is not None:
         return scopes.current_scope()
     scope = scopes.scope_of(operands)
-    for node in _free_variables(graph):
+    for node in free_variables(graph):
         depth, _ = sources.scope_and_position(node)
         if scope is None or depth > scope.depth:
             scope = stack.scopes[depth]
     return scope
 
 
-def _free_variables(graph: Graph) -> list[Node]:
+def free_variables(graph: Graph) -> list[Node]:
     """Tracers of transforms around it, which the graph uses."""
     own = {*graph.inputs, *graph.effects}
     nodes = nodes_of((*graph.outputs, *graph.effects))
@@ -129,7 +129,7 @@ def effects_as_output(graph: Graph) -> Graph:
 
 def has_free_variables(graph: Graph) -> bool:
     """Does it use tracers of a transform around it?"""
-    return bool(_free_variables(graph))
+    return bool(free_variables(graph))
 
 
 def inline(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[Tracer]:

@@ -348,8 +348,9 @@ def aval_of(value: Value) -> ShapedArray:
         if upper_bound(value) > dtypes.limits(dtypes.int32)[1]:
             return ShapedArray.of((), dtypes.int64, True)
         return ShapedArray.of((), *dtypes.scalar_type(0))
-    if hasattr(value, "__ftrace_array__"):
-        return aval_of(value.__ftrace_array__())
+    array_of = stands_for(value)
+    if array_of is not None:
+        return aval_of(array_of())
     advice = (
         "convert it with ftrace.numpy.asarray"
         if type(value) in (list, tuple)
@@ -377,7 +378,15 @@ def is_value(value: Any) -> bool:
     return isinstance(
         value,
         (ArrayLike, np.ndarray, np.generic, bool, int, float, complex, Dim),
-    ) or hasattr(value, "__ftrace_array__")
+    ) or (stands_for(value) is not None)
+
+
+def stands_for(value: Any) -> Any:
+    """The method of an object that gives the array it stands for; None without."""
+    if isinstance(value, type):
+        return None
+    own = getattr(value, "__ftrace_array__", None)
+    return getattr(value, "__jax_array__", None) if own is None else own
 
 
 #: What an integer that decides nothing about its dtype is between.

@@ -18,7 +18,7 @@ import numpy as np
 
 from ftrace.backends import has_lowered, identity_of, lowering, size_of
 from ftrace.backends.base import Device, Executable, get_device, live_devices, timed
-from ftrace.errors import DeviceError, OutOfMemoryError
+from ftrace.errors import DeviceError, OutOfMemoryError, TracingError
 from ftrace.ground import settings
 from ftrace.ground.tables import Shared, Table, clear_tables
 from ftrace.trace import tiering
@@ -148,6 +148,9 @@ class CompiledGraph:
           arrays: the inputs.
           sizes: of the dynamic dimensions, by their names.
         """
+        checks = settings.current().checks_programs
+        if checks and settings.current().no_execution:
+            raise TracingError("a program was to run, and 'no_execution' is set")
         if self.overwritten:
             arrays = list(arrays)
             for i in self.overwritten:
@@ -178,7 +181,7 @@ class CompiledGraph:
                 Array(shape, dtype, weak, buffer)
                 for (shape, dtype, weak), buffer in zip(outputs, results)  # noqa: B905
             ]
-        if settings.current().checks_calls:
+        if checks:
             self._check(arrays, made, sizes is None)
         return made
 

@@ -218,7 +218,7 @@ class Jitted(RecordedCallable, Travels):
                     ready = Ready.of(graph, device, donated, traced.output)
                 traced.programs[key] = ready
                 self._keep(signature, traced)
-        elif config.checks_calls:
+        elif config.checks_programs:
             pass  # each call is looked at
         elif ready.unbound is not None and self._dynamic is None and device.host:
             call = config, static, treedef, values, tuple(kwargs)

@@ -6,8 +6,10 @@ import operator
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError
+from ftrace.errors import ArgumentError, DtypeError, ShapeError
 from ftrace.ground.fast_dataclasses import Immutable
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import type_of
@@ -49,7 +51,7 @@ class ShapeDtypeStruct(Immutable):
         if dtype is None:
             raise ArgumentError("ShapeDtypeStruct: the dtype is missing")
         self.shape: tuple[int, ...] = tuple(sizes)
-        self.dtype: Any = dtypes.named_dtype(dtype)
+        self.dtype: Any = _dtype(dtype)
         self.sharding = sharding
         self.weak_type = weak_type
         self.manual_axis_type, self.is_ref = manual_axis_type, is_ref
@@ -98,3 +100,11 @@ class ShapeDtypeStruct(Immutable):
     @property
     def size(self) -> int:
         return prod(self.shape)
+
+
+def _dtype(dtype: Any) -> Any:
+    """A dtype of ours by its name; another one of NumPy's as it is."""
+    try:
+        return dtypes.named_dtype(dtype)
+    except DtypeError:
+        return np.dtype(dtype)
