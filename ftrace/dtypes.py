@@ -266,9 +266,9 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def known_dtype(dtype: Any) -> np.dtype[Any]:
-    """`as_dtype`, of dtypes of few bits as well: what is asked about a dtype alone."""
+    """`named_dtype`, of few bits as well: for questions about the dtype alone."""
     found: Any = NARROW.get(dtype) if isinstance(dtype, str) else _dtype_of(dtype)
-    return found if found in NARROW.values() else as_dtype(dtype)
+    return found if found in NARROW.values() else named_dtype(dtype)
 
 
 #: NumPy's classes of the scalars of dtypes of few bits.
@@ -281,6 +281,13 @@ def _dtype_of(dtype: Any) -> Any:
         return _DTYPE(dtype)
     own: Any = getattr(dtype, "dtype", dtype)
     return own if isinstance(own, _DTYPE) else None
+
+
+def kind_of_any(dtype: np.dtype[Any]) -> str:
+    """`kind`, of dtypes of few bits as well."""
+    if dtype not in NARROW.values():
+        return kind(dtype)
+    return name_of(dtype)[0]  # float…, int…, uint…
 
 
 def bits_of(dtype: np.dtype[Any]) -> int:

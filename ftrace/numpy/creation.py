@@ -565,8 +565,10 @@ _CATEGORIES = {
 }
 
 _CLASSES = {
-    "f": (floating, inexact, number, generic), "i": (integer, number, generic),
-}  # fmt: skip
+    "f": (floating, inexact, number, generic),
+    "i": (signedinteger, integer, number, generic),
+    "u": (unsignedinteger, integer, number, generic),
+}
 _ABSTRACT = (
     floating, inexact, number, generic, complexfloating, integer, signedinteger,
     unsignedinteger, flexible, character,
@@ -591,9 +593,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Is the first dtype the second, or below it in NumPy's hierarchy?"""
     first, second = _plain(arg1), _plain(arg2)
     if isinstance(first, _DTYPE) and first.isbuiltin != 1:  # NumPy does not know it
-        of_kind = _CLASSES["i" if "int" in first.name else "f"]
-        of_kind += (unsignedinteger,) if "uint" in first.name else ()
-        of_kind += (signedinteger,) if first.name.startswith("int") else ()
+        of_kind = _CLASSES[dtypes.kind_of_any(first)]
         return second == first or any(second is c for c in of_kind)
     return bool(np.issubdtype(first, second))
 
@@ -602,8 +602,9 @@ def _plain(kind: Any) -> Any:
     """A dtype, or one of NumPy's abstract classes."""
     if any(kind is abstract for abstract in _ABSTRACT):
         return kind
-    ours = kind not in (bool, int, float, complex)
-    return dtypes.known_dtype(kind) if ours else np.dtype(kind)
+    if any(kind is python for python in (bool, int, float, complex, object)):
+        return np.dtype(kind)
+    return dtypes.known_dtype(kind)
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
@@ -612,22 +613,23 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     Raises:
       ValueRangeError: there is no kind of that name.
     """
-    found = dtypes.as_dtype(dtype)
+    found = dtypes.known_dtype(dtype)
+    letter = dtypes.kind_of_any(found)
     kinds: Any = kind if ax.is_sequence(kind) else (kind,)
     for one in kinds:
         if isinstance(one, str):
             errors.one_of("isdtype: kind", one, _CATEGORIES)
     return any(
-        dtypes.kind(found) in _CATEGORIES[one]
+        letter in _CATEGORIES[one]
         if isinstance(one, str)
-        else dtypes.as_dtype(one) == found
+        else dtypes.known_dtype(one) == found
         for one in kinds
     )
 
 
 def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
-    # A dtype of NumPy's has a shape, too.
-    if tracer.is_value(x) or (hasattr(x, "shape") and hasattr(x, "dtype")):
+    named = isinstance(x, (_DTYPE, type))  # a dtype has a shape, too
+    if not named and (tracer.is_value(x) or hasattr(x, "shape")):
         aval = _aval(x)
         return aval.dtype, aval.weak_type
     return dtypes.as_dtype(x), x in (int, float, complex)

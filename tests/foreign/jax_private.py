@@ -365,13 +365,14 @@ def _dtypes() -> dict[str, Any]:
         "default_complex_dtype": of_kind["c"],
         "to_numeric_dtype": lambda x: of_kind["i"]() if np.dtype(x) == bool else x,
         "to_inexact_dtype": lambda x: ft.dtypes.to_inexact(np.dtype(x)),
-        "to_complex_dtype": lambda x: ft.numpy.result_type(x, 1j),
+        "to_complex_dtype": lambda x: ft.dtypes.complex_dtype(np.dtype(x)),
         "python_scalar_types_to_dtypes": {
             bool: np.dtype("bool"), int: np.dtype("int64"),
             float: np.dtype("float64"), complex: np.dtype("complex128"),
         },
         "_intn_dtypes": [getattr(ml_dtypes, name) for name in small if "int" in name],
-        "_float8_dtypes": [],
+        "_float8_dtypes": [getattr(ml_dtypes, n) for n in small if "float8" in n],
+        "_jax_types": list(ft.dtypes.ALL),
         "_weak_types": [int, float, complex],
         "is_weakly_typed": lambda x: bool(getattr(x, "weak_type", isinstance(
             x, (int, float, complex)) and not isinstance(x, bool))),

@@ -47,6 +47,14 @@ def test_dtypes_of_few_bits_have_limits_and_no_arrays() -> None:
     assert fnp.issubdtype(fnp.uint4, fnp.unsignedinteger)
     assert not fnp.issubdtype(fnp.uint4, np.signedinteger)
     assert fnp.issubdtype(fnp.bfloat16, np.floating)
+    assert fnp.isdtype(fnp.int4, "signed integer")
+    assert fnp.isdtype("float8_e5m2", ("bool", "real floating"))
+    assert not fnp.issubdtype(fnp.int4, object)
+    for x64 in (True, False, None):
+        with ft.config(jax_enable_x64=x64):
+            assert fnp.issubdtype(fnp.int64, np.dtype("int64"))
+            assert fnp.promote_types(np.dtype("int8"), np.dtype("int32")) == "int32"
+            assert fnp.result_type(np.float32, "int8", np.dtype("bool")) == "float32"
     bits = {"int4": 4, "float8_e5m2": 8, "float32": 32, "bool": 8, "bfloat16": 16}
     assert [dtypes.itemsize_bits(name) for name in bits] == list(bits.values())
     assert dtypes.canonicalize_dtype("float64") == "float64"

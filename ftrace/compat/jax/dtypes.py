@@ -27,7 +27,7 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     Raises:
       ArgumentError, DtypeError: it is no dtype of ours.
     """
-    return dtypes.as_dtype(dtype)
+    return dtypes.canonicalize(dtypes.known_dtype(dtype))
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:

@@ -50,6 +50,7 @@ class Methods(NamedTuple):
       accumulate: (array, axis, dtype) -> the running one.
       update: the method of `x.at[i]` that does the same.
       any_order: elements may be combined in any order.
+      nout: how many results it has.
     """
 
     nin: int = 2
@@ -58,6 +59,7 @@ class Methods(NamedTuple):
     accumulate: Callable[..., Any] | None = None
     update: str | None = None
     any_order: bool = False
+    nout: int = 1
 
 
 def _total(total: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,18 +119,11 @@ class ufunc:
       func: of `nin` scalars; it returns `nout` of them.
       nin, nout: how many.
       name: by default that of the function.
-      nargs: by default `nin`.
       identity: what changes nothing as an operand.
-
-    Attributes:
-      nin, nout, nargs, identity: as given.
     """
 
-    nin: int
-    nout: int
-    nargs: int
-    identity: Any
     _methods: Methods
+    _function: Callable[..., Any]
 
     def __init__(
         self,
@@ -138,23 +133,42 @@ class ufunc:
         nout: int,
         *,
         name: str | None = None,
-        nargs: int | None = None,
         identity: Any = None,
     ) -> None:
         tree.check_callable(func, "frompyfunc")
         counts = [ax.static_int(n, "frompyfunc: nin and nout") for n in (nin, nout)]
         self.__name__ = name or getattr(func, "__name__", type(func).__name__)
-        self.nin, self.nout = counts
-        self.nargs = self.nin if nargs is None else nargs
-        self.identity, self._methods = identity, Methods(self.nin, identity)
+        known = Methods(counts[0], identity, nout=counts[1])
+        self._keep(known, func)
         self._call = vectorize(func)
 
+    def _keep(self, methods: Methods, func: Callable[..., Any]) -> None:
+        vars(self).update(_methods=methods, _function=func)
+
     def __call__(self, *args: Value) -> Any:
-        if len(args) != self.nargs:
+        if len(args) != self.nin:
             raise ArgumentError(
-                f"{self.__name__} takes {self.nargs} arguments, got {len(args)}"
+                f"{self.__name__} takes {self.nin} arguments, got {len(args)}"
             )
         return self._call(*args)
+
+    nin = property(lambda self: self._methods.nin, doc="How many operands it has.")
+    nargs = nin
+    nout = property(lambda self: self._methods.nout, doc="How many results it has.")
+    identity = property(
+        lambda self: self._methods.identity, doc="What changes nothing, or None."
+    )
+
+    _func = property(lambda self: self._function)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ufunc) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._func, self.__name__, self.nin, self.nout, self.identity
 
     def __repr__(self) -> str:
         return f"<ufunc {self.__name__!r}>"
@@ -288,7 +302,8 @@ class ufunc:
         """
         self._binary("outer")
         x, y = ax.as_value(A), ax.as_value(B)
-        return self(ax.insert_axes(x, range(x.ndim, x.ndim + y.ndim)), y)
+        wide = ax.insert_axes(x, range(x.ndim, x.ndim + y.ndim))
+        return self(wide, ax.insert_axes(y, range(x.ndim)))
 
     def at(
         self, a: Value, indices: Any, b: Value | None = None, /, *, inplace: bool = True
@@ -373,6 +388,7 @@ class ufunc:
         def step(total: Any, row: Any) -> tuple[Any, None]:
             place, x = row
             counts = (place > first) & (place < last)
+            x = ax.broadcast_to(x, total.shape)
             combined = ax.cast(self(total, x), total.dtype)
             return ax.choose(counts, combined, total), None
 
@@ -388,9 +404,7 @@ class PublishedUfunc(Eager, ufunc):
         self, function: Callable[..., Any], numbers: bool, place: str, indexed: bool
     ) -> None:
         Eager.__init__(self, function, numbers, place, indexed)
-        self._methods = METHODS[self.__name__]
-        self.nin = self.nargs = self._methods.nin
-        self.nout, self.identity = 1, self._methods.identity
+        self._keep(METHODS[self.__name__], self.behind)
 
 
 def frompyfunc(

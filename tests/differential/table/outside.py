@@ -17,7 +17,12 @@ OUTSIDE = {
         numpy.float_ numpy.floating numpy.generic numpy.iinfo numpy.inexact
         numpy.int16 numpy.int32 numpy.int64 numpy.int8 numpy.int_ numpy.integer
         numpy.number numpy.signedinteger numpy.single numpy.uint numpy.uint16
-        numpy.uint32 numpy.uint64 numpy.uint8 numpy.unsignedinteger lax.dtype""",
+        numpy.uint32 numpy.uint64 numpy.uint8 numpy.unsignedinteger lax.dtype
+        numpy.float4_e2m1fn numpy.float6_e2m3fn numpy.float6_e3m2fn numpy.float8_e3m4
+        numpy.float8_e4m3 numpy.float8_e4m3b11fnuz numpy.float8_e4m3fn
+        numpy.float8_e4m3fnuz numpy.float8_e5m2 numpy.float8_e5m2fnuz
+        numpy.float8_e8m0fnu numpy.int1 numpy.int2 numpy.int4 numpy.uint1 numpy.uint2
+        numpy.uint4""",
     "classes of values, results and options": """
         Array Config Dim numpy.ndarray numpy.linalg.EigResult numpy.linalg.EighResult
         numpy.linalg.QRResult numpy.linalg.SVDResult numpy.linalg.SlogdetResult
