@@ -145,8 +145,10 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("load", "save"), "transforms.save_load"),
     "make_jaxpr": "compat.staging",
-    **dict.fromkeys(_CONTEXTS, "contexts"),
-    **dict.fromkeys(("checking_leaks", "ensure_compile_time_eval"), "contexts"),
+    **dict.fromkeys(_CONTEXTS, "transforms.contexts"),
+    **dict.fromkeys(
+        ("checking_leaks", "ensure_compile_time_eval"), "transforms.contexts"
+    ),
     **dict.fromkeys(
         (
             "copy_to_host_async", "default_backend", "device_put_replicated",
@@ -156,7 +158,7 @@ _HOMES = {
             "make_array_from_single_device_arrays", "print_environment_info",
             "process_count", "process_index", "process_indices", "typeof",
         ),
-        "environment",
+        "transforms.environment",
     ),
     **dict.fromkeys(("pmap", "reshard", "shard_map", "smap"), "transforms.mapped"),
     **dict.fromkeys(("P", "make_mesh", "set_mesh"), "transforms.meshes"),

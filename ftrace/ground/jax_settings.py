@@ -109,7 +109,8 @@ SAME: dict[str, str] = {
     "enable_checks": "check_specs",
 }
 
-#: The settings that JAX has as contexts under their own names: see `contexts.py`.
+#: The settings that JAX has as contexts under their own names, in
+#: `transforms/contexts.py`.
 CONTEXTS = (
     "allow_f16_reductions", "array_garbage_collection_guard", "auto_pcast",
     "check_tracer_leaks", "debug_infs", "debug_key_reuse", "debug_nans",

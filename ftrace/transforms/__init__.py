@@ -7,6 +7,10 @@ From the ground up:
     shardings          How arrays lie on devices: shardings, of a mesh and a spec, or of
                        one device
     device_placement   Where arrays are: devices, and moving arrays between them
+    contexts           Settings as contexts, by JAX's names:
+                       `with ft.debug_nans(True): …`
+    environment        Where a program runs: one process, its devices, and the arrays on
+                       them
     jit/               From a call to a compiled program: signatures, programs, and when
                        to compile
     custom/            Rules of users: derivatives, and calls back into Python

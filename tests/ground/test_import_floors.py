@@ -33,8 +33,8 @@ FLOORS = {
     "transforms": ("transforms",),
     "top": (
         "image", "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
-        "ad_checkpoint", "contexts", "custom_batching", "custom_derivatives", "extend",
-        "distributed", "environment", "memory", "profiler", "sharding", "stages",
+        "ad_checkpoint", "custom_batching", "custom_derivatives", "extend",
+        "distributed", "memory", "profiler", "sharding", "stages",
         "dlpack", "typing",
     ),
     "package": ("__init__", "__main__"),
