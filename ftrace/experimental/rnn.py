@@ -126,11 +126,11 @@ def lstm_ref(
         outputs: list[Any] = []
         for direction in range(directions):
             k = directions * layer + direction
-            cell = partial(_cell, W_ih[k].T, W_hh[k].T, b_ih[k] + b_hh[k])
+            cell = partial(_cell, W_ih[k].T, W_hh[k].T, (b_ih[k] + b_hh[k])[None])
             given = _flip(sequence, lengths) if direction else sequence
             h, c = scan(cell, (begun[0][k], begun[1][k]), given)[1]
             last.append([x[lengths - 1, fnp.arange(x.shape[1])] for x in (h, c)])
-            inside = fnp.arange(h.shape[0])[:, None] < lengths
+            inside = fnp.arange(h.shape[0])[:, None] < lengths[None]
             h = fnp.where(inside[..., None], h, 0)
             outputs.append(_flip(h, lengths) if direction else h)
         sequence = fnp.concatenate(outputs, -1)
@@ -149,7 +149,7 @@ def _cell(w_ih: Any, w_hh: Any, bias: Any, carry: Any, x: Any) -> tuple[Any, Any
 def _flip(sequence: Any, lengths: Any) -> Any:
     """Each sequence backwards, what is behind its end in its place."""
     count = sequence.shape[0]
-    places = (lengths - 1 - fnp.arange(count)[:, None]) % count
+    places = (lengths[None] - 1 - fnp.arange(count)[:, None]) % count
     return fnp.take_along_axis(sequence, places[..., None], 0)
 
 

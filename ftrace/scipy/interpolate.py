@@ -9,6 +9,8 @@ from itertools import product
 from operator import add, mul
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.missing_names import tell_missing
@@ -54,7 +56,7 @@ class RegularGridInterpolator:
             )
         if fill_value is not None:
             fill_value = fnp.asarray(fill_value)
-            if not fnp.can_cast(fill_value.dtype, self.values.dtype, "same_kind"):
+            if not np.can_cast(fill_value.dtype, self.values.dtype, "same_kind"):
                 raise DtypeError(
                     "RegularGridInterpolator: fill_value must be None or of the kind "
                     f"of values, {self.values.dtype}, got {fill_value.dtype}"
@@ -104,7 +106,7 @@ class RegularGridInterpolator:
             )
         further: Any = (...,) + (None,) * (self.values.ndim - count)
         if method == "nearest":
-            nearest = [cell + (part > 0.5) for cell, part in cells]
+            nearest = [fnp.where(part > 0.5, cell + 1, cell) for cell, part in cells]
             found = self.values[tuple(nearest)]
         else:
             corners = product((0, 1), repeat=count)

@@ -1,32 +1,43 @@
-"""Minima of scalar functions of vectors, by a loop that runs in Python."""
+"""Minimisation of differentiable functions: a loop of the graph, as in JAX.
+
+BFGS    Broyden, Fletcher, Goldfarb and Shanno (Nocedal, Wright: Numerical
+        Optimization, algorithm 6.1)
+L-BFGS  the same from the last steps alone (Nocedal 1980; algorithms 7.4 and 7.5)
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from ftrace import dtypes, errors
-from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.ground.missing_names import tell_missing
-from ftrace.numpy.creation import finfo
-from ftrace.trace.arrays.array import Array
-from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.scopes import asarray
-from ftrace.trace.tracing.tracer import Tracer, Value
+from ftrace import dtypes, errors, numpy as fnp
+from ftrace.lax.control import cond, fori_loop, while_loop
+from ftrace.numpy.axes import cast
+from ftrace.numpy.floats import finfo
+from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.grad import value_and_grad
 
 __all__ = ["OptimizeResults", "minimize"]
 
-Vector = np.ndarray[Any, Any]
+Function = Callable[..., Any]
 
 #: A step must gain this part of what the slope promises, and flatten it to that part.
 _GAIN = 1e-4
 _FLATTEN = 0.9
 
-_CONVERGED, _TOO_MANY_ITERATIONS, _NO_STEP = 0, 1, 5
+_RUNNING, _CONVERGED, _TOO_MANY_ITERATIONS, _NO_STEP = -1, 0, 1, 5
+
+#: The options of each method, and their defaults; None depends on the size.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "bfgs": {
+        "gtol": 1e-5, "norm": math.inf, "maxiter": None, "line_search_maxiter": 10,
+    },
+    "l-bfgs-experimental-do-not-rely-on-this": {
+        "gtol": 1e-5, "norm": math.inf, "maxiter": None, "maxls": 20, "maxcor": 10,
+        "ftol": 2.220446049250313e-09, "maxfun": math.inf, "maxgrad": math.inf,
+    },
+}  # fmt: skip
 
 
 class OptimizeResults(NamedTuple):
@@ -38,24 +49,24 @@ class OptimizeResults(NamedTuple):
       status: 0, success; 1, too many iterations; 5, the line search found no step.
       fun: the value at x.
       jac: the gradient at x.
-      hess_inv: an estimate of the inverse of the Hessian.
+      hess_inv: an estimate of the inverse of the Hessian; None for L-BFGS.
       nfev, njev: how often the function and its gradient were computed.
       nit: iterations.
     """
 
-    x: Array
-    success: bool
-    status: int
-    fun: Array
-    jac: Array
-    hess_inv: Array | None
-    nfev: int
-    njev: int
-    nit: int
+    x: Any
+    success: Any
+    status: Any
+    fun: Any
+    jac: Any
+    hess_inv: Any
+    nfev: Any
+    njev: Any
+    nit: Any
 
 
 def minimize(
-    fun: Callable[..., Any],
+    fun: Function,
     x0: Value,
     args: tuple[Any, ...] = (),
     *,
@@ -66,18 +77,18 @@ def minimize(
     """A local minimum of `fun(x, *args)` near `x0`.
 
     Args:
-      fun: a differentiable function of a vector, and of `args`, to a scalar; under jit
-        it is faster.
+      fun: a differentiable function of a vector, and of `args`, to a scalar.
       x0: the vector to start from.
       args: what else `fun` takes.
-      method: "BFGS".
+      method: "BFGS", or "l-bfgs-experimental-do-not-rely-on-this".
       tol: the same as the option `gtol`, which goes before it.
       options: `gtol`, the norm of the gradient at which to stop (1e-5); `norm`, the
         order of that norm (inf); `maxiter`, of iterations (200 per element);
-        `line_search_maxiter`, of evaluations in each of them (10).
+        `line_search_maxiter`, of evaluations in each of them (10). Of L-BFGS `maxls`
+        (20) instead; `maxcor`, how many steps are remembered (10); `ftol`, the relative
+        gain at which to stop; `maxfun` and `maxgrad`, of evaluations.
 
     Raises:
-      ConcretizationTypeError: called under jit or another transform.
       ShapeError: x0 is no vector.
       ArgumentError: `args` is no tuple, or an option is unknown.
       ValueRangeError: the method is unknown.
@@ -85,178 +96,213 @@ def minimize(
     given: Any = args
     if not isinstance(given, tuple):
         raise errors.ArgumentError(f"minimize: args must be a tuple, got {args!r}")
-    if method.lower() != "bfgs":
-        raise errors.ValueRangeError(f"minimize: method must be 'BFGS', got {method!r}")
-    for leaf in tree.leaves((x0, args)):
-        _outside(leaf)
-    start = asarray(x0)
-    if start.ndim != 1:
+    known = _OPTIONS.get(method.lower())
+    if known is None:
+        names = ["BFGS", *[name for name in _OPTIONS if name != "bfgs"]]
+        raise errors.ValueRangeError(
+            f"minimize: method must be one of {names}, got {method!r}"
+        )
+    x = fnp.asarray(x0)
+    if x.ndim != 1:
         raise errors.ShapeError(
-            f"minimize: x0 must be a vector, got the shape {start.shape}; use "
+            f"minimize: x0 must be a vector, got the shape {x.shape}; use "
             "ftrace.flatten_util.ravel_pytree"
         )
-    settings = {
-        "gtol": 1e-5 if tol is None else tol,
-        "norm": math.inf,
-        "maxiter": 200 * start.shape[0],
-        "line_search_maxiter": 10,
-    }
     chosen = {k: v for k, v in (options or {}).items() if v is not None}
-    if unknown := chosen.keys() - settings.keys():
+    if unknown := chosen.keys() - known.keys():
         raise errors.ArgumentError(
-            f"minimize: unknown options {sorted(unknown)}; there are {[*settings]}"
+            f"minimize: unknown options {sorted(unknown)}; there are {[*known]}"
         )
-    settings.update(chosen)
-    dtype = dtypes.to_inexact(start.dtype)
-    function = _Function(value_and_grad(fun), args, dtype)
-    return _bfgs(function, start.numpy().astype(dtype), settings)
+    settings = {**known, "maxiter": 200 * x.shape[0], **chosen}
+    if tol is not None and "gtol" not in chosen:
+        settings["gtol"] = tol
+    x = cast(x, dtypes.to_inexact(x.dtype))
+    derivative = value_and_grad(fun)
+
+    def at(x: Any) -> tuple[Any, Any]:
+        value, gradient = derivative(x, *args)
+        return cast(value, x.dtype), cast(gradient, x.dtype)
+
+    limited = method.lower() != "bfgs"
+    memory = _Steps(x, settings["maxcor"]) if limited else _Inverse(x)
+    return _descend(at, x, memory, settings)
 
 
-def _outside(value: Any) -> None:
-    """Raises if a value is traced."""
-    if isinstance(value, Tracer):
-        raise errors.ConcretizationTypeError(
-            f"minimize runs outside jit, but was called under {value.scope.transform}: "
-            "its loop runs in Python and looks at values. Call it from a function "
-            "that is not transformed; the function that it minimizes may be jitted"
-        )
-
-
-@dataclass(frozen=True)
-class _Point:
+class _Point(NamedTuple):
     """Where a line search looks: how far, and what is there."""
 
-    step: float
-    x: Vector
-    value: float
-    gradient: Vector
-    slope: float
-
-    @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.value) and math.isfinite(self.slope)
+    step: Any
+    value: Any
+    gradient: Any
+    slope: Any
 
 
-class _Function:
-    """The function on NumPy's vectors, and how often it was computed."""
+class _Inverse:
+    """What BFGS remembers: an estimate of the inverse of the Hessian."""
 
-    def __init__(
-        self, derivative: Callable[..., Any], args: tuple[Any, ...], dtype: Any
-    ) -> None:
-        self.derivative = derivative
-        self.args = args
-        self.dtype = dtype
-        self.count = 0
-        self.noise = 4 * float(finfo(dtype).eps)
+    def __init__(self, x: Any) -> None:
+        self.first = fnp.eye(x.shape[0], dtype=x.dtype)
 
-    def at(self, x: Vector, step: float, direction: Vector) -> _Point:
-        self.count += 1
-        x = (x + step * direction).astype(self.dtype)
-        value, gradient = self.derivative(Array.of(x), *self.args)
-        _outside(value)
-        _outside(gradient)
-        slopes = np.asarray(gradient).astype(np.float64)
-        return _Point(step, x, float(value), slopes, float(slopes @ direction))
+    def apply(self, inverse: Any, gradient: Any) -> Any:
+        return inverse @ gradient
 
+    def update(self, inverse: Any, moved: Any, change: Any) -> Any:
+        curvature = fnp.dot(moved, change)
+        safe = fnp.where(curvature > 0, curvature, 1)
+        away = fnp.eye(moved.shape[0], dtype=moved.dtype)
+        away = away - fnp.outer(moved, change) / safe
+        new = away @ inverse @ away.T + fnp.outer(moved, moved) / safe
+        return fnp.where(curvature > 0, new, inverse)
 
-def _bfgs(
-    function: _Function, x0: Vector, settings: Mapping[str, Any]
-) -> OptimizeResults:
-    """Broyden, Fletcher, Goldfarb and Shanno's method (Nocedal & Wright, 6.1)."""
-    inverse: Vector = np.eye(len(x0))
-    here = function.at(x0, 0.0, np.zeros(len(x0)))
-    iterations = 0
-    step = min(1.0, 1.0 / max(float(np.linalg.norm(here.gradient)), 1e-300))
-    while True:
-        if not np.linalg.norm(here.gradient, settings["norm"]) > settings["gtol"]:
-            status = _CONVERGED if here.is_finite else _NO_STEP
-            break
-        if iterations >= settings["maxiter"]:
-            status = _TOO_MANY_ITERATIONS
-            break
-        direction: Vector = -inverse @ here.gradient
-        slope = float(here.gradient @ direction)
-        found = None
-        if slope < 0:
-            most = settings["line_search_maxiter"]
-            found = _line_search(function, here, direction, slope, step, most)
-        if found is None:
-            status = _NO_STEP
-            break
-        moved = found.x.astype(np.float64) - here.x
-        change = found.gradient - here.gradient
-        inverse = _update(inverse, moved, change)
-        here = found
-        step = 1.0
-        iterations += 1
-
-    def array(value: Any) -> Array:
-        return Array.of(np.asarray(value, function.dtype))
-
-    return OptimizeResults(
-        x=array(here.x),
-        success=status == _CONVERGED,
-        status=status,
-        fun=array(here.value),
-        jac=array(here.gradient),
-        hess_inv=array(inverse),
-        nfev=function.count,
-        njev=function.count,
-        nit=iterations,
-    )
-
-
-def _update(inverse: Vector, moved: Vector, change: Vector) -> Vector:
-    """The inverse of a Hessian after a step along which the gradient changed."""
-    curvature = float(moved @ change)
-    if curvature <= 0:
+    def result(self, inverse: Any) -> Any:
         return inverse
-    away: Any = np.eye(len(moved)) - np.outer(moved, change) / curvature
-    return away @ inverse @ away.T + np.outer(moved, moved) / curvature
+
+
+class _Steps:
+    """What L-BFGS remembers: the last steps, and what they changed of the gradient."""
+
+    def __init__(self, x: Any, count: int) -> None:
+        self.count = count
+        rows = fnp.zeros((count, x.shape[0]), x.dtype)
+        # Steps, changes, one over their products (0: none), and the scale.
+        self.first = (rows, rows, fnp.zeros(count, x.dtype), fnp.ones((), x.dtype))
+
+    def apply(self, memory: Any, gradient: Any) -> Any:
+        steps, changes, weights, scale = memory
+
+        def back(i: Any, state: Any) -> Any:
+            q, parts = state
+            k = self.count - 1 - i
+            part = weights[k] * fnp.dot(steps[k], q)
+            return q - part * changes[k], parts.at[k].set(part)
+
+        def forth(k: Any, r: Any) -> Any:
+            return r + steps[k] * (parts[k] - weights[k] * fnp.dot(changes[k], r))
+
+        q, parts = fori_loop(0, self.count, back, (gradient, fnp.zeros_like(weights)))
+        return fori_loop(0, self.count, forth, scale * q)
+
+    def update(self, memory: Any, moved: Any, change: Any) -> Any:
+        steps, changes, weights, scale = memory
+        curvature = fnp.dot(moved, change)
+        good = curvature > 0
+        safe = fnp.where(good, curvature, 1)
+
+        def push(rows: Any, new: Any) -> Any:
+            return fnp.where(good, fnp.concatenate([rows[1:], new[None]]), rows)
+
+        size = fnp.dot(change, change)
+        scale = fnp.where(good, safe / fnp.where(size > 0, size, 1), scale)
+        return push(steps, moved), push(changes, change), push(weights, 1 / safe), scale
+
+    def result(self, memory: Any) -> Any:
+        return None
+
+
+def _descend(
+    at: Function, x0: Any, memory: _Inverse | _Steps, settings: Mapping[str, Any]
+) -> OptimizeResults:
+    """The loop: a direction, a step along it, and what that tells."""
+    most = settings.get("line_search_maxiter", settings.get("maxls", 0))
+    evaluations = min([settings.get(n, math.inf) for n in ("maxfun", "maxgrad")])
+    noise = 4 * float(finfo(x0.dtype).eps)
+
+    def status_of(value: Any, gradient: Any, count: Any, k: Any) -> Any:
+        size = fnp.linalg.norm(gradient, settings["norm"])
+        finite = fnp.isfinite(value) & fnp.isfinite(gradient).all()
+        many = (k >= settings["maxiter"]) | (count >= evaluations)
+        status = fnp.where(many, _TOO_MANY_ITERATIONS, _RUNNING)
+        status = fnp.where(~(size > settings["gtol"]), _CONVERGED, status)
+        return cast(fnp.where(finite, status, _NO_STEP), dtypes.int32)
+
+    def goes_on(state: Any) -> Any:
+        return state[-1] == _RUNNING
+
+    def step(state: Any) -> Any:
+        x, value, gradient, known, trial, count, k, _ = state
+        direction = -memory.apply(known, gradient)
+        slope = fnp.dot(gradient, direction)
+        start = _Point(fnp.zeros_like(value), value, gradient, slope)
+        found, used = _line_search(at, x, start, direction, trial, most, noise)
+        moved = found.step * direction
+        known = memory.update(known, moved, found.gradient - gradient)
+        good = (slope < 0) & (found.step > 0)
+        k = fnp.where(good, k + 1, k)
+        status = status_of(found.value, found.gradient, count + used, k)
+        if "ftol" in settings:
+            size = fnp.maximum(fnp.maximum(fnp.abs(value), fnp.abs(found.value)), 1)
+            flat = value - found.value <= settings["ftol"] * size
+            status = fnp.where((status == _RUNNING) & flat, _CONVERGED, status)
+        status = cast(fnp.where(good, status, _NO_STEP), dtypes.int32)
+        new = (x + moved, found.value, found.gradient, known, fnp.ones_like(trial))
+        return (*new, count + used, k, status)
+
+    value, gradient = at(x0)
+    size = fnp.linalg.norm(gradient)
+    trial = fnp.minimum(1, 1 / fnp.where(size > 0, size, 1)).astype(x0.dtype)
+    status = status_of(value, gradient, 1, 0)
+    first = (x0, value, gradient, memory.first, trial, 1, 0, status)
+    x, value, gradient, known, _, count, k, status = while_loop(goes_on, step, first)
+    return OptimizeResults(
+        x=x, success=status == _CONVERGED, status=status, fun=value, jac=gradient,
+        hess_inv=memory.result(known), nfev=count, njev=count, nit=k,
+    )  # fmt: skip
 
 
 def _line_search(
-    function: _Function,
-    start: _Point,
-    direction: Vector,
-    slope: float,
-    step: float,
-    most: int,
-) -> _Point | None:
-    """A step that satisfies Wolfe's strong conditions; None if none gains anything.
+    at: Function, x: Any, start: _Point, direction: Any, step: Any, most: int,
+    noise: float,
+) -> tuple[_Point, Any]:  # fmt: skip
+    """A step that satisfies Wolfe's strong conditions, and how many were tried.
 
     Between `low`, which gains enough and still falls, and `high`, which gains too
-    little or rises, there is such a step.
+    little or rises, there is such a step. If none is found it is `low`.
     """
-    low = _Point(0.0, start.x, start.value, start.gradient, slope)
-    high: _Point | None = None
-    slack = function.noise * abs(start.value)
-    for _ in range(most):
-        found = function.at(start.x, step, direction)
-        enough = start.value + _GAIN * step * slope + slack
-        if not found.is_finite or found.value > enough:
-            high = found
-        elif abs(found.slope) <= _FLATTEN * abs(slope):
-            return found
-        elif found.slope > 0:
-            high = found
-        else:
-            low = found
-        step = 4 * low.step if high is None else _between(low, high)
-    return low if low.step > 0 else None
+    slack = noise * fnp.abs(start.value)
+
+    def goes_on(state: Any) -> Any:
+        _, _, _, _, count, done = state
+        return (count < most) & ~done
+
+    def look(state: Any) -> Any:
+        low, high, bounded, step, count, _ = state
+        value, gradient = at(x + step * direction)
+        found = _Point(step, value, gradient, fnp.dot(gradient, direction))
+        finite = fnp.isfinite(value) & fnp.isfinite(found.slope)
+        enough = start.value + _GAIN * step * start.slope + slack
+        short = ~finite | (value > enough)
+        done = ~short & (fnp.abs(found.slope) <= _FLATTEN * fnp.abs(start.slope))
+        too_far = ~done & (short | (found.slope > 0))
+        low = _choose(too_far, low, found)
+        high = _choose(too_far, found, high)
+        bounded = bounded | too_far
+        step = fnp.where(bounded, _between(low, high), 4 * low.step)
+        return low, high, bounded, step, count + 1, done
+
+    def search(_: Any) -> Any:
+        first = (start, start, fnp.asarray(False), step, 0, fnp.asarray(False))
+        found = while_loop(goes_on, look, first)
+        return found[0], found[4]
+
+    def stay(_: Any) -> Any:
+        return start, 0
+
+    return cond(start.slope < 0, search, stay, 0)
 
 
-def _between(low: _Point, high: _Point) -> float:
+def _choose(where: Any, first: _Point, second: _Point) -> _Point:
+    pairs = zip(first, second, strict=True)
+    return _Point(*[fnp.where(where, a, b) for a, b in pairs])
+
+
+def _between(low: _Point, high: _Point) -> Any:
     """The minimum of the cubic through two points, kept away from both."""
     width = high.step - low.step
-    part = 0.5
-    if high.is_finite:
-        mean = low.slope + high.slope - 3 * (high.value - low.value) / width
-        root = math.sqrt(max(mean * mean - low.slope * high.slope, 0.0))
-        bottom = high.slope - low.slope + 2 * root
-        if bottom:
-            part = 1 - (high.slope + root - mean) / bottom
-    return low.step + min(max(part, 0.1), 0.9) * width
-
-
-tell_missing(__name__)
+    wide = fnp.where(width == 0, 1, width)
+    mean = low.slope + high.slope - 3 * (high.value - low.value) / wide
+    root = fnp.sqrt(fnp.maximum(mean * mean - low.slope * high.slope, 0))
+    bottom = high.slope - low.slope + 2 * root
+    part = 1 - (high.slope + root - mean) / fnp.where(bottom == 0, 1, bottom)
+    usable = fnp.isfinite(high.value) & fnp.isfinite(high.slope) & (bottom != 0)
+    part = fnp.where(usable & fnp.isfinite(part), part, 0.5)
+    return low.step + fnp.clip(part, 0.1, 0.9) * width

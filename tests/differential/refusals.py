@@ -144,7 +144,6 @@ REFUSED_BY_FTRACE = {
     r"lax\.fft": ("at least one axis, and 0 of the operand",),
     r"numpy\.polyint": ("constants for m=0",),
     r"numpy\.pad": ("no elements to extend by mode",),
-    r"scipy\.optimize\.minimize": ("minimize runs outside jit",),
     r"numpy\.put": ("an index must be an integer or bool, got f",),
     r"(numpy|lax|ops)\.\w+": (r"m(in|ax) is not defined for c", r"no m(ax|in)imum at"),
 }

@@ -179,13 +179,27 @@ def test_minimize_says_why_it_stopped() -> None:
     assert (there.success, there.nit, there.nfev) == (True, 0, 1)
 
 
+LIMITED = "l-bfgs-experimental-do-not-rely-on-this"
+
+
+@pytest.mark.parametrize("method", ["BFGS", LIMITED])
+def test_minimize_is_a_loop_of_the_graph(method: str) -> None:
+    starts = np.array([[-1.2, 1.0], [2.0, 0.5], [1.0, 1.0]])
+
+    def solve(x: Any, scale: Any) -> Any:
+        options = {"maxcor": 3, "ftol": 0} if method == LIMITED else {}
+        return minimize(rosenbrock, x, (scale,), method=method, options=options)
+
+    many = ft.jit(ft.vmap(solve, (0, None)))(starts, 30.0)
+    assert many.success.all()
+    np.testing.assert_allclose(many.x, np.ones((3, 2)), atol=1e-4)
+    one = solve(starts[0], 30.0)
+    assert (one.nit, one.nfev) == (many.nit[0], many.nfev[0])
+    assert (one.hess_inv is None) == (method == LIMITED)
+
+
 def test_minimize_refuses() -> None:
     start = np.array([-1.2, 1.0])
-    for wrap in (ft.jit, lambda f: ft.vmap(lambda x: f(start * x)), ft.jacfwd):
-        with pytest.raises(errors.ConcretizationTypeError, match="runs outside jit"):
-            wrap(lambda x: minimize(rosenbrock, x).x)(start)
-    with pytest.raises(errors.ConcretizationTypeError, match="runs outside jit"):
-        ft.jit(lambda s: minimize(lambda x: rosenbrock(x, s), start).fun)(2.0)
     with pytest.raises(errors.ValueRangeError, match="'BFGS'"):
         minimize(rosenbrock, start, method="nelder-mead")
     with pytest.raises(errors.ShapeError, match="x0 must be a vector"):

@@ -319,8 +319,8 @@ def _reshape(x: BCOO, *shape: Any) -> BCOO:
 
 def _getitem(mat: BCOO, index: Any) -> BCOO:
     """Integers, slices, None and an Ellipsis, as NumPy has them."""
-    given: Any = index if isinstance(index, tuple) else (index,)
-    parts: list[Any] = [*given]
+    parts: list[Any] = []
+    parts += index if isinstance(index, tuple) else [index]
     used = sum(p is not None and p is not Ellipsis for p in parts)
     if used > mat.ndim:
         raise IndexBoundsError(

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.missing_names import tell_missing
@@ -220,7 +218,8 @@ class Rotation(NamedTuple):
 
     def inv(self) -> Rotation:
         """The one that turns back."""
-        return Rotation(self.quat * cast(np.array([-1, -1, -1, 1]), self.quat.dtype))
+        q = self.quat
+        return Rotation(fnp.concatenate([-q[..., :3], q[..., 3:]], -1))
 
     def magnitude(self) -> Any:
         """The angle (…), from 0 to π."""
@@ -242,7 +241,7 @@ class Rotation(NamedTuple):
             raise ShapeError(
                 f"mean: weights must have the shape ({count},), got {w.shape}"
             )
-        return Rotation(fnp.linalg.eigh((w * q.T) @ q)[1][:, -1])
+        return Rotation(fnp.linalg.eigh((w[None] * q.T) @ q)[1][:, -1])
 
     @property
     def single(self) -> bool:
