@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ftrace import dtypes, errors, numpy as fnp
 from ftrace.lax.control import cond, fori_loop, while_loop
+from ftrace.lax.elementwise import complex as join
 from ftrace.numpy.axes import cast
 from ftrace.numpy.floats import finfo
 from ftrace.trace.tracing.tracer import Value
@@ -26,7 +27,7 @@ Function = Callable[..., Any]
 _GAIN = 1e-4
 _FLATTEN = 0.9
 
-_RUNNING, _CONVERGED, _TOO_MANY_ITERATIONS, _NO_STEP = -1, 0, 1, 5
+_RUNNING, _CONVERGED, _TOO_MANY_ITERATIONS, _NO_GAIN, _NO_STEP = -1, 0, 1, 4, 5
 
 #: The options of each method, and their defaults; None depends on the size.
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -46,7 +47,8 @@ class OptimizeResults(NamedTuple):
     Attributes:
       x: where the minimum is.
       success: the gradient is as small as asked for.
-      status: 0, success; 1, too many iterations; 5, the line search found no step.
+      status: 0, success; 1, too many iterations; 4, a step gained less than `ftol`; 5,
+        the line search found no step.
       fun: the value at x.
       jac: the gradient at x.
       hess_inv: an estimate of the inverse of the Hessian; None for L-BFGS.
@@ -78,15 +80,15 @@ def minimize(
 
     Args:
       fun: a differentiable function of a vector, and of `args`, to a scalar.
-      x0: the vector to start from.
+      x0: the vector to start from; of complex numbers `jac` is the conjugate gradient.
       args: what else `fun` takes.
       method: "BFGS", or "l-bfgs-experimental-do-not-rely-on-this".
       tol: the same as the option `gtol`, which goes before it.
       options: `gtol`, the norm of the gradient at which to stop (1e-5); `norm`, the
         order of that norm (inf); `maxiter`, of iterations (200 per element);
         `line_search_maxiter`, of evaluations in each of them (10). Of L-BFGS `maxls`
-        (20) instead; `maxcor`, how many steps are remembered (10); `ftol`, the relative
-        gain at which to stop; `maxfun` and `maxgrad`, of evaluations.
+        (20) instead; `maxcor`, how many steps are remembered (10); `ftol`, the gain of
+        an iteration at which to stop; `maxfun` and `maxgrad`, of evaluations.
 
     Raises:
       ShapeError: x0 is no vector.
@@ -117,6 +119,8 @@ def minimize(
     if tol is not None and "gtol" not in chosen:
         settings["gtol"] = tol
     x = cast(x, dtypes.to_inexact(x.dtype))
+    if dtypes.is_complex(x.dtype):
+        return _minimize_complex(fun, x, args, method, settings)
     derivative = value_and_grad(fun)
 
     def at(x: Any) -> tuple[Any, Any]:
@@ -126,6 +130,21 @@ def minimize(
     limited = method.lower() != "bfgs"
     memory = _Steps(x, settings["maxcor"]) if limited else _Inverse(x)
     return _descend(at, x, memory, settings)
+
+
+def _minimize_complex(
+    fun: Function, x: Any, args: tuple[Any, ...], method: str, settings: Any
+) -> OptimizeResults:
+    """A minimum over real and imaginary parts, one behind the other."""
+    count = x.shape[0]
+
+    def of_parts(v: Any, *args: Any) -> Any:
+        return fun(join(v[:count], v[count:]), *args)
+
+    parts = fnp.concatenate([x.real, x.imag])
+    found = minimize(of_parts, parts, args, method=method, options=settings)
+    v, g = found.x, found.jac
+    return found._replace(x=join(v[:count], v[count:]), jac=join(g[:count], -g[count:]))
 
 
 class _Point(NamedTuple):
@@ -138,24 +157,32 @@ class _Point(NamedTuple):
 
 
 class _Inverse:
-    """What BFGS remembers: an estimate of the inverse of the Hessian."""
+    """What BFGS remembers: an estimate of the inverse of the Hessian.
+
+    The first step tells its scale (Nocedal, Wright: equation 6.20).
+    """
 
     def __init__(self, x: Any) -> None:
-        self.first = fnp.eye(x.shape[0], dtype=x.dtype)
+        self.first = (fnp.eye(x.shape[0], dtype=x.dtype), fnp.asarray(True))
 
-    def apply(self, inverse: Any, gradient: Any) -> Any:
-        return inverse @ gradient
+    def apply(self, memory: Any, gradient: Any) -> Any:
+        return memory[0] @ gradient
 
-    def update(self, inverse: Any, moved: Any, change: Any) -> Any:
+    def update(self, memory: Any, moved: Any, change: Any) -> Any:
+        inverse, fresh = memory
         curvature = fnp.dot(moved, change)
-        safe = fnp.where(curvature > 0, curvature, 1)
+        good = curvature > 0
+        safe = fnp.where(good, curvature, 1)
+        size = fnp.dot(change, change)
+        scale = safe / fnp.where(size > 0, size, 1)
+        old = fnp.where(fresh, scale * inverse, inverse)
         away = fnp.eye(moved.shape[0], dtype=moved.dtype)
         away = away - fnp.outer(moved, change) / safe
-        new = away @ inverse @ away.T + fnp.outer(moved, moved) / safe
-        return fnp.where(curvature > 0, new, inverse)
+        new = away @ old @ away.T + fnp.outer(moved, moved) / safe
+        return fnp.where(good, new, inverse), fresh & ~good
 
-    def result(self, inverse: Any) -> Any:
-        return inverse
+    def result(self, memory: Any) -> Any:
+        return memory[0]
 
 
 class _Steps:
@@ -230,9 +257,8 @@ def _descend(
         k = fnp.where(good, k + 1, k)
         status = status_of(found.value, found.gradient, count + used, k)
         if "ftol" in settings:
-            size = fnp.maximum(fnp.maximum(fnp.abs(value), fnp.abs(found.value)), 1)
-            flat = value - found.value <= settings["ftol"] * size
-            status = fnp.where((status == _RUNNING) & flat, _CONVERGED, status)
+            flat = value - found.value < settings["ftol"]
+            status = fnp.where((status == _RUNNING) & flat, _NO_GAIN, status)
         status = cast(fnp.where(good, status, _NO_STEP), dtypes.int32)
         new = (x + moved, found.value, found.gradient, known, fnp.ones_like(trial))
         return (*new, count + used, k, status)

@@ -196,6 +196,13 @@ def test_minimize_is_a_loop_of_the_graph(method: str) -> None:
     one = solve(starts[0], 30.0)
     assert (one.nit, one.nfev) == (many.nit[0], many.nfev[0])
     assert (one.hess_inv is None) == (method == LIMITED)
+    target = np.array([1.0, 2 - 3j])
+    found = minimize(
+        lambda z: (fnp.abs(z - target) ** 2).sum(), 0 * target, method=method
+    )
+    np.testing.assert_allclose(found.x, target, atol=1e-5)
+    steep = minimize(lambda x: fnp.mean((1e4 * x) ** 2), fnp.ones(2), method=method)
+    np.testing.assert_allclose(steep.x, 0, atol=1e-6)
 
 
 def test_minimize_refuses() -> None:
