@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -159,10 +160,20 @@ def _series(a: Any, x: Any, wanted: Any) -> Any:
 
 def _fraction(a: Any, x: Any, wanted: Any) -> Any:
     """Q as a multiple of e, by Lentz's method as W. Thompson and A. Barnett have it."""
+    level = _level()
     limit = 2 * rounding(x)
+
+    def step(n: Any, *state: Any) -> tuple[Any, ...]:
+        factor, *new = level(n, a, *state)
+        return fnp.abs(factor - 1) > limit, *new
+
+    return converge(step, _outermost(a, x), wanted)[3]
+
+
+def _level() -> Callable[..., tuple[Any, ...]]:
     tiny = 1e-30
 
-    def step(n: Any, b: Any, c: Any, d: Any, value: Any) -> tuple[Any, ...]:
+    def level(n: Any, a: Any, b: Any, c: Any, d: Any, value: Any) -> tuple[Any, ...]:
         numerator = n * (a - n)
         b = b + 2
         d = numerator * d + b
@@ -170,11 +181,32 @@ def _fraction(a: Any, x: Any, wanted: Any) -> Any:
         c = b + numerator / c
         c = choose(fnp.abs(c) < tiny, tiny, c)
         factor = c * d
-        return fnp.abs(factor - 1) > limit, b, c, d, value * factor
+        return factor, b, c, d, value * factor
 
+    return level
+
+
+def _outermost(a: Any, x: Any) -> tuple[Any, ...]:
     b = x + 1 - a
     d = 1 / b
-    return converge(step, (b, fnp.full_like(b, 1 / tiny), d, d), wanted)[3]
+    return b, fnp.full_like(b, 1e30), d, d
+
+
+def _fraction_slope(a: Any, x: Any, wanted: Any) -> tuple[Any, Any]:
+    """`_fraction` and its derivative in a, which goes on where a whole `a` ends it."""
+    level, one = _level(), fnp.ones_like(a)
+    limit = 2 * rounding(x)
+
+    def step(n: Any, *state: Any) -> tuple[Any, ...]:
+        values, slopes = state[:4], state[4:]
+        at = partial(level, n)
+        (factor, *values), (moved, *slopes) = jvp(at, (a, *values), (one, *slopes))
+        unsettled = (fnp.abs(factor - 1) > limit) | (fnp.abs(moved) > limit)
+        return unsettled, *values, *slopes
+
+    start = jvp(lambda a: _outermost(a, x), (a,), (one,))
+    found = converge(step, (*start[0], *start[1]), wanted)
+    return found[3], found[7]
 
 
 _EULER = 0.5772156649015329
@@ -283,7 +315,7 @@ def _shape_slope(a: Any, x: Any) -> Any:
     value = choose(below, -moved / s, value)
     beyond = ~(large | below)
     s, y = choose(beyond, a, 1.0), choose(beyond, x, 2.0)
-    total, moved = slope(lambda s: _fraction(s, y, beyond), s)
+    total, moved = _fraction_slope(s, y, beyond)
     of_log = fnp.log(y) - bind(p.digamma, s)
     return choose(beyond, total * of_log + moved, value)
 

@@ -100,7 +100,13 @@ def is_exact_range(low: Any, high: Any, dtype: Dtype) -> bool:
 
 
 def uniform(
-    key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
+    key: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Floats that are uniform in [minval, maxval).
 
@@ -110,6 +116,7 @@ def uniform(
       dtype: a float dtype, by default float32.
       minval: the least value; broadcasts to `shape`.
       maxval: never reached, but for rounding; broadcasts to `shape`.
+      out_sharding: accepted, without effect.
 
     Raises:
       DtypeError: the dtype is no float.
@@ -132,7 +139,15 @@ def _is_number(x: Any, value: int) -> bool:
 # Integers.
 
 
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+def randint(
+    key: Any,
+    shape: Any,
+    minval: Any,
+    maxval: Any,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
     """Integers in [minval, maxval); minval where the range is empty.
 
     Args:
@@ -142,6 +157,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
         than the greatest value of the dtype. In arrays a bound beyond it is moved to
         its end.
       dtype: an integer dtype, by default int32.
+      out_sharding: accepted, without effect.
 
     Raises:
       DtypeError: the dtype is no integer.
@@ -225,7 +241,14 @@ def _as_integers(x: Any, dtype: Dtype | None = None) -> Any:
 # Coin flips.
 
 
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
+def bernoulli(
+    key: Any,
+    p: Any = 0.5,
+    shape: Any = None,
+    mode: str = "low",
+    *,
+    out_sharding: Any = None,
+) -> Any:
     """True with probability `p`.
 
     Args:
@@ -233,6 +256,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
       p: floats that broadcast to `shape`.
       shape: of the result, by default that of `p`.
       mode: "high" draws twice the bits, for probabilities below 1e-7.
+      out_sharding: accepted, without effect.
 
     Raises:
       DtypeError: `p` is no float.
@@ -461,7 +485,9 @@ def triangular(
     return choose(u < (mode - left) / width, rising, falling)
 
 
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def geometric(
+    key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """The number of trials with probability `p` until the first success.
 
     Raises:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from inspect import signature
-from typing import Any, TypeVar, cast as cast_to
+from inspect import Parameter, signature
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -34,7 +34,7 @@ from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import Composite, composite_of
 from ftrace.trace.eager.exact_subgraph import exact_part
 from ftrace.trace.evaluate import Plan
-from ftrace.trace.graph import Graph
+from ftrace.trace.graph import Graph, bodies_of
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer, aval_of, check_fits
@@ -53,7 +53,9 @@ class Sampler(Composite):
         ends, exact = exact_part(graph)
         size = max([n.size for n in (*ends, *graph.outputs)])
         # Compiled at the first call, or never: its last bits depend on it.
-        at_once = size >= tiering.DRAWS_LARGE and not exact and len(ends) > 0
+        loops = any(bodies_of(node.arg) for node in graph.nodes)
+        large = size >= tiering.DRAWS_LARGE and len(ends) > 0
+        at_once = (large or loops) and not exact
         super().__init__(graph, graph.outputs if at_once or exact else ends)
         self._is_huge = size >= tiering.DRAWS_HUGE
         self._at_once = at_once or self._is_huge
@@ -135,6 +137,9 @@ def _word(x: int, dtype: np.dtype[Any]) -> Any:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Accepted, without effect.
+_SHARDING = Parameter("out_sharding", Parameter.KEYWORD_ONLY, default=None)
+
 
 def sampler(
     kinds: str = "f",
@@ -165,11 +170,11 @@ def sampler(
         names = [n for n in defaults if n not in fixed]
 
         def build(key: Tracer, *traced: Tracer, dtype: Any, **static: Any) -> Tracer:
-            return function(
-                key, *[cast(x, dtype) for x in traced], dtype=dtype, **static
-            )
+            given = [cast(x, dtype) for x in traced]
+            by_name = dict(zip(names, given, strict=True))
+            return function(key, **by_name, dtype=dtype, **static)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
             given = {**defaults, **bound_to(function, parameters, args, kwargs)}
             dtype = check_dtype(name, given["dtype"], kinds)
             operands = [parameter(given[n], dtype) for n in names]
@@ -179,7 +184,11 @@ def sampler(
             return draw(build, key, *operands, shape=shape, dtype=dtype, **static)
 
         build.__name__ = name
-        return cast_to(F, update_wrapper(call, function))
+        made: Any = update_wrapper(call, function)
+        made.__signature__ = parameters.replace(
+            parameters=[*parameters.parameters.values(), _SHARDING]
+        )
+        return made
 
     return made
 

@@ -120,13 +120,30 @@ def split_key(key: Key, shape: Shape) -> Tracer:
     return _traced(key, _side_by_side(*_hash_positions(key, shape)))
 
 
+def split_words(key: Key, count: int) -> list[Key]:
+    """New keys, by their words."""
+    x, y = _hash_positions(key, (count,))
+    places = range(count)
+    return [
+        (_traced(key, _element(x, i)), _traced(key, _element(y, i))) for i in places
+    ]
+
+
 def split_in_two(key: Key) -> tuple[Key, Key]:
     """Two new keys, by their words."""
-    x, y = _hash_positions(key, (2,))
-    first, second = (
-        (_traced(key, _element(x, i)), _traced(key, _element(y, i))) for i in (0, 1)
-    )
+    first, second = split_words(key, 2)
     return first, second
+
+
+def words_of(key: Key) -> tuple[Tracer, Tracer]:
+    """A key by its words."""
+    first, second = (_traced(key, word) for word in _words(key))
+    return first, second
+
+
+def joined(key: Key) -> Tracer:
+    """A key as an array."""
+    return key if isinstance(key, Tracer) else _traced(key, _side_by_side(*_words(key)))
 
 
 def fold_key(key: Key, data: Tracer) -> Tracer:

@@ -139,6 +139,52 @@ def draws(random: Any) -> dict[str, Draw]:
     add("close/weibull_min/arrays", "weibull_min", scale, scale)
     add("close/triangular", "triangular", -1.0, 0.5, 2.0, (9,))
     add("exact/geometric", "geometric", scale / 4, (5, 3))
+
+    # Of rejection, which decides by rounded numbers: close ones decide the same.
+    nan = float("nan")
+    a = np.array([0.02, 0.3, 1.0, 2.5, 50.0, 0.0, -0.5, -2.0, nan], np.float32)
+    for name in floats:
+        x64 = "x64/" if name == "float64" else ""
+        dtype = ml_dtypes.bfloat16 if name == "bfloat16" else name
+        for one in ("gamma", "loggamma") if name[0] == "f" else ():
+            if name != "float16":
+                add(f"close/{one}/{x64}{name}", one, a.astype(dtype), dtype=dtype)
+    add("close/gamma/shape", "gamma", a[:5], (4, 5))
+    add("close/gamma/empty", "gamma", a[:0])
+    add("close/gamma/int", "gamma", 3, (2,))
+    add("close/beta", "beta", a, 0.5)
+    add("close/beta/shape", "beta", a[:5, None], a[:3], (5, 3))
+    add("close/chisquare", "chisquare", a * 2)
+    add("close/t", "t", a[1:5], (3, 4))
+    add("close/f", "f", a[2:], 3.0)
+    add("close/dirichlet", "dirichlet", a[:5])
+    add("close/dirichlet/small", "dirichlet", a[:3] * 1e-3, (2, 2))
+    add("close/generalized_normal", "generalized_normal", 1.5, (5,))
+    add("close/ball", "ball", 3, shape=(4,))
+    add("close/ball/norm", "ball", 2, 0.5, (3,))
+
+    lam = np.array([0, 0.3, 4, 9.99, 10, 60, 1e4, 1e7, nan], np.float32)
+    add("exact/poisson", "poisson", lam)
+    add("exact/poisson/shape", "poisson", lam[:, None], (9, 7))
+    add("exact/poisson/int16", "poisson", lam[:7], dtype="int16")
+    add("exact/poisson/float", "poisson", 3, (4,))
+    n = np.array([0, 1, 7.9, 12, 100, 3000, nan, -1], np.float32)
+    p = np.array([0, 0.2, 0.5, 0.99, 1, 1.5, -0.1, nan], np.float32)
+    add("exact/binomial", "binomial", n, p[:, None])
+    add("exact/binomial/shape", "binomial", 60, 0.3, (30,))
+    weights = np.array([[0.2, 0.3, 0.5], [0.1, 0.0, 0.9]], np.float32)
+    add("exact/multinomial", "multinomial", 100, weights)
+    several = np.array([3.0, 70.0], np.float32)
+    add("exact/multinomial/shape", "multinomial", several, weights, shape=(2, 2, 3))
+
+    mean, cov = np.ones(2, np.float32), np.array([[2, 0.5], [0.5, 1]], np.float32)
+    for method in ("cholesky", "svd"):
+        name = f"close/multivariate_normal/{method}"
+        add(name, "multivariate_normal", mean, cov, (3,), method=method)
+    add("close/multivariate_normal", "multivariate_normal", mean, np.stack([cov] * 2))
+    add("close/orthogonal", "orthogonal", 3)
+    add("close/orthogonal/wide", "orthogonal", 2, (2,), m=4)
+    add("close/orthogonal/tall", "orthogonal", 4, m=2)
     return found
 
 

@@ -3,7 +3,7 @@
     ground <- trace <- lower <- backends <- transforms <- top
                    <- surface <----------/         <- compat
 
-`surface` is numpy, random, optim and the like: compositions of primitives. What lies
+`surface` is numpy, optim and the like: compositions of primitives. What lies
 in one folder, files and folders alike, stands on floors of its own: the docstring of
 the package is a map that names them from the ground up.
 """
@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).parents[2] / "ftrace"
 FLOORS = {
     "ground": ("dtypes", "errors", "ground", "monitoring"),
     "trace": ("trace",),
-    "surface": ("numpy", "random", "optim", "tree", "tree_util", "flatten_util"),
+    "surface": ("numpy", "optim", "tree", "tree_util", "flatten_util"),
     "lower": ("lower",),
     "backends": ("backends",),
     "transforms": ("transforms",),
@@ -35,7 +35,7 @@ FLOORS = {
         "image", "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
         "ad_checkpoint", "custom_batching", "custom_derivatives", "extend",
         "distributed", "memory", "profiler", "sharding", "stages",
-        "dlpack", "typing",
+        "dlpack", "random", "typing",
     ),
     "package": ("__init__", "__main__"),
     "compat": ("compat",),

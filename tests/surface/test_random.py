@@ -10,8 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from scipy import special
 
 import ftrace as ft
+import ftrace.numpy as fnp
 from ftrace import errors, random
 from tests.support.refusals import refuses
 
@@ -44,6 +46,9 @@ SAMPLERS = {
     "logistic": lambda key: random.logistic(key, (5,)),
     "cauchy": lambda key: random.cauchy(key, (5,)),
     "categorical": lambda key: random.categorical(key, np.zeros(4, "f4"), shape=(6,)),
+    "gamma": lambda key: random.gamma(key, np.array([0.2, 3], "f4")),
+    "poisson": lambda key: random.poisson(key, np.array([0.5, 40], "f4")),
+    "binomial": lambda key: random.binomial(key, 50, np.array([0.1, 0.4], "f4")),
     "split": lambda key: random.split(key, 3),
     "fold_in": lambda key: random.fold_in(key, 7),
 }
@@ -140,6 +145,38 @@ def test_bounds_have_derivatives() -> None:
     left, right = ft.grad(mean, argnums=(0, 1))(0.0, 3.0)
     share = float(np.mean(np.asarray(random.uniform(KEY, (50,)))))
     np.testing.assert_allclose([left, right], [1 - share, share], rtol=1e-5)
+
+
+def test_gamma_samples_move_with_their_parameter_at_a_fixed_quantile() -> None:
+    a = np.array([0.05, 0.3, 1, 1.5, 2, 7, 40, 3e3, 2e5, 3e6])
+    for quantile in (0.003, 0.4, 0.7, 0.9999):
+        x = special.gammaincinv(a, quantile)
+        step = 1e-4 * a
+        ends = [special.gammaincinv(a + s * step, quantile) for s in (-1, 1)]
+        slope = (ends[1] - ends[0]) / (2 * step)
+        kept = x > 1e-30
+        found = np.asarray(ft.lax.random_gamma_grad(a, x))
+        np.testing.assert_allclose(found[kept], slope[kept], rtol=1e-5)
+
+
+def test_what_is_made_of_gamma_samples_has_derivatives() -> None:
+    a = np.array([0.3, 1.0, 4.0], np.float32)
+
+    def draw(a: Any, log: bool = False) -> Any:
+        return (random.loggamma if log else random.gamma)(KEY, a)
+
+    x, slope = ft.jvp(draw, (a,), (fnp.ones(3),))
+    np.testing.assert_allclose(slope, ft.lax.random_gamma_grad(a, x), rtol=1e-6)
+    log_slope = ft.grad(lambda a: draw(a, log=True).sum())(a)
+    np.testing.assert_allclose(log_slope, slope / x, rtol=1e-4)
+    # Probabilities add up to 1, whatever the parameters.
+    jacobian = ft.jacrev(lambda a: random.dirichlet(KEY, a))(a)
+    np.testing.assert_allclose(jacobian.sum(0), 0, atol=1e-6)
+    assert fnp.isfinite(ft.grad(lambda a: random.t(KEY, a).sum())(a)).all()
+    slopes = ft.lax.random_gamma_grad(
+        np.array([1.0, np.nan, -1.0, 2.0]), np.array([0, 1, 1, -1.0])
+    )
+    np.testing.assert_array_equal(slopes, [0, np.nan, np.nan, np.nan])
 
 
 def test_truncated_normal_follows_its_bounds() -> None:
