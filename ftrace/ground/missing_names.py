@@ -44,7 +44,6 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     (NEVER, "it is of Pallas and its references", "x.at[i] and lax.dynamic_slice"): (
         "ds"
     ),
-    (NEVER, "layouts are chosen by the compiler", ""): "experimental.layout.*",
     (NEVER, "buffers of XLA's runtime", "pure_callback"): (
         "experimental.buffer_callback.*"
     ),

@@ -220,6 +220,22 @@ def test_lanes_that_act_together_go_in_step() -> None:
         ft.vmap(lambda x: ft.jvp(loop, (x,), (x,)), axis_name="i")(x)
 
 
+def test_what_lanes_add_counts_whichever_branch_they_take() -> None:
+    def branch(x: Any) -> Any:
+        one, other = (lambda x: lax.psum(fnp.sin(x), "i")), (lambda x: x * 2)
+        return lax.cond(x > 1, one, lambda x: lax.pmean(x, "i") * other(x), x)
+
+    x, step, eps = np.linspace(0.3, 1.7, 4), RNG.normal(size=4), 1e-6
+    whole = ft.vmap(branch, axis_name="i")
+    outside = ft.grad(lambda x: whole(x).sum())(x)
+    np.testing.assert_allclose(ft.vmap(ft.grad(branch), axis_name="i")(x), outside)
+    both = [whole(x + e * step) for e in (eps, -eps)]
+    slope = (both[0] - both[1]) / (2 * eps)
+    np.testing.assert_allclose((outside * step).sum(), slope.sum(), rtol=1e-6)
+    found = ft.vmap(lambda x, t: ft.jvp(branch, (x,), (t,))[1], axis_name="i")(x, step)
+    np.testing.assert_allclose(found, slope, rtol=1e-6)
+
+
 @ft.custom_vjp
 def gathering(x: Any) -> Any:
     return lax.psum(fnp.sin(x), "i")

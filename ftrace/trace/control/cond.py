@@ -71,6 +71,8 @@ def _jvp(node: Node, tangents: Results) -> Results:
     varying = [k for k in range(count) if any(f.outputs[k] for f in found)]
     if not varying:
         return [None] * count
+    if any(communicates(body.outputs, body.inputs) for body in arg.bodies):
+        return _selected_tangents(node, tangents, found, varying)
     # Each branch fills the places of its own residuals, by their types, and puts zeros
     # into the others.
     places: list[ShapedArray] = []
@@ -106,6 +108,35 @@ def _jvp(node: Node, tangents: Results) -> Results:
     arg = Branches(made)
     results = cond_p.results(index, *operands, *kept, *moving, arg=arg)
     return bodies.placed(count, varying, results)
+
+
+def _selected_tangents(
+    node: Node, tangents: Results, found: Sequence[bodies.Linearized],
+    varying: Sequence[int],
+) -> Results:  # fmt: skip
+    """Of branches in which lanes act together: of all branches, and the chosen one.
+
+    What a lane adds to a sum over lanes also counts where it takes another branch.
+    """
+    arg: Branches = node.arg
+    index, *operands = node.src
+    chosen: list[Node] = []
+    for number, (body, derivative) in enumerate(zip(arg.bodies, found, strict=True)):
+        moving = bodies.chosen(tangents[1:], derivative.moving)
+        mapping = dict(zip(body.inputs, operands, strict=True))
+        mapping.update(zip(derivative.names, moving, strict=True))
+        linear = [derivative.outputs[k] for k in varying]
+        known = iter(substitute([t for t in linear if t is not None], mapping))
+        mine = [
+            bodies.strong_zeros(body.outputs[k]) if t is None else next(known)
+            for k, t in zip(varying, linear, strict=True)
+        ]
+        picked = eq(index, const_like(index, number))
+        if number:
+            pairs = zip(mine, chosen, strict=True)
+            mine = [select(trailing(picked, x.shape), x, y) for x, y in pairs]
+        chosen = mine
+    return bodies.placed(len(arg.bodies[0].outputs), varying, chosen)
 
 
 def _with_residuals(
