@@ -124,7 +124,7 @@ def log_beta(a: Any, b: Any) -> Any:
 
 
 def stirling_rest(x: Any) -> Any:
-    """log Γ(x) less (x - 1/2)·log(x) - x + log(2π)/2, for x ≥ 10."""
+    """log Γ(x) less (x - 1/2)·log(x) - x + log(2π)/2, for x ≥ 10, also of complex x."""
     inverse = 1 / x
     return inverse * horner(_REST, inverse * inverse)
 
@@ -201,7 +201,7 @@ def gamma_sign(x: Any) -> Any:
     negative = choose(x == whole, np.nan, choose(odd, -1.0, 1.0))
     value = choose(x < 0, negative, 1.0)
     value = choose(x == 0, fnp.copysign(1.0, x), value)
-    return choose(x == -np.inf, np.nan, value)
+    return choose((x == -np.inf) | (x != x), np.nan, value)
 
 
 def any_gamma(x: Any) -> Any:

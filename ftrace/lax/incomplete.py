@@ -289,7 +289,7 @@ def _gamma_ratio(a: Any, x: Any, upper: bool) -> Any:
     none, all_ = (1.0, 0.0) if upper else (0.0, 1.0)
     edge = choose((x == 0) & (a > 0), none, np.nan)
     edge = choose((x > 0) & (a == 0), all_, edge)
-    edge = choose((x == math.inf) & (a >= 0), all_, edge)
+    edge = choose((x == math.inf) & (a >= 0) & (a < math.inf), all_, edge)
     edge = choose((a == math.inf) & (x >= 0) & (x < math.inf), none, edge)
     return choose(inside, value, edge)
 

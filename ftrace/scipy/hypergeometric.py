@@ -12,7 +12,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ConcretizationTypeError, ValueRangeError
 from ftrace.lax.control import fori_loop
-from ftrace.lax.gammas import any_gamma, compose, log_beta
+from ftrace.lax.gammas import any_gamma, compose, log_beta, stirling_rest
 from ftrace.lax.incomplete import converge, rounding
 from ftrace.numpy.axes import as_value, cast, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact
@@ -368,6 +368,29 @@ def _harmonics(n: Any, m: Any, theta: Any, phi: Any, most: int) -> Any:
     imag = choose(m < 0, -imag, imag)
     sign = choose(odd, -1.0, 1.0)
     return bind(p.make_complex, sign * real, sign * imag)
+
+
+# The gamma function of complex numbers.
+
+
+def complex_log_gamma(z: Any) -> Any:
+    """log Γ(z), cut along the negative axis; NaN at its poles.
+
+    Stirling's series to the right of 10, where log Γ(z) = log Γ(z + n) - Σ log(z + k).
+    """
+    x = z.real
+    pole = (x <= 0) & (fnp.floor(x) == x) & (z.imag == 0)
+    lost = pole | (z != z) | ~(fnp.abs(x) < math.inf)
+    safe = choose(lost, 20.0 + 0 * fnp.ones_like(z), z)
+
+    def shift(n: Any, w: Any, total: Any) -> tuple[Any, ...]:
+        return w.real + 1 < 10, w + 1, total + fnp.log(w)
+
+    start = (safe, fnp.zeros_like(safe))
+    w, total = converge(shift, start, safe.real < 10, fnp.ones_like(x))
+    value = (w - 0.5) * fnp.log(w) - w + 0.5 * math.log(2 * math.pi)
+    value = value + stirling_rest(w) - total
+    return choose(lost, complex(math.nan, math.nan), value)
 
 
 # Numbers of ways.

@@ -38,6 +38,7 @@ from ftrace.scipy.hypergeometric import (
     bernoulli,
     bessel_jn,
     comb,
+    complex_log_gamma,
     hyp1f1,
     hyp2f1,
     sph_harm_y,
@@ -201,7 +202,6 @@ erf = _unary("erf", p.erf, "The error function.")
 erfc = _unary("erfc", p.erfc, "1 - erf(x), exact also where that is near 0.")
 erfinv = _unary("erfinv", p.erf_inv, "The inverse of erf.")
 gammaln = _unary("gammaln", p.lgamma, "log |Γ(x)|.")
-loggamma = gammaln
 digamma = _unary("digamma", p.digamma, "The derivative of log Γ(x).")
 expit = _unary("expit", p.logistic, "1 / (1 + exp(-x)).")
 
@@ -343,8 +343,18 @@ def gammasgn(x: Value) -> Any:
 
 @compose
 def gamma(x: Any) -> Any:
-    """Γ(x). That of negative numbers is the exponential of its logarithm."""
+    """Γ(x), also of complex numbers, by its logarithm as left of 0."""
+    if dtypes.is_complex(x.dtype):
+        return fnp.exp(complex_log_gamma(x))
     return any_gamma(x)
+
+
+@compose
+def loggamma(x: Any) -> Any:
+    """log Γ(x): NaN for x ≤ 0, of complex numbers its principal branch."""
+    if dtypes.is_complex(x.dtype):
+        return complex_log_gamma(x)
+    return choose(x > 0, bind(p.lgamma, choose(x > 0, x, 1.0)), np.nan)
 
 
 @compose

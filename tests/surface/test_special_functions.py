@@ -213,3 +213,20 @@ def test_16_bit_floats_are_computed_in_float32() -> None:
         xs = [x] * (3 if name == "hyp1f1" else count.get(name, 1))
         wanted = np.asarray(function(*[v.astype(np.float32) for v in xs]))
         np.testing.assert_array_equal(function(*xs), wanted.astype(np.float16))
+
+
+def test_the_gamma_function_of_complex_numbers_has_its_principal_branch() -> None:
+    generator = np.random.default_rng(0)
+    z = generator.normal(0, 10, 200) + 1j * generator.normal(0, 10, 200)
+    z = np.append(z, [-2.5 + 1e-12j, -2.5 - 1e-12j, 3.0, 1e-9j, 200 + 3j])
+    for kind, near in ((np.complex128, 1e-13), (np.complex64, 2e-5)):
+        given = z.astype(kind)
+        wanted = scipy_special.loggamma(given.astype(np.complex128))
+        got = special.loggamma(given)
+        assert got.dtype == kind
+        np.testing.assert_allclose(got, wanted, rtol=near, atol=near)
+    np.testing.assert_allclose(special.gamma(z), scipy_special.gamma(z), rtol=1e-12)
+    assert np.isnan(special.gamma(np.array([0j, -1 + 0j]))).all()
+    np.testing.assert_array_equal(
+        special.loggamma(np.array([-1.5, 0.0, 2.0])), [np.nan, np.nan, 0.0]
+    )
