@@ -24,6 +24,7 @@ from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import cast
+from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms.vmap import vmap
 from ftrace.tree_util import register_pytree_node_class
@@ -368,6 +369,7 @@ def gather(x: Any, places: tuple[Any, ...]) -> Any:
     return x.at[places].get(mode="fill", fill_value=0)
 
 
+@unchecked
 def bcoo_todense(mat: BCOO) -> Any:
     """The dense array."""
     shape = (*mat.sparse_shape, *mat.dense_shape)
@@ -378,6 +380,7 @@ def bcoo_todense(mat: BCOO) -> Any:
     return each_batch(dense, check_sparse("bcoo_todense", mat))
 
 
+@unchecked
 def bcoo_fromdense(
     mat: Value, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
     index_dtype: Any = np.int32,
@@ -426,6 +429,7 @@ def bcoo_fromdense(
                 indices_sorted=True, unique_indices=True)  # fmt: skip
 
 
+@unchecked
 def bcoo_extract(sparr: BCOO, arr: Value, *, assume_unique: bool | None = None) -> BCOO:
     """The elements of a dense array at the indices of a sparse one.
 
@@ -478,6 +482,7 @@ def _segments(indices: Any, shape: Shape) -> tuple[Any, Any, Any, Any]:
     return order, fnp.cumsum(new) - 1, new, indices
 
 
+@unchecked
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """The elements in the order of their indices."""
 
@@ -490,6 +495,7 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
                 unique_indices=mat.unique_indices)  # fmt: skip
 
 
+@unchecked
 def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     """Each index once, in order; the elements of equal ones are added.
 
@@ -522,6 +528,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
                 unique_indices=True)  # fmt: skip
 
 
+@unchecked
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """`bcoo_sum_duplicates` of the elements that are not zero."""
     data, indices = full_batch(mat)
@@ -534,6 +541,7 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
 # Layouts.
 
 
+@unchecked
 def bcoo_update_layout(
     mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,
     on_inefficient: str | None = "error",
@@ -669,6 +677,7 @@ def _parted(name: str, mat: BCOO, axes: Sequence[int]) -> tuple[list[int], ...]:
     )
 
 
+@unchecked
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """The array with its axes in another order: batch, sparse, dense stay apart.
 
@@ -694,6 +703,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
                 unique_indices=mat.unique_indices)  # fmt: skip
 
 
+@unchecked
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """The sums along axes, as a sparse array."""
     batch, _, _ = _parted("bcoo_reduce_sum", mat, axes)
@@ -709,6 +719,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     return BCOO((data, indices[..., np.array(kept, np.int32)]), shape=shape)
 
 
+@unchecked
 def bcoo_reshape(
     mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None,
     sharding: Any = None,
@@ -761,6 +772,7 @@ def _cut(sizes: Sequence[int], total: int, whole: bool = False) -> int | None:
     return len(sizes) if product == total else None
 
 
+@unchecked
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     """The array without these axes, all of size 1."""
     found = ax.canonical_axes(tuple(dimensions), arr.ndim, "bcoo_squeeze")
@@ -783,6 +795,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
                 unique_indices=arr.unique_indices)  # fmt: skip
 
 
+@unchecked
 def bcoo_broadcast_in_dim(
     mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
     sharding: Any = None,
@@ -833,6 +846,7 @@ def bcoo_broadcast_in_dim(
     return BCOO((data, indices.astype(mat.indices.dtype)), shape=sizes)
 
 
+@unchecked
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """Sparse arrays, one behind the other along an axis that is not dense."""
     mats = [check_sparse("bcoo_concatenate", m) for m in operands]
@@ -882,6 +896,7 @@ def _with_nse(mat: BCOO, nse: int) -> BCOO:
                 shape=mat.shape)  # fmt: skip
 
 
+@unchecked
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """The array backwards along axes."""
     batch, sparse, dense = _parted("bcoo_rev", operand, dimensions)
@@ -897,6 +912,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
                 unique_indices=operand.unique_indices)  # fmt: skip
 
 
+@unchecked
 def bcoo_slice(
     mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
@@ -914,6 +930,7 @@ def bcoo_slice(
     return _sliced(mat, starts, [b - a for a, b, _ in rows], steps)
 
 
+@unchecked
 def bcoo_dynamic_slice(
     mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]
 ) -> BCOO:

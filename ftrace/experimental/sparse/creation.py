@@ -13,6 +13,7 @@ from ftrace import numpy as fnp, random
 from ftrace.errors import ValueRangeError
 from ftrace.experimental.sparse.bcoo import BCOO, JAXSparse, bcoo_fromdense, replaced
 from ftrace.numpy.axes import check_shape
+from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.pytree import tree
 from ftrace.transforms import grad as transforms, jacobian
 from ftrace.transforms.vmap import vmap
@@ -23,6 +24,7 @@ def todense(arr: Any) -> Any:
     return arr.todense() if isinstance(arr, JAXSparse) else arr
 
 
+@unchecked
 def empty(
     shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32",
     sparse_format: str = "bcoo", n_batch: int = 0, n_dense: int = 0, nse: int = 0,
@@ -45,6 +47,7 @@ def empty(
     return BCOO((data, indices), shape=sizes, indices_sorted=True, unique_indices=True)
 
 
+@unchecked
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None,
     index_dtype: Any = "int32", sparse_format: str = "bcoo", n_batch: int = 0,
@@ -73,6 +76,7 @@ def _check_format(name: str, sparse_format: str) -> None:
         )
 
 
+@unchecked
 def random_bcoo(
     key: Any, shape: Sequence[int], *, dtype: Any = "float32",
     indices_dtype: Any = None, nse: float = 0.2, n_batch: int = 0, n_dense: int = 0,

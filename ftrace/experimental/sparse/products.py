@@ -34,6 +34,7 @@ from ftrace.experimental.sparse.bcoo import (
 )
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import promoted
+from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.tracing.tracer import Tracer, is_value
 
 Numbers = tuple[
@@ -44,6 +45,7 @@ Numbers = tuple[
 # Contractions.
 
 
+@unchecked
 def bcoo_dot_general(
     lhs: Any, rhs: Any, *, dimension_numbers: Numbers, precision: Any = None,
     preferred_element_type: Any = None, out_sharding: Any = None,
@@ -162,6 +164,7 @@ def _matmul(x: Any, y: Any) -> Any:
     return fnp.transpose(found, order)
 
 
+@unchecked
 def bcoo_dot_general_sampled(
     A: Any, B: Any, indices: Any, *, dimension_numbers: Numbers
 ) -> Any:
@@ -186,6 +189,7 @@ def bcoo_dot_general_sampled(
 # Elementwise.
 
 
+@unchecked
 def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
     """The data of a sparse array times a dense one, which broadcasts to its shape.
 
@@ -219,6 +223,7 @@ def _beside_dense(function: Callable[[Any, Any], Any], sp_mat: BCOO, v: Any) -> 
     return each_batch(apply, sp_mat, x)
 
 
+@unchecked
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     """The products of the elements of two sparse arrays, of as many axes."""
     if lhs.ndim != rhs.ndim:
@@ -397,9 +402,11 @@ def _subtract_from(x: BCOO, y: Any) -> Any:
     return _add(_negative(x), y)
 
 
-OPERATORS.update(
-    matmul=_matmul, rmatmul=_swapped(_matmul), mul=_multiply, rmul=_multiply,
-    truediv=_divide, add=_add, radd=_add, sub=_subtract,
-    rsub=_subtract_from, pow=_power, neg=_negative,
-    abs=_of_unique(fnp.abs), getitem=_getitem, sum=_sum, reshape=_reshape,
-)  # fmt: skip
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "matmul": _matmul, "rmatmul": _swapped(_matmul), "mul": _multiply,
+    "rmul": _multiply, "truediv": _divide, "add": _add, "radd": _add,
+    "sub": _subtract, "rsub": _subtract_from, "pow": _power, "neg": _negative,
+    "abs": _of_unique(fnp.abs), "getitem": _getitem, "sum": _sum,
+    "reshape": _reshape,
+}  # fmt: skip
+OPERATORS.update({name: unchecked(f) for name, f in _OPERATORS.items()})

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 _NDARRAY: type[Any] = np.ndarray
 _UFUNC: type[Any] = np.ufunc
 #: Functions that promote their operands, beside the ufuncs of two.
@@ -40,6 +42,9 @@ _PROMOTING = frozenset(
 )  # fmt: skip
 #: Functions that broadcast them.
 _BROADCASTING = frozenset(("clip", "isclose"))
+_PLAIN: dict[str, Any] = {
+    "numpy_dtype_promotion": "standard", "numpy_rank_promotion": "allow",
+}  # fmt: skip
 #: Kinds that a weak type of a kind may become.
 _GROWS = {"i": "iufc", "f": "fc", "c": "c", "b": "b", "u": "u"}
 
@@ -59,8 +64,7 @@ def checked(name: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _check_dtypes([*args[mask:], *kwargs.values()])
     if ranks != "allow" and (name in _BROADCASTING or _is_ufunc(name)):
         _check_ranks(name, args, ranks == "raise")
-    plain = {"numpy_dtype_promotion": "standard", "numpy_rank_promotion": "allow"}
-    with settings.config(debug_nans=False, debug_infs=False, **plain):
+    with settings.config(debug_nans=False, debug_infs=False, **_PLAIN):
         result = call(*args, **kwargs)
     if not (config.debug_nans or config.debug_infs):
         return result
@@ -72,6 +76,19 @@ def checked(name: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
                 f"{aval_of(value)!r}; debug_{found}s is set"
             )
     return result
+
+
+def unchecked(function: Function) -> Function:
+    """A composition whose own calls are not checked for promotions."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not settings.current().checks_calls:
+            return function(*args, **kwargs)
+        with settings.config(**_PLAIN):
+            return function(*args, **kwargs)
+
+    return cast(Function, call)
 
 
 def _check_dtypes(operands: Iterable[Any]) -> None:
