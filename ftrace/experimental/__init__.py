@@ -7,6 +7,8 @@ jet              Taylor mode
 rnn              LSTM
 layout           how elements lie in memory
 mesh_utils       devices in the shape of a mesh
+pjit             jit, under the name of older programs
+shard_map        shard_map, where older programs import it from
 multihost_utils  what processes tell each other: there is one
 """
 

@@ -12,7 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import distributed, errors, lax, memory, profiler
-from ftrace.experimental import layout
+from ftrace.experimental import layout, pjit, shard_map
 from ftrace.sharding import (
     AbstractMesh,
     AxisType,
@@ -185,6 +185,8 @@ def test_pmap_and_shard_map_run_on_one_device() -> None:
     with ft.set_mesh(ONE):
         np.testing.assert_array_equal(ft.shard_map(**specs)(g)(X)[0], X)
         ft.smap(lambda x: lax.pmean(x, "x"), in_axes=0, out_axes=0, axis_name="x")(X)
+    old = shard_map.shard_map(g, mesh=ONE, check_rep=False, **specs)
+    np.testing.assert_array_equal(pjit.pjit(old, in_shardings=None)(X)[0], X)
     with pytest.raises(ValueError, match="refers to 'z'"):
         ft.shard_map(g, mesh=ONE, in_specs=P("z"), out_specs=P())(X)
     with pytest.raises(ValueError, match="too long"):
