@@ -108,6 +108,43 @@ TWO: dict[str, tuple[Callable[[Any, Any], Any], Any, Any]] = {
     "zeta(x, q)": (hurwitz, even(1.2, 20), log_power(1e-2, 50)),
 }  # fmt: skip
 
+#: Of the pairs below the second number is given as a multiple of the first.
+MULTIPLES = ("gammainc", "gammaincc")
+LATER: dict[str, tuple[Any, ...]] = {
+    "gammainc": (
+        lambda a, x: mp.gammainc(a, 0, x, regularized=True),
+        log_power(0.05, 60), even(0.5, 2),
+    ),
+    "gammaincc": (
+        lambda a, x: mp.gammainc(a, x, mp.inf, regularized=True),
+        log_power(0.05, 60), even(0.5, 2),
+    ),
+    "betainc": (
+        lambda a, b, x: mp.betainc(a, b, 0, x, regularized=True),
+        log_power(0.2, 10), log_power(0.2, 10), even(0.05, 0.95),
+    ),
+    "expi": (mp.ei, np.concatenate([log_power(0.5, 80), -log_power(1e-3, 80)])),
+    "exp1": (mp.e1, log_power(1e-6, 80)),
+    "expn": (mp.expint, np.arange(1.0, 30), log_power(1e-2, 60)),
+    "sici": (mp.si, log_power(1e-3, 100)),
+    "fresnel": (mp.fresnels, log_power(1e-3, 30)),
+    "dawsn": (lambda x: mp.sqrt(mp.pi) / 2 * mp.erfi(x) * mp.exp(-x * x),
+              log_power(1e-3, 30)),
+    "erfcx": (lambda x: mp.erfc(x) * mp.exp(x * x), even(-4, 30)),
+    "spence": (lambda x: mp.polylog(2, 1 - x), log_power(1e-3, 1e3)),
+    "owens_t": (
+        lambda h, a: mp.quad(
+            lambda t: mp.exp(-h * h * (1 + t * t) / 2) / (1 + t * t),
+            mp.linspace(0, a, 9),
+        ) / (2 * mp.pi),
+        even(-3, 3), even(0.1, 5),
+    ),
+    "hyp1f1": (mp.hyp1f1, even(0.1, 5), even(0.2, 5), even(-10, 20)),
+    "hyp2f1": (
+        mp.hyp2f1, even(0.1, 3), even(0.1, 3), even(0.5, 5), even(-3, 0.88),
+    ),
+}  # fmt: skip
+
 
 def record(function: Callable[..., Any], arguments: list[Any]) -> Any:
     """The rows: arguments, values, what was lost."""
@@ -128,12 +165,15 @@ def record(function: Callable[..., Any], arguments: list[Any]) -> Any:
 def main() -> None:
     draw = np.random.default_rng(7)
     found: dict[str, Any] = {}
-    for name, (function, *ranges) in (ONE | TWO).items():
+    for name, (function, *ranges) in (ONE | TWO | LATER).items():
         for suffix, (kind, count) in COUNTS.items():
             arguments = [
                 draw.choice(numbers, count).astype(kind).astype(np.float64)
                 for numbers in ranges
             ]
+            if name in MULTIPLES:
+                arguments[1] = (arguments[0] * arguments[1]).astype(kind)
+                arguments[1] = arguments[1].astype(np.float64)
             if name in ("rel_entr", "kl_div"):  # half of the pairs are near
                 near = arguments[0] * draw.uniform(0.2, 5, count)
                 near = near.astype(kind).astype(np.float64)

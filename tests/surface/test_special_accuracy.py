@@ -22,6 +22,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "polygamma(1)": partial(special.polygamma, 1),
     "polygamma(4)": partial(special.polygamma, 4),
     "zeta(x, q)": special.zeta,
+    "sici": lambda x: special.sici(x)[0],
+    "fresnel": lambda x: special.fresnel(x)[0],
     "xlog1py": lambda *x: special.xlog1py(*x, *x),
     "gelu(approximate=False)": partial(nn.gelu, approximate=False),
 }
