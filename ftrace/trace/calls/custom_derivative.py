@@ -29,6 +29,7 @@ from ftrace.trace.body import (
     linearize,
     or_zeros,
     placed,
+    transpose_body,
     widen,
 )
 from ftrace.trace.calls.rule_graphs import Call, Rule, call_compound
@@ -217,9 +218,20 @@ def _jvp(node: Node, tangents: Results) -> Results:
     return _of_results(arg, [cast(t, dtype) for t, dtype in moved])
 
 
+def _transpose_function(node: Node, cotangents: Results, linear: Flags) -> Results:
+    """The function itself is linear: so is what it does."""
+    arg: Ruled = node.arg
+    known = [ct is not None for ct in cotangents]
+    body = transpose_body(arg.body, linear, known)
+    constant = [n for n, flag in zip(node.src, linear, strict=True) if not flag]
+    found = apply_body(body, [*constant, *chosen(cotangents, known)])
+    return placed(len(linear), [i for i, flag in enumerate(linear) if flag], found)
+
+
 custom_jvp_p = call_compound(
-    "custom_jvp", "a function with a rule for its tangents", _batch, jvp=_jvp
-)
+    "custom_jvp", "a function with a rule for its tangents", _batch,
+    jvp=_jvp, transpose=_transpose_function,
+)  # fmt: skip
 
 
 # custom_vjp.

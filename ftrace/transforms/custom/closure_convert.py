@@ -35,13 +35,15 @@ from ftrace.transforms.jit.compiled_graph import apply_graph
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The tangent of `val` that is zero: `SymbolicZero`, or an array of zeros."""
-    aval = aval_of(val)
-    return (
-        custom_call.SymbolicZero(aval)
-        if symbolic_zeros
-        else custom_call.zeros_of(aval.strong())
-    )
+    """The tangent of a tree that is zero: of `SymbolicZero`s, or arrays of zeros."""
+
+    def zero(x: Value) -> Any:
+        aval = aval_of(x)
+        if symbolic_zeros:
+            return custom_call.SymbolicZero(aval)
+        return custom_call.zeros_of(aval.strong())
+
+    return tree.map(zero, val)
 
 
 def closure_convert(
