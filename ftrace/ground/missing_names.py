@@ -59,7 +59,7 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         make_user_context""",
     (NOT_YET, "mutable arrays", "lax.scan with a carry, x.at[i].set(y)"): """
         Ref ref.* ref new_ref empty_ref free_ref freeze""",
-    (NOT_YET, "sparse arrays", "scipy.sparse outside of jit"): (
+    (NOT_YET, "sparse arrays are BCOO", "its operators and bcoo_* functions"): (
         "experimental.sparse.* experimental.sparse.linalg.*"
     ),
     (NOT_YET, "types of the user's in graphs", "register_pytree_node"): (

@@ -125,6 +125,20 @@ def test_sparse_products_are_those_of_dense_arrays(layout: tuple[int, int]) -> N
     check_grads(ft.jit(loss), (x.data, RNG.normal(size=(4, 2))), 1)
 
 
+def test_products_are_sampled_at_sparse_indices() -> None:
+    a, b = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(2, 4, 5))
+    indices = RNG.integers(0, 3, (2, 6, 2))
+    batched = (([2], [1]), ([0], [0]))
+    found = sparse.bcoo_dot_general_sampled(a, b, indices, dimension_numbers=batched)
+    whole = a @ b
+    for k in range(2):
+        close(found[k], whole[k][tuple(indices[k].T)])
+        one = sparse.bcoo_dot_general_sampled(
+            a[k], b[k], indices[k], dimension_numbers=(([1], [0]), ([], []))
+        )
+        close(one, found[k])
+
+
 def test_sparse_transposes_keep_their_parts() -> None:
     m = dense(2, 3, 4, 5)
     x = sparse_of(m, 1, 1)

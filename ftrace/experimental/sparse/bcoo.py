@@ -223,6 +223,8 @@ class BCOO(JAXSparse):
         return self.shape[self.n_batch + self.n_sparse :]
 
     def __repr__(self) -> str:
+        if getattr(self.indices, "ndim", 0) < 2:  # of leaves that are no arrays
+            return "BCOO(<invalid>)"
         parts = [f"{self.dtype}{[*self.shape]}", f"nse={self.nse}"]
         more = {"n_batch": self.n_batch, "n_dense": self.n_dense}
         parts += [f"{name}={n}" for name, n in more.items() if n]

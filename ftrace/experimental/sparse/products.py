@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import promoted
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.tracing.tracer import Tracer, is_value
+from ftrace.transforms.vmap import vmap
 
 Numbers = tuple[
     tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
@@ -168,12 +170,29 @@ def _matmul(x: Any, y: Any) -> Any:
 def bcoo_dot_general_sampled(
     A: Any, B: Any, indices: Any, *, dimension_numbers: Numbers
 ) -> Any:
-    """The elements of `lax.dot_general(A, B)` at sparse indices."""
+    """The elements of `lax.dot_general(A, B)` at sparse indices.
+
+    Args:
+      A, B: dense arrays.
+      indices: (nse, axes), or (batch, …, nse, axes) where the first axes of the result
+        are batch axes, of A and of B too.
+      dimension_numbers: as in `lax.dot_general`.
+    """
+    rows = fnp.asarray(indices)
+    if rows.ndim > 2:
+        (lc, rc), (lb, rb) = dimension_numbers
+        if not lb or lb[0] or rb[0]:
+            raise ShapeError(
+                "bcoo_dot_general_sampled: batches of indices need batch axes first, "
+                f"got {dimension_numbers} for indices of shape {rows.shape}"
+            )
+        less = [[i - 1 for i in axes] for axes in (lc, rc, lb[1:], rb[1:])]
+        numbers = (less[0], less[1]), (less[2], less[3])
+        inner = partial(bcoo_dot_general_sampled, dimension_numbers=numbers)
+        return vmap(inner)(fnp.asarray(A), fnp.asarray(B), rows)
     from_left = [*dimension_numbers[1][0], *dimension_numbers[0][0]]
     from_right = [*dimension_numbers[1][1], *dimension_numbers[0][1]]
-    a, b, places = fnp.asarray(A), fnp.asarray(B), columns(fnp.asarray(indices))
-    if fnp.asarray(indices).ndim != 2:
-        raise ShapeError("bcoo_dot_general_sampled: indices (nse, axes) are required")
+    a, b, places = fnp.asarray(A), fnp.asarray(B), columns(rows)
     batch = len(dimension_numbers[1][0])
     free_a, free_b = _free(a.ndim, from_left), _free(b.ndim, from_right)
     kept_a = (*from_left[:batch], *free_a)
