@@ -5,6 +5,7 @@ python -m docs.generate
 primitives.md   from the records
 accuracy.md     from the table of error bounds
 lowering.md     the lists of rules, between its markers
+jax-names.md    from the names of JAX, and what is missing of them
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from __future__ import annotations
 import pkgutil
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from docs.accuracy import OF_COMPOSITIONS
+from docs.jax_names import DIFFERS_, SAME, in_alias_alone, statuses
 from ftrace import lower, trace
+from ftrace.ground.missing_names import NAMES_FILE, NEVER, NOT_YET
 from ftrace.lower.legalize.math import ACCURACY
 from ftrace.lower.lowering import MOVEMENT, PIPELINE, PROGRAM, SIMPLIFY, SPLIT
 from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS, ONE_BY_ONE
@@ -69,6 +73,7 @@ def generated_pages() -> dict[Path, str]:
     return {
         DOCS / "primitives.md": primitives_page(),
         DOCS / "accuracy.md": accuracy_page(),
+        DOCS / "jax-names.md": jax_names_page(),
         page: with_decisions(with_rules(page.read_text(encoding="utf-8"))),
     }
 
@@ -106,6 +111,59 @@ def _cell(text: str) -> str:
 
 def _code(text: str) -> str:
     return f"`{_cell(text)}`" if text else ""
+
+
+# The names of JAX.
+
+
+def jax_names_page() -> str:
+    found = statuses()
+    total = Counter(s for names in found.values() for s, _ in names.values())
+    release = NAMES_FILE.read_text(encoding="utf-8").splitlines()[0].split()[-1][:-1]
+    parts = [
+        NOTE,
+        "# The names of JAX",
+        paragraph(
+            f"Every public name of JAX {release} that is documented or that its "
+            "libraries use, and what becomes of it here: "
+            + ", ".join(f"{total[s]} *{s}*" for s in (SAME, DIFFERS_, NOT_YET, NEVER))
+            + ". `jax.x` is `ftrace.x`; what is marked † is there under "
+            "[`install_as_jax`](as_jax.md) alone. A name that is missing says so when "
+            "it is asked for."
+        ),
+        "What differs everywhere is in [Coming from JAX](coming-from-jax.md).",
+    ]
+    for module, names in found.items():
+        parts += [
+            f"## `{'jax.' + module if module else 'jax'}`",
+            *_names(module, names),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _names(module: str, names: dict[str, tuple[str, str]]) -> list[str]:
+    """The names that are the same in a paragraph, others in a table."""
+    same = [_shown(module, n) for n, (status, _) in names.items() if status == SAME]
+    parts = [paragraph(f"{len(same)} same: {', '.join(same)}")] if same else []
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, status in names.items():
+        if status[0] != SAME:
+            rows.setdefault(status, []).append(_shown(module, name))
+    if rows:
+        parts.append(
+            table(
+                ("names", "here"),
+                [
+                    (", ".join(listed), _cell(f"{status}: {how}" if how else status))
+                    for (status, how), listed in rows.items()
+                ],
+            )
+        )
+    return parts
+
+
+def _shown(module: str, name: str) -> str:
+    return f"`{name}`{'†' * in_alias_alone(module, name)}"
 
 
 # Primitives.

@@ -15,13 +15,13 @@ import ftrace.numpy as fnp
 from ftrace import dtypes, lax, random
 from ftrace.errors import DtypeError, ShapeError, one_of
 from ftrace.ground.missing_names import tell_missing
-from ftrace.numpy.axes import check_shape
+from ftrace.numpy.axes import canonical_axis, check_shape
 from ftrace.trace.eager.dispatch import member
 
 __all__ = [
-    "Initializer", "constant", "glorot_normal", "glorot_uniform", "he_normal",
-    "he_uniform", "kaiming_normal", "kaiming_uniform", "lecun_normal",
-    "lecun_uniform", "normal", "ones", "truncated_normal", "uniform",
+    "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform",
+    "he_normal", "he_uniform", "kaiming_normal", "kaiming_uniform", "lecun_normal",
+    "lecun_uniform", "normal", "ones", "orthogonal", "truncated_normal", "uniform",
     "variance_scaling", "xavier_normal", "xavier_uniform", "zeros",
 ]  # fmt: skip
 
@@ -226,6 +226,61 @@ def he_normal():
 
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
 kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+def orthogonal(
+    scale: Any = 1.0, column_axis: int = -1, dtype: Any = None
+) -> Initializer:
+    """A uniformly drawn matrix with orthonormal rows or columns, whichever are fewer.
+
+    Args:
+      scale: by which it is multiplied.
+      column_axis: the axis of the columns; all others together are the rows.
+      dtype: of the result, unless `init` is given one.
+
+    Raises:
+      ShapeError: when called, for a shape of less than two axes.
+    """
+
+    def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        if len(shape) < 2:
+            raise ShapeError(f"orthogonal: two axes at least are required, got {shape}")
+        if 0 in shape:
+            return fnp.zeros(shape, kind)
+        columns = shape[column_axis]
+        rows = math.prod(shape) // columns
+        axis = canonical_axis(column_axis, len(shape), "orthogonal: column_axis")
+        others = (*shape[:axis], *shape[axis + 1 :], columns)
+        drawn = random.orthogonal(key, rows, (), kind, columns).reshape(others)
+        return fnp.asarray(scale, kind) * fnp.moveaxis(drawn, -1, axis)
+
+    return _initializer(dtype, build)
+
+
+def delta_orthogonal(
+    scale: Any = 1.0, column_axis: int = -1, dtype: Any = None
+) -> Initializer:
+    """A kernel whose middle is an orthogonal matrix and that is 0 elsewhere.
+
+    Source: L. Xiao and others, "Dynamical isometry and a mean field theory of CNNs"
+    (2018). Arguments are those of `orthogonal`; the last two axes are the matrix.
+
+    Raises:
+      ShapeError: when called, for a shape that has not 3 to 5 axes, or fewer outputs
+        than inputs.
+    """
+
+    def build(key: Any, shape: tuple[int, ...], kind: Any) -> Any:
+        if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
+            raise ShapeError(
+                "delta_orthogonal: 1 to 3 axes of space, inputs, and outputs that are "
+                f"no fewer are required, got {shape}"
+            )
+        matrix = orthogonal(scale, column_axis, kind)(key, shape[-2:])
+        middle = tuple((n - 1) // 2 for n in shape[:-2])
+        return fnp.zeros(shape, kind).at[middle].set(matrix)
+
+    return _initializer(dtype, build)
 
 
 tell_missing(__name__)

@@ -179,6 +179,19 @@ jax.grad(lambda x: (image.resize(x,(3,3),'cubic')**2).sum())(A(5,4))
 jax.vmap(lambda x: image.resize(x,(3,3),'linear'))(A(2,5,4))
 jax.jit(lambda x: image.resize(x,(3,3),'linear'))(A(5,4))
 """,
+    "initializers": """
+nn.initializers.orthogonal()(jax.random.PRNGKey(3),(4,3))
+nn.initializers.orthogonal(2.0)(jax.random.PRNGKey(3),(3,5))
+nn.initializers.orthogonal(column_axis=0)(jax.random.PRNGKey(3),(2,3,4))
+nn.initializers.orthogonal()(jax.random.PRNGKey(3),(0,4))
+nn.initializers.orthogonal()(jax.random.PRNGKey(3),(4,))
+nn.initializers.delta_orthogonal()(jax.random.PRNGKey(3),(3,2,3))
+nn.initializers.delta_orthogonal(0.5)(jax.random.PRNGKey(3),(3,4,3,3))
+nn.initializers.delta_orthogonal()(jax.random.PRNGKey(3),(3,3,2))
+jnp.trim_zeros(jnp.array([[0,0,0],[0,1,0],[0,0,0]]))
+jnp.trim_zeros(jnp.array([[0,0,0],[0,1,0],[0,0,0]]),axis=0)
+jnp.trim_zeros(jnp.array([0,1,0,2,0]),'f')
+""",
 }  # fmt: skip
 
 _MOVED = "(image.scale_and_translate(A(5,4),(6,4),(0,),%s,%s,%r)**2).sum()"

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from docs.generate import generated_pages
+from docs.jax_names import DIFFERS_, SAME, stale, statuses
 from ftrace import errors
+from ftrace.ground.missing_names import NEVER, NOT_YET
 from tests.docs.pages import PAGES, ROOT, agrees, outputs_of, run_page
 
 HINT = "python -m tests.docs.update writes the pages anew"
@@ -28,7 +30,18 @@ def test_page_prints_what_it_shows(path: Path) -> None:
 
 def test_generated_pages_are_current() -> None:
     for path, text in generated_pages().items():
-        assert path.read_text(encoding="utf-8") == text, f"{path.name}: {HINT}"
+        hint = "python -m docs.generate writes the generated pages anew"
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: {hint}"
+
+
+def test_every_name_of_jax_has_a_status() -> None:
+    """The same, different and how, not yet, or never and why."""
+    known = {SAME, DIFFERS_, NOT_YET, NEVER}
+    for module, names in statuses().items():
+        for name, (status, how) in names.items():
+            assert status in known, f"jax.{module}.{name}"
+            assert how or status in (SAME, NOT_YET), f"jax.{module}.{name}"
+    assert stale() == [], "names of DIFFERS in docs/jax_names.py that are not there"
 
 
 def test_every_exception_has_right_and_wrong_code() -> None:

@@ -60,7 +60,8 @@ OUTSIDE = {
         numpy.get_printoptions numpy.iterable numpy.load numpy.poly numpy.polyfit
         numpy.printoptions numpy.roots numpy.save numpy.savez numpy.set_printoptions
         numpy.ufunc lax.linalg.qdwh nn.get_scaled_dot_general_config
-        nn.scaled_dot_general nn.scaled_matmul tree.static""",
+        nn.scaled_dot_general nn.scaled_matmul nn.initializers.orthogonal
+        nn.initializers.delta_orthogonal tree.static""",
     "held to SciPy's values: tests/surface/test_scipy_more.py": """
         scipy.linalg.funm scipy.signal.csd scipy.signal.detrend scipy.signal.istft
         scipy.signal.stft scipy.signal.welch""",

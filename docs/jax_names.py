@@ -1,0 +1,126 @@
+"""What becomes of each public name of JAX: the table of docs/jax-names.md.
+
+`ftrace/ground/jax_names.txt` lists the names, `ground.missing_names` says why some are
+missing, and `DIFFERS` what is otherwise where they are there.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from ftrace.ground.missing_names import NOT_YET, names_of_jax, reason_of
+
+SAME, DIFFERS_ = "same", "differs"
+
+#: How some differ, and which. "docs" is docs/coming-from-jax.md.
+DIFFERS = {
+    "its result is ftrace's graph under JAX's face": (
+        "make_jaxpr extend.core.jaxpr_as_fun core.eval_jaxpr"
+    ),
+    "functions see values outside of jit": (
+        "grad value_and_grad jvp vjp linearize jacfwd jacrev jacobian hessian"
+    ),
+    "devices are cpu, opencl and interpreter, one of each": """
+        devices local_devices device_count local_device_count default_backend
+        default_device lax.platform_dependent""",
+    "on one device": "pmap shard_map sharding.Mesh",
+    "shares the memory of a NumPy array": """
+        device_put numpy.asarray numpy.from_dlpack numpy.reshape numpy.ravel
+        numpy.transpose numpy.squeeze numpy.expand_dims numpy.flip numpy.broadcast_to
+        numpy.split numpy.unstack numpy.diagonal lax.reshape lax.transpose lax.squeeze
+        lax.slice lax.rev""",
+    "−0 is less than +0": "numpy.sort numpy.partition",
+    "the sum of −0 alone is −0": "numpy.sum numpy.mean numpy.median numpy.dot",
+    "has a gradient in reverse mode": "lax.while_loop",
+    "elements that tie share the gradient": "lax.reduce_window",
+    "derivatives are limits at 0 and ±∞": "lax.reduce_prod numpy.power",
+    "slope 1 in a bound that x is equal to, and at NaN": "lax.clamp",
+    "slope 1 at NaN": "nn.relu nn.relu6",
+    "NaN is greatest": "lax.top_k lax.approx_max_k lax.approx_min_k",
+    "exact, where JAX approximates": "numpy.sinc numpy.modf numpy.spacing",
+    "the derivative left of 0 is that of its own branch": "numpy.arccosh numpy.acosh",
+    "derivatives are those of the elements picked": """
+        numpy.unique numpy.unique_values numpy.unique_all numpy.unique_counts
+        numpy.unique_inverse numpy.union1d numpy.intersect1d numpy.setdiff1d
+        numpy.setxor1d""",
+    "a NaN stays in its own places": "scipy.linalg.toeplitz scipy.linalg.hankel",
+    "a step of the host outside of derivatives; it needs SciPy": """
+        lax.linalg.schur lax.linalg.hessenberg lax.linalg.tridiagonal
+        scipy.linalg.schur scipy.linalg.sqrtm scipy.linalg.hessenberg""",
+    "done by singular values": "scipy.linalg.polar",
+    "reads now: in a traced function once; JAX has an error": (
+        "numpy.fromfile numpy.fromiter"
+    ),
+    "has derivatives: those of the function": "lax.composite",
+    "Philox only": "lax.rng_bit_generator",
+    "computed in float32 of numbers rounded to the format; on any device": (
+        "nn.scaled_matmul nn.scaled_dot_general"
+    ),
+    "limits and a name; no arrays of it yet": """
+        numpy.float4_e2m1fn numpy.float6_e2m3fn numpy.float6_e3m2fn numpy.float8_e3m4
+        numpy.float8_e4m3 numpy.float8_e4m3b11fnuz numpy.float8_e4m3fn
+        numpy.float8_e4m3fnuz numpy.float8_e5m2 numpy.float8_e5m2fnuz
+        numpy.float8_e8m0fnu numpy.int1 numpy.int2 numpy.int4 numpy.uint1 numpy.uint2
+        numpy.uint4""",
+    "accepted; all products are as exact as their dtype": """
+        lax.Precision lax.DotAlgorithm lax.DotAlgorithmPreset lax.AccuracyMode
+        lax.Tolerance default_matmul_precision""",
+    "an interactive console of Python": "debug.breakpoint",
+    "a class above those that are raised": """
+        errors.JAXTypeError errors.JAXIndexError errors.JaxRuntimeError
+        errors.JaxprTypeError errors.InconclusiveDimensionOperation""",
+}
+
+
+@cache
+def _differences() -> dict[str, str]:
+    return {name: how for how, names in DIFFERS.items() for name in names.split()}
+
+
+def in_alias_alone(module: str, name: str) -> bool:
+    """Is it there only where ftrace stands in the place of jax?"""
+    return is_there(module, name) and not is_there(module, name, ROOTS[:1])
+
+
+ROOTS = ("ftrace", "ftrace.compat.jax")
+
+
+def is_there(module: str, name: str, roots: tuple[str, ...] = ROOTS) -> bool:
+    """Is a name of JAX's in ftrace, or in what stands in the place of jax?"""
+    for root in roots:
+        home = f"{root}.{module}" if module else root
+        try:
+            if hasattr(import_module(home), name):
+                return True
+            import_module(f"{home}.{name}")
+        except ImportError:
+            continue
+        return True
+    return False
+
+
+def status_of(module: str, name: str) -> tuple[str, str]:
+    """(status, how or why) of a name of JAX's."""
+    full = f"{module}.{name}" if module else name
+    if is_there(module, name):
+        how = _differences().get(full)
+        return (DIFFERS_, how) if how else (SAME, "")
+    status, reason, instead = reason_of(full)
+    return status, "; ".join(filter(None, [reason, instead and f"use {instead}"]))
+
+
+def statuses() -> dict[str, dict[str, tuple[str, str]]]:
+    """Those of all names, by module."""
+    return {
+        module: {name: status_of(module, name) for name in names}
+        for module, names in names_of_jax().items()
+    }
+
+
+def stale() -> list[str]:
+    """Names of `DIFFERS` that JAX has not, or that are missing."""
+    known = {
+        f"{m}.{n}" if m else n: s for m, ns in statuses().items() for n, s in ns.items()
+    }
+    return [n for n in _differences() if known.get(n, (NOT_YET,))[0] != DIFFERS_]
