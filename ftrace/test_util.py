@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ftrace.errors import DerivativeError, GradientCheckError, one_of
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
+from ftrace.trace.tracing.tracer import aval_of
 from ftrace.transforms.grad import jvp, vjp
 
 Function = Callable[..., Any]
@@ -20,14 +21,17 @@ Function = Callable[..., Any]
 _TOLERANCE = {2: 5e-2, 4: 6e-3, 8: 1e-5}
 _STEP = {2: 3e-2, 4: 1e-2, 8: 1e-5}
 
+#: One for all dtypes, or by dtype.
+Tolerance = float | None | Mapping[Any, float]
+
 
 def check_grads(
     f: Function,
     args: Sequence[Any],
     order: int,
     modes: str | Sequence[str] = ("fwd", "rev"),
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
 ) -> None:
     """Raises unless jvp and vjp of `f` agree with central differences.
@@ -37,7 +41,8 @@ def check_grads(
       args: where to check.
       order: up to which order of derivative.
       modes: "fwd" checks jvp, "rev" vjp; both by default.
-      atol, rtol: tolerances; by default by the least precise dtype.
+      atol, rtol: tolerances, or dictionaries of them by dtype; by default by the least
+        precise dtype.
       eps: the step of the differences.
 
     Raises:
@@ -48,6 +53,7 @@ def check_grads(
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     for mode in modes:
         one_of("check_grads: modes", mode, ("fwd", "rev"))
+    atol, rtol = _of_dtype(atol, args), _of_dtype(rtol, args)
     rng = np.random.default_rng(0)
     pending = [(f, tuple(args), order, "f")]
     while pending:
@@ -62,6 +68,15 @@ def check_grads(
             check_vjp(function, values, rng, atol, rtol, eps, name)
             reverse = _reverse(function, _directions(function(*values), rng))
             pending.append((reverse, values, left - 1, f"vjp of {name}"))
+
+
+def _of_dtype(tolerance: Tolerance, args: Sequence[Any]) -> float | None:
+    """What is given for the dtypes of the arguments; of several the greatest."""
+    if not isinstance(tolerance, Mapping):
+        return tolerance
+    given = {np.dtype(kind): value for kind, value in tolerance.items()}
+    kinds = {aval_of(x).dtype for x in tree.leaves(tuple(args))}
+    return max((given[kind] for kind in kinds if kind in given), default=None)
 
 
 def check_jvp(
@@ -179,7 +194,7 @@ def _compare(
     tolerance = _TOLERANCE[width]
     absolute = tolerance * max(1.0, magnitude) if atol is None else atol
     relative = tolerance if rtol is None else rtol
-    if not np.allclose(_wide(np.asarray(got)), want, relative, absolute):
+    if not np.allclose(_wide(np.asarray(got)), want, relative, absolute, True):
         error = np.max(np.abs(got - want))
         raise GradientCheckError(
             f"check_grads: {what} is not the finite difference: they differ by {error} "

@@ -124,7 +124,8 @@ def _in_disc(key: Any, shape: tuple[int, ...], kind: Any, distribution: str) -> 
     else:
         square = -fnp.log1p(share * math.expm1(-4)) / _TRUNCATED_RADIUS**2
     angle = 2 * math.pi * random.uniform(of_angle, shape, real)
-    return lax.complex(fnp.cos(angle), fnp.sin(angle)) * fnp.sqrt(square)
+    turned = lax.complex(fnp.cos(angle), fnp.sin(angle))
+    return turned * fnp.sqrt(square).astype(kind)
 
 
 _MODES: dict[str, Callable[[float, float], float]] = {
@@ -168,13 +169,14 @@ def variance_scaling(
             )
         fan = _MODES[mode](*_fans(shape, in_axis, out_axis, batch_axis))
         variance = fnp.asarray(scale / fan, dtypes.real_dtype(kind))
+        width = fnp.sqrt(variance).astype(kind)
         if distribution == "normal":
-            return random.normal(key, shape, kind) * fnp.sqrt(variance)
+            return random.normal(key, shape, kind) * width
         if dtypes.is_complex(kind):
-            return _in_disc(key, shape, kind, distribution) * fnp.sqrt(variance)
+            return _in_disc(key, shape, kind, distribution) * width
         if distribution == "uniform":
             return random.uniform(key, shape, kind, -1) * fnp.sqrt(3 * variance)
-        deviation = fnp.sqrt(variance) / fnp.asarray(_TRUNCATED_DEVIATION, kind)
+        deviation = width / fnp.asarray(_TRUNCATED_DEVIATION, kind)
         return random.truncated_normal(key, -2, 2, shape, kind) * deviation
 
     return _initializer(dtype, build)

@@ -565,15 +565,26 @@ def _positions(name: str, obj: Any, size: int, last: int) -> np.ndarray[Any, Any
     return np.where(found < 0, found + size, found).astype(np.int64)
 
 
-def trim_zeros(filt: Value, trim: str = "fb") -> Any:
-    """A vector whose values are known, without zeros in front ("f") and behind ("b").
+def trim_zeros(
+    filt: Value, trim: str = "fb", axis: int | Sequence[int] | None = None
+) -> Any:
+    """An array whose values are known, without zeros in front ("f") and behind ("b").
+
+    Args:
+      filt: the array.
+      trim: at which ends.
+      axis: along which: of all parts across it that are zero; None for all axes.
 
     Raises:
-      ConcretizationTypeError: the vector is traced.
+      ConcretizationTypeError: the array is traced.
     """
     filt = ax.as_value(filt)
-    (places,) = np.nonzero(np.asarray(filt))
-    if places.size == 0:
-        return filt[:0]
-    start = int(places[0]) if "f" in trim.lower() else None
-    return filt[start : int(places[-1]) + 1 if "b" in trim.lower() else None]
+    places = np.nonzero(np.asarray(filt)) if filt.ndim else ()
+    parts = [slice(None)] * filt.ndim
+    for i in ax.canonical_axes(axis, filt.ndim, "trim_zeros"):
+        found = places[i]
+        low, high = (int(found.min()), int(found.max()) + 1) if found.size else (0, 0)
+        front = "f" in trim.lower() or not found.size
+        behind = "b" in trim.lower() or not found.size
+        parts[i] = slice(low if front else None, high if behind else None)
+    return filt[tuple(parts)]
