@@ -97,7 +97,9 @@ def _at(path: str) -> Any:
     return getattr(import_module(around), name, None)
 
 
-def submodule(module: str, home: str, ours: str, **own: Any) -> ModuleType:
+def submodule(
+    module: str, home: str, ours: str, own: dict[str, Any] | None = None
+) -> ModuleType:
     """A module of such functions, importable by its name."""
     made = ModuleType(module, f"The functions of {home}, of boxes too.")
     made.__spec__ = ModuleSpec(module, None)

@@ -12,7 +12,7 @@ from ftrace.compat.autograd.numpy.differing import (
 __all__ = _PUBLIC  # pyright: ignore[reportUnsupportedDunderAll]
 
 linalg = _submodule(
-    f"{__name__}.linalg", "numpy.linalg", "ftrace.numpy.linalg", **_LINALG
+    f"{__name__}.linalg", "numpy.linalg", "ftrace.numpy.linalg", _LINALG
 )
 fft = _submodule(f"{__name__}.fft", "numpy.fft", "ftrace.numpy.fft")
 random = _submodule(f"{__name__}.random", "numpy.random", "ftrace.random.keys")

@@ -79,7 +79,7 @@ def _triangle(x: Any, UPLO: str) -> Any:
 
 
 def _eigh(a: Any, UPLO: str = "L") -> Any:
-    return fnp.linalg.eigh(_triangle(a, UPLO))
+    return fnp.linalg.eigh(_triangle(a, UPLO), UPLO)
 
 
 def _eigvalsh(a: Any, UPLO: str = "L") -> Any:

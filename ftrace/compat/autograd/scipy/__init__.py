@@ -13,5 +13,5 @@ linalg = _submodule(
     f"{__name__}.linalg",
     "scipy.linalg",
     "ftrace.scipy.linalg",
-    solve_banded=_solve_banded,
+    {"solve_banded": _solve_banded},
 )

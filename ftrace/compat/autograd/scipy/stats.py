@@ -16,28 +16,31 @@ def _normal_entropy(mean: Any = None, cov: Any = 1) -> Any:
     return 0.5 * (size * (1 + np.log(2 * np.pi)) + np.linalg.slogdet(cov)[1])
 
 
-def _distribution(name: str, **own: Any) -> Any:
+_T: dict[str, Any] = {}
+
+
+def _distribution(name: str, own: dict[str, Any] | None = None) -> Any:
     home = f"scipy.stats.{name}"
-    return submodule(f"{__name__}.{name}", home, f"ftrace.{home}", **own)
+    return submodule(f"{__name__}.{name}", home, f"ftrace.{home}", own)
 
 
 __path__: list[str] = []  # a package, whose modules are those made here
 beta, chi2, dirichlet, gamma = map(
     _distribution, ("beta", "chi2", "dirichlet", "gamma")
 )
-norm, poisson, t = map(_distribution, ("norm", "poisson", "t"))
+norm, poisson = map(_distribution, ("norm", "poisson"))
+t = _distribution("t", _T)
 multivariate_normal = _distribution(
     "multivariate_normal",
-    entropy=lifted("scipy.stats", "entropy", _normal_entropy, _normal_entropy),
+    {"entropy": lifted("scipy.stats", "entropy", _normal_entropy, _normal_entropy)},
 )
 
 
 def _t_slope(name: str, slope: Any) -> None:
     """The distribution functions of Student's t are SciPy's; by x they have a slope."""
     function = primitive(lambda *args, **kw: getattr(_scipy_t(), name)(*args, **kw))
-    function.__name__ = name
     defvjp(function, lambda ans, x, *rest: spread(ans, x, slope(ans, x, *rest)))
-    setattr(t, name, function)
+    _T[name] = function
 
 
 def _scipy_t() -> Any:
