@@ -8,6 +8,10 @@
 The interface is that of optax: transformations of gradients that chain.
 """
 
+# Functions of arrays within are of any type.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import sys
@@ -26,8 +30,10 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value
 
 __all__ = [
-    "EmptyState", "GradientTransformation", "MaskedNode", "MaskedState", "Schedule",
-    "apply_updates", "chain", "identity", "masked",
+    "EmptyState", "GradientTransformation", "GradientTransformationExtraArgs",
+    "MaskedNode", "MaskedState", "Schedule", "apply_updates", "chain", "identity",
+    "incremental_update", "masked", "named_chain", "periodic_update", "set_to_zero",
+    "stateless", "stateless_with_tree_map", "with_extra_args_support",
 ]  # fmt: skip
 
 
@@ -115,6 +121,34 @@ class GradientTransformation(NamedTuple):
     update: Update
 
 
+class GradientTransformationExtraArgs(GradientTransformation):
+    """Its `update` takes more by keyword: `update(updates, state, params, **extra)`."""
+
+
+def with_extra_args_support(tx: GradientTransformation) -> Any:
+    """The transformation, whose `update` takes and ignores what others ask for."""
+    if isinstance(tx, GradientTransformationExtraArgs):
+        return tx
+
+    def update(updates: Tree, state: Tree, params: Any = None, **_: Any) -> Any:
+        return tx.update(updates, state, params)
+
+    return GradientTransformationExtraArgs(tx.init, update)
+
+
+def needed(name: str, params: Tree | None) -> Tree:
+    """The parameters, which an update needs.
+
+    Raises:
+      ArgumentError: they were not given.
+    """
+    if params is None:
+        raise ArgumentError(
+            f"{name} needs the parameters: call update(grads, state, params)"
+        )
+    return params
+
+
 class EmptyState(NamedTuple):
     """The state of a transformation that has none."""
 
@@ -124,7 +158,7 @@ def init_empty(params: Tree) -> EmptyState:
     return EmptyState()
 
 
-def stateless(function: Callable[[Any], Any]) -> GradientTransformation:
+def of_each(function: Callable[[Any], Any]) -> GradientTransformation:
     """Applies `function` to each array of the updates."""
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
@@ -151,16 +185,17 @@ def running(
       begin: for each of the values what it is at first, and its dtype; None is that of
         the parameter.
     """
+    counter = "count" if "count" in kind._fields else "t"
 
     def init(params: Tree) -> Tree:
-        count = {"count": fnp.zeros((), dtypes.int32)} if counts else {}
+        count = {counter: fnp.zeros((), dtypes.int32)} if counts else {}
         filled = {field: _fill(params, *x) for field, x in begin.items()}
         return kind(**count, **filled)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         check_state(name, state, kind)
-        count = {"count": increment(state.count)} if counts else {}
-        function, rows = rule(count.get("count")), list[Any]()
+        count = {counter: increment(getattr(state, counter))} if counts else {}
+        function, rows = rule(count.get(counter)), list[Any]()
 
         def note(*values: Any) -> int:
             rows.append(function(*values))
@@ -182,11 +217,38 @@ def _fill(params: Tree, value: Any, dtype: Any) -> Tree:
 
 def identity() -> GradientTransformation:
     """Leaves the updates as they are."""
-    return stateless(lambda update: update)
+    return of_each(lambda update: update)
 
 
-def chain(*transformations: GradientTransformation) -> GradientTransformation:
+def set_to_zero() -> GradientTransformation:
+    """Updates of zeros."""
+    return of_each(fnp.zeros_like)
+
+
+def stateless(f: Callable[[Tree, Tree | None], Tree]) -> GradientTransformation:
+    """The transformation `f(updates, params)` of trees, without a state."""
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        return f(updates, params), state
+
+    return GradientTransformation(init_empty, update)
+
+
+def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformation:
+    """The transformation `f(update, param)` of each array, without a state."""
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        if params is None:
+            return each(lambda g: f(g, None), updates), state
+        return each(f, updates, params), state
+
+    return GradientTransformation(init_empty, update)
+
+
+def chain(*transformations: GradientTransformation) -> GradientTransformationExtraArgs:
     """Applies transformations one after the other; the state is a tuple of theirs.
+
+    What else `update` is given goes to those that take more.
 
     Raises:
       ArgumentError: an argument is no pair of functions.
@@ -202,7 +264,9 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
     def init(params: Tree) -> tuple[Tree, ...]:
         return tuple([t.init(params) for t in transformations])
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+    ways = [with_extra_args_support(t).update for t in transformations]
+
+    def update(updates: Tree, state: Tree, params: Any = None, **extra: Any) -> Any:
         parts = len(state) if type(state) in (tuple, list) else "no"
         if parts != len(transformations):
             raise TreeError(
@@ -210,12 +274,50 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
                 f"{len(transformations)}; make it with init(params) of this optimizer"
             )
         states: list[Tree] = []
-        for transformation, own in zip(transformations, state, strict=True):
-            updates, own = transformation.update(updates, own, params)
+        for way, own in zip(ways, state, strict=True):
+            updates, own = way(updates, own, params, **extra)
             states.append(own)
         return updates, tuple(states)
 
-    return GradientTransformation(init, update)
+    return GradientTransformationExtraArgs(init, update)
+
+
+def named_chain(*transforms: tuple[str, Any]) -> GradientTransformationExtraArgs:
+    """A chain of pairs (name, transformation); the state is a dict of theirs.
+
+    Raises:
+      ArgumentError: two have the same name.
+    """
+    names = [name for name, _ in transforms]
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"named_chain: names must differ, got {names}")
+    parts = chain(*[t for _, t in transforms])
+
+    def init(params: Tree) -> dict[str, Tree]:
+        return dict(zip(names, parts.init(params), strict=True))
+
+    def update(updates: Tree, state: Tree, params: Any = None, **extra: Any) -> Any:
+        states = tuple([state[name] for name in names])
+        updates, states = parts.update(updates, states, params, **extra)
+        return updates, dict(zip(names, states, strict=True))
+
+    return GradientTransformationExtraArgs(init, update)
+
+
+def incremental_update(new_tensors: Tree, old_tensors: Tree, step_size: Scalar) -> Tree:
+    """A part of the way from old to new: a running mean of parameters."""
+    return each(
+        lambda new, old: step_size * new + (1.0 - step_size) * old,
+        new_tensors, old_tensors,
+    )  # fmt: skip
+
+
+def periodic_update(
+    new_tensors: Tree, old_tensors: Tree, steps: Any, update_period: int
+) -> Tree:
+    """The new ones at each multiple of a number of steps, else the old ones."""
+    due = fnp.mod(steps, update_period) == 0
+    return each(lambda x, y: fnp.where(due, x, y), new_tensors, old_tensors)
 
 
 def apply_updates(params: Tree, updates: Tree) -> Tree:
@@ -264,13 +366,20 @@ class MaskedNode(NamedTuple):
     """Stands for what a mask leaves out; it has no leaves."""
 
 
-def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
+def masked(
+    inner: GradientTransformation,
+    mask: Any,
+    *,
+    mask_compatible_extra_args: bool = False,
+) -> GradientTransformationExtraArgs:
     """Applies a transformation where a mask is true; elsewhere updates stay.
 
     Args:
       inner: the transformation.
       mask: a tree of bools, a prefix of the parameters' structure, or a function that
         makes one from the parameters.
+      mask_compatible_extra_args: what else `update` is given is masked where it has
+        the structure of the updates.
     """
 
     def mask_of(params: Tree) -> Tree:
@@ -279,15 +388,23 @@ def masked(inner: GradientTransformation, mask: Any) -> GradientTransformation:
     def init(params: Tree) -> MaskedState:
         return MaskedState(inner.init(_mask_part(mask_of(params), params)))
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+    way = with_extra_args_support(inner).update
+
+    def update(updates: Tree, state: Tree, params: Any = None, **extra: Any) -> Any:
         check_state("masked", state, MaskedState)
         flags = mask_of(updates)
         part = None if params is None else _mask_part(flags, params)
         chosen = _mask_part(flags, updates)
-        made, own = inner.update(chosen, state.inner_state, part)
+        if mask_compatible_extra_args:
+            whole = tree.structure(updates)
+            extra = {
+                name: _mask_part(flags, x) if tree.structure(x) == whole else x
+                for name, x in extra.items()
+            }
+        made, own = way(chosen, state.inner_state, part, **extra)
         return tree.map(_choose, flags, made, updates), MaskedState(own)
 
-    return GradientTransformation(init, update)
+    return GradientTransformationExtraArgs(init, update)
 
 
 def _is_function(mask: Any) -> bool:

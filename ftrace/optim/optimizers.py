@@ -9,7 +9,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ArgumentError
+from ftrace.errors import ArgumentError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.optim import base
 from ftrace.optim.base import (
@@ -75,7 +75,7 @@ class LionState(NamedTuple):
 
 def scale(step_size: Scalar) -> GradientTransformation:
     """Updates times a number."""
-    return base.stateless(lambda update: step_size * update)
+    return base.of_each(lambda update: step_size * update)
 
 
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
@@ -147,28 +147,28 @@ def add_decayed_weights(
 # Moments.
 
 
-def _square(x: Any) -> Any:
+def square_of(x: Any) -> Any:
     """|x|²."""
     return fnp.real(fnp.conj(x) * x) if fnp.iscomplexobj(x) else fnp.square(x)
 
 
-def _mix(update: Any, mean: Any, decay: Any) -> Any:
+def mix(update: Any, mean: Any, decay: Any) -> Any:
     """The running mean after another update."""
     return (1 - decay) * update + decay * mean
 
 
-def _weight(decay: Any, count: Any) -> Any:
+def bias_weight(decay: Any, count: Any) -> Any:
     """What a running mean that began at zero is divided by."""
     # A power of a float: one of an integer would be multiplied out, value by value.
     return 1 - decay ** fnp.asarray(count).astype(float)
 
 
-def _unbiased(mean: Any, weight: Any) -> Any:
+def unbiased(mean: Any, weight: Any) -> Any:
     """A running mean as if it had begun at the first value; None leaves it."""
     return mean if weight is None else mean / weight.astype(mean.dtype)
 
 
-def _as_dtype(x: Any, dtype: Any) -> Any:
+def as_dtype(x: Any, dtype: Any) -> Any:
     return x if dtype is None else x.astype(dtype)
 
 
@@ -186,7 +186,7 @@ def trace(
     def add(update: Any, before: Any) -> tuple[Any, Any]:
         total = update + decay * before
         made = update + decay * total if nesterov else total
-        return made, _as_dtype(total, accumulator_dtype)
+        return made, as_dtype(total, accumulator_dtype)
 
     begin = (0, accumulator_dtype)
     return base.running(TraceState, lambda _: add, "trace", False, trace=begin)
@@ -211,18 +211,18 @@ def scale_by_adam(
     """
 
     def rule(count: Any) -> Any:
-        of_mean, of_square = _weight(b1, count), _weight(b2, count)
-        ahead = _weight(b1, base.increment(count)) if nesterov else None
+        of_mean, of_square = bias_weight(b1, count), bias_weight(b2, count)
+        ahead = bias_weight(b1, base.increment(count)) if nesterov else None
 
         def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
-            mean = made = _mix(update, mu, b1)
-            square = _mix(_square(update), nu, b2)
+            mean = made = mix(update, mu, b1)
+            square = mix(square_of(update), nu, b2)
             if nesterov:
-                made = _mix(_unbiased(update, of_mean), _unbiased(mean, ahead), b1)
+                made = mix(unbiased(update, of_mean), unbiased(mean, ahead), b1)
             else:
-                made = _unbiased(mean, of_mean)
-            made = made / (fnp.sqrt(_unbiased(square, of_square) + eps_root) + eps)
-            return made, _as_dtype(mean, mu_dtype), square.astype(nu.dtype)
+                made = unbiased(mean, of_mean)
+            made = made / (fnp.sqrt(unbiased(square, of_square) + eps_root) + eps)
+            return made, as_dtype(mean, mu_dtype), square.astype(nu.dtype)
 
         return divide
 
@@ -241,14 +241,14 @@ def _over_deviation(name: str, centered: bool):
         bias_correction: bool = False,
     ) -> GradientTransformation:
         def rule(count: Any) -> Any:
-            weight = _weight(decay, count) if bias_correction else None
+            weight = bias_weight(decay, count) if bias_correction else None
 
             def divide(update: Any, nu: Any, *mu: Any) -> tuple[Any, ...]:
-                means = [_mix(update, mean, decay) for mean in mu]
-                square = _mix(_square(update), nu, decay)
-                spread = _unbiased(square, weight)
+                means = [mix(update, mean, decay) for mean in mu]
+                square = mix(square_of(update), nu, decay)
+                spread = unbiased(square, weight)
                 for mean in means:
-                    spread = spread - _square(_unbiased(mean, weight))
+                    spread = spread - square_of(unbiased(mean, weight))
                 if eps_in_sqrt:
                     return update / fnp.sqrt(spread + eps), square, *means
                 return update / (fnp.sqrt(spread) + eps), square, *means
@@ -279,7 +279,7 @@ def scale_by_rss(
     """Updates over the root of the sum of all their squares (Duchi et al., 2011)."""
 
     def divide(update: Any, before: Any) -> tuple[Any, Any]:
-        total = _square(update) + before
+        total = square_of(update) + before
         known = total > 0
         root = fnp.sqrt(fnp.where(known, total + eps, 1))
         return fnp.where(known, update / root, 0), total
@@ -291,13 +291,35 @@ def scale_by_rss(
 
 
 def scale_by_lion(
-    b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.99,
+    mu_dtype: Any = None,
+    *,
+    mode: str = "hard",
+    smooth_beta: Scalar = 1.0,
 ) -> GradientTransformation:
-    """The sign of the update mixed with the mean of past ones (Chen et al., 2023)."""
+    """The sign of the update mixed with the mean of past ones (Chen et al., 2023).
+
+    Args:
+      b1, b2: decays of past updates, in the update and in the state.
+      mu_dtype: of the mean of updates, by default that of the parameters.
+      mode: "hard"; "smooth", which is tanh(smooth_beta·x); or "refined", which is x
+        between -1 and 1.
+      smooth_beta: see there.
+
+    Raises:
+      ValueRangeError: there is no such mode.
+    """
+    one_of("scale_by_lion: mode", mode, ("hard", "smooth", "refined"))
+
+    def direction(x: Any) -> Any:
+        if mode == "smooth":
+            return fnp.tanh(smooth_beta * x)
+        return fnp.sign(x) if mode == "hard" else fnp.clip(x, -1, 1)
 
     def signs(update: Any, mu: Any) -> tuple[Any, Any]:
-        mean = _as_dtype(_mix(update, mu, b2), mu_dtype)
-        return fnp.sign(_mix(update, mu, b1)), mean
+        mean = as_dtype(mix(update, mu, b2), mu_dtype)
+        return direction(mix(update, mu, b1)), mean
 
     begin = (0, mu_dtype)
     return base.running(LionState, lambda _: signs, "scale_by_lion", True, mu=begin)
@@ -308,7 +330,7 @@ def scale_by_lion(
 
 def clip(max_delta: Scalar) -> GradientTransformation:
     """Every element of the updates, moved into [-max_delta, max_delta]."""
-    return base.stateless(lambda update: fnp.clip(update, -max_delta, max_delta))
+    return base.of_each(lambda update: fnp.clip(update, -max_delta, max_delta))
 
 
 def global_norm(updates: Tree) -> Any:

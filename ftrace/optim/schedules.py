@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import ftrace.numpy as fnp
-from ftrace.errors import ValueRangeError
+from ftrace.errors import ValueRangeError, one_of
 from ftrace.optim import base
 from ftrace.optim.base import Scalar, Schedule
 
 __all__ = [
-    "constant_schedule", "cosine_decay_schedule", "exponential_decay", "join_schedules",
-    "linear_schedule", "piecewise_constant_schedule", "polynomial_schedule",
-    "warmup_cosine_decay_schedule",
+    "constant_schedule", "cosine_decay_schedule", "cosine_onecycle_schedule",
+    "exponential_decay", "join_schedules", "linear_onecycle_schedule",
+    "linear_schedule", "piecewise_constant_schedule", "piecewise_interpolate_schedule",
+    "polynomial_schedule", "sgdr_schedule", "warmup_constant_schedule",
+    "warmup_cosine_decay_schedule", "warmup_exponential_decay_schedule",
 ]  # fmt: skip
 
 
@@ -204,6 +206,135 @@ def warmup_cosine_decay_schedule(
         peak_value, decay_steps - warmup_steps, alpha, exponent
     )
     return join_schedules([warmup, decay], [warmup_steps])
+
+
+def warmup_constant_schedule(
+    init_value: Scalar, peak_value: Scalar, warmup_steps: Scalar
+) -> Schedule:
+    """A straight line up to `peak_value`, which stays."""
+    return linear_schedule(init_value, peak_value, warmup_steps)
+
+
+def warmup_exponential_decay_schedule(
+    init_value: Scalar,
+    peak_value: Scalar,
+    warmup_steps: Scalar,
+    transition_steps: Scalar,
+    decay_rate: Scalar,
+    transition_begin: Scalar = 0,
+    staircase: bool = False,
+    end_value: Scalar | None = None,
+) -> Schedule:
+    """A straight line up to `peak_value`, then `exponential_decay`."""
+    warmup = linear_schedule(init_value, peak_value, warmup_steps)
+    decay = exponential_decay(
+        peak_value, transition_steps, decay_rate, transition_begin, staircase, end_value
+    )
+    return join_schedules([warmup, decay], [warmup_steps])
+
+
+def sgdr_schedule(cosine_kwargs: Sequence[dict[str, Any]]) -> Schedule:
+    """Warmups and cosine waves one after the other (Loshchilov, Hutter, 2017).
+
+    Args:
+      cosine_kwargs: for each of them the arguments of `warmup_cosine_decay_schedule`.
+    """
+    rows = list(cosine_kwargs)
+    ends = [sum(row["decay_steps"] for row in rows[: i + 1]) for i in range(len(rows))]
+    return join_schedules([warmup_cosine_decay_schedule(**r) for r in rows], ends[:-1])
+
+
+def piecewise_interpolate_schedule(
+    interpolate_type: str,
+    init_value: Scalar,
+    boundaries_and_scales: dict[int, float] | None = None,
+) -> Schedule:
+    """A value that is multiplied by factors, and goes from one to the next.
+
+    Args:
+      interpolate_type: along a "linear" line, or half a "cosine" wave.
+      init_value: at the begin.
+      boundaries_and_scales: number of steps -> factor.
+
+    Raises:
+      ValueRangeError: a factor is negative, or there is no such type.
+    """
+    one_of(
+        "piecewise_interpolate_schedule: interpolate_type",
+        interpolate_type, ("linear", "cosine"),
+    )  # fmt: skip
+    table = sorted((boundaries_and_scales or {}).items())
+    if any(factor < 0 for _, factor in table):
+        raise ValueRangeError(
+            f"piecewise_interpolate_schedule: factors must not be negative, got {table}"
+        )
+
+    def schedule(count: Any) -> Any:
+        begin, value = 0, init_value
+        found: Any = value
+        for end, factor in table:
+            part = (count - begin) / max(end - begin, 1)
+            if interpolate_type == "cosine":
+                part = (1 - fnp.cos(math.pi * part)) / 2
+            line = value + (value * factor - value) * part
+            found = fnp.where(count >= begin, line, found)
+            begin, value = end, value * factor
+        return fnp.where(count >= begin, value, found)
+
+    return schedule
+
+
+def _onecycle(name: str, steps: Any) -> None:
+    if not steps > 0:
+        raise ValueRangeError(f"{name}: transition_steps must be positive, got {steps}")
+
+
+def linear_onecycle_schedule(
+    transition_steps: Scalar,
+    peak_value: Scalar,
+    pct_start: Scalar = 0.3,
+    pct_final: Scalar = 0.85,
+    div_factor: Scalar = 25.0,
+    final_div_factor: Scalar = 1e4,
+) -> Schedule:
+    """Up to `peak_value`, back, and on down, in straight lines (Smith, Topin, 2018).
+
+    Args:
+      transition_steps: of the whole.
+      peak_value: the greatest one.
+      pct_start, pct_final: the parts of the steps up to it, and back.
+      div_factor: it over the value at the begin.
+      final_div_factor: that over the value at the end.
+
+    Raises:
+      ValueRangeError: the number of steps is not positive.
+    """
+    _onecycle("linear_onecycle_schedule", transition_steps)
+    table = {
+        int(pct_start * transition_steps): div_factor,
+        int(pct_final * transition_steps): 1.0 / div_factor,
+        transition_steps: 1.0 / final_div_factor,
+    }
+    return piecewise_interpolate_schedule("linear", peak_value / div_factor, table)
+
+
+def cosine_onecycle_schedule(
+    transition_steps: Scalar,
+    peak_value: Scalar,
+    pct_start: Scalar = 0.3,
+    div_factor: Scalar = 25.0,
+    final_div_factor: Scalar = 1e4,
+) -> Schedule:
+    """Up to `peak_value` and down, in half cosine waves (Smith, Topin, 2018).
+
+    Args and errors are those of `linear_onecycle_schedule`.
+    """
+    _onecycle("cosine_onecycle_schedule", transition_steps)
+    table = {
+        int(pct_start * transition_steps): div_factor,
+        int(transition_steps): 1.0 / (div_factor * final_div_factor),
+    }
+    return piecewise_interpolate_schedule("cosine", peak_value / div_factor, table)
 
 
 base.check_hyperparameters(__name__)

@@ -56,7 +56,203 @@ def optimizers(optim: Any) -> dict[str, Any]:
             optim.add_decayed_weights(0.1), optim.scale(-0.1)
         ),
         "identity": optim.identity(),
+        **_later(optim, decay, mask),
+        **_wrapped(optim, decay, mask),
     }
+
+
+def _later(optim: Any, decay: Any, mask: Any) -> dict[str, Any]:
+    """One row or two for each of the other optimizers."""
+    steps = optim.chain(optim.scale_by_distance_over_gradients(1e-2), optim.scale(-1))
+    return {
+        "adabelief": optim.adabelief(0.05, nesterov=True),
+        "adadelta": optim.adadelta(0.5, weight_decay=0.1),
+        "adafactor": optim.adafactor(0.1),
+        "adafactor/factored": optim.adafactor(
+            decay, 2, momentum=0.9, weight_decay_rate=0.01
+        ),
+        "adafactor/plain": optim.adafactor(
+            0.1, multiply_by_parameter_scale=False, clipping_threshold=None
+        ),
+        "adamax": optim.adamax(0.05),
+        "adamaxw": optim.adamaxw(0.05, weight_decay=0.1, mask=mask),
+        "adan": optim.adan(0.05, weight_decay=0.1),
+        "amsgrad": optim.amsgrad(0.05),
+        "amsgrad/biased": optim.amsgrad(
+            0.05, bias_correction_mu=False, bias_correction_nu=False
+        ),
+        "fromage": optim.fromage(0.1),
+        "fromage/schedule": optim.fromage(decay),
+        "lamb": optim.lamb(0.05, weight_decay=0.1),
+        "lars": optim.lars(0.5, weight_decay=0.1),
+        "nadam": optim.nadam(0.05),
+        "nadamw": optim.nadamw(0.05, weight_decay=0.1),
+        "noisy_sgd": optim.noisy_sgd(0.1, key=7),
+        "novograd": optim.novograd(0.05, weight_decay=0.1),
+        "optimistic_gradient_descent": optim.optimistic_gradient_descent(0.1, 0.9, 0.5),
+        "optimistic_adam_v2": optim.optimistic_adam_v2(0.05),
+        "radam": optim.radam(0.05, b2=0.9),
+        "radam/nesterov": optim.radam(0.05, nesterov=True),
+        "rprop": optim.rprop(0.05),
+        "sign_sgd": optim.sign_sgd(0.05),
+        "signum": optim.signum(0.05),
+        "sm3": optim.masked(optim.sm3(0.1), {"w": True, "b": [True, False]}),
+        "yogi": optim.yogi(0.05),
+        "distance_over_gradients": steps,
+        "lion/smooth": optim.chain(
+            optim.scale_by_lion(mode="smooth", smooth_beta=2.0), optim.scale(-0.1)
+        ),
+        "lion/refined": optim.chain(
+            optim.scale_by_lion(mode="refined"), optim.scale(-0.1)
+        ),
+    }
+
+
+def _wrapped(optim: Any, decay: Any, mask: Any) -> dict[str, Any]:
+    """Transformations of transformations, and of all updates together."""
+    adam, sgd = optim.adam(0.05), optim.sgd(0.1)
+    labels = {"w": "a", "b": ["b", "a"]}
+    large = lambda u, s, p: optim.skip_large_updates(u, s, p, 4.0)  # noqa: E731
+    few = optim.MultiSteps(adam, 2)
+    skipping = optim.MultiSteps(adam, 2, False, large)
+    return {
+        "adaptive_grad_clip": optim.chain(optim.adaptive_grad_clip(0.1), sgd),
+        "apply_every": optim.chain(optim.apply_every(3), sgd),
+        "apply_if_finite": optim.apply_if_finite(adam, 2),
+        "centralize": optim.chain(optim.centralize(), sgd),
+        "clip_by_block_rms": optim.chain(optim.clip_by_block_rms(0.3), sgd),
+        "conditionally_mask": optim.conditionally_mask(adam, lambda n: n % 3 != 1),
+        "conditionally_transform": optim.chain(
+            optim.conditionally_transform(adam, lambda n: n > 2), sgd
+        ),
+        "ema": optim.chain(optim.ema(0.8), sgd),
+        "flatten": optim.flatten(adam),
+        "freeze": optim.chain(sgd, optim.freeze(mask)),
+        "inject_hyperparams": optim.inject_hyperparams(optim.adamw)(
+            decay, weight_decay=0.1
+        ),
+        "keep_params_nonnegative": optim.chain(sgd, optim.keep_params_nonnegative()),
+        "multi_steps": few.gradient_transformation(),
+        "multi_steps/skipping": skipping.gradient_transformation(),
+        "multi_transform": optim.multi_transform({"a": adam, "b": sgd}, labels),
+        "named_chain": optim.named_chain(("one", optim.clip(0.3)), ("two", adam)),
+        "normalize_by_update_norm": optim.chain(
+            optim.normalize_by_update_norm(0.5), sgd
+        ),
+        "param_block_norm": optim.chain(optim.scale_by_param_block_norm(), sgd),
+        "selective_transform": optim.selective_transform(adam, freeze_mask=mask),
+        "set_to_zero": optim.set_to_zero(),
+        "stateless": optim.stateless_with_tree_map(lambda g, p: -0.1 * g * p),
+        "zero_nans": optim.chain(optim.zero_nans(), sgd),
+    }
+
+
+def bowl(x: Any) -> Any:
+    """Rosenbrock's valley, of an array of four."""
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def searches(optim: Any) -> dict[str, Any]:
+    """Optimizers that need the value, and search along the function."""
+    back, zoom = optim.scale_by_backtracking_linesearch, optim.scale_by_zoom_linesearch
+    keep = optim.scale_by_zoom_linesearch(15, max_learning_rate=0.5)
+    return {
+        "polyak_sgd": optim.polyak_sgd(0.01),
+        "polyak_sgd/plus": optim.polyak_sgd(0.1, 1.0, 0.5, 0.1, "sps+"),
+        "backtracking": optim.chain(optim.sgd(1.0), back(15, store_grad=True)),
+        "backtracking/relaxed": optim.chain(
+            optim.sgd(0.5), back(5, 0.1, 0.5, rtol=0.1)
+        ),
+        "zoom": optim.chain(optim.sgd(1.0), zoom(20, initial_guess_strategy="one")),
+        "zoom/keep": optim.chain(optim.sgd(1.0), keep),
+        "lbfgs": optim.lbfgs(),
+        "lbfgs/short": optim.lbfgs(memory_size=2, scale_init_precond=False),
+        "lbfgs/fixed": optim.lbfgs(1e-2, linesearch=None),
+    }
+
+
+def search(optim: Any, optimizer: Any, value_and_grad: Any, wrap: Any) -> Any:
+    """The points of a search, as rows; `wrap` compiles a step."""
+
+    def step(x: Any, state: Any) -> Any:
+        value, grad = value_and_grad(bowl)(x)
+        updates, state = optimizer.update(
+            grad, state, x, value=value, grad=grad, value_fn=bowl
+        )
+        return optim.apply_updates(x, updates), state
+
+    x = np.float32([-1.0, 0.8, 0.5, 1.2])
+    state, rows, step = optimizer.init(x), [], wrap(step)
+    for _ in range(STEPS):
+        x, state = step(x, state)
+        rows.append(np.asarray(x))
+    return np.stack(rows)
+
+
+def losses(optim: Any) -> dict[str, Any]:
+    """Losses of fixed arrays; one logarithm is that of 0."""
+    of = optim.losses
+    n = np.arange(24, dtype=np.float32)
+    x, y = np.sin(n).reshape(4, 6), np.cos(2 * n).reshape(4, 6)
+    labels = np.array([1, 0, 5, 2], np.int32)
+    chances = (np.abs(y) / np.abs(y).sum(-1, keepdims=True)).astype(np.float32)
+    sparse = np.where(chances > 0.1, chances, 0).astype(np.float32)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.abs(x) / np.abs(x).sum(-1, keepdims=True))
+    where, binary = x > -0.9, (y > 0).astype(np.float32)
+    time = np.sin(np.arange(60, dtype=np.float32)).reshape(2, 6, 5)
+    ends = np.array([[0] * 6, [0] * 4 + [1] * 2], np.float32)
+    words = np.array([[1, 1, 3], [2, 4, 0]], np.int32)
+    ctc = time, ends, words, np.array([[0, 0, 0], [0, 0, 1]], np.float32)
+    by_number = of.softmax_cross_entropy_with_integer_labels
+    focal, similar = of.sigmoid_focal_loss, of.cosine_similarity
+    signs, some = np.sign(y), np.where(sparse > 0, x, -np.inf)
+    return {
+        "squared_error": of.squared_error(x, y), "l2_loss": of.l2_loss(x),
+        "huber_loss": of.huber_loss(x, y, delta=0.5),
+        "log_cosh": of.log_cosh(9 * x, y),
+        "cosine_similarity": similar(x, y, axis=0, where=where),
+        "cosine_distance": of.cosine_distance(x, y, epsilon=1e-3),
+        "sigmoid_binary_cross_entropy": of.sigmoid_binary_cross_entropy(x, chances),
+        "sigmoid_focal_loss": focal(x, binary, alpha=0.3),
+        "sigmoid_focal_loss/soft": focal(3 * x, chances, gamma=1.5),
+        "hinge_loss": of.hinge_loss(x, signs),
+        "perceptron_loss": of.perceptron_loss(x, signs),
+        "sparsemax_loss": of.sparsemax_loss(2 * x, y > 0),
+        "softmax_cross_entropy": of.softmax_cross_entropy(x, chances),
+        "softmax_cross_entropy/where": of.softmax_cross_entropy(x, chances, 0, where),
+        "safe_softmax_cross_entropy": of.safe_softmax_cross_entropy(some, sparse),
+        "integer_labels": by_number(x, labels),
+        "integer_labels/where": by_number(x, labels, where=where),
+        "integer_labels/axes": by_number(
+            x.reshape(4, 2, 3).transpose(1, 0, 2), labels, (0, 2)
+        ),
+        "poly_loss_cross_entropy": of.poly_loss_cross_entropy(x, chances),
+        "multiclass_hinge_loss": of.multiclass_hinge_loss(x, labels),
+        "multiclass_perceptron_loss": of.multiclass_perceptron_loss(x, labels),
+        "smooth_labels": of.smooth_labels(chances, 0.1),
+        "kl_divergence": of.kl_divergence(logs, sparse),
+        "kl_divergence_with_log_targets": of.kl_divergence_with_log_targets(
+            logs, np.log(chances)
+        ),
+        "generalized_kl_divergence": of.generalized_kl_divergence(
+            logs, 2 * sparse
+        ),
+        "ctc_loss": of.ctc_loss(*ctc),
+        "ctc_loss/alpha": of.ctc_loss_with_forward_probs(*ctc, blank_id=1)[1],
+        "ntxent": of.ntxent(x, np.array([0, 1, 0, 1])),
+        "triplet_margin_loss": of.triplet_margin_loss(x, y, -y),
+        "dice_loss": of.dice_loss(time, np.float32(time > 0.3), alpha=0.3),
+        "dice_loss/none": of.dice_loss(
+            time, np.float32(time > 0), reduction="none", ignore_background=True
+        ),
+        "per_example_global_norm_clip": optim.per_example_global_norm_clip([x, y], 1.0)[
+            0
+        ][1],
+        "per_example_layer_norm_clip": optim.per_example_layer_norm_clip(
+            [x, y[:, :2]], 1.0, False
+        )[0][1],
+    }  # fmt: skip
 
 
 def schedules(optim: Any) -> dict[str, Callable[[int], Any]]:
@@ -76,6 +272,19 @@ def schedules(optim: Any) -> dict[str, Callable[[int], Any]]:
         "cosine/options": optim.cosine_decay_schedule(0.5, 20, 0.1, 2.0),
         "warmup_cosine": optim.warmup_cosine_decay_schedule(0.0, 1.0, 5, 20, 0.1),
         "joined": optim.join_schedules([linear, lambda n: n * 1.0], [7]),
+        "warmup_constant": optim.warmup_constant_schedule(0.1, 1.0, 6),
+        "warmup_exponential": optim.warmup_exponential_decay_schedule(
+            0.1, 1.0, 4, 3, 0.7, 2, True, 0.2
+        ),
+        "sgdr": optim.schedules.sgdr_schedule(
+            2
+            * [{"init_value": 0, "peak_value": 1, "decay_steps": 8, "warmup_steps": 2}]
+        ),
+        "interpolate": optim.piecewise_interpolate_schedule(
+            "cosine", 1.0, {3: 0.5, 10: 4.0, 15: 0.1}
+        ),
+        "linear_onecycle": optim.linear_onecycle_schedule(20, 1.0),
+        "cosine_onecycle": optim.cosine_onecycle_schedule(20, 1.0, 0.25),
     }
 
 
@@ -119,10 +328,16 @@ def values(schedule: Callable[[Any], Any]) -> np.ndarray[Any, Any]:
 
 def main() -> None:
     """Writes the file."""
+    import jax
     import optax
 
     recorded = {f"optimizer/{k}": steps(optax, v) for k, v in optimizers(optax).items()}
     recorded |= {f"schedule/{k}": values(v) for k, v in schedules(optax).items()}
+    recorded |= {
+        f"search/{k}": search(optax, v, jax.value_and_grad, jax.jit)
+        for k, v in searches(optax).items()
+    }
+    recorded |= {f"loss/{k}": np.asarray(v) for k, v in losses(optax).items()}
     np.savez_compressed(PATH, **recorded)
 
 

@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).parents[2] / "ftrace"
 FLOORS = {
     "ground": ("dtypes", "errors", "ground", "monitoring"),
     "trace": ("trace",),
-    "surface": ("numpy", "optim", "tree", "tree_util", "flatten_util"),
+    "surface": ("numpy", "tree", "tree_util", "flatten_util"),
     "lower": ("lower",),
     "backends": ("backends",),
     "transforms": ("transforms",),
@@ -35,7 +35,7 @@ FLOORS = {
         "image", "lax", "nn", "scipy", "ops", "debug", "test_util", "experimental",
         "ad_checkpoint", "custom_batching", "custom_derivatives", "extend",
         "distributed", "memory", "profiler", "sharding", "stages",
-        "dlpack", "random", "typing",
+        "dlpack", "optim", "random", "typing",
     ),
     "package": ("__init__", "__main__"),
     "compat": ("compat",),

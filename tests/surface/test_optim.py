@@ -36,6 +36,21 @@ def test_optimizers_walk_as_in_optax(name: str) -> None:
     )
 
 
+def test_searches_walk_as_in_optax() -> None:
+    for name, optimizer in record.searches(optim).items():
+        walked = record.search(optim, optimizer, ft.value_and_grad, ft.jit)
+        np.testing.assert_allclose(
+            walked, RECORDED[f"search/{name}"], 1e-3, 1e-3, err_msg=name
+        )
+
+
+def test_losses_are_those_of_optax() -> None:
+    for name, value in record.losses(optim).items():
+        expected = RECORDED[f"loss/{name}"]
+        assert value.dtype == expected.dtype
+        np.testing.assert_allclose(value, expected, 2e-5, 1e-6, err_msg=name)
+
+
 @pytest.mark.parametrize(
     "name", ["sgd/nesterov", "adam/schedule", "adamw/mask", "clip"]
 )
@@ -68,6 +83,8 @@ def test_every_recorded_walk_is_compared() -> None:
     names = [f"optimizer/{n}" for n in OPTIMIZERS] + [
         f"schedule/{n}" for n in SCHEDULES
     ]
+    names += [f"search/{n}" for n in record.searches(optim)]
+    names += [f"loss/{n}" for n in record.losses(optim)]
     assert set(RECORDED) == set(names)
 
 

@@ -1,0 +1,299 @@
+"""More optimizers: chains of transformations that end in minus the learning rate."""
+
+# Functions of arrays within are of any type.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ftrace.optim import base, scaling
+from ftrace.optim.base import (
+    GradientTransformationExtraArgs as Optimizer,
+    Scalar,
+    ScalarOrSchedule,
+)
+from ftrace.optim.optimizers import (
+    adam,
+    adamw,
+    add_decayed_weights,
+    scale,
+    scale_by_adam,
+    scale_by_learning_rate,
+    sgd,
+    trace,
+)
+from ftrace.optim.wrappers import add_noise, clip_by_block_rms
+
+__all__ = [
+    "adabelief", "adadelta", "adafactor", "adamax", "adamaxw", "adan", "amsgrad",
+    "fromage", "lamb", "lars", "nadam", "nadamw", "noisy_sgd", "novograd",
+    "optimistic_adam_v2", "optimistic_gradient_descent", "polyak_sgd", "radam",
+    "rprop", "sign_sgd", "signum", "sm3", "yogi",
+]  # fmt: skip
+
+
+#: `adam` and `adamw` that look one step ahead (Dozat, 2016).
+nadam: Any = partial(adam, nesterov=True)
+nadamw: Any = partial(adamw, nesterov=True)
+
+
+def adabelief(
+    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
+    eps: Scalar = 1e-16, eps_root: Scalar = 1e-16,
+    *, nesterov: bool = False,
+) -> Optimizer:  # fmt: skip
+    """AdaBelief (Zhuang et al., 2020): see `scale_by_belief`."""
+    moments = scaling.scale_by_belief(b1, b2, eps, eps_root, nesterov=nesterov)
+    return base.chain(moments, scale_by_learning_rate(learning_rate))
+
+
+def adadelta(
+    learning_rate: ScalarOrSchedule | None = None, rho: Scalar = 0.9,
+    eps: Scalar = 1e-6, weight_decay: ScalarOrSchedule = 0.0,
+    weight_decay_mask: Any = None,
+) -> Optimizer:  # fmt: skip
+    """AdaDelta (Zeiler, 2012)."""
+    return base.chain(
+        add_decayed_weights(weight_decay, weight_decay_mask),
+        scaling.scale_by_adadelta(rho, eps),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def adafactor(
+    learning_rate: ScalarOrSchedule | None = None, min_dim_size_to_factor: int = 128,
+    decay_rate: Scalar = 0.8, decay_offset: int = 0,
+    multiply_by_parameter_scale: bool = True, clipping_threshold: Scalar | None = 1.0,
+    momentum: Scalar | None = None, dtype_momentum: Any = "float32",
+    weight_decay_rate: ScalarOrSchedule | None = None, eps: Scalar = 1e-30,
+    factored: bool = True, weight_decay_mask: Any = None,
+) -> Optimizer:  # fmt: skip
+    """Adafactor (Shazeer, Stern, 2018), which keeps squares by row and column.
+
+    Args:
+      learning_rate: a number or a schedule; None is 1.
+      min_dim_size_to_factor, decay_rate, decay_offset, eps, factored: see
+        `scale_by_factored_rms`.
+      multiply_by_parameter_scale: updates are relative to the size of parameters.
+      clipping_threshold: of the root mean square of an array's update, or None.
+      momentum, dtype_momentum: of the mean of updates, or None.
+      weight_decay_rate, weight_decay_mask: see `add_decayed_weights`.
+    """
+    parts = [
+        scaling.scale_by_factored_rms(
+            factored, decay_rate, decay_offset, min_dim_size_to_factor, eps
+        )
+    ]
+    if clipping_threshold is not None:
+        parts.append(clip_by_block_rms(clipping_threshold))
+    if learning_rate is not None:
+        parts.append(scale_by_learning_rate(learning_rate, flip_sign=False))
+    if multiply_by_parameter_scale:
+        parts.append(scaling.scale_by_param_block_rms())
+    if momentum is not None:
+        parts.append(scaling.ema(momentum, False, dtype_momentum))
+    if weight_decay_rate is not None:
+        parts.append(add_decayed_weights(weight_decay_rate, weight_decay_mask))
+    return base.chain(*parts, scale(-1))
+
+
+def adamax(
+    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
+    eps: Scalar = 1e-8,
+) -> Optimizer:  # fmt: skip
+    """AdaMax (Kingma, Ba, 2015)."""
+    rate = scale_by_learning_rate(learning_rate)
+    return base.chain(scaling.scale_by_adamax(b1, b2, eps), rate)
+
+
+def adamaxw(
+    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
+    eps: Scalar = 1e-8, weight_decay: ScalarOrSchedule = 1e-4, mask: Any = None,
+) -> Optimizer:  # fmt: skip
+    """AdaMax with decoupled weight decay."""
+    return base.chain(
+        scaling.scale_by_adamax(b1, b2, eps),
+        add_decayed_weights(weight_decay, mask),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def adan(
+    learning_rate: ScalarOrSchedule, b1: Scalar = 0.98, b2: Scalar = 0.92,
+    b3: Scalar = 0.99, eps: Scalar = 1e-8, eps_root: Scalar = 1e-8,
+    weight_decay: ScalarOrSchedule = 0.0, mask: Any = None,
+) -> Optimizer:  # fmt: skip
+    """Adan (Xie et al., 2022)."""
+    return base.chain(
+        scaling.scale_by_adan(b1, b2, b3, eps, eps_root),
+        add_decayed_weights(weight_decay, mask),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def amsgrad(
+    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
+    eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: Any = None,
+    bias_correction_mu: bool = True, bias_correction_nu: bool = True,
+) -> Optimizer:  # fmt: skip
+    """AMSGrad (Reddi, Kale, Kumar, 2018)."""
+    moments = scaling.scale_by_amsgrad(
+        b1, b2, eps, eps_root, mu_dtype, bias_correction_mu, bias_correction_nu
+    )
+    return base.chain(moments, scale_by_learning_rate(learning_rate))
+
+
+def fromage(learning_rate: ScalarOrSchedule, min_norm: Scalar = 1e-6) -> Optimizer:
+    """Frobenius matched gradient descent (Bernstein et al., 2020)."""
+
+    def shrunk(rate: Any) -> Any:
+        return 1 / (1 + rate**2) ** 0.5
+
+    if callable(learning_rate):
+        schedule = learning_rate
+        rate: Any = lambda count: shrunk(schedule(count)) * schedule(count)  # noqa: E731
+        decay: Any = lambda count: shrunk(schedule(count)) - 1  # noqa: E731
+    else:
+        rate = shrunk(learning_rate) * learning_rate
+        decay = shrunk(learning_rate) - 1
+    return base.chain(
+        scaling.scale_by_trust_ratio(min_norm),
+        scale_by_learning_rate(rate),
+        add_decayed_weights(decay),
+    )
+
+
+def lars(
+    learning_rate: ScalarOrSchedule, weight_decay: ScalarOrSchedule = 0.0,
+    weight_decay_mask: Any = True, trust_coefficient: Scalar = 0.001,
+    eps: Scalar = 0.0, trust_ratio_mask: Any = True, momentum: Scalar = 0.9,
+    nesterov: bool = False,
+) -> Optimizer:  # fmt: skip
+    """Layer-wise rates (You, Gitman, Ginsburg, 2017)."""
+    ratio = scaling.scale_by_trust_ratio(0.0, trust_coefficient, eps)
+    return base.chain(
+        add_decayed_weights(weight_decay, weight_decay_mask),
+        base.masked(ratio, trust_ratio_mask),
+        scale_by_learning_rate(learning_rate),
+        trace(momentum, nesterov),
+    )
+
+
+def lamb(
+    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
+    eps: Scalar = 1e-6, eps_root: Scalar = 0.0, weight_decay: ScalarOrSchedule = 0.0,
+    mask: Any = None,
+) -> Optimizer:  # fmt: skip
+    """Adam with layer-wise rates (You et al., 2020)."""
+    return base.chain(
+        scale_by_adam(b1, b2, eps, eps_root),
+        add_decayed_weights(weight_decay, mask),
+        scaling.scale_by_trust_ratio(),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def noisy_sgd(
+    learning_rate: ScalarOrSchedule, eta: Scalar = 0.01, gamma: Scalar = 0.55,
+    key: Any = None, *, seed: Any = None,
+) -> Optimizer:  # fmt: skip
+    """Gradient descent with noise that fades (Neelakantan et al., 2015)."""
+    noise = add_noise(eta, gamma, key, seed=seed)
+    return base.chain(noise, scale_by_learning_rate(learning_rate))
+
+
+def sign_sgd(learning_rate: ScalarOrSchedule) -> Optimizer:
+    """Steps of one size (Bernstein et al., 2018)."""
+    return base.chain(scaling.scale_by_sign(), scale_by_learning_rate(learning_rate))
+
+
+def signum(
+    learning_rate: ScalarOrSchedule, beta: Scalar = 0.9, accumulator_dtype: Any = None
+) -> Optimizer:
+    """Steps of one size in the direction of the mean (Bernstein et al., 2018)."""
+    mean = scaling.ema(beta, False, accumulator_dtype)
+    return base.chain(mean, sign_sgd(learning_rate))
+
+
+def novograd(
+    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.25,
+    eps: Scalar = 1e-6, eps_root: Scalar = 0.0, weight_decay: Scalar = 0.0,
+) -> Optimizer:  # fmt: skip
+    """NovoGrad (Ginsburg et al., 2019)."""
+    moments = scaling.scale_by_novograd(b1, b2, eps, eps_root, weight_decay)
+    return base.chain(moments, scale_by_learning_rate(learning_rate))
+
+
+def optimistic_gradient_descent(
+    learning_rate: ScalarOrSchedule, alpha: Scalar = 1.0, beta: Scalar = 1.0
+) -> Optimizer:
+    """Gradient descent that expects the last change again (Mokhtari et al., 2019)."""
+    step = scaling.scale_by_optimistic_gradient(alpha, beta)
+    return base.chain(step, scale_by_learning_rate(learning_rate))
+
+
+def optimistic_adam_v2(
+    learning_rate: ScalarOrSchedule, *, alpha: Scalar = 1.0, beta: Scalar = 1.0,
+    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0,
+    mu_dtype: Any = None, nesterov: bool = True,
+) -> Optimizer:  # fmt: skip
+    """Adam that expects the last change again (Daskalakis et al., 2017)."""
+    return base.chain(
+        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
+        scaling.scale_by_optimistic_gradient(alpha, beta),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def radam(
+    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
+    eps: Scalar = 1e-8, eps_root: Scalar = 0.0, threshold: Scalar = 5.0, *,
+    nesterov: bool = False,
+) -> Optimizer:  # fmt: skip
+    """Rectified Adam (Liu et al., 2020)."""
+    moments = scaling.scale_by_radam(
+        b1, b2, eps, eps_root, threshold, nesterov=nesterov
+    )
+    return base.chain(moments, scale_by_learning_rate(learning_rate))
+
+
+def sm3(learning_rate: Scalar, momentum: Scalar = 0.9) -> Optimizer:
+    """SM3 (Anil et al., 2019)."""
+    return base.chain(scaling.scale_by_sm3(momentum), scale(-learning_rate))
+
+
+def yogi(
+    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
+    eps: Scalar = 1e-3,
+) -> Optimizer:  # fmt: skip
+    """Yogi (Zaheer et al., 2018)."""
+    rate = scale_by_learning_rate(learning_rate)
+    return base.chain(scaling.scale_by_yogi(b1, b2, eps), rate)
+
+
+def rprop(
+    learning_rate: Scalar, eta_minus: Scalar = 0.5, eta_plus: Scalar = 1.2,
+    min_step_size: Scalar = 1e-6, max_step_size: Scalar = 50.0,
+) -> Optimizer:  # fmt: skip
+    """Resilient propagation (Riedmiller, Braun, 1993)."""
+    steps = scaling.scale_by_rprop(
+        learning_rate, eta_minus, eta_plus, min_step_size, max_step_size
+    )
+    return base.chain(steps, scale(-1.0))
+
+
+def polyak_sgd(
+    max_learning_rate: Scalar = 1.0, scaling: ScalarOrSchedule = 1.0,
+    f_min: Scalar = 0.0, eps: Scalar = 0.0, variant: str = "sps",
+) -> Optimizer:  # fmt: skip
+    """Gradient descent with Polyak's step; `update` takes the loss as `value=`."""
+    step = _scale_by_polyak(f_min, max_learning_rate, eps, variant)
+    return base.chain(sgd(scaling), step)
+
+
+_scale_by_polyak = scaling.scale_by_polyak
+
+base.check_hyperparameters(__name__)

@@ -1,0 +1,682 @@
+"""More transformations that scale updates: each is one formula, with its source.
+
+`base.running` makes those of values that run along with each parameter.
+"""
+
+# Functions of arrays within are of any type.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import ftrace.numpy as fnp
+from ftrace.errors import ArgumentError, one_of
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.optim import base, tree
+from ftrace.optim.base import GradientTransformation, Scalar, Tree
+from ftrace.optim.optimizers import (
+    MomentState,
+    as_dtype,
+    bias_weight,
+    mix,
+    square_of,
+    unbiased,
+)
+
+__all__ = [
+    "apply_every", "centralize", "ema", "normalize_by_update_norm", "scale_by_adadelta",
+    "scale_by_adamax", "scale_by_adan", "scale_by_amsgrad", "scale_by_belief",
+    "scale_by_distance_over_gradients", "scale_by_factored_rms", "scale_by_novograd",
+    "scale_by_optimistic_gradient", "scale_by_param_block_norm",
+    "scale_by_param_block_rms", "scale_by_polyak", "scale_by_radam", "scale_by_rprop",
+    "scale_by_sign", "scale_by_sm3", "scale_by_trust_ratio", "scale_by_yogi",
+]  # fmt: skip
+
+
+class AmsgradState(NamedTuple):
+    """Running means, and the greatest mean of squares."""
+
+    count: Any
+    mu: Tree
+    nu: Tree
+    nu_max: Tree
+
+
+class AdanState(NamedTuple):
+    """Means of updates, of their differences, of squares; the last update."""
+
+    m: Tree
+    v: Tree
+    n: Tree
+    g: Tree
+    t: Any
+
+
+class AdaDeltaState(NamedTuple):
+    """Running means of the squares of gradients and of steps."""
+
+    e_g: Tree
+    e_x: Tree
+
+
+class EmaState(NamedTuple):
+    """The number of steps, and the running mean."""
+
+    count: Any
+    ema: Tree
+
+
+class RpropState(NamedTuple):
+    """The step of each element, and what was done last."""
+
+    step_sizes: Tree
+    prev_updates: Tree
+
+
+class ApplyEveryState(NamedTuple):
+    """The number of steps since the last one that counted, and the sum since."""
+
+    count: Any
+    grad_acc: Tree
+
+
+class SM3State(NamedTuple):
+    """Bounds of squares along each axis, and the running mean."""
+
+    mu: Tree
+    nu: Tree
+
+
+class OptimisticState(NamedTuple):
+    """Is it the first step? And the last update."""
+
+    is_initial_step: Any
+    previous_gradient: Tree
+
+
+class DistanceState(NamedTuple):
+    """How far parameters have gone, the sum of squares, and where they began."""
+
+    max_dist: Tree
+    grad_sum_of_squares: Tree
+    init_params: Tree
+
+
+class FactoredState(NamedTuple):
+    """Means of squares by row and by column, or of all of them."""
+
+    count: Any
+    v_row: Tree
+    v_col: Tree
+    v: Tree
+
+
+def _over(mean: Any, square: Any, eps: Any, eps_root: Any = 0.0) -> Any:
+    return mean / (fnp.sqrt(square + eps_root) + eps)
+
+
+def _ahead(update: Any, mean: Any, b1: Any, count: Any, nesterov: bool) -> Any:
+    """The unbiased mean; looking one step ahead (Dozat, 2016) with `nesterov`."""
+    weight = bias_weight(b1, count)
+    if not nesterov:
+        return unbiased(mean, weight)
+    later = unbiased(mean, bias_weight(b1, base.increment(count)))
+    return mix(unbiased(update, weight), later, b1)
+
+
+def scale_by_amsgrad(
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.999,
+    eps: Scalar = 1e-8,
+    eps_root: Scalar = 0.0,
+    mu_dtype: Any = None,
+    bias_correction_mu: bool = True,
+    bias_correction_nu: bool = True,
+) -> GradientTransformation:
+    """Adam with the greatest mean of squares so far (Reddi, Kale, Kumar, 2018)."""
+
+    def rule(count: Any) -> Any:
+        of_mean = bias_weight(b1, count) if bias_correction_mu else None
+        of_square = bias_weight(b2, count) if bias_correction_nu else None
+
+        def divide(update: Any, mu: Any, nu: Any, most: Any) -> tuple[Any, ...]:
+            mean, square = mix(update, mu, b1), mix(square_of(update), nu, b2)
+            most = fnp.maximum(most, unbiased(square, of_square))
+            made = _over(unbiased(mean, of_mean), most, eps, eps_root)
+            return made, as_dtype(mean, mu_dtype), square, most
+
+        return divide
+
+    means = {"mu": (0, mu_dtype), "nu": (0, None), "nu_max": (0, None)}
+    return base.running(AmsgradState, rule, "scale_by_amsgrad", True, **means)
+
+
+def scale_by_adamax(
+    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8
+) -> GradientTransformation:
+    """Mean over decayed maximum of past updates (Kingma, Ba, 2015, section 7)."""
+
+    def rule(count: Any) -> Any:
+        weight = bias_weight(b1, count)
+
+        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
+            mean, most = mix(update, mu, b1), fnp.maximum(abs(update) + eps, b2 * nu)
+            return unbiased(mean, weight) / most, mean, most
+
+        return divide
+
+    means = {"mu": (0, None), "nu": (0, None)}
+    return base.running(MomentState, rule, "scale_by_adamax", True, **means)
+
+
+def scale_by_belief(
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.999,
+    eps: Scalar = 1e-16,
+    eps_root: Scalar = 1e-16,
+    *,
+    nesterov: bool = False,
+) -> GradientTransformation:
+    """Adam with squares of what the mean did not foresee (Zhuang et al., 2020)."""
+
+    def rule(count: Any) -> Any:
+        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
+            mean = mix(update, mu, b1)
+            square = mix(square_of(update - mean), nu, b2) + eps_root
+            spread = unbiased(square, bias_weight(b2, count))
+            made = _over(_ahead(update, mean, b1, count, nesterov), spread, eps)
+            return made, mean, square
+
+        return divide
+
+    means = {"mu": (0, None), "nu": (0, None)}
+    return base.running(MomentState, rule, "scale_by_belief", True, **means)
+
+
+def scale_by_yogi(
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.999,
+    eps: Scalar = 1e-3,
+    eps_root: Scalar = 0.0,
+    initial_accumulator_value: Scalar = 1e-6,
+) -> GradientTransformation:
+    """Adam whose squares move by steps of their sign (Zaheer et al., 2018)."""
+
+    def rule(count: Any) -> Any:
+        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
+            mean, square = mix(update, mu, b1), square_of(update)
+            square = nu - (1 - b2) * fnp.sign(nu - square) * square
+            spread = unbiased(square, bias_weight(b2, count))
+            made = unbiased(mean, bias_weight(b1, count))
+            return _over(made, spread, eps, eps_root), mean, square
+
+        return divide
+
+    begin = (initial_accumulator_value, None)
+    return base.running(MomentState, rule, "scale_by_yogi", True, mu=begin, nu=begin)
+
+
+def scale_by_radam(
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.999,
+    eps: Scalar = 1e-8,
+    eps_root: Scalar = 0.0,
+    threshold: Scalar = 5.0,
+    *,
+    nesterov: bool = False,
+) -> GradientTransformation:
+    """Adam that rectifies the variance of its first steps (Liu et al., 2020)."""
+    most = 2.0 / (1.0 - b2) - 1.0
+
+    def rule(count: Any) -> Any:
+        # The length of the average that has the variance of the mean of squares.
+        decayed = 1 - bias_weight(b2, count)
+        length = most - 2 * count * decayed / (1 - decayed)
+        ratio = (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)
+        enough = length >= threshold
+        ratio = fnp.sqrt(fnp.where(enough, ratio, 1))
+
+        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
+            mean, square = mix(update, mu, b1), mix(square_of(update), nu, b2)
+            made = _ahead(update, mean, b1, count, nesterov)
+            spread = unbiased(square, bias_weight(b2, count))
+            scaled = ratio.astype(made.dtype) * _over(made, spread, eps, eps_root)
+            return fnp.where(enough, scaled, made), mean, square
+
+        return divide
+
+    means = {"mu": (0, None), "nu": (0, None)}
+    return base.running(MomentState, rule, "scale_by_radam", True, **means)
+
+
+def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransformation:
+    """Updates in the scale of past steps (Zeiler, 2012)."""
+
+    def divide(update: Any, e_g: Any, e_x: Any) -> tuple[Any, ...]:
+        square = mix(update**2, e_g, rho)
+        made = fnp.sqrt(e_x + eps) / fnp.sqrt(square + eps) * update
+        return made, square, mix(made**2, e_x, rho)
+
+    means = {"e_g": (0, None), "e_x": (0, None)}
+    return base.running(
+        AdaDeltaState, lambda _: divide, "scale_by_adadelta", False, **means
+    )
+
+
+def scale_by_adan(
+    b1: Scalar = 0.98,
+    b2: Scalar = 0.92,
+    b3: Scalar = 0.99,
+    eps: Scalar = 1e-8,
+    eps_root: Scalar = 0.0,
+) -> GradientTransformation:
+    """Adaptive Nesterov momentum (Xie et al., 2022)."""
+
+    def rule(count: Any) -> Any:
+        weights = [bias_weight(b, count) for b in (b1, b2, b3)]
+
+        def divide(update: Any, m: Any, v: Any, n: Any, g: Any) -> tuple[Any, ...]:
+            change = fnp.where(count == 1, 0, update - g)
+            m, v = mix(update, m, b1), mix(change, v, b2)
+            n = mix(square_of(update + (1 - b2) * change), n, b3)
+            means = map(unbiased, (m, v, n), weights)
+            mean, slope, square = means
+            made = _over(mean + (1 - b2) * slope, square, eps, eps_root)
+            return made, m, v, n, update
+
+        return divide
+
+    means = dict.fromkeys("mvng", (0, None))
+    return base.running(AdanState, rule, "scale_by_adan", True, **means)
+
+
+def ema(
+    decay: Scalar, debias: bool = True, accumulator_dtype: Any = None
+) -> GradientTransformation:
+    """The running mean of updates.
+
+    Args:
+      decay: the weight of the past per step.
+      debias: divide by the sum of the weights.
+      accumulator_dtype: of the mean, by default that of the parameters.
+    """
+
+    def rule(count: Any) -> Any:
+        weight = bias_weight(decay, count) if debias else None
+
+        def average(update: Any, mean: Any) -> tuple[Any, Any]:
+            mean = mix(update, mean, decay)
+            return unbiased(mean, weight), as_dtype(mean, accumulator_dtype)
+
+        return average
+
+    begin = (0, accumulator_dtype)
+    return base.running(EmaState, rule, "ema", True, ema=begin)
+
+
+def scale_by_rprop(
+    learning_rate: Scalar,
+    eta_minus: Scalar = 0.5,
+    eta_plus: Scalar = 1.2,
+    min_step_size: Scalar = 1e-6,
+    max_step_size: Scalar = 50.0,
+) -> GradientTransformation:
+    """Steps that grow while signs stay, and shrink where they turn (Riedmiller, 1993).
+
+    As in optax each is taken one update later than it is made.
+    """
+
+    def step(update: Any, size: Any, before: Any) -> tuple[Any, ...]:
+        same = update * before
+        factor = fnp.where(same > 0, eta_plus, eta_minus)
+        moved = fnp.clip(size * factor, min_step_size, max_step_size)
+        size = fnp.where(same == 0, size, moved)
+        last = fnp.where(same < 0, 0, size * fnp.sign(update))
+        return fnp.where(same < 0, 0, before), size, last
+
+    begin = {"step_sizes": (learning_rate, None), "prev_updates": (0, None)}
+    return base.running(RpropState, lambda _: step, "scale_by_rprop", False, **begin)
+
+
+def apply_every(k: Scalar = 1) -> GradientTransformation:
+    """Every k-th update is the sum of the last k, the others are 0."""
+
+    def init(params: Tree) -> Any:
+        return ApplyEveryState(fnp.zeros((), "int32"), tree.zeros_like(params))
+
+    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
+        base.check_state("apply_every", state, ApplyEveryState)
+        place = state.count % k
+        total = base.each(lambda g, t: (place != 0) * t + g, updates, state.grad_acc)
+        made = base.each(lambda t: (place == k - 1) * t, total)
+        return made, ApplyEveryState(base.increment(state.count) % k, total)
+
+    return GradientTransformation(init, update)
+
+
+# Without a state.
+
+
+def scale_by_sign() -> GradientTransformation:
+    """The signs of updates."""
+    return base.of_each(fnp.sign)
+
+
+def centralize() -> GradientTransformation:
+    """Arrays of several axes less their means over all but the first (Yong, 2020)."""
+
+    def subtract(g: Any) -> Any:
+        axes = tuple(range(1, g.ndim))
+        return g - g.mean(axes, keepdims=True) if axes else g
+
+    return base.of_each(subtract)
+
+
+def normalize_by_update_norm(
+    scale_factor: Scalar = 1.0, eps: Scalar = 1e-6
+) -> GradientTransformation:
+    """All updates over their global norm, times `scale_factor`."""
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        norm = (tree.norm(updates) + eps) / scale_factor
+        return base.each(lambda g: g / norm, updates), state
+
+    return GradientTransformation(base.init_empty, update)
+
+
+def _beside_params(name: str, function: Callable[..., Any]) -> GradientTransformation:
+    """Of each update and its parameter."""
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        return base.each(function, updates, base.needed(name, params)), state
+
+    return GradientTransformation(base.init_empty, update)
+
+
+def _norm(x: Any, least: Any) -> Any:
+    """The norm, at least `least`, where its slope is 0."""
+    norm = fnp.linalg.norm(fnp.ravel(x))
+    inside = norm <= least
+    return fnp.where(inside, least, fnp.linalg.norm(fnp.ravel(fnp.where(inside, 1, x))))
+
+
+def scale_by_trust_ratio(
+    min_norm: Scalar = 0.0, trust_coefficient: Scalar = 1.0, eps: Scalar = 0.0
+) -> GradientTransformation:
+    """Each array times its parameter's norm over its own (You et al., 2017)."""
+
+    def scale(update: Any, param: Any) -> Any:
+        of_param, of_update = _norm(param, min_norm), _norm(update, min_norm)
+        nothing = (of_param == 0) | (of_update == 0)
+        ratio = trust_coefficient * of_param / (of_update + eps)
+        return update * fnp.where(nothing, fnp.ones((), param.dtype), ratio)
+
+    return _beside_params("scale_by_trust_ratio", scale)
+
+
+def scale_by_param_block_norm(min_scale: Scalar = 1e-3) -> GradientTransformation:
+    """Each array times the norm of its parameter, or `min_scale`."""
+    return _beside_params(
+        "scale_by_param_block_norm", lambda u, p: u * _norm(p, min_scale)
+    )
+
+
+def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation:
+    """Each array times the root mean square of its parameter, or `min_scale`."""
+
+    def scale(update: Any, param: Any) -> Any:
+        size = math.sqrt(max(param.size, 1))
+        return update * (_norm(param, min_scale * size) / size)
+
+    return _beside_params("scale_by_param_block_rms", scale)
+
+
+# Of whole arrays.
+
+
+def scale_by_novograd(
+    b1: Scalar = 0.9,
+    b2: Scalar = 0.25,
+    eps: Scalar = 1e-8,
+    eps_root: Scalar = 0.0,
+    weight_decay: Scalar = 0.0,
+    mu_dtype: Any = None,
+) -> GradientTransformation:
+    """Updates over the norm of their whole array, with momentum (Ginsburg, 2019)."""
+
+    def init(params: Tree) -> Any:
+        zero = tree.map(lambda p: fnp.zeros((), fnp.asarray(p).dtype), params)
+        count = fnp.zeros((), "int32")
+        return MomentState(count, tree.zeros_like(params, mu_dtype), zero)
+
+    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_novograd", state, MomentState)
+        count = base.increment(state.count)
+        first = count == 1
+
+        def square(g: Any, before: Any) -> Any:
+            now = fnp.sum(square_of(g)).astype(before.dtype)
+            return fnp.where(first, now, mix(now, before, b2))
+
+        nu = base.each(square, updates, state.nu)
+
+        def add(g: Any, nu: Any, mu: Any, *param: Any) -> Any:
+            made = _over(g, nu, eps, eps_root)
+            made = made + weight_decay * param[0] if param else made
+            return as_dtype(fnp.where(first, made, b1 * mu + made), mu_dtype)
+
+        mu = base.each(
+            add, updates, nu, state.mu, *([] if params is None else [params])
+        )
+        return mu, MomentState(count, mu, nu)
+
+    return GradientTransformation(init, update)
+
+
+def scale_by_optimistic_gradient(
+    alpha: Scalar = 1.0, beta: Scalar = 1.0
+) -> GradientTransformation:
+    """(alpha + beta) times an update less beta times the last (Mokhtari, 2019)."""
+
+    def init(params: Tree) -> Any:
+        return OptimisticState(fnp.asarray(True), tree.zeros_like(params))
+
+    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_optimistic_gradient", state, OptimisticState)
+
+        def step(g: Any, before: Any) -> Any:
+            before = fnp.where(state.is_initial_step, g, before)
+            return (alpha + beta) * g - beta * before
+
+        made = base.each(step, updates, state.previous_gradient)
+        return made, OptimisticState(fnp.asarray(False), updates)
+
+    return GradientTransformation(init, update)
+
+
+def scale_by_sm3(
+    b1: Scalar = 0.9, b2: Scalar = 1.0, eps: Scalar = 1e-8
+) -> GradientTransformation:
+    """AdaGrad with bounds of squares along axes (Anil et al., 2019)."""
+
+    def init(params: Tree) -> Any:
+        def bounds(p: Any) -> list[Any]:
+            p = fnp.asarray(p)
+            return [fnp.zeros((size,), p.dtype) for size in p.shape]
+
+        return SM3State(tree.map(bounds, params), tree.zeros_like(params))
+
+    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
+        base.check_state("scale_by_sm3", state, SM3State)
+
+        def bounded(g: Any, bounds: Any) -> Any:
+            rows = [
+                fnp.expand_dims(row, [a for a in range(g.ndim) if a != axis])
+                for axis, row in enumerate(bounds)
+            ]
+            least = reduce(fnp.minimum, rows) if rows else 0.0
+            return (1.0 - b2 if b2 != 1.0 else 1.0) * g**2 + b2 * least
+
+        squares = tree.map(bounded, updates, state.mu)
+
+        def divide(g: Any, square: Any) -> Any:
+            some = square > 0
+            return fnp.where(some, g / fnp.sqrt(fnp.where(some, square + eps, 1)), 0)
+
+        made = base.each(divide, updates, squares)
+        nu = base.each(lambda g, before: mix(g, before, b1), made, state.nu)
+
+        def along(square: Any) -> list[Any]:
+            axes = range(square.ndim)
+            return [fnp.max(square, [b for b in axes if b != a]) for a in axes]
+
+        return nu, SM3State(tree.map(along, squares), nu)
+
+    return GradientTransformation(init, update)
+
+
+def scale_by_distance_over_gradients(
+    reps_rel: Scalar = 1e-6,
+    eps: Scalar = 1e-8,
+    param_dtype: Any = "float32",
+    global_scale: Scalar = 1.0,
+) -> GradientTransformation:
+    """The way that was gone over the root of the sum of squares (Ivgi et al., 2023)."""
+
+    def length(x: Any, y: Any = 0.0) -> Any:
+        return fnp.sqrt(fnp.sum(fnp.square(x - y)))
+
+    def init(params: Tree) -> Any:
+        begin = tree.map(lambda x: reps_rel * (1 + length(fnp.asarray(x))), params)
+        zero = tree.map(lambda x: fnp.zeros(()), params)
+        kept = tree.map(lambda x: fnp.asarray(x).astype(param_dtype), params)
+        return DistanceState(begin, zero, kept)
+
+    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
+        params = base.needed("scale_by_distance_over_gradients", params)
+        base.check_state("scale_by_distance_over_gradients", state, DistanceState)
+
+        def farther(d: Any, x: Any, y: Any) -> Any:
+            return fnp.maximum(d, length(x, y))
+
+        far = base.each(farther, state.max_dist, params, state.init_params)
+        squares = base.each(
+            lambda s, g: s + fnp.sum(fnp.square(g)), state.grad_sum_of_squares, updates
+        )
+
+        def step(g: Any, d: Any, s: Any) -> Any:
+            return global_scale * (d / fnp.sqrt(s + eps)) * g
+
+        made = base.each(step, updates, far, squares)
+        return made, DistanceState(far, squares, state.init_params)
+
+    return GradientTransformation(init, update)
+
+
+def scale_by_polyak(
+    f_min: Scalar = 0.0,
+    max_learning_rate: Scalar = 1.0,
+    eps: Scalar = 0.0,
+    variant: str = "sps",
+) -> base.GradientTransformationExtraArgs:
+    """Updates times the gap to the least value over their square (Polyak, 1987).
+
+    `update` takes the value of the function as `value=`. With `variant="sps+"` a gap
+    below zero is zero (Loizou et al., 2021).
+    """
+    one_of("scale_by_polyak: variant", variant, ("sps", "sps+"))
+
+    def update(
+        updates: Tree, state: Tree, params: Any = None, *, value: Any, **_: Any
+    ) -> Any:
+        square = tree.norm(updates, squared=True)
+        gap = fnp.asarray(value - f_min).astype(square.dtype)
+        gap = fnp.maximum(gap, 0) if variant == "sps+" else gap
+        small = square + eps <= fnp.finfo("float32").eps
+        step = fnp.minimum(gap / fnp.where(small, 1, square + eps), max_learning_rate)
+        return tree.scale(fnp.where(small, 0.0, step), updates), state
+
+    way: Any = update
+    return base.GradientTransformationExtraArgs(base.init_empty, way)
+
+
+def _rate_of_power(step: Any, exponent: Any) -> Any:
+    return 1.0 - fnp.asarray(step + 1, "float32") ** -exponent
+
+
+def scale_by_factored_rms(
+    factored: bool = True,
+    decay_rate: Scalar = 0.8,
+    step_offset: int = 0,
+    min_dim_size_to_factor: int = 128,
+    epsilon: Scalar = 1e-30,
+    decay_rate_fn: Callable[[Any, Any], Any] = _rate_of_power,
+) -> GradientTransformation:
+    """Updates over root mean squares that are kept by row and column.
+
+    Args:
+      factored: keep means of rows and columns of arrays of two and more axes.
+      decay_rate: given to `decay_rate_fn`.
+      step_offset: the number of the first step.
+      min_dim_size_to_factor: the second largest size of an array that is factored.
+      epsilon: added to squares.
+      decay_rate_fn: the weight of the past, of the number of the step and `decay_rate`.
+
+    Source: N. Shazeer, M. Stern, "Adafactor", 2018.
+    """
+
+    def axes_of(shape: tuple[int, ...]) -> tuple[int, int] | None:
+        if not factored or len(shape) < 2:
+            return None
+        *_, second, first = sorted(range(len(shape)), key=shape.__getitem__)
+        return (second, first) if shape[second] >= min_dim_size_to_factor else None
+
+    def init(params: Tree) -> Any:
+        def zeros(p: Any) -> tuple[Any, ...]:
+            p = fnp.asarray(p)
+            axes, nothing = axes_of(p.shape), fnp.zeros((1,), p.dtype)
+            if axes is None:
+                return nothing, nothing, fnp.zeros_like(p)
+            rows, columns = (fnp.zeros_like(fnp.sum(p, a)) for a in reversed(axes))
+            return rows, columns, nothing
+
+        return FactoredState(fnp.zeros((), "int32"), *tree.split(zeros, 3, params))
+
+    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
+        base.needed("scale_by_factored_rms", params)
+        base.check_state("scale_by_factored_rms", state, FactoredState)
+        decay = decay_rate_fn(state.count - step_offset, decay_rate)
+
+        def divide(g: Any, rows: Any, columns: Any, every: Any) -> tuple[Any, ...]:
+            square = square_of(g) + epsilon
+            axes = axes_of(g.shape)
+            if axes is None:
+                mean = mix(square, every, decay).astype(every.dtype)
+                return g * mean**-0.5, rows, columns, mean
+            second, first = axes
+            rows = mix(square.mean(first), rows, decay).astype(rows.dtype)
+            columns = mix(square.mean(second), columns, decay).astype(columns.dtype)
+            left = second - 1 if second > first else second
+            of_row = (rows / rows.mean(left, keepdims=True)) ** -0.5
+            of_column = columns**-0.5
+            of_row = fnp.expand_dims(of_row, first)
+            return g * of_row * fnp.expand_dims(of_column, second), rows, columns, every
+
+        before = (state.v_row, state.v_col, state.v)
+        made, *after = tree.split(divide, 4, updates, *before)
+        return made, FactoredState(base.increment(state.count), *after)
+
+    if decay_rate_fn is not _rate_of_power and not callable(decay_rate_fn):
+        raise ArgumentError(
+            f"scale_by_factored_rms: decay_rate_fn must be a function, got "
+            f"{decay_rate_fn!r:.60}"
+        )
+    return GradientTransformation(init, update)
+
+
+base.check_hyperparameters(__name__)

@@ -1,0 +1,716 @@
+"""Transformations of transformations, and of all updates together.
+
+Steps that are skipped or gathered; parts of the parameters; numbers that are kept in
+the state; clipping; noise.
+"""
+
+# Functions of arrays within are of any type.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import ftrace.numpy as fnp
+from ftrace import random
+from ftrace.errors import ArgumentError, ShapeError, TreeError
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.optim import base, tree
+from ftrace.optim.base import (
+    GradientTransformation,
+    GradientTransformationExtraArgs,
+    MaskedNode,
+    Scalar,
+    Tree,
+    with_extra_args_support,
+)
+from ftrace.optim.optimizers import square_of
+from ftrace.trace.arrays.array import Array
+
+__all__ = [
+    "ApplyIfFiniteState", "InjectHyperparamsState", "LookaheadParams", "LookaheadState",
+    "MultiSteps", "MultiStepsState", "PartitionState", "adaptive_grad_clip",
+    "add_noise", "apply_if_finite", "clip_by_block_rms", "conditionally_mask",
+    "conditionally_transform", "flatten", "freeze", "inject_hyperparams",
+    "keep_params_nonnegative", "lookahead", "multi_transform", "partition",
+    "per_example_global_norm_clip", "per_example_layer_norm_clip",
+    "selective_transform", "skip_large_updates", "skip_not_finite", "unitwise_clip",
+    "unitwise_norm", "zero_nans",
+]  # fmt: skip
+
+
+def _zero() -> Any:
+    return fnp.zeros((), "int32")
+
+
+# Clipping.
+
+
+def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
+    """Each array scaled down where its root mean square exceeds `threshold`."""
+
+    def shorten(u: Any) -> Any:
+        return u / fnp.maximum(1.0, fnp.sqrt(fnp.mean(square_of(u))) / threshold)
+
+    return base.of_each(shorten)
+
+
+def unitwise_norm(x: Any, axis: Any = None) -> Any:
+    """The norms of what belongs to each output unit, in the shape of x.
+
+    Args:
+      x: of 1 to 5 axes, the last of which counts the units.
+      axis: which axes belong to one unit, where it is otherwise.
+
+    Raises:
+      ShapeError: there are more axes, and `axis` is not given.
+    """
+    if axis is None:
+        if fnp.squeeze(x).ndim <= 1:
+            axis = tuple(range(x.ndim))
+        elif x.ndim <= 5:
+            axis = 0 if x.ndim <= 3 else tuple(range(x.ndim - 1))
+        else:
+            raise ShapeError(
+                f"unitwise_norm takes arrays of 1 to 5 axes, got {x.shape}; say by "
+                "axis= which of them belong to one unit"
+            )
+    total = fnp.sum(square_of(x), axis=axis, keepdims=True)
+    return fnp.broadcast_to(fnp.sqrt(total), x.shape)
+
+
+def unitwise_clip(g_norm: Any, max_norm: Any, grad: Any, div_eps: Any = 1e-6) -> Any:
+    """Gradients scaled down where their norm exceeds a bound, element by element."""
+    clipped = grad * (max_norm / fnp.maximum(g_norm, div_eps))
+    return fnp.where(g_norm < max_norm, grad, clipped)
+
+
+def adaptive_grad_clip(
+    clipping: Scalar, eps: Scalar = 1e-3, axis: Any = None
+) -> GradientTransformation:
+    """Updates of a unit no longer than a part of its weights (Brock et al., 2021)."""
+
+    def shorten(g: Any, param: Any) -> Any:
+        bound = clipping * fnp.maximum(unitwise_norm(param, axis), eps)
+        return unitwise_clip(unitwise_norm(g, axis), bound, g)
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        params = base.needed("adaptive_grad_clip", params)
+        return base.each(shorten, updates, params), state
+
+    return GradientTransformation(base.init_empty, update)
+
+
+def _batch(name: str, grads: Tree) -> None:
+    sizes = {fnp.shape(x)[:1] for x in tree.leaves(grads)}
+    if len(sizes) != 1 or () in sizes:
+        raise ShapeError(
+            f"{name} takes gradients whose first axis counts examples, got the shapes "
+            f"{[fnp.shape(x) for x in tree.leaves(grads)]}"
+        )
+
+
+def per_example_global_norm_clip(grads: Tree, l2_norm_clip: Any) -> tuple[Tree, Any]:
+    """(the sum of the gradients of all examples, each clipped; how many were).
+
+    Raises:
+      ShapeError: the first axes are not of one size.
+
+    Source: M. Abadi et al., "Deep learning with differential privacy", 2016.
+    """
+    _batch("per_example_global_norm_clip", grads)
+    total: Any = 0.0
+    for x in tree.leaves(grads):
+        total = total + fnp.sum(square_of(fnp.asarray(x)), tuple(range(1, fnp.ndim(x))))
+    norms = fnp.sqrt(total)
+    factors = fnp.nan_to_num(fnp.minimum(l2_norm_clip / norms, 1.0), nan=1.0)
+    clipped = base.each(lambda g: fnp.tensordot(factors, g, axes=1), grads)
+    return clipped, fnp.sum(factors < 1.0)
+
+
+def per_example_layer_norm_clip(
+    grads: Tree, global_l2_norm_clip: Any, uniform: bool = True
+) -> tuple[Tree, Tree]:
+    """As `per_example_global_norm_clip`, with a bound for each array.
+
+    Args:
+      grads: with a first axis of examples.
+      global_l2_norm_clip: the bound for all arrays together.
+      uniform: share it alike; otherwise by the sizes of the arrays.
+
+    Raises:
+      ShapeError: the first axes are not of one size.
+    """
+    _batch("per_example_layer_norm_clip", grads)
+    leaves = tree.leaves(grads)
+    total = sum(fnp.size(g[0]) for g in leaves)
+
+    def clip(g: Any) -> tuple[Any, Any]:
+        share = 1 / len(leaves) if uniform else fnp.size(g[0]) / total
+        return per_example_global_norm_clip(g, global_l2_norm_clip * share**0.5)
+
+    clipped, counts = tree.split(clip, 2, grads)
+    return clipped, counts
+
+
+# Values.
+
+
+class ZeroNansState(NamedTuple):
+    """Which arrays had NaN in the last update."""
+
+    found_nan: Tree
+
+
+def zero_nans() -> GradientTransformation:
+    """NaN in updates becomes 0; the state says where there was any."""
+
+    def init(params: Tree) -> Any:
+        return ZeroNansState(tree.map(lambda p: fnp.asarray(False), params))
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        found = base.each(lambda g: fnp.any(fnp.isnan(g)), updates)
+        made = base.each(lambda g: fnp.where(fnp.isnan(g), 0, g), updates)
+        return made, ZeroNansState(found)
+
+    return GradientTransformation(init, update)
+
+
+def keep_params_nonnegative() -> GradientTransformation:
+    """Updates that would lead below 0 lead to 0."""
+
+    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+        params = base.needed("keep_params_nonnegative", params)
+        made = base.each(lambda g, p: fnp.where(p + g < 0, -p, g), updates, params)
+        return made, state
+
+    return GradientTransformation(base.init_empty, update)
+
+
+class AddNoiseState(NamedTuple):
+    """The number of steps, and the key of the next noise."""
+
+    count: Any
+    rng_key: Any
+
+
+def add_noise(
+    eta: Scalar, gamma: Scalar, key: Any = None, *, seed: Any = None
+) -> GradientTransformation:
+    """Updates with normal noise of variance eta / (1 + t)**gamma.
+
+    Args:
+      eta, gamma: see above; t is the number of steps done.
+      key: of `ftrace.random`, or a number; 0 by default.
+      seed: an older name of it.
+
+    Source: A. Neelakantan et al., "Adding gradient noise improves learning", 2015.
+    """
+    first = key if key is not None else seed if seed is not None else 0
+
+    def init(params: Tree) -> Any:
+        start = random.PRNGKey(first) if isinstance(first, int) else first
+        return AddNoiseState(_zero(), start)
+
+    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
+        base.check_state("add_noise", state, AddNoiseState)
+        count = base.increment(state.count)
+        deviation = fnp.sqrt(eta / count.astype("float32") ** gamma)
+        rest, now = random.split(state.rng_key)
+        noise = tree.random_like(now, updates)
+        made = base.each(lambda g, n: g + deviation.astype(g.dtype) * n, updates, noise)
+        return made, AddNoiseState(count, rest)
+
+    return GradientTransformation(init, update)
+
+
+# Steps that are skipped or gathered.
+
+
+def _where(condition: Any, new: Tree, old: Tree) -> Tree:
+    def choose(x: Any, y: Any) -> Any:
+        return fnp.where(condition, x, y).astype(fnp.asarray(y).dtype)
+
+    return tree.map(choose, new, old)
+
+
+class ApplyIfFiniteState(NamedTuple):
+    """How often updates were not finite: in a row, the last one, in all."""
+
+    notfinite_count: Any
+    last_finite: Any
+    total_notfinite: Any
+    inner_state: Tree
+
+
+def apply_if_finite(
+    inner: GradientTransformation, max_consecutive_errors: int
+) -> GradientTransformationExtraArgs:
+    """Leaves out updates with NaN or infinities, unless too many follow each other."""
+    way = with_extra_args_support(inner)
+
+    def init(params: Tree) -> Any:
+        finite = fnp.asarray(True)
+        return ApplyIfFiniteState(_zero(), finite, _zero(), inner.init(params))
+
+    def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
+        base.check_state("apply_if_finite", state, ApplyIfFiniteState)
+        parts = [fnp.all(fnp.isfinite(x)) for x in tree.leaves(updates)]
+        finite = fnp.all(fnp.stack(parts)) if parts else fnp.asarray(True)
+        in_a_row = fnp.where(finite, 0, base.increment(state.notfinite_count))
+        applied = finite | (in_a_row > max_consecutive_errors)
+        made, own = way.update(updates, state.inner_state, params, **extra)
+        made = base.each(lambda g: fnp.where(applied, g, 0), made)
+        total = base.increment(state.total_notfinite)
+        total = fnp.where(finite, state.total_notfinite, total)
+        own = _where(applied, own, state.inner_state)
+        return made, ApplyIfFiniteState(in_a_row, finite, total, own)
+
+    return GradientTransformationExtraArgs(init, update)
+
+
+class ConditionallyTransformState(NamedTuple):
+    """The state of the transformation, and the number of steps."""
+
+    inner_state: Tree
+    step: Any
+
+
+class ConditionallyMaskState(NamedTuple):
+    """The number of steps, and the state of the transformation."""
+
+    step: Any
+    inner_state: Tree
+
+
+def _conditionally(name: str, kind: Any, otherwise: Callable[[Any], Any]) -> Any:
+    def conditionally(
+        inner: GradientTransformation,
+        should_transform_fn: Callable[..., Any],
+        forward_extra_args: bool = False,
+    ) -> GradientTransformationExtraArgs:
+        way = with_extra_args_support(inner)
+
+        def init(params: Tree) -> Any:
+            return kind(inner_state=inner.init(params), step=_zero())
+
+        def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
+            base.check_state(name, state, kind)
+            asked = extra if forward_extra_args else {}
+            due = should_transform_fn(state.step, **asked)
+            made, own = way.update(updates, state.inner_state, params, **extra)
+            made = base.each(
+                lambda x, y: fnp.where(due, x, otherwise(y)), made, updates
+            )
+            own = _where(due, own, state.inner_state)
+            return made, kind(inner_state=own, step=base.increment(state.step))
+
+        return GradientTransformationExtraArgs(init, update)
+
+    conditionally.__name__ = conditionally.__qualname__ = name
+    return conditionally
+
+
+conditionally_transform = _conditionally(
+    "conditionally_transform", ConditionallyTransformState, lambda g: g
+)
+conditionally_transform.__doc__ = """Transforms updates in steps that are asked for.
+
+    Args:
+      inner: the transformation.
+      should_transform_fn: of the number of steps done; says whether to transform.
+      forward_extra_args: give it what else `update` is given.
+    """
+conditionally_mask = _conditionally(
+    "conditionally_mask", ConditionallyMaskState, fnp.zeros_like
+)
+conditionally_mask.__doc__ = """As `conditionally_transform`; other updates are 0."""
+
+
+def skip_not_finite(updates: Tree, gradient_step: Any, params: Tree | None) -> Any:
+    """Skip updates that are not finite: see `MultiSteps`."""
+    count = tree.sum(tree.map(lambda x: ~fnp.isfinite(x), updates))
+    return count > 0, {"should_skip": count > 0, "num_not_finite": count}
+
+
+def skip_large_updates(
+    updates: Tree, gradient_step: Any, params: Tree | None, max_squared_norm: float
+) -> Any:
+    """Skip updates of a squared norm from `max_squared_norm` on: see `MultiSteps`."""
+    norm = tree.norm(updates, squared=True)
+    skip = ~(norm < max_squared_norm)
+    return skip, {"should_skip": skip, "norm_squared": norm}
+
+
+class MultiStepsState(NamedTuple):
+    """Steps since the last update, updates done, and the mean gradient since."""
+
+    mini_step: Any
+    gradient_step: Any
+    inner_opt_state: Tree
+    acc_grads: Tree
+    skip_state: Tree = ()
+
+
+class MultiSteps:
+    """An optimizer that steps once every k gradients, by their mean or sum.
+
+    Args:
+      opt: the optimizer.
+      every_k_schedule: k, or a function of the number of steps that opt has done.
+      use_grad_mean: the mean of the gradients; their sum otherwise.
+      should_skip_update_fn: of gradients, step and parameters; says whether to leave
+        them out, and what to note of it.
+      accumulator_dtype: of the mean.
+    """
+
+    def __init__(
+        self,
+        opt: GradientTransformation,
+        every_k_schedule: int | Callable[[Any], Any],
+        use_grad_mean: bool = True,
+        should_skip_update_fn: Callable[..., Any] | None = None,
+        accumulator_dtype: Any = "float32",
+    ) -> None:
+        self._opt = with_extra_args_support(opt)
+        self._every = every_k_schedule
+        self._mean, self._dtype = use_grad_mean, accumulator_dtype
+        self._skips = should_skip_update_fn
+
+    @property
+    def inner_opt(self) -> GradientTransformation:
+        """The optimizer."""
+        return self._opt
+
+    def _skip(self, updates: Tree, step: Any, params: Tree) -> tuple[Any, Tree]:
+        if self._skips is None:
+            return fnp.asarray(False), ()
+        skip, note = self._skips(updates, step, params)
+        if (fnp.asarray(skip).dtype, fnp.shape(skip)) != ("bool", ()):
+            raise ArgumentError(
+                f"MultiSteps: should_skip_update_fn must give a bool, got {skip!r:.60}"
+            )
+        return skip, note
+
+    def init(self, params: Tree) -> MultiStepsState:
+        """The state before the first step."""
+        zeros, step = tree.zeros_like(params), _zero()
+        note = self._skip(zeros, step, params)[1]
+        sums = tree.zeros_like(params, self._dtype)
+        return MultiStepsState(_zero(), step, self._opt.init(params), sums, note)
+
+    def update(
+        self, updates: Tree, state: Any, params: Tree | None = None, **extra: Any
+    ) -> tuple[Tree, MultiStepsState]:
+        """The update after k gradients; zeros until then."""
+        base.check_state("MultiSteps", state, MultiStepsState)
+        done, step = state.mini_step, state.gradient_step
+        every = self._every(step) if callable(self._every) else self._every
+        skip, note = self._skip(updates, step, params)
+
+        def gather(g: Any, total: Any) -> Any:
+            return total + (g - total) / (done + 1) if self._mean else total + g
+
+        sums = base.each(gather, updates, state.acc_grads)
+        grads = base.each(lambda x, g: x.astype(g.dtype), sums, updates)
+        made, own = self._opt.update(grads, state.inner_opt_state, params, **extra)
+        due = (done == every - 1) & ~skip
+        made = base.each(lambda g: fnp.where(due, g, 0), made)
+        sums = base.each(lambda x: fnp.where(due, 0, x), sums)
+        after = MultiStepsState(
+            mini_step=fnp.where(skip, done, base.increment(done) % every),
+            gradient_step=fnp.where(due, base.increment(step), step),
+            inner_opt_state=_where(due, own, state.inner_opt_state),
+            acc_grads=_where(skip, state.acc_grads, sums),
+            skip_state=note,
+        )
+        return made, after
+
+    def has_updated(self, state: Any) -> Any:
+        """Was the last update one of the optimizer's?"""
+        return (state.mini_step == 0) & (state.gradient_step > 0)
+
+    def gradient_transformation(self) -> GradientTransformationExtraArgs:
+        """The pair of `init` and `update`."""
+        return GradientTransformationExtraArgs(self.init, self.update)
+
+
+class LookaheadState(NamedTuple):
+    """The state of the fast optimizer, and the steps since the last synchronization."""
+
+    fast_state: Tree
+    steps_since_sync: Any
+
+
+class LookaheadParams(NamedTuple):
+    """Fast and slow parameters."""
+
+    fast: Tree
+    slow: Tree
+
+    @classmethod
+    def init_synced(cls, params: Tree) -> LookaheadParams:
+        """Both the same."""
+        return cls(params, params)
+
+
+def lookahead(
+    fast_optimizer: GradientTransformation,
+    sync_period: int,
+    slow_step_size: Scalar,
+    reset_state: bool = False,
+) -> GradientTransformation:
+    """Slow parameters that follow fast ones every `sync_period` steps.
+
+    Args:
+      fast_optimizer: of the fast parameters.
+      sync_period: how many steps they run ahead.
+      slow_step_size: the part of the way that the slow ones follow.
+      reset_state: begin anew then.
+
+    `update` takes `LookaheadParams`, and gives updates of both.
+
+    Raises:
+      ArgumentError: the period is not positive.
+
+    Source: M. Zhang et al., "Lookahead optimizer: k steps forward, 1 step back", 2019.
+    """
+    if sync_period < 1:
+        raise ArgumentError(
+            f"lookahead: sync_period must be positive, got {sync_period}"
+        )
+
+    def init(params: Tree) -> Any:
+        fast = getattr(params, "fast", params)
+        return LookaheadState(fast_optimizer.init(fast), _zero())
+
+    def update(updates: Tree, state: Any, params: Any = None) -> Any:
+        base.check_state("lookahead", state, LookaheadState)
+        params = base.needed("lookahead", params)
+        made, own = fast_optimizer.update(updates, state.fast_state, params.fast)
+        sync = state.steps_since_sync == sync_period - 1
+        ahead = tree.map(lambda f, u, s: f + u - s, params.fast, made, params.slow)
+        slow = tree.map(lambda d: slow_step_size * sync * d, ahead)
+        fast = tree.map(lambda u, d: u - sync * (1 - slow_step_size) * d, made, ahead)
+        if reset_state:
+            own = _where(sync, fast_optimizer.init(params.fast), own)
+        steps = (state.steps_since_sync + 1) % sync_period
+        return LookaheadParams(fast, slow), LookaheadState(own, steps)
+
+    return GradientTransformation(init, update)
+
+
+# Parts of the parameters.
+
+
+class PartitionState(NamedTuple):
+    """The state of each part, by its label."""
+
+    inner_states: Any
+
+
+def partition(
+    transforms: Any, param_labels: Any, *, mask_compatible_extra_args: bool = False
+) -> GradientTransformationExtraArgs:
+    """Transforms each part of the parameters in its own way.
+
+    Args:
+      transforms: label -> transformation.
+      param_labels: a tree of labels, a prefix of the parameters' structure, or a
+        function that makes one from the parameters.
+      mask_compatible_extra_args: what else `update` is given is masked where it has
+        the structure of the updates.
+
+    Raises:
+      TreeError: a label has no transformation.
+    """
+    ways = {label: with_extra_args_support(t) for label, t in transforms.items()}
+
+    def labels_of(params: Tree) -> Tree:
+        return param_labels(params) if callable(param_labels) else param_labels
+
+    def part(labels: Tree, values: Tree, label: Any) -> Tree:
+        return tree.map(lambda x, v: v if x == label else MaskedNode(), labels, values)
+
+    def init(params: Tree) -> Any:
+        labels = labels_of(params)
+        unknown = {x for x in tree.leaves(labels) if x not in ways}
+        if unknown:
+            raise TreeError(
+                "partition: no transformation for the labels "
+                f"{sorted(unknown, key=str)}; there are {sorted(ways, key=str)}"
+            )
+        return PartitionState({
+            label: base.MaskedState(way.init(part(labels, params, label)))
+            for label, way in ways.items()
+        })  # fmt: skip
+
+    def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
+        base.check_state("partition", state, PartitionState)
+        labels, states = labels_of(updates), dict[Any, Any]()
+        whole = tree.structure(updates)
+
+        def of_part(label: Any, x: Any) -> Any:
+            fits = mask_compatible_extra_args and tree.structure(x) == whole
+            return part(labels, x, label) if fits else x
+
+        for label, way in ways.items():
+            own = None if params is None else part(labels, params, label)
+            more = {name: of_part(label, x) for name, x in extra.items()}
+            mine, inner = part(labels, updates, label), state.inner_states[label]
+            made, inner = way.update(mine, inner.inner_state, own, **more)
+            states[label] = base.MaskedState(inner)
+            updates = tree.map(
+                lambda x, new, old, label=label: new if x == label else old,
+                labels, made, updates,
+            )  # fmt: skip
+        return updates, PartitionState(states)
+
+    return GradientTransformationExtraArgs(init, update)
+
+
+multi_transform = partition
+
+
+def freeze(mask: Any) -> GradientTransformationExtraArgs:
+    """Updates are 0 where the mask is true."""
+    return base.masked(base.set_to_zero(), mask)
+
+
+def selective_transform(
+    optimizer: GradientTransformation, *, freeze_mask: Any
+) -> GradientTransformationExtraArgs:
+    """Optimizes where the mask is false; elsewhere updates are 0."""
+    labels = tree.map(lambda m: "freeze" if m else "train", freeze_mask)
+    parts = {"train": optimizer, "freeze": base.set_to_zero()}
+    return partition(parts, lambda _: labels)
+
+
+def flatten(inner: GradientTransformation) -> GradientTransformationExtraArgs:
+    """Transforms all updates as one vector."""
+    way = with_extra_args_support(inner)
+
+    def joined(values: Tree) -> Any:
+        return fnp.concatenate([fnp.ravel(x) for x in tree.leaves(values)])
+
+    def update(updates: Tree, state: Tree, params: Any = None, **extra: Any) -> Any:
+        params = None if params is None else joined(params)
+        made, state = way.update(joined(updates), state, params, **extra)
+        place = 0
+
+        def take(x: Any) -> Any:
+            nonlocal place
+            place += fnp.size(x)
+            return fnp.reshape(made[place - fnp.size(x) : place], fnp.shape(x))
+
+        return tree.map(take, updates), state
+
+    return GradientTransformationExtraArgs(lambda p: inner.init(joined(p)), update)
+
+
+# Hyperparameters in the state.
+
+
+class InjectHyperparamsState(NamedTuple):
+    """The number of steps, the hyperparameters, and the state of the optimizer."""
+
+    count: Any
+    hyperparams: Any
+    hyperparams_states: Any
+    inner_state: Tree
+
+
+class WrappedScheduleState(NamedTuple):
+    """The number of steps that a schedule is at."""
+
+    count: Any
+
+
+def inject_hyperparams(
+    inner_factory: Callable[..., GradientTransformation],
+    static_args: Any = (),
+    hyperparam_dtype: Any = None,
+) -> Callable[..., GradientTransformationExtraArgs]:
+    """`inject_hyperparams(adam)(0.1)`: its numbers are in the state, to be changed.
+
+    Args:
+      inner_factory: makes the optimizer.
+      static_args: names of arguments that are no numbers of this kind.
+      hyperparam_dtype: of the numbers, by default that of the parameters.
+
+    Returns:
+      A function with the arguments of `inner_factory`. Numbers are in
+      `state.hyperparams`, by name; schedules are evaluated there in each step.
+
+    Raises:
+      ArgumentError: the factory has no argument of a name in `static_args`.
+    """
+    static = {static_args} if isinstance(static_args, str) else set(static_args)
+    signature = inspect.signature(inner_factory)
+    if unknown := static - set(signature.parameters):
+        raise ArgumentError(
+            f"inject_hyperparams: {inner_factory!r:.60} has no arguments "
+            f"{sorted(unknown)}; it has {list(signature.parameters)}"
+        )
+
+    def make(*args: Any, **kwargs: Any) -> GradientTransformationExtraArgs:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        numbers: dict[str, Any] = {}
+        schedules: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            if name in static or isinstance(value, bool):
+                continue
+            if callable(value):
+                schedules[name] = value
+            elif isinstance(value, (int, float, Array)) or hasattr(value, "__array__"):
+                numbers[name] = value
+
+        def converted(value: Any, params: Tree) -> Any:
+            array = fnp.asarray(value)
+            strong = hasattr(value, "dtype") and not getattr(value, "weak_type", False)
+            if strong or not fnp.issubdtype(array.dtype, fnp.floating):
+                return array
+            return array.astype(hyperparam_dtype or tree.dtype(params, "highest"))
+
+        def build(values: dict[str, Any]) -> Any:
+            again = signature.bind(*args, **kwargs)
+            again.apply_defaults()
+            again.arguments.update(values)
+            return with_extra_args_support(inner_factory(*again.args, **again.kwargs))
+
+        def at(states: dict[str, Any], params: Tree) -> dict[str, Any]:
+            found = {name: f(states[name].count) for name, f in schedules.items()}
+            return {name: converted(x, params) for name, x in found.items()}
+
+        def init(params: Tree) -> Any:
+            states = {name: WrappedScheduleState(_zero()) for name in schedules}
+            values = {name: converted(x, params) for name, x in numbers.items()}
+            values |= at(states, params)
+            own = build(values).init(params)
+            return InjectHyperparamsState(_zero(), values, states, own)
+
+        def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
+            base.check_state("inject_hyperparams", state, InjectHyperparamsState)
+            like = updates if params is None else params
+            values = {n: converted(x, like) for n, x in state.hyperparams.items()}
+            values |= at(state.hyperparams_states, like)
+            made, own = build(values).update(
+                updates, state.inner_state, params, **extra
+            )
+            states = {
+                name: WrappedScheduleState(base.increment(x.count))
+                for name, x in state.hyperparams_states.items()
+            }
+            count = base.increment(state.count)
+            return made, InjectHyperparamsState(count, values, states, own)
+
+        return GradientTransformationExtraArgs(init, update)
+
+    return make
+
+
+base.check_hyperparameters(__name__)
