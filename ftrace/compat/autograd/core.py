@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import update_wrapper
 from itertools import count
 from typing import Any
@@ -218,7 +219,7 @@ class Primitive:
             raise NotImplementedError(
                 f"{kind} of {name} wrt argnums {argnums} not defined"
             )
-        call = _Call(self, args, kwargs, argnums, leaves)
+        call = _Call(self, args, kwargs, argnums, leaves, top)
         if forward:
             function: Any = ft.custom_jvp(call.value)
             function.defjvp(call.tangents)
@@ -245,9 +246,11 @@ class _Call:
         kwargs: dict[str, Any],
         argnums: list[int],
         leaves: list[Leaves],
+        top: int,
     ) -> None:
         self.primitive, self.args, self.kwargs = primitive, args, kwargs
-        self.argnums, self.leaves = argnums, leaves
+        self.argnums, self.leaves, self.top = argnums, leaves, top
+        self.floor = stack.floor
 
     def _with(self, values: Sequence[Any]) -> list[Any]:
         args, rest = list(self.args), [plain(x) for x in values]
@@ -264,9 +267,22 @@ class _Call:
             yield part.rebuild(rest[:size])
             rest = rest[size:]
 
+    @contextmanager
+    def _around(self) -> Iterator[None]:
+        """The scopes that the values of the boxes belong to, and no others."""
+        inner, floor = stack.scopes[self.top :], stack.floor
+        del stack.scopes[self.top :]
+        stack.floor = self.floor
+        try:
+            yield
+        finally:
+            stack.scopes.extend(inner)
+            stack.floor = floor
+
     def value(self, *values: Any) -> tuple[Any, ...]:
         """The results, by the function itself where nothing is traced any more."""
-        self.out = Leaves(self.primitive(*self._with(values), **self.kwargs))
+        with self._around():
+            self.out = Leaves(self.primitive(*self._with(values), **self.kwargs))
         return tuple(self.out.values)
 
     def forward(self, *values: Any) -> tuple[Any, Any]:
@@ -290,7 +306,9 @@ class _Call:
         ans = self.out.rebuild([plain(x) for x in found])
         assert self.primitive.jvp is not None
         args, parts = tuple(self._with(primals)), list(self._parts(tangents))
-        slope = self.primitive.jvp(tuple(self.argnums), parts, ans, args, self.kwargs)
+        argnums = tuple(self.argnums)
+        with self._around():
+            slope = self.primitive.jvp(argnums, parts, ans, args, self.kwargs)
         return found, tuple(self.out.take(slope))
 
 
