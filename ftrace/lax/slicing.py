@@ -23,7 +23,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.symbolic.bounds import surely_at_most
 from ftrace.trace.symbolic.dim import is_dynamic
-from ftrace.trace.tracing.scopes import current_scope
+from ftrace.trace.tracing.scopes import current_scope, tell_of_indices
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
@@ -129,30 +129,38 @@ def _starts(
             f"{name}: one start per axis of {shape} is required, got {len(parts)}"
         )
     wraps = [negative] * len(shape) if isinstance(negative, bool) else negative
-    rows = zip(parts, shape, sizes, wraps, strict=True)
-    return [_start(name, part, n, size, wrap) for part, n, size, wrap in rows]
+    rows = enumerate(zip(parts, sizes, wraps, strict=True))
+    return [_start(name, part, k, shape, n, wrap) for k, (part, n, wrap) in rows]
 
 
-def _start(name: str, start: Any, size: int, length: int, wrap: bool) -> Any:
+def _start(
+    name: str, start: Any, axis: int, shape: tuple[Any, ...], length: int, wrap: bool
+) -> Any:
+    size = shape[axis]
     last = size - length
     if _is_known(start):
         start = int(start)  # so that the slice is a view
     if type(start) is int and not is_dynamic(last):
         start = start + size if wrap and start < 0 else start
+        if not 0 <= start <= last:
+            tell_of_indices([(start, axis, last + 1)], shape)
         return min(max(start, 0), last)
     value = ax.as_value(start)
     if value.ndim or not dtypes.is_integer(value.dtype):
         raise DtypeError(
             f"{name}: each start must be an integer scalar, got {aval_of(value)!r}"
         )
-    if not is_dynamic(last) and last == 0:
+    if not is_dynamic(last) and last == 0 and not tell_of_indices([], shape):
         return 0
     if value.dtype.itemsize < 4:  # so that the size fits
         value = ax.cast(value, dtypes.int32)
-    if dtypes.kind(value.dtype) == "i":
-        if wrap:
-            behind = elementwise(p.lt, value, 0)
-            value = ax.choose(behind, elementwise(p.add, value, size), value)
+    signed = dtypes.kind(value.dtype) == "i"
+    if signed and wrap:
+        behind = elementwise(p.lt, value, 0)
+        value = ax.choose(behind, elementwise(p.add, value, size), value)
+    if not is_dynamic(last):
+        tell_of_indices([(value, axis, last + 1)], shape)
+    if signed:
         value = elementwise(p.maximum, value, 0)
     return elementwise(p.minimum, value, last)
 

@@ -32,6 +32,7 @@ from ftrace.trace.symbolic.bounds import (
 )
 from ftrace.trace.symbolic.dim import Dim, any_dynamic, is_dynamic
 from ftrace.trace.tiering import ASKED
+from ftrace.trace.tracing.scopes import tell_of_indices
 from ftrace.trace.tracing.tracer import (
     Tracer,
     Value,
@@ -345,6 +346,9 @@ def _is_inside(value: int, size: int, wrap: bool) -> bool:
 def _check_integer(value: int, axis: int, shape: Shape, wrap: bool) -> int:
     size = shape[axis]
     if not _is_inside(value, size, wrap):
+        place = value + size if wrap and value < 0 else value
+        if size and tell_of_indices([(place, axis, size)], shape):
+            return min(max(place, 0), size - 1)
         raise errors.IndexBoundsError(
             f"index {value} is out of bounds for axis {axis} of size {size} of an "
             f"array of shape {shape}"
@@ -498,10 +502,13 @@ def positions(
       ask: return a mask, too, of what is in bounds; None where all surely is.
     """
     found: list[Any] = []
+    unknown: list[tuple[Any, int, int]] = []
     inside: Any = None
     for values, axis in zip(index.arrays, index.gathered, strict=True):
         size = index.shape[axis]
         at, known = _from_front(values, size, wrap)
+        if not known:
+            unknown.append((at, axis, size))
         unsigned = dtypes.kind(at.dtype) == "u"
         if ask and not known:
             here = ew.less(at, size)
@@ -511,6 +518,8 @@ def positions(
             at = ew.minimum(at, size - 1)
             at = at if unsigned else ew.maximum(at, 0)
         found.append(ax.broadcast_to(at, index.batch or ()))
+    if unknown:
+        tell_of_indices(unknown, index.shape)
     common = max((i.dtype for i in found), key=lambda d: d.itemsize)
     return [ax.cast(i, common) for i in found], inside
 

@@ -442,6 +442,7 @@ def call_back(
     kwargs: dict[str, Any],
     method: str = "",
     static_numbers: bool = False,
+    staged: bool = False,
 ) -> Any:
     """Calls a function of arrays: now, or when the graph runs that is being traced.
 
@@ -452,6 +453,7 @@ def call_back(
       args, kwargs: trees; leaves that are no arrays are passed on as they are.
       method: of a pure callback: what vmap makes of it. Without it, it is an effect.
       static_numbers: Python numbers are passed on as they are, too.
+      staged: record it in the innermost scope, also where values are known.
 
     Returns:
       What the function returns: arrays in the structure of `specs`.
@@ -472,7 +474,7 @@ def call_back(
         method=method or "sequential", origin=origin,
         site=(id(origin.code), origin.offset) if origin and not method else None,
     )  # fmt: skip
-    scope = _staging_scope()
+    scope = scopes.current_scope() if staged else _staging_scope()
     if method and scope is None:
         scope = scopes.scope_of(operands)
     if scope is None:

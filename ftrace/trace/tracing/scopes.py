@@ -9,7 +9,7 @@ function twice gives the same nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ from ftrace.trace.tracing.tracer import (
 Binding = Any  # Array | Tracer | None
 _ONE_MORE = (None,)
 #: Transforms that trace a function once, and not at each of its calls.
-_ONCE = ("jit", "eager")
+_ONCE = ("jit", "eager", "checkify")
 #: Transforms whose results are called after the trace has ended.
 _OUTLIVING = ("jit", "vjp", "linearize")
 
@@ -81,6 +81,7 @@ class Scope:
       exact: what arguments stand for comes with all its bits, where that is wanted.
       wide: of arguments that are weak scalars, by their position, the same argument
         with all its bits, where these were wanted.
+      index_check: what is to be told of indices: see `tell_of_indices`.
     """
 
     def __init__(self, transform: str, isolated: bool = False) -> None:
@@ -106,6 +107,7 @@ class Scope:
         self.copies: dict[int, tuple[Any, Array]] = {}
         self._captured_nodes: dict[Any, tuple[Node, Any]] = {}
         self.values: dict[Node, Any] = {}
+        self.index_check: Callable[[Any, Shape], None] | None = None
 
     def __enter__(self) -> Scope:
         scopes, opened = stack.scopes, open_in_all_threads
@@ -344,6 +346,23 @@ def _of_dim(dim: Dim) -> Any:
 
 
 surface.update(of_dim=_of_dim)
+
+
+def tell_of_indices(found: Sequence[tuple[Any, int, int]], shape: Shape) -> bool:
+    """Tells who checks indices which positions may lie outside of an array.
+
+    Args:
+      found: positions along an axis, counted from the front; the axis; so many
+        positions there are along it.
+      shape: of the array.
+
+    Returns:
+      Whether anyone checks them.
+    """
+    asked = [s.index_check for s in open_scopes() if s.index_check is not None]
+    for ask in asked:
+        ask(found, shape)
+    return bool(asked)
 
 
 def innermost_scope(values: Sequence[Value]) -> Scope | None:

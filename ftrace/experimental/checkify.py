@@ -1,0 +1,607 @@
+"""Checks in functions that are traced: whether they failed is a result.
+
+    check(x > 0, "got {x}", x=x)     an effect of the graph, which raises where it runs
+    checkify(f)(x)                   (error, f(x)): the same graph without it
+
+The graph that `checkify` makes carries a number along, that of the first check that
+failed, 0 for none, through branches and loops; beside it what the messages tell. The
+checks of NaN, of divisors and of indices are put into the graph where their operations
+stand.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import wraps
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ftrace import dtypes, numpy as fnp
+from ftrace.errors import ArgumentError, FtraceError
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.trace.arrays.array import ArrayLike
+from ftrace.trace.body import close, trace_body
+from ftrace.trace.calls.rule_graphs import Call
+from ftrace.trace.control.cond import Branches, cond_p
+from ftrace.trace.control.scan import Scan, scan_p
+from ftrace.trace.control.while_loop import While, while_p
+from ftrace.trace.effects import call_back, callback_p
+from ftrace.trace.flatten_arguments import Output
+from ftrace.trace.graph import Body, Graph, Node, bodies_of, nodes_of, rebuild
+from ftrace.trace.graph_map import exchange
+from ftrace.trace.primitives.broadcast import broadcast_leading
+from ftrace.trace.primitives.elementwise import cast, eq, select
+from ftrace.trace.primitives.primitive import compound_of, items
+from ftrace.trace.primitives.sources import const, variable
+from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.scopes import Scope, current_scope, open_scopes
+from ftrace.trace.tracing.trace import trace
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
+from ftrace.transforms.jit.compiled_graph import apply_graph
+from ftrace.transforms.jit.jit import disable_jit
+from ftrace.tree_util import register_pytree_node_class
+
+__all__ = [
+    "Error", "ErrorCategory", "JaxRuntimeError", "all_checks", "automatic_checks",
+    "check", "check_error", "checkify", "debug_check", "div_checks", "float_checks",
+    "index_checks", "init_error", "nan_checks", "user_checks",
+]  # fmt: skip
+
+
+class JaxRuntimeError(FtraceError, ValueError):
+    """A check failed."""
+
+
+class JaxException(Exception):
+    """What went wrong; its text is the message."""
+
+
+class FailedCheckError(JaxException):
+    """A `check` failed."""
+
+
+class NaNError(JaxException):
+    """An operation gave NaN."""
+
+
+class DivisionByZeroError(JaxException):
+    """A divisor was zero."""
+
+
+class OOBError(JaxException):
+    """An index was out of bounds."""
+
+
+ErrorCategory = type[JaxException]
+
+user_checks = frozenset({FailedCheckError})
+nan_checks = frozenset({NaNError})
+div_checks = frozenset({DivisionByZeroError})
+index_checks = frozenset({OOBError})
+float_checks = nan_checks | div_checks
+automatic_checks = float_checks | index_checks
+all_checks = automatic_checks | user_checks
+
+
+@dataclass(frozen=True)
+class Site:
+    """A check in a program.
+
+    Attributes:
+      category: of its error.
+      message: a text with places for values.
+      treedef: of the values: (args, kwargs).
+    """
+
+    category: ErrorCategory
+    message: str
+    treedef: Any
+
+    def error(self, payload: Sequence[Any]) -> JaxException:
+        args, kwargs = tree.unflatten(self.treedef, payload)
+        return self.category(string.Formatter().vformat(self.message, args, kwargs))
+
+
+@register_pytree_node_class
+class Error:
+    """Whether a check failed, and which was the first.
+
+    It is a tree of arrays, and goes through `jit`, `vmap` and the like.
+    """
+
+    def __init__(self, code: Any, payloads: Sequence[Any], sites: tuple[Site, ...]):
+        self._code = code
+        self._payloads = [*payloads]
+        self._sites = sites
+
+    def get(self) -> str | None:
+        """The message of the first check that failed; None if none did."""
+        found = self.get_exception()
+        return None if found is None else str(found)
+
+    def get_exception(self) -> JaxException | None:
+        """The same as an exception."""
+        code = np.asarray(self._code)
+        found: list[tuple[Any, JaxException]] = []
+        for place in product(*map(range, code.shape)):
+            if number := int(code[place]):
+                values = [np.asarray(x)[place] for x in self._payloads[number - 1]]
+                found.append((place, self._sites[number - 1].error(values)))
+        if not found:
+            return None
+        if not code.ndim:
+            return found[0][1]
+        lines = [f"at mapped index {', '.join(map(str, p))}: {e}" for p, e in found]
+        return type(found[0][1])("\n".join(lines))
+
+    def throw(self) -> None:
+        """Raises a `JaxRuntimeError` if a check failed; traced, it is checked."""
+        check_error(self)
+
+    def __str__(self) -> str:
+        return f"Error({self.get()})"
+
+    __repr__ = __str__
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self._code, self._payloads), self._sites
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Error:
+        made = object.__new__(cls)
+        (made._code, made._payloads), made._sites = children, aux
+        return made
+
+
+init_error = Error(np.int32(0), (), ())
+
+
+class _Check:
+    """What a check calls where nobody has made a result of it."""
+
+    def __init__(self, site: Site, debug: bool = False) -> None:
+        self.site = site
+        self.debug = debug
+
+    def __call__(self, failed: Any, *payload: Any) -> None:
+        if not self.debug and np.any(failed):
+            values = [np.asarray(x) for x in payload]
+            raise JaxRuntimeError(str(self.site.error(values)))
+
+
+def check(
+    pred: Value, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any
+) -> None:
+    """Fails with a message unless `pred` holds.
+
+    Under `checkify` the failure is a result; elsewhere it is raised, in a compiled
+    program where that runs.
+
+    Args:
+      pred: a scalar bool.
+      msg: a text, with places as `str.format` has them.
+      fmt_args, fmt_kwargs: trees of arrays for these places.
+      debug: without `checkify` it does nothing.
+
+    Raises:
+      ArgumentError: `pred` is no scalar, or a value for the message is no array.
+      JaxRuntimeError: it does not hold.
+    """
+    name = "debug_check" if debug else "check"
+    if not is_value(pred) or aval_of(pred).shape != ():
+        raise ArgumentError(f"{name} takes a scalar pred as argument, got {pred!r:.60}")
+    leaves, treedef = tree.flatten((fmt_args, fmt_kwargs))
+    for leaf in leaves:
+        if not isinstance(leaf, (ArrayLike, np.ndarray, np.generic)):
+            raise ArgumentError(
+                f"Formatting arguments to {name} need to be arrays, got "
+                f"{type(leaf).__name__}: {leaf!r:.60}; put it into the message"
+            )
+    site = Site(FailedCheckError, f"{msg} (`check` failed)", treedef)
+    _record(_Check(site, debug), fnp.logical_not(pred), leaves)
+
+
+def debug_check(pred: Value, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
+    """`check`, which does nothing without `checkify`."""
+    check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
+
+
+def check_error(error: Error) -> None:
+    """Fails as the check did that failed in `error`, if one did.
+
+    Raises:
+      ArgumentError: it is no error.
+      JaxRuntimeError: as `check`.
+    """
+    given: Any = error
+    if not isinstance(given, Error):
+        raise ArgumentError(
+            f"check_error takes an Error that checkify returned, got {given!r:.60}"
+        )
+    code = error._code  # pyright: ignore[reportPrivateUsage]
+    if not isinstance(code, Tracer) and not _under_checkify():
+        found = error.get_exception()
+        if found is not None:
+            raise JaxRuntimeError(str(found))
+        return
+    rows = zip(error._payloads, error._sites, strict=True)  # pyright: ignore[reportPrivateUsage]
+    for number, (payload, site) in enumerate(rows, 1):
+        failed = fnp.ravel(code == number)
+        lane = fnp.argmax(failed)
+        values = [x.reshape(failed.size, *x.shape[fnp.ndim(code) :])[lane]
+                  for x in map(fnp.asarray, payload)]  # fmt: skip
+        _record(_Check(site), failed.any(), values)
+
+
+def _under_checkify() -> bool:
+    return any(s.transform == "checkify" for s in open_scopes())
+
+
+def _record(made: _Check, failed: Any, payload: Sequence[Any]) -> None:
+    args = (failed, *payload)
+    call_back("check", made, None, args, {}, staged=_under_checkify())
+
+
+def checkify(
+    f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_checks
+) -> Callable[..., tuple[Error, Any]]:
+    """`f`, which returns whether a check failed, and its result.
+
+    Args:
+      f: a function of arrays; other arguments are passed on.
+      errors: which checks: `user_checks` are those that `check` writes; `nan_checks`
+        hold of all that computes floats, `div_checks` of divisors, `index_checks` of
+        arrays as indices; sets are joined by `|`.
+
+    Returns:
+      (*args, **kwargs) -> (error, result). `error.get()` is the message of the first
+      check that failed, or None; `error.throw()` raises.
+    """
+    tree.check_callable(f, "checkify")
+    wanted = frozenset(errors)
+
+    @wraps(f)
+    def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
+        leaves, treedef = tree.flatten((args, kwargs))
+        places = [i for i, x in enumerate(leaves) if is_value(x)]
+        values = [leaves[i] for i in places]
+
+        def call(*given: Any) -> Any:
+            scope = current_scope()
+            assert scope is not None
+            if OOBError in wanted:
+                scope.index_check = _check_indices
+            whole = list(leaves)
+            for i, x in zip(places, given, strict=True):
+                whole[i] = x
+            mine, named = tree.unflatten(treedef, whole)
+            return f(*mine, **named)
+
+        output = Output(call, "checkify", False)
+        avals = [aval_of(x) for x in values]
+        # A jitted function that was traced before would not tell of its indices.
+        with disable_jit() if OOBError in wanted else nullcontext():
+            graph = trace("checkify", output, avals, values)
+        walk = _Walk(wanted)
+        types = [n.aval for n in graph.inputs]
+        made = trace("checkify", lambda *xs: walk.whole(graph, xs), types)
+        found = apply_graph(made, [*values, *graph.captured])
+        count = len(graph.outputs)
+        code, *rest = found[count:]
+        error = Error(code, _split(rest, walk.sizes), tuple(walk.sites))
+        return error, output.build(found[:count])
+
+    return checked
+
+
+def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    rest = iter(values)
+    return [[next(rest) for _ in range(size)] for size in sizes]
+
+
+def _check_indices(found: Sequence[tuple[Any, int, int]], shape: Any) -> None:
+    """A check that positions lie within their axes: see `tell_of_indices`."""
+    rows = fnp.broadcast_arrays(*[fnp.asarray(at) for at, _, _ in found])
+    if not rows or not rows[0].size:
+        return
+    places = fnp.stack(rows, -1)
+    limits = np.array([limit for _, _, limit in found])
+    outside = fnp.ravel((places < 0) | (places >= limits))
+    # By one-hot sums: to index with them would be checked again.
+    here = fnp.arange(outside.size) == fnp.argmax(outside)
+    axes = np.resize([axis for _, axis, _ in found], outside.size)
+    sizes = np.resize([shape[axis] for _, axis, _ in found], outside.size)
+    message = (
+        f"out-of-bounds indexing for array of shape {shape}: index {{}} is out of "
+        "bounds for axis {} with size {}. "
+    )
+    site = Site(OOBError, message, tree.structure(((0, 0, 0), {})))
+    rows = (fnp.ravel(places), axes, sizes)
+    told = [fnp.where(here, row, 0).sum() for row in rows]
+    _record(_Check(site), outside.any(), told)
+
+
+# The graph without checks.
+
+#: Families of operations that compute, and so may give NaN.
+_COMPUTES = ("unary", "binary", "reduction", "host")
+
+
+class _State:
+    """The number of the first failure so far, and what messages tell, by check."""
+
+    def __init__(self, code: Any) -> None:
+        self.code = code
+        self.payloads: dict[int, list[Any]] = {}
+
+    def fail(self, number: int, failed: Any, payload: Sequence[Any]) -> None:
+        self.code = fnp.where((self.code == 0) & failed, np.int32(number), self.code)
+        self.payloads[number] = [*payload]
+
+    def flat(self) -> list[Any]:
+        return [x for _, row in sorted(self.payloads.items()) for x in row]
+
+
+_UNUSED_DEPTH = -14
+#: The structure of no values.
+_NOTHING = tree.structure(((), {}))
+#: From a scope, the state and inputs, as nodes, to outputs.
+_Run = Callable[[Scope, _State, list[Node]], list[Node]]
+
+
+class _Walk:
+    """One graph, and all that is in it.
+
+    Attributes:
+      wanted: the categories.
+      sites: of all checks that were met; the first has the number 1.
+      sizes: how many values the message of each has.
+    """
+
+    def __init__(self, wanted: frozenset[ErrorCategory]) -> None:
+        self.wanted = wanted
+        self.sites: list[Site] = []
+        self.sizes: list[int] = []
+        self._checked: dict[Body, bool] = {}
+
+    def whole(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, the number of the first failure, and all values of messages."""
+        scope = current_scope()
+        assert scope is not None
+        state = _State(scope.wrap(const(0, dtypes.int32)))
+        names = zip(graph.inputs, [scope.lift(x) for x in inputs], strict=True)
+        ends = (*graph.outputs, *graph.effects[1:])
+        found = self._follow(scope, ends, dict(names), state)
+        if graph.effects and found[-1] is not graph.effects[0]:
+            scope.tokens = (graph.effects[0], found[-1])
+        outputs = [scope.wrap(n) for n in found[: len(graph.outputs)]]
+        return [*outputs, state.code, *state.flat()]
+
+    def _follow(
+        self, scope: Scope, outputs: Sequence[Node], names: dict[Node, Node],
+        state: _State,
+    ) -> list[Node]:  # fmt: skip
+        def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node]:
+            if node in names:
+                return names[node]
+            arg = node.arg
+            if node.op is callback_p and isinstance(arg.function.value, _Check):
+                self._checks(scope, arg, src[1:], state)
+                return [src[0]]
+            if node.op is cond_p and self._any(arg.bodies):
+                return self._cond(scope, arg, src, state)
+            if node.op is scan_p and self._any([arg.body]):
+                return self._scan(scope, arg, src, state)
+            if node.op is while_p and self._any([arg.cond, arg.body]):
+                return self._while(scope, arg, src, state)
+            if isinstance(arg, Call) and self._any([arg.body]):
+                inner = dict(zip(arg.body.inputs, src, strict=True))
+                return self._follow(scope, arg.body.outputs, inner, state)
+            new = rebuild(node, src)
+            self._computed(scope, new, state)
+            return new
+
+        return exchange(outputs, change)
+
+    def _any(self, bodies: Sequence[Body]) -> bool:
+        """Is there a check in them, or will there be?"""
+        return any(map(self._has_checks, bodies))
+
+    def _has_checks(self, body: Body) -> bool:
+        found = self._checked.get(body)
+        if found is None:
+            found = bool(self.wanted & float_checks) or any(
+                isinstance(n.arg.function.value, _Check)
+                if n.op is callback_p
+                else n.op.family in ("control", "call") and self._any(bodies_of(n.arg))
+                for n in nodes_of(body.outputs)
+            )
+            self._checked[body] = found
+        return found
+
+    def _number(self, site: Site, size: int) -> int:
+        self.sites.append(site)
+        self.sizes.append(size)
+        return len(self.sites)
+
+    def _checks(
+        self, scope: Scope, arg: Any, src: Sequence[Node], state: _State
+    ) -> None:
+        """A user's check; of many lanes the first that failed is told of."""
+        site = arg.function.value.site
+        if site.category not in self.wanted:
+            return
+        failed, *payload = (scope.wrap(n) for n in src)
+        sizes = arg.sizes
+        if sizes:
+            rows = zip(*[flags for _, flags in arg.lanes], strict=True)
+            full = [
+                _with_lanes(x, flags, sizes)
+                for x, flags in zip([failed, *payload], rows, strict=True)
+            ]
+            lane = fnp.argmax(full[0])
+            failed, payload = full[0].any(), [x[lane] for x in full[1:]]
+        state.fail(self._number(site, len(payload)), failed, payload)
+
+    def _computed(self, scope: Scope, node: Node, state: _State) -> None:
+        """The automatic checks of an operation."""
+        if DivisionByZeroError in self.wanted and node.op.name in ("div", "rem"):
+            divisor: Any = scope.wrap(node.src[1])
+            zero = (divisor == 0).any()
+            site = Site(
+                DivisionByZeroError, "division by zero", tree.structure(((), {}))
+            )
+            state.fail(self._number(site, 0), zero, ())
+        if NaNError not in self.wanted or node.op.family not in _COMPUTES:
+            return
+        several = items(node) if compound_of(node) is not None else [node]
+        found = [n for n in several if dtypes.is_inexact(n.dtype)]
+        if not found or node.op.name in ("callback", "pure_callback"):
+            return
+        failed: Any = False
+        for n in found:
+            failed = failed | fnp.isnan(scope.wrap(n)).any()
+        message = f"nan generated by primitive: {node.op.name}."
+        site = Site(NaNError, message, _NOTHING)
+        state.fail(self._number(site, 0), failed, ())
+
+    # Bodies.
+
+    def _traced(
+        self,
+        avals: Sequence[Any],
+        run: _Run,
+    ) -> tuple[list[Node], Node, list[Node], list[Node], list[int]]:
+        """A body: its inputs, the number before; outputs, state after, its checks."""
+        states: list[_State] = []
+
+        def function(code: Any, *xs: Any) -> list[Any]:
+            scope = current_scope()
+            assert scope is not None
+            states.append(_State(code))
+            found = run(scope, states[0], [scope.lift(x) for x in xs])
+            return [*[scope.wrap(n) for n in found], states[0].code, *states[0].flat()]
+
+        code = const(0, dtypes.int32).aval
+        draft = trace_body("checkify", function, [code, *avals])
+        assert not draft.free
+        assert not draft.effects
+        numbers = sorted(states[0].payloads)
+        size = 1 + sum(self.sizes[k - 1] for k in numbers)
+        before, *inputs = draft.arguments
+        outputs = list(draft.outputs)
+        return inputs, before, outputs[:-size], outputs[-size:], numbers
+
+    def _after(
+        self, state: _State, numbers: Sequence[int], scope: Scope, found: Sequence[Node]
+    ) -> None:
+        """The state after a branch or a loop."""
+        code, *rest = (scope.wrap(n) for n in found)
+        state.code = code
+        parts = _split(rest, [self.sizes[k - 1] for k in numbers])
+        state.payloads.update(zip(numbers, parts, strict=True))
+
+    def _cond(
+        self, scope: Scope, arg: Branches, src: Sequence[Node], state: _State
+    ) -> list[Node]:
+        branches: list[Any] = []
+        for body in arg.bodies:
+
+            def run(scope: Scope, state: _State, xs: list[Node], body: Body = body):
+                names = dict(zip(body.inputs, xs, strict=True))
+                return self._follow(scope, body.outputs, names, state)
+
+            branches.append(self._traced([n.aval for n in body.inputs], run))
+        numbers = [k for branch in branches for k in branch[4]]
+        zeros = [
+            [const(0, n.dtype, n.shape) for n in branch[3][1:]] for branch in branches
+        ]
+        made: list[Body] = []
+        for i, (inputs, before, outputs, after, _) in enumerate(branches):
+            told = [
+                n
+                for j, rest in enumerate(zeros)
+                for n in (after[1:] if i == j else rest)
+            ]
+            made.append(close([*inputs, before], [*outputs, after[0], *told]))
+        code = scope.lift(state.code)
+        found = cond_p.results(*src, code, arg=Branches(tuple(made)))
+        count = len(arg.bodies[0].outputs)
+        self._after(state, numbers, scope, found[count:])
+        return found[:count]
+
+    def _scan(
+        self, scope: Scope, arg: Scan, src: Sequence[Node], state: _State
+    ) -> list[Node]:
+        def run(scope: Scope, state: _State, xs: list[Node]) -> list[Node]:
+            names = dict(zip(arg.body.inputs, xs, strict=True))
+            return self._follow(scope, arg.body.outputs, names, state)
+
+        body, extra, numbers = self._loop(arg.body, arg.consts, run)
+        made = replace(arg, body=body, carry=arg.carry + len(extra))
+        first = [scope.lift(state.code), *extra[1:]]
+        found = scan_p.results(*src[: arg.consts], *first, *src[arg.consts :], arg=made)
+        self._after(state, numbers, scope, found[: len(first)])
+        return found[len(first) :]
+
+    def _while(
+        self, scope: Scope, arg: While, src: Sequence[Node], state: _State
+    ) -> list[Node]:
+        tests = self._any([arg.cond])
+
+        def run(scope: Scope, state: _State, xs: list[Node]) -> list[Node]:
+            names = dict(zip(arg.body.inputs, xs, strict=True))
+            found = self._follow(scope, arg.body.outputs, names, state)
+            if tests:  # before the next iteration
+                given = [*xs[: arg.consts], *found[: arg.carry]]
+                names = dict(zip(arg.cond.inputs, given, strict=True))
+                self._follow(scope, arg.cond.outputs, names, state)
+            return found
+
+        if tests:
+            names = dict(zip(arg.cond.inputs, src, strict=True))
+            self._follow(scope, arg.cond.outputs, names, state)
+        body, extra, numbers = self._loop(arg.body, arg.consts, run)
+        cond = arg.cond
+        names = [variable(n.aval, _UNUSED_DEPTH, i) for i, n in enumerate(extra)]
+        at = arg.consts
+        cond = close([*cond.inputs[:at], *names, *cond.inputs[at:]], cond.outputs)
+        first = [scope.lift(state.code), *extra[1:]]
+        made = While(cond, body, arg.consts)
+        found = while_p.results(*src[:at], *first, *src[at:], arg=made)
+        self._after(state, numbers, scope, found[: len(first)])
+        return found[len(first) :]
+
+    def _loop(
+        self, body: Body, consts: int,
+        run: _Run,
+    ) -> tuple[Body, list[Node], list[int]]:  # fmt: skip
+        """The body with the state as its first carry, and what that is at first."""
+        avals = [n.aval for n in body.inputs]
+        inputs, before, outputs, after, numbers = self._traced(avals, run)
+        kept = [variable(n.aval, _UNUSED_DEPTH, i) for i, n in enumerate(after[1:])]
+        ok = eq(before, const(0, dtypes.int32))
+        told = [
+            select(broadcast_leading(ok, new.shape), cast(new, old.dtype), old)
+            for new, old in zip(after[1:], kept, strict=True)
+        ]
+        made = close(
+            [*inputs[:consts], before, *kept, *inputs[consts:]],
+            [after[0], *told, *outputs],
+        )
+        zeros = [const(0, n.dtype, n.shape) for n in after]
+        return made, zeros, numbers
+
+
+def _with_lanes(x: Any, flags: Sequence[bool], sizes: Sequence[int]) -> Any:
+    """The value with one leading axis for all lanes."""
+    given = iter(x.shape)
+    lead = tuple([next(given) if has else 1 for has in flags])
+    rest = tuple(given)
+    full = fnp.broadcast_to(x.reshape(*lead, *rest), (*sizes, *rest))
+    return full.reshape(-1, *rest)
