@@ -7,9 +7,12 @@ from functools import wraps
 from typing import Any
 
 import ftrace
-from ftrace.compat.jax.errors import JaxRuntimeError
 from ftrace.errors import FtraceError
 from ftrace.trace.tracing.scopes import current_scope
+
+
+class JaxRuntimeError(RuntimeError):
+    """A callback of a compiled program has raised an exception."""
 
 
 def _reported(callback: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from ftrace.compat.jax.api_util import debug_info as info_of
+from ftrace.compat.api_util import debug_info as info_of
 from ftrace.compat.jaxpr import ClosedJaxpr
 from ftrace.compat.view import TracedJaxpr
 from ftrace.trace.avals import ShapedArray

@@ -11,8 +11,8 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax, nn
+from ftrace.compat import linear_util as lu
 from ftrace.compat.jax import core
-from ftrace.compat.jax.extend import linear_util as lu
 from ftrace.compat.jax.interpreters import ad, batching, mlir, partial_eval as pe
 from ftrace.compat.jaxpr import Literal, eval_jaxpr, jaxpr_as_fun, subjaxprs
 from ftrace.compat.primitive import Primitive

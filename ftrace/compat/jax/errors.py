@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ftrace import errors
-
-
-class JaxRuntimeError(RuntimeError):
-    """A callback of a compiled program has raised an exception."""
+from ftrace.compat.callbacks import JaxRuntimeError as JaxRuntimeError
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,4 @@
 
 core          jaxprs and primitives
 linear_util   functions that are wrapped in transformations
-backend       the platform
-random        implementations of keys
 """

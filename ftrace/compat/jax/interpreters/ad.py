@@ -7,8 +7,8 @@ from functools import reduce
 from typing import Any
 
 import ftrace
-from ftrace.compat.jax.extend.linear_util import WrappedFun, wrap_init
 from ftrace.compat.lax_primitives import NAMED
+from ftrace.compat.linear_util import WrappedFun, wrap_init
 from ftrace.compat.primitive import (
     Primitive,
     jvps as primitive_jvps,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ftrace.compat.jax.extend.linear_util import WrappedFun
 from ftrace.compat.jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var
+from ftrace.compat.linear_util import WrappedFun
 from ftrace.compat.primitive import Primitive
 from ftrace.compat.staging import trace_to_jaxpr
 from ftrace.trace.avals import ShapedArray
