@@ -339,7 +339,7 @@ def _harmonics(n: Any, m: Any, theta: Any, phi: Any, most: int) -> Any:
     n, m, theta, phi = fnp.broadcast_arrays(n, m, theta, phi)
     kind = theta.dtype
     degree, order = cast(n, kind), fnp.abs(cast(m, kind))
-    x, sine = fnp.cos(theta), fnp.sin(theta)
+    x, sine = fnp.cos(theta), fnp.abs(fnp.sin(theta))
 
     def climb(step: Any, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         """The diagonal up to |m|, then degrees up to n (DLMF 14.10.3, normalized)."""

@@ -225,21 +225,23 @@ def logit(x: Any) -> Any:
 # x·log(y), where 0·log(0) is 0.
 
 
-def _annihilating(x: Any, y: Any) -> Any:
-    """x·y, where x = 0 makes it 0 whatever y is, and NaN stays NaN."""
-    return choose(bind(p.ne, x, x), x, elementwise(p.mul_zero, x, y))
+def _annihilating(x: Any, log: Any, y: Any) -> Any:
+    """x·log, where x = 0 makes it 0 whatever the logarithm is; NaN stays NaN."""
+    product = elementwise(p.mul_zero, x, log)
+    product = choose(bind(p.ne, x, x), x, product)
+    return choose(bind(p.ne, y, y), y, product)
 
 
 def xlogy(x: Value, y: Value) -> Any:
     """x·log(y), and 0 for x = 0."""
     x, y = fnp.broadcast_arrays(*promote_inexact(x, y))
-    return _annihilating(x, fnp.log(y))
+    return _annihilating(x, fnp.log(y), y)
 
 
 def xlog1py(x: Value, y: Value) -> Any:
     """x·log(1 + y), and 0 for x = 0."""
     x, y = fnp.broadcast_arrays(*promote_inexact(x, y))
-    return _annihilating(x, fnp.log1p(y))
+    return _annihilating(x, fnp.log1p(y), y)
 
 
 def entr(x: Value) -> Any:

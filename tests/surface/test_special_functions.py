@@ -194,7 +194,7 @@ def test_bessel_functions_harmonics_and_bernoulli_numbers() -> None:
     wanted = np.stack([scipy_special.jv(k, z) for k in range(5)])
     np.testing.assert_allclose(got[..., 0], wanted, atol=1e-13)
     n, m = mesh(np.arange(7), np.arange(-7, 8))
-    theta, phi = np.linspace(0, np.pi, n.size), np.linspace(0, 6, n.size)
+    theta, phi = np.linspace(-2, np.pi, n.size), np.linspace(0, 6, n.size)
     harmonics = special.sph_harm_y(n, m, theta, phi)
     wanted = scipy_special.sph_harm_y(n, m, theta, phi)
     np.testing.assert_allclose(harmonics, wanted, atol=1e-14)
@@ -230,3 +230,11 @@ def test_the_gamma_function_of_complex_numbers_has_its_principal_branch() -> Non
     np.testing.assert_array_equal(
         special.loggamma(np.array([-1.5, 0.0, 2.0])), [np.nan, np.nan, 0.0]
     )
+
+
+def test_a_nan_beside_zero_stays() -> None:
+    for function in (special.xlogy, special.xlog1py):
+        got = function(np.array([0.0, 0.0, np.nan]), np.array([np.nan, -5.0, 2.0]))
+        np.testing.assert_array_equal(got, [np.nan, 0.0, np.nan])
+        slopes = ft.grad(function, (0, 1))(0.0, 3.0)
+        np.testing.assert_allclose(slopes[1], 0.0)
