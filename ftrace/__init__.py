@@ -23,7 +23,10 @@ try:  # as `_importing` does
     from ftrace import errors, numpy
     from ftrace.dtypes import float0
     from ftrace.ground.jax_settings import CONTEXTS as _CONTEXTS
-    from ftrace.ground.missing_names import no_attribute as _no_attribute
+    from ftrace.ground.missing_names import (
+        no_attribute as _no_attribute,
+        tell_missing as _tell_missing,
+    )
     from ftrace.ground.settings import Config, config, set_threads
     from ftrace.ground.version import VERSION
     from ftrace.trace.arrays.array import Array, surface as _surface
@@ -85,6 +88,7 @@ finally:
 _put_away()
 
 _register(_BACKEND)
+_tell_missing(errors.__name__)  # which stands below what tells
 
 
 def _scan(*args: Any, **options: Any) -> Any:

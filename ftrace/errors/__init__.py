@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from ftrace.errors.user_line import Origin, user_origin
-from ftrace.ground.missing_names import tell_missing
 
 
 class FtraceError(Exception):
@@ -222,6 +221,3 @@ def one_of(what: str, value: Any, choices: Collection[Any]) -> None:
         *names, last = map(repr, choices)
         listed = f"{', '.join(names)} or {last}" if names else last
         raise ValueRangeError(f"{what} must be {listed}, got {value!r}")
-
-
-tell_missing(__name__)

@@ -15,7 +15,6 @@ from ftrace.numpy.functions.curves import convolve
 from ftrace.numpy.linalg import epsilon, inv, lstsq
 from ftrace.numpy.linear import matmul, outer
 from ftrace.numpy.matrices import vander
-from ftrace.numpy.padding import roll
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, unstack
 from ftrace.numpy.sorting import argsort
 from ftrace.trace.bind import broadcast_shapes
@@ -198,7 +197,8 @@ def roots(p: Value, *, strip_zeros: bool = True) -> Any:
     if not strip_zeros:
         leading = ew.equal(x, 0).cumprod().sum()
         filled = ax.choose(leading == size, 1, x)
-        found = _roots(roll(filled, -leading))
+        places = ax.iota(dtypes.int32, (size,), 0) + leading
+        found = _roots(filled[places % size])  # leading zeros go to the end
         found = found[argsort(found == 0)]
         exists = ax.iota(dtypes.int32, (size - 1,), 0) < size - 1 - leading
         return ax.choose(exists, found, complex(np.nan, np.nan))
