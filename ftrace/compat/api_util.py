@@ -131,7 +131,8 @@ def donation_vector(
 ) -> tuple[bool, ...]:
     """For each leaf of (args, kwargs) whether it is donated."""
     dummy = tree_util.tree_unflatten(in_tree, range(in_tree.num_leaves))
-    args, kwargs = dummy if kws else (dummy, {})
+    given: Any = dummy if kws else (dummy, {})
+    args, kwargs = given
     found: list[bool] = []
     for i, arg in enumerate(args):
         found += [i in donate_argnums] * len(tree_util.tree_leaves(arg))

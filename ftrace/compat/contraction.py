@@ -39,10 +39,10 @@ def contraction_of(node: Node) -> Contraction | None:
     (product,) = node.src
     if product.op.name != "mul" or len(set(product.src)) < 2:
         return None
-    views = [_view(x) for x in product.src]
-    if views[0] is None or views[1] is None:
+    left, right = map(_view, product.src)
+    if left is None or right is None:
         return None
-    (x, of_x), (y, of_y) = views
+    (x, of_x), (y, of_y) = left, right
     summed: Axes = node.arg
     both = [a for a in range(product.ndim) if a in of_x and a in of_y]
     if any(a not in both for a in summed) or not summed:

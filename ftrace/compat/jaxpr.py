@@ -14,8 +14,6 @@ from dataclasses import field, replace as _replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ftrace import dtypes
 from ftrace.compat.primitive import Primitive
 from ftrace.ground.fast_dataclasses import dataclass
@@ -76,7 +74,8 @@ class Literal:
             return None
 
     def __repr__(self) -> str:
-        value = self.val.item() if isinstance(self.val, np.generic) else self.val
+        plain = hasattr(self.val, "item")
+        value: Any = self.val.item() if plain else self.val
         return f"Literal({value})"
 
 
@@ -261,10 +260,16 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
 # What is within.
 
 
+def _parts(value: Any) -> list[Any]:
+    """What a tuple holds, or the value itself."""
+    several: tuple[type[Any], ...] = (tuple,)
+    return list(value) if isinstance(value, several) else [value]
+
+
 def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
     """The jaxprs among the parameters of an equation."""
     for value in params.values():
-        for one in value if isinstance(value, tuple) else (value,):
+        for one in _parts(value):
             if isinstance(one, Jaxpr):
                 yield one
             elif isinstance(one, ClosedJaxpr):
@@ -359,14 +364,12 @@ class _Printer:
         if isinstance(value, Jaxpr):
             first, *rest = self.jaxpr(value)
             return [f"{name}={first}", *rest]
-        several: Any = value
-        if isinstance(several, tuple) and any(
-            isinstance(x, (Jaxpr, ClosedJaxpr)) for x in several
-        ):
-            parts = [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in several]
+        parts = _parts(value)
+        if any(isinstance(x, (Jaxpr, ClosedJaxpr)) for x in parts):
+            opened = [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in parts]
             lines = [
                 "  " + line
-                for x in parts
+                for x in opened
                 for line in (self.jaxpr(x) if isinstance(x, Jaxpr) else [str(x)])
             ]
             return [f"{name}=(", *lines, ")"]

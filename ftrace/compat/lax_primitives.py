@@ -5,6 +5,10 @@ jaxprs name, keys for interpreters that users write, and they can be bound. What
 counterpart in JAX has a primitive of its own, under the name that graphs print.
 """
 
+# What rows and rules take and return is Any, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

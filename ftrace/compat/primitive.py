@@ -10,6 +10,10 @@ when a transform comes to that node. They are functions of arrays, as those of
 results are batched) is remembered with their graphs.
 """
 
+# What rows and rules take and return is Any, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -64,6 +64,7 @@ class TracedJaxpr(Jaxpr):
 
     def _write(self) -> tuple[list[Atom], list[JaxprEqn]]:
         if self._written is None:
+            assert self.graph is not None
             self._written = equations(self.graph, [*self.invars, *self.constvars])
         return self._written
 
@@ -77,6 +78,7 @@ class TracedJaxpr(Jaxpr):
 
     @property
     def out_avals(self) -> list[ShapedArray]:
+        assert self.graph is not None
         return [n.aval for n in self.graph.outputs]
 
 

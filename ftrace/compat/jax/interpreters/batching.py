@@ -1,5 +1,9 @@
 """`jax.interpreters.batching`: rules for one more axis of a library's primitives."""
 
+# What rows and rules take and return is Any, and so are the parameters of lambdas.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
