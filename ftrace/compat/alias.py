@@ -69,6 +69,7 @@ def _install(name: str, packages: tuple[str, ...]) -> bool:
                 "Call it at the top of the program, or run it by `python -m "
                 "ftrace.compat script.py`"
             )
+    settings.config.update("check_static_indices", False)
     sys.meta_path.insert(0, _Finder(packages))
     return True
 

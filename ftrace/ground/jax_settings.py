@@ -23,7 +23,7 @@ NAMES: dict[str, Any] = {
     "compiler_detailed_logging_min_ops": 10,
     "debug_leaked_clients_on_clear_backends": False,
     # Checks.
-    "check_static_indices": False, "check_proxy_envs": True,
+    "check_proxy_envs": True,
     "disable_bwd_checks": False, "disable_vmap_shmap_error": False,
     "disallow_mesh_context_manager": False, "mutable_array_checks": True,
     "array_garbage_collection_guard": None, "thread_guard": False,

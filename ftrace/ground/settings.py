@@ -54,6 +54,8 @@ class Config:
         3 the source of every kernel.
       disabled_rules: names of rewrite rules that are not applied.
       disable_jit: run jitted functions operation by operation.
+      check_static_indices: an index that is known and out of bounds raises; False is
+        JAX's default: reading clips it, writing drops it.
       check_specs: check the graph against its specification between passes.
       threads: number of threads of the CPU device, no more than the machine has;
         None takes all cores that the process may use.
@@ -91,6 +93,7 @@ class Config:
     debug: int = 0
     disabled_rules: frozenset[str] = frozenset()
     disable_jit: bool = False
+    check_static_indices: bool = True
     check_specs: bool = False
     threads: int | None = None
     native_calls: bool = True
@@ -131,7 +134,9 @@ class Config:
             object.__setattr__(self, name, check(getattr(self, name), name))
         promotes = self.numpy_dtype_promotion, self.numpy_rank_promotion
         strict = promotes != ("standard", "allow")
-        rules = (self.enable_x64, *promotes) if strict else self.enable_x64
+        rules: Any = (self.enable_x64, *promotes) if strict else self.enable_x64
+        if not self.check_static_indices:
+            rules = rules, "indices"
         object.__setattr__(self, "rules", rules)
         checks = strict or self.debug_nans or self.debug_infs
         object.__setattr__(self, "checks_calls", checks)
@@ -251,6 +256,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "disabled_rules": _rules,
     "disable_jit": _flag,
     "check_specs": _flag,
+    "check_static_indices": _flag,
     "threads": _threads,
     "native_calls": _flag,
     "cache_dir": _folder,

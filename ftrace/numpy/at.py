@@ -16,6 +16,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ShapeError
+from ftrace.ground import settings
 from ftrace.numpy import axes as ax, elementwise as ew, indexing
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.indexing import Index
@@ -210,6 +211,8 @@ def update(
         found = _update_now(x, known, values, kind)
         if found is not None:
             return found
+    if mode is None and not settings.current().check_static_indices:
+        known, mode = None, "drop"
     if known is not None:
         parsed = indexing.parse_and_check(x.shape, index, wrap)
     else:

@@ -14,6 +14,7 @@ from typing import Any, cast as cast_to
 import numpy as np
 
 from ftrace import dtypes, errors
+from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import array
@@ -347,7 +348,8 @@ def _check_integer(value: int, axis: int, shape: Shape, wrap: bool) -> int:
     size = shape[axis]
     if not _is_inside(value, size, wrap):
         place = value + size if wrap and value < 0 else value
-        if size and tell_of_indices([(place, axis, size)], shape):
+        clips = not settings.current().check_static_indices
+        if size and (tell_of_indices([(place, axis, size)], shape) or clips):
             return min(max(place, 0), size - 1)
         raise errors.IndexBoundsError(
             f"index {value} is out of bounds for axis {axis} of size {size} of an "
@@ -416,7 +418,9 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
     try:
         result = x.numpy()[found]
     except (IndexError, OverflowError, TypeError, ValueError):
-        parse_and_check(x.shape, index)  # says what is wrong in our words
+        parsed = parse_and_check(x.shape, index)  # says what is wrong in our words
+        if not settings.current().check_static_indices:
+            return read(x, parsed)
         raise
     made = Array.of(np.asarray(result), x.weak_type)
     if (tape := recording.tape) is not None:
@@ -433,6 +437,8 @@ _LAST = (1 << 63) - 1
 def parse_and_check(shape: Shape, index: Any, wrap: bool = True) -> Index:
     """`parse_index`; indices of arrays that are known must be in bounds, too."""
     parsed = parse_index(shape, index, None, wrap)
+    if not settings.current().check_static_indices:
+        return parsed
     for axis, values in zip(parsed.gathered, parsed.arrays, strict=True):
         if is_known(values):
             size = shape[axis]

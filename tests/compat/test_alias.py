@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
@@ -116,3 +117,19 @@ def test_segments_of_one_number_count_their_rows() -> None:
     sums = ft.ops.segment_sum(2, np.array([0, 2, 2]), 3)
     assert sums.tolist() == [2, 0, 4]
     assert ft.ops.segment_max(1.0, np.array([1]), 2).tolist() == [-np.inf, 1]
+
+
+def test_known_indices_out_of_bounds_are_clipped_or_dropped_where_none_checks() -> None:
+    x = fnp.arange(3)
+    calls = {
+        2: lambda x: x[5], 0: lambda x: x[-7],
+        (2, 0): lambda x: x[np.array([9, -9])],
+        (0, 1, 2): lambda x: x.at[5].set(9),
+        (0, 1, 9): lambda x: x.at[np.array([2, 4])].set(9),
+    }  # fmt: skip
+    for expected, call in calls.items():
+        with ft.config(check_static_indices=False):
+            for run_it in (call, ft.jit(call)):
+                assert np.array_equal(run_it(x), expected)
+        with pytest.raises(IndexError):
+            call(x)
