@@ -41,6 +41,15 @@ complex128: Final = np.dtype(np.complex128)
 #: The dtype of derivatives with respect to integers: it holds no bits.
 float0: Final = np.dtype([("float0", np.void, 0)])
 
+
+class extended(np.generic):
+    """The class of dtypes that are no numbers: `issubdtype(dtype, extended)`."""
+
+
+class prng_key(extended):
+    """The class of the dtypes of random keys."""
+
+
 SIGNED: Final = (int8, int16, int32, int64)
 UNSIGNED: Final = (uint8, uint16, uint32, uint64)
 INTEGER: Final = SIGNED + UNSIGNED

@@ -12,47 +12,84 @@ from importlib import import_module
 from types import FrameType, ModuleType
 from typing import Any
 
+from ftrace.backends.base import get_device
+from ftrace.trace.pytree.tree import is_registered
 from ftrace.transforms.custom.callbacks import effects_barrier
 
 Names = Mapping[str, Any]
 
 
+class AbstractRef:
+    """The type of mutable arrays: nothing has it, since there are none."""
+
+
+class ExtendedDType:
+    """The base of dtypes that libraries define: arrays of them are not made."""
+
+
+class _Registered:
+    """The classes of containers of pytrees, as far as `in` asks."""
+
+    def __contains__(self, kind: type) -> bool:
+        return is_registered(kind)
+
+
+def _same(function: Any) -> Any:
+    return function
+
+
+def _api_boundary(fun: Any = None, **_: Any) -> Any:
+    """The function itself: no frame is hidden."""
+    return _same if fun is None else fun
+
+
 #: Files whose frames libraries leave out of the tracebacks that they write themselves.
 #: Messages of ftrace name the user's line, whatever is here.
-_excluded: set[str] = {os.path.dirname(os.path.dirname(__file__))}
+_excluded: list[str] = [os.path.dirname(os.path.dirname(__file__))]
+
+
+def register_exclusion(path: str) -> None:
+    """The frames of a file are none of the user's, for libraries that ask."""
+    _excluded.append(path)
 
 
 def _include_frame(frame: FrameType) -> bool:
     return not frame.f_code.co_filename.startswith(tuple(_excluded))
 
 
-#: Private module -> the public one that has its names, or names by themselves.
-MODULES: dict[str, str | Names] = {
+#: Private module -> the public one that has its names, or names by themselves, or both.
+MODULES: dict[str, str | Names | tuple[str, Names]] = {
     "jax._src": {},
     "jax._src.ad_util": "jax.interpreters.ad",
     "jax._src.api_util": "jax.api_util",
     "jax._src.checkify": "jax.experimental.checkify",
     "jax._src.core": "jax.core",
     "jax._src.dispatch": {"wait_for_tokens": effects_barrier},
-    "jax._src.dtypes": "jax.dtypes",
+    "jax._src.dtypes": ("jax.dtypes", {"ExtendedDType": ExtendedDType}),
+    "jax._src.flatten_util": "jax.flatten_util",
     "jax._src.interpreters": {},
     "jax._src.interpreters.ad": "jax.interpreters.ad",
+    "jax._src.state": {},
+    "jax._src.state.types": {"AbstractRef": AbstractRef},
     "jax._src.traceback_util": {
+        "_exclude_paths": _excluded,
+        "api_boundary": _api_boundary,
         "include_frame": _include_frame,
-        "register_exclusion": _excluded.add,
+        "register_exclusion": register_exclusion,
     },
-    "jax._src.tree_util": "jax.tree_util",
+    "jax._src.xla_bridge": {"_backends": {"cpu": get_device("cpu")}},
+    "jax._src.tree_util": ("jax.tree_util", {"_registry": _Registered()}),
 }
 
 
 def fill(module: ModuleType) -> None:
     """Gives a new module the names of its row."""
     row = MODULES[module.__name__]
-    if isinstance(row, str):
-        home = import_module(row)
-        module.__dict__["__getattr__"] = partial(getattr, home)
-    else:
-        module.__dict__.update(row)
+    for part in row if isinstance(row, tuple) else (row,):
+        if isinstance(part, str):
+            module.__dict__["__getattr__"] = partial(getattr, import_module(part))
+        else:
+            module.__dict__.update(part)
 
 
 def missing(module: str) -> str:

@@ -602,6 +602,8 @@ def _plain(kind: Any) -> Any:
     """A dtype, or one of NumPy's abstract classes."""
     if any(kind is abstract for abstract in _ABSTRACT):
         return kind
+    if isinstance(kind, type) and issubclass(kind, dtypes.extended):
+        return kind
     if any(kind is python for python in (bool, int, float, complex, object)):
         return np.dtype(kind)
     return dtypes.known_dtype(kind)

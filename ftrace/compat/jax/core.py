@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ftrace import dtypes
 from ftrace.compat.jaxpr import (
@@ -25,7 +25,7 @@ from ftrace.compat.primitive import (
     CallPrimitive as CallPrimitive,
     Primitive as Primitive,
 )
-from ftrace.errors import ConcretizationTypeError
+from ftrace.errors import ArgumentError, ConcretizationTypeError
 from ftrace.trace.avals import ShapedArray as ShapedArray
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.tracing.scopes import open_scopes, scope_of
@@ -132,3 +132,34 @@ def unsafe_am_i_under_a_vmap() -> bool:
 
 unsafe_am_i_under_a_jit_DO_NOT_USE = unsafe_am_i_under_a_jit
 unsafe_am_i_under_a_vmap_DO_NOT_USE = unsafe_am_i_under_a_vmap
+
+
+class Trace:
+    """JAX's interpreters derive from it; those of ftrace's are rewrites of graphs."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise _no_interpreters("Trace")
+
+
+class TraceTag:
+    """See `Trace`."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise _no_interpreters("TraceTag")
+
+
+def take_current_trace() -> NoReturn:
+    """Raises: there is no interpreter that could be taken away."""
+    raise _no_interpreters("take_current_trace")
+
+
+def set_current_trace(*_: Any, **__: Any) -> NoReturn:
+    """Raises: functions are traced to graphs, by no interpreter of the user's."""
+    raise _no_interpreters("set_current_trace")
+
+
+def _no_interpreters(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"jax.core.{name}: ftrace has no interpreters of the user's; trace the "
+        "function with make_jaxpr and walk through the equations, or rewrite its graph"
+    )

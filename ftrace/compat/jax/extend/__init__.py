@@ -2,4 +2,5 @@
 
 core          jaxprs and primitives
 linear_util   functions that are wrapped in transformations
+source_info_util   whose frames are no lines of the user's
 """
