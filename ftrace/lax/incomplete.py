@@ -204,7 +204,7 @@ def _fraction_slope(a: Any, x: Any, wanted: Any) -> tuple[Any, Any]:
         unsettled = (fnp.abs(factor - 1) > limit) | (fnp.abs(moved) > limit)
         return unsettled, *values, *slopes
 
-    start = jvp(lambda a: _outermost(a, x), (a,), (one,))
+    start = jvp(partial(_outermost, x=x), (a,), (one,))
     found = converge(step, (*start[0], *start[1]), wanted)
     return found[3], found[7]
 
