@@ -30,6 +30,7 @@ from ftrace.trace.calls.rule_graphs import Call
 from ftrace.trace.control.cond import Branches, cond_p
 from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.control.while_loop import While, while_p
+from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.effects import call_back, callback_p
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.graph import Body, Graph, Node, bodies_of, nodes_of, rebuild
@@ -304,6 +305,7 @@ def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
     return [[next(rest) for _ in range(size)] for size in sizes]
 
 
+@unchecked
 def _check_indices(found: Sequence[tuple[Any, int, int]], shape: Any) -> None:
     """A check that positions lie within their axes: see `tell_of_indices`."""
     rows = fnp.broadcast_arrays(*[fnp.asarray(at) for at, _, _ in found])
