@@ -262,8 +262,7 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
 
 def _parts(value: Any) -> list[Any]:
     """What a tuple holds, or the value itself."""
-    several: tuple[type[Any], ...] = (tuple,)
-    return list(value) if isinstance(value, several) else [value]
+    return [*value] if type(value) is tuple else [value]
 
 
 def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
