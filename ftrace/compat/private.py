@@ -12,6 +12,8 @@ from importlib import import_module
 from types import FrameType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from ftrace.backends.base import get_device
 from ftrace.trace.pytree.tree import is_registered
 from ftrace.transforms.custom.callbacks import effects_barrier
@@ -63,9 +65,14 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
     "jax._src.ad_util": "jax.interpreters.ad",
     "jax._src.api_util": "jax.api_util",
     "jax._src.checkify": "jax.experimental.checkify",
+    # chex names it when it is imported; it has none of XLA's functions that chex guards.
+    "jax._src.compiler": {},
     "jax._src.core": "jax.core",
     "jax._src.dispatch": {"wait_for_tokens": effects_barrier},
-    "jax._src.dtypes": ("jax.dtypes", {"ExtendedDType": ExtendedDType}),
+    "jax._src.dtypes": (
+        "jax.dtypes",
+        {"DType": np.dtype, "ExtendedDType": ExtendedDType},
+    ),
     "jax._src.flatten_util": "jax.flatten_util",
     "jax._src.interpreters": {},
     "jax._src.interpreters.ad": "jax.interpreters.ad",
