@@ -29,6 +29,9 @@ class ExtendedDType:
     """The base of dtypes that libraries define: arrays of them are not made."""
 
 
+_DTYPES: Names = {"DType": np.dtype, "ExtendedDType": ExtendedDType}
+
+
 class _Registered:
     """The classes of containers of pytrees, as far as `in` asks."""
 
@@ -65,7 +68,7 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
     "jax._src.ad_util": "jax.interpreters.ad",
     "jax._src.api_util": "jax.api_util",
     "jax._src.checkify": "jax.experimental.checkify",
-    # chex names it when it is imported; it has none of XLA's functions that chex guards.
+    # chex names it when it is imported; what chex guards in it is XLA's.
     "jax._src.compiler": {},
     "jax._src.core": "jax.core",
     "jax._src.dispatch": {"wait_for_tokens": effects_barrier},
@@ -92,11 +95,19 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
 def fill(module: ModuleType) -> None:
     """Gives a new module the names of its row."""
     row = MODULES[module.__name__]
+    if row == {}:  # a package: what is in it is there without an import of its own
+        module.__dict__["__getattr__"] = partial(_inner, module.__name__)
     for part in row if isinstance(row, tuple) else (row,):
         if isinstance(part, str):
             module.__dict__["__getattr__"] = partial(getattr, import_module(part))
         else:
             module.__dict__.update(part)
+
+
+def _inner(package: str, name: str) -> ModuleType:
+    if f"{package}.{name}" in MODULES:
+        return import_module(f"{package}.{name}")
+    raise AttributeError(missing(f"{package}.{name}"), name=name)
 
 
 def missing(module: str) -> str:

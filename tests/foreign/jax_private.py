@@ -81,7 +81,7 @@ LENIENT = """
     jax jax.dtypes jax.lax jax.nn jax.nn.initializers jax.numpy jax.numpy.linalg
     jax.random jax.scipy jax.scipy.linalg jax.scipy.special jax.scipy.signal
     jax.scipy.stats jax.tree jax.tree_util jax.errors jax.debug jax.core
-    jax.extend.core jax.experimental jax.sharding
+    jax.extend.core jax.sharding
 """
 
 #: Are tests running, rather than being collected?
