@@ -131,7 +131,7 @@ def breakpoint(
       backend, filter_frames, num_frames, ordered, token: accepted, without effect.
       kwargs: further variables.
     """
-    caller = sys._getframe(1)
+    caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     code = caller.f_code
     names = {k: v for k, v in caller.f_locals.items() if _has_values(v)} | kwargs
     place = f"{code.co_filename}:{caller.f_lineno}, in {code.co_name}"

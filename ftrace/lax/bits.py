@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast as cast_to
 
 import ml_dtypes
 import numpy as np
@@ -66,8 +66,8 @@ def reduce_precision(operand: Value, exponent_bits: int, mantissa_bits: int) -> 
 
 
 def _round_bits(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    limits: Any = ml_dtypes.finfo(x.dtype)
-    width, whole = limits.nmant, np.dtype(f"u{x.dtype.itemsize}")
+    width: int = cast_to(Any, ml_dtypes.finfo)(x.dtype).nmant
+    whole: Any = np.dtype(f"u{x.dtype.itemsize}")
     known: int = 8 * x.dtype.itemsize - width - 1
     bits = bitcast_convert_type(x, whole)
     lost = width - mantissa_bits

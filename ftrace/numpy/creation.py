@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast as cast_to
 
 import ml_dtypes
 import numpy as np
@@ -291,7 +291,8 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
             leaves.append(item)
             shape = ()
         else:
-            leaf = item if tracer.is_value(item) else _convert(item, None, copy=False)
+            known = tracer.is_value(item) and tracer.stands_for(item) is None
+            leaf = item if known else _convert(item, None, copy=False)
             leaves.append(leaf)
             shape = tracer.aval_of(leaf).shape
         if first is None:
@@ -602,8 +603,10 @@ def _plain(kind: Any) -> Any:
     """A dtype, or one of NumPy's abstract classes."""
     if any(kind is abstract for abstract in _ABSTRACT):
         return kind
-    if isinstance(kind, type) and issubclass(kind, dtypes.extended):
-        return kind
+    if isinstance(kind, type) and issubclass(
+        cast_to("type[Any]", kind), dtypes.extended
+    ):
+        return cast_to(Any, kind)
     if any(kind is python for python in (bool, int, float, complex, object)):
         return np.dtype(kind)
     return dtypes.known_dtype(kind)

@@ -28,7 +28,7 @@ from ftrace.optim.base import (
     with_extra_args_support,
 )
 from ftrace.optim.optimizers import square_of
-from ftrace.trace.arrays.array import Array
+from ftrace.trace.arrays.array import ArrayLike
 
 __all__ = [
     "ApplyIfFiniteState", "InjectHyperparamsState", "LookaheadParams", "LookaheadState",
@@ -666,7 +666,9 @@ def inject_hyperparams(
                 continue
             if callable(value):
                 schedules[name] = value
-            elif isinstance(value, (int, float, Array)) or hasattr(value, "__array__"):
+            elif isinstance(value, (int, float, ArrayLike)) or hasattr(
+                value, "__array__"
+            ):
                 numbers[name] = value
 
         def converted(value: Any, params: Tree) -> Any:

@@ -185,7 +185,8 @@ def sampler(
 
         build.__name__ = name
         made: Any = update_wrapper(call, function)
-        made.__signature__ = parameters.replace(
+        signed: Any = function  # who looks at either sees what users may give
+        signed.__signature__ = made.__signature__ = parameters.replace(
             parameters=[*parameters.parameters.values(), _SHARDING]
         )
         return made

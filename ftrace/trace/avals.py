@@ -81,7 +81,8 @@ class ShapedArray(Immutable):
 
     def update(self, **changes: Any) -> ShapedArray:
         """The type with another shape, dtype or weak_type."""
-        own = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
+        parts = "shape", "dtype", "weak_type"
+        own: dict[str, Any] = {name: getattr(self, name) for name in parts}
         return ShapedArray(**{**own, **changes})
 
     def strip_weak_type(self) -> ShapedArray:

@@ -35,7 +35,7 @@ OTHERS = {
     "extend.py:_NAMES",
 }
 #: Names of functions that users call, beside which those of primitives stand.
-SURFACE = ("numpy", "lax", "scipy", "nn", "random", "optim")
+SURFACE = ("numpy", "lax", "scipy", "nn", "random", "optim", "compat")
 
 NUMBERS = np.array(
     [0.0, -0.0, 1.0, -1.0, 0.5, -3.0, 20.0, -120.0, 1e-30, 3e38, -3e38,

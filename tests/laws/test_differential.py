@@ -126,6 +126,7 @@ _OTHER_VALUES = {
     "the function is applied once to an element of several windows",
     "a pivot beyond the rows moves none",
     "integers become floats by themselves, and do not wrap",
+    "integers become the default dtype, as the array API asks",
 }
 
 

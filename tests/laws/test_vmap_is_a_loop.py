@@ -84,7 +84,7 @@ def test_bad_axes_say_what_to_do() -> None:
         ft.vmap(f, (None, None))(1.0, 2.0)
     with pytest.raises(AxisError, match="no axis 0"):
         ft.vmap(f)(1.0, np.ones(3))
-    with pytest.raises(ArgumentError, match="in_axes has 1 entries"):
+    with pytest.raises(TreeError, match="in_axes has 1 entries"):
         ft.vmap(f, (0,))(np.ones(3), np.ones(3))
     with pytest.raises(TreeError, match="prefix"):
         ft.vmap(f, ({"a": 0}, 0))(np.ones(3), np.ones(3))
