@@ -209,15 +209,21 @@ def primitives_page() -> str:
         heading = ("name", "meaning", "dtypes", "derivative", "f(0) = 0")
         parts += [f"## {title}", table(heading, rows)]
     unknown = {p.family for p in PRIMITIVES.values()} - set(FAMILIES)
+    # Not those that programs which run in the place of JAX have made.
+    steps = [
+        p
+        for _, p in sorted(COMPOUNDS.items())
+        if not p.infer.__module__.startswith("ftrace.compat")
+    ]
     parts += [
         "## Steps of a program",
         paragraph(
-            f"These {len(COMPOUNDS)} may have several results. Each is a step of the "
+            f"These {len(steps)} may have several results. Each is a step of the "
             "program by itself, or holds bodies: graphs of their own."
         ),
     ]
     for family, title in STEPS.items():
-        members = [p for _, p in sorted(COMPOUNDS.items()) if p.family == family]
+        members = [p for p in steps if p.family == family]
         rows = [
             (
                 f"`{p.name}`",
@@ -228,7 +234,7 @@ def primitives_page() -> str:
             for p in members
         ]
         parts += [f"### {title}", table(("name", "meaning", "derivative"), rows)]
-    unknown |= {p.family for p in COMPOUNDS.values()} - set(STEPS) - {"loop"}
+    unknown |= {p.family for p in steps} - set(STEPS) - {"loop"}
     assert not unknown, f"name these families in docs/generate.py: {unknown}"
     return "\n\n".join(parts) + "\n"
 

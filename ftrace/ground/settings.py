@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -119,6 +119,8 @@ class Config:
 
     #: Are calls of functions, or their results, checked? Such calls are not native.
     checks_calls = False
+    #: Has any configuration of this process asked for it? Until then no call looks.
+    any_checks_calls: ClassVar[bool] = False
     #: Are programs, before they run or after?
     checks_programs = False
     #: The settings on which it depends what a function is traced to.
@@ -140,6 +142,7 @@ class Config:
         object.__setattr__(self, "rules", rules)
         checks = strict or self.debug_nans or self.debug_infs
         object.__setattr__(self, "checks_calls", checks)
+        Config.any_checks_calls |= checks
         object.__setattr__(self, "checks_programs", checks or self.no_execution)
 
 

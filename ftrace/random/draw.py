@@ -138,7 +138,9 @@ def _word(x: int, dtype: np.dtype[Any]) -> Any:
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Accepted, without effect.
-_SHARDING = Parameter("out_sharding", Parameter.KEYWORD_ONLY, default=None)
+_SHARDING = Parameter(
+    "out_sharding", Parameter.KEYWORD_ONLY, default=None, annotation="Any"
+)
 
 
 def sampler(

@@ -124,7 +124,7 @@ def recalling(
     beside_traced = lifting is Lifting.BESIDE_TRACED
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if settings.current().checks_calls:
+        if settings.Config.any_checks_calls and settings.current().checks_calls:
             return checked(function.__name__, call, args, kwargs)
         scopes = stack.scopes
         if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
