@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class Config:
     #: Are calls of functions, or their results, checked? Such calls are not native.
     checks_calls = False
     #: Has any configuration of this process asked for it? Until then no call looks.
-    any_checks_calls: ClassVar[bool] = False
+    any_checks_calls = False
     #: Are programs, before they run or after?
     checks_programs = False
     #: The settings on which it depends what a function is traced to.
