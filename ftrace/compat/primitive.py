@@ -94,7 +94,7 @@ class Primitive:
         return abstract_eval
 
     def def_bind_with_trace(self, bind: Function) -> Function:
-        raise NotImplementedError(
+        raise errors.MissingRuleError(
             f"{self.name}: ftrace has no traces that a primitive could be bound with; "
             "define impl, abstract_eval and rules"
         )
@@ -102,7 +102,7 @@ class Primitive:
     def impl(self, *args: Any, **params: Any) -> Any:
         """The results for arrays."""
         if self._impl is None:
-            raise NotImplementedError(
+            raise errors.MissingRuleError(
                 f"Evaluation rule for {self.name!r} not implemented"
             )
         return self._impl(*args, **params)
@@ -110,7 +110,7 @@ class Primitive:
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Any:
         """(types of the results, effects), for types of the operands."""
         if self._abstract is None:
-            raise NotImplementedError(
+            raise errors.MissingRuleError(
                 f"Abstract evaluation for {self.name!r} not implemented"
             )
         return self._abstract(*avals, **params), frozenset[Any]()
@@ -208,7 +208,7 @@ def _record(primitive: Primitive) -> _Rules:
 
 
 def _no_rule(*_: Any, **__: Any) -> Any:
-    raise NotImplementedError
+    raise errors.MissingRuleError("a primitive of a library has its own rules")
 
 
 def primitive_of(arg: Any) -> Primitive | None:
@@ -304,7 +304,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     primitive = primitive_of(arg)
     rule = jvps.get(primitive)  # type: ignore[arg-type]
     if primitive is None or rule is None:
-        raise NotImplementedError(
+        raise errors.MissingRuleError(
             f"Differentiation rule for {node.op.name!r} not implemented"
         )
     results = items(node)
@@ -348,7 +348,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     primitive = primitive_of(arg)
     rule = transposes.get(primitive)  # type: ignore[arg-type]
     if primitive is None or rule is None:
-        raise NotImplementedError(
+        raise errors.MissingRuleError(
             f"Transpose rule (for reverse-mode differentiation) for {node.op.name!r} "
             "not implemented"
         )
@@ -433,4 +433,6 @@ def _batch_rule(primitive: Primitive) -> Function:
         return lambda n, xs, ds, ps: axis(n, None, None, xs, ds, **ps)
     if plain is not None:
         return lambda n, xs, ds, ps: plain(xs, ds, **ps)
-    raise NotImplementedError(f"Batching rule for {primitive.name!r} not implemented")
+    raise errors.MissingRuleError(
+        f"Batching rule for {primitive.name!r} not implemented"
+    )

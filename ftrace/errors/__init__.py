@@ -166,6 +166,10 @@ class PrimitiveError(FtraceError, ValueError):
     """A primitive's record lacks a rule."""
 
 
+class MissingRuleError(FtraceError, NotImplementedError):
+    """A primitive of a library has no rule for what is asked of it."""
+
+
 class GraphError(FtraceError, JaxprTypeError, RuntimeError):
     """A graph breaks its specification: a bug in a rule, or a cycle of kernels."""
 

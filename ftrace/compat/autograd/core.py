@@ -25,6 +25,7 @@ import numpy as np
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace.errors import ArgumentError, MissingRuleError
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer, stack
 
@@ -87,7 +88,7 @@ class Leaves:
         """What stands in those places in another container, in their dtypes."""
         leaves = tree.leaves(x)
         if len(leaves) != len(self.others):
-            raise TypeError(f"a {self.structure} is asked for, got {x!r:.80}")
+            raise ArgumentError(f"a {self.structure} is asked for, got {x!r:.80}")
         pairs = zip(self.places, self.values, strict=True)
         return [_like(leaves[place], value) for place, value in pairs]
 
@@ -216,7 +217,7 @@ class Primitive:
         if rules is None:
             kind = "JVP" if forward else "VJP"
             name = getattr(self, "__name__", self.fun)
-            raise NotImplementedError(
+            raise MissingRuleError(
                 f"{kind} of {name} wrt argnums {argnums} not defined"
             )
         call = _Call(self, args, kwargs, argnums, leaves, top)
@@ -406,21 +407,21 @@ def def_linear(fun: Any) -> None:
 
 def _own(fun: Any) -> Primitive:
     if not isinstance(fun, Primitive):
-        raise TypeError(f"{fun!r:.80} is no function that was made by primitive()")
+        raise ArgumentError(f"{fun!r:.80} is no function that was made by primitive()")
     return fun
 
 
 def _by_argnum(fun: Any, rules: Sequence[Any], argnums: Any) -> dict[int, Any]:
     for rule in rules:
         if not (rule is None or callable(rule) or rule == "same"):
-            raise TypeError(f"Bad rule {rule!r} for {fun.__name__!r}")
+            raise ArgumentError(f"Bad rule {rule!r} for {fun.__name__!r}")
     return dict(zip(count() if argnums is None else argnums, rules, strict=False))
 
 
 def _rule_of(rules: dict[int, Any], argnum: int, fun: Any, kind: str) -> Any:
     if argnum not in rules:
         name = getattr(fun, "__name__", fun)
-        raise NotImplementedError(f"{kind} of {name} wrt argnum {argnum} not defined")
+        raise MissingRuleError(f"{kind} of {name} wrt argnum {argnum} not defined")
     return rules[argnum]
 
 
@@ -465,7 +466,7 @@ class VSpace:
         self.size = sum(sizes)
         if self.leaves.alone:
             if not sizes:
-                raise TypeError(f"Can't find vector space for value {value!r:.60}")
+                raise ArgumentError(f"Can't find vector space for value {value!r:.60}")
             self.shape: Any = np.shape(self.leaves.values[0])
             self.dtype: Any = self.leaves.values[0].dtype
             self.ndim = len(self.shape)

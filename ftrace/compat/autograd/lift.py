@@ -18,6 +18,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace.compat.autograd.core import holds_box, notrace_primitive
+from ftrace.errors import MissingRuleError
 
 #: Of a box they tell what its value tells, and have no derivative.
 _TELLING = (
@@ -54,7 +55,7 @@ def lifted(home: str, name: str, plain: Any, ours: Any) -> Any:
         if not (any(map(holds_box, args)) or holds_box(kwargs)):
             return plain(*args, **kwargs)
         if ours is None:
-            raise NotImplementedError(f"VJP of {home}.{name} not defined")
+            raise MissingRuleError(f"VJP of {home}.{name} not defined")
         if name not in _OF_ARRAYS:  # a list of boxes is one array
             args = tuple([_joined(x) for x in args])
         return ours(*args, **kwargs)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ class SparseEfficiencyWarning(UserWarning):
     """A layout stores far more than the array did."""
 
 
-class JAXSparse:
+class JAXSparse(ABC):
     """The base of sparse arrays.
 
     Attributes:
@@ -70,17 +71,17 @@ class JAXSparse:
         return math.prod(self.shape)
 
     @property
+    @abstractmethod
     def nse(self) -> int:
         """How many elements are stored, for each batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def transpose(self, axes: Sequence[int] | None = None) -> Any:
         """The array with its axes in another order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def todense(self) -> Any:
         """The dense array."""
-        raise NotImplementedError
 
     @property
     def T(self) -> Any:

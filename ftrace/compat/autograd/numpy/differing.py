@@ -12,6 +12,7 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace.compat.autograd.core import getval, holds_box
 from ftrace.compat.autograd.lift import lifted
+from ftrace.errors import MissingRuleError
 
 PUBLIC = [name for name in np.__all__ if name not in ("linalg", "fft", "random")]
 
@@ -54,10 +55,10 @@ def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> An
     """Matrices with the last axis of D as their diagonals.
 
     Raises:
-      NotImplementedError: they are not the main ones, or not of the last two axes.
+      MissingRuleError: they are not the main ones, or not of the last two axes.
     """
     if offset or ((axis1, axis2) != (-1, -2) and np.ndim(D) != 1):
-        raise NotImplementedError("make_diagonal makes main diagonals of the last axes")
+        raise MissingRuleError("make_diagonal makes main diagonals of the last axes")
     module = fnp if holds_box(D) else np
     return module.eye(D.shape[-1]) * module.expand_dims(D, -1)
 

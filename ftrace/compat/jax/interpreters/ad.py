@@ -25,6 +25,7 @@ from ftrace.compat.zeros import (
     instantiate_zeros as instantiate_zeros,
     is_undefined_primal as is_undefined_primal,
 )
+from ftrace.errors import MissingRuleError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.tracing.tracer import Tracer
 
@@ -54,12 +55,12 @@ def get_primitive_transpose(primitive: Primitive) -> Rule:
     """The rule of a primitive for cotangents.
 
     Raises:
-      NotImplementedError: it has none.
+      MissingRuleError: it has none.
     """
     try:
         return primitive_transposes[primitive]
     except KeyError:
-        raise NotImplementedError(
+        raise MissingRuleError(
             "Transpose rule (for reverse-mode differentiation) for "
             f"{primitive.name!r} not implemented"
         ) from None
