@@ -131,7 +131,8 @@ class Error:
         found: list[tuple[Any, JaxException]] = []
         for place in product(*map(range, code.shape)):
             if number := int(code[place]):
-                values = [np.asarray(x)[place] for x in self._payloads[number - 1]]
+                told = map(np.asarray, self._payloads[number - 1])
+                values = [fnp.asarray(np.asarray(x[place])) for x in told]
                 found.append((place, self._sites[number - 1].error(values)))
         if not found:
             return None
@@ -171,8 +172,7 @@ class _Check:
 
     def __call__(self, failed: Any, *payload: Any) -> None:
         if not self.debug and np.any(failed):
-            values = [np.asarray(x) for x in payload]
-            raise JaxRuntimeError(str(self.site.error(values)))
+            raise JaxRuntimeError(str(self.site.error([*map(fnp.asarray, payload)])))
 
 
 def check(
@@ -377,11 +377,12 @@ class _Walk:
         assert scope is not None
         state = _State(scope.wrap(const(0, dtypes.int32)))
         names = zip(graph.inputs, [scope.lift(x) for x in inputs], strict=True)
-        ends = (*graph.outputs, *graph.effects[1:])
+        # Checks that stand in the program come before those of what is computed then.
+        ends = (*graph.effects[1:], *graph.outputs)
         found = self._follow(scope, ends, dict(names), state)
-        if graph.effects and found[-1] is not graph.effects[0]:
-            scope.tokens = (graph.effects[0], found[-1])
-        outputs = [scope.wrap(n) for n in found[: len(graph.outputs)]]
+        if graph.effects and found[0] is not graph.effects[0]:
+            scope.tokens = (graph.effects[0], found[0])
+        outputs = [scope.wrap(n) for n in found[len(graph.effects[1:]) :]]
         return [*outputs, state.code, *state.flat()]
 
     def _follow(

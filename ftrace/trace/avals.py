@@ -20,6 +20,7 @@ from ftrace.errors import DynamicDimensionError
 from ftrace.ground.fast_dataclasses import Immutable
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.weak_tables import WeakValues
+from ftrace.trace.arrays.array import surface
 from ftrace.trace.symbolic.bounds import lower_bound
 from ftrace.trace.symbolic.dim import is_dynamic
 
@@ -78,6 +79,11 @@ class ShapedArray(Immutable):
     @property
     def aval(self) -> ShapedArray:
         return self
+
+    @property
+    def sharding(self) -> Any:
+        """Whole on each device: where an array lies is no part of its type."""
+        return surface["sharding_of"](self)
 
     def update(self, **changes: Any) -> ShapedArray:
         """The type with another shape, dtype or weak_type."""

@@ -11,7 +11,7 @@ from functools import partial, wraps
 from typing import Any
 
 from ftrace.backends.base import Device
-from ftrace.errors import ArgumentError, DeviceError, ShapeError, ValueRangeError
+from ftrace.errors import DeviceError, ShapeError, ValueRangeError
 from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
@@ -63,7 +63,7 @@ def pmap(
 
     Raises:
       DeviceError: the axis has another size than 1.
-      ArgumentError: no argument is mapped.
+      ValueRangeError: no argument is mapped, or one without axes.
     """
     tree.check_callable(fun, "pmap")
     given: Any = static_broadcasted_argnums
@@ -141,16 +141,11 @@ def _check_sizes(fun: Any, kept: Any, kwargs: Any, axes: Any, axis_size: Any) ->
         if axis is None or not is_value(x):
             continue
         shape = aval_of(x).shape
-        if not shape:
-            raise ArgumentError(
-                f"pmap of {name_of(fun)}: pmap requires at least one argument with a "
-                f"mapped axis, got {aval_of(x)!r}, which has no axis"
-            )
-        sizes.add(shape[axis])
-    if not sizes:
+        sizes.add(shape[axis] if shape else None)
+    if not sizes or None in sizes:
         raise ValueRangeError(
             f"pmap of {name_of(fun)}: pmap requires at least one argument with a "
-            "mapped axis"
+            "mapped axis, and none without axes that is mapped"
         )
     for size in sizes - {1}:
         raise DeviceError(

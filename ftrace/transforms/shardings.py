@@ -16,7 +16,14 @@ from ftrace.backends.base import Device
 from ftrace.errors import DeviceError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array
-from ftrace.transforms.meshes import Mesh, PartitionSpec, get_mesh, names_in
+from ftrace.trace.avals import ShapedArray
+from ftrace.transforms.meshes import (
+    Mesh,
+    PartitionSpec,
+    get_abstract_mesh,
+    get_mesh,
+    names_in,
+)
 
 Shape = tuple[int, ...]
 Index = tuple[slice, ...]
@@ -262,8 +269,10 @@ class Shard:
         )
 
 
-def sharding_of(array: Array) -> Sharding:
+def sharding_of(array: Array | ShapedArray) -> Sharding:
     """How an array lies on devices: whole on one, unless another sharding was given."""
+    if isinstance(array, ShapedArray):
+        return NamedSharding(get_abstract_mesh(), PartitionSpec(*[None] * array.ndim))
     return getattr(array, "given_sharding", None) or SingleDeviceSharding(array.device)
 
 

@@ -151,3 +151,6 @@ def test_automatic_checks_tell_of_nan_divisors_and_indices() -> None:
     assert "index 3 is out" in told(slices, all_checks, x, (0, 3))
     assert "index -1 is out" in told(lambda x: x[-3], index_checks, x)
     assert told(partial(read, i=0), float_checks, x) == "None"
+    assert told(lambda x, i: x[i] / 0.0, all_checks, x, 5)[:6] == "out-of"  # the first
+    error = checkify(lambda x: check(x > 1, "{} {x}", [x], x=x))(0.5)[0]
+    assert "[Array(0.5, dtype=float32" in str(error.get())  # arrays, as in JAX

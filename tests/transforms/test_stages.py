@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,13 @@ P = ft.P
 
 def scale(x: Any, n: int, *, by: Any) -> Any:
     return {"y": (x @ x.T) * n, "z": by}
+
+
+def test_a_jitted_function_shows_what_it_was_made_of() -> None:
+    f = ft.jit(scale)
+    assert inspect.signature(f, follow_wrapped=False) == inspect.signature(scale)
+    assert repr(f).startswith("<CompiledFunction of <function scale")
+    assert not hasattr(f, "nothing")
 
 
 def test_each_stage_knows_its_signature() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -363,8 +364,14 @@ class Jitted(RecordedCallable, Travels):
         parts = self._fun, self._static, self._donated, self._device, self._dynamic
         return Jitted, parts
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "__signature__":  # for those who do not follow __wrapped__
+            return inspect.signature(self._fun)
+        raise AttributeError(f"{self!r} has no attribute {name!r}", name=name)
+
     def __repr__(self) -> str:
-        return f"<jit of {name_of(self._fun)}>"
+        # The word by which chex knows it, that of an older JAX.
+        return f"<CompiledFunction of {self._fun!r}>"
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
