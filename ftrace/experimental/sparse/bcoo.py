@@ -33,8 +33,15 @@ from ftrace.tree_util import register_pytree_node_class
 Shape = tuple[int, ...]
 
 
-#: What operators of sparse arrays do.
+#: What operators of sparse arrays do: it stands in `products.py`.
 OPERATORS: dict[str, Callable[..., Any]] = {}
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def apply(self: JAXSparse, *args: Any) -> Any:
+        return OPERATORS[name](self, *args)
+
+    return apply
 
 
 class SparseEfficiencyError(ValueRangeError):
@@ -93,49 +100,16 @@ class JAXSparse(ABC):
     def block_until_ready(self) -> Any:
         return self
 
-    # Operators: what they do stands in `products.py`.
-
-    def __matmul__(self, other: Any) -> Any:
-        return OPERATORS["matmul"](self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return OPERATORS["rmatmul"](self, other)
-
-    def __mul__(self, other: Any) -> Any:
-        return OPERATORS["mul"](self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return OPERATORS["rmul"](self, other)
-
-    def __truediv__(self, other: Any) -> Any:
-        return OPERATORS["truediv"](self, other)
-
-    def __add__(self, other: Any) -> Any:
-        return OPERATORS["add"](self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return OPERATORS["radd"](self, other)
-
-    def __sub__(self, other: Any) -> Any:
-        return OPERATORS["sub"](self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return OPERATORS["rsub"](self, other)
-
-    def __pow__(self, other: Any) -> Any:
-        return OPERATORS["pow"](self, other)
-
-    def __neg__(self) -> Any:
-        return OPERATORS["neg"](self)
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("rmatmul")
+    __mul__, __rmul__ = _operator("mul"), _operator("rmul")
+    __add__, __radd__ = _operator("add"), _operator("radd")
+    __sub__, __rsub__ = _operator("sub"), _operator("rsub")
+    __truediv__, __pow__ = _operator("truediv"), _operator("pow")
+    __neg__, __abs__ = _operator("neg"), _operator("abs")
+    __getitem__ = _operator("getitem")
 
     def __pos__(self) -> Any:
         return self
-
-    def __abs__(self) -> Any:
-        return OPERATORS["abs"](self)
-
-    def __getitem__(self, index: Any) -> Any:
-        return OPERATORS["getitem"](self, index)
 
     def __iter__(self) -> Iterator[Any]:
         return iter([self[i] for i in range(len(self))])
@@ -180,14 +154,10 @@ class BCOO(JAXSparse):
         batch, dense = self.shape[: self.n_batch], self.shape[self.n_batch :]
         dense = dense[self.n_sparse :]
         fits = self.data.ndim - 1 + self.n_sparse == len(self.shape)
-        parts = (self.data.shape[: self.n_batch], self.indices.shape[: self.n_batch])
-        fits = (
-            fits
-            and all(len(part) == len(batch) for part in parts)
-            and all(
-                n in (1, m) for part in parts for n, m in zip(part, batch, strict=True)
-            )
-        )
+        for part in (self.data.shape, self.indices.shape):
+            part = part[: self.n_batch]
+            fits = fits and len(part) == len(batch)
+            fits = fits and all(n in (1, m) for n, m in zip(part, batch, strict=True))
         if not fits or self.data.shape[self.n_batch :] != (self.nse, *dense):
             raise ShapeError(
                 f"BCOO: data {self.data.shape} and indices {self.indices.shape} do not "
@@ -348,6 +318,20 @@ def inside(indices: Any, shape: Sequence[int]) -> Any:
     return (indices < cast(np.array(shape), indices.dtype)).all(-1)
 
 
+def limited(indices: Any, keep: Any, shape: Sequence[int]) -> Any:
+    """The indices, out of bounds where they do not count."""
+    limits = cast(np.array(shape, np.int64), indices.dtype)
+    return fnp.where(keep[..., None], indices, limits)
+
+
+def joined(rows: Sequence[Any], keep: Any, shape: Sequence[int], dtype: Any) -> Any:
+    """The indices of these columns, out of bounds where they do not count."""
+    rows = [fnp.broadcast_to(row, keep.shape) for row in rows]
+    empty = fnp.zeros((*keep.shape, 0), dtype)
+    indices = fnp.stack(rows, -1).astype(dtype) if rows else empty
+    return limited(indices, keep, shape)
+
+
 def masked(data: Any, keep: Any) -> Any:
     """The data, zero where they do not count."""
     more = data.ndim - keep.ndim
@@ -421,8 +405,7 @@ def bcoo_fromdense(
         flat = fnp.nonzero(mask.ravel(), size=count, fill_value=mask.size)[0]
         places = fnp.unravel_index(fnp.minimum(flat, max(mask.size - 1, 0)), shape)
         found = flat < mask.size
-        rows = [fnp.where(found, p, n) for p, n in zip(places, shape, strict=True)]
-        indices = fnp.stack(rows, -1).astype(index_dtype)
+        indices = joined(places, found, shape, index_dtype)
         return gather(x, columns(indices)), indices
 
     for _ in range(n_batch):
@@ -470,9 +453,7 @@ def _segments(indices: Any, shape: Shape) -> tuple[Any, Any, Any, Any]:
       It; and in it the segment of each index, whether it begins one, and the indices.
       Those out of bounds are last, and equal.
     """
-    limits = cast(np.array(shape, np.int64), indices.dtype)
-    keep = inside(indices, shape)
-    indices = fnp.where(keep[:, None], indices, limits)
+    indices = limited(indices, inside(indices, shape), shape)
     count = indices.shape[0]
     if not shape or not count:
         order = fnp.arange(count)
@@ -536,8 +517,7 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """`bcoo_sum_duplicates` of the elements that are not zero."""
     data, indices = full_batch(mat)
     some = (data != 0).any(tuple(range(mat.n_batch + 1, data.ndim)))
-    limits = cast(np.array(mat.sparse_shape, np.int64), indices.dtype)
-    indices = fnp.where(some[..., None], indices, limits)
+    indices = limited(indices, some, mat.sparse_shape)
     return bcoo_sum_duplicates(BCOO((data, indices), shape=mat.shape), nse)
 
 
@@ -589,59 +569,42 @@ def bcoo_update_layout(
     return mat
 
 
-def _grid(shape: Sequence[int], dtype: Any) -> Any:
-    """The indices of all elements, (elements, axes)."""
-    rows: Any = np.indices(tuple(shape))
-    return cast(np.stack([np.ravel(row) for row in rows], -1), dtype)
-
-
 def _dense_to_sparse(mat: BCOO, count: int) -> BCOO:
+    k, sizes = mat.n_batch, mat.dense_shape[:count]
     data, indices = full_batch(mat)
-    k = mat.n_batch
-    batch, sizes, rest = (
-        mat.batch_shape,
-        mat.dense_shape[:count],
-        mat.dense_shape[count:],
-    )
-    total = math.prod(sizes)
-    lead = (*batch, mat.nse, total)
-    grid = fnp.broadcast_to(_grid(sizes, indices.dtype), (*lead, count))
-    spread = fnp.broadcast_to(indices[..., None, :], (*lead, mat.n_sparse))
-    wide = fnp.concatenate([spread, grid], -1)
-    # What did not count must not count now.
-    limits = cast(np.array(mat.shape[k : mat.ndim - len(rest)]), wide.dtype)
-    wide = fnp.where(inside(spread, mat.sparse_shape)[..., None], wide, limits)
-    size = mat.nse * total
-    return BCOO((data.reshape(*batch, size, *rest), wide.reshape(*batch, size, -1)
-                 if size else fnp.zeros((*batch, 0, wide.shape[-1]), wide.dtype)),
-                shape=mat.shape)  # fmt: skip
+    indices = fnp.expand_dims(indices, tuple(range(k + 1, k + 1 + count)))
+    keep = inside(indices, mat.sparse_shape)
+    keep = fnp.broadcast_to(keep, (*keep.shape[: k + 1], *sizes))
+    rows = [*columns(indices), *np.indices(sizes, sparse=True)]
+    return _flattened(mat, k, data, keep, rows)
 
 
 def _batch_to_sparse(mat: BCOO, count: int) -> BCOO:
+    k = mat.n_batch - count
     data, indices = full_batch(mat)
-    kept, sizes = mat.batch_shape[:-count], mat.batch_shape[mat.n_batch - count :]
-    total = math.prod(sizes)
-    grid = _grid(sizes, indices.dtype)[:, None, :]
-    grid = fnp.broadcast_to(grid, (*kept, total, mat.nse, count))
-    flat = indices.reshape(*kept, total, mat.nse, mat.n_sparse)
-    wide = fnp.concatenate([grid, flat], -1)
-    keep = inside(flat, mat.sparse_shape)[..., None]
-    limits = cast(np.array([*sizes, *mat.sparse_shape], np.int64), wide.dtype)
-    wide = fnp.where(keep, wide, limits)
-    size = total * mat.nse
-    return BCOO((data.reshape(*kept, size, *mat.dense_shape),
-                 wide.reshape(*kept, size, count + mat.n_sparse)),
-                shape=mat.shape)  # fmt: skip
+    grid = np.indices(mat.batch_shape[k:], sparse=True)
+    rows = [*[row[..., None] for row in grid], *columns(indices)]
+    return _flattened(mat, k, data, inside(indices, mat.sparse_shape), rows)
+
+
+def _flattened(
+    mat: BCOO, n_batch: int, data: Any, keep: Any, rows: Sequence[Any]
+) -> BCOO:
+    """The axes of `keep` behind those of the batch as one, of stored elements."""
+    sizes = mat.shape[n_batch : n_batch + len(rows)]
+    indices = joined(rows, keep, sizes, mat.indices.dtype)
+    lead = (*keep.shape[:n_batch], math.prod(keep.shape[n_batch:]))
+    data = data.reshape(*lead, *data.shape[keep.ndim :])
+    return BCOO((data, indices.reshape(*lead, len(rows))), shape=mat.shape)
 
 
 def _sparse_to_dense(mat: BCOO, count: int) -> BCOO:
-    sizes = mat.sparse_shape[mat.n_sparse - count :]
+    kept = mat.n_sparse - count
 
     def spread(data: Any, indices: Any) -> Any:
-        rows = fnp.arange(indices.shape[0])
-        places = (rows, *columns(indices[:, mat.n_sparse - count :]))
-        shape = (indices.shape[0], *sizes, *data.shape[1:])
-        return scatter(data, places, shape), indices[:, : mat.n_sparse - count]
+        places = (fnp.arange(mat.nse), *columns(indices[:, kept:]))
+        shape = (mat.nse, *mat.sparse_shape[kept:], *data.shape[1:])
+        return scatter(data, places, shape), indices[:, :kept]
 
     return BCOO(each_batch(spread, mat), shape=mat.shape)
 
@@ -650,13 +613,11 @@ def _sparse_to_batch(mat: BCOO, count: int) -> BCOO:
     sizes = mat.sparse_shape[:count]
 
     def spread(data: Any, indices: Any) -> Any:
-        size = indices.shape[0]
-        places = (*columns(indices[:, :count]), fnp.arange(size))
-        shape = (*sizes, size, *data.shape[1:])
-        rest = indices[:, count:]
-        return scatter(data, places, shape), fnp.broadcast_to(
-            rest, (*sizes, *rest.shape)
+        places = (*columns(indices[:, :count]), fnp.arange(mat.nse))
+        rest = fnp.broadcast_to(
+            indices[:, count:], (*sizes, mat.nse, mat.n_sparse - count)
         )
+        return scatter(data, places, (*sizes, mat.nse, *data.shape[1:])), rest
 
     return BCOO(each_batch(spread, mat), shape=mat.shape)
 
@@ -754,12 +715,11 @@ def bcoo_reshape(
         flat = flat * n + column
     rows: list[Any] = []
     for n in sparse[::-1]:
-        rows.insert(0, fnp.where(keep, flat % max(n, 1), n))
+        rows.insert(0, flat % max(n, 1))
         flat = flat // max(n, 1)
-    empty = fnp.zeros((*indices.shape[:-1], 0), indices.dtype)
-    made = fnp.stack(rows, -1) if rows else empty
+    made = joined(rows, keep, sparse, indices.dtype)
     return BCOO((masked(data, keep).reshape(*batch, mat.nse, *dense),
-                 made.astype(indices.dtype).reshape(*batch, mat.nse, len(sparse))),
+                 made.reshape(*batch, mat.nse, len(sparse))),
                 shape=sizes)  # fmt: skip
 
 
@@ -785,10 +745,9 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     kept = [i for i in range(arr.n_sparse) if i not in sparse]
     indices = arr.indices
     if sparse:  # what is out of bounds along one of them
-        keep = inside(indices, arr.sparse_shape)[..., None]
-        limits = cast(np.array(arr.sparse_shape), indices.dtype)
-        indices = fnp.where(keep, indices, limits)
-        gone = masked(arr.data, keep[..., 0]) if not kept else arr.data
+        keep = inside(indices, arr.sparse_shape)
+        indices = limited(indices, keep, arr.sparse_shape)
+        gone = masked(arr.data, keep) if not kept else arr.data
         arr = BCOO((gone, indices), shape=arr.shape)
         indices = indices[..., np.array(kept, np.int32)]
     data = fnp.squeeze(arr.data, (*batch, *[arr.n_batch + 1 + i for i in dense]))
@@ -838,15 +797,12 @@ def bcoo_broadcast_in_dim(
             for p in range(last, len(sizes))]  # fmt: skip
     data = mat.data.reshape(*data_lead, mat.nse, *tail)
     data = fnp.broadcast_to(data, (*data.shape[: first + 1], *sizes[last:]))
-    zero = fnp.zeros((*mat.indices.shape[:-1], 1), mat.indices.dtype)
-    rows = dict(zip(sparse_at, range(mat.n_sparse), strict=True))
-    keep = inside(mat.indices, mat.sparse_shape)[..., None]
-    parts = [mat.indices[..., rows[p], None] if p in rows else fnp.where(keep, zero, 1)
-             for p in range(first, last)]  # fmt: skip
-    empty = fnp.zeros((*mat.indices.shape[:-1], 0), mat.indices.dtype)
-    indices = fnp.concatenate([empty, *parts], -1)
+    found = dict(zip(sparse_at, columns(mat.indices), strict=True))
+    rows = [found.get(p, 0) for p in range(first, last)]
+    keep = inside(mat.indices, mat.sparse_shape)
+    indices = joined(rows, keep, sizes[first:last], mat.indices.dtype)
     indices = indices.reshape(*index_lead, mat.nse, last - first)
-    return BCOO((data, indices.astype(mat.indices.dtype)), shape=sizes)
+    return BCOO((data, indices), shape=sizes)
 
 
 @unchecked
@@ -876,10 +832,9 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     start = 0
     for m in mats:
         data, indices = full_batch(m)
-        keep = inside(indices, m.sparse_shape)[..., None]
         moved = indices.at[..., axis - k].add(start) if m.nse else indices
-        limits = cast(np.array(shape[k : k + m.n_sparse]), indices.dtype)
-        rows.append((data, fnp.where(keep, moved, limits)))
+        keep = inside(indices, m.sparse_shape)
+        rows.append((data, limited(moved, keep, shape[k : k + m.n_sparse])))
         start += m.shape[axis]
     data, indices = (fnp.concatenate(p, k) for p in zip(*rows, strict=True))
     return BCOO((data, indices), shape=shape)
@@ -887,16 +842,13 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
 
 def _with_nse(mat: BCOO, nse: int) -> BCOO:
     """The array with as many stored elements; those added are out of bounds."""
-    more = nse - mat.nse
-    if not more:
-        return mat
-    data, indices = full_batch(mat)
-    zeros = fnp.zeros((*mat.batch_shape, more, *mat.dense_shape), mat.dtype)
-    limits = cast(np.array(mat.sparse_shape, np.int64), indices.dtype)
-    limits = fnp.broadcast_to(limits, (*mat.batch_shape, more, mat.n_sparse))
-    return BCOO((fnp.concatenate([data, zeros], mat.n_batch),
-                 fnp.concatenate([indices, limits], mat.n_batch)),
-                shape=mat.shape)  # fmt: skip
+    k = mat.n_batch
+    data, indices = (
+        fnp.pad(x, [(0, nse - mat.nse if i == k else 0) for i in range(x.ndim)])
+        for x in full_batch(mat)
+    )
+    keep = fnp.arange(nse) < mat.nse
+    return BCOO((data, limited(indices, keep, mat.sparse_shape)), shape=mat.shape)
 
 
 @unchecked
@@ -968,9 +920,7 @@ def _sliced(
         keep = keep & (moved >= 0) & (moved < sizes[axis]) & (moved % steps[axis] == 0)
         rows.append(moved // steps[axis])
     limits = counts[k:last]
-    if rows:
-        moved = [fnp.where(keep, r, n) for r, n in zip(rows, limits, strict=True)]
-        indices = fnp.stack(moved, -1).astype(indices.dtype)
+    indices = joined(rows, keep, limits, indices.dtype)
     lead = fnp.broadcast_shapes(data.shape[:k], keep.shape[:k])
     data = fnp.broadcast_to(data, (*lead, *data.shape[k:]))
     made = BCOO((masked(data, keep), indices), shape=counts)

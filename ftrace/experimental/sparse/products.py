@@ -27,8 +27,10 @@ from ftrace.experimental.sparse.bcoo import (
     bcoo_transpose,
     columns,
     each_batch,
+    full_batch,
     gather,
     inside,
+    joined,
     masked,
     replaced,
     scatter,
@@ -117,8 +119,8 @@ def _both_sparse(
     pairs = [*zip(left, right, strict=True)]
     data, meet = _pairs(lhs, rhs, pairs)
     kept = [*left[:batch], *free_left]
-    rows = [fnp.broadcast_to(lhs.indices[:, None, i], meet.shape) for i in kept]
-    rows += [fnp.broadcast_to(rhs.indices[None, :, i], meet.shape) for i in free_right]
+    rows = [lhs.indices[:, None, i] for i in kept]
+    rows += [rhs.indices[None, :, i] for i in free_right]
     shape = [*[lhs.shape[i] for i in kept], *[rhs.shape[i] for i in free_right]]
     return _collected(data, meet, rows, shape)
 
@@ -134,10 +136,8 @@ def _pairs(lhs: BCOO, rhs: BCOO, axes: Sequence[tuple[int, int]]) -> tuple[Any, 
 
 def _collected(data: Any, keep: Any, rows: Sequence[Any], shape: Sequence[int]) -> BCOO:
     """The sparse array of these elements, each index once."""
-    columns_ = [fnp.where(keep, row, n) for row, n in zip(rows, shape, strict=True)]
-    empty = fnp.zeros((data.size, 0), np.int32)
-    indices = fnp.stack([c.ravel() for c in columns_], -1) if columns_ else empty
-    made = BCOO((data.ravel(), indices.astype(np.int32)), shape=shape)
+    indices = joined(rows, keep, shape, np.int32).reshape(data.size, len(shape))
+    made = BCOO((data.ravel(), indices), shape=shape)
     return bcoo_sum_duplicates(made, min(data.size, math.prod(shape)))
 
 
@@ -286,13 +286,8 @@ def _add(x: BCOO, y: Any) -> Any:
         raise ShapeError(f"sparse arrays of shapes {x.shape} and {y.shape} do not add")
     if (x.n_batch, x.n_dense) != (y.n_batch, y.n_dense):
         x, y = all_sparse(x), all_sparse(y)
-    (a, b), _ = promoted(x.data, y.data)
-    k = x.n_batch
-    lead = x.batch_shape
-    data, indices = (
-        fnp.concatenate([fnp.broadcast_to(p, (*lead, *p.shape[k:])) for p in parts], k)
-        for parts in ((a, b), (x.indices, y.indices))
-    )
+    parts = zip(full_batch(x), full_batch(y), strict=True)
+    data, indices = (fnp.concatenate(pair, x.n_batch) for pair in parts)
     return BCOO((data, indices), shape=x.shape)
 
 
