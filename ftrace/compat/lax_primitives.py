@@ -23,7 +23,7 @@ from ftrace.compat.jaxpr import (
     jaxpr_as_fun,
 )
 from ftrace.compat.linear_util import wrap_init
-from ftrace.compat.primitive import Primitive
+from ftrace.compat.primitive import CallPrimitive, Primitive
 from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.graph import Op
 from ftrace.trace.primitives.primitive import Compound, Primitive as Record
@@ -352,6 +352,8 @@ def own_primitive(op: Compound | Record) -> OwnPrimitive:
 #: The suffixed names that `lax` has of JAX's.
 PUBLIC: dict[str, Primitive] = {
     **{f"{name.replace('-', '_')}_p": p for name, p in NAMED.items()},
+    "call_p": CallPrimitive("call"),
+    "closed_call_p": CallPrimitive("closed_call"),
     "custom_jvp_call_p": custom_jvp_call_p,
     "custom_vjp_call_p": custom_vjp_call_p,
     "remat_p": remat_p,

@@ -148,13 +148,13 @@ class Primitive:
 
 
 class CallPrimitive(Primitive):
-    """A primitive that calls a function."""
+    """A primitive that calls a function, whose equations stand in its place."""
 
     multiple_results = True
     call_primitive = True
 
-    def bind(self, *args: Any, **params: Any) -> Any:
-        fun, *operands = args
+    def bind(self, *args: Any, subfuns: Sequence[Any] = (), **params: Any) -> Any:
+        fun, *operands = (*subfuns, *args)
         return fun.call_wrapped(*operands)
 
 

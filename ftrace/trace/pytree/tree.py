@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import sys
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from threading import get_ident
@@ -427,13 +428,15 @@ def register_pytree_node(
 
     named = flatten_with_keys_func is not None
     try:
-        _optree.register_pytree_node(
-            nodetype,
-            flatten_named if named else flatten_func,
-            unflatten_func,
-            path_entry_type=NamedEntry if named else optree.FlattenedEntry,
-            namespace=NAMESPACE,
-        )
+        with warnings.catch_warnings():  # of a named tuple that is made another one
+            warnings.simplefilter("ignore", UserWarning)
+            _optree.register_pytree_node(
+                nodetype,
+                flatten_named if named else flatten_func,
+                unflatten_func,
+                path_entry_type=NamedEntry if named else optree.FlattenedEntry,
+                namespace=NAMESPACE,
+            )
     except ValueError as error:
         raise TreeError(f"{nodetype!r} cannot be made a container: {error}") from None
     except TypeError as error:
