@@ -59,7 +59,8 @@ class Counts:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.skipped:
-            said = str(report.longrepr[-1]).removeprefix("Skipped: ")
+            why = getattr(report, "wasxfail", None) or report.longrepr[-1]
+            said = str(why).removeprefix("Skipped: ")
             kind, _, rest = said.partition(": ")
             left_out = kind in ("left out", "private", "backend")
             if left_out:
