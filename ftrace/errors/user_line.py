@@ -10,6 +10,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import threading
 from importlib.util import find_spec
 from types import CodeType, FrameType
 from typing import Any
@@ -35,14 +36,28 @@ _INTERNAL = tuple(
 _PACKAGES = ("site-packages", "dist-packages")
 
 
-class Origin:
-    """A place in the user's source: `file`, `line`, `function`, `text`."""
+class _Names(threading.local):
+    """The names that stand around what is traced now, joined by slashes."""
 
-    __slots__ = ("code", "offset")
+    joined = ""
+
+
+names = _Names()
+
+
+class Origin:
+    """A place in the user's source: `file`, `line`, `function`, `text`.
+
+    Attributes:
+      name_stack: the names of the blocks around it, joined by slashes.
+    """
+
+    __slots__ = ("code", "name_stack", "offset")
 
     def __init__(self, code: CodeType, offset: int) -> None:
         self.code = code
         self.offset = offset
+        self.name_stack = names.joined
 
     @property
     def file(self) -> str:

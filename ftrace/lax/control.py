@@ -131,19 +131,18 @@ def _branch(
 ) -> Any:
     values, treedef = flatten_values(operands, f"{what}: the operand ")
     avals = [aval_of(x) for x in values]
-    traced = [bodies.trace_function(what, b, treedef, avals, values) for b in branches]
+    traced = _traced(what, branches, treedef, avals, values)
     first = traced[0].treedef
     for name, other in zip(names[1:], traced[1:], strict=True):
         if other.treedef != first:
             raise TreeError(
-                f"{what}: all branches must return the same structure, but {names[0]} "
-                f"returns {tree.readable(first)} and {name} "
+                f"{what} branch outputs must have the same pytree structure, but "
+                f"{names[0]} returns {tree.readable(first)} and {name} "
                 f"{tree.readable(other.treedef)}"
             )
     types = bodies.common_types(what, [t.draft.outputs for t in traced], names)
     if any(is_exact(t) for t in types):
-        parts = [(what, b, treedef, avals, values, types) for b in branches]
-        traced = [bodies.trace_function(*p) for p in parts]
+        traced = _traced(what, branches, treedef, avals, values, types)
     free, places = bodies.distinct([t.draft.values for t in traced])
     effects = any(t.draft.effects for t in traced)
     closed: list[Any] = []
@@ -159,6 +158,13 @@ def _branch(
     token = 1 if effects else -1
     results = bodies.apply_compound(what, cond_p, arg, given, operands_of, token)
     return tree.unflatten(first, results)
+
+
+def _traced(what: str, branches: Sequence[Function], *args: Any) -> list[Traced]:
+    """Each of them traced; one that is given twice is traced once."""
+    once = {id(b): b for b in branches}
+    made = {key: bodies.trace_function(what, b, *args) for key, b in once.items()}
+    return [made[id(b)] for b in branches]
 
 
 def close_over(

@@ -49,7 +49,8 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
       ShapeError: there is none.
     """
     checked = [ax.check_shape(shape, "lax.broadcast_shapes") for shape in shapes]
-    return common_shape("lax.broadcast_shapes", checked) if checked else ()
+    what = "lax.broadcast_shapes: Incompatible shapes for broadcasting"
+    return common_shape(what, checked) if checked else ()
 
 
 def broadcast(operand: Value, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:

@@ -8,7 +8,13 @@ from functools import partial, wraps
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, AxisError, BatchSizeError, TreeError
+from ftrace.errors import (
+    ArgumentError,
+    AxisError,
+    BatchSizeError,
+    TreeError,
+    ValueRangeError,
+)
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import ShapedArray
@@ -235,7 +241,8 @@ def _batch_size(
             for n, a in sizes.items()
         )
         raise BatchSizeError(
-            f"vmap of {name_of(fun)}: the mapped axes must have one size, got {listed}"
+            f"vmap of {name_of(fun)}: vmap got inconsistent sizes for array axes to be "
+            f"mapped: {listed}"
         )
     return next(iter(sizes))
 
@@ -243,7 +250,7 @@ def _batch_size(
 def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Node:
     if place is None:
         if batched:
-            raise ArgumentError(
+            raise ValueRangeError(
                 f"vmap of {name_of(fun)}: out_axes is None for a result that depends "
                 "on a mapped argument; give it an axis"
             )

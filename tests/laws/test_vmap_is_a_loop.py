@@ -93,5 +93,5 @@ def test_bad_axes_say_what_to_do() -> None:
             ft.vmap(f, axes)
         with pytest.raises(ArgumentError, match="out_axes must hold ints or None"):
             ft.vmap(f, out_axes=axes)
-    with pytest.raises(ArgumentError, match="out_axes is None"):
+    with pytest.raises(ValueError, match="out_axes is None"):
         ft.vmap(f, out_axes=None)(np.ones(3), np.ones(3))

@@ -219,7 +219,7 @@ def test_mistakes_of_vmap_are_told_each_time() -> None:
     for _ in range(2):
         with pytest.raises(ft.errors.AxisError, match="out_axes"):
             ft.vmap(lambda x: x, out_axes=3)(X)
-        with pytest.raises(ft.errors.ArgumentError, match="out_axes is None"):
+        with pytest.raises(ValueError, match="out_axes is None"):
             ft.vmap(lambda x: x, out_axes=None)(X)
 
 

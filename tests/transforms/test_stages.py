@@ -11,7 +11,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import errors, stages
+from ftrace import errors, lax, stages
 from ftrace.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 DEVICE = ft.devices()[0]
@@ -28,6 +28,30 @@ def test_a_jitted_function_shows_what_it_was_made_of() -> None:
     assert inspect.signature(f, follow_wrapped=False) == inspect.signature(scale)
     assert repr(f).startswith("<CompiledFunction of <function scale")
     assert not hasattr(f, "nothing")
+
+
+def test_equations_know_the_names_around_them() -> None:
+    @ft.named_call
+    def inner(x: Any) -> Any:
+        return x * 2
+
+    def named(x: Any) -> Any:
+        with ft.named_scope("outer"):
+            return inner(x + 1) - 1
+
+    names = [e.source_info.name_stack for e in ft.make_jaxpr(named)(X).eqns]
+    assert names == ["outer", "outer/inner", "outer"]
+
+
+def test_a_branch_that_is_given_twice_is_traced_once() -> None:
+    calls: list[Any] = []
+
+    def branch(x: Any) -> Any:
+        calls.append(x)
+        return x + 1
+
+    assert lax.switch(1, [branch, lambda x: x, branch], 2.0) == 2
+    assert len(calls) == 1
 
 
 def test_each_stage_knows_its_signature() -> None:

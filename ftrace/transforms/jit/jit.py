@@ -15,6 +15,7 @@ import numpy as np
 from ftrace import monitoring
 from ftrace.backends.base import Device, get_device
 from ftrace.errors import ArgumentError, TracingError
+from ftrace.errors.user_line import names
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import Table
@@ -432,8 +433,13 @@ def disable_jit(disable: bool = True) -> Generator[None, None, None]:
 
 @contextmanager
 def named_scope(name: str) -> Generator[None, None, None]:
-    """A block with a name. It changes nothing: origins name the user's lines."""
-    yield
+    """A block with a name, which equations of jaxprs have in their `source_info`."""
+    before = names.joined
+    names.joined = f"{before}/{name}" if before else name
+    try:
+        yield
+    finally:
+        names.joined = before
 
 
 def named_call(
@@ -442,4 +448,4 @@ def named_call(
     """`fun` under a name; see `named_scope`."""
     if fun is None:
         return partial(named_call, name=name)
-    return fun
+    return named_scope(name or name_of(fun))(fun)
