@@ -42,13 +42,25 @@ complex128: Final = np.dtype(np.complex128)
 float0: Final = np.dtype([("float0", np.void, 0)])
 
 
-class extended(np.generic):
+class extended(np.void):
     """The class of dtypes that are no numbers: `issubdtype(dtype, extended)`."""
 
 
 class prng_key(extended):
     """The class of the dtypes of random keys."""
 
+
+def _key_type(name: str, words: int) -> np.dtype[Any]:
+    return np.dtype((prng_key, [(name, np.uint32, (words,))]))
+
+
+#: The dtypes of random keys, by generator: elements that are moved and compared, and
+#: have no arithmetic. Each holds the words of one key.
+KEYS: Final = {
+    "threefry2x32": _key_type("key<fry>", 2),
+    "rbg": _key_type("key<rbg>", 4),
+    "unsafe_rbg": _key_type("key<urbg>", 4),
+}
 
 SIGNED: Final = (int8, int16, int32, int64)
 UNSIGNED: Final = (uint8, uint16, uint32, uint64)
@@ -75,10 +87,12 @@ SHORT: Final = {
     uint8: "u8", uint16: "u16", uint32: "u32", uint64: "u64",
     float16: "f16", bfloat16: "bf16", float32: "f32", float64: "f64",
     complex64: "c64", complex128: "c128", float0: "float0",
+    **{dtype: (dtype.names or ("",))[0] for dtype in KEYS.values()},
 }  # fmt: skip
 
 _KIND: Final = (
     {bool_: "b", float0: "V"}
+    | dict.fromkeys(KEYS.values(), "k")
     | dict.fromkeys(SIGNED, "i")
     | dict.fromkeys(UNSIGNED, "u")
     | dict.fromkeys(FLOAT, "f")
@@ -110,13 +124,16 @@ _WEAK_POINT: Final = {"b": bool_, "i": "i*", "u": "i*", "f": "f*", "c": "c*"}
 
 @cache  # NumPy takes tens of microseconds
 def name_of(dtype: np.dtype[Any]) -> str:
-    """`str(dtype)`: NumPy's name of a dtype."""
-    return str(dtype)
+    """`str(dtype)`: NumPy's name of a dtype; `key<fry>` of one of keys."""
+    return SHORT[dtype] if is_key(dtype) else str(dtype)
 
 
 @cache
 def kind(dtype: np.dtype[Any]) -> str:
-    """'b' bool, 'i' signed, 'u' unsigned, 'f' float, 'c' complex, 'V' float0."""
+    """'b' bool, 'i' signed, 'u' unsigned, 'f' float, 'c' complex, 'k' a key.
+
+    'V' is float0.
+    """
     found = _KIND.get(dtype)
     if found is None:
         names = ", ".join(map(str, ALL))
@@ -166,6 +183,21 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
     return kind(dtype) in "iu"
 
 
+def is_key(dtype: Any) -> bool:
+    """Is it a dtype whose elements are random keys?"""
+    return getattr(dtype, "type", None) is prng_key
+
+
+def carrier(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of numbers with as many bits as a key has; of numbers itself.
+
+    Programs move keys in it. All dtypes of numbers are moved bit by bit.
+    """
+    if not is_key(dtype):
+        return dtype
+    return uint64 if dtype.itemsize == 8 else complex128
+
+
 @cache
 def _join(points: frozenset[_Point]) -> _Point:
     common = frozenset(_ABOVE).intersection(*(_ABOVE[point] for point in points))
@@ -204,6 +236,14 @@ def _promote(
     if all(t == first for t in types):
         return first
     strong = [dtype for dtype, weak in types if not weak]
+    if any(map(is_key, strong)):
+        if set(strong) == {strong[0]} and len(strong) == len(types):
+            return types[0]
+        names = " and ".join(name_of(dtype) for dtype, _ in types)
+        raise DtypeError(
+            f"random keys have no dtype in common with others, got {names}; the "
+            "numbers of keys are random.key_data(keys)"
+        )
     if all(weak for _, weak in types):
         category = max((kind(dtype) for dtype, _ in types), key="biufc".index)
         same = [dtype for dtype, _ in types if kind(dtype) == category]
@@ -226,6 +266,11 @@ def to_inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     if is_inexact(dtype):
         return dtype
+    if is_key(dtype):
+        raise DtypeError(
+            f"numbers are required, got {name_of(dtype)}; those of keys are "
+            "random.key_data(keys)"
+        )
     if dtype.itemsize == 8 and settings.current().enable_x64 is True:
         return float64
     return float32

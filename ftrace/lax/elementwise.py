@@ -16,7 +16,7 @@ from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.lax.options import RoundingMethod
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import integer_power
-from ftrace.numpy.elementwise import arctan2, maximum, minimum
+from ftrace.numpy.elementwise import arctan2, compare, maximum, minimum
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.bind import bind, elementwise as apply_elementwise
 from ftrace.trace.eager.dispatch import named
@@ -99,7 +99,7 @@ def _binary(
         check_ranks(name, x, y)
         if of_complex is not None and dtypes.is_complex(dtype):
             return of_complex(x, y)
-        return apply_elementwise(op, x, y)
+        return (compare if op in p.COMPARES else apply_elementwise)(op, x, y)
 
     return named(function, name, f"Elementwise {op.doc}.")
 

@@ -569,6 +569,7 @@ _CLASSES = {
     "f": (floating, inexact, number, generic),
     "i": (signedinteger, integer, number, generic),
     "u": (unsignedinteger, integer, number, generic),
+    "k": (dtypes.prng_key, dtypes.extended, generic),
 }
 _ABSTRACT = (
     floating, inexact, number, generic, complexfloating, integer, signedinteger,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable
+from functools import partial, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -354,6 +355,11 @@ def compare(op: Primitive, x1: Value, x2: Value) -> Any:
     """
     try:
         return elementwise(op, x1, x2)
+    except DtypeError:
+        types = {aval_of(x).dtype for x in (x1, x2)}
+        if op not in (p.eq, p.ne) or len(types) > 1 or not dtypes.is_key(types.pop()):
+            raise
+        return _compare_keys(op, x1, x2)
     except DtypeOverflowError:
         x1, x2 = [int(x) if type(x) is np.int64 else x for x in (x1, x2)]
         if (type(x1) is int) == (type(x2) is int):
@@ -372,6 +378,22 @@ def compare(op: Primitive, x1: Value, x2: Value) -> Any:
     pair = (0, beyond) if values is x1 else (beyond, 0)
     answer = p.eq if _MEANINGS[op.name](*pair) else p.ne
     return elementwise(answer, values, values)
+
+
+def _compare_keys(op: Primitive, x1: Value, x2: Value) -> Any:
+    """Random keys are equal where all their bits are."""
+    pairs = zip(*map(key_bits, (x1, x2)), strict=True)
+    combine = p.bit_and if op is p.eq else p.bit_or
+    return reduce(partial(elementwise, combine), [elementwise(op, *x) for x in pairs])
+
+
+def key_bits(keys: Value) -> list[Any]:
+    """Random keys as one or two arrays of uint64."""
+    moved = bind(p.bitcast, keys, arg=dtypes.carrier(aval_of(keys).dtype))
+    if not dtypes.is_complex(moved.dtype):
+        return [moved]
+    parts = [bind(part, moved) for part in (p.real, p.imag)]
+    return [bind(p.bitcast, part, arg=dtypes.uint64) for part in parts]
 
 
 def _compare_floats(op: Primitive, x1: Value, x2: Value) -> Any:

@@ -4,7 +4,7 @@
     first, second = ftrace.random.split(key)
     x = ftrace.random.normal(first, (3, 4))
 
-A key is a uint32 array of shape (2,); `split` and `fold_in` make new ones.
+`split` and `fold_in` make new keys; `PRNGKey` makes one that is a uint32 array.
 """
 
 # ruff: noqa: F403

@@ -200,14 +200,14 @@ def sampler(
 
 
 def check_key(name: str, key: Any) -> Any:
-    """A single raw key.
+    """A single key, of either kind.
 
     Raises:
-      ArgumentError: it is no uint32 array whose last axis has size 2.
+      ArgumentError: it is no key.
       ValueRangeError: it is an array of several keys.
     """
     shape = check_keys(name, key)
-    if len(shape) != 1:
+    if shape:
         raise errors.ValueRangeError(
             f"random.{name} takes a single key, got an array of keys of shape {shape}; "
             "use vmap to draw with each of them"
@@ -216,19 +216,22 @@ def check_key(name: str, key: Any) -> Any:
 
 
 def check_keys(name: str, key: Any) -> Shape:
-    """The shape of one or more raw keys.
+    """The shape of one or more keys; that of raw ones without the axis of words.
 
     Raises:
-      ArgumentError: it is no uint32 array whose last axis has size 2.
+      ArgumentError: it is neither a key nor a uint32 array whose last axis has size 2.
     """
     shape, dtype = getattr(key, "shape", None), getattr(key, "dtype", None)
+    if shape is not None and dtypes.is_key(dtype):
+        return shape
     if dtype != dtypes.uint32 or not shape or shape[-1] != 2:
         got = f"{dtype} of shape {shape}" if shape is not None else f"{key!r:.60}"
         raise errors.ArgumentError(
-            f"random.{name}: a key is a uint32 array whose last axis has size 2, made "
-            f"by random.key(seed) or random.split; got {got}"
+            f"random.{name}: a key is required, made by random.key(seed) or "
+            "random.split, or a uint32 array whose last axis has size 2, made by "
+            f"random.PRNGKey(seed); got {got}"
         )
-    return shape
+    return shape[:-1]
 
 
 def as_shape(name: str, shape: Any) -> Shape:

@@ -1,9 +1,8 @@
 """Keys: what every sampler is given instead of a hidden state.
 
-A key is a uint32 array of shape (2,), as JAX's raw keys are: `key(0)` and
-`PRNGKey(0)` are the same. Arrays of keys have one more axis, the last, so that
-indexing, unpacking, `vmap` and `scan` over their leading axes do what they do for
-JAX's typed keys.
+`key(0)` is an array without axes of a dtype of its own, whose elements are keys:
+`ftrace.dtypes.KEYS`. `PRNGKey(0)` is the same key as a uint32 array of shape (2,). All
+functions take both, and give new keys of the kind that they got.
 """
 
 from __future__ import annotations
@@ -14,8 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes
-from ftrace.errors import DtypeError, DtypeOverflowError, ValueRangeError
+from ftrace import dtypes, errors
+from ftrace.errors import (
+    ArgumentError,
+    DtypeError,
+    DtypeOverflowError,
+    ValueRangeError,
+)
+from ftrace.ground import settings
 from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
@@ -26,7 +31,7 @@ from ftrace.trace.primitives.sources import const, const_like, iota
 from ftrace.trace.tracing.tracer import Tracer, aval_of
 
 __all__ = [
-    "PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split",
+    "PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype", "key_impl", "split",
     "wrap_key_data",
 ]  # fmt: skip
 
@@ -37,7 +42,7 @@ __all__ = [
 # JAX with `jax_threefry_partitionable`: element number i of an array hashes the 64-bit
 # counter i, whatever the shape, so that every bit agrees with JAX.
 #
-# The hash is of nodes. What samplers have is traced: a key of shape (2,), or, between
+# The hash is of nodes. What samplers have is traced: a key of either kind, or, between
 # the steps of one sampler, its two words as scalars.
 
 Pair = tuple[Node, Node]
@@ -74,12 +79,30 @@ def _words(key: Key) -> Pair:
     """The two words of a key."""
     if isinstance(key, tuple):
         return key[0].node, key[1].node
-    return _element(key.node, 0), _element(key.node, 1)
+    return _words_of_array(key.node)
+
+
+def _words_of_array(keys: Node) -> Pair:
+    """The first words of keys of either kind, and the second ones."""
+    if not dtypes.is_key(keys.dtype):
+        return _element(keys, 0), _element(keys, 1)
+    bits = p.bitcast(keys, arg=dtypes.uint64)
+    high = p.shift_right_logical(bits, const_like(bits, 32))
+    return p.cast(bits, dtypes.uint32), p.cast(high, dtypes.uint32)
+
+
+def _keys_of_words(x: Node, y: Node, dtype: np.dtype[Any]) -> Node:
+    """Keys of their words, of one dtype of keys; of uint32 with one more axis."""
+    if not dtypes.is_key(dtype):
+        return _side_by_side(x, y)
+    low, high = p.cast(x, dtypes.uint64), p.cast(y, dtypes.uint64)
+    bits = p.bit_or(p.shift_left(high, const_like(high, 32)), low)
+    return p.bitcast(bits, arg=dtype)
 
 
 def _element(x: Node, index: int) -> Node:
-    """`x[index]`."""
-    return reshape(shrink_axis(x, 0, index, index + 1), x.shape[1:])
+    """`x[..., index]`."""
+    return reshape(shrink_axis(x, x.ndim - 1, index, index + 1), x.shape[:-1])
 
 
 def _traced(key: Key, node: Node) -> Tracer:
@@ -107,8 +130,14 @@ def _hash_positions(key: Key, shape: Shape) -> Pair:
     return hash_counters(_words(key), *halves)
 
 
+def _of_kind(key: Key, pair: Pair) -> Tracer:
+    """New keys of their words, of the kind of a key."""
+    dtype = key[0].dtype if isinstance(key, tuple) else key.dtype
+    return _traced(key, _keys_of_words(*pair, dtype))
+
+
 def seed_key(seed: Tracer) -> Tracer:
-    """The key of a scalar integer: its bits, high word first."""
+    """The raw key of a scalar integer: its bits, high word first."""
     high, low = const(0, dtypes.uint32), seed.node
     if low.dtype.itemsize == 8:
         high = p.cast(p.shift_right_logical(low, const_like(low, 32)), dtypes.uint32)
@@ -116,8 +145,8 @@ def seed_key(seed: Tracer) -> Tracer:
 
 
 def split_key(key: Key, shape: Shape) -> Tracer:
-    """New keys: an array of shape `shape + (2,)`."""
-    return _traced(key, _side_by_side(*_hash_positions(key, shape)))
+    """New keys, of the kind of the key."""
+    return _of_kind(key, _hash_positions(key, shape))
 
 
 def split_words(key: Key, count: int) -> list[Key]:
@@ -143,14 +172,23 @@ def words_of(key: Key) -> tuple[Tracer, Tracer]:
 
 def joined(key: Key) -> Tracer:
     """A key as an array."""
-    return key if isinstance(key, Tracer) else _traced(key, _side_by_side(*_words(key)))
+    return key if isinstance(key, Tracer) else _of_kind(key, _words(key))
 
 
 def fold_key(key: Key, data: Tracer) -> Tracer:
     """A key that depends on a key and a scalar integer."""
     low = p.cast(data.node, dtypes.uint32)
-    hashed = hash_counters(_words(key), const(0, dtypes.uint32), low)
-    return _traced(key, _side_by_side(*hashed))
+    return _of_kind(key, hash_counters(_words(key), const(0, dtypes.uint32), low))
+
+
+def wrapped(raw: Tracer, dtype: np.dtype[Any]) -> Tracer:
+    """Raw keys as keys of a dtype."""
+    return _traced(raw, _keys_of_words(*_words_of_array(raw.node), dtype))
+
+
+def unwrapped(keys: Tracer) -> Tracer:
+    """Keys as raw ones."""
+    return _traced(keys, _side_by_side(*_words_of_array(keys.node)))
 
 
 def random_bits(key: Key, width: int, shape: Shape) -> Tracer:
@@ -171,15 +209,21 @@ def unsigned(width: int) -> np.dtype[Any]:
 # Keys.
 
 
-_IMPLEMENTATION = "threefry2x32"
+def key_dtype(impl_spec: Any = None) -> np.dtype[Any]:
+    """The dtype of keys for a generator.
 
+    Args:
+      impl_spec: its name, "threefry2x32"; by default that of the configuration. Or a
+        dtype of keys.
 
-def _check_implementation(impl: Any, dtype: Any = None) -> None:
-    for name in (impl, dtype):
-        if name not in (None, _IMPLEMENTATION):
-            raise ValueRangeError(
-                f"the random number generator is {_IMPLEMENTATION!r}, got {name!r}"
-            )
+    Raises:
+      ValueRangeError: there is no such generator.
+    """
+    if impl_spec in dtypes.KEYS.values():
+        return impl_spec
+    name = impl_spec or settings.current().default_prng_impl
+    errors.one_of("the random number generator", str(name), ("threefry2x32",))
+    return dtypes.KEYS[str(name)]
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
@@ -187,13 +231,13 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
 
     Args:
       seed: a scalar integer; 32-bit ones have a high word of 0.
-      impl: None or "threefry2x32", the only generator.
+      impl: the generator: see `key_dtype`.
 
     Raises:
       DtypeError: the seed is no integer.
       ValueRangeError: it is no scalar.
     """
-    _check_implementation(impl)
+    key_dtype(impl)
     if isinstance(seed, int):
         seed = _as_integer(int(seed))
     aval = aval_of(seed)
@@ -223,9 +267,18 @@ def _as_integer(seed: int) -> Any:
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """A key from an integer seed: the same as `PRNGKey`."""
-    _check_implementation(impl, dtype)
-    return PRNGKey(seed)
+    """A key from an integer seed, of a dtype of keys and without axes.
+
+    Args:
+      seed: a scalar integer; 32-bit ones have a high word of 0.
+      impl, dtype: the generator: see `key_dtype`.
+
+    Raises:
+      DtypeError: the seed is no integer.
+      ValueRangeError: it is no scalar.
+    """
+    found = key_dtype(impl if dtype is None else dtype)
+    return draw(wrapped, PRNGKey(seed, impl=found), dtype=found)
 
 
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
@@ -236,7 +289,8 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
       num: how many, or the shape in which they stand.
 
     Returns:
-      Keys of shape `(num, 2)`, or `(*num, 2)`: unpack them, `a, b = split(key)`.
+      Keys of shape `(num,)`, or `num`; raw ones have one more axis. Unpack them,
+      `a, b = split(key)`.
     """
     return draw(split_key, check_key("split", key), shape=as_shape("split", num))
 
@@ -263,26 +317,35 @@ def fold_in(key: Any, data: Any) -> Any:
 
 
 def key_data(keys: Any) -> Any:
-    """The uint32 array of keys: the keys themselves."""
+    """The words of keys: uint32 with one more axis; raw keys as they are."""
     check_keys("key_data", keys)
-    return keys
+    return draw(unwrapped, keys) if dtypes.is_key(keys.dtype) else keys
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """Keys from a uint32 array whose last axis has size 2: that array.
+    """Keys from their words, along the last axis of a uint32 array.
+
+    Args:
+      key_bits_array: the words: two for each key of "threefry2x32".
+      impl, dtype: the generator: see `key_dtype`.
 
     Raises:
       ArgumentError: it is of another shape or dtype.
     """
-    _check_implementation(impl, dtype)
+    found = key_dtype(impl if dtype is None else dtype)
     check_keys("wrap_key_data", key_bits_array)
-    return key_bits_array
+    if dtypes.is_key(key_bits_array.dtype):
+        raise ArgumentError(
+            "random.wrap_key_data takes uint32 words, got keys; use them as they are"
+        )
+    return draw(wrapped, key_bits_array, dtype=found)
 
 
 def key_impl(keys: Any) -> str:
     """The name of the generator: "threefry2x32"."""
     check_keys("key_impl", keys)
-    return _IMPLEMENTATION
+    given = keys.dtype if dtypes.is_key(keys.dtype) else key_dtype()
+    return next(name for name, dtype in dtypes.KEYS.items() if dtype == given)
 
 
 def clone(key: Any) -> Any:

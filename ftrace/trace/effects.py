@@ -102,6 +102,7 @@ class Callback:
       leaves: of each leaf of it the static value, or None for an operand.
       structure: of the result.
       results: the types of its leaves.
+      operands: the dtypes of the operands: programs move random keys as numbers.
       method: what vmap makes of it: "sequential", "expand_dims", …
       lanes: for each vmap around it, the outermost first, its size, and which of the
         operands have an axis of lanes. It is called once per lane, in order.
@@ -115,6 +116,7 @@ class Callback:
     leaves: tuple[Same | None, ...]
     structure: Any
     results: tuple[ShapedArray, ...]
+    operands: tuple[np.dtype[Any], ...]
     method: str = "sequential"
     lanes: tuple[tuple[int, tuple[bool, ...]], ...] = ()
     site: Any = None
@@ -164,8 +166,8 @@ class Callback:
         return operand[tuple(p for p, (_, flags) in pairs if flags[number])]
 
     def _once(self, operands: Sequence[Any]) -> list[Any]:
-        rest = iter(operands)
-        leaves = [_as_array(next(rest)) if s is None else s.value for s in self.leaves]
+        rest = iter(map(_as_array, operands, self.operands))
+        leaves = [next(rest) if s is None else s.value for s in self.leaves]
         args, kwargs = tree.unflatten(self.arguments, leaves)
         # What it computes is its own affair, not part of a function that is traced.
         with scopes.outside_scopes():
@@ -259,9 +261,12 @@ def _fits(got: ShapedArray, wanted: ShapedArray) -> bool:
     return _NARROWED.get(got.dtype, got.dtype) == wanted.dtype  # None is float64
 
 
-def _as_array(operand: Any) -> Array:
+def _as_array(operand: Any, dtype: np.dtype[Any]) -> Array:
     """An operand as the callback gets it: the memory is its own."""
-    return operand if is_array(operand) else Array.of(np.array(operand))
+    if is_array(operand):
+        return operand
+    own: Any = np.array(operand)
+    return Array.of(own.view(dtype) if dtypes.is_key(dtype) else own)
 
 
 def _shape_of(structure: Any) -> str:
@@ -296,6 +301,11 @@ def _promised_type(what: str, leaf: Any) -> ShapedArray:
             "ftrace.ShapeDtypeStruct(shape, dtype)"
         )
     dtype, wanted = dtypes.as_dtype(leaf.dtype), dtypes.named_dtype(leaf.dtype)
+    if dtypes.is_key(dtype):
+        raise errors.DtypeError(
+            f"{what}: no random keys are returned; return random.key_data(keys), and "
+            "make keys of it by random.wrap_key_data"
+        )
     if wanted != dtype:
         raise errors.DtypeError(
             f"{what}: result_shape_dtypes asks for {wanted}, but 64 bits "
@@ -471,6 +481,7 @@ def call_back(
     origin = user_origin()
     arg = Callback(
         kind, Same.of(function), treedef, tuple(static), structure, types,
+        tuple([tracer.aval_of(x).dtype for x in operands]),
         method=method or "sequential", origin=origin,
         site=(id(origin.code), origin.offset) if origin and not method else None,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from ftrace.trace import backend, tiering
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.exact_subgraph import exact_part, is_exact
 from ftrace.trace.tracing.trace import trace
+from tests.support.key_numbers import numbers
 
 KEY = random.key(11)
 ROW = np.arange(40, dtype=np.float32)
@@ -80,7 +81,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepared]:
 
 
 def bits_of(x: Any) -> tuple[Any, ...]:
-    values = np.asarray(x)
+    values = numbers(x)
     return values.shape, values.dtype, values.tobytes()
 
 

@@ -373,7 +373,8 @@ class Array(ArrayLike, metaclass=_ArrayType):
                 flat: Any = np.ravel(np.ascontiguousarray(values))
             except MemoryError:
                 raise self._no_memory() from None
-            self._buffer = Buffer(HOST, flat, flat.nbytes)
+            memory = flat.view(dtypes.carrier(self._dtype))
+            self._buffer = Buffer(HOST, memory, flat.nbytes)
             self._host = flat.reshape(self._shape)
         return self._buffer
 
@@ -467,7 +468,15 @@ class Array(ArrayLike, metaclass=_ArrayType):
         self.told()
         return self.numpy()
 
+    def _require_numbers(self) -> None:
+        if dtypes.is_key(self._dtype):
+            raise errors.DtypeError(
+                f"random keys of shape {self._shape} are no numbers; those are "
+                "random.key_data(keys)"
+            )
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._require_numbers()
         values = self._read()
         if dtype is not None and np.dtype(dtype) != values.dtype:
             return values.astype(dtype)
@@ -548,16 +557,19 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def item(self, *index: Any) -> Any:
         """The element as a Python scalar."""
+        self._require_numbers()
         return self._read().item(*index)
 
     def tolist(self) -> Any:
         """Nested lists of Python scalars."""
+        self._require_numbers()
         return self._read().tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
         return self._read().tobytes(order)
 
     def _scalar(self, what: str) -> Any:
+        self._require_numbers()
         values = self._read()
         if values.size != 1:
             raise errors.ArgumentError(
@@ -592,13 +604,17 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
+        if dtypes.is_key(self._dtype):
+            name = dtypes.name_of(self._dtype)
+            words = self.numpy()[name]
+            return f"Array({self._shape}, dtype={name}) overlaying:\n{words}"
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
         if 0 in self.shape and self.ndim > 1:
             body = f"{body}, shape={self.shape}"
         return f"Array({body}, dtype={self._dtype}{weak})"
 
     def __str__(self) -> str:
-        return str(self.numpy())
+        return repr(self) if dtypes.is_key(self._dtype) else str(self.numpy())
 
     def __copy__(self) -> Array:
         return self
@@ -611,7 +627,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
             raise self._no_memory() from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Array.of, (np.asarray(self), self.weak_type)
+        return Array.of, (self.numpy(), self.weak_type)
 
 
 def is_array(value: Any) -> TypeGuard[Array]:

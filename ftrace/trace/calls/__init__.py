@@ -16,6 +16,8 @@ From the ground up:
     user_primitive     Primitives of users: records whose rules are functions of arrays
     inline             Calls and bodies in graphs: found, replaced, and taken away
                        before all else
+    carry_keys         Random keys in programs: devices move the bits of a key as a
+                       number
 
 A call holds its function as a `Body`. Lowering replaces it by that (`inline.py`): no
 program has calls.

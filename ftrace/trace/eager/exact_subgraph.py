@@ -60,7 +60,7 @@ def _is_of_float32(x: Node) -> bool:
 
 
 def _is_whole(dtype: np.dtype[Any]) -> bool:
-    return dtypes.kind(dtype) in "biu"
+    return dtypes.kind(dtype) in "biuk"
 
 
 def exact_part(graph: Graph) -> tuple[Sequence[Node], bool]:

@@ -51,7 +51,8 @@ def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
             raise DtypeError(f"{name}: the operands differ in dtype: {shapes}")
     if dtypes.kind(first.dtype) not in kinds:
         raise DtypeError(
-            f"{name} is not defined for {first.dtype}; convert with .astype"
+            f"{name} is not defined for {dtypes.name_of(first.dtype)}; convert with "
+            ".astype"
         )
 
 
@@ -615,7 +616,7 @@ nextafter = _binary(
 
 def _infer_select(arg: Any, *avals: ShapedArray) -> ShapedArray:
     chosen, x, y = avals
-    _check("select", "biufc", (x, y))
+    _check("select", "biufck", (x, y))
     if chosen.dtype != dtypes.bool_ or not same_size(chosen.shape, x.shape):
         raise ShapeError(
             f"select: the predicate must be bool of shape {x.shape}, got {chosen!r}"
@@ -651,6 +652,11 @@ select = Primitive(
 
 
 def _infer_cast(arg: tuple[np.dtype[Any], bool], x: ShapedArray) -> ShapedArray:
+    if dtypes.is_key(x.dtype) != dtypes.is_key(arg[0]):
+        raise DtypeError(
+            f"{x!r} cannot be cast to {dtypes.name_of(arg[0])}: numbers become keys by "
+            "random.wrap_key_data, and keys numbers by random.key_data"
+        )
     return ShapedArray.of(x.shape, *arg)
 
 

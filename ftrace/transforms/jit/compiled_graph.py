@@ -25,6 +25,7 @@ from ftrace.trace import tiering
 from ftrace.trace.arrays.array import HOST, Array
 from ftrace.trace.arrays.buffer import Buffer
 from ftrace.trace.backend import operations
+from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge_branches import closed_graph
 from ftrace.trace.eager.aliasing import own_array
@@ -81,9 +82,9 @@ class CompiledGraph:
         self, graph: Graph, device: Device, donated: tuple[int, ...] = ()
     ) -> None:
         self.device = device
-        given = [graph.inputs[i] for i in donated]
         with timed(device.counters, "compile_seconds"):
-            closed = closed_graph(graph)
+            closed = carry_keys(closed_graph(graph))
+            given = [closed.inputs[i] for i in donated]
             limits = device.limits
             self._lower = partial(_lower, closed, given, limits)
             self._lowered: tuple[Graph, Program] | None = None
