@@ -25,7 +25,8 @@ from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.trace import has_free_variables
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of, in_rule
+from ftrace.trace.tracing.weak_constants import default_bits
 from ftrace.transforms.jit.eager_programs import apply_again
 
 
@@ -174,6 +175,9 @@ class Linear:
         self.results = results
         self.out_tree = out_tree
         self.single = single
+        # Rules that run with values get numbers of Python's with all their bits.
+        self._default = [default_bits(t) for t in results if holds_numbers(t)]
+        self._has_exact = any(t not in results for t in self._default) and in_rule()
 
     def __call__(self, *args: Any) -> Any:
         if self.single and len(args) != 1:
@@ -191,7 +195,13 @@ class Linear:
         found = [aval_of(x) for x in leaves]
         if found != self._numbers:  # most are as required
             leaves = tangents_of(self.name, leaves, found, self.types, self.single)
-        results = with_float0(self.run(leaves), len(self.results), self.results)
+        values = self.run(leaves)
+        if self._has_exact and all(default_bits(t).dtype == t.dtype for t in found):
+            values = [
+                bind(cast_p, x, arg=(t.dtype, aval_of(x).weak_type))
+                for x, t in zip(values, self._default, strict=True)
+            ]
+        results = with_float0(values, len(self.results), self.results)
         return tree.unflatten(self.out_tree, results)
 
     def flattened(self) -> tuple[Sequence[Value], Any]:

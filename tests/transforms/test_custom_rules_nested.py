@@ -232,3 +232,75 @@ def test_what_a_rule_makes_of_constants_stays_good_when_the_function_has_returne
         np.testing.assert_allclose(outer(f)(x), 3 * x * x, rtol=1e-6)
         for inner in (forward, backward):
             np.testing.assert_allclose(outer(inner(f))(x), 3 * x * x, rtol=1e-6)
+
+
+# Rules that take derivatives, loop, and call functions with rules.
+
+
+@functools.partial(ft.custom_vjp, nondiff_argnums=(0,))
+def fixed_point(f: Any, a: Any, guess: Any) -> Any:
+    def differs(pair: Any) -> Any:
+        return fnp.abs(pair[0] - pair[1]) > 1e-6
+
+    def step(pair: Any) -> Any:
+        return pair[1], f(a, pair[1])
+
+    return lax.while_loop(differs, step, (guess, f(a, guess)))[1]
+
+
+def _fixed_forward(f: Any, a: Any, guess: Any) -> Any:
+    found = fixed_point(f, a, guess)
+    return found, (a, found)
+
+
+def _fixed_backward(f: Any, kept: Any, ct: Any) -> Any:
+    a, found = kept
+    pull = ft.vjp(lambda a: f(a, found), a)[1]
+    return pull(fixed_point(functools.partial(_adjoint, f), (*kept, ct), ct))[0], None
+
+
+def _adjoint(f: Any, packed: Any, u: Any) -> Any:
+    a, x, ct = packed
+    return ct + ft.vjp(lambda x: f(a, x), x)[1](u)[0]
+
+
+fixed_point.defvjp(_fixed_forward, _fixed_backward)
+
+
+@ft.custom_jvp
+def telltale(x: Any) -> Any:
+    return fnp.sin(x)
+
+
+@telltale.defjvp
+def _(primals: Any, tangents: Any) -> Any:  # twice what it is, to be told apart
+    return telltale(*primals), 2 * fnp.cos(primals[0]) * tangents[0]
+
+
+@ft.custom_jvp
+def asks(x: Any) -> Any:
+    return x * x
+
+
+@asks.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    three = lax.while_loop(lambda c: c < 3.0, lambda c: c + 1.0, 0.0)
+    return asks(*primals), three * ft.jvp(telltale, primals, tangents)[1]
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ft.jit], ids=["eager", "jit"])
+def test_rules_may_differentiate_and_loop_at_every_order(wrap: Any) -> None:
+    def root(a: Any) -> Any:
+        return fixed_point(lambda a, x: 0.5 * (x + a / x), a, a)
+
+    first, second = ft.grad(root), ft.grad(ft.grad(root))
+    for a in (2.0, fnp.float32(2.0)):
+        np.testing.assert_allclose(wrap(first)(a), 2**-1.5, rtol=1e-5)
+        np.testing.assert_allclose(wrap(second)(a), -(2**-3.5), rtol=1e-5)
+    x = fnp.float32(0.7)
+    slope = 6 * np.cos(x)
+    along = lambda f: lambda x: ft.jvp(f, (x,), (fnp.ones_like(x),))[1]  # noqa: E731
+    for outer, inner in ((along, along), (ft.grad, along), (along, ft.grad)):
+        np.testing.assert_allclose(wrap(inner(asks))(x), slope, rtol=1e-5)
+        found = wrap(outer(inner(asks)))(x)
+        np.testing.assert_allclose(found, -6 * np.sin(x), rtol=1e-5)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import update_wrapper
 from itertools import count
 from typing import Any
@@ -27,6 +26,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, MissingRuleError
 from ftrace.trace.pytree import tree
+from ftrace.trace.tracing.scopes import beside
 from ftrace.trace.tracing.tracer import Tracer, stack
 
 Box = Tracer
@@ -268,21 +268,9 @@ class _Call:
             yield part.rebuild(rest[:size])
             rest = rest[size:]
 
-    @contextmanager
-    def _around(self) -> Iterator[None]:
-        """The scopes that the values of the boxes belong to, and no others."""
-        inner, floor = stack.scopes[self.top :], stack.floor
-        del stack.scopes[self.top :]
-        stack.floor = self.floor
-        try:
-            yield
-        finally:
-            stack.scopes.extend(inner)
-            stack.floor = floor
-
     def value(self, *values: Any) -> tuple[Any, ...]:
         """The results, by the function itself where nothing is traced any more."""
-        with self._around():
+        with beside(self.top, self.floor):
             self.out = Leaves(self.primitive(*self._with(values), **self.kwargs))
         return tuple(self.out.values)
 
@@ -308,7 +296,7 @@ class _Call:
         assert self.primitive.jvp is not None
         args, parts = tuple(self._with(primals)), list(self._parts(tangents))
         argnums = tuple(self.argnums)
-        with self._around():
+        with beside(self.top, self.floor):
             slope = self.primitive.jvp(argnums, parts, ans, args, self.kwargs)
         return found, tuple(self.out.take(slope))
 

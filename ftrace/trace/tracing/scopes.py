@@ -9,7 +9,8 @@ function twice gives the same nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -335,6 +336,23 @@ class outside_scopes:  # reads as a statement: `with outside_scopes()`
 
     def __exit__(self, *_: object) -> None:
         stack.floor = self.outer
+
+
+@contextmanager
+def beside(depth: int, floor: int) -> Generator[list[Scope]]:
+    """A block in which no scope from a depth on is open; those it gets as a list.
+
+    Args:
+      floor: scopes below are out of sight as well.
+    """
+    inner, outer = stack.scopes[depth:], stack.floor
+    del stack.scopes[depth:]
+    stack.floor = floor
+    try:
+        yield inner
+    finally:
+        stack.scopes[depth:] = inner
+        stack.floor = outer
 
 
 def _of_dim(dim: Dim) -> Any:

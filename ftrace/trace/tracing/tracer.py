@@ -45,7 +45,7 @@ class _Stack(threading.local):
       floor: those below are out of sight: a callback runs while they are open.
       asked: how often the value of a tracer was asked for.
       axes: the axes with names, the innermost last: see `axes`.
-      running: where rules of the user's run after the function around them has returned
+      running: of the rules of the user's that run with values, the levels
         (`transforms/custom/rules_on_values.py`).
     """
 
@@ -58,6 +58,12 @@ class _Stack(threading.local):
 
 
 stack = _Stack()
+
+
+def in_rule() -> bool:
+    """Does a rule of the user's run with values?"""
+    return bool(stack.running)
+
 
 #: As many entries as scopes are open in all threads: native code looks at its length.
 open_in_all_threads: list[None] = []
@@ -142,11 +148,8 @@ class Tracer(Immutable, ArrayLike):
         return concrete(self).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        found = adopted(self) if self.scope.closed else self
-        if isinstance(found, Tracer):
-            _require_concrete(found, "numpy.asarray", errors.TracerArrayConversionError)
-            found = concrete(found)
-        value = np.array(found)
+        _require_concrete(self, "numpy.asarray", errors.TracerArrayConversionError)
+        value = np.array(concrete(self))
         return value if dtype is None else value.astype(dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kw: Any) -> Any:
@@ -265,8 +268,8 @@ def _in_call() -> str:
 def _require_concrete(
     tracer: Tracer, what: str, error: type[ConcretizationTypeError]
 ) -> None:
-    check_open(tracer)
-    found = unbound_variable(tracer.node)
+    value = adopted(tracer) if tracer.scope.closed else tracer
+    found = unbound_variable(value.node) if isinstance(value, Tracer) else None
     if found is None:
         return
     scope, leaf = found
@@ -290,7 +293,9 @@ def _require_concrete(
 def concrete(tracer: Tracer) -> Any:
     """The value of a tracer all of whose variables are bound: a NumPy array."""
     stack.asked += 1
-    check_open(tracer)
+    if tracer.scope.closed:
+        found = adopted(tracer)
+        return concrete(found) if isinstance(found, Tracer) else np.asarray(found)
     values = tracer.scope.values
     node = tracer.node
     if node not in values:

@@ -30,7 +30,6 @@ from ftrace.trace.tracing.scopes import (
     Scope,
     all_bits,
     open_scopes,
-    outside_scopes,
     scope_of,
 )
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
@@ -126,8 +125,7 @@ class _JvpRule(_OnLeaves):
         name = self.call.name
         if level.scope.along:  # of jvp: tangents have values, too
             given = [*values, *level.values_of(present)]
-            with outside_scopes():  # what a rule makes of constants has values, too
-                flat = self.jvp(mask, given)
+            flat = self.jvp(mask, given)
             count = len(self.types)
             found = level.around(flat[count:])
             moved = [level.enter(t, aval_of(t).strong()) for t in found]
@@ -316,12 +314,13 @@ class WithDerivative(calls.WithRules):
     def _call_at(self, level: Level, call: Invocation) -> Any:
         """A call whose arguments have values: its rules run now, with these."""
         tangents = level.tangents(call.values)
-        values = level.around(call.values)
-        call.forget()
-        if all(t is None for t in tangents):
-            return self(*call.joined(values))
-        rules = self.on_leaves(call, None, self.symbolic_zeros, self.rules)
-        return call.output.build(rules.run(level, values, tangents))
+        with level.running():
+            values = level.around(call.values)
+            call.forget()
+            if all(t is None for t in tangents):
+                return self(*call.joined(values))
+            rules = self.on_leaves(call, None, self.symbolic_zeros, self.rules)
+            return call.output.build(rules.run(level, values, tangents))
 
     def _rules_of(self, call: Invocation, found: Called) -> tuple[Rule, ...]:
         """The rules for a call, once for equal calls of a trace.

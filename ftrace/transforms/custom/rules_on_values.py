@@ -235,12 +235,23 @@ class Level:
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """A block in which a rule runs after the function has returned."""
-        stack.running.append(self)
-        try:
-            yield
-        finally:
-            stack.running.pop()
+        """A block in which a rule runs: it sees the scopes around this one alone.
+
+        Traced values of this one are those around in it, be the function returned or
+        not. A scope that the rule opens may have the depth of this one.
+        """
+        is_open = not self.scope.closed
+        depth = self.scope.depth if is_open else len(stack.scopes)
+        with scopes.beside(depth, min(stack.floor, depth)) as inner:
+            for scope in inner:
+                scope.closed = True
+            stack.running.append(self)
+            try:
+                yield
+            finally:
+                stack.running.pop()
+                for scope in inner:
+                    scope.closed = False
 
     @contextmanager
     def called(self, values: Mapping[Node, Value]) -> Generator[Level]:
