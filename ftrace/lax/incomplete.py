@@ -16,6 +16,8 @@ inversion of the incomplete gamma function ratios", 2012. DLMF is the NIST Digit
 Library of Mathematical Functions.
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -34,8 +36,35 @@ from ftrace.numpy.floats import horner
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.custom_call import SymbolicZero
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.pytree import tree
 from ftrace.transforms.custom.custom_derivatives import custom_jvp
 from ftrace.transforms.grad import jvp
+
+
+def with_slopes(function: Callable[..., Any], *slopes: Callable[..., Any]) -> Any:
+    """The function with a rule: its tangent is the sum of slopes times tangents.
+
+    Args:
+      slopes: for each operand (function with its rule, *operands) -> the derivative, or
+        the derivatives of several results; of operands that move it is computed.
+    """
+
+    @custom_jvp
+    def ruled(*operands: Any) -> Any:
+        return function(*operands)
+
+    def rule(operands: Any, tangents: Any) -> Any:
+        parts = [
+            tree.map(lambda slope, t=t: slope * t, slope(ruled, *operands))
+            for slope, t in zip(slopes, tangents, strict=True)
+            if not isinstance(t, SymbolicZero)
+        ]
+        tangent = tree.map(lambda *terms: sum(terms[1:], terms[0]), *parts)
+        return ruled(*operands), tangent
+
+    ruled.defjvp(rule, symbolic_zeros=True)
+    return ruled
+
 
 #: Steps of a loop at most: more than any region needs.
 _MOST_STEPS = 10_000
@@ -158,16 +187,19 @@ def _series(a: Any, x: Any, wanted: Any) -> Any:
     return converge(step, (one, one), wanted)[1]
 
 
-def _fraction(a: Any, x: Any, wanted: Any) -> Any:
-    """Q as a multiple of e, by Lentz's method as W. Thompson and A. Barnett have it."""
+def gamma_fraction(a: Any, x: Any, wanted: Any) -> Any:
+    """Q as a multiple of e, by Lentz's method as W. Thompson and A. Barnett have it.
+
+    It is exp(x)·Eₙ(x) with n = 1 - a (DLMF 8.19.17), also of complex x.
+    """
     level = _level()
-    limit = 2 * rounding(x)
+    limit = 2 * rounding(x.real)
 
     def step(n: Any, *state: Any) -> tuple[Any, ...]:
         factor, *new = level(n, a, *state)
         return fnp.abs(factor - 1) > limit, *new
 
-    return converge(step, _outermost(a, x), wanted)[3]
+    return converge(step, _outermost(a, x), wanted, fnp.ones_like(a))[3]
 
 
 def _level() -> Callable[..., tuple[Any, ...]]:
@@ -193,7 +225,7 @@ def _outermost(a: Any, x: Any) -> tuple[Any, ...]:
 
 
 def _fraction_slope(a: Any, x: Any, wanted: Any) -> tuple[Any, Any]:
-    """`_fraction` and its derivative in a, which goes on where a whole `a` ends it."""
+    """`gamma_fraction` and its derivative in a, also where a whole `a` ends it."""
     level, one = _level(), fnp.ones_like(a)
     limit = 2 * rounding(x)
 
@@ -264,7 +296,7 @@ def _unit(a: Any, x: Any) -> Any:
     return choose(large, root * fnp.exp(many * less - stirling_rest(many)), plain)
 
 
-def _gamma_ratio(a: Any, x: Any, upper: bool) -> Any:
+def _gamma_ratio(a: Any, x: Any, *, upper: bool) -> Any:
     inside = _is_inside(a, x)
     s, y = choose(inside, a, 1.0), choose(inside, x, 1.0)
     large, below, corner = _regions(s, y)
@@ -276,7 +308,7 @@ def _gamma_ratio(a: Any, x: Any, upper: bool) -> Any:
     value = tail + sign * e * _uniform(many, near)[1]
     beyond = ~(large | below)
     c, z = choose(beyond, s, 1.0), choose(beyond, y, 2.0)
-    q = e * _fraction(c, z, beyond)
+    q = e * gamma_fraction(c, z, beyond)
     value = choose(beyond, q if upper else 1 - q, value)
     series = below & ~corner if upper else below
     c, z = choose(series, s, 1.0), choose(series, y, 1.0)
@@ -348,38 +380,17 @@ def gamma_sample_slope(a: Any, x: Any) -> Any:
     return _of_shape(a, x, lambda s, y: y * _shape_slope(s, y))
 
 
-def _sum_of_slopes(*parts: tuple[Any, Callable[[], Any]]) -> Any:
-    """The sum of products with the tangents that are not zero."""
-    found = [t * slope() for t, slope in parts if not isinstance(t, SymbolicZero)]
-    return sum(found[1:], found[0])
-
-
-@custom_jvp
-def lower_gamma(a: Any, x: Any) -> Any:
-    """P(a, x)."""
-    return _gamma_ratio(a, x, False)
-
-
-@custom_jvp
-def upper_gamma(a: Any, x: Any) -> Any:
-    """Q(a, x)."""
-    return _gamma_ratio(a, x, True)
-
-
-def _gamma_rule(primals: Any, tangents: Any) -> Any:
-    (a, x), (of_a, of_x) = primals, tangents
-    tangent = _sum_of_slopes(
-        (of_a, lambda: gamma_slope(a, x)), (of_x, lambda: gamma_density(a, x))
-    )
-    return lower_gamma(a, x), tangent
-
-
-def _upper_rule(primals: Any, tangents: Any) -> Any:
-    return upper_gamma(*primals), -_gamma_rule(primals, tangents)[1]
-
-
-lower_gamma.defjvp(_gamma_rule, symbolic_zeros=True)
-upper_gamma.defjvp(_upper_rule, symbolic_zeros=True)
+#: P(a, x), and Q(a, x).
+lower_gamma = with_slopes(
+    partial(_gamma_ratio, upper=False),
+    lambda _, a, x: gamma_slope(a, x),
+    lambda _, a, x: gamma_density(a, x),
+)
+upper_gamma = with_slopes(
+    partial(_gamma_ratio, upper=True),
+    lambda _, a, x: -gamma_slope(a, x),
+    lambda _, a, x: -gamma_density(a, x),
+)
 
 
 # The beta function.
@@ -426,7 +437,7 @@ def _beta_fraction(a: Any, b: Any, x: Any, wanted: Any) -> Any:
     return converge(step, (fnp.ones_like(d), d, d), wanted)[2]
 
 
-def _beta_ratio(a: Any, b: Any, x: Any, upper: bool) -> Any:
+def _beta_ratio(a: Any, b: Any, x: Any, *, upper: bool) -> Any:
     inside = (a > 0) & (b > 0) & (a < math.inf) & (b < math.inf) & (x > 0) & (x < 1)
     s, t, y = choose(inside, a, 1.0), choose(inside, b, 1.0), choose(inside, x, 0.5)
     unit = _beta_unit(s, t, y)
@@ -444,18 +455,6 @@ def _beta_ratio(a: Any, b: Any, x: Any, upper: bool) -> Any:
     return choose(inside, value, choose(valid & ~(high & low), edge, np.nan))
 
 
-@custom_jvp
-def beta_ratio(a: Any, b: Any, x: Any) -> Any:
-    """I_x(a, b), the regularized incomplete beta function."""
-    return _beta_ratio(a, b, x, False)
-
-
-@custom_jvp
-def beta_rest(a: Any, b: Any, x: Any) -> Any:
-    """1 - I_x(a, b)."""
-    return _beta_ratio(a, b, x, True)
-
-
 def beta_density(a: Any, b: Any, x: Any) -> Any:
     """The slope of I in x."""
     inside = (a > 0) & (b > 0) & (a < math.inf) & (b < math.inf) & (x > 0) & (x < 1)
@@ -467,29 +466,21 @@ def beta_density(a: Any, b: Any, x: Any) -> Any:
     return choose(inside, _beta_unit(s, t, y) / (y * (1 - y)), edge)
 
 
-def _beta_rule(primals: Any, tangents: Any) -> Any:
-    a, b, x = primals
+def _beta_slopes(upper: bool) -> Any:
+    ratio = partial(_beta_ratio, upper=upper)
 
-    def of_parameter(number: int) -> Any:
-        ones = [fnp.zeros_like(v) for v in (a, b)]
-        ones[number] = ones[number] + 1
+    def of_a(_: Any, a: Any, b: Any, x: Any) -> Any:
+        return jvp(lambda s: ratio(s, b, x), (a,), (fnp.ones_like(a),))[1]
 
-        def ratio(s: Any, t: Any) -> Any:
-            return _beta_ratio(s, t, x, False)
+    def of_b(_: Any, a: Any, b: Any, x: Any) -> Any:
+        return jvp(lambda t: ratio(a, t, x), (b,), (fnp.ones_like(b),))[1]
 
-        return jvp(ratio, (a, b), tuple(ones))[1]
+    def of_x(_: Any, a: Any, b: Any, x: Any) -> Any:
+        slope = beta_density(a, b, x)
+        return -slope if upper else slope
 
-    slopes = (
-        lambda: of_parameter(0),
-        lambda: of_parameter(1),
-        lambda: beta_density(a, b, x),
-    )
-    return beta_ratio(a, b, x), _sum_of_slopes(*zip(tangents, slopes, strict=True))
+    return with_slopes(ratio, of_a, of_b, of_x)
 
 
-def _beta_rest_rule(primals: Any, tangents: Any) -> Any:
-    return beta_rest(*primals), -_beta_rule(primals, tangents)[1]
-
-
-beta_rest.defjvp(_beta_rest_rule, symbolic_zeros=True)
-beta_ratio.defjvp(_beta_rule, symbolic_zeros=True)
+#: I_x(a, b), the regularized incomplete beta function, and 1 - I.
+beta_ratio, beta_rest = _beta_slopes(False), _beta_slopes(True)

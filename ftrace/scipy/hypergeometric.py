@@ -13,16 +13,14 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, ConcretizationTypeError, ValueRangeError
 from ftrace.lax.control import fori_loop
 from ftrace.lax.gammas import any_gamma, compose, log_beta, stirling_rest
-from ftrace.lax.incomplete import converge, rounding
+from ftrace.lax.incomplete import converge, rounding, with_slopes
 from ftrace.numpy.axes import as_value, cast, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.scipy.integrals import refuse_complex
 from ftrace.trace.bind import bind
-from ftrace.trace.calls.custom_call import SymbolicZero
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracing.tracer import Tracer, Value
-from ftrace.transforms.custom.custom_derivatives import custom_jvp
 from ftrace.transforms.grad import jvp
 
 __all__ = ["bernoulli", "bessel_jn", "comb", "hyp1f1", "hyp2f1", "sph_harm_y"]
@@ -49,34 +47,19 @@ def _hypergeometric(upper: tuple[Any, ...], lower: Any, x: Any, wanted: Any) -> 
     return converge(step, (one, one), wanted)[1]
 
 
-def _derivatives(function: Any, along: Any, moving: Any) -> Any:
-    """A function with a rule: of its last argument `along`, of others by `moving`."""
+def _differentiable(function: Any, along: Any, moving: Any, count: int) -> Any:
+    """With slopes: of the last of `count` operands `along`, of others by `moving`."""
 
-    @custom_jvp
-    def ruled(*xs: Any) -> Any:
-        return function(*xs)
+    def slope_of(number: int) -> Any:
+        def slope(_: Any, *xs: Any) -> Any:
+            def of_one(v: Any) -> Any:
+                return moving(*xs[:number], v, *xs[number + 1 :])
 
-    def rule(primals: Any, tangents: Any) -> Any:
-        *others, x = primals
-        *moved, of_x = tangents
-        parts: list[Any] = []
-        known = [t for t in moved if not isinstance(t, SymbolicZero)]
-        if known:
+            return jvp(of_one, (xs[number],), (fnp.ones_like(xs[number]),))[1]
 
-            def of_others(*some: Any) -> Any:
-                return moving(*some, x)
+        return slope
 
-            directions = [
-                fnp.zeros_like(v) if isinstance(t, SymbolicZero) else t
-                for v, t in zip(others, moved, strict=True)
-            ]
-            parts.append(jvp(of_others, tuple(others), tuple(directions))[1])
-        if not isinstance(of_x, SymbolicZero):
-            parts.append(of_x * along(ruled, *primals))
-        return ruled(*primals), sum(parts[1:], parts[0])
-
-    ruled.defjvp(rule, symbolic_zeros=True)
-    return ruled
+    return with_slopes(function, *[slope_of(k) for k in range(count - 1)], along)
 
 
 # Kummer's function.
@@ -119,7 +102,7 @@ def _hyp1f1_slope(function: Any, a: Any, b: Any, x: Any) -> Any:
     return a / b * function(a + 1, b + 1, x)
 
 
-_kummer = _derivatives(_hyp1f1, _hyp1f1_slope, _hyp1f1)
+_kummer = _differentiable(_hyp1f1, _hyp1f1_slope, _hyp1f1, 3)
 
 
 @compose
@@ -235,7 +218,7 @@ def _hyp2f1_slope(function: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
     return a * b / c * function(a + 1, b + 1, c + 1, x)
 
 
-_gauss = _derivatives(_hyp2f1, _hyp2f1_slope, partial(_hyp2f1, apart=True))
+_gauss = _differentiable(_hyp2f1, _hyp2f1_slope, partial(_hyp2f1, apart=True), 4)
 
 
 @compose

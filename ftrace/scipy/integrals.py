@@ -8,6 +8,8 @@ S. Chandler-Wilde, "Computation of the complex error function using modified tra
 rules", 2021).
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 import math
@@ -20,16 +22,20 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError
 from ftrace.lax.gammas import compose
-from ftrace.lax.incomplete import converge, is_double, rounding
+from ftrace.lax.incomplete import (
+    converge,
+    gamma_fraction,
+    is_double,
+    rounding,
+    with_slopes,
+)  # fmt: skip
 from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.numpy.floats import horner, sinc
 from ftrace.trace.bind import bind
-from ftrace.trace.calls.custom_call import SymbolicZero
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracing.tracer import Value
-from ftrace.transforms.custom.custom_derivatives import custom_jvp
 
 __all__ = [
     "dawsn", "erfcx", "exp1", "expi", "expn", "fresnel", "owens_t", "sici", "spence",
@@ -49,33 +55,11 @@ def refuse_complex(name: str, *values: Any) -> None:
 # Exponential integrals.
 
 
-def _exponential_fraction(n: Any, x: Any, wanted: Any) -> Any:
-    """exp(x)·Eₙ(x) by a continued fraction, also of complex x: DLMF 8.19.17."""
-    limit = 2 * rounding(x.real)
-
-    def step(k: Any, b: Any, c: Any, d: Any, value: Any) -> tuple[Any, ...]:
-        numerator = -k * (n - 1 + k)
-        b = b + 2
-        d = 1 / (numerator * d + b)
-        c = b + numerator / c
-        factor = c * d
-        return fnp.abs(factor - 1) > limit, b, c, d, value * factor
-
-    b = x + n
-    d = 1 / b
-    start = (b, fnp.full_like(b, 1e30), d, d)
-    return converge(step, start, wanted, fnp.ones_like(n))[3]
-
-
-def _series_terms(x: Any, single: int, double: int) -> range:
-    return range(double if is_double(x) else single)
-
-
 def _expn_small(n: Any, x: Any) -> Any:
     """Eₙ for whole n ≥ 1 and x ≤ 1: DLMF 8.19.8."""
     total: Any = 0.0
     factor: Any = 1.0
-    for m in _series_terms(x, 12, 20):
+    for m in range(20 if is_double(x) else 12):
         gap = n - (m + 1)
         total = total + choose(gap == 0, 0.0, factor / choose(gap == 0, 1.0, gap))
         factor = factor * (-x / (m + 1))
@@ -91,7 +75,7 @@ def _expn(n: Any, x: Any) -> Any:
     inside = valid & ~zero & (x > 0) & (x < math.inf)
     far = inside & (x > 1)
     k, y = choose(far, n, 1.0), choose(far, x, 2.0)
-    value = fnp.exp(-y) * _exponential_fraction(k, y, far)
+    value = fnp.exp(-y) * gamma_fraction(1 - k, y, far)
     near = inside & ~far
     k, y = choose(near, n, 1.0), choose(near, x, 0.5)
     value = choose(near, _expn_small(k, y), value)
@@ -105,21 +89,13 @@ def _expn(n: Any, x: Any) -> Any:
     return choose(valid, value, np.nan)
 
 
-@custom_jvp
-def _expn_of(n: Any, x: Any) -> Any:
-    return _expn(n, x)
-
-
-def _expn_rule(primals: Any, tangents: Any) -> Any:
-    (n, x), (_, of_x) = primals, tangents
+def _expn_slope(expn: Any, n: Any, x: Any) -> Any:
     below = choose(n > 0, n - 1, 0.0)
     first = fnp.exp(-x) * (1 + 1 / x) / x  # E of -1
-    slope = -choose(n > 0, _expn_of(below, x), first)
-    still = isinstance(of_x, SymbolicZero)
-    return _expn_of(n, x), fnp.zeros_like(x) if still else slope * of_x
+    return -choose(n > 0, expn(below, x), first)
 
 
-_expn_of.defjvp(_expn_rule, symbolic_zeros=True)
+_expn_of = with_slopes(_expn, lambda _, n, x: fnp.zeros_like(x), _expn_slope)
 
 
 @compose
@@ -165,15 +141,7 @@ def _expi(x: Any) -> Any:
     return choose(x == x, value, x)
 
 
-@custom_jvp
-def _expi_of(x: Any) -> Any:
-    return _expi(x)
-
-
-@_expi_of.defjvp
-def _expi_rule(primals: Any, tangents: Any) -> Any:
-    (x,), (of_x,) = primals, tangents
-    return _expi_of(x), fnp.exp(x) / x * of_x
+_expi_of = with_slopes(_expi, lambda _, x: fnp.exp(x) / x)
 
 
 @compose
@@ -202,7 +170,7 @@ def _sici(x: Any) -> tuple[Any, Any]:
     y = choose(far, size, 4.0)
     z = bind(p.make_complex, fnp.zeros_like(y), y)
     # E₁(iy) = -Ci(y) + i·(Si(y) - π/2)
-    e = _exponential_fraction(fnp.ones_like(y), z, far)
+    e = gamma_fraction(fnp.zeros_like(y), z, far)
     cosine, sine = fnp.cos(y), fnp.sin(y)
     si_far = 0.5 * math.pi + e.imag * cosine - e.real * sine
     ci_far = -(e.real * cosine + e.imag * sine)
@@ -211,21 +179,10 @@ def _sici(x: Any) -> tuple[Any, Any]:
     ci = choose(size == math.inf, 0.0, ci)
     ci = choose(x == -math.inf, np.nan, ci)
     lost = x != x
-    return (
-        choose(lost, x, choose(x < 0, -si, si)),
-        choose(lost, x, ci),
-    )
+    return choose(lost, x, choose(x < 0, -si, si)), choose(lost, x, ci)
 
 
-@custom_jvp
-def _sici_of(x: Any) -> Any:
-    return _sici(x)
-
-
-@_sici_of.defjvp
-def _sici_rule(primals: Any, tangents: Any) -> Any:
-    (x,), (of_x,) = primals, tangents
-    return _sici_of(x), (sinc(x / math.pi) * of_x, fnp.cos(x) / x * of_x)
+_sici_of = with_slopes(_sici, lambda _, x: (sinc(x / math.pi), fnp.cos(x) / x))
 
 
 def _pair_of_reals(name: str, function: Any, x: Value) -> tuple[Any, Any]:
@@ -296,16 +253,7 @@ def _wofz(z: Any) -> Any:
     return choose(below, half - fnp.conj(w) + half, w)
 
 
-@custom_jvp
-def _wofz_of(z: Any) -> Any:
-    return _wofz(z)
-
-
-@_wofz_of.defjvp
-def _wofz_rule(primals: Any, tangents: Any) -> Any:
-    (z,), (of_z,) = primals, tangents
-    value = _wofz_of(z)
-    return value, (2j / _ROOT_PI - 2 * z * value) * of_z
+_wofz_of = with_slopes(_wofz, lambda w, z: 2j / _ROOT_PI - 2 * z * w(z))
 
 
 def wofz(z: Value) -> Any:
@@ -413,16 +361,12 @@ def _half_square(y: Any) -> Any:
     return 0.5 * sum(fnp.remainder(part, 4) for part in parts)
 
 
-@custom_jvp
-def _fresnel_of(x: Any) -> Any:
-    return _fresnel(x)
-
-
-@_fresnel_of.defjvp
-def _fresnel_rule(primals: Any, tangents: Any) -> Any:
-    (x,), (of_x,) = primals, tangents
+def _fresnel_slope(_: Any, x: Any) -> tuple[Any, Any]:
     angle = math.pi * _half_square(fnp.abs(x))
-    return _fresnel_of(x), (fnp.sin(angle) * of_x, fnp.cos(angle) * of_x)
+    return fnp.sin(angle), fnp.cos(angle)
+
+
+_fresnel_of = with_slopes(_fresnel, _fresnel_slope)
 
 
 def fresnel(x: Value) -> tuple[Any, Any]:
@@ -504,18 +448,17 @@ def _owens_t(h: Any, a: Any) -> Any:
     return choose(fnp.isnan(h) | fnp.isnan(a), np.nan, value)
 
 
-@custom_jvp
-def _owens_t_of(h: Any, a: Any) -> Any:
-    return _owens_t(h, a)
+def _owens_t_by_h(_: Any, h: Any, a: Any) -> Any:
+    part = bind(p.erf, a * h * math.sqrt(0.5))
+    return -fnp.exp(-0.5 * h * h) * part / math.sqrt(8 * math.pi)
 
 
-@_owens_t_of.defjvp
-def _owens_t_rule(primals: Any, tangents: Any) -> Any:
-    (h, a), (of_h, of_a) = primals, tangents
-    half, square = -0.5 * h * h, 1 + a * a
-    by_h = fnp.exp(half) * bind(p.erf, a * h * math.sqrt(0.5))
-    by_a = fnp.exp(half * square) / (2 * math.pi * square)
-    return _owens_t_of(h, a), by_a * of_a - by_h / math.sqrt(8 * math.pi) * of_h
+def _owens_t_by_a(_: Any, h: Any, a: Any) -> Any:
+    square = 1 + a * a
+    return fnp.exp(-0.5 * h * h * square) / (2 * math.pi * square)
+
+
+_owens_t_of = with_slopes(_owens_t, _owens_t_by_h, _owens_t_by_a)
 
 
 @compose
