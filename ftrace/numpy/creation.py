@@ -316,8 +316,10 @@ def byteswap(x: tracer.Value) -> Any:
     """Each element with its bytes in the other order."""
     x = ax.as_value(x)
     size, kind = x.dtype.itemsize, x.dtype
-    if size == 1 or dtypes.is_complex(kind):
-        raise errors.DtypeError(f"byteswap takes real numbers of several bytes: {kind}")
+    if size == 1:
+        return x
+    if dtypes.is_complex(kind):
+        raise errors.DtypeError(f"byteswap takes real numbers, got {kind}")
     bits = bind(bitcast, x, arg=np.dtype(f"u{size}"))
     swapped = bits & 0
     for i in range(size):

@@ -81,7 +81,8 @@ LENIENT = """
     jax jax.dtypes jax.lax jax.nn jax.nn.initializers jax.numpy jax.numpy.linalg
     jax.random jax.scipy jax.scipy.linalg jax.scipy.special jax.scipy.signal
     jax.scipy.stats jax.tree jax.tree_util jax.errors jax.debug jax.core
-    jax.extend.core jax.sharding
+    jax.extend.core jax.sharding jax.experimental.sparse jax.experimental.sparse.bcoo
+    jax.experimental.jet jax.interpreters.ad jax.interpreters.batching
 """
 
 #: Are tests running, rather than being collected?
@@ -102,6 +103,8 @@ class Private:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name == "cache_clear":
+            return _no
         return type(self)(f"{self._private}.{name}")
 
     def __call__(self, *args: Any, **_: Any) -> Any:
@@ -173,7 +176,7 @@ class _Finder(MetaPathFinder):
             return ModuleSpec(fullname, _Served(name), is_package=True)
         file = checkout.joinpath("jax", "_src", *name.split("."))
         if file.is_dir():
-            return ModuleSpec(fullname, _Served(""), is_package=True)
+            return ModuleSpec(fullname, _Served(name), is_package=True)
         loader = SourceFileLoader(fullname, str(file.with_suffix(".py")))
         return ModuleSpec(fullname, loader, origin=loader.path)
 
@@ -222,7 +225,8 @@ class _Served(Loader):
                 return import_module(f"jax._src.{inner}")
             for home in homes:
                 try:
-                    return getattr(import_module(home), name)
+                    if not isinstance(public := getattr(import_module(home), name), ModuleType):
+                        return public
                 except (AttributeError, ImportError):
                     if is_public(home, name):
                         return Missing(f"{home}.{name}")
@@ -442,7 +446,7 @@ def _promoted(*args: Any) -> list[Any]:
 
 
 def _promoted_inexact(*args: Any) -> list[Any]:
-    dtype = ft.numpy.result_type(*args, 1.0)
+    dtype = ft.dtypes.to_inexact(ft.numpy.result_type(*args))
     return [ft.numpy.asarray(x, dtype) for x in args]
 
 

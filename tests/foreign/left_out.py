@@ -16,7 +16,7 @@ ERRORS = "the exact words of messages"
 
 ROWS: tuple[tuple[str, str], ...] = (
     (r"(?i)stablehlo|_hlo|hlo_|mlir|_lowering_", TEXT),
-    (r"(?i)shard|_mesh|multi_?device|pmap|multi_?host", DEVICES),
+    (r"(?i)shard(?!_?map)|_mesh|multi_?device|pmap|multi_?host", DEVICES),
     (r"(?i)cache_miss|persistent|compilation_cache|compiler_ir|cpp_cache", BACKEND),
     (r"(?i)cudnn|cublas|rocm|_tpu|magma|_gpu", "accelerators"),
     (r"(?i)leak_checker|leaks_tracer|garbage", "leak checks of tracers"),

@@ -32,14 +32,18 @@ from ftrace.trace.tracing.tracer import aval_of, is_value
 Function = TypeVar("Function", bound=Callable[..., Any])
 _NDARRAY: type[Any] = np.ndarray
 _UFUNC: type[Any] = np.ufunc
-#: Functions that promote their operands, beside the ufuncs of two.
-_PROMOTING = frozenset(
-    (
-        "allclose", "array_equal", "clip", "concatenate", "cross", "dot", "einsum",
-        "hstack", "inner", "isclose", "kron", "matmul", "outer", "promote_types",
-        "result_type", "stack", "tensordot", "vdot", "vecdot", "vstack", "where",
+#: Functions that promote their first operands, beside the ufuncs of two, and how many.
+_PROMOTING = {
+    name: most
+    for most, names in (
+        (1, "concatenate hstack stack vstack"),
+        (2, """allclose array_equal cross dot inner isclose kron matmul outer
+            promote_types tensordot vdot vecdot"""),
+        (3, "clip where"),
+        (None, "einsum result_type"),
     )
-)  # fmt: skip
+    for name in names.split()
+}  # fmt: skip
 #: Functions that broadcast them.
 _BROADCASTING = frozenset(("clip", "isclose"))
 _PLAIN: dict[str, Any] = {
@@ -52,7 +56,8 @@ _GROWS = {"i": "iufc", "f": "fc", "c": "c", "b": "b", "u": "u"}
 def _is_ufunc(name: str) -> bool:
     """Does it take two operands, element by element?"""
     found: Any = getattr(np, name, None)
-    return isinstance(found, _UFUNC) and found.nin == 2 and not found.signature
+    pairs = isinstance(found, _UFUNC) and found.nin == 2 and not found.signature
+    return pairs and name != "ldexp"
 
 
 def checked(name: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -60,8 +65,8 @@ def checked(name: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     config = settings.current()
     strict, ranks = config.numpy_dtype_promotion, config.numpy_rank_promotion
     if strict == "strict" and (name in _PROMOTING or _is_ufunc(name)):
-        mask = name == "where"
-        _check_dtypes([*args[mask:], *kwargs.values()])
+        named = [value for value in kwargs.values() if hasattr(value, "dtype")]
+        _check_dtypes([*args[name == "where" : _PROMOTING.get(name, 2)], *named])
     if ranks != "allow" and (name in _BROADCASTING or _is_ufunc(name)):
         _check_ranks(name, args, ranks == "raise")
     with settings.config(debug_nans=False, debug_infs=False, **_PLAIN):
