@@ -55,7 +55,11 @@ class InconclusiveDimensionOperation(Exception):
     """The number of a dynamic dimension is needed."""
 
 
-class ShapeError(FtraceError, ValueError):
+# JAX raises now a TypeError and now a ValueError for what is wrong with an argument,
+# NumPy others: whoever waits for either gets these.
+
+
+class ShapeError(FtraceError, ValueError, TypeError):
     """Shapes do not fit the operation. Reshape, transpose or broadcast first."""
 
 
@@ -67,11 +71,11 @@ class AxisNameError(FtraceError, NameError):
     """No axis has this name here. Name one with `vmap(…, axis_name=…)`."""
 
 
-class DtypeError(FtraceError, TypeError):
+class DtypeError(FtraceError, TypeError, ValueError):
     """The operation is not defined for this dtype. Convert with `.astype`."""
 
 
-class TypePromotionError(DtypeError, ValueError):
+class TypePromotionError(DtypeError):
     """Two dtypes meet, and the settings want them to be converted by hand."""
 
 
@@ -83,7 +87,7 @@ class TracingError(FtraceError, RuntimeError):
     """Against `no_tracing` or `no_execution`, or traced values that outlive a trace."""
 
 
-class ArgumentError(FtraceError, TypeError):
+class ArgumentError(FtraceError, TypeError, ValueError):
     """An argument is of the wrong kind: not an array, not a function, unknown name."""
 
 
@@ -91,7 +95,7 @@ class UnknownSettingError(ArgumentError, AttributeError):
     """There is no setting of this name."""
 
 
-class ValueRangeError(FtraceError, ValueError):
+class ValueRangeError(FtraceError, ValueError, TypeError):
     """An argument is of the right kind but has a value that is not allowed."""
 
 

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from ftrace.errors import (
+    ArgumentError,
+    ConcretizationTypeError,
+    DtypeError,
+    ShapeError,
+    TreeError,
+)
 from ftrace.numpy.axes import as_value, cast
 from ftrace.numpy.shape import concatenate
 from ftrace.trace.avals import TOKEN, ShapedArray
@@ -23,7 +29,7 @@ from ftrace.trace.primitives.elementwise import add, cast as cast_node
 from ftrace.trace.primitives.sources import const, iota, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import is_dynamic
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
 from ftrace.transforms import trace_body as bodies
 from ftrace.transforms.trace_body import Traced
@@ -65,7 +71,8 @@ def cond(
         operands = (operand,)
     names = [name_of(false_fun), name_of(true_fun)]
     branches: list[Function] = [false_fun, true_fun]
-    if len(operands) == 2 and callable(false_fun) and callable(operands[1]):
+    older = len(operands) == 2 and not callable(true_fun)
+    if older and callable(false_fun) and callable(operands[1]):
         (first, f), (second, g) = (true_fun, false_fun), operands
         operands, names = (first, second), [name_of(g), name_of(f)]
         branches = [lambda *xs: g(xs[1]), lambda *xs: f(xs[0])]
@@ -157,6 +164,14 @@ def _branch(
     arg, given = Branches(tuple(closed)), [index, *values, *free]
     token = 1 if effects else -1
     results = bodies.apply_compound(what, cond_p, arg, given, operands_of, token)
+    found = [dict(zip(t.draft.arguments, values, strict=True)) for t in traced]
+    results = list(results)
+    for k, result in enumerate(results):
+        sources = [
+            f.get(t.draft.outputs[k]) for f, t in zip(found, traced, strict=True)
+        ]
+        if all(source is sources[0] for source in sources):
+            results[k] = _handed_on(result, sources[0])
     return tree.unflatten(first, results)
 
 
@@ -165,6 +180,13 @@ def _traced(what: str, branches: Sequence[Function], *args: Any) -> list[Traced]
     once = {id(b): b for b in branches}
     made = {key: bodies.trace_function(what, b, *args) for key, b in once.items()}
     return [made[id(b)] for b in branches]
+
+
+def _handed_on(result: Any, source: Any) -> Any:
+    """What a traced body only hands on is the value that it was given."""
+    if source is None or not isinstance(result, Tracer):
+        return result
+    return as_value(source) if aval_of(source) == aval_of(result) else result
 
 
 def close_over(
@@ -236,7 +258,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         lambda nodes: [*nodes[:count], *bodies.matched(nodes[count:], avals)],
         count if effects else -1,
     )
-    return tree.unflatten(wanted, _as_last(results, first))
+    return tree.unflatten(wanted, _as_last(results, first, body, values))
 
 
 def _as_first(values: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
@@ -281,9 +303,18 @@ def _settle(
         avals = types
 
 
-def _as_last(results: Sequence[Value], first: Sequence[ShapedArray]) -> list[Value]:
+def _as_last(
+    results: Sequence[Value],
+    first: Sequence[ShapedArray],
+    body: Traced,
+    values: Sequence[Value],
+) -> list[Value]:
     """The last carry, and what else comes out; weak scalars in their first types."""
     found = list(results)
+    rows = zip(body.draft.arguments, body.draft.outputs, values)  # noqa: B905
+    for k, (given, returned, value) in enumerate(rows):
+        if given is returned:
+            found[k] = _handed_on(found[k], value)
     for i, aval in enumerate(first):
         if is_narrow(aval) and is_exact(aval_of(found[i])):
             found[i] = cast(found[i], aval.dtype, True)
@@ -324,11 +355,11 @@ def fori_loop(
         count as integers do, without what stands behind the point.
       body_fun: (i, carry) -> carry.
       init_val: the first carry: a pytree of arrays.
-      unroll: accepted for JAX's sake.
+      unroll: accepted for JAX's sake, where the bounds are known.
 
     Raises:
       DtypeError: the bounds are of other kinds. Others as of `scan`.
-      ArgumentError: a bound is infinite, or NaN.
+      ArgumentError: a bound is infinite, or NaN; `unroll` beside a traced one.
     """
     tree.check_callable(body_fun, "fori_loop")
     bounds = [_scalar("fori_loop: a bound", x) for x in (lower, upper)]
@@ -339,6 +370,11 @@ def fori_loop(
             f"{bounds[0]!r} and {bounds[1]!r}"
         )
     if isinstance(lower, Tracer) or isinstance(upper, Tracer):
+        if unroll not in (None, False, 1):
+            raise ArgumentError(
+                f"fori_loop: unroll={unroll} takes known bounds, got {lower!r} and "
+                f"{upper!r}"
+            )
         return _while_below(lower, upper, _counter(bounds), body_fun, init_val)
     start, stop = _int(lower), _int(upper)
     counter = _counter([aval_of(start), aval_of(stop)])
@@ -430,9 +466,9 @@ def _length(xs: Any, length: int | None) -> int:
         try:
             sizes.setdefault(operator.index(length), None)
         except TypeError:
-            raise ArgumentError(
-                f"scan: length must be a known integer, got {length!r}"
-            ) from None
+            kind = ConcretizationTypeError if is_value(length) else ArgumentError
+            text = f"scan: length must be a known integer, got {length!r}"
+            raise kind(text) from None
     if len(sizes) != 1:
         listed = ", ".join(
             f"{n} (length)" if a is None else f"{n} of {a!r}" for n, a in sizes.items()
@@ -498,7 +534,7 @@ def _scan(
         what, scan_p, arg, [*draft.values, *_as_first(values, avals), *elements],
         operands, len(draft.free) if effects else -1,
     )  # fmt: skip
-    return tree.unflatten(body.treedef, _as_last(results, first))
+    return tree.unflatten(body.treedef, _as_last(results, first, body, values))
 
 
 def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:

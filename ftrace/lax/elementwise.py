@@ -6,7 +6,7 @@ where the others are longer; their number of axes is not changed implicitly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from ftrace.lax.options import RoundingMethod
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import integer_power
 from ftrace.numpy.elementwise import arctan2, compare, maximum, minimum
+from ftrace.numpy.floats import join_bits, reinterpret, split_bits
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.bind import bind, elementwise as apply_elementwise
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.primitives import elementwise as p
-from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
@@ -411,41 +411,13 @@ def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
             )
     old, new = x.dtype.itemsize, target.itemsize
     if old > new:
-        x = _split_bits(x, old // new, new)
+        x = split_bits(x, new)
     elif old < new:
-        x = _join_bits(x, new // old, new)
-    return _bitcast(x, target)
-
-
-def _bitcast(x: Any, dtype: np.dtype[Any]) -> Any:
-    return x if x.dtype == dtype else bind(p.bitcast, x, arg=dtype)
-
-
-def _unsigned(itemsize: int) -> np.dtype[Any]:
-    return np.dtype(f"u{itemsize}")
-
-
-def _shifts(shape: Sequence[int], dtype: np.dtype[Any], itemsize: int) -> Any:
-    """How far the parts along the last axis stand from the lowest bit."""
-    places = ax.iota(dtype, tuple(shape), len(shape) - 1)
-    return apply_elementwise(p.mul, places, ax.full((), 8 * itemsize, dtype))
-
-
-def _split_bits(x: Any, count: int, itemsize: int) -> Any:
-    whole = _unsigned(x.dtype.itemsize)
-    shape = (*x.shape, count)
-    bits = ax.expand(ax.insert_axes(_bitcast(x, whole), (x.ndim,)), shape)
-    parts = bind(p.shift_right_logical, bits, _shifts(shape, whole, itemsize))
-    return ax.cast(parts, _unsigned(itemsize))
-
-
-def _join_bits(x: Any, count: int, itemsize: int) -> Any:
-    if not x.ndim or x.shape[-1] != count:
-        raise ShapeError(
-            f"lax.bitcast_convert_type: {count} elements of {x.dtype.name} make one "
-            f"wider element, so the last axis must have size {count}; got {x.shape}"
-        )
-    whole, width, last = _unsigned(itemsize), x.dtype.itemsize, x.ndim - 1
-    bits = ax.cast(_bitcast(x, _unsigned(width)), whole)
-    placed = bind(p.shift_left, bits, _shifts(x.shape, whole, width))
-    return ax.drop_axes(bind(reduce_sum_p, placed, arg=(last,)), (last,))
+        if not x.ndim or x.shape[-1] != new // old:
+            raise ShapeError(
+                f"lax.bitcast_convert_type: {new // old} elements of {x.dtype.name} "
+                "make one wider element, so the last axis must have size "
+                f"{new // old}; got {x.shape}"
+            )
+        x = join_bits(x, new)
+    return reinterpret(x, target)

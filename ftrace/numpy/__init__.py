@@ -23,13 +23,14 @@ from ftrace.numpy import (
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
 from ftrace.numpy.creation import *
-from ftrace.numpy.creation import NARROW as _NARROW, byteswap as _byteswap
+from ftrace.numpy.creation import NARROW as _NARROW
 from ftrace.numpy.cumulative import *
 from ftrace.numpy.distributions import *
 from ftrace.numpy.editing import *
 from ftrace.numpy.einstein import *
 from ftrace.numpy.elementwise import *
 from ftrace.numpy.floats import *
+from ftrace.numpy.floats import byteswap as _byteswap
 from ftrace.numpy.functions.curves import *
 from ftrace.numpy.functions.functional import *
 from ftrace.numpy.functions.polynomials import *

@@ -19,10 +19,8 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.arrays.array import Array, ArrayLike, is_array, surface
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import Eager, member
 from ftrace.trace.flatten_arguments import type_of
-from ftrace.trace.primitives.elementwise import bitcast
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing import tracer
@@ -36,7 +34,7 @@ __all__ = [
     "iinfo", "inexact", "int16", "int32", "int64", "int8", "integer", "iscomplexobj",
     "isdtype", "isrealobj", "isscalar", "issubdtype", "ndim", "number", "ones",
     "ones_like", "promote_types", "result_type", "shape", "signedinteger", "single",
-    "size", "uint16", "uint32", "uint64", "uint8", "unsignedinteger", "view", "zeros",
+    "size", "uint16", "uint32", "uint64", "uint8", "unsignedinteger", "zeros",
     "zeros_like",
 ]  # fmt: skip
 
@@ -241,7 +239,7 @@ def _from_sequence(value: Sequence[Any], dtype: Dtype) -> Any:
     common = dtypes.settled(*dtypes.promote(*types or [weak_float]))
     if target is None:
         target = common
-    elif dtypes.is_inexact(target):
+    elif dtypes.is_inexact(target) or set(map(type, leaves)) == {int}:
         common = target
     leaves = [number_for(x, target) if type(x) in _ASKED else x for x in leaves]
     kinds = set(map(type, leaves))
@@ -271,7 +269,7 @@ def _leaf_types(
     chosen += [kind(0) for kind in (bool, float, complex) if kind in types]
     avals = [tracer.aval_of(x) for x in chosen]
     others = [a.dtype for a in avals] if target is None else [target]
-    if any(dtypes.kind(t) in "bfc" for t in others):
+    if target is not None or any(dtypes.kind(t) in "bfc" for t in others):
         integers = integers and [0]
     avals += [tracer.aval_of(limit(integers)) for limit in (min, max) if integers]
     return list({(a.dtype, a.weak_type): None for a in avals})
@@ -312,34 +310,9 @@ def astype(
     return placed(ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
 
 
-def byteswap(x: tracer.Value) -> Any:
-    """Each element with its bytes in the other order."""
-    x = ax.as_value(x)
-    size, kind = x.dtype.itemsize, x.dtype
-    if size == 1:
-        return x
-    if dtypes.is_complex(kind):
-        raise errors.DtypeError(f"byteswap takes real numbers, got {kind}")
-    bits = bind(bitcast, x, arg=np.dtype(f"u{size}"))
-    swapped = bits & 0
-    for i in range(size):
-        swapped = swapped | (((bits >> 8 * i) & 255) << 8 * (size - 1 - i))
-    return bind(bitcast, swapped, arg=kind)
-
-
 def copy(a: Any, order: str | None = None) -> Any:
     """A copy of an array."""
     return array(a, order=order)
-
-
-def view(x: tracer.Value, dtype: Dtype = None) -> Any:
-    """The same bits as another dtype of the same width.
-
-    Raises:
-      DtypeError: the widths differ.
-    """
-    x = ax.as_value(x)
-    return x if dtype is None else bind(bitcast, x, arg=dtypes.as_dtype(dtype))
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -714,4 +687,6 @@ def size(a: tracer.Value, axis: int | tuple[int, ...] | None = None) -> int:
             raise errors.ValueRangeError(
                 f"size: axis {i} does not fit the shape {sizes}"
             )
+    if len({i % len(sizes) for i in axes}) < len(axes):
+        raise errors.ValueRangeError(f"size: repeated axis in {axis}")
     return prod(sizes[i] for i in axes)

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
+from ftrace.ground import settings
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.arithmetic import remainder
 from ftrace.numpy.at import update
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.indexing import check_mode, read_at, widened
+from ftrace.numpy.linear import matmul
 from ftrace.numpy.reductions import sum as summed
 from ftrace.numpy.shape import atleast_1d, concatenate, ravel, split, tile
-from ftrace.numpy.sorting import nonzero
+from ftrace.numpy.sorting import nonzero, searchsorted, sort
 from ftrace.trace.bind import bind
 from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.tracing.tracer import Tracer, Value
@@ -83,7 +85,8 @@ def _read_or_fill(
 ) -> Any:
     """Reads; out of bounds raises where all is known, else it is the fill value."""
     traced = isinstance(x, Tracer) or any(isinstance(p, Tracer) for p in index)
-    mode = "fill" if traced and mode is None else mode
+    if mode is None and (traced or not settings.current().check_static_indices):
+        mode = "fill"
     return read_at(x, index, mode, fill_value, wrap)
 
 
@@ -112,7 +115,9 @@ def take_along_axis(
 ) -> Any:
     """For every place of `indices`, the element of `arr` in the same lane.
 
-    Negative indices count from the end, unless `wrap_negative_indices` is False.
+    Negative indices count from the end, unless `wrap_negative_indices` is False. With
+    the mode "one_hot" it is a product with zeros and ones, 0 where an index is out of
+    bounds.
 
     Raises:
       ShapeError: the two differ in rank, or do not broadcast.
@@ -121,9 +126,25 @@ def take_along_axis(
     x, axis = ax.flattened(arr, axis, "take_along_axis")
     indices = ax.as_value(indices)
     index = _along_axis("take_along_axis", x, indices, axis)
-    mode = check_mode("take_along_axis", mode)
     wrap = wrap_negative_indices is not False
+    if mode == "one_hot":
+        return _product_of_one_hot(x, indices, axis, wrap)
+    mode = check_mode("take_along_axis", mode)
     return _read_or_fill(x, index, mode, fill_value, wrap)
+
+
+def _product_of_one_hot(x: Any, indices: Any, axis: int, wrap: bool) -> Any:
+    size = x.shape[axis]
+    if wrap:
+        indices = widened(indices, size)
+        indices = ax.choose(indices < 0, indices + size, indices)
+    places = ax.iota(indices.dtype, (size,), 0)
+    hits = ax.cast(
+        ax.move_axis(indices, axis, x.ndim - 1)[..., None] == places, x.dtype
+    )
+    lanes = ax.move_axis(x, axis, x.ndim - 1)[..., None]
+    result = matmul(hits, lanes, precision="highest", preferred_element_type=x.dtype)
+    return ax.move_axis(result[..., 0], x.ndim - 1, axis)
 
 
 def _not_in_place(name: str, inplace: bool) -> None:
@@ -511,8 +532,9 @@ def delete(
 
     Raises:
       IndexBoundsError: a position is out of bounds.
-      ConcretizationTypeError: the positions are traced, and not one integer, which is
-        clipped to the axis.
+      ConcretizationTypeError: the positions are traced, and neither one integer, which
+        is clipped to the axis, nor integers of which the caller says that they differ
+        (`assume_unique_indices`).
     """
     arr, axis = ax.flattened(arr, axis, "delete")
     size = arr.shape[axis]
@@ -520,6 +542,8 @@ def delete(
         gap = _clip("delete", obj, size, size - 1)
         numbers = ax.iota(dtypes.int32, (size - 1,), 0)
         return along(arr, numbers + ax.cast(gap <= numbers, dtypes.int32), axis)
+    if assume_unique_indices and ax.is_unknown(obj) and obj.dtype != dtypes.bool_:
+        return _without(arr, ravel(obj), axis)
     kept = _kept(obj, size)
     places = np.flatnonzero(kept)
     runs = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
@@ -529,6 +553,22 @@ def delete(
     slices = [(int(run[0]), int(run[-1]) + 1) for run in runs if run.size]
     parts = [ax.shrink_axis(arr, axis, *bounds) for bounds in slices or [(0, 0)]]
     return concatenate(parts, axis)
+
+
+def _without(arr: Any, places: Any, axis: int) -> Any:
+    """Without traced positions that differ.
+
+    The k-th of them in order, less k, is how many elements stay before it.
+    """
+    size, count = arr.shape[axis], places.shape[0]
+    if count > size:
+        raise errors.IndexBoundsError(
+            f"delete: {count} positions of an axis of size {size}"
+        )
+    places = ax.cast(_clip("delete", places, size, size - 1), dtypes.int32)
+    before = sort(places) - ax.iota(dtypes.int32, (count,), 0)
+    numbers = ax.iota(dtypes.int32, (size - count,), 0)
+    return along(arr, numbers + searchsorted(before, numbers, side="right"), axis)
 
 
 def _kept(obj: Any, size: int) -> np.ndarray[Any, Any]:

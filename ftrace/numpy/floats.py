@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, one_of
+from ftrace.errors import DtypeError, ShapeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.numpy.creation import finfo
+from ftrace.numpy.shape import stack
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
     "frexp", "hypot", "i0", "ldexp", "logaddexp", "logaddexp2", "nan_to_num",
-    "nextafter", "packbits", "sinc", "spacing", "unpackbits",
+    "nextafter", "packbits", "sinc", "spacing", "unpackbits", "view",
 ]  # fmt: skip
 
 
@@ -419,3 +421,88 @@ def _asymptotic(polynomials: tuple[Sequence[float], ...], inverse: Any) -> Any:
         horner(far, inverse - _FAR_MIDDLE),
         horner(middle, inverse - _MIDDLE_MIDDLE),
     )
+
+
+# Bits read in another way: bytes swapped, split into parts, joined.
+
+
+def view(x: Value, dtype: Any = None) -> Any:
+    """The same bits as another dtype: a narrower one has more elements in a row.
+
+    Raises:
+      ShapeError: the bytes of a row are no whole elements, or a scalar has more or
+        fewer of them.
+    """
+    x = ax.as_value(x)
+    target = x.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if target == x.dtype:
+        return x
+    pair = dtypes.is_complex(target)
+    width = target.itemsize >> pair
+    size = x.dtype.itemsize * (x.shape[-1] if x.ndim else 1)
+    if size % target.itemsize or (x.ndim == 0 and size != target.itemsize):
+        raise ShapeError(
+            f"view: the {size} bytes of the last axis of {x.dtype.name}{[*x.shape]} "
+            f"are no whole elements of {target.name}"
+        )
+    before = x.shape[:-1]
+    shape = (*before, size // target.itemsize) if x.ndim else ()
+    if dtypes.is_complex(x.dtype):
+        x = stack([ew.real(x), ew.imag(x)], -1)
+    old = x.dtype.itemsize
+    if old < width:
+        x = join_bits(ax.reshape(x, (*before, size // width, width // old)), width)
+    elif old > width:
+        x = split_bits(x, width)
+    x = reinterpret(x, dtypes.real_dtype(target))
+    if pair:
+        x = ax.reshape(x, (*before, size // target.itemsize, 2))
+        x = bind(p.make_complex, x[..., 0], x[..., 1])
+    return ax.reshape(x, shape)
+
+
+def byteswap(x: Value) -> Any:
+    """Each element with its bytes in the other order."""
+    x = ax.as_value(x)
+    size, kind = x.dtype.itemsize, x.dtype
+    if size == 1:
+        return x
+    if dtypes.is_complex(kind):
+        raise DtypeError(f"byteswap takes real numbers, got {kind}")
+    bits = reinterpret(x, _unsigned(size))
+    swapped = bits & 0
+    for i in range(size):
+        swapped = swapped | (((bits >> 8 * i) & 255) << 8 * (size - 1 - i))
+    return reinterpret(swapped, kind)
+
+
+def reinterpret(x: Any, dtype: np.dtype[Any]) -> Any:
+    """The bits as another dtype of the same width."""
+    return x if x.dtype == dtype else bind(p.bitcast, x, arg=dtype)
+
+
+def split_bits(x: Any, itemsize: int) -> Any:
+    """Each element as unsigned integers along a new last axis, the lowest first."""
+    whole = _unsigned(x.dtype.itemsize)
+    shape = (*x.shape, x.dtype.itemsize // itemsize)
+    bits = ax.expand(ax.insert_axes(reinterpret(x, whole), (x.ndim,)), shape)
+    parts = bind(p.shift_right_logical, bits, _shifts(shape, whole, itemsize))
+    return ax.cast(parts, _unsigned(itemsize))
+
+
+def join_bits(x: Any, itemsize: int) -> Any:
+    """The elements along the last axis, the lowest first, as one unsigned integer."""
+    whole, width, last = _unsigned(itemsize), x.dtype.itemsize, x.ndim - 1
+    bits = ax.cast(reinterpret(x, _unsigned(width)), whole)
+    placed = bind(p.shift_left, bits, _shifts(x.shape, whole, width))
+    return ax.drop_axes(bind(reduce_sum_p, placed, arg=(last,)), (last,))
+
+
+def _unsigned(itemsize: int) -> np.dtype[Any]:
+    return np.dtype(f"u{itemsize}")
+
+
+def _shifts(shape: Sequence[int], dtype: np.dtype[Any], itemsize: int) -> Any:
+    """How far the parts along the last axis stand from the lowest bit."""
+    places = ax.iota(dtype, tuple(shape), len(shape) - 1)
+    return elementwise(p.mul, places, ax.full((), 8 * itemsize, dtype))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from ftrace.numpy.arithmetic import floor_divide, integer_power, remainder
 from ftrace.numpy.creation import Dtype, dtype_or, placed, shape as shape_of
 from ftrace.numpy.editing import are_inside
 from ftrace.numpy.linear import checked_diagonal
-from ftrace.numpy.shape import ravel, stack
+from ftrace.numpy.shape import atleast_1d, ravel, stack
 from ftrace.numpy.sorting import nonzero
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.eager.dispatch import member
@@ -257,15 +259,21 @@ def ix_(*args: Value) -> tuple[Any, ...]:
 def unravel_index(indices: Value, shape: Any) -> tuple[Any, ...]:
     """The index along each axis of elements numbered row by row.
 
-    Negative numbers count from the end; what is out of bounds is clipped.
+    Negative numbers count from the end; what is out of bounds is clipped. The sizes may
+    be traced.
     """
-    sizes = ax.check_shape(shape, "unravel_index")
     rest = ax.as_value(indices)
     if ew.kind_of(rest) not in "iu":
         raise ValueRangeError(f"unravel_index takes integers, got {rest.dtype.name}")
-    total = int(np.prod(sizes, dtype=np.int64))
-    if total == 0:
-        return tuple(ax.full(rest.shape, 0, rest.dtype) for _ in sizes)
+    given = list(shape) if ax.is_sequence(shape) else [shape]
+    if any(map(ax.is_unknown, given)):
+        sizes = [size for part in given for size in atleast_1d(part)]
+        total = reduce(operator.mul, sizes)
+    else:
+        sizes = ax.check_shape(shape, "unravel_index")
+        total = int(np.prod(sizes, dtype=np.int64))
+        if total == 0:
+            return tuple(ax.full(rest.shape, 0, rest.dtype) for _ in sizes)
     rest = ew.clip(ax.choose(rest < 0, rest + total, rest), 0, total - 1)
     found: list[Any] = []
     for size in reversed(sizes):
@@ -287,7 +295,8 @@ def ravel_multi_index(
     Args:
       multi_index: integers, one array per axis.
       dims: the sizes of the axes.
-      mode: for indices out of bounds "raise", "wrap" or "clip", or one per axis.
+      mode: for indices out of bounds "raise", "wrap", "clip" or "ignore", or one per
+        axis.
       order: "C" counts row by row, "F" column by column.
       dtype: of the result; by default that of the indices.
 
@@ -320,7 +329,10 @@ def _bounded(index: Any, size: int, mode: str) -> Any:
         return remainder(index, size)
     if mode == "clip":
         return ew.clip(index, 0, size - 1)
-    one_of("ravel_multi_index: mode", mode, ("raise", "wrap", "clip"))
-    if not are_inside(np.asarray(index), size):
-        raise ValueRangeError(f"an index is out of bounds of an axis of size {size}")
+    one_of("ravel_multi_index: mode", mode, ("raise", "wrap", "clip", "ignore"))
+    if mode == "raise" and not are_inside(np.asarray(index), size):
+        raise ValueRangeError(
+            f"invalid entry in coordinates array: an index is out of bounds of an axis "
+            f"of size {size}"
+        )
     return index

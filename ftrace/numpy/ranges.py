@@ -15,7 +15,7 @@ from ftrace.numpy.arithmetic import power
 from ftrace.numpy.creation import Dtype, array, astype, dtype_or, placed
 from ftrace.numpy.floats import i0
 from ftrace.numpy.indexing import index_parts
-from ftrace.numpy.shape import as_columns, broadcast_arrays, concatenate, stack
+from ftrace.numpy.shape import broadcast_arrays, concatenate, stack
 from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import own
@@ -172,7 +172,7 @@ def linspace(
     result = placed(ax.cast(ax.move_axis(result, 0, axis), target), device)
     if not retstep:
         return result
-    return result, (stop - start) / (gaps if gaps > 0 else math.nan)
+    return result, (stop - start) / gaps if gaps > 0 else ax.full((), math.nan, compute)
 
 
 def _end(x: Any) -> Any:
@@ -313,6 +313,8 @@ class _Grid:
 def _grid_of(key: slice | tuple[slice, ...], sparse: bool) -> Any:
     if isinstance(key, slice):
         return _slice_range(key)
+    if not key:
+        return [] if sparse else array([], dtypes.default_dtype("i"))
     lines = [_slice_range(part) for part in key]
     types = [(a.dtype, a.weak_type) for a in map(aval_of, lines)]
     dtype = dtypes.promote(*types)[0]
@@ -326,26 +328,53 @@ ogrid = _Grid(sparse=True)
 
 
 class _Joined:
-    """`r_[...]` joins ranges and arrays along the first axis, `c_[...]` as columns."""
+    """`r_[...]` joins ranges and arrays along the first axis, `c_[...]` as columns.
 
-    def __init__(self, columns: bool) -> None:
-        self.columns = columns
+    Numbers in a string before them say otherwise: the axis along which to join, how
+    many axes each has at least, and before which of these its own stand (-1: the last).
+    """
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = numbers
 
     def __getitem__(self, key: Any) -> Any:
         return own(self._join(key), (key,), {})
 
     def _join(self, key: Any) -> Any:
-        parts = [
+        parts, numbers = index_parts(key), self.numbers
+        if parts and isinstance(parts[0], str):
+            numbers, parts = self._numbers_of(parts[0]), parts[1:]
+        axis, ndim, place = numbers
+        arrays = [
             _slice_range(part) if type(part) is slice else array(part, copy=False)
-            for part in map(dtypes.as_number, index_parts(key))
+            for part in map(dtypes.as_number, parts)
         ]
-        if self.columns:
-            return concatenate(list(map(as_columns, parts)), -1)
-        return concatenate([ax.reshape(x, (1,)) if x.ndim == 0 else x for x in parts])
+        return concatenate([_with_axes(x, ndim, place) for x in arrays], axis)
+
+    def _numbers_of(self, text: str) -> tuple[int, ...]:
+        given = text.split(",")
+        try:
+            numbers = (*map(int, given), *self.numbers[len(given) :])
+            axis, ndim, place = numbers
+        except ValueError:
+            raise ValueRangeError(
+                f"a directive is one to three integers, separated by commas: {text!r}"
+            ) from None
+        if not (-ndim <= axis < max(ndim, 1) and -ndim <= place < ndim):
+            raise ValueRangeError(f"the directive {text!r} names an axis beyond {ndim}")
+        return numbers
 
 
-r_ = _Joined(columns=False)
-c_ = _Joined(columns=True)
+def _with_axes(x: Any, ndim: int, place: int) -> Any:
+    """At least as many axes; the array's own begin at a place among them."""
+    if (lack := ndim - x.ndim) <= 0:
+        return x
+    before = min(place if place >= 0 else place + lack + 1, lack)
+    return ax.reshape(x, (1,) * before + x.shape + (1,) * (lack - before))
+
+
+r_ = _Joined(0, 1, -1)
+c_ = _Joined(-1, 2, 0)
 
 #: What stands between the brackets, as a value.
 s_, index_exp = np.s_, np.index_exp

@@ -225,7 +225,8 @@ class _Served(Loader):
                 return import_module(f"jax._src.{inner}")
             for home in homes:
                 try:
-                    if not isinstance(public := getattr(import_module(home), name), ModuleType):
+                    public = getattr(import_module(home), name)
+                    if not isinstance(public, ModuleType):
                         return public
                 except (AttributeError, ImportError):
                     if is_public(home, name):

@@ -294,7 +294,7 @@ MISTAKES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
         ShapeError, r"leading axis", lambda: lax.scan(lambda c, x: (c, x), X, 1.0),
     ),
     "length is traced": (
-        ArgumentError, r"known integer",
+        ft.errors.ConcretizationTypeError, r"known integer",
         lambda: ft.jit(lambda n: lax.scan(lambda c, x: (c, x), X, None, n))(3),
     ),
     "while changes its carry": (

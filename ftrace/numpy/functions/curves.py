@@ -228,17 +228,13 @@ def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:
     return concatenate([ends[0], inner, ends[1]], axis)
 
 
-def _move_last(name: str, x: Any, axis: int) -> Any:
-    return ax.move_axis(x, ax.canonical_axis(axis, x.ndim, name), x.ndim - 1)
-
-
 def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule.
 
     Args:
       y: the values.
       x: their coordinates, of the same shape or a vector; else they are `dx` apart.
-      dx: the distance.
+      dx: the distance, or what broadcasts to those between neighbours.
       axis: along which to integrate.
     """
     if x is None:
@@ -247,15 +243,16 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
             _, dx = ew.promote_inexact(y, dx)
     else:
         y, x = ew.promote_inexact(y, x)
-    y = _move_last("trapezoid", y, axis)
+    axis = ax.canonical_axis(axis, y.ndim, "trapezoid")
     if x is not None:
-        dx = diff(_move_last("trapezoid", x, axis) if x.ndim > 1 else x)
-    return run_fused(_trapezoid, [y, dx])
+        dx = diff(x, axis=axis if x.ndim > 1 else 0)
+        dx = dx if x.ndim > 1 else ax.reshape(dx, ax.line(y.ndim, axis, dx.shape[0]))
+    return run_fused(_trapezoid, [y, dx], axis=axis)
 
 
-def _trapezoid(y: Any, dx: Any) -> Any:
-    """Along the last axis."""
-    return (dx * (y[..., 1:] + y[..., :-1])).sum(-1) * 0.5
+def _trapezoid(y: Any, dx: Any, axis: int) -> Any:
+    before, after = _part(y, axis, 0, -1), _part(y, axis, 1)
+    return (dx * (after + before)).sum(axis) * 0.5
 
 
 def interp(

@@ -108,7 +108,7 @@ def piecewise(
     *args: Any,
     **kw: Any,
 ) -> Any:
-    """The function of the first condition that holds, of x; one more is the default.
+    """The function of the last condition that holds, of x; one more is the default.
 
     Raises:
       ValueRangeError: the lists do not fit.
@@ -132,7 +132,7 @@ def piecewise(
     values = [
         ax.cast(f(x, *args, **kw) if callable(f) else f, dtype) for f in functions
     ]
-    return select(conditions, values[:-1], values[-1])
+    return select(conditions[::-1], values[-2::-1], values[-1])
 
 
 # vectorize

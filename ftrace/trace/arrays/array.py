@@ -143,6 +143,11 @@ class ArrayLike:
         return surface["getitem"](self, index)
 
     def __contains__(self, item: Any) -> bool:
+        if not is_operand(item) or np.ndim(item):
+            raise errors.ArgumentError(
+                "x in array: one number is looked for among the elements, got "
+                f"{item!r:.60}"
+            )
         return bool((self == item).any())
 
     def __round__(self, ndigits: int | None = None) -> Any:

@@ -1,0 +1,171 @@
+"""Corners that JAX's own tests look into: options, traced operands, bits, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import lax
+
+_DTYPES = "bool int8 uint16 float16 int32 float32 uint64 float64 complex64 complex128"
+
+
+def _rows() -> Any:
+    return np.arange(96, dtype=np.uint8).reshape(2, 48) % 2
+
+
+@pytest.mark.parametrize("old", _DTYPES.split())
+def test_views_are_those_of_numpy(old: str) -> None:
+    x = _rows().view(old)
+    for new in [*_DTYPES.split(), ml_dtypes.bfloat16]:
+        want = x.view(new)
+        for got in (fnp.array(x).view(new), ft.jit(lambda a, t=new: a.view(t))(x)):
+            assert got.dtype == want.dtype
+            assert got.shape == want.shape
+            assert np.array_equal(np.asarray(got).view("u1"), want.view("u1"))
+    if x.dtype.itemsize == 8:
+        assert fnp.array(x[0, :1]).reshape(()).view("complex64").shape == ()
+    if x.dtype.itemsize < 16:
+        with pytest.raises(ft.errors.ShapeError, match="no whole elements"):
+            fnp.array(x[:, :1]).view("complex128")
+
+
+def test_bytes_are_swapped_as_in_numpy() -> None:
+    for dtype in ("uint8", "int16", "float32"):
+        x = np.arange(5).astype(dtype)
+        got = np.asarray(fnp.array(x).byteswap())
+        assert np.array_equal(got.view("u1"), x.byteswap().view("u1"))
+
+
+def test_directives_of_joined_ranges() -> None:
+    a, b = np.arange(3), np.arange(3, 6)
+    for text in ("0,2", "1,2,0", "-1", "0,3,1", "0"):
+        want = np.r_[text, a, b]
+        assert np.array_equal(fnp.r_[text, fnp.array(a), fnp.array(b)], want), text
+    assert np.array_equal(fnp.r_["0,2", 0:3, 3:6], np.r_["0,2", 0:3, 3:6])
+    assert fnp.mgrid[()].shape == (0,)
+    for text in ("r", "1,-1", "2,2", "0,0,0,0"):
+        with pytest.raises(ft.errors.ValueRangeError, match="directive"):
+            fnp.r_[text, a]
+
+
+def test_positions_that_differ_may_be_traced_in_delete() -> None:
+    x = np.arange(24.0).reshape(4, 6)
+    for axis, places in ((1, [5, 0, -3]), (0, [2]), (None, [3, -1, 7]), (0, [])):
+        at = np.array(places, np.int32)
+
+        def without(i: Any, axis: Any = axis) -> Any:
+            return fnp.delete(x, i, axis, assume_unique_indices=True)
+
+        assert np.array_equal(ft.jit(without)(at), np.delete(x, at, axis))
+
+
+def test_take_along_axis_by_a_product() -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for axis in range(3):
+        at = np.arange(2 * 3 * 4).reshape(2, 3, 4) % x.shape[axis] - 1
+        want = np.take_along_axis(x, at, axis)
+        got = fnp.take_along_axis(x, at, axis, mode="one_hot")
+        assert np.array_equal(got, want)
+    got = fnp.take_along_axis(x[0, 0], np.array([4, -5]), 0, mode="one_hot")
+    assert np.array_equal(got, [0, 0])
+
+
+def test_sizes_of_unravel_index_may_be_traced() -> None:
+    at = np.array([0, 5, -1, 11, 40])
+    for known, traced in zip(
+        fnp.unravel_index(at, (3, 4)),
+        ft.jit(fnp.unravel_index)(at, (3, 4)),
+        strict=True,
+    ):
+        assert np.array_equal(known, traced)
+    far = fnp.ravel_multi_index((np.array([3, 9]), np.array([5, 1])), (7, 6), "ignore")
+    assert np.array_equal(far, [23, 55])
+
+
+def test_of_conditions_that_hold_the_last_counts() -> None:
+    x = np.arange(6.0)
+    lists = [x > 0, x > 2, x > 4], [1.0, lambda v: v * 10, 3.0, -1.0]
+    assert np.array_equal(fnp.piecewise(x, *lists), np.piecewise(x, *lists))
+
+
+def test_trapezoids_of_many_distances() -> None:
+    y = np.arange(12.0).reshape(3, 4) ** 2
+    x = np.cumsum(np.arange(12.0).reshape(3, 4), 1)
+    rows: list[dict[str, Any]] = [
+        {"dx": np.ones((3, 1))}, {"dx": np.arange(3.0)},
+        {"dx": np.ones((2, 1)), "axis": 0},
+        {"x": x}, {"x": x[1]}, {"x": x[:, 2], "axis": 0}, {"x": x, "axis": 0},
+    ]  # fmt: skip
+    for row in rows:
+        assert np.allclose(fnp.trapezoid(y, **row), np.trapezoid(y, **row)), row
+
+
+def test_ints_of_any_size_go_into_the_dtype_that_is_asked_for() -> None:
+    with ft.config(jax_enable_x64=False):
+        assert int(fnp.array([0, 2**32 - 1], "uint32")[1]) == 2**32 - 1
+        with pytest.raises(OverflowError):
+            fnp.array([2**32], "uint32")
+
+
+def test_strict_promotion_counts_operands_only() -> None:
+    x = fnp.ones(3)
+    with ft.config(numpy_dtype_promotion="strict"):
+        assert fnp.isclose(x, x, equal_nan=True).all()
+        assert fnp.array_equal(x, x, equal_nan=True)
+        assert fnp.ldexp(x, fnp.ones(3, int))[0] == 2
+        assert fnp.tensordot(x, x, axes=1) == 3
+        with pytest.raises(ft.errors.TypePromotionError):
+            fnp.isclose(x, fnp.ones(3, int))
+
+
+def test_without_checks_what_is_out_of_bounds_is_filled() -> None:
+    x, at = fnp.arange(5.0), fnp.array([0, 7, -9])
+    with ft.config(check_static_indices=False):
+        for got in (fnp.take(x, at), fnp.take_along_axis(x, at, 0)):
+            assert np.array_equal(got, [0, np.nan, np.nan], equal_nan=True)
+        assert fnp.take(x, at, fill_value=9.0)[1] == 9
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fnp.clip(1j, 0, 1),
+        lambda: fnp.ones((-1, 1)),
+        lambda: fnp.array([None]),
+        lambda: fnp.pad(fnp.ones(3), 1, end_values=0),
+        lambda: fnp.size(fnp.ones((2, 3)), (0, 0)),
+        lambda: fnp.arange(2) in fnp.arange(2),
+        lambda: None in fnp.arange(2),
+        lambda: ft.jit(lambda n: lax.fori_loop(0, n, max, 1, unroll=3))(4),
+    ],
+)
+def test_what_is_wrong_with_an_argument_is_a_type_error_and_a_value_error(
+    call: Any,
+) -> None:
+    for kind in (TypeError, ValueError):
+        with pytest.raises(kind):
+            call()
+
+
+def test_what_a_body_only_hands_on_is_not_batched() -> None:
+    def branch(x: Any, y: Any) -> Any:
+        return lax.cond(x < 1, lambda x, y: (x * 2, y), lambda x, y: (x, y), x, y)
+
+    def loop(x: Any, y: Any) -> Any:
+        def body(c: Any) -> Any:
+            return c[0] + 1, c[1] @ c[2], c[2]
+
+        return lax.while_loop(lambda c: c[0] < 3, body, (x, fnp.ones(2), y))[::2]
+
+    def steps(x: Any, y: Any) -> Any:
+        return lax.scan(lambda c, _: ((c[0] + 1, c[1]), None), (x, y), None, 2)[0]
+
+    y = np.ones((2, 2), np.float32)
+    for f in (branch, loop, steps):
+        assert np.array_equal(ft.vmap(f, (0, None), (0, None))(np.arange(3), y)[1], y)
