@@ -401,9 +401,6 @@ def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: UserArg = node.arg
     primitive = primitive_of(arg)
     assert primitive is not None
-    if not any(batched):
-        results = items(node.op(*src, arg=arg))
-        return results, [False] * len(results)
     rule = _batch_rule(primitive)
 
     def flat(tracers: Sequence[Value], params: Any, size: int, flags: Flags) -> Any:

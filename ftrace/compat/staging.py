@@ -7,7 +7,6 @@ trace_to_jaxpr  the same, of a function of flat values
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 from ftrace.compat.api_util import debug_info as info_of
@@ -15,7 +14,7 @@ from ftrace.compat.jaxpr import ClosedJaxpr
 from ftrace.compat.view import TracedJaxpr
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import close, trace_body
-from ftrace.trace.flatten_arguments import Output, read_argnums, type_of
+from ftrace.trace.flatten_arguments import Output, read_argnums, type_of, wraps
 from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value

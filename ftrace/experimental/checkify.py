@@ -15,7 +15,6 @@ import string
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import wraps
 from itertools import product
 from typing import Any
 
@@ -32,7 +31,7 @@ from ftrace.trace.control.scan import Scan, scan_p
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.effects import call_back, callback_p
-from ftrace.trace.flatten_arguments import Output
+from ftrace.trace.flatten_arguments import Output, wraps
 from ftrace.trace.graph import Body, Graph, Node, bodies_of, nodes_of, rebuild
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.broadcast import broadcast_leading

@@ -545,6 +545,7 @@ _CLASSES = {
     "i": (signedinteger, integer, number, generic),
     "u": (unsignedinteger, integer, number, generic),
     "k": (dtypes.prng_key, dtypes.extended, generic),
+    "V": (np.void, flexible, generic),
 }
 _ABSTRACT = (
     floating, inexact, number, generic, complexfloating, integer, signedinteger,

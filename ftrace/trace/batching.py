@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ftrace.trace.graph import Node, dependents, inherited_origin, rebuild
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.movement import move_axis
-from ftrace.trace.primitives.primitive import compound_of, item_p, primitive_of
+from ftrace.trace.primitives.primitive import compound_of, item_p, items, primitive_of
 from ftrace.trace.python_limits import without_collection
 
 
@@ -41,12 +41,16 @@ def batch_nodes(
             sources = tuple(source for source, _ in pairs)
             flags = tuple(batched for _, batched in pairs)
             compound = compound_of(node)
-            if compound is not None:
+            if not any(flags):  # what it depends on has come to be the same for all
+                again = rebuild(node, sources)
+                known[node] = again, False
+                if compound is not None:
+                    results = items(again)
+                    several[node] = results, [False] * len(results)
+            elif compound is not None:
                 several[node] = compound.batch(node, sources, flags, size)
-            elif any(flags):
-                known[node] = primitive_of(node).batch(node, sources, flags), True
             else:
-                known[node] = rebuild(node, sources), False
+                known[node] = primitive_of(node).batch(node, sources, flags), True
     return [known.get(node, (node, False)) for node in outputs]
 
 

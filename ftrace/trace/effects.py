@@ -365,9 +365,6 @@ def _no_derivative(arg: Callback) -> DerivativeError:
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     """Once per lane, one after the other: in one step of the program."""
     arg: Callback = node.arg
-    if not any(batched):
-        results = callback_p.results(*src, arg=arg)
-        return results, [False] * len(results)
     wide = replace(arg, lanes=((size, batched[1:]), *arg.lanes))
     token, *results = callback_p.results(*src, arg=wide)
     return [token, *results], [False, *[True] * len(results)]

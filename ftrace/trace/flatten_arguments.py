@@ -11,6 +11,8 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import WRAPPER_ASSIGNMENTS, update_wrapper
 from operator import attrgetter
 from types import FrameType
 from typing import Any
@@ -38,7 +40,20 @@ _getframe: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportP
 
 
 def name_of(function: Any) -> str:
-    return getattr(function, "__name__", type(function).__name__)
+    name = getattr(function, "__name__", None)
+    return name if isinstance(name, str) else type(function).__name__
+
+
+def wraps(function: Any) -> Callable[[Any], Any]:
+    """`functools.wraps`, of any callable: of its names and notes what can be set."""
+
+    def dress(wrapper: Any) -> Any:
+        for name in WRAPPER_ASSIGNMENTS:
+            with suppress(AttributeError, TypeError):
+                setattr(wrapper, name, getattr(function, name))
+        return update_wrapper(wrapper, function, ())
+
+    return dress
 
 
 def flatten_values(value: Any, what: str) -> tuple[list[Value], TreeDef]:

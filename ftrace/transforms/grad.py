@@ -7,7 +7,6 @@ builds the graph of the derivative, and runs that as one program.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import follow_rules
 from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.effects import check_repeatable, rehearsal
-from ftrace.trace.flatten_arguments import Output, type_of
+from ftrace.trace.flatten_arguments import Output, type_of, wraps
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
 from ftrace.trace.primitives.sources import (

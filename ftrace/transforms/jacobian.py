@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import DerivativeError
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.flatten_arguments import Argnums, of_arguments
+from ftrace.trace.flatten_arguments import Argnums, of_arguments, wraps
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms import grad

@@ -7,12 +7,12 @@ along them, as along the axes of `vmap`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from ftrace.backends.base import Device
 from ftrace.errors import DeviceError, ShapeError, ValueRangeError
-from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums
+from ftrace.trace.flatten_arguments import is_int, name_of, read_argnums, wraps
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import aval_of, is_value

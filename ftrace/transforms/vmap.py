@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from ftrace import dtypes
@@ -19,7 +19,13 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.batching import batch_nodes, place_axis
-from ftrace.trace.flatten_arguments import Output, flatten_values, is_int, name_of
+from ftrace.trace.flatten_arguments import (
+    Output,
+    flatten_values,
+    is_int,
+    name_of,
+    wraps,
+)
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.sources import iota, scope_and_position, variable

@@ -42,8 +42,10 @@ def main() -> int:
     os.chdir(checkout)
     # A test of chex runs what is left for the exit, which ends optree's containers.
     atexit._clear()  # pyright: ignore[reportPrivateUsage]
+    del sys.modules["tests"]  # a package of the checkout may have this name
     leave_out = known.whose == "jax" and not known.all
-    counts = run.run(checkout, others, leave_out, known.record)
+    conftest = known.whose == "library"
+    counts = run.run(checkout, others, leave_out, known.record, conftest)
     print("\n".join(counts.lines()))
     if known.failed is not None:
         rows = [f"{test}\t{cause}\n" for test, cause in counts.failed.items()]

@@ -152,16 +152,21 @@ def _limit(seconds: int) -> Generator[None, None, None]:
 
 
 def run(
-    checkout: Path, arguments: list[str], leave_out: bool, record: Path | None
+    checkout: Path,
+    arguments: list[str],
+    leave_out: bool,
+    record: Path | None,
+    conftest: bool,
 ) -> Counts:
-    """Runs tests of a checkout; the arguments are pytest's."""
+    """Runs tests of a checkout, by its fixtures if `conftest`; pytest's arguments."""
     counts = Counts(leave_out)
     fixed = [
-        "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", "--noconftest",
+        "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider",
         "--import-mode=importlib", "-c", "/dev/null", "--rootdir", str(checkout),
         "--disable-warnings", "-rN", "--continue-on-collection-errors",
     ]  # fmt: skip
-    pytest.main([*fixed, *arguments], plugins=[counts])
+    given = [] if conftest else ["--noconftest"]
+    pytest.main([*fixed, *given, *arguments], plugins=[counts])
     if record is not None:
         before = json.loads(record.read_text()) if record.exists() else {}
         before.update({file: dict(c) for file, c in counts.outcomes.items()})

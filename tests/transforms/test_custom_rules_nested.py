@@ -304,3 +304,49 @@ def test_rules_may_differentiate_and_loop_at_every_order(wrap: Any) -> None:
         np.testing.assert_allclose(wrap(inner(asks))(x), slope, rtol=1e-5)
         found = wrap(outer(inner(asks)))(x)
         np.testing.assert_allclose(found, -6 * np.sin(x), rtol=1e-5)
+
+
+def test_what_a_rule_makes_the_same_for_all_lanes_stays_it() -> None:
+    """As a value, behind sorts and calls, and as a residual of a custom_vjp."""
+    wide: list[Any] = []
+
+    @ft.custom_batching.custom_vmap
+    def common(x: Any) -> Any:
+        return fnp.stack([x, -x])
+
+    @common.def_vmap
+    def _(size: int, in_batched: Any, x: Any) -> Any:
+        return fnp.stack([x.max(), -x.max()]), False
+
+    @ft.custom_batching.custom_vmap
+    def alone(x: Any) -> Any:
+        return x
+
+    @alone.def_vmap
+    def _(size: int, in_batched: Any, x: Any) -> Any:
+        wide.append(in_batched)
+        return x, in_batched[0]
+
+    @ft.custom_vjp
+    def double(x: Any) -> Any:
+        return 2 * x, fnp.argsort(common(x))
+
+    def forward(x: Any) -> Any:
+        return double(x), fnp.sort(common(x))
+
+    def backward(kept: Any, cts: Any) -> Any:
+        return (alone(kept)[0] + cts[0],)
+
+    double.defvjp(forward, backward)
+
+    def f(x: Any) -> Any:
+        found, order = double(x)
+        return found + alone(order)[0]
+
+    x = np.arange(3.0)
+    for transform in (lambda f: f, ft.jit):
+        np.testing.assert_array_equal(transform(ft.vmap(f))(x), 2 * x + 1)
+        np.testing.assert_array_equal(transform(ft.vmap(ft.grad(f)))(x), [-1.0] * 3)
+        total = ft.grad(lambda x: ft.vmap(f)(x).sum())
+        np.testing.assert_array_equal(transform(total)(x), [-1.0] * 3)
+    assert not wide

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ml_dtypes import bfloat16 as bfloat16
+
 from ftrace import dtypes, errors
 from ftrace.ground.missing_names import no_attribute
 from ftrace.numpy import finfo as finfo, iinfo as iinfo, issubdtype as issubdtype

@@ -22,7 +22,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -449,7 +449,7 @@ def checkpoint(
         {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
     )
 
-    @wraps(fun)
+    @flatten_arguments.wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         fixed = _static_positions(numbers, args, flatten_arguments.name_of(fun))
         dynamic = [x for i, x in enumerate(args) if i not in fixed]

@@ -24,6 +24,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import (
     apply_body,
+    batch_body,
     chosen,
     close,
     linearize,
@@ -90,13 +91,16 @@ class Ruled(Call):
 
 
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
-    """The function and its rules, for all lanes together."""
+    """The function and its rules, for all lanes together.
+
+    What has no tangents has lanes only where the function gives it some.
+    """
     arg: Ruled = node.arg
-    if any(batched):
-        lanes = (*arg.lanes, (size, batched))
-        arg = replace(arg, body=widen(arg.body, batched, size), lanes=lanes)
-    results = items(node.op(*src, arg=arg))
-    return results, [any(batched)] * len(results)
+    always = node.op is linear_call_p
+    wanted = [always or dtypes.is_inexact(a.dtype) for a in arg.results]
+    body, has = batch_body(arg.body, batched, size, wanted)
+    wide = replace(arg, body=body, lanes=(*arg.lanes, (size, batched)))
+    return items(node.op(*src, arg=wide)), has
 
 
 def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...]]:
@@ -237,12 +241,15 @@ custom_jvp_p = call_compound(
 # custom_vjp.
 
 
-def _fwd_body(arg: Ruled, mask: tuple[bool, ...]) -> Body:
-    """Operands -> results and residuals."""
+def _fwd_body(arg: Ruled, mask: tuple[bool, ...]) -> tuple[Body, list[list[bool]]]:
+    """Operands -> results and residuals; and for each vmap which of them have lanes."""
     body = arg.rules[0].trace("fwd", arg.avals, mask)
+    wanted = [dtypes.is_inexact(a.dtype) for a in arg.results]
+    lanes: list[list[bool]] = []
     for size, flags in arg.lanes:
-        body = widen(body, flags, size)
-    return body
+        body, has = batch_body(body, flags, size, wanted)
+        lanes.append(has)
+    return body, lanes
 
 
 def _jvp_of_vjp(node: Node, tangents: Results) -> Results:
@@ -251,10 +258,10 @@ def _jvp_of_vjp(node: Node, tangents: Results) -> Results:
     if not present:
         return [None] * len(arg.body.outputs)
     fwd, bwd = arg.rules
-    operands, count = node.src[: len(arg.avals)], len(arg.results)
-    residuals = apply_body(_fwd_body(arg, mask), operands)[count:]
+    operands, first, count = node.src[: len(arg.avals)], arg.closed, len(arg.results)
+    body, has = _fwd_body(arg, mask)
+    residuals = apply_body(body, operands)[count:]
     plain = fwd.trace("fwd", arg.avals, mask).outputs[count:]
-    many = [True] * len(residuals)
     tangent = VjpTangent(
         arg.name,
         bwd,
@@ -262,12 +269,11 @@ def _jvp_of_vjp(node: Node, tangents: Results) -> Results:
         mask,
         tuple(a for a in arg.tangents if dtypes.is_inexact(a.dtype)),
         tuple(
-            (size, (*flags[: arg.closed], *many, *chosen(flags[arg.closed :], mask)))
-            for size, flags in arg.lanes
+            (size, (*flags[:first], *own[count:], *chosen(flags[first:], mask)))
+            for (size, flags), own in zip(arg.lanes, has, strict=True)
         ),
     )
-    closed = operands[: arg.closed]
-    found = vjp_tangent_p.results(*closed, *residuals, *present, arg=tangent)
+    found = vjp_tangent_p.results(*operands[:first], *residuals, *present, arg=tangent)
     return _of_results(arg, found)
 
 
@@ -279,7 +285,7 @@ custom_vjp_p = call_compound(
 def follow(node: Node) -> list[Node] | None:
     """What a differentiated call computes by its rule; None for any other node.
 
-    None, too, where the rule was not asked.
+    None, too, where the rule was not asked, or its results have other lanes.
     """
     if node.op not in (custom_jvp_p, custom_vjp_p) or not node.arg.rules:
         return None
@@ -288,12 +294,15 @@ def follow(node: Node) -> list[Node] | None:
         return None
     _, _, (mask,) = next(iter(arg.rules[0].traced))
     operands, count = node.src[: len(arg.avals)], len(arg.results)
-    body = (_fwd_body if node.op is custom_vjp_p else _jvp_body)(arg, mask)
+    forward = node.op is custom_vjp_p
+    body = _fwd_body(arg, mask)[0] if forward else _jvp_body(arg, mask)
     results = Body(body.inputs, body.outputs[:count])
     moving = results.inputs[len(operands) :]
     if dependents(results.outputs, moving):
         raise tangent_error(arg.name, node.origin)
     found = apply_body(results, [*operands, *map(zeros_like, moving)])
+    if any(r.shape != a.shape for r, a in zip(found, arg.results, strict=True)):
+        return None
     # In the types of the call's, and the token that it passes on.
     pairs = zip(found, arg.results, strict=True)
     after = [cast(r, a.dtype, a.weak_type) for r, a in pairs]

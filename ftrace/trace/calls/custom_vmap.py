@@ -67,9 +67,6 @@ class CustomVmap(Call):
 
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: CustomVmap = node.arg
-    if not any(batched):
-        results = custom_vmap_p.results(*src, arg=arg)
-        return results, [False] * len(results)
     if arg.rule is None or any(batched[: arg.closed]):
         body, has = bodies.batch_body(arg.body, batched, size)
     else:

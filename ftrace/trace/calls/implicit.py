@@ -87,9 +87,6 @@ def _jvp_root(node: Node, tangents: Results) -> Results:
 
 def _batch_root(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: Root = node.arg
-    if not any(batched):
-        results = root_p.results(*src, arg=arg)
-        return results, [False] * len(results)
     flags = list(batched[: arg.consts])
     count = len(src) - arg.consts
     many = [True] * count
@@ -184,9 +181,6 @@ def _transpose_solve(node: Node, cotangents: Results, linear: Flags) -> Results:
 
 def _batch_solve(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: LinearSolve = node.arg
-    if not any(batched):
-        results = linear_solve_p.results(*src, arg=arg)
-        return results, [False] * len(results)
     flags = [*batched[: arg.consts], *[True] * (len(src) - arg.consts)]
     rows = zip(src, batched, flags, strict=True)
     operands = [with_lanes(x, had, has, size) for x, had, has in rows]

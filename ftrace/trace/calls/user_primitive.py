@@ -223,9 +223,6 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
 
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: UserArg = node.arg
-    if not any(batched):
-        results = items(node.op(*src, arg=arg))
-        return results, [False] * len(results)
     if arg.record.batch is None:
         return map_lanes(node, src, batched, size)
     body = arg.trace("batch", arg.record.batch, [s.aval for s in src], size, batched)

@@ -9,7 +9,6 @@ zero_from_primal  the symbolic zero of a value
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 from ftrace import dtypes
@@ -26,7 +25,7 @@ from ftrace.trace.calls.rule_graphs import (
     closed_over_by_rules,
     trace_call,
 )
-from ftrace.trace.flatten_arguments import Output, flatten_values, name_of
+from ftrace.trace.flatten_arguments import Output, flatten_values, name_of, wraps
 from ftrace.trace.graph import Body, Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of

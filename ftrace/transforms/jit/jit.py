@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from functools import partial, update_wrapper, wraps
+from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from ftrace.trace.flatten_arguments import (
     name_of,
     read_argnums,
     type_of,
+    wraps,
 )
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree

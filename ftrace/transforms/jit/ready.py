@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.backends.base import Device, Expected, Fixed, Signature
 from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.settings import Config
@@ -56,6 +57,7 @@ class Ready:
       output: how the result is built.
       donated: the numbers of the leaves that the caller gives up.
       exact: of leaves that the program takes at 64 bits, number and type.
+      hollow: the results of dtype float0, which are arrays of NumPy, as in `grad`.
       unbound: calls in Python, before those like them become native; None where no
         more of them do.
       records: of native calls, one for each kind of leaves.
@@ -66,6 +68,7 @@ class Ready:
     output: Output
     donated: tuple[int, ...]
     exact: tuple[tuple[int, ShapedArray], ...]
+    hollow: tuple[int, ...] = ()
     unbound: Tally | None = None
     records: list[Record] = field(default_factory=list[Record])
 
@@ -78,7 +81,8 @@ class Ready:
         leaves = graph.inputs[: len(graph.inputs) - len(graph.captured)]
         captured = tuple(graph.captured)
         exact = tuple([(i, n.aval) for i, n in enumerate(leaves) if is_exact(n.aval)])
-        return Ready(compiled, captured, output, donated, exact, Tally())
+        hollow = [i for i, a in enumerate(compiled.avals) if a.dtype == dtypes.float0]
+        return Ready(compiled, captured, output, donated, exact, (*hollow,), Tally())
 
     def arrays(self, values: Sequence[Any]) -> list[Array]:
         """The leaves as the program takes them."""
@@ -106,6 +110,8 @@ class Ready:
                 value = values[i]
                 if is_array(value):
                     value.delete()
+        for i in self.hollow:
+            results[i] = results[i].numpy()
         return self.output.build(results)
 
     def bind(
@@ -124,7 +130,7 @@ class Ready:
         """
         assert self.output.treedef is not None
         result, root = layout_of(self.output.treedef), layout_of(treedef)
-        if result is None or not isinstance(root, Container):
+        if result is None or not isinstance(root, Container) or self.hollow:
             return None
         rest, others = root.children
         assert isinstance(rest, Container)
