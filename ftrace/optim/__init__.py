@@ -5,19 +5,26 @@ optimizers   Adam and its kin, and what they are chains of
 scaling      more transformations that scale updates
 aliases      more optimizers
 wrappers     transformations of transformations: steps that are skipped, parts, clipping
+state_values hyperparameters in the state, and what is measured
 linesearch   steps of a length that is searched for; L-BFGS
 schedules, losses, tree   values of the number of steps; losses; arithmetic of trees
+projections, perturbations, linear_algebra, second_order   what optax has beside them
 """
 
 # ruff: noqa: F403
+
+from importlib import import_module
+from typing import Any
 
 from ftrace.optim import (
     linesearch as _linesearch,
     losses as losses,
     optimizers as _optimizers,
+    projections as projections,
     scaling as _scaling,
     schedules as schedules,
     tree as tree,
+    wrappers as _wrappers,
 )
 from ftrace.optim.aliases import *
 from ftrace.optim.base import *
@@ -26,6 +33,13 @@ from ftrace.optim.losses import *
 from ftrace.optim.optimizers import *
 from ftrace.optim.scaling import *
 from ftrace.optim.schedules import *
+from ftrace.optim.state_values import *
+from ftrace.optim.tree import (
+    bias_correction as bias_correction,
+    update_infinity_moment as update_infinity_moment,
+    update_moment as update_moment,
+    update_moment_per_elem_norm as update_moment_per_elem_norm,
+)
 from ftrace.optim.wrappers import *
 
 # States by their names in optax.
@@ -41,4 +55,30 @@ ScaleByLBFGSState = _linesearch.ScaleByLBFGSState
 ScaleByZoomLinesearchState = _linesearch.LinesearchState
 ScaleByBacktrackingLinesearchState = _linesearch.LinesearchState
 ZoomLinesearchInfo = _linesearch.ZoomLinesearchInfo
+tree_map_params = tree.map_params
 MultiTransformState = PartitionState  # noqa: F405
+
+# States that are none, or have other names here.
+AdaptiveGradClipState = AddDecayedWeightsState = ClipByGlobalNormState = EmptyState  # noqa: F405
+ClipState = NonNegativeParamsState = ScaleByTrustRatioState = ScaleState = EmptyState  # noqa: F405
+AddNoiseState, ZeroNansState = _wrappers.AddNoiseState, _wrappers.ZeroNansState
+ConditionallyMaskState = _wrappers.ConditionallyMaskState
+ConditionallyTransformState = _wrappers.ConditionallyTransformState
+
+#: Modules that few ask for, and names in them.
+_LATER = {
+    "matrix_inverse_pth_root": "linear_algebra", "multi_normal": "perturbations",
+    "nnls": "linear_algebra", "power_iteration": "linear_algebra",
+    **dict.fromkeys(("perturbations", "second_order", "tree_utils")),
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_LATER[name] or name}")
+    return getattr(module, name) if _LATER[name] else module
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -19,6 +19,7 @@ from ftrace.optim.optimizers import (
     adam,
     adamw,
     add_decayed_weights,
+    optimizer_of,
     scale,
     scale_by_adam,
     scale_by_learning_rate,
@@ -26,12 +27,13 @@ from ftrace.optim.optimizers import (
     trace,
 )
 from ftrace.optim.wrappers import add_noise, clip_by_block_rms
+from ftrace.trace.eager.dispatch import member
 
 __all__ = [
     "adabelief", "adadelta", "adafactor", "adamax", "adamaxw", "adan", "amsgrad",
     "fromage", "lamb", "lars", "nadam", "nadamw", "noisy_sgd", "novograd",
-    "optimistic_adam_v2", "optimistic_gradient_descent", "polyak_sgd", "radam",
-    "rprop", "sign_sgd", "signum", "sm3", "yogi",
+    "optimistic_adam", "optimistic_adam_v2", "optimistic_gradient_descent",
+    "polyak_sgd", "radam", "rprop", "sign_sgd", "signum", "sm3", "yogi",
 ]  # fmt: skip
 
 
@@ -40,14 +42,9 @@ nadam: Any = partial(adam, nesterov=True)
 nadamw: Any = partial(adamw, nesterov=True)
 
 
-def adabelief(
-    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
-    eps: Scalar = 1e-16, eps_root: Scalar = 1e-16,
-    *, nesterov: bool = False,
-) -> Optimizer:  # fmt: skip
+@member(optimizer_of, scaling.scale_by_belief)
+def adabelief():
     """AdaBelief (Zhuang et al., 2020): see `scale_by_belief`."""
-    moments = scaling.scale_by_belief(b1, b2, eps, eps_root, nesterov=nesterov)
-    return base.chain(moments, scale_by_learning_rate(learning_rate))
 
 
 def adadelta(
@@ -100,50 +97,24 @@ def adafactor(
     return base.chain(*parts, scale(-1))
 
 
-def adamax(
-    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
-    eps: Scalar = 1e-8,
-) -> Optimizer:  # fmt: skip
+@member(optimizer_of, scaling.scale_by_adamax)
+def adamax():
     """AdaMax (Kingma, Ba, 2015)."""
-    rate = scale_by_learning_rate(learning_rate)
-    return base.chain(scaling.scale_by_adamax(b1, b2, eps), rate)
 
 
-def adamaxw(
-    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
-    eps: Scalar = 1e-8, weight_decay: ScalarOrSchedule = 1e-4, mask: Any = None,
-) -> Optimizer:  # fmt: skip
+@member(optimizer_of, scaling.scale_by_adamax, decay=1e-4)
+def adamaxw():
     """AdaMax with decoupled weight decay."""
-    return base.chain(
-        scaling.scale_by_adamax(b1, b2, eps),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
 
 
-def adan(
-    learning_rate: ScalarOrSchedule, b1: Scalar = 0.98, b2: Scalar = 0.92,
-    b3: Scalar = 0.99, eps: Scalar = 1e-8, eps_root: Scalar = 1e-8,
-    weight_decay: ScalarOrSchedule = 0.0, mask: Any = None,
-) -> Optimizer:  # fmt: skip
+@member(optimizer_of, scaling.scale_by_adan, decay=0.0, eps_root=1e-8)
+def adan():
     """Adan (Xie et al., 2022)."""
-    return base.chain(
-        scaling.scale_by_adan(b1, b2, b3, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
 
 
-def amsgrad(
-    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
-    eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: Any = None,
-    bias_correction_mu: bool = True, bias_correction_nu: bool = True,
-) -> Optimizer:  # fmt: skip
+@member(optimizer_of, scaling.scale_by_amsgrad)
+def amsgrad():
     """AMSGrad (Reddi, Kale, Kumar, 2018)."""
-    moments = scaling.scale_by_amsgrad(
-        b1, b2, eps, eps_root, mu_dtype, bias_correction_mu, bias_correction_nu
-    )
-    return base.chain(moments, scale_by_learning_rate(learning_rate))
 
 
 def fromage(learning_rate: ScalarOrSchedule, min_norm: Scalar = 1e-6) -> Optimizer:
@@ -182,18 +153,16 @@ def lars(
     )
 
 
-def lamb(
-    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
-    eps: Scalar = 1e-6, eps_root: Scalar = 0.0, weight_decay: ScalarOrSchedule = 0.0,
-    mask: Any = None,
-) -> Optimizer:  # fmt: skip
+@member(
+    optimizer_of,
+    scale_by_adam,
+    "mu_dtype nesterov",
+    0.0,
+    scaling.scale_by_trust_ratio,
+    eps=1e-6,
+)
+def lamb():
     """Adam with layer-wise rates (You et al., 2020)."""
-    return base.chain(
-        scale_by_adam(b1, b2, eps, eps_root),
-        add_decayed_weights(weight_decay, mask),
-        scaling.scale_by_trust_ratio(),
-        scale_by_learning_rate(learning_rate),
-    )
 
 
 def noisy_sgd(
@@ -205,9 +174,9 @@ def noisy_sgd(
     return base.chain(noise, scale_by_learning_rate(learning_rate))
 
 
-def sign_sgd(learning_rate: ScalarOrSchedule) -> Optimizer:
+@member(optimizer_of, scaling.scale_by_sign)
+def sign_sgd():
     """Steps of one size (Bernstein et al., 2018)."""
-    return base.chain(scaling.scale_by_sign(), scale_by_learning_rate(learning_rate))
 
 
 def signum(
@@ -218,21 +187,14 @@ def signum(
     return base.chain(mean, sign_sgd(learning_rate))
 
 
-def novograd(
-    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.25,
-    eps: Scalar = 1e-6, eps_root: Scalar = 0.0, weight_decay: Scalar = 0.0,
-) -> Optimizer:  # fmt: skip
+@member(optimizer_of, scaling.scale_by_novograd, "mu_dtype", eps=1e-6)
+def novograd():
     """NovoGrad (Ginsburg et al., 2019)."""
-    moments = scaling.scale_by_novograd(b1, b2, eps, eps_root, weight_decay)
-    return base.chain(moments, scale_by_learning_rate(learning_rate))
 
 
-def optimistic_gradient_descent(
-    learning_rate: ScalarOrSchedule, alpha: Scalar = 1.0, beta: Scalar = 1.0
-) -> Optimizer:
+@member(optimizer_of, scaling.scale_by_optimistic_gradient)
+def optimistic_gradient_descent():
     """Gradient descent that expects the last change again (Mokhtari et al., 2019)."""
-    step = scaling.scale_by_optimistic_gradient(alpha, beta)
-    return base.chain(step, scale_by_learning_rate(learning_rate))
 
 
 def optimistic_adam_v2(
@@ -248,16 +210,22 @@ def optimistic_adam_v2(
     )
 
 
-def radam(
-    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
-    eps: Scalar = 1e-8, eps_root: Scalar = 0.0, threshold: Scalar = 5.0, *,
-    nesterov: bool = False,
-) -> Optimizer:  # fmt: skip
+@member(optimizer_of, scaling.scale_by_radam)
+def radam():
     """Rectified Adam (Liu et al., 2020)."""
-    moments = scaling.scale_by_radam(
-        b1, b2, eps, eps_root, threshold, nesterov=nesterov
-    )
-    return base.chain(moments, scale_by_learning_rate(learning_rate))
+
+
+def optimistic_adam(
+    learning_rate: Scalar, optimism: Scalar | None = None, b1: Scalar = 0.9,
+    b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0,
+    mu_dtype: Any = None, *, nesterov: bool = True,
+) -> Optimizer:  # fmt: skip
+    """`optimistic_adam_v2` with the rates of its two parts."""
+    beta = learning_rate if optimism is None else optimism
+    return optimistic_adam_v2(
+        1.0, alpha=learning_rate, beta=beta, b1=b1, b2=b2, eps=eps, eps_root=eps_root,
+        mu_dtype=mu_dtype, nesterov=nesterov,
+    )  # fmt: skip
 
 
 def sm3(learning_rate: Scalar, momentum: Scalar = 0.9) -> Optimizer:
@@ -265,13 +233,9 @@ def sm3(learning_rate: Scalar, momentum: Scalar = 0.9) -> Optimizer:
     return base.chain(scaling.scale_by_sm3(momentum), scale(-learning_rate))
 
 
-def yogi(
-    learning_rate: ScalarOrSchedule, b1: Scalar = 0.9, b2: Scalar = 0.999,
-    eps: Scalar = 1e-3,
-) -> Optimizer:  # fmt: skip
+@member(optimizer_of, scaling.scale_by_yogi, "eps_root initial_accumulator_value")
+def yogi():
     """Yogi (Zaheer et al., 2018)."""
-    rate = scale_by_learning_rate(learning_rate)
-    return base.chain(scaling.scale_by_yogi(b1, b2, eps), rate)
 
 
 def rprop(

@@ -11,10 +11,12 @@ The interface is that of optax: transformations of gradients that chain.
 # Functions of arrays within are of any type.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUntypedNamedTuple=false
 
 from __future__ import annotations
 
 import sys
+from collections import namedtuple
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
@@ -31,13 +33,19 @@ from ftrace.trace.tracing.tracer import aval_of, is_value
 
 __all__ = [
     "EmptyState", "GradientTransformation", "GradientTransformationExtraArgs",
-    "MaskedNode", "MaskedState", "Schedule", "apply_updates", "chain", "identity",
-    "incremental_update", "masked", "named_chain", "periodic_update", "set_to_zero",
-    "stateless", "stateless_with_tree_map", "with_extra_args_support",
+    "MaskOrFn", "MaskedNode", "MaskedState", "OptState", "Params", "ScalarOrSchedule",
+    "Schedule", "ShouldSkipUpdateFunction", "TransformInitFn",
+    "TransformUpdateExtraArgsFn", "TransformUpdateFn", "Updates", "apply_updates",
+    "chain", "identity", "incremental_update", "init_empty_state", "masked",
+    "named_chain", "periodic_update", "safe_increment", "safe_int32_increment",
+    "set_to_zero", "stateless", "stateless_with_tree_map", "with_extra_args_support",
 ]  # fmt: skip
 
 
 Tree = Any  # of arrays: parameters, gradients, updates, states
+Params = Updates = OptState = Tree
+MaskOrFn = Any  # a tree of bools, a function that makes one, or None
+ShouldSkipUpdateFunction = Callable[..., Any]  # see MultiSteps
 Schedule = Callable[[Any], Any]  # from the number of steps done to a value
 Scalar = Any  # a number, or an array without axes
 ScalarOrSchedule = Any  # a Scalar or a Schedule
@@ -108,6 +116,10 @@ class Update(Protocol):
     ) -> tuple[Tree, Tree]: ...
 
 
+TransformInitFn = Callable[[Tree], Tree]
+TransformUpdateFn = TransformUpdateExtraArgsFn = Update
+
+
 class GradientTransformation(NamedTuple):
     """Two pure functions.
 
@@ -156,6 +168,9 @@ class EmptyState(NamedTuple):
 def init_empty(params: Tree) -> EmptyState:
     """The `init` of transformations without state."""
     return EmptyState()
+
+
+init_empty_state = init_empty
 
 
 def of_each(function: Callable[[Any], Any]) -> GradientTransformation:
@@ -348,18 +363,23 @@ def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
     return tree.map_with_none("tree.map", apply, first, *rest)
 
 
+def zero() -> Any:
+    """A count of no steps."""
+    return fnp.zeros((), dtypes.int32)
+
+
 def increment(count: Any) -> Any:
-    """The count plus one; it stays at the greatest integer."""
-    return fnp.minimum(count, dtypes.limits(dtypes.int32)[1] - 1) + 1
+    """The count plus one; it stays at the greatest number of its dtype."""
+    return fnp.minimum(count, dtypes.limits(fnp.asarray(count).dtype)[1] - 1) + 1
+
+
+safe_increment = safe_int32_increment = increment
 
 
 # Masks.
 
-
-class MaskedState(NamedTuple):
-    """The state of a transformation of a part of the parameters."""
-
-    inner_state: Tree
+#: The state of a transformation of a part of the parameters.
+MaskedState = namedtuple("MaskedState", "inner_state")
 
 
 class MaskedNode(NamedTuple):

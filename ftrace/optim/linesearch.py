@@ -15,10 +15,12 @@ Source: J. Nocedal, S. Wright, "Numerical Optimization", 2006, algorithms 3.1
 # Functions of arrays within are of any type.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUntypedNamedTuple=false
 
 from __future__ import annotations
 
 import inspect
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -42,29 +44,20 @@ __all__ = [
     "scale_by_zoom_linesearch", "value_and_grad_from_state",
 ]  # fmt: skip
 
+#: How many lengths were tried, and what the last lacks in decrease.
+BacktrackingLinesearchInfo = namedtuple(
+    "BacktrackingLinesearchInfo",
+    "num_linesearch_steps decrease_error",
+)
 
-class BacktrackingLinesearchInfo(NamedTuple):
-    """How many lengths were tried, and what the last lacks in decrease."""
+#: How many lengths were tried; what the last lacks in decrease and in curvature.
+ZoomLinesearchInfo = namedtuple(
+    "ZoomLinesearchInfo",
+    "num_linesearch_steps decrease_error curvature_error",
+)
 
-    num_linesearch_steps: Any
-    decrease_error: Any
-
-
-class ZoomLinesearchInfo(NamedTuple):
-    """How many lengths were tried; what the last lacks in decrease and in curvature."""
-
-    num_linesearch_steps: Any
-    decrease_error: Any
-    curvature_error: Any
-
-
-class LinesearchState(NamedTuple):
-    """The last length, the value and gradient there, and how it was found."""
-
-    learning_rate: Any
-    value: Any
-    grad: Tree
-    info: Any
+#: The last length, the value and gradient there, and how it was found.
+LinesearchState = namedtuple("LinesearchState", "learning_rate value grad info")
 
 
 def _function_of(name: str, value_fn: Callable[..., Any], extra: dict[str, Any]) -> Any:
@@ -169,13 +162,8 @@ def _loop(more: Any, attempt: Any, start: Any) -> Any:
 
 # Strong Wolfe conditions.
 
-
-class _Point(NamedTuple):
-    """A length, the value and the slope there."""
-
-    at: Any
-    value: Any
-    slope: Any
+#: A length, the value and the slope there.
+_Point = namedtuple("_Point", "at value slope")
 
 
 class _Search(NamedTuple):
@@ -399,16 +387,11 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any
 
 # L-BFGS.
 
-
-class ScaleByLBFGSState(NamedTuple):
-    """The number of steps, the last point, and the differences that are remembered."""
-
-    count: Any
-    params: Tree
-    updates: Tree
-    diff_params_memory: Tree
-    diff_updates_memory: Tree
-    weights_memory: Any
+#: The number of steps, the last point, and the differences that are remembered.
+ScaleByLBFGSState = namedtuple(
+    "ScaleByLBFGSState",
+    "count params updates diff_params_memory diff_updates_memory weights_memory",
+)
 
 
 def scale_by_lbfgs(

@@ -10,19 +10,24 @@ Classification takes logits of float dtypes; `where` masks classes, `axis` is th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax, nn
 from ftrace.errors import DtypeError, ShapeError, one_of
+from ftrace.optim.projections import projection_simplex
+from ftrace.transforms.vmap import vmap
 
 __all__ = [
     "binary_dice_loss", "convex_kl_divergence", "cosine_distance", "cosine_similarity",
     "ctc_loss", "ctc_loss_with_forward_probs", "dice_loss", "generalized_kl_divergence",
     "hinge_loss", "huber_loss", "kl_divergence", "kl_divergence_with_log_targets",
-    "l2_loss", "log_cosh", "multiclass_generalized_dice_loss", "multiclass_hinge_loss",
-    "multiclass_perceptron_loss",
+    "l2_loss", "log_cosh", "make_fenchel_young_loss",
+    "multiclass_generalized_dice_loss", "multiclass_hinge_loss",
+    "multiclass_perceptron_loss", "multiclass_sparsemax_loss",
     "ntxent", "perceptron_loss", "poly_loss_cross_entropy",
+    "ranking_softmax_loss",
     "safe_softmax_cross_entropy", "sigmoid_binary_cross_entropy", "sigmoid_focal_loss",
     "smooth_labels", "softmax_cross_entropy",
     "softmax_cross_entropy_with_integer_labels", "sparsemax_loss", "squared_error",
@@ -232,6 +237,60 @@ def multiclass_perceptron_loss(scores: Any, labels: Any) -> Any:
     """How much the greatest score exceeds that of the label."""
     chosen = nn.one_hot(labels, scores.shape[-1])
     return fnp.max(scores, axis=-1) - fnp.sum(scores * chosen, axis=-1)
+
+
+def multiclass_sparsemax_loss(scores: Any, labels: Any) -> Any:
+    """Sparsemax's loss (Martins, Astudillo, 2016); labels are numbers of classes."""
+
+    def loss(scores: Any, label: Any) -> Any:
+        chances = projection_simplex(scores)
+        above = fnp.where(chances > 0, scores - scores[label], 0)
+        return fnp.dot(chances, above) + 0.5 * (1 - fnp.dot(chances, chances))
+
+    return vmap(loss)(fnp.asarray(scores), labels)
+
+
+def make_fenchel_young_loss(max_fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`loss(scores, targets) = max_fun(scores) - ⟨targets, scores⟩`, for each row.
+
+    Source: M. Blondel et al., "Learning with Fenchel-Young losses", 2020.
+    """
+    most = fnp.vectorize(max_fun, signature="(n)->()")
+
+    def loss(scores: Any, targets: Any, *args: Any, **kwargs: Any) -> Any:
+        return most(scores, *args, **kwargs) - fnp.sum(targets * scores, -1)
+
+    return loss
+
+
+def ranking_softmax_loss(
+    logits: Any, labels: Any, *, where: Any = None, weights: Any = None,
+    reduce_fn: Any = fnp.mean,
+) -> Any:  # fmt: skip
+    """The cross entropy of items in lists, whose labels say how relevant they are.
+
+    Args:
+      logits, labels: (..., items).
+      where: which items count.
+      weights: of the items.
+      reduce_fn: over lists; None keeps the losses.
+
+    Source: Z. Cao et al., "Learning to rank: from pairwise to listwise", 2007.
+    """
+    (logits,) = _of_kind("ranking_softmax_loss", "f", logits)
+    labels = fnp.asarray(labels).astype(logits.dtype)
+    if where is not None:
+        labels = fnp.where(where, labels, 0)
+        logits = fnp.where(where, logits, -fnp.inf)
+    labels = labels if weights is None else labels * weights
+    terms = labels * nn.log_softmax(logits)
+    loss = -fnp.sum(terms, -1, where=where)
+    some = None if where is None else fnp.any(where, -1)
+    if reduce_fn is None:
+        return loss if some is None else fnp.where(some, loss, 0)
+    found = reduce_fn(loss, where=some)
+    none = reduce_fn is fnp.mean and some is not None
+    return fnp.where(fnp.any(some), found, 0) if none else found
 
 
 def smooth_labels(labels: Any, alpha: Any, *, axis: Any = -1, where: Any = None) -> Any:

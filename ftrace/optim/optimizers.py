@@ -3,8 +3,13 @@
 These scale updates: by a number, a schedule, or running moments; each is one formula.
 """
 
+# pyright: reportUntypedNamedTuple=false
+
 from __future__ import annotations
 
+import inspect
+from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import ftrace.numpy as fnp
@@ -14,6 +19,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.optim import base
 from ftrace.optim.base import (
     GradientTransformation,
+    GradientTransformationExtraArgs,
     Scalar,
     ScalarOrSchedule,
     Schedule,
@@ -29,17 +35,11 @@ __all__ = [
     "scale_by_schedule", "scale_by_stddev", "sgd", "trace",
 ]  # fmt: skip
 
+#: The number of steps done.
+CountState = namedtuple("CountState", "count")
 
-class CountState(NamedTuple):
-    """The number of steps done."""
-
-    count: Any
-
-
-class TraceState(NamedTuple):
-    """The sum of past updates, each decayed by its age."""
-
-    trace: Tree
+#: The sum of past updates, each decayed by its age.
+TraceState = namedtuple("TraceState", "trace")
 
 
 class MomentState(NamedTuple):
@@ -57,17 +57,11 @@ class MomentState(NamedTuple):
     nu: Tree = None
 
 
-class RssState(NamedTuple):
-    """The sum of the squares of all updates."""
+#: The sum of the squares of all updates.
+RssState = namedtuple("RssState", "sum_of_squares")
 
-    sum_of_squares: Tree
-
-
-class LionState(NamedTuple):
-    """The number of steps, and the running mean of updates."""
-
-    count: Any
-    mu: Tree
+#: The number of steps, and the running mean of updates.
+LionState = namedtuple("LionState", "count mu")
 
 
 # Numbers and schedules.
@@ -168,6 +162,56 @@ def unbiased(mean: Any, weight: Any) -> Any:
     return mean if weight is None else mean / weight.astype(mean.dtype)
 
 
+def over(mean: Any, square: Any, eps: Any, eps_root: Any = 0.0) -> Any:
+    """The mean over the root of the square."""
+    return mean / (fnp.sqrt(square + eps_root) + eps)
+
+
+def of_moments(
+    name: str,
+    square: Callable[[Any, Any, Any], Any],
+    b1: Any,
+    b2: Any,
+    eps: Any,
+    eps_root: Any = 0.0,
+    mu_dtype: Any = None,
+    nesterov: bool = False,
+    begin: Any = 0,
+    finish: Callable[[Any, Any, Any], Any] = lambda count, mean, made: made,
+) -> GradientTransformation:
+    """Means over roots of means of squares: Adam and its kin.
+
+    Args:
+      name: of the transformation.
+      square: (update, mean, mean of squares) -> the next mean of squares.
+      b1, b2: decays of the two.
+      eps, eps_root: added outside and inside the root.
+      mu_dtype: of the mean.
+      nesterov: look one step ahead (Dozat, 2016).
+      begin: what the means are at first.
+      finish: (number of steps, unbiased mean, what is made of it) -> the update.
+    """
+
+    def rule(count: Any) -> Any:
+        weight, of_square = bias_weight(b1, count), bias_weight(b2, count)
+        later = bias_weight(b1, base.increment(count)) if nesterov else weight
+
+        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
+            mean = mix(update, mu, b1)
+            squares = square(update, mean, nu)
+            made = unbiased(mean, later)
+            if nesterov:
+                made = mix(unbiased(update, weight), made, b1)
+            full = over(made, unbiased(squares, of_square), eps, eps_root)
+            kept = as_dtype(mean, mu_dtype), squares.astype(nu.dtype)
+            return finish(count, made, full), *kept
+
+        return divide
+
+    means = {"mu": (begin, mu_dtype), "nu": (begin, None)}
+    return base.running(MomentState, rule, name, True, **means)
+
+
 def as_dtype(x: Any, dtype: Any) -> Any:
     return x if dtype is None else x.astype(dtype)
 
@@ -210,24 +254,12 @@ def scale_by_adam(
       nesterov: look one step ahead (Dozat, 2016).
     """
 
-    def rule(count: Any) -> Any:
-        of_mean, of_square = bias_weight(b1, count), bias_weight(b2, count)
-        ahead = bias_weight(b1, base.increment(count)) if nesterov else None
+    def square(update: Any, mean: Any, nu: Any) -> Any:
+        return mix(square_of(update), nu, b2)
 
-        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
-            mean = made = mix(update, mu, b1)
-            square = mix(square_of(update), nu, b2)
-            if nesterov:
-                made = mix(unbiased(update, of_mean), unbiased(mean, ahead), b1)
-            else:
-                made = unbiased(mean, of_mean)
-            made = made / (fnp.sqrt(unbiased(square, of_square) + eps_root) + eps)
-            return made, as_dtype(mean, mu_dtype), square.astype(nu.dtype)
-
-        return divide
-
-    means = {"mu": (0, mu_dtype), "nu": (0, None)}
-    return base.running(MomentState, rule, "scale_by_adam", True, **means)
+    return of_moments(
+        "scale_by_adam", square, b1, b2, eps, eps_root, mu_dtype, nesterov
+    )
 
 
 def _over_deviation(name: str, centered: bool):
@@ -363,6 +395,60 @@ def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
 # Optimizers: chains of these, ending in minus the learning rate.
 
 
+def optimizer_of(
+    name: str,
+    scaled: Callable[..., GradientTransformation],
+    without: str = "",
+    decay: float | None = None,
+    after: Callable[[], GradientTransformation] = base.identity,
+    **defaults: Any,
+):
+    """An optimizer with the arguments of a transformation, after the learning rate.
+
+    Args:
+      name: of the optimizer.
+      scaled: makes the transformation.
+      without: names of its arguments that are not offered.
+      decay: the default of `weight_decay`, if the optimizer has that and `mask`.
+      after: makes what comes between those weights and the learning rate.
+      defaults: of arguments that have others than in `scaled`.
+    """
+    own = [
+        p.replace(default=defaults.get(p.name, p.default))
+        for p in inspect.signature(scaled).parameters.values()
+        if p.name not in without.split()
+    ]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+    def argument(name: str, annotation: str, default: Any) -> inspect.Parameter:
+        return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+    decays = [
+        argument("weight_decay", "ScalarOrSchedule", decay),
+        argument("mask", "Any", None),
+    ]
+    rate = argument("learning_rate", "ScalarOrSchedule", inspect.Parameter.empty)
+    first = [p for p in own if p.kind is kind]
+    rest = [p for p in own if p.kind is not kind]
+    shape = inspect.Signature([rate, *first, *([] if decay is None else decays), *rest])
+
+    def optimizer(*args: Any, **kwargs: Any) -> GradientTransformationExtraArgs:
+        given = shape.bind(*args, **kwargs)
+        given.apply_defaults()
+        values = given.arguments
+        parts = [scaled(**{p.name: values[p.name] for p in own})]
+        if decay is not None:
+            parts.append(add_decayed_weights(values["weight_decay"], values["mask"]))
+        if after is not base.identity:
+            parts.append(after())
+        return base.chain(*parts, scale_by_learning_rate(values["learning_rate"]))
+
+    shown: Any = optimizer
+    shown.__signature__ = shape
+    shown.__annotations__ = {p.name: p.annotation for p in shape.parameters.values()}
+    return optimizer
+
+
 def sgd(
     learning_rate: ScalarOrSchedule,
     momentum: Scalar | None = None,
@@ -390,16 +476,8 @@ def momentum(
     return sgd(learning_rate, decay, nesterov)
 
 
-def adam(
-    learning_rate: ScalarOrSchedule,
-    b1: Scalar = 0.9,
-    b2: Scalar = 0.999,
-    eps: Scalar = 1e-8,
-    eps_root: Scalar = 0.0,
-    mu_dtype: Any = None,
-    *,
-    nesterov: bool = False,
-) -> GradientTransformation:
+@member(optimizer_of, scale_by_adam)
+def adam():
     """Adam (Kingma, Ba, 2015).
 
     Args:
@@ -409,22 +487,10 @@ def adam(
       mu_dtype: of the mean of gradients, by default that of the parameters.
       nesterov: look one step ahead (Dozat, 2016).
     """
-    moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
-    return base.chain(moments, scale_by_learning_rate(learning_rate))
 
 
-def adamw(
-    learning_rate: ScalarOrSchedule,
-    b1: Scalar = 0.9,
-    b2: Scalar = 0.999,
-    eps: Scalar = 1e-8,
-    eps_root: Scalar = 0.0,
-    mu_dtype: Any = None,
-    weight_decay: ScalarOrSchedule = 1e-4,
-    mask: Any = None,
-    *,
-    nesterov: bool = False,
-) -> GradientTransformation:
+@member(optimizer_of, scale_by_adam, decay=1e-4)
+def adamw():
     """Adam with decoupled weight decay (Loshchilov, Hutter, 2019).
 
     Args:
@@ -437,11 +503,6 @@ def adamw(
       mask: which parameters decay: a tree of bools, or a function that makes one.
       nesterov: look one step ahead.
     """
-    return base.chain(
-        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
 
 
 def rmsprop(
@@ -476,26 +537,13 @@ def rmsprop(
     )
 
 
-def adagrad(
-    learning_rate: ScalarOrSchedule,
-    initial_accumulator_value: Scalar = 0.1,
-    eps: Scalar = 1e-7,
-) -> GradientTransformation:
+@member(optimizer_of, scale_by_rss)
+def adagrad():
     """AdaGrad (Duchi, Hazan, Singer, 2011)."""
-    return base.chain(
-        scale_by_rss(initial_accumulator_value, eps),
-        scale_by_learning_rate(learning_rate),
-    )
 
 
-def lion(
-    learning_rate: ScalarOrSchedule,
-    b1: Scalar = 0.9,
-    b2: Scalar = 0.99,
-    mu_dtype: Any = None,
-    weight_decay: ScalarOrSchedule = 1e-3,
-    mask: Any = None,
-) -> GradientTransformation:
+@member(optimizer_of, scale_by_lion, "mode smooth_beta", decay=1e-3)
+def lion():
     """Lion (Chen et al., 2023).
 
     Args:
@@ -505,11 +553,6 @@ def lion(
       weight_decay: a number or a schedule.
       mask: which parameters decay: a tree of bools, or a function that makes one.
     """
-    return base.chain(
-        scale_by_lion(b1, b2, mu_dtype),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
 
 
 base.check_hyperparameters(__name__)

@@ -6,17 +6,19 @@
 # Functions of arrays within are of any type.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUntypedNamedTuple=false
 
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import ftrace.numpy as fnp
+from ftrace.custom_derivatives import custom_vjp
 from ftrace.errors import ArgumentError, one_of
-from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.optim import base, tree
 from ftrace.optim.base import GradientTransformation, Scalar, Tree
 from ftrace.optim.optimizers import (
@@ -24,12 +26,15 @@ from ftrace.optim.optimizers import (
     as_dtype,
     bias_weight,
     mix,
+    of_moments,
+    over,
     square_of,
     unbiased,
 )
 
 __all__ = [
-    "apply_every", "centralize", "ema", "normalize_by_update_norm", "scale_by_adadelta",
+    "apply_every", "centralize", "ema", "normalize_by_update_norm", "safe_norm",
+    "safe_root_mean_squares", "scale_gradient", "scale_by_adadelta",
     "scale_by_adamax", "scale_by_adan", "scale_by_amsgrad", "scale_by_belief",
     "scale_by_distance_over_gradients", "scale_by_factored_rms", "scale_by_novograd",
     "scale_by_optimistic_gradient", "scale_by_param_block_norm",
@@ -37,96 +42,35 @@ __all__ = [
     "scale_by_sign", "scale_by_sm3", "scale_by_trust_ratio", "scale_by_yogi",
 ]  # fmt: skip
 
+#: Running means, and the greatest mean of squares.
+AmsgradState = namedtuple("AmsgradState", "count mu nu nu_max")
 
-class AmsgradState(NamedTuple):
-    """Running means, and the greatest mean of squares."""
+#: Means of updates, of their differences, of squares; the last update.
+AdanState = namedtuple("AdanState", "m v n g t")
 
-    count: Any
-    mu: Tree
-    nu: Tree
-    nu_max: Tree
+#: Running means of the squares of gradients and of steps.
+AdaDeltaState = namedtuple("AdaDeltaState", "e_g e_x")
 
+#: The number of steps, and the running mean.
+EmaState = namedtuple("EmaState", "count ema")
 
-class AdanState(NamedTuple):
-    """Means of updates, of their differences, of squares; the last update."""
+#: The step of each element, and what was done last.
+RpropState = namedtuple("RpropState", "step_sizes prev_updates")
 
-    m: Tree
-    v: Tree
-    n: Tree
-    g: Tree
-    t: Any
+#: The number of steps since the last one that counted, and the sum since.
+ApplyEveryState = namedtuple("ApplyEveryState", "count grad_acc")
 
+#: Bounds of squares along each axis, and the running mean.
+SM3State = namedtuple("SM3State", "mu nu")
 
-class AdaDeltaState(NamedTuple):
-    """Running means of the squares of gradients and of steps."""
+#: Is it the first step? And the last update.
+OptimisticState = namedtuple("OptimisticState", "is_initial_step previous_gradient")
 
-    e_g: Tree
-    e_x: Tree
+#: How far parameters have gone, the sum of squares, and where they began.
+DistanceState = namedtuple("DistanceState", "max_dist grad_sum_of_squares init_params")
 
-
-class EmaState(NamedTuple):
-    """The number of steps, and the running mean."""
-
-    count: Any
-    ema: Tree
-
-
-class RpropState(NamedTuple):
-    """The step of each element, and what was done last."""
-
-    step_sizes: Tree
-    prev_updates: Tree
-
-
-class ApplyEveryState(NamedTuple):
-    """The number of steps since the last one that counted, and the sum since."""
-
-    count: Any
-    grad_acc: Tree
-
-
-class SM3State(NamedTuple):
-    """Bounds of squares along each axis, and the running mean."""
-
-    mu: Tree
-    nu: Tree
-
-
-class OptimisticState(NamedTuple):
-    """Is it the first step? And the last update."""
-
-    is_initial_step: Any
-    previous_gradient: Tree
-
-
-class DistanceState(NamedTuple):
-    """How far parameters have gone, the sum of squares, and where they began."""
-
-    max_dist: Tree
-    grad_sum_of_squares: Tree
-    init_params: Tree
-
-
-class FactoredState(NamedTuple):
-    """Means of squares by row and by column, or of all of them."""
-
-    count: Any
-    v_row: Tree
-    v_col: Tree
-    v: Tree
-
-
-def _over(mean: Any, square: Any, eps: Any, eps_root: Any = 0.0) -> Any:
-    return mean / (fnp.sqrt(square + eps_root) + eps)
-
-
-def _ahead(update: Any, mean: Any, b1: Any, count: Any, nesterov: bool) -> Any:
-    """The unbiased mean; looking one step ahead (Dozat, 2016) with `nesterov`."""
-    weight = bias_weight(b1, count)
-    if not nesterov:
-        return unbiased(mean, weight)
-    later = unbiased(mean, bias_weight(b1, base.increment(count)))
-    return mix(unbiased(update, weight), later, b1)
+#: Means of squares by row and by column, or of all of them.
+FactoredState = namedtuple("FactoredState", "count v_row v_col v")
 
 
 def scale_by_amsgrad(
@@ -147,7 +91,7 @@ def scale_by_amsgrad(
         def divide(update: Any, mu: Any, nu: Any, most: Any) -> tuple[Any, ...]:
             mean, square = mix(update, mu, b1), mix(square_of(update), nu, b2)
             most = fnp.maximum(most, unbiased(square, of_square))
-            made = _over(unbiased(mean, of_mean), most, eps, eps_root)
+            made = over(unbiased(mean, of_mean), most, eps, eps_root)
             return made, as_dtype(mean, mu_dtype), square, most
 
         return divide
@@ -184,18 +128,10 @@ def scale_by_belief(
 ) -> GradientTransformation:
     """Adam with squares of what the mean did not foresee (Zhuang et al., 2020)."""
 
-    def rule(count: Any) -> Any:
-        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
-            mean = mix(update, mu, b1)
-            square = mix(square_of(update - mean), nu, b2) + eps_root
-            spread = unbiased(square, bias_weight(b2, count))
-            made = _over(_ahead(update, mean, b1, count, nesterov), spread, eps)
-            return made, mean, square
+    def square(update: Any, mean: Any, nu: Any) -> Any:
+        return mix(square_of(update - mean), nu, b2) + eps_root
 
-        return divide
-
-    means = {"mu": (0, None), "nu": (0, None)}
-    return base.running(MomentState, rule, "scale_by_belief", True, **means)
+    return of_moments("scale_by_belief", square, b1, b2, eps, nesterov=nesterov)
 
 
 def scale_by_yogi(
@@ -207,18 +143,12 @@ def scale_by_yogi(
 ) -> GradientTransformation:
     """Adam whose squares move by steps of their sign (Zaheer et al., 2018)."""
 
-    def rule(count: Any) -> Any:
-        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
-            mean, square = mix(update, mu, b1), square_of(update)
-            square = nu - (1 - b2) * fnp.sign(nu - square) * square
-            spread = unbiased(square, bias_weight(b2, count))
-            made = unbiased(mean, bias_weight(b1, count))
-            return _over(made, spread, eps, eps_root), mean, square
+    def square(update: Any, mean: Any, nu: Any) -> Any:
+        now = square_of(update)
+        return nu - (1 - b2) * fnp.sign(nu - now) * now
 
-        return divide
-
-    begin = (initial_accumulator_value, None)
-    return base.running(MomentState, rule, "scale_by_yogi", True, mu=begin, nu=begin)
+    begin = initial_accumulator_value
+    return of_moments("scale_by_yogi", square, b1, b2, eps, eps_root, begin=begin)
 
 
 def scale_by_radam(
@@ -233,25 +163,22 @@ def scale_by_radam(
     """Adam that rectifies the variance of its first steps (Liu et al., 2020)."""
     most = 2.0 / (1.0 - b2) - 1.0
 
-    def rule(count: Any) -> Any:
+    def square(update: Any, mean: Any, nu: Any) -> Any:
+        return mix(square_of(update), nu, b2)
+
+    def rectify(count: Any, mean: Any, made: Any) -> Any:
         # The length of the average that has the variance of the mean of squares.
         decayed = 1 - bias_weight(b2, count)
         length = most - 2 * count * decayed / (1 - decayed)
         ratio = (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)
         enough = length >= threshold
         ratio = fnp.sqrt(fnp.where(enough, ratio, 1))
+        return fnp.where(enough, ratio.astype(made.dtype) * made, mean)
 
-        def divide(update: Any, mu: Any, nu: Any) -> tuple[Any, ...]:
-            mean, square = mix(update, mu, b1), mix(square_of(update), nu, b2)
-            made = _ahead(update, mean, b1, count, nesterov)
-            spread = unbiased(square, bias_weight(b2, count))
-            scaled = ratio.astype(made.dtype) * _over(made, spread, eps, eps_root)
-            return fnp.where(enough, scaled, made), mean, square
-
-        return divide
-
-    means = {"mu": (0, None), "nu": (0, None)}
-    return base.running(MomentState, rule, "scale_by_radam", True, **means)
+    return of_moments(
+        "scale_by_radam", square, b1, b2, eps, eps_root, nesterov=nesterov,
+        finish=rectify,
+    )  # fmt: skip
 
 
 def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransformation:
@@ -286,7 +213,7 @@ def scale_by_adan(
             n = mix(square_of(update + (1 - b2) * change), n, b3)
             means = map(unbiased, (m, v, n), weights)
             mean, slope, square = means
-            made = _over(mean + (1 - b2) * slope, square, eps, eps_root)
+            made = over(mean + (1 - b2) * slope, square, eps, eps_root)
             return made, m, v, n, update
 
         return divide
@@ -398,11 +325,38 @@ def _beside_params(name: str, function: Callable[..., Any]) -> GradientTransform
     return GradientTransformation(base.init_empty, update)
 
 
-def _norm(x: Any, least: Any) -> Any:
-    """The norm, at least `least`, where its slope is 0."""
-    norm = fnp.linalg.norm(fnp.ravel(x))
-    inside = norm <= least
-    return fnp.where(inside, least, fnp.linalg.norm(fnp.ravel(fnp.where(inside, 1, x))))
+def safe_norm(
+    x: Any, min_norm: Any, ord: Any = None, axis: Any = None, keepdims: bool = False
+) -> Any:
+    """The norm, at least `min_norm`, where its slope is 0; see `linalg.norm`."""
+    norm = partial(fnp.linalg.norm, ord=ord, axis=axis)
+    small = norm(x, keepdims=True) <= min_norm
+    made = norm(fnp.where(small, 1, x), keepdims=keepdims)
+    return fnp.where(small.reshape(made.shape), min_norm, made)
+
+
+def safe_root_mean_squares(x: Any, min_rms: Any) -> Any:
+    """The root mean square, at least `min_rms`, where its slope is 0."""
+    root = math.sqrt(max(fnp.size(x), 1))
+    return safe_norm(fnp.ravel(x), min_rms * root) / root
+
+
+def scale_gradient(inputs: Tree, scale: Any) -> Tree:
+    """The same values; gradients are scaled."""
+    if isinstance(scale, (int, float)) and scale == 1:
+        return inputs
+    return _scale_gradient(inputs, scale)
+
+
+@custom_vjp
+def _scale_gradient(inputs: Tree, scale: Any) -> Tree:
+    return inputs
+
+
+_scale_gradient.defvjp(
+    lambda inputs, scale: (inputs, scale),
+    lambda scale, cotangents: (tree.scale(scale, cotangents), None),
+)
 
 
 def scale_by_trust_ratio(
@@ -411,7 +365,7 @@ def scale_by_trust_ratio(
     """Each array times its parameter's norm over its own (You et al., 2017)."""
 
     def scale(update: Any, param: Any) -> Any:
-        of_param, of_update = _norm(param, min_norm), _norm(update, min_norm)
+        of_param, of_update = safe_norm(param, min_norm), safe_norm(update, min_norm)
         nothing = (of_param == 0) | (of_update == 0)
         ratio = trust_coefficient * of_param / (of_update + eps)
         return update * fnp.where(nothing, fnp.ones((), param.dtype), ratio)
@@ -422,18 +376,16 @@ def scale_by_trust_ratio(
 def scale_by_param_block_norm(min_scale: Scalar = 1e-3) -> GradientTransformation:
     """Each array times the norm of its parameter, or `min_scale`."""
     return _beside_params(
-        "scale_by_param_block_norm", lambda u, p: u * _norm(p, min_scale)
+        "scale_by_param_block_norm", lambda u, p: u * safe_norm(p, min_scale)
     )
 
 
 def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation:
     """Each array times the root mean square of its parameter, or `min_scale`."""
-
-    def scale(update: Any, param: Any) -> Any:
-        size = math.sqrt(max(param.size, 1))
-        return update * (_norm(param, min_scale * size) / size)
-
-    return _beside_params("scale_by_param_block_rms", scale)
+    return _beside_params(
+        "scale_by_param_block_rms",
+        lambda u, p: u * safe_root_mean_squares(p, min_scale),
+    )
 
 
 # Of whole arrays.
@@ -466,7 +418,7 @@ def scale_by_novograd(
         nu = base.each(square, updates, state.nu)
 
         def add(g: Any, nu: Any, mu: Any, *param: Any) -> Any:
-            made = _over(g, nu, eps, eps_root)
+            made = over(g, nu, eps, eps_root)
             made = made + weight_decay * param[0] if param else made
             return as_dtype(fnp.where(first, made, b1 * mu + made), mu_dtype)
 

@@ -13,9 +13,11 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import random
+from ftrace.dtypes import extended
 from ftrace.errors import ArgumentError, DtypeError, TreeError, ValueRangeError
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.pytree import tree as pytree
+from ftrace.tree_util import register_static
 
 Tree = Any
 
@@ -277,7 +279,46 @@ def random_like(
     )  # fmt: skip
 
 
+def unwrap_random_key_data(input_tree: Tree) -> Tree:
+    """A tree whose keys are arrays of integers."""
+
+    def data(x: Any) -> Any:
+        typed = fnp.issubdtype(getattr(x, "dtype", float), extended)
+        return random.key_data(x) if typed else x
+
+    return map(data, input_tree)
+
+
 # Parts of states by name.
+
+
+@register_static
+class _Placeholder:
+    """Stands for the parameters, wherever a state has a tree like them."""
+
+
+def map_params(
+    initable: Any, f: Callable[..., Any], state: Tree, /, *rest: Tree,
+    transform_non_params: Callable[..., Any] | None = None, is_leaf: Any = None,
+) -> Tree:  # fmt: skip
+    """The state, with `f` applied to what has the structure of the parameters.
+
+    Args:
+      initable: the transformation, or its `init`.
+      f: of a leaf of the state, and of those of the trees in `rest`.
+      state: that `init` or `update` returned.
+      rest: trees of the structure of the parameters.
+      transform_non_params: of the other leaves of the state; it leaves them by default.
+      is_leaf: as that of `tree.map`, within the parameters.
+    """
+    marked = getattr(initable, "init", initable)(_Placeholder())
+
+    def apply(mark: Any, value: Any) -> Any:
+        if isinstance(mark, _Placeholder):
+            return map(f, value, *rest, is_leaf=is_leaf)
+        return transform_non_params(value) if transform_non_params else value
+
+    return map(apply, marked, state, is_leaf=lambda x: isinstance(x, _Placeholder))
 
 
 def get_all_with_path(tree: Tree, key: str, filtering: Any = None) -> list[Any]:

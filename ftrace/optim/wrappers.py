@@ -1,16 +1,16 @@
 """Transformations of transformations, and of all updates together.
 
-Steps that are skipped or gathered; parts of the parameters; numbers that are kept in
-the state; clipping; noise.
+Steps that are skipped or gathered; parts of the parameters; clipping; noise.
 """
 
 # Functions of arrays within are of any type.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUntypedNamedTuple=false
 
 from __future__ import annotations
 
-import inspect
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -28,22 +28,17 @@ from ftrace.optim.base import (
     with_extra_args_support,
 )
 from ftrace.optim.optimizers import square_of
-from ftrace.trace.arrays.array import ArrayLike
 
 __all__ = [
-    "ApplyIfFiniteState", "InjectHyperparamsState", "LookaheadParams", "LookaheadState",
+    "ApplyIfFiniteState", "LookaheadParams", "LookaheadState",
     "MultiSteps", "MultiStepsState", "PartitionState", "adaptive_grad_clip",
     "add_noise", "apply_if_finite", "clip_by_block_rms", "conditionally_mask",
-    "conditionally_transform", "flatten", "freeze", "inject_hyperparams",
+    "conditionally_transform", "flatten", "freeze",
     "keep_params_nonnegative", "lookahead", "multi_transform", "partition",
     "per_example_global_norm_clip", "per_example_layer_norm_clip",
     "selective_transform", "skip_large_updates", "skip_not_finite", "unitwise_clip",
     "unitwise_norm", "zero_nans",
 ]  # fmt: skip
-
-
-def _zero() -> Any:
-    return fnp.zeros((), "int32")
 
 
 # Clipping.
@@ -158,11 +153,8 @@ def per_example_layer_norm_clip(
 
 # Values.
 
-
-class ZeroNansState(NamedTuple):
-    """Which arrays had NaN in the last update."""
-
-    found_nan: Tree
+#: Which arrays had NaN in the last update.
+ZeroNansState = namedtuple("ZeroNansState", "found_nan")
 
 
 def zero_nans() -> GradientTransformation:
@@ -190,11 +182,8 @@ def keep_params_nonnegative() -> GradientTransformation:
     return GradientTransformation(base.init_empty, update)
 
 
-class AddNoiseState(NamedTuple):
-    """The number of steps, and the key of the next noise."""
-
-    count: Any
-    rng_key: Any
+#: The number of steps, and the key of the next noise.
+AddNoiseState = namedtuple("AddNoiseState", "count rng_key")
 
 
 def add_noise(
@@ -213,7 +202,7 @@ def add_noise(
 
     def init(params: Tree) -> Any:
         start = random.PRNGKey(first) if isinstance(first, int) else first
-        return AddNoiseState(_zero(), start)
+        return AddNoiseState(base.zero(), start)
 
     def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
         base.check_state("add_noise", state, AddNoiseState)
@@ -237,13 +226,11 @@ def _where(condition: Any, new: Tree, old: Tree) -> Tree:
     return tree.map(choose, new, old)
 
 
-class ApplyIfFiniteState(NamedTuple):
-    """How often updates were not finite: in a row, the last one, in all."""
-
-    notfinite_count: Any
-    last_finite: Any
-    total_notfinite: Any
-    inner_state: Tree
+#: How often updates were not finite: in a row, the last one, in all.
+ApplyIfFiniteState = namedtuple(
+    "ApplyIfFiniteState",
+    "notfinite_count last_finite total_notfinite inner_state",
+)
 
 
 def apply_if_finite(
@@ -254,7 +241,7 @@ def apply_if_finite(
 
     def init(params: Tree) -> Any:
         finite = fnp.asarray(True)
-        return ApplyIfFiniteState(_zero(), finite, _zero(), inner.init(params))
+        return ApplyIfFiniteState(base.zero(), finite, base.zero(), inner.init(params))
 
     def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
         base.check_state("apply_if_finite", state, ApplyIfFiniteState)
@@ -272,18 +259,14 @@ def apply_if_finite(
     return GradientTransformationExtraArgs(init, update)
 
 
-class ConditionallyTransformState(NamedTuple):
-    """The state of the transformation, and the number of steps."""
+#: The state of the transformation, and the number of steps.
+ConditionallyTransformState = namedtuple(
+    "ConditionallyTransformState",
+    "inner_state step",
+)
 
-    inner_state: Tree
-    step: Any
-
-
-class ConditionallyMaskState(NamedTuple):
-    """The number of steps, and the state of the transformation."""
-
-    step: Any
-    inner_state: Tree
+#: The number of steps, and the state of the transformation.
+ConditionallyMaskState = namedtuple("ConditionallyMaskState", "step inner_state")
 
 
 def _conditionally(name: str, kind: Any, otherwise: Callable[[Any], Any]) -> Any:
@@ -295,7 +278,7 @@ def _conditionally(name: str, kind: Any, otherwise: Callable[[Any], Any]) -> Any
         way = with_extra_args_support(inner)
 
         def init(params: Tree) -> Any:
-            return kind(inner_state=inner.init(params), step=_zero())
+            return kind(inner_state=inner.init(params), step=base.zero())
 
         def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
             base.check_state(name, state, kind)
@@ -397,10 +380,10 @@ class MultiSteps:
 
     def init(self, params: Tree) -> MultiStepsState:
         """The state before the first step."""
-        zeros, step = tree.zeros_like(params), _zero()
+        zeros, step = tree.zeros_like(params), base.zero()
         note = self._skip(zeros, step, params)[1]
         sums = tree.zeros_like(params, self._dtype)
-        return MultiStepsState(_zero(), step, self._opt.init(params), sums, note)
+        return MultiStepsState(base.zero(), step, self._opt.init(params), sums, note)
 
     def update(
         self, updates: Tree, state: Any, params: Tree | None = None, **extra: Any
@@ -438,11 +421,8 @@ class MultiSteps:
         return GradientTransformationExtraArgs(self.init, self.update)
 
 
-class LookaheadState(NamedTuple):
-    """The state of the fast optimizer, and the steps since the last synchronization."""
-
-    fast_state: Tree
-    steps_since_sync: Any
+#: The state of the fast optimizer, and the steps since the last synchronization.
+LookaheadState = namedtuple("LookaheadState", "fast_state steps_since_sync")
 
 
 class LookaheadParams(NamedTuple):
@@ -485,7 +465,7 @@ def lookahead(
 
     def init(params: Tree) -> Any:
         fast = getattr(params, "fast", params)
-        return LookaheadState(fast_optimizer.init(fast), _zero())
+        return LookaheadState(fast_optimizer.init(fast), base.zero())
 
     def update(updates: Tree, state: Any, params: Any = None) -> Any:
         base.check_state("lookahead", state, LookaheadState)
@@ -505,11 +485,8 @@ def lookahead(
 
 # Parts of the parameters.
 
-
-class PartitionState(NamedTuple):
-    """The state of each part, by its label."""
-
-    inner_states: Any
+#: The state of each part, by its label.
+PartitionState = namedtuple("PartitionState", "inner_states")
 
 
 def partition(
@@ -609,110 +586,6 @@ def flatten(inner: GradientTransformation) -> GradientTransformationExtraArgs:
         return tree.map(take, updates), state
 
     return GradientTransformationExtraArgs(lambda p: inner.init(joined(p)), update)
-
-
-# Hyperparameters in the state.
-
-
-class InjectHyperparamsState(NamedTuple):
-    """The number of steps, the hyperparameters, and the state of the optimizer."""
-
-    count: Any
-    hyperparams: Any
-    hyperparams_states: Any
-    inner_state: Tree
-
-
-class WrappedScheduleState(NamedTuple):
-    """The number of steps that a schedule is at."""
-
-    count: Any
-
-
-def inject_hyperparams(
-    inner_factory: Callable[..., GradientTransformation],
-    static_args: Any = (),
-    hyperparam_dtype: Any = None,
-) -> Callable[..., GradientTransformationExtraArgs]:
-    """`inject_hyperparams(adam)(0.1)`: its numbers are in the state, to be changed.
-
-    Args:
-      inner_factory: makes the optimizer.
-      static_args: names of arguments that are no numbers of this kind.
-      hyperparam_dtype: of the numbers, by default that of the parameters.
-
-    Returns:
-      A function with the arguments of `inner_factory`. Numbers are in
-      `state.hyperparams`, by name; schedules are evaluated there in each step.
-
-    Raises:
-      ArgumentError: the factory has no argument of a name in `static_args`.
-    """
-    static = {static_args} if isinstance(static_args, str) else set(static_args)
-    signature = inspect.signature(inner_factory)
-    if unknown := static - set(signature.parameters):
-        raise ArgumentError(
-            f"inject_hyperparams: {inner_factory!r:.60} has no arguments "
-            f"{sorted(unknown)}; it has {list(signature.parameters)}"
-        )
-
-    def make(*args: Any, **kwargs: Any) -> GradientTransformationExtraArgs:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        numbers: dict[str, Any] = {}
-        schedules: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            if name in static or isinstance(value, bool):
-                continue
-            if callable(value):
-                schedules[name] = value
-            elif isinstance(value, (int, float, ArrayLike)) or hasattr(
-                value, "__array__"
-            ):
-                numbers[name] = value
-
-        def converted(value: Any, params: Tree) -> Any:
-            array = fnp.asarray(value)
-            strong = hasattr(value, "dtype") and not getattr(value, "weak_type", False)
-            if strong or not fnp.issubdtype(array.dtype, fnp.floating):
-                return array
-            return array.astype(hyperparam_dtype or tree.dtype(params, "highest"))
-
-        def build(values: dict[str, Any]) -> Any:
-            again = signature.bind(*args, **kwargs)
-            again.apply_defaults()
-            again.arguments.update(values)
-            return with_extra_args_support(inner_factory(*again.args, **again.kwargs))
-
-        def at(states: dict[str, Any], params: Tree) -> dict[str, Any]:
-            found = {name: f(states[name].count) for name, f in schedules.items()}
-            return {name: converted(x, params) for name, x in found.items()}
-
-        def init(params: Tree) -> Any:
-            states = {name: WrappedScheduleState(_zero()) for name in schedules}
-            values = {name: converted(x, params) for name, x in numbers.items()}
-            values |= at(states, params)
-            own = build(values).init(params)
-            return InjectHyperparamsState(_zero(), values, states, own)
-
-        def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
-            base.check_state("inject_hyperparams", state, InjectHyperparamsState)
-            like = updates if params is None else params
-            values = {n: converted(x, like) for n, x in state.hyperparams.items()}
-            values |= at(state.hyperparams_states, like)
-            made, own = build(values).update(
-                updates, state.inner_state, params, **extra
-            )
-            states = {
-                name: WrappedScheduleState(base.increment(x.count))
-                for name, x in state.hyperparams_states.items()
-            }
-            count = base.increment(state.count)
-            return made, InjectHyperparamsState(count, values, states, own)
-
-        return GradientTransformationExtraArgs(init, update)
-
-    return make
 
 
 base.check_hyperparameters(__name__)

@@ -152,6 +152,78 @@ def bowl(x: Any) -> Any:
     return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
 
+def functions(optim: Any, jax: Any) -> dict[str, Any]:
+    """What is neither an optimizer nor a loss, of fixed arrays; `jax` may be ftrace."""
+    jnp, onto = jax.numpy, optim.projections
+    n = np.arange(6, dtype=np.float32)
+    x, y = np.sin(n), {"a": np.cos(2 * n), "b": [np.sin(n[:3]), np.float32([2, -1])]}
+    key, z = jax.random.PRNGKey(3), jax.tree.map(lambda x: x + 0.5, y)
+    m = np.sin(np.arange(12, dtype=np.float32)).reshape(4, 3)
+    square = m.T @ m
+    positive = square + np.eye(3, dtype=np.float32)
+    found: dict[str, Any] = {
+        name: getattr(onto, f"projection_{name}")(*args)
+        for name, args in {
+            "non_negative": (y,), "box": (x, -0.1, 0.2), "hypercube": (x, 0.3),
+            "linf_ball": (y, 0.4), "simplex": (y, 2.0), "l1_sphere": (y, 2.0),
+            "l1_ball": (y, 3.0), "l2_sphere": (y, 2.0), "l2_ball": (y, 1.5),
+            "vector": (y, z), "hyperplane": (y, z, 0.3), "halfspace": (y, z, 0.2),
+        }.items()
+    }  # fmt: skip
+    slope = jax.grad(lambda x: (onto.projection_simplex(x, 0.7) ** 3).sum())
+    smooth = optim.perturbations.make_perturbed_fun
+    normal = optim.perturbations.Normal()
+    ranks = smooth(lambda x: jnp.argsort(x).astype(float), 50, 0.5, normal)
+    plain = smooth(lambda x: jax.tree.map(jnp.square, x), 20, use_baseline=False)
+    gaussian = optim.multi_normal(x, y["a"])
+    second, args = optim.second_order, (m[0], m, m[:, 1])
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        return (jnp.tanh(x @ p - y) ** 2).sum()
+
+    measures = {"mean": lambda g: g["a"].mean(), "ema": optim.ema(0.8),
+                "norm": optim.measure_with_ema(optim.tree.norm, 0.9)}  # fmt: skip
+    watch = optim.chain(
+        optim.snapshot("first", lambda g: g["b"][0]), optim.monitor(measures)
+    )
+    inject = optim.inject_stateful_hyperparams(optim.sgd)
+    stateful = inject(optim.WrappedSchedule(lambda n: 0.1 / (n + 1)), momentum=0.9)
+    states: list[Any] = []
+    for optimizer in (watch, stateful, optim.optimistic_adam(0.1, 0.05)):
+        state = optimizer.init(y)
+        for _ in range(3):
+            updates, state = optimizer.update(z, state, y)
+        states.append((updates, state))
+    adam = optim.adam(0.1)
+    doubled = optim.tree_map_params(
+        adam, lambda a, b: a + b, adam.init(y), z, transform_non_params=lambda n: n + 1
+    )
+    return found | {
+        "simplex/slope": slope(x), "perturbed": ranks(key, x),
+        "perturbed/slope": jax.grad(lambda x: (ranks(key, x) * n).sum())(x),
+        "perturbed/plain": plain(key, y), "multi_normal": gaussian.log_prob(0.3),
+        "multi_normal/sample": gaussian.sample((2,), key),
+        "hvp": second.hvp(loss, m[1], *args),
+        "hessian_diag": second.hessian_diag(loss, *args),
+        "fisher_diag": second.fisher_diag(loss, *args),
+        "power_iteration": optim.power_iteration(square)[0],
+        "pth_root": optim.matrix_inverse_pth_root(positive, 4)[0],
+        "nnls": optim.nnls(jnp.asarray(m), jnp.asarray(n[:4]), 200),
+        "safe_norm": optim.safe_norm(jnp.asarray(m), 1.6, 2, 1, True),
+        "safe_rms": optim.safe_root_mean_squares(jnp.asarray(m), 0.1),
+        "safe_rms/slope": jax.grad(optim.safe_root_mean_squares)(0 * x, 1e-3),
+        "scale_gradient": jax.grad(lambda x: optim.scale_gradient(x, 0.3).sum())(x),
+        "watched": states[0], "injected": states[1], "optimistic_adam": states[2],
+        "tree_map_params": doubled, "increment": optim.safe_increment(np.int8(127)),
+    }  # fmt: skip
+
+
+def flat(jax: Any, value: Any) -> np.ndarray[Any, Any]:
+    """All numbers of a tree, as one row."""
+    leaves = [np.ravel(np.asarray(x, np.float32)) for x in jax.tree.leaves(value)]
+    return np.concatenate(leaves)
+
+
 def searches(optim: Any) -> dict[str, Any]:
     """Optimizers that need the value, and search along the function."""
     back, zoom = optim.scale_by_backtracking_linesearch, optim.scale_by_zoom_linesearch
@@ -207,7 +279,13 @@ def losses(optim: Any) -> dict[str, Any]:
     by_number = of.softmax_cross_entropy_with_integer_labels
     focal, similar = of.sigmoid_focal_loss, of.cosine_similarity
     signs, some = np.sign(y), np.where(sparse > 0, x, -np.inf)
+    fenchel = of.make_fenchel_young_loss(lambda scores: scores.max())
+    ranked = of.ranking_softmax_loss
     return {
+        "multiclass_sparsemax_loss": of.multiclass_sparsemax_loss(x, labels),
+        "make_fenchel_young_loss": fenchel(x, chances),
+        "ranking_softmax_loss": ranked(x, binary, where=where, weights=chances),
+        "ranking_softmax_loss/none": ranked(x, binary, reduce_fn=None),
         "squared_error": of.squared_error(x, y), "l2_loss": of.l2_loss(x),
         "huber_loss": of.huber_loss(x, y, delta=0.5),
         "log_cosh": of.log_cosh(9 * x, y),
@@ -338,6 +416,9 @@ def main() -> None:
         for k, v in searches(optax).items()
     }
     recorded |= {f"loss/{k}": np.asarray(v) for k, v in losses(optax).items()}
+    recorded |= {
+        f"function/{k}": flat(jax, v) for k, v in functions(optax, jax).items()
+    }
     np.savez_compressed(PATH, **recorded)
 
 

@@ -1,0 +1,95 @@
+"""Projections onto convex sets: of a tree the nearest one that lies in a set."""
+
+# Functions of arrays within are of any type.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import ftrace.numpy as fnp
+from ftrace import lax, nn
+from ftrace.flatten_util import ravel_pytree
+from ftrace.optim import tree as trees
+
+Tree = Any
+
+
+def projection_non_negative(tree: Tree) -> Tree:
+    """Onto x >= 0."""
+    return trees.map(nn.relu, tree)
+
+
+def projection_box(tree: Tree, lower: Any, upper: Any) -> Tree:
+    """Onto lower <= x <= upper: numbers, or trees of the same structure."""
+
+    def whole(bound: Any) -> Tree:
+        one = trees.structure(bound) != trees.structure(tree)
+        return trees.map(lambda x: bound, tree) if one else bound
+
+    return trees.map(fnp.clip, tree, whole(lower), whole(upper))
+
+
+def projection_hypercube(tree: Tree, scale: Any = 1) -> Tree:
+    """Onto 0 <= x <= scale."""
+    return projection_box(tree, 0, scale)
+
+
+def projection_linf_ball(tree: Tree, scale: Any = 1) -> Tree:
+    """Onto |x| <= scale, element by element."""
+    return projection_box(tree, -scale, scale)
+
+
+def projection_simplex(tree: Tree, scale: Any = 1) -> Tree:
+    """Onto x >= 0 whose sum is `scale`.
+
+    Source: J. Duchi et al., "Efficient projections onto the l1-ball", 2008. Which
+    elements are positive is a constant of the derivative.
+    """
+    values, unravel = ravel_pytree(tree)
+    sizes = fnp.arange(1, values.size + 1)
+    ordered = fnp.sort(values)[::-1]
+    fits = ordered * sizes > fnp.cumsum(ordered) - scale
+    some = values >= fnp.min(fnp.where(fits, ordered, fnp.inf))
+    excess = (fnp.sum(fnp.where(some, values, 0)) - scale) / fnp.sum(some)
+    return unravel(fnp.where(some, nn.relu(values - excess), 0))
+
+
+def projection_l1_sphere(tree: Tree, scale: Any = 1) -> Tree:
+    """Onto Σ|x| = scale."""
+    near = projection_simplex(trees.map(fnp.abs, tree), scale)
+    return trees.mul(trees.map(fnp.sign, tree), near)
+
+
+def projection_l1_ball(tree: Tree, scale: Any = 1) -> Tree:
+    """Onto Σ|x| <= scale."""
+    inside = trees.norm(tree, 1) <= scale
+    return lax.cond(inside, lambda x: x, lambda x: projection_l1_sphere(x, scale), tree)
+
+
+def projection_l2_sphere(tree: Tree, scale: Any = 1) -> Tree:
+    """Onto the sphere of radius `scale`."""
+    return trees.scale(scale / trees.norm(tree), tree)
+
+
+def projection_l2_ball(tree: Tree, scale: Any = 1) -> Tree:
+    """Onto the ball of radius `scale`."""
+    size = fnp.maximum(trees.norm(tree, squared=True), scale**2)
+    return trees.scale(scale / fnp.sqrt(size), tree)
+
+
+def projection_vector(x: Tree, a: Tree) -> Tree:
+    """Onto the line of the vector a."""
+    return trees.scale(trees.vdot(x, a) / trees.vdot(a, a), a)
+
+
+def projection_hyperplane(x: Tree, a: Tree, b: Any) -> Tree:
+    """Onto ⟨x, a⟩ = b."""
+    return trees.add_scale(x, (b - trees.vdot(x, a)) / trees.vdot(a, a), a)
+
+
+def projection_halfspace(x: Tree, a: Tree, b: Any) -> Tree:
+    """Onto ⟨x, a⟩ <= b."""
+    step = fnp.minimum((b - trees.vdot(x, a)) / trees.vdot(a, a), 0)
+    return trees.add_scale(x, step, a)

@@ -1,0 +1,40 @@
+"""Second derivatives of losses `loss(params, inputs, targets)`."""
+
+# Functions of arrays within are of any type.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ftrace.numpy as fnp
+from ftrace.flatten_util import ravel_pytree
+from ftrace.transforms.grad import grad, jvp
+from ftrace.transforms.vmap import vmap
+
+Loss = Callable[[Any, Any, Any], Any]
+
+
+def hvp(loss: Loss, v: Any, params: Any, inputs: Any, targets: Any) -> Any:
+    """The Hessian times a vector, which is raveled parameters."""
+    direction = ravel_pytree(params)[1](v)
+    slope = grad(lambda p: loss(p, inputs, targets))
+    return jvp(slope, (params,), (direction,))[1]
+
+
+def hessian_diag(loss: Loss, params: Any, inputs: Any, targets: Any) -> Any:
+    """The diagonal of the Hessian."""
+
+    def entry(v: Any) -> Any:
+        return fnp.vdot(v, ravel_pytree(hvp(loss, v, params, inputs, targets))[0])
+
+    return vmap(entry)(fnp.eye(ravel_pytree(params)[0].size))
+
+
+def fisher_diag(
+    negative_log_likelihood: Loss, params: Any, inputs: Any, targets: Any
+) -> Any:
+    """The squares of the slopes: the diagonal of the observed Fisher matrix."""
+    slopes = grad(negative_log_likelihood)(params, inputs, targets)
+    return fnp.square(ravel_pytree(slopes)[0])
