@@ -215,21 +215,25 @@ def check_key(name: str, key: Any) -> Any:
     return key
 
 
-def check_keys(name: str, key: Any) -> Shape:
+def check_keys(name: str, key: Any, words: int = 0) -> Shape:
     """The shape of one or more keys; that of raw ones without the axis of words.
 
+    Args:
+      words: of each, where that is known.
+
     Raises:
-      ArgumentError: it is neither a key nor a uint32 array whose last axis has size 2.
+      ArgumentError: it is neither a key nor a uint32 array of two or four words.
     """
     shape, dtype = getattr(key, "shape", None), getattr(key, "dtype", None)
     if shape is not None and dtypes.is_key(dtype):
         return shape
-    if dtype != dtypes.uint32 or not shape or shape[-1] != 2:
+    sizes = (words,) if words else (2, 4)
+    if dtype != dtypes.uint32 or not shape or shape[-1] not in sizes:
         got = f"{dtype} of shape {shape}" if shape is not None else f"{key!r:.60}"
         raise errors.ArgumentError(
             f"random.{name}: a key is required, made by random.key(seed) or "
-            "random.split, or a uint32 array whose last axis has size 2, made by "
-            f"random.PRNGKey(seed); got {got}"
+            f"random.split, or a uint32 array whose last axis has size {sizes[0]}, "
+            f"made by random.PRNGKey(seed); got {got}"
         )
     return shape[:-1]
 

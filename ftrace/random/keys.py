@@ -21,6 +21,7 @@ from ftrace.errors import (
     ValueRangeError,
 )
 from ftrace.ground import settings
+from ftrace.lax.bits import rng_bit_generator
 from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
@@ -46,7 +47,8 @@ __all__ = [
 # the steps of one sampler, its two words as scalars.
 
 Pair = tuple[Node, Node]
-Key = Tracer | tuple[Tracer, Tracer]
+Words = tuple[Node, ...]
+Key = Tracer | tuple[Tracer, ...]
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA  # the key schedule's constant, from the paper
@@ -75,29 +77,39 @@ def _rotate_left(x: Node, distance: int) -> Node:
     return p.bit_or(left, p.shift_right_logical(x, const_like(x, 32 - distance)))
 
 
-def _words(key: Key) -> Pair:
-    """The two words of a key."""
+def _words(key: Key) -> Words:
+    """The words of a key: two, or four."""
     if isinstance(key, tuple):
-        return key[0].node, key[1].node
+        return tuple(word.node for word in key)
     return _words_of_array(key.node)
 
 
-def _words_of_array(keys: Node) -> Pair:
-    """The first words of keys of either kind, and the second ones."""
+def _words_of_array(keys: Node) -> Words:
+    """The first words of keys of either kind, the second ones, and so on."""
     if not dtypes.is_key(keys.dtype):
-        return _element(keys, 0), _element(keys, 1)
-    bits = p.bitcast(keys, arg=dtypes.uint64)
-    high = p.shift_right_logical(bits, const_like(bits, 32))
-    return p.cast(bits, dtypes.uint32), p.cast(high, dtypes.uint32)
+        return tuple(_element(keys, i) for i in range(keys.shape[-1]))
+    whole = p.bitcast(keys, arg=dtypes.carrier(keys.dtype))
+    parts = [whole]
+    if dtypes.is_complex(whole.dtype):
+        halves = p.real(whole), p.imag(whole)
+        parts = [p.bitcast(half, arg=dtypes.uint64) for half in halves]
+    shifted = [(x, p.shift_right_logical(x, const_like(x, 32))) for x in parts]
+    return tuple(p.cast(x, dtypes.uint32) for pair in shifted for x in pair)
 
 
-def _keys_of_words(x: Node, y: Node, dtype: np.dtype[Any]) -> Node:
+def _keys_of_words(words: Words, dtype: np.dtype[Any]) -> Node:
     """Keys of their words, of one dtype of keys; of uint32 with one more axis."""
     if not dtypes.is_key(dtype):
-        return _side_by_side(x, y)
-    low, high = p.cast(x, dtypes.uint64), p.cast(y, dtypes.uint64)
-    bits = p.bit_or(p.shift_left(high, const_like(high, 32)), low)
-    return p.bitcast(bits, arg=dtype)
+        return _side_by_side(words)
+    wide = [p.cast(x, dtypes.uint64) for x in words]
+    parts = [
+        p.bit_or(p.shift_left(high, const_like(high, 32)), low)
+        for low, high in zip(wide[::2], wide[1::2], strict=True)
+    ]
+    if len(parts) == 1:
+        return p.bitcast(parts[0], arg=dtype)
+    whole = p.make_complex(*[p.bitcast(x, arg=dtypes.float64) for x in parts])
+    return p.bitcast(whole, arg=dtype)
 
 
 def _element(x: Node, index: int) -> Node:
@@ -110,64 +122,77 @@ def _traced(key: Key, node: Node) -> Tracer:
     return (key[0] if isinstance(key, tuple) else key).scope.wrap(node)
 
 
-def _side_by_side(x: Node, y: Node) -> Node:
-    """Two arrays along a new last axis."""
-    shape = (*x.shape, 2)
-    side = iota(dtypes.uint32, shape, x.ndim)
-    left, right = (expand(reshape(z, (*z.shape, 1)), shape) for z in (x, y))
-    return p.select(p.eq(side, const_like(side, 0)), left, right)
+def _side_by_side(words: Words) -> Node:
+    """Arrays along a new last axis."""
+    shape = (*words[0].shape, len(words))
+    side = iota(dtypes.uint32, shape, len(shape) - 1)
+    wide = [expand(reshape(x, (*x.shape, 1)), shape) for x in words]
+    found = wide[-1]
+    for i in reversed(range(len(words) - 1)):
+        found = p.select(p.eq(side, const_like(side, i)), wide[i], found)
+    return found
 
 
-def _hash_positions(key: Key, shape: Shape) -> Pair:
+def _hash_each(key: Key, high: Node, low: Node) -> Words:
+    """Counters, hashed under each two words of a key."""
+    words = _words(key)
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return tuple(x for pair in pairs for x in hash_counters(pair, high, low))
+
+
+def _hash_positions(key: Key, shape: Shape) -> Words:
     """The hash of the position of every element, a 64-bit integer in two halves."""
     size = prod(shape)
     if size <= 1 << 32:
         low = reshape(iota(dtypes.uint32, (size,), 0), shape)
-        return hash_counters(_words(key), const(0, dtypes.uint32, shape), low)
+        return _hash_each(key, const(0, dtypes.uint32, shape), low)
     position = reshape(iota(dtypes.uint64, (size,), 0), shape)
     high = p.shift_right_logical(position, const_like(position, 32))
-    halves = [p.cast(half, dtypes.uint32) for half in (high, position)]
-    return hash_counters(_words(key), *halves)
+    return _hash_each(key, *[p.cast(x, dtypes.uint32) for x in (high, position)])
 
 
-def _of_kind(key: Key, pair: Pair) -> Tracer:
+def _of_kind(key: Key, words: Words) -> Tracer:
     """New keys of their words, of the kind of a key."""
     dtype = key[0].dtype if isinstance(key, tuple) else key.dtype
-    return _traced(key, _keys_of_words(*pair, dtype))
+    return _traced(key, _keys_of_words(words, dtype))
 
 
-def seed_key(seed: Tracer) -> Tracer:
-    """The raw key of a scalar integer: its bits, high word first."""
+def seed_key(seed: Tracer, dtype: np.dtype[Any]) -> Tracer:
+    """The raw key of a scalar integer: its bits, high word first, maybe twice."""
     high, low = const(0, dtypes.uint32), seed.node
     if low.dtype.itemsize == 8:
         high = p.cast(p.shift_right_logical(low, const_like(low, 32)), dtypes.uint32)
-    return _traced(seed, _side_by_side(high, p.cast(low, dtypes.uint32)))
+    words = (high, p.cast(low, dtypes.uint32)) * (dtype.itemsize // 8)
+    return _traced(seed, _side_by_side(words))
 
 
 def split_key(key: Key, shape: Shape) -> Tracer:
     """New keys, of the kind of the key."""
-    return _of_kind(key, _hash_positions(key, shape))
+    if not _is_unsafe(key):
+        return _of_kind(key, _hash_positions(key, shape))
+    bits = _philox(key, (10 * prod(shape), 4), dtypes.uint32)[::10]
+    return _of_kind(key, _words_of_array(bits.reshape(*shape, 4).node))
 
 
 def split_words(key: Key, count: int) -> list[Key]:
-    """New keys, by their words."""
-    x, y = _hash_positions(key, (count,))
-    places = range(count)
-    return [
-        (_traced(key, _element(x, i)), _traced(key, _element(y, i))) for i in places
-    ]
+    """New keys: those of two words by their words."""
+    if _is_of_four(key):
+        return list(split_key(_typed(key), (count,)))
+    words = _hash_positions(key, (count,))
+    return [tuple(_traced(key, _element(x, i)) for x in words) for i in range(count)]
 
 
 def split_in_two(key: Key) -> tuple[Key, Key]:
-    """Two new keys, by their words."""
+    """Two new keys, as of `split_words`."""
     first, second = split_words(key, 2)
     return first, second
 
 
-def words_of(key: Key) -> tuple[Tracer, Tracer]:
-    """A key by its words."""
-    first, second = (_traced(key, word) for word in _words(key))
-    return first, second
+def words_of(key: Key) -> Key:
+    """A key of two words by its words; another one as a scalar."""
+    if _is_of_four(key):
+        return _typed(key)
+    return tuple(_traced(key, word) for word in _words(key))
 
 
 def joined(key: Key) -> Tracer:
@@ -178,27 +203,57 @@ def joined(key: Key) -> Tracer:
 def fold_key(key: Key, data: Tracer) -> Tracer:
     """A key that depends on a key and a scalar integer."""
     low = p.cast(data.node, dtypes.uint32)
-    return _of_kind(key, hash_counters(_words(key), const(0, dtypes.uint32), low))
+    if not _is_unsafe(key):
+        return _of_kind(key, _hash_each(key, const(0, dtypes.uint32), low))
+    seed = seed_key(_traced(key, low), dtypes.KEYS["rbg"])
+    drawn = _words_of_array(_philox(seed, (10, 4), dtypes.uint32)[-1].node)
+    return _of_kind(key, tuple(map(p.bit_xor, _words(key), drawn)))
 
 
 def wrapped(raw: Tracer, dtype: np.dtype[Any]) -> Tracer:
     """Raw keys as keys of a dtype."""
-    return _traced(raw, _keys_of_words(*_words_of_array(raw.node), dtype))
+    return _traced(raw, _keys_of_words(_words_of_array(raw.node), dtype))
 
 
 def unwrapped(keys: Tracer) -> Tracer:
     """Keys as raw ones."""
-    return _traced(keys, _side_by_side(*_words_of_array(keys.node)))
+    return _traced(keys, _side_by_side(_words_of_array(keys.node)))
 
 
 def random_bits(key: Key, width: int, shape: Shape) -> Tracer:
     """Unsigned integers of 8, 16, 32 or 64 random bits."""
+    if _is_of_four(key):
+        return _philox(key, shape, unsigned(width))
     x, y = _hash_positions(key, shape)
     if width == 64:
         high = p.cast(x, dtypes.uint64)
         high = p.shift_left(high, const_like(high, 32))
         return _traced(key, p.bit_or(high, p.cast(y, dtypes.uint64)))
     return _traced(key, p.cast(p.bit_xor(x, y), unsigned(width)))
+
+
+# Keys of four words. "rbg" has the bits of Philox, and splits each half by threefry, as
+# do raw keys; "unsafe_rbg" splits by Philox, of which ten blocks are taken for a hash.
+
+
+def _is_of_four(key: Key) -> bool:
+    return isinstance(key, Tracer) and (
+        key.dtype.itemsize == 16 or key.shape[-1:] == (4,)
+    )
+
+
+def _typed(key: Any) -> Tracer:
+    """A key of four words as an array without axes."""
+    return key if dtypes.is_key(key.dtype) else wrapped(key, dtypes.KEYS["rbg"])
+
+
+def _is_unsafe(key: Key) -> bool:
+    return isinstance(key, Tracer) and key.dtype == dtypes.KEYS["unsafe_rbg"]
+
+
+def _philox(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Tracer:
+    raw = unwrapped(key) if dtypes.is_key(key.dtype) else key
+    return rng_bit_generator(raw, shape, dtype)[1]
 
 
 def unsigned(width: int) -> np.dtype[Any]:
@@ -213,8 +268,8 @@ def key_dtype(impl_spec: Any = None) -> np.dtype[Any]:
     """The dtype of keys for a generator.
 
     Args:
-      impl_spec: its name, "threefry2x32"; by default that of the configuration. Or a
-        dtype of keys.
+      impl_spec: its name, by default that of the configuration: "threefry2x32", or
+        "rbg" or "unsafe_rbg", which draw by Philox. Or a dtype of keys.
 
     Raises:
       ValueRangeError: there is no such generator.
@@ -222,7 +277,7 @@ def key_dtype(impl_spec: Any = None) -> np.dtype[Any]:
     if impl_spec in dtypes.KEYS.values():
         return impl_spec
     name = impl_spec or settings.current().default_prng_impl
-    errors.one_of("the random number generator", str(name), ("threefry2x32",))
+    errors.one_of("the random number generator", str(name), dtypes.KEYS)
     return dtypes.KEYS[str(name)]
 
 
@@ -237,7 +292,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
       DtypeError: the seed is no integer.
       ValueRangeError: it is no scalar.
     """
-    key_dtype(impl)
+    dtype = key_dtype(impl)
     if isinstance(seed, int):
         seed = _as_integer(int(seed))
     aval = aval_of(seed)
@@ -247,7 +302,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
         raise ValueRangeError(
             f"random.key: the seed must be a scalar, got {aval!r}; use vmap for several"
         )
-    return draw(seed_key, seed)
+    return draw(seed_key, seed, dtype=dtype)
 
 
 def _as_integer(seed: int) -> Any:
@@ -326,14 +381,15 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     """Keys from their words, along the last axis of a uint32 array.
 
     Args:
-      key_bits_array: the words: two for each key of "threefry2x32".
+      key_bits_array: the words: two for each key of "threefry2x32", else four.
       impl, dtype: the generator: see `key_dtype`.
 
     Raises:
       ArgumentError: it is of another shape or dtype.
     """
     found = key_dtype(impl if dtype is None else dtype)
-    check_keys("wrap_key_data", key_bits_array)
+    words = found.itemsize // 4
+    check_keys("wrap_key_data", key_bits_array, words)
     if dtypes.is_key(key_bits_array.dtype):
         raise ArgumentError(
             "random.wrap_key_data takes uint32 words, got keys; use them as they are"
@@ -342,10 +398,11 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 
 def key_impl(keys: Any) -> str:
-    """The name of the generator: "threefry2x32"."""
+    """The name of the generator, as `key_dtype` takes it."""
     check_keys("key_impl", keys)
-    given = keys.dtype if dtypes.is_key(keys.dtype) else key_dtype()
-    return next(name for name, dtype in dtypes.KEYS.items() if dtype == given)
+    if not dtypes.is_key(keys.dtype):
+        return "threefry2x32" if keys.shape[-1] == 2 else "rbg"
+    return next(name for name, dtype in dtypes.KEYS.items() if dtype == keys.dtype)
 
 
 def clone(key: Any) -> Any:
