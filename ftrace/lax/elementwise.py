@@ -155,7 +155,16 @@ le = _binary("le", p.le)
 lt = _binary("lt", p.lt)
 max = _binary("max", p.maximum, of_complex=maximum)
 min = _binary("min", p.minimum, of_complex=minimum)
-mul = _binary("mul", p.mul, "iufc")
+_mul = _binary("mul", p.mul, "iufc")
+
+
+def mul(x: Value, y: Value, *, out_dtype: Any = None) -> Any:
+    """Elementwise product; with `out_dtype` it is computed in that dtype."""
+    if out_dtype is not None:
+        x, y = (convert_element_type(v, out_dtype) for v in (x, y))
+    return _mul(x, y)
+
+
 ne = _binary("ne", p.ne)
 nextafter = _binary("nextafter", p.nextafter)
 rem = _binary("rem", p.rem)
@@ -385,8 +394,13 @@ def stop_gradient(x: Any) -> Any:
 
 
 def convert_element_type(operand: Value, new_dtype: Any) -> Any:
-    """The operand in another dtype; float to integer truncates toward zero."""
-    return ax.cast(operand, dtypes.canonicalize(dtypes.as_dtype(new_dtype)))
+    """The operand in another dtype; float to integer truncates toward zero.
+
+    Integers are taken modulo the width, Python's too.
+    """
+    return ax.cast(
+        ax.as_value(operand), dtypes.canonicalize(dtypes.as_dtype(new_dtype))
+    )
 
 
 def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:

@@ -87,8 +87,7 @@ def broadcast_in_dim(
     Args:
       operand: the array.
       shape: of the result.
-      broadcast_dimensions: for each axis of the operand, the axis of the result;
-        ascending.
+      broadcast_dimensions: for each axis of the operand, the axis of the result.
       out_sharding: accepted, without effect.
 
     Raises:
@@ -99,16 +98,17 @@ def broadcast_in_dim(
     places = ax.canonical_axes(
         tuple(broadcast_dimensions), len(target), "broadcast_in_dim"
     )
-    if len(places) != x.ndim or list(places) != sorted(places):
+    if len(places) != x.ndim:
         raise ShapeError(
             f"lax.broadcast_in_dim: broadcast_dimensions {places} must name an axis of "
-            f"{target} for each axis of {x.shape}, ascending"
+            f"{target} for each axis of {x.shape}"
         )
     if any(n not in (1, target[a]) for n, a in zip(x.shape, places, strict=True)):
         raise ShapeError(
             f"lax.broadcast_in_dim: {x.shape} does not fit {target} at the axes "
             f"{places}: each size must be equal or 1"
         )
+    x = ax.permute(x, tuple(int(a) for a in np.argsort(places)))
     missing = [a for a in range(len(target)) if a not in places]
     return ax.expand(ax.insert_axes(x, missing), target)
 
@@ -316,7 +316,8 @@ def full(
     Raises:
       ShapeError: the value is not a scalar.
     """
-    aval = aval_of(fill_value)
+    of_any_size = dtype is not None and type(fill_value) is int
+    aval = aval_of(0 if of_any_size else fill_value)
     if aval.shape != ():
         raise ShapeError(f"lax.full: fill_value must be a scalar, got {aval!r}")
     weak = aval.weak_type and dtype is None

@@ -484,8 +484,8 @@ def windows_of(
 
 
 def reduce_window(
-    operand: Value,
-    init_value: Value,
+    operand: Any,
+    init_value: Any,
     computation: Callable[[Any, Any], Any],
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None = None,
@@ -493,14 +493,14 @@ def reduce_window(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Any:
-    """Sums, products, maxima or minima of windows.
+    """Sums, products, maxima, minima or other reductions of windows.
 
     Args:
-      operand: the array.
-      init_value: what padding holds and every window begins with: a scalar. What
-        changes nothing, as 0 in a sum, may be of another dtype.
-      computation: a function of two values; `lax.add`, `lax.mul`, `lax.max`,
-        `lax.min`, or another that does one of these.
+      operand: the array, or a tree of arrays of one shape.
+      init_value: what padding holds and every window begins with: a scalar for each.
+        What changes nothing, as 0 in a sum, may be of another dtype.
+      computation: a function of two values, or trees of them; `lax.add`, `lax.mul`,
+        `lax.max`, `lax.min`, what does one of these, or any that `reduce` takes.
       window_dimensions: the size of the window along each axis.
       window_strides: how far each place moves it.
       padding: "SAME", "SAME_LOWER", "VALID", or (before, after) per axis.
@@ -508,30 +508,34 @@ def reduce_window(
       window_dilation: how far the elements of the window are apart.
 
     Raises:
-      ArgumentError: the function is another one.
       ShapeError: there is not one number per axis.
     """
     name = "lax.reduce_window"
-    x = ax.as_value(operand)
+    leaves, treedef = tree.flatten(operand)
+    starts = tree.leaves(init_value)
+    for start in starts:
+        if aval_of(start).shape != ():
+            raise errors.ShapeError(
+                f"{name}: init_value must be a scalar: {aval_of(start)!r}"
+            )
+    values = [ax.as_value(x) for x in leaves]
+    x = values[0]
     dtype = x.dtype
-    if aval_of(init_value).shape != ():
-        raise errors.ShapeError(
-            f"{name}: init_value must be a scalar: {aval_of(init_value)!r}"
-        )
-    monoid = recognise(computation, dtype)
-    if monoid is None:
-        raise errors.ArgumentError(
-            f"{name}: the function must be lax.add, lax.mul, lax.max or lax.min of its "
-            f"two arguments, got {getattr(computation, '__name__', computation)}"
-        )
-    begins = is_identity(monoid, init_value, dtype)
-    if not begins:
-        check_dtypes("reduce_window", x, init_value)
     sizes = check_counts(name, "window_dimensions", window_dimensions, x.ndim)
     windows = windows_of(
         name, x.shape, sizes, padding, window_strides=window_strides,
         base_dilation=base_dilation, window_dilation=window_dilation,
     )  # fmt: skip
+    single = treedef == tree.structure(0)
+    monoid = recognise(computation, dtype) if single else None
+    if monoid is None:
+        pairs = zip(values, starts, strict=True)
+        seen = [ax.slide_all(v, windows, ax.cast(s, v.dtype)) for v, s in pairs]
+        axes = tuple(range(seen[0].ndim - x.ndim))
+        return reduce(tree.unflatten(treedef, seen), init_value, computation, axes)
+    begins = is_identity(monoid, init_value, dtype)
+    if not begins:
+        check_dtypes("reduce_window", x, init_value)
     operands = [x]
     if not begins:
         operands.append(ax.cast(init_value, dtype))

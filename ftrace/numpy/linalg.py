@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError, one_of
+from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.numpy import axes as ax, factorizations, linear
 from ftrace.numpy.arithmetic import by_squaring
@@ -386,7 +386,12 @@ def matrix_rank(
         max(m, n)·ε times the greatest singular value.
       hermitian: M is.
       tol: another name of `rtol`.
+
+    Raises:
+      ArgumentError: both are given.
     """
+    if rtol is not None and tol is not None:
+        raise ArgumentError("matrix_rank: only one of tol or rtol may be specified.")
     limit: Any = rtol if rtol is not None else tol
     matrix = inexact(M)
     if matrix.ndim < 2:

@@ -17,7 +17,8 @@ import numpy
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
+from ftrace.errors import ShapeError, ValueRangeError, one_of
+from ftrace.lax.elementwise import complex as make_complex
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import inexact
 from ftrace.trace.eager.dispatch import member, publish
@@ -42,10 +43,10 @@ def _along(name: str):
         if value.dtype.itemsize == 2:
             value = value.astype(dtypes.float32)  # 16 bits are too few to transform in
         if dtypes.is_complex(value.dtype):
-            raise DtypeError(
-                f"{name}: a real array is required, got {value.dtype}; transform its "
-                "real and its imaginary part"
+            parts = (
+                along(part, type, n, axis, norm) for part in (value.real, value.imag)
             )
+            return make_complex(*parts)
         place = ax.canonical_axis(axis, value.ndim, name)
         value = ax.move_axis(value, place, value.ndim - 1)
         length = ax.static_int(value.shape[-1] if n is None else n, f"{name}: n")
@@ -67,7 +68,7 @@ def dct():
     """The cosine transform along one axis.
 
     Args:
-      x: real.
+      x: real, or complex: its parts are transformed.
       type: 2 or 3.
       n: the length; the axis is cut or padded with zeros to it.
       axis: along which.
@@ -75,7 +76,6 @@ def dct():
 
     Raises:
       ValueRangeError: the type, the length or the norm is not one of these.
-      DtypeError: x is complex.
       AxisError: there is no such axis.
     """
 

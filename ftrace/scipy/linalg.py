@@ -497,7 +497,9 @@ def solve_sylvester(
     Raises:
       ShapeError: the shapes do not fit.
     """
-    a, b, c = promote_inexact(matrices("solve_sylvester", A), B, C)
+    found = promote_inexact(matrices("solve_sylvester", A), B, C)
+    lead = broadcast_shapes("solve_sylvester", [x.shape[:-2] for x in found])
+    a, b, c = (ax.broadcast_to(x, (*lead, *x.shape[-2:])) for x in found)
     return bind_compound(eigen.sylvester_p, a, b, c)[0]
 
 

@@ -193,26 +193,31 @@ def fiedler_companion(a: Value) -> Any:
     """The five-diagonal matrix with the roots of a polynomial as eigenvalues.
 
     Args:
-      a: (n,), the coefficients, the highest power first.
+      a: (…, n), the coefficients, the highest power first.
 
     Raises:
-      ShapeError: `a` is no vector.
+      ShapeError: `a` is a scalar.
     """
     x = inexact(ax.as_value(a))
-    if x.ndim != 1:
-        raise ShapeError(f"fiedler_companion: a vector is required, got {x.shape}")
-    if x.shape[0] < 2:
-        return full((0, 0), 0, x.dtype)
-    if x.shape[0] == 2:
-        return ax.reshape(-x[1:] / x[:1], (1, 1))
-    c = x / x[0]
-    n = c.shape[0] - 1
-    result = fnp.zeros((n, n), x.dtype)
-    result = result.at[0, 0].set(-c[1]).at[1, 0].set(1)
-    result = result.at[np.arange(0, n - 1, 2), np.arange(1, n, 2)].set(-c[2::2])
-    result = result.at[np.arange(2, n, 2), np.arange(1, n - 1, 2)].set(-c[3::2])
-    result = result.at[np.arange(0, n - 2, 2), np.arange(2, n, 2)].set(1)
-    return result.at[np.arange(3, n, 2), np.arange(1, n - 2, 2)].set(1)
+    if x.ndim == 0:
+        raise ShapeError("fiedler_companion: a vector is required, got a scalar")
+    *lead, n = x.shape
+    n -= 1
+    if n < 1:
+        return full((*lead, 0, 0), 0, x.dtype)
+    if n == 1:
+        return ax.reshape(-x[..., 1:] / x[..., :1], (*lead, 1, 1))
+    c = x / x[..., :1]
+    result = fnp.zeros((*lead, n, n), x.dtype)
+    result = result.at[..., 0, 0].set(-c[..., 1]).at[..., 1, 0].set(1)
+    for rows, columns, values in (
+        (np.arange(0, n - 1, 2), np.arange(1, n, 2), -c[..., 2::2]),
+        (np.arange(2, n, 2), np.arange(1, n - 1, 2), -c[..., 3::2]),
+        (np.arange(0, n - 2, 2), np.arange(2, n, 2), 1),
+        (np.arange(3, n, 2), np.arange(1, n - 2, 2), 1),
+    ):
+        result = result.at[..., rows, columns].set(values)
+    return result
 
 
 def convolution_matrix(a: Value, n: int, mode: str = "full") -> Any:
@@ -257,12 +262,15 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
 
     Raises:
       ValueRangeError: the scale is unknown.
+      DtypeError: the dtype is not complex.
     """
     size = ax.check_count(n, "dft: n")
     count = max(size, 1)
     divisors = {None: 1.0, "sqrtn": float(count) ** 0.5, "n": float(count)}
     one_of("dft: scale", scale, divisors)
     target = dtypes.default_dtype("c") if dtype is None else dtypes.as_dtype(dtype)
+    if not dtypes.is_complex(target):
+        raise DtypeError(f"dft: dtype must be a complex one, got {target}")
     places = np.arange(size)
     turns = np.outer(places, places) % count / count
     return fnp.asarray((np.exp(-2j * np.pi * turns) / divisors[scale]).astype(target))

@@ -69,6 +69,7 @@ PUBLIC = {
     "numpy": "jax.numpy",
     "random": "jax.random",
     "scipy": "jax.scipy",
+    "shard_map": "jax",
     "sharding": "jax.sharding",
     "sharding_impls": "jax.sharding jax",
     "tree": "jax.tree",
@@ -101,6 +102,8 @@ class Private:
         return made
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("__name__", "__qualname__"):
+            return self._private
         if name.startswith("__"):
             raise AttributeError(name)
         if name == "cache_clear":

@@ -12,6 +12,7 @@ import re
 BACKEND = "the insides of XLA, its caches and its clients"
 TEXT = "the text of HLO and of jaxprs"
 DEVICES = "several devices"
+JAXPR = "which equations a jaxpr has: those of the graph are others"
 ERRORS = "the exact words of messages"
 
 ROWS: tuple[tuple[str, str], ...] = (
@@ -19,6 +20,18 @@ ROWS: tuple[tuple[str, str], ...] = (
     (r"(?i)shard(?!_?map)|_mesh|multi_?device|pmap|multi_?host", DEVICES),
     (r"(?i)cache_miss|persistent|compilation_cache|compiler_ir|cpp_cache", BACKEND),
     (r"(?i)cudnn|cublas|rocm|_tpu|magma|_gpu", "accelerators"),
+    (r"errors_test|traceback", "how frames are left out of tracebacks"),
+    (
+        r"Arange\w*Jaxpr|testIntegerPower|MatmulBothSize1BatchDims|PreferredElementType"
+        r"|SimpleIndexingUsesSlice|NormalizationByType|UnsignedNoNormalization"
+        r"|preferred_element_type|select_jvp_complexity|WhereExtraCode|lax_test.*Reduce\d"
+        r"|InBounds\w*Wrap|PiecewiseRecompile|forwards_extensive|input_to_output_forw"
+        r"|typecheck_param",
+        JAXPR,
+    ),
+    (r"CustomElementTypes|ExtendedDType|EArrayTest|edtype", "dtypes of one's own"),
+    (r"[dD]ocstrings|SignaturesMatch", "docstrings and signatures"),
+    (r"(?i)logging_test", "what JAX and XLA log"),
     (r"(?i)leak_checker|leaks_tracer|garbage", "leak checks of tracers"),
 )
 

@@ -11,6 +11,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
+from ftrace.scipy import fft, linalg
 
 _DTYPES = "bool int8 uint16 float16 int32 float32 uint64 float64 complex64 complex128"
 
@@ -169,3 +170,71 @@ def test_what_a_body_only_hands_on_is_not_batched() -> None:
     y = np.ones((2, 2), np.float32)
     for f in (branch, loop, steps):
         assert np.array_equal(ft.vmap(f, (0, None), (0, None))(np.arange(3), y)[1], y)
+
+
+def test_slopes_of_powers_at_the_exponent_zero() -> None:
+    both = ft.jacfwd(ft.jacrev(lax.pow, (0, 1)), (0, 1))(4.0, 0.0)
+    assert np.allclose(both, [[0, 0.25], [0.25, np.log(4) ** 2]])
+
+
+def test_windows_are_reduced_by_any_function() -> None:
+    def greatest(a: Any, b: Any) -> Any:
+        less = a[0] < b[0]
+        return fnp.where(less, b[0], a[0]), fnp.where(less, b[1], a[1])
+
+    x = np.array([3.0, 1, 4, 1, 5, 9, 2, 6])
+    places = np.arange(8)
+
+    def windows(x: Any) -> Any:
+        start = -np.inf, 0
+        return lax.reduce_window((x, places), start, greatest, (3,), (2,), "VALID")
+
+    for run in (windows, ft.jit(windows)):
+        values, at = run(x)
+        assert np.array_equal(values, [4, 5, 9])
+        assert np.array_equal(at, [2, 4, 5])
+    assert np.array_equal(ft.vmap(windows)(np.stack([x, x]))[0][1], [4, 5, 9])
+    slopes = ft.grad(lambda x: windows(x)[0].sum())(x)
+    assert np.array_equal(slopes, [0, 0, 1, 0, 1, 1, 0, 0])
+
+
+def test_options_of_lax() -> None:
+    x = fnp.arange(6.0).reshape(2, 3)
+    wide = lax.broadcast_in_dim(x, (3, 4, 2), (2, 0))
+    assert np.array_equal(wide[:, 1], x.T)
+    assert lax.mul(
+        x.astype("bfloat16"), x.astype("bfloat16"), out_dtype="f4"
+    ).dtype == (np.float32)
+    assert lax.convert_element_type(300, "int8") == 44
+    with ft.config(jax_enable_x64=False):
+        assert int(lax.full((2,), 2**32 - 1, "uint32")[0]) == 2**32 - 1
+
+
+def test_none_goes_through_vectorize() -> None:
+    def add(x: Any, y: Any, z: Any) -> Any:
+        assert y is None
+        return x + z
+
+    assert np.array_equal(fnp.vectorize(add)(np.arange(3.0), None, 1.0), [1, 2, 3])
+    inner = fnp.vectorize(add, signature="(n),(),(n)->(n)")
+    assert inner(np.ones((2, 3)), None, np.ones(3)).shape == (2, 3)
+    with pytest.raises(ft.errors.ArgumentError, match="no core"):
+        fnp.vectorize(add, signature="(n),(n),(n)->(n)")(np.ones(3), None, np.ones(3))
+    for wrong in ({-1}, {1.5}):
+        with pytest.raises(ValueError, match="exclude"):
+            fnp.vectorize(add, excluded=wrong)  # type: ignore[arg-type]
+
+
+def test_matrices_in_stacks() -> None:
+    a = np.array([[1.0, 3, 2, 5, 4], [2, 1, 1, 1, 3]])
+    want = [linalg.fiedler_companion(row) for row in a]
+    assert np.array_equal(linalg.fiedler_companion(a), want)
+    b = np.stack([np.eye(2), 2 * np.eye(2)])
+    x = linalg.solve_sylvester(np.eye(2), b, np.ones((2, 2)))
+    assert np.allclose(x, np.ones((2, 2)) / np.array([2.0, 3.0])[:, None, None])
+    z = np.arange(4) * (1 + 2j)
+    assert np.allclose(fft.dct(z), fft.dct(z.real) + 1j * fft.dct(z.imag))
+    with pytest.raises(ft.errors.DtypeError, match="complex"):
+        linalg.dft(4, dtype="float32")
+    with pytest.raises(ft.errors.ArgumentError, match="only one"):
+        fnp.linalg.matrix_rank(b, 1e-3, tol=1e-3)

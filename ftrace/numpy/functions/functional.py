@@ -137,6 +137,8 @@ def piecewise(
 
 # vectorize
 
+Core = tuple[str, ...]
+
 
 def vectorize(
     pyfunc: Callable[..., Any],
@@ -151,33 +153,55 @@ def vectorize(
       excluded: positions and names of arguments that are passed as they are.
       signature: core shapes such as "(m,n),(n)->(m)"; without one all are scalars.
 
+    Arguments that are None are passed as they are, too.
+
     Raises:
-      ValueRangeError: the signature cannot be read.
+      ValueRangeError: the signature cannot be read, or an excluded position is
+        negative.
+      ArgumentError: what is excluded is neither a position nor a name.
       ShapeError: the arguments do not fit the signature.
     """
     tree.check_callable(pyfunc, "vectorize")
-    cores = _parse_signature(signature) if signature is not None else None
     left_out = set(excluded)
+    if any(not isinstance(x, (int, str)) for x in left_out):
+        raise ArgumentError(
+            f"vectorize: positions and names may be excluded, got {excluded!r}"
+        )
+    if any(isinstance(x, int) and x < 0 for x in left_out):
+        raise ValueRangeError(
+            f"vectorize: excluded positions count from the front, got {excluded!r}"
+        )
+    cores = _parse_signature(signature) if signature is not None else None
 
     @wraps(pyfunc, updated=())
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        places = [i for i in range(len(args)) if i not in left_out]
+        named = [i for i in range(len(args)) if i not in left_out]
+        places = [i for i in named if args[i] is not None]
+        inner = cores and (_without_none([args[i] for i in named], cores[0]), cores[1])
         names = [name for name in kwargs if name not in left_out]
 
         def call(*values: Any) -> Any:
             full = list(args)
             for i, value in zip(places, values, strict=False):
                 full[i] = value
-            named = dict(zip(names, values[len(places) :], strict=True))
-            return pyfunc(*full, **{**kwargs, **named})
+            rest = dict(zip(names, values[len(places) :], strict=True))
+            return pyfunc(*full, **{**kwargs, **rest})
 
         operands = [args[i] for i in places] + [kwargs[name] for name in names]
         operands = [
             asarray(x) if ax.is_sequence(x) else ax.as_value(x) for x in operands
         ]
-        return _map_cores(call, operands, cores)
+        return _map_cores(call, operands, inner)
 
     return owning(mapped)
+
+
+def _without_none(args: list[Any], cores: list[Core]) -> list[Core]:
+    """The core shapes of what is no None."""
+    for arg, core in zip(args, cores, strict=False):
+        if arg is None and core:
+            raise ArgumentError(f"vectorize: None has no core {core}")
+    return [c for k, c in enumerate(cores) if k >= len(args) or args[k] is not None]
 
 
 def _map_cores(function: Callable[..., Any], operands: list[Any], cores: Any) -> Any:
@@ -264,7 +288,7 @@ _CORES = rf"{_CORE}(?:\s*,\s*{_CORE})*"
 _SIGNATURE = re.compile(rf"^\s*({_CORES})?\s*->\s*({_CORES})\s*$")
 
 
-def _parse_signature(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def _parse_signature(text: str) -> tuple[list[Core], list[Core]]:
     found = _SIGNATURE.match(text)
     if found is None:
         raise ValueRangeError(

@@ -299,7 +299,9 @@ rem = _binary(
 power = _binary(
     "pow", "fc", reference.power_of_any,
     lambda x, y, z: select(
-        eq(y, zeros_like(y)), zeros_like(x), mul(y, power(x, sub(y, one_like(y))))
+        eq(y, zeros_like(y)),
+        _slope_at_zero(x, y),
+        mul(y, power(x, sub(y, one_like(y)))),
     ),
     lambda x, y, z: mul_zero(log(select(_is_zero(x), one_like(x), x)), z),
     direct=_unless_complex(reference.power, reference.power_of_any),
@@ -310,6 +312,11 @@ power = _binary(
 def _is_zero(x: Node) -> Node:
     """Where log(x) must not be asked: 0 to a power has no slope in the power."""
     return eq(x, zeros_like(x))
+
+
+def _slope_at_zero(x: Node, y: Node) -> Node:
+    """Of x to the power 0 in x: 0, with the slope 1/x in the power."""
+    return select(_is_zero(x), zeros_like(x), div(y, x))
 
 
 def one_like(x: Node) -> Node:
