@@ -109,10 +109,8 @@ def dot(
 
     Raises:
       ShapeError: an operand has not one axis or two, or the sizes differ.
-      DtypeError: the dtypes differ.
     """
     x, y = aval_of(lhs), aval_of(rhs)
-    check_dtypes("dot", lhs, rhs)
     if dimension_numbers is None:
         if not (1 <= x.ndim <= 2 and 1 <= y.ndim <= 2) or x.shape[-1] != y.shape[0]:
             raise ShapeError(

@@ -176,4 +176,6 @@ def fft(x: Value, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
     wide = operand.dtype in (dtypes.float32, dtypes.float64)
     if kind != "rfft" and wide:
         operand = cast(operand, dtypes.complex_dtype(operand.dtype))
+    if not lengths:
+        return operand
     return bind_compound(fft_p, operand, arg=Fourier(kind, lengths))[0]

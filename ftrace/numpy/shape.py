@@ -224,9 +224,9 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     """The shape to which all the shapes broadcast.
 
     Raises:
-      ShapeError: they do not.
+      ShapeError: they do not, or a size is negative.
     """
-    checked = [ax.check_shape(s, "broadcast_shapes") for s in shapes]
+    checked = [ax.check_sizes(s, "broadcast_shapes") for s in shapes]
     return common_shape("broadcast_shapes", checked) if checked else ()
 
 

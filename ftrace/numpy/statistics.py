@@ -15,7 +15,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.numpy import axes as ax, reductions
 from ftrace.numpy.axes import Axis
-from ftrace.numpy.elementwise import common_type, conjugate
+from ftrace.numpy.elementwise import absolute, common_type, conjugate
 from ftrace.numpy.linear import dot_axes
 from ftrace.numpy.shape import concatenate
 from ftrace.trace.bind import bind, elementwise
@@ -349,7 +349,7 @@ def _sample_weights(name: str, weights: Value, samples: int) -> Any:
         )
     if name == "fweights" and not dtypes.is_integer(weights.dtype):
         raise DtypeError(f"cov: fweights must be integers, got {weights.dtype.name}")
-    return elementwise(p.absolute, weights)
+    return absolute(weights)
 
 
 def _covariance(*operands: Any, variables: int, ddof: float, importance: bool) -> Any:

@@ -45,7 +45,22 @@ class Setting:
 
 #: Those that are named without a value.
 _USUAL: dict[str, Any] = dict.fromkeys(
-    ("check_tracer_leaks", "no_execution", "no_tracing"), True
+    (
+        "check_tracer_leaks",
+        "debug_infs",
+        "debug_key_reuse",
+        "debug_nans",
+        "enable_checks",
+        "enable_custom_prng",
+        "enable_x64",
+        "explain_cache_misses",
+        "log_compiles",
+        "no_execution",
+        "no_tracing",
+        "softmax_custom_jvp",
+        "threefry_partitionable",
+    ),
+    True,
 )
 
 

@@ -238,3 +238,37 @@ def test_matrices_in_stacks() -> None:
         linalg.dft(4, dtype="float32")
     with pytest.raises(ft.errors.ArgumentError, match="only one"):
         fnp.linalg.matrix_rank(b, 1e-3, tol=1e-3)
+
+
+def test_eigenvalues_stand_in_one_order() -> None:
+    a = np.random.RandomState(0).randn(12, 8, 8)
+    values = fnp.linalg.eigvals(a)
+    assert np.allclose(values, fnp.linalg.eig(a).eigenvalues)
+    t, step = np.random.RandomState(1).randn(12, 8, 8), 1e-6
+    _, slopes = ft.jvp(fnp.linalg.eigvals, (a,), (t,))
+    ends = [fnp.linalg.eigvals(a + h * t) for h in (step, -step)]
+    ends = [
+        np.take_along_axis(
+            np.asarray(e), _nearest(np.asarray(e), np.asarray(values)), 1
+        )
+        for e in ends
+    ]
+    assert np.allclose(slopes, (ends[0] - ends[1]) / (2 * step), rtol=1e-4, atol=1e-4)
+
+
+def _nearest(values: Any, wanted: Any) -> Any:
+    return abs(values[:, None, :] - wanted[:, :, None]).argmin(-1)
+
+
+def test_small_options() -> None:
+    half = fnp.ones(3, "bfloat16")
+    assert lax.dot(half, fnp.ones(3, "int8")).dtype == half.dtype
+    z = fnp.ones((2, 3), "complex64")
+    assert np.array_equal(lax.fft(z, "fft", ()), z)
+    with pytest.raises(TypeError, match="negative"):
+        fnp.broadcast_shapes((-1, 2), (1, 2))
+    weights = np.array([True, False, True, True])
+    x = np.arange(8.0).reshape(2, 4) ** 2
+    assert np.allclose(fnp.cov(x, aweights=weights), np.cov(x, aweights=weights))
+    with ft.enable_x64():
+        assert fnp.ones(1).dtype == np.float64

@@ -28,7 +28,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, NestingError, StaticArgumentError
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace import autodiff, body as bodies, flatten_arguments
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.bind import bind
@@ -514,8 +514,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
     return tree.map(lambda leaf: bind(name_p, leaf, arg=name), x)
 
 
-@dataclass(frozen=True)
-class Residual:
+class Residual(NamedTuple):
     """A value that the derivative of a function keeps.
 
     Attributes:

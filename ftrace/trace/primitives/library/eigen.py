@@ -92,12 +92,12 @@ def _vectors(a: ShapedArray) -> ShapedArray:
 
 
 def _eigvals(avals: Any, arg: None, a: Array) -> Sequence[Array]:
-    (aval,) = avals
-    good = np.isfinite(a).all((-1, -2))
-    result = np.full(aval.shape, complex(np.nan, np.nan), aval.dtype)
-    (found,) = lapack_numpy.or_nan(np.linalg.eigvals, [result[good]], a[good])
-    result[good] = found
-    return (result,)
+    """In the order of `_eig`, whose vectors the slopes take."""
+    linalg = lapack_numpy.scipy_linalg()
+    values = np.linalg.eigvals
+    if linalg is not None:
+        values = partial(linalg.eigvals, check_finite=False)
+    return lapack_numpy.each_finite(lambda x: (values(x),), avals, a)
 
 
 def _eigvals_tangent(node: Node, a: Node, t: Node) -> Results:
