@@ -57,6 +57,22 @@ class Immutable:
         return self
 
 
+class Keyed(Immutable):
+    """It equals others of its class by what is its key."""
+
+    __slots__ = ()
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
 class OfProcess(Immutable):
     """What belongs to this process: it is not pickled."""
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ftrace.backends.base import Device, get_device
 from ftrace.errors import ValueRangeError
-from ftrace.ground.fast_dataclasses import Immutable, dataclass
+from ftrace.ground.fast_dataclasses import Keyed, dataclass
 
 
 class AxisType(Enum):
@@ -46,7 +46,7 @@ def _entry(part: Any) -> Any:
     return names if len(names) > 1 else names[0] if names else None
 
 
-class PartitionSpec(Immutable):
+class PartitionSpec(Keyed):
     """For each axis of an array the axes of a mesh along which it is divided.
 
     Args:
@@ -68,12 +68,6 @@ class PartitionSpec(Immutable):
     @property
     def _key(self) -> tuple[Any, ...]:
         return self.partitions, self.unreduced, self.reduced
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PartitionSpec) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
 
     def __len__(self) -> int:
         return len(self.partitions)
@@ -223,7 +217,7 @@ class AbstractDevice:
     platform: str
 
 
-class AbstractMesh(_Axes, Immutable):
+class AbstractMesh(_Axes, Keyed):
     """A mesh without devices: axes with names and sizes."""
 
     __slots__ = ("_sizes", "abstract_device", "axis_names", "axis_types")
@@ -250,19 +244,15 @@ class AbstractMesh(_Axes, Immutable):
         names = ("axis_sizes", "axis_names", "axis_types", "abstract_device")
         return AbstractMesh(**{name: getattr(self, name) for name in names} | kwargs)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AbstractMesh) and (
-            (self.shape_tuple, self.axis_types) == (other.shape_tuple, other.axis_types)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.shape_tuple, self.axis_types))
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.shape_tuple, self.axis_types
 
     def __repr__(self) -> str:
         return f"AbstractMesh({self.listed()})"
 
 
-class Mesh(_Axes, Immutable):
+class Mesh(_Axes, Keyed):
     """Devices along axes with names.
 
     Args:
@@ -322,12 +312,6 @@ class Mesh(_Axes, Immutable):
 
     def __exit__(self, *_: object) -> None:
         _current.reset(self._before.pop())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mesh) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
 
     @property
     def _key(self) -> tuple[Any, ...]:

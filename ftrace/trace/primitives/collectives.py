@@ -133,46 +133,24 @@ def _reduce(op: Any, x: Node) -> Node:
     return reshape(op(x, arg=(0,)), x.shape[1:])
 
 
-def _times(x: Node, size: int) -> Node:
-    return p.mul(x, const_like(x, size))
+def _rows(arg: Along, x: Node, batched: bool) -> Node:
+    """That of each instance, along a leading axis."""
+    return x if batched else broadcast_leading(x, (arg.size, *x.shape))
 
 
-def _lower_psum(arg: Along, x: Node, batched: bool, more: Nodes) -> tuple[Node, bool]:
-    return (_reduce(reduce_sum_p, x) if batched else _times(x, arg.size)), False
+def _sum_of_lanes(arg: Along, x: Node, batched: bool) -> Node:
+    return _reduce(reduce_sum_p, x) if batched else p.mul(x, const_like(x, arg.size))
 
 
 def _lower_extremum(op: Any) -> _Lower:
-    def lower(arg: Along, x: Node, batched: bool, more: Nodes) -> tuple[Node, bool]:
-        return (_reduce(op, x) if batched else x), False
-
-    return lower
-
-
-def _lower_all_gather(
-    arg: Along, x: Node, batched: bool, more: Nodes
-) -> tuple[Node, bool]:
-    return (x if batched else broadcast_leading(x, (arg.size, *x.shape))), False
-
-
-def _lower_psum_scatter(
-    arg: Along, x: Node, batched: bool, more: Nodes
-) -> tuple[Node, bool]:
-    return (_reduce(reduce_sum_p, x) if batched else _times(x, arg.size)), True
-
-
-def _lower_all_to_all(
-    arg: Along, x: Node, batched: bool, more: Nodes
-) -> tuple[Node, bool]:
-    x = x if batched else broadcast_leading(x, (arg.size, *x.shape))
-    return move_axis(x, 1, 0), True
+    return lambda arg, x, batched, more: (_reduce(op, x) if batched else x, False)
 
 
 def _lower_ppermute(
     arg: Along, x: Node, batched: bool, more: Nodes
 ) -> tuple[Node, bool]:
-    x = x if batched else broadcast_leading(x, (arg.size, *x.shape))
     source = more[0]
-    rows = gather(x, [clamp(source, arg.size)], (0,))
+    rows = gather(_rows(arg, x, batched), [clamp(source, arg.size)], (0,))
     comes = trailing(p.ge(source, const_like(source, 0)), rows.shape)
     return p.select(comes, rows, zeros_like(rows)), True
 
@@ -193,8 +171,8 @@ def _extremum_tangent(node: Node, tangents: Results) -> Results:
 
 
 psum_p = _collective(
-    "psum", _lower_psum, "the sum over all instances", transpose=lambda: psum_p,
-    kinds="iufc",
+    "psum", lambda arg, x, batched, _: (_sum_of_lanes(arg, x, batched), False),
+    "the sum over all instances", transpose=lambda: psum_p, kinds="iufc",
 )  # fmt: skip
 pmax_p = _collective(
     "pmax", _lower_extremum(reduce_max_p), "the greatest value of all instances",
@@ -205,16 +183,19 @@ pmin_p = _collective(
     jvp=_extremum_tangent, kinds="biuf",
 )  # fmt: skip
 all_gather_p = _collective(
-    "all_gather", _lower_all_gather, "the values of all instances, along a new axis",
-    transpose=lambda: psum_scatter_p, gives=True,
+    "all_gather", lambda arg, x, batched, _: (_rows(arg, x, batched), False),
+    "the values of all instances, along a new axis", transpose=lambda: psum_scatter_p,
+    gives=True,
 )  # fmt: skip
 psum_scatter_p = _collective(
-    "psum_scatter", _lower_psum_scatter, "of the sum, each instance its own row",
-    transpose=lambda: all_gather_p, takes=True, kinds="iufc",
+    "psum_scatter", lambda arg, x, batched, _: (_sum_of_lanes(arg, x, batched), True),
+    "of the sum, each instance its own row", transpose=lambda: all_gather_p,
+    takes=True, kinds="iufc",
 )  # fmt: skip
 all_to_all_p = _collective(
-    "all_to_all", _lower_all_to_all, "a row from each instance",
-    transpose=lambda: all_to_all_p, takes=True, gives=True,
+    "all_to_all",
+    lambda arg, x, batched, _: (move_axis(_rows(arg, x, batched), 1, 0), True),
+    "a row from each instance", transpose=lambda: all_to_all_p, takes=True, gives=True,
 )  # fmt: skip
 ppermute_p = _collective(
     "ppermute", _lower_ppermute, "the value of the instance that sends to this one",

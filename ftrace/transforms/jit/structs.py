@@ -10,13 +10,13 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError
-from ftrace.ground.fast_dataclasses import Immutable
+from ftrace.ground.fast_dataclasses import Keyed
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.symbolic.dim import is_dynamic
 
 
-class ShapeDtypeStruct(Immutable):
+class ShapeDtypeStruct(Keyed):
     """Shape and dtype of an array that need not exist.
 
     Args:
@@ -75,12 +75,6 @@ class ShapeDtypeStruct(Immutable):
     @property
     def _key(self) -> tuple[Any, ...]:
         return self.shape, self.dtype, self.sharding, self.weak_type
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShapeDtypeStruct) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
 
     def __len__(self) -> int:
         if not self.shape:
