@@ -15,6 +15,7 @@ from ftrace.compat.linear_util import (
     transformation_with_aux2,
 )
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.calls.custom_call import signature_of as fun_signature
 from ftrace.trace.effects import Same
 from ftrace.trace.flatten_arguments import read_argnums, type_of
 
@@ -139,14 +140,6 @@ def donation_vector(
     for name, arg in kwargs.items():
         found += [name in donate_argnames] * len(tree_util.tree_leaves(arg))
     return tuple(found)
-
-
-def fun_signature(fun: Function) -> inspect.Signature | None:
-    """The signature of a function; None where it has none that can be seen."""
-    try:
-        return inspect.signature(fun)
-    except (TypeError, ValueError):
-        return None
 
 
 def fun_sourceinfo(fun: Function) -> str:

@@ -15,6 +15,7 @@ import string
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -402,13 +403,18 @@ class _Walk:
             if node.op is while_p and self._any([arg.cond, arg.body]):
                 return self._while(scope, arg, src, state)
             if isinstance(arg, Call) and self._any([arg.body]):
-                inner = dict(zip(arg.body.inputs, src, strict=True))
-                return self._follow(scope, arg.body.outputs, inner, state)
+                return self._inside(arg.body, scope, state, src)
             new = rebuild(node, src)
             self._computed(scope, new, state)
             return new
 
         return exchange(outputs, change)
+
+    def _inside(
+        self, body: Body, scope: Scope, state: _State, xs: Sequence[Node]
+    ) -> list[Node]:
+        names = dict(zip(body.inputs, xs, strict=True))
+        return self._follow(scope, body.outputs, names, state)
 
     def _any(self, bodies: Sequence[Body]) -> bool:
         """Is there a check in them, or will there be?"""
@@ -454,11 +460,8 @@ class _Walk:
         """The automatic checks of an operation."""
         if DivisionByZeroError in self.wanted and node.op.name in ("div", "rem"):
             divisor: Any = scope.wrap(node.src[1])
-            zero = (divisor == 0).any()
-            site = Site(
-                DivisionByZeroError, "division by zero", tree.structure(((), {}))
-            )
-            state.fail(self._number(site, 0), zero, ())
+            site = Site(DivisionByZeroError, "division by zero", _NOTHING)
+            state.fail(self._number(site, 0), (divisor == 0).any(), ())
         if NaNError not in self.wanted or node.op.family not in _COMPUTES:
             return
         several = items(node) if compound_of(node) is not None else [node]
@@ -475,9 +478,7 @@ class _Walk:
     # Bodies.
 
     def _traced(
-        self,
-        avals: Sequence[Any],
-        run: _Run,
+        self, avals: Sequence[Any], run: _Run
     ) -> tuple[list[Node], Node, list[Node], list[Node], list[int]]:
         """A body: its inputs, the number before; outputs, state after, its checks."""
         states: list[_State] = []
@@ -511,24 +512,17 @@ class _Walk:
     def _cond(
         self, scope: Scope, arg: Branches, src: Sequence[Node], state: _State
     ) -> list[Node]:
-        branches: list[Any] = []
-        for body in arg.bodies:
-
-            def run(scope: Scope, state: _State, xs: list[Node], body: Body = body):
-                names = dict(zip(body.inputs, xs, strict=True))
-                return self._follow(scope, body.outputs, names, state)
-
-            branches.append(self._traced([n.aval for n in body.inputs], run))
-        numbers = [k for branch in branches for k in branch[4]]
-        zeros = [
-            [const(0, n.dtype, n.shape) for n in branch[3][1:]] for branch in branches
+        branches = [
+            self._traced([n.aval for n in body.inputs], partial(self._inside, body))
+            for body in arg.bodies
         ]
+        numbers = [k for branch in branches for k in branch[4]]
         made: list[Body] = []
-        for i, (inputs, before, outputs, after, _) in enumerate(branches):
+        for inputs, before, outputs, after, _ in branches:
             told = [
-                n
-                for j, rest in enumerate(zeros)
-                for n in (after[1:] if i == j else rest)
+                n if other[3] is after else const(0, n.dtype, n.shape)
+                for other in branches
+                for n in other[3][1:]
             ]
             made.append(close([*inputs, before], [*outputs, after[0], *told]))
         code = scope.lift(state.code)
@@ -540,10 +534,7 @@ class _Walk:
     def _scan(
         self, scope: Scope, arg: Scan, src: Sequence[Node], state: _State
     ) -> list[Node]:
-        def run(scope: Scope, state: _State, xs: list[Node]) -> list[Node]:
-            names = dict(zip(arg.body.inputs, xs, strict=True))
-            return self._follow(scope, arg.body.outputs, names, state)
-
+        run = partial(self._inside, arg.body)
         body, extra, numbers = self._loop(arg.body, arg.consts, run)
         made = replace(arg, body=body, carry=arg.carry + len(extra))
         first = [scope.lift(state.code), *extra[1:]]
@@ -557,17 +548,14 @@ class _Walk:
         tests = self._any([arg.cond])
 
         def run(scope: Scope, state: _State, xs: list[Node]) -> list[Node]:
-            names = dict(zip(arg.body.inputs, xs, strict=True))
-            found = self._follow(scope, arg.body.outputs, names, state)
+            found = self._inside(arg.body, scope, state, xs)
             if tests:  # before the next iteration
                 given = [*xs[: arg.consts], *found[: arg.carry]]
-                names = dict(zip(arg.cond.inputs, given, strict=True))
-                self._follow(scope, arg.cond.outputs, names, state)
+                self._inside(arg.cond, scope, state, given)
             return found
 
         if tests:
-            names = dict(zip(arg.cond.inputs, src, strict=True))
-            self._follow(scope, arg.cond.outputs, names, state)
+            self._inside(arg.cond, scope, state, src)
         body, extra, numbers = self._loop(arg.body, arg.consts, run)
         cond = arg.cond
         names = [variable(n.aval, _UNUSED_DEPTH, i) for i, n in enumerate(extra)]
@@ -580,9 +568,8 @@ class _Walk:
         return found[len(first) :]
 
     def _loop(
-        self, body: Body, consts: int,
-        run: _Run,
-    ) -> tuple[Body, list[Node], list[int]]:  # fmt: skip
+        self, body: Body, consts: int, run: _Run
+    ) -> tuple[Body, list[Node], list[int]]:
         """The body with the state as its first carry, and what that is at first."""
         avals = [n.aval for n in body.inputs]
         inputs, before, outputs, after, numbers = self._traced(avals, run)

@@ -12,7 +12,7 @@ Below 1, Γ(x) = Γ(x + 1)/x.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from inspect import Parameter, signature
 from typing import Any, TypeVar, cast as cast_to
@@ -29,6 +29,17 @@ from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def run_wide(
+    function: Callable[..., Any], operands: Sequence[Any], **static: Any
+) -> Any:
+    """`run_fused` of operands of one dtype, of 16 bits in float32, rounded once."""
+    dtype, weak = operands[0].dtype, all(x.weak_type for x in operands)
+    if dtype.itemsize >= 4:
+        return run_fused(function, operands, **static)
+    wide = [cast(x, dtypes.float32, weak) for x in operands]
+    return cast(run_fused(function, wide, **static), dtype, weak)
 
 
 def compose(function: F) -> F:
@@ -52,11 +63,7 @@ def compose(function: F) -> F:
         operands = promote_inexact(*[given.pop(n) for n in names])
         broadcast_shapes(title, [x.shape for x in operands])
         given = {n: static(n, x) for n, x in given.items()}
-        dtype, weak = operands[0].dtype, all(x.weak_type for x in operands)
-        if dtype.itemsize >= 4:
-            return run_fused(function, operands, **given)
-        wide = [cast(x, dtypes.float32, weak) for x in operands]
-        return cast(run_fused(function, wide, **given), dtype, weak)
+        return run_wide(function, operands, **given)
 
     return cast_to(F, update_wrapper(call, function))
 

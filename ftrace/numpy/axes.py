@@ -364,9 +364,7 @@ def permute(x: tracer.Value, axes: tuple[int, ...]) -> Any:
     return x if axes == tuple(range(x.ndim)) else bind(movement.permute_p, x, arg=axes)
 
 
-def inverse(order: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes another one; of other numbers, their ranks."""
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
+inverse = movement.inverse
 
 
 def move_axis(x: tracer.Value, source: int, destination: int) -> Any:

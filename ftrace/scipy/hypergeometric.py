@@ -12,11 +12,10 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ConcretizationTypeError, ValueRangeError
 from ftrace.lax.control import fori_loop
-from ftrace.lax.gammas import any_gamma, compose, log_beta, stirling_rest
+from ftrace.lax.gammas import any_gamma, compose, log_beta, run_wide, stirling_rest
 from ftrace.lax.incomplete import converge, rounding, with_slopes
 from ftrace.numpy.axes import as_value, cast, choose, static_int
-from ftrace.numpy.elementwise import promote_inexact
-from ftrace.scipy.integrals import refuse_complex
+from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
@@ -255,9 +254,7 @@ def bessel_jn(z: Value, *, v: int, n_iter: int = 50) -> Any:
         )
     (x,) = promote_inexact(z)
     refuse_complex("bessel_jn", x)
-    dtype, weak = x.dtype, x.weak_type
-    wide = cast(x, dtypes.float32, weak) if dtype.itemsize < 4 else x
-    return cast(run_fused(_bessel_jn, [wide], order=order, steps=steps), dtype, weak)
+    return run_wide(_bessel_jn, [x], order=order, steps=steps)
 
 
 def _bessel_jn(x: Any, order: int, steps: int) -> Any:

@@ -20,7 +20,6 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import DtypeError
 from ftrace.lax.gammas import compose
 from ftrace.lax.incomplete import (
     converge,
@@ -30,7 +29,7 @@ from ftrace.lax.incomplete import (
     with_slopes,
 )  # fmt: skip
 from ftrace.numpy.axes import cast, choose
-from ftrace.numpy.elementwise import promote_inexact
+from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.numpy.floats import horner, sinc
 from ftrace.trace.bind import bind
 from ftrace.trace.eager.composite import run_fused
@@ -44,12 +43,6 @@ __all__ = [
 
 _EULER = 0.5772156649015329
 _ROOT_PI = math.sqrt(math.pi)
-
-
-def refuse_complex(name: str, *values: Any) -> None:
-    """Raises where an operand is complex."""
-    if any(dtypes.is_complex(x.dtype) for x in values):
-        raise DtypeError(f"{name} takes real numbers, got {values[0].dtype}")
 
 
 # Exponential integrals.

@@ -27,7 +27,7 @@ from ftrace.lax.gammas import (
 )
 from ftrace.lax.incomplete import beta_ratio, lower_gamma, upper_gamma
 from ftrace.numpy.axes import cast, check_count, choose, static_int
-from ftrace.numpy.elementwise import promote_inexact
+from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.numpy.floats import bessel, horner
 from ftrace.numpy.reductions import (
     log_softmax as _log_softmax,
@@ -252,15 +252,10 @@ def entr(x: Value) -> Any:
     return choose(below, -np.inf, -xlogy(safe, safe))
 
 
-def _check_real(name: str, x: Any) -> None:
-    if dtypes.is_complex(x.dtype):
-        raise DtypeError(f"{name} takes real numbers, got {x.dtype}")
-
-
 @compose
 def rel_entr(p: Any, q: Any) -> Any:
     """p·log(p/q); 0 for p = 0, inf where it is not defined."""
-    _check_real("rel_entr", p)
+    refuse_complex("rel_entr", p)
     x, y = fnp.broadcast_arrays(p, q)
     positive = fnp.logical_and(x > 0, y > 0)
     safe_x, safe_y = choose(positive, x, 1.0), choose(positive, y, 1.0)
@@ -292,7 +287,7 @@ def kl_div(p: Any, q: Any) -> Any:
     # Near to one another, where it is a small difference, by its series. With
     # s = (x - y)/(x + y) it is (x - y)·s·(1 + (s + s²)·Σ s^2k/(2k + 3)), from
     # log(x/y) = 2·artanh(s).
-    _check_real("kl_div", p)
+    refuse_complex("kl_div", p)
     x, y = fnp.broadcast_arrays(p, q)
     positive = fnp.logical_and(x > 0, y > 0)
     near = fnp.logical_and(positive, _are_near(x, y, 3.0))

@@ -27,6 +27,7 @@ from ftrace.errors import (
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, fft
 from ftrace.numpy.axes import as_value, cast
+from ftrace.numpy.elementwise import inexact
 from ftrace.numpy.linear import promoted
 from ftrace.trace.tracing.tracer import Value
 
@@ -56,7 +57,7 @@ def detrend(
     if overwrite_data is not None:
         raise ArgumentError("detrend: arrays are immutable; leave out overwrite_data")
     one_of("detrend: type", type, _TYPES)
-    x = _inexact(data)
+    x = inexact(data)
     if type == "constant":
         return x - x.mean(axis, keepdims=True)
     x = fnp.moveaxis(x, axis, -1)
@@ -378,14 +379,9 @@ def _window(
     return cast(np.asarray(made.get_window(window, size)), dtype), size
 
 
-def _inexact(x: Value) -> Any:
-    x = as_value(x)
-    return cast(x, dtypes.to_inexact(x.dtype))
-
-
 def _signal(x: Value, axis: int) -> tuple[Any, int]:
     """The signal along its last axis, and where that was."""
-    x = _inexact(x)
+    x = inexact(x)
     axis = ax.canonical_axis(axis, x.ndim, "axis")
     return fnp.moveaxis(x, axis, -1), axis
 

@@ -21,7 +21,8 @@ from ftrace.flatten_util import ravel_pytree
 from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.control import fori_loop, while_loop
 from ftrace.lax.solvers import custom_linear_solve
-from ftrace.numpy.axes import as_value, cast
+from ftrace.numpy.axes import cast
+from ftrace.numpy.elementwise import inexact
 from ftrace.numpy.floats import finfo
 from ftrace.scipy.linalg import solve_triangular
 from ftrace.trace.pytree import tree
@@ -111,8 +112,8 @@ def _solve(
     symmetric: bool = False, **settings: Any,
 ) -> Any:  # fmt: skip
     """x by a method of flat vectors: (A, M, b, x0, maxiter, **settings) -> x."""
-    b = tree.map(_inexact, b)
-    x0 = tree.map(fnp.zeros_like, b) if x0 is None else tree.map(_inexact, x0)
+    b = tree.map(inexact, b)
+    x0 = tree.map(fnp.zeros_like, b) if x0 is None else tree.map(inexact, x0)
     matvec = _operator(name, "A", A)
     preconditioner = None if M is None else _operator(name, "M", M)
     if tree.structure(x0) != tree.structure(b):
@@ -144,11 +145,6 @@ def _solve(
         return build(method(on_vectors(matvec), flat_M, flat, start, limit, **settings))
 
     return custom_linear_solve(matvec, b, solve, solve, symmetric and real)
-
-
-def _inexact(x: Any) -> Any:
-    x = as_value(x)
-    return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
 
 
 def _operator(name: str, role: str, A: Any) -> Function:

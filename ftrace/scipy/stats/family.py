@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import ftrace.numpy as fnp
-from ftrace import dtypes
+from ftrace.lax.gammas import run_wide
 from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.dispatch import named, publish
 from ftrace.trace.tracing.tracer import Value
 
@@ -111,9 +110,7 @@ def _function(
         operands = promote_inexact(*given.arguments.values())
         broadcast_shapes(key, [x.shape for x in operands])
         dtype, weak = operands[0].dtype, all(x.weak_type for x in operands)
-        if dtype.itemsize < 4:
-            operands = [cast(x, dtypes.float32, weak) for x in operands]
-        return cast(run_fused(_evaluate, operands, of=key), dtype, weak)
+        return cast(run_wide(_evaluate, operands, of=key), dtype, weak)
 
     made: Any = named(call, name, doc)
     made.__signature__ = parameters

@@ -304,8 +304,7 @@ class gaussian_kde:
         """`evaluate`."""
         return self.evaluate(x)
 
-    def __call__(self, points: Value) -> Any:
-        return self.evaluate(points)
+    __call__ = evaluate
 
     def _points(self, points: Value) -> Any:
         x = fnp.atleast_2d(_real("gaussian_kde", points))

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from operator import getitem
 from typing import Any
@@ -115,13 +115,14 @@ def _infer_permute(axes: tuple[int, ...], x: ShapedArray) -> ShapedArray:
     return x.with_shape(tuple([x.shape[a] for a in axes]))
 
 
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another one; of other numbers, their ranks."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 permute_p = _movement(
     "permute", _infer_permute, lambda aval, axes, x: x.transpose(axes),
-    lambda node, ct: permute(ct, _inverse(node.arg)),
+    lambda node, ct: permute(ct, inverse(node.arg)),
     lambda axes, n: (0, *(a + 1 for a in axes)), "the axes in another order",
     lambda aval, axes: (_permuted, (axes,)),
 )  # fmt: skip
