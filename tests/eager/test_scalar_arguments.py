@@ -391,6 +391,19 @@ def test_repeats_are_those_of_numpy(size: int) -> None:
         fnp.repeat(a, c - 1, axis=1)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes", "lies"),
+    [((2, 31, 31, 32), (0, 1, 2), (32,)), ((4000, 32), 0, (32,)),
+     ((32, 70, 70), (1, 2), (32, 1, 1)), ((70, 32, 70), (0, 2), (32, 1))],
+)  # fmt: skip
+def test_sums_of_what_repeats_are_as_exact_as_others(
+    shape: Any, axes: Any, lies: Any
+) -> None:
+    row = (1 + np.random.default_rng(0).random(lies)).astype(np.float32)
+    x = np.broadcast_to(row, shape)
+    np.testing.assert_allclose(fnp.sum(x, axes), x.sum(axes, float), 2e-6)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1 << 14, (1 << 14) + 1, 50_000])
 def test_long_dot_products_are_as_exact_as_sums(size: int, dtype: Any) -> None:

@@ -109,7 +109,8 @@ def _way(shape: Shape, strides: Shape, item: int, axes: Shape) -> list[_Step]:
     neighbours: list[int] = []  # the axes on which terms lie side by side, as if one
     reach = None
     for a in near_first:
-        if a not in axes or reach not in (None, strides[a]):
+        # What repeats has no neighbours: NumPy adds it up one by one.
+        if a not in axes or not strides[a] or reach not in (None, strides[a]):
             break
         neighbours.append(a)
         reach = strides[a] * shape[a]
