@@ -13,9 +13,10 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
+import optree
 
 from ftrace.backends.base import get_device
-from ftrace.trace.pytree.tree import is_registered
+from ftrace.trace.pytree.tree import NAMESPACE, is_registered
 from ftrace.transforms.custom.callbacks import effects_barrier
 
 Names = Mapping[str, Any]
@@ -88,7 +89,13 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
         "register_exclusion": register_exclusion,
     },
     "jax._src.xla_bridge": {"_backends": {"cpu": get_device("cpu")}},
-    "jax._src.tree_util": ("jax.tree_util", {"_registry": _Registered()}),
+    "jax._src.tree_util": (
+        "jax.tree_util",
+        {
+            "_registry": _Registered(),
+            "prefix_errors": partial(optree.prefix_errors, namespace=NAMESPACE),
+        },
+    ),
 }
 
 

@@ -8,7 +8,8 @@ where it is not installed).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from ftrace.trace.primitives.reduction import reduce_max_p
 __all__ = ["einsum", "einsum_path"]
 
 Path = tuple[tuple[int, ...], ...]
+Product = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ def einsum(
     optimize: Any = "auto",
     precision: Any = None,
     preferred_element_type: Any = None,
+    _dot_general: Any = None,
     out_sharding: None = None,
 ) -> Any:
     """The sum of products over named axes, by Einstein's convention.
@@ -61,6 +64,7 @@ def einsum(
         True, a path from `einsum_path`, or False for left to right.
       precision: accepted, without effect.
       preferred_element_type: dtype of the result, and of the sum if it holds more.
+      _dot_general: what multiplies two operands in the place of `lax.dot_general`.
       out_sharding: accepted, without effect.
 
     Raises:
@@ -72,7 +76,14 @@ def einsum(
     values, final = promoted(*arrays, preferred_element_type=preferred_element_type)
     parsed = parse(text, [v.shape for v in values])
     path = find_path(parsed, [v.shape for v in values], optimize)
-    return finished(run_fused(contract_path, values, parsed=parsed, path=path), final)
+    if _dot_general is None:
+        result = run_fused(contract_path, values, parsed=parsed, path=path)
+    else:
+        product = partial(
+            _pair_of_dot_general, _dot_general, precision, preferred_element_type
+        )
+        result = contract_path(*values, parsed=parsed, path=path, product=product)
+    return finished(result, final)
 
 
 def einsum_path(
@@ -219,7 +230,9 @@ def find_path(
 # The sum.
 
 
-def contract_path(*values: Any, parsed: Subscripts, path: Path) -> Any:
+def contract_path(
+    *values: Any, parsed: Subscripts, path: Path, product: Product | None = None
+) -> Any:
     """Contracts the operands in the order of the path."""
     terms = [
         _without_repeats(value, labels)
@@ -232,7 +245,7 @@ def contract_path(*values: Any, parsed: Subscripts, path: Path) -> Any:
             while len(chosen) > 1:
                 others = [labels for _, labels in (*chosen[2:], *terms)]
                 wanted = "".join([parsed.output, *others])
-                chosen[:2] = [_pair(chosen[0], chosen[1], wanted)]
+                chosen[:2] = [_pair(chosen[0], chosen[1], wanted, product)]
             terms.append(chosen[0])
     value, labels = terms[0]
     value, labels = _sum_unwanted(value, labels, parsed.output)
@@ -266,12 +279,31 @@ def _sum_unwanted(value: Any, labels: str, wanted: str) -> tuple[Any, str]:
 
 
 def _pair(
-    first: tuple[Any, str], second: tuple[Any, str], wanted: str
+    first: tuple[Any, str],
+    second: tuple[Any, str],
+    wanted: str,
+    product: Product | None = None,
 ) -> tuple[Any, str]:
     """The product of two terms, over the labels that are not wanted."""
     x, x_labels = _sum_unwanted(*first, wanted + second[1])
     y, y_labels = _sum_unwanted(*second, wanted + x_labels)
     shared = [c for c in x_labels if c in y_labels and c in wanted]
     out = shared + [c for c in x_labels + y_labels if c in wanted and c not in shared]
-    product = contract("einsum", x, y, x_labels, y_labels, out, repeats=True)
-    return product, "".join(out)
+    if product is not None:
+        return product(x, y, x_labels, y_labels, shared), "".join(out)
+    return contract("einsum", x, y, x_labels, y_labels, out, repeats=True), "".join(out)
+
+
+def _pair_of_dot_general(
+    dot_general: Product, precision: Any, preferred: Any,
+    x: Any, y: Any, x_labels: str, y_labels: str, batch: Sequence[str],
+) -> Any:  # fmt: skip
+    """The product of two terms by a function of the caller's."""
+    summed = [c for c in x_labels if c in y_labels and c not in batch]
+    dimension_numbers = tuple(
+        tuple(tuple(map(labels.index, names)) for labels in (x_labels, y_labels))
+        for names in (summed, batch)
+    )
+    return dot_general(
+        x, y, dimension_numbers, precision, preferred_element_type=preferred
+    )

@@ -41,6 +41,7 @@ from ftrace.trace.primitives.primitive import Batched, Primitive, Results, item_
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tracing.scopes import as_input
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
 
@@ -471,8 +472,10 @@ def checkpoint(
         )
         found = called("checkpoint", output, values, [])
         if found is None:
+            arrays = [as_input(x, aval_of(x)) for x in values]
+            inner, others = tree.unflatten(treedef, arrays)
             try:
-                return fun(*args, **kwargs)
+                return call(*inner, **others)
             except NestingError:
                 raise
             except RecursionError:

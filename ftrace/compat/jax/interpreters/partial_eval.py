@@ -9,8 +9,11 @@ from ftrace.compat.jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var
 from ftrace.compat.linear_util import WrappedFun
 from ftrace.compat.primitive import Primitive
 from ftrace.compat.staging import trace_to_jaxpr
+from ftrace.compat.view import TracedJaxpr
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.graph import Graph, dependents
 from ftrace.trace.tracing.tracer import Tracer
+from ftrace.transforms.jit.compiled_graph import apply_graph
 
 DynamicJaxprTracer = JaxprTracer = Tracer
 Val = Any
@@ -50,20 +53,51 @@ def trace_to_jaxpr_dynamic(
 
 
 def trace_to_jaxpr_nounits(
-    fun: WrappedFun, pvals: Sequence[PartialVal], instantiate: Any = False
+    fun: WrappedFun,
+    pvals: Sequence[PartialVal],
+    instantiate: bool | Sequence[bool] = False,
 ) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
-    """(jaxpr, results, constants), where known arguments are part of the function."""
-    unknown = [p.get_aval() for p in pvals if not p.is_known()]
+    """(jaxpr, results, constants), where known arguments are part of the function.
+
+    Args:
+      instantiate: which results are unknown even where no unknown argument is used;
+        others of them are known, and the jaxpr has no result for them.
+    """
+    results: list[Any] = []
 
     def call(*tracers: Any) -> Any:
         rest = iter(tracers)
-        return fun.call_wrapped(
+        results[:] = fun.call_wrapped(
             *[p.get_known() if p.is_known() else next(rest) for p in pvals]
         )
+        return results
 
+    unknown = [p.get_aval() for p in pvals if not p.is_known()]
     closed = trace_to_jaxpr(call, unknown, fun.debug_info)
-    found = [PartialVal.unknown(a) for a in closed.out_avals]
-    return closed.jaxpr, found, closed.consts
+    graph, count = closed.jaxpr.graph, len(unknown)
+    assert graph is not None
+    leaves = [*graph.inputs[:count], *graph.effects[:1]]
+    varying = set(dependents(graph.outputs, leaves))
+    wishes = _flags(instantiate, len(results))
+    rows = [
+        (node, result, wish or node in varying)
+        for node, result, wish in zip(graph.outputs, results, wishes, strict=True)
+    ]
+    fixed = tuple([node for node, _, is_unknown in rows if not is_unknown])
+    values = iter(apply_graph(Graph(graph.inputs[count:], fixed), closed.consts))
+    found: list[PartialVal] = []
+    for node, result, is_unknown in rows:
+        value = None if is_unknown else next(values)
+        known = PartialVal.known(value if isinstance(result, Tracer) else result)
+        found.append(PartialVal.unknown(node.aval) if is_unknown else known)
+    outputs = tuple([node for node, _, is_unknown in rows if is_unknown])
+    graph = Graph(graph.inputs, outputs, (), graph.effects)
+    return TracedJaxpr(graph, count, fun.debug_info), found, closed.consts
+
+
+def _flags(given: bool | Sequence[bool], count: int) -> list[bool]:
+    """One for each; a single one is that of all."""
+    return [given] * count if isinstance(given, bool) else [*given]
 
 
 def dce_jaxpr(
@@ -101,11 +135,7 @@ def dce_jaxpr(
             for v, needed in zip(eqn.invars, operands, strict=True)
             if needed and isinstance(v, Var)
         }
-    always = (
-        [instantiate] * len(jaxpr.invars)
-        if isinstance(instantiate, bool)
-        else list(instantiate)
-    )
+    always = _flags(instantiate, len(jaxpr.invars))
     flags = [v in live or a for v, a in zip(jaxpr.invars, always, strict=True)]
     invars = [v for v, flag in zip(jaxpr.invars, flags, strict=True) if flag]
     return jaxpr.replace(invars=invars, outvars=outvars, eqns=kept[::-1]), flags
