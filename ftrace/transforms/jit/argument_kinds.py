@@ -59,6 +59,9 @@ class Chosen(NamedTuple):
 def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
     """The arguments that `jit` is told of.
 
+    Of one that is told of by its number the name is looked up, and the other way round,
+    unless both are given: then it is left at these.
+
     Args:
       fun: the function.
       kind: "static" or "donate", for messages.
@@ -67,6 +70,7 @@ def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
     Raises:
       StaticArgumentError: the function has no such argument.
     """
+    both = argnums is not None and argnames is not None
     argnums = () if argnums is None else argnums
     numbers = list(read_argnums("jit", f"{kind}_argnums", argnums))
     names = [argnames] if isinstance(argnames, str) else list(argnames or ())
@@ -87,6 +91,8 @@ def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
             )
     if not variadic:
         numbers = [n % len(positional) for n in numbers]
+    if both:
+        return Chosen(tuple(sorted({*numbers})), frozenset(names))
     from_names = [positional.index(n) for n in names if n in positional]
     from_numbers = [positional[n] for n in numbers if 0 <= n < len(positional)]
     return Chosen(
