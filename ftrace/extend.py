@@ -29,6 +29,7 @@ from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
+from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
@@ -390,10 +391,10 @@ class _Rules:
         if tangents:  # None is zero
             zeros = [*map(custom_call.zeros_of, avals), *got[len(avals) :]]
             got = tuple(z if x is None else x for x, z in zip(got, zeros, strict=False))
-        example = tuple(range(len(avals)))
+        treedef = tree.structure(tuple(avals))
         promise = custom_call.Promise(
             f"what the {what} rule of {self.name} returned", "its record",
-            rule, example, avals,
+            rule, treedef, avals,
         )  # fmt: skip
         return promise.check(promise.structure(got), tangents)
 

@@ -304,7 +304,7 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
 
 
 def astype(
-    x: tracer.Value, dtype: Dtype, /, *, copy: bool = False, device: Any = None
+    x: tracer.Value, /, dtype: Dtype, *, copy: bool = False, device: Any = None
 ) -> Any:
     """`x` in another dtype; floats become integers by truncation, saturating."""
     return placed(ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)

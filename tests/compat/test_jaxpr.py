@@ -17,6 +17,23 @@ from ftrace.compat.jax.interpreters import ad, batching, mlir, partial_eval as p
 from ftrace.compat.jaxpr import Literal, eval_jaxpr, jaxpr_as_fun, subjaxprs
 from ftrace.compat.primitive import Primitive
 
+
+def test_what_no_unknown_argument_reaches_is_known() -> None:
+    def f(x: Any, y: Any) -> Any:
+        fun = lu.wrap_init(lambda a, b: [a * y, y + 1, 3, b])
+        unknown = [pe.PartialVal.unknown(core.get_aval(x)), pe.PartialVal.known(7.0)]
+        jaxpr, found, consts = pe.trace_to_jaxpr_nounits(fun, unknown)
+        assert [p.is_known() for p in found] == [False, True, True, True]
+        assert found[2].get_known() == 3
+        assert found[3].get_known() == 7.0
+        assert len(jaxpr.outvars) == 1
+        fixed = pe.trace_to_jaxpr_nounits(fun, unknown, instantiate=True)[1]
+        assert not any(p.is_known() for p in fixed)
+        return eval_jaxpr(jaxpr, consts, x)[0] + found[1].get_known()
+
+    assert float(f(2.0, 5.0)) == float(ft.jit(f)(2.0, 5.0)) == 16.0
+
+
 X = np.linspace(-1, 2, 12, dtype=np.float32).reshape(3, 4)
 W = np.linspace(0, 1, 20, dtype=np.float32).reshape(4, 5)
 

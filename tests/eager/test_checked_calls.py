@@ -156,6 +156,9 @@ def test_traces_are_told_and_forbidden(capsys: Any) -> None:
         f(F)
         with pytest.raises(RuntimeError, match="no_tracing"):
             f(fnp.ones(5))
+    with ft.enable_x64(), ft.debug_nans(), ft.log_compiles(False):
+        assert fnp.ones(1).dtype == np.float64
+        assert ft.debug_nans.value is True
     with ft.no_execution():
         for g in (lambda: f(F), lambda: ft.grad(lambda x: (x * x).sum())(F)):
             with pytest.raises(RuntimeError, match="no_execution"):

@@ -389,6 +389,17 @@ def test_a_barrier_keeps_equal_work_apart() -> None:
     assert count(lambda x: fnp.sin(x).sum() + fnp.sin(x).sum()) == 1
 
 
+def test_arguments_are_arrays_but_for_the_static_ones() -> None:
+    def f(flag: Any, x: Any, static: Any) -> Any:
+        assert isinstance(flag, ft.Array)
+        assert isinstance(x, ft.Array)
+        assert static is True
+        return fnp.sin(x) if flag else x
+
+    g = ft.checkpoint(f, static_argnums=2)
+    assert float(g(True, 1.0, True)) == float(g(np.bool_(True), 1.0, True))
+
+
 def test_derivatives_and_lanes_pass_a_barrier() -> None:
     def f(x: Any, y: Any) -> Any:
         a, b = lax.optimization_barrier((fnp.sin(x), y * x))

@@ -377,6 +377,48 @@ def _(primals: Any, tangents: Any) -> Any:
     return softplus(x), (1 - 1 / (1 + fnp.exp(x))) * t
 
 
+def test_what_rules_call_and_close_over_has_values() -> None:
+    """Also beside arrays of the function's own, and of a derivative further in."""
+    table = fnp.arange(6.0).reshape(2, 3)
+    compiled = ft.jit(lambda x, y: (table @ x * y).sum())
+
+    @ft.custom_vjp
+    def inner(x: Any, y: Any) -> Any:
+        return fnp.asarray(np.sin(np.asarray(compiled(x, y))))
+
+    inner.defvjp(lambda x, y: (inner(x, y), (x, y)), lambda r, c: (c * r[0], c))
+    outer = ft.custom_vjp(inner.__wrapped__)
+    outer.defvjp(lambda x, y: (inner(x, y), (x, y)), lambda r, c: (c * r[0], c))
+    np.testing.assert_array_equal(ft.grad(outer)(fnp.ones(3), 2.0), np.ones(3))
+
+    def bounded(x: Any) -> Any:
+        low = lax.stop_gradient(fnp.max(x))
+        solve = ft.custom_vjp(lambda x: x * low)
+        solve.defvjp(lambda x: (solve(x), (x, solve(x))), lambda r, c: (c * r[1],))
+        return solve(x)
+
+    for function in (bounded, lambda x: ft.value_and_grad(bounded)(x)[0]):
+        assert float(ft.grad(function)(3.0)) == 9.0
+
+
+class Computed:
+    """A container that computes with what it holds when it is made."""
+
+    def __init__(self, x: Any) -> None:
+        self.x, self.square = x, x * x
+
+
+ft.tree_util.register_pytree_node(
+    Computed, lambda c: ((c.x,), None), lambda _, children: Computed(*children)
+)
+
+
+def test_results_are_containers_that_compute_when_they_are_made() -> None:
+    f = ft.custom_vjp(lambda x: Computed(x + 1))
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (ct.x * x,))
+    assert float(ft.grad(lambda x: f(x).square)(2.0)) == 12.0
+
+
 @ft.custom_vjp
 def sine(x: Any) -> Any:
     return fnp.sin(x)

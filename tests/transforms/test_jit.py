@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,16 @@ def test_static_arguments() -> None:
         ft.jit(lambda x: x, static_argnames="nope")
     with pytest.raises(StaticArgumentError, match="takes 1 positional"):
         ft.jit(lambda x: x, static_argnums=3)
+
+    def inner(a: Any, b: Any, c: str) -> Any:
+        return a + b
+
+    @partial(ft.jit, static_argnums=0, static_argnames="c")
+    @wraps(inner)  # `c` stands elsewhere than the signature says
+    def outer(first: str, second: Any, *args: Any, **kwargs: Any) -> Any:
+        return second["x"] + inner(*args, **kwargs)
+
+    assert float(outer("a", {"x": 1.0}, {"x": 2.0}["x"], 3.0, c="d")) == 6.0
 
 
 def test_negative_positions_count_from_the_last_argument_of_a_call() -> None:

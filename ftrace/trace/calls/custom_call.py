@@ -111,10 +111,6 @@ class Invocation:
         rest = iter(self.separated(leaves))
         return [x if i in self.fixed else next(rest) for i, x in enumerate(self.args)]
 
-    def results(self) -> Any:
-        """A tree in the structure of the result."""
-        return self.output.build(range(self.output.count))
-
 
 def _hashable(value: Any) -> Any:
     try:
@@ -294,18 +290,18 @@ class Promise:
       what: for messages: "the tangents that the jvp rule of f returned".
       like: "the results of f".
       rule: the user's function.
-      example: a tree of that structure.
+      treedef: that structure.
       avals: the types of its leaves.
     """
 
     def __init__(
         self, what: str, like: str, rule: Callable[..., Any],
-        example: Any, avals: Sequence[ShapedArray],
+        treedef: tree.TreeDef, avals: Sequence[ShapedArray],
     ) -> None:  # fmt: skip
         self.what = what
         self.like = like
         self.origin = place_of(rule)
-        self.example = example
+        self.treedef = treedef
         self.avals = avals
 
     def structure(self, got: Any) -> list[Any]:
@@ -315,11 +311,10 @@ class Promise:
           TreeError: it has another structure.
         """
         leaves, treedef = tree.flatten(got)
-        expected = tree.structure(self.example)
-        if treedef != expected:
+        if treedef != self.treedef:
             raise errors.TreeError(
                 f"{self.what} must have the structure of {self.like}: expected "
-                f"{tree.readable(expected)}, got {tree.readable(treedef)}",
+                f"{tree.readable(self.treedef)}, got {tree.readable(treedef)}",
                 self.origin,
             )
         return leaves
@@ -362,8 +357,7 @@ class Promise:
         return leaf
 
     def _differ(self, aval: ShapedArray, got: str, number: int) -> str:
-        path, _ = tree.leaves_with_path(self.example)[number]
-        at = tree.keystr(path)
+        at = tree.keystr(tree.paths(self.treedef)[number])
         what = f"{self.what}, at {at}" if at else self.what
         return f"{what}: expected {aval!r} as in {self.like}, got {got}"
 

@@ -334,19 +334,19 @@ class _VmapRule:
             f"the results of the vmap rule of {name}",
             f"the results of {name}, with an axis of size {size} where out_batched "
             "says so",
-            self.rule, call.results(), types,
+            self.rule, call.output.structure, types,
         )  # fmt: skip
         self.batched[size, flags] = has
         return promise.leaves(result)
 
     def _flags(self, out_batched: Any) -> list[bool]:
         """A bool per leaf of the result."""
-        name, example = self.call.name, self.call.results()
+        name, expected = self.call.name, self.call.output.structure
         leaves, treedef = tree.flatten(out_batched)
-        if treedef != tree.structure(example):
+        if treedef != expected:
             raise TreeError(
                 f"the vmap rule of {name}: out_batched must have the structure of the "
-                f"results of {name}, {tree.readable(tree.structure(example))}, got "
+                f"results of {name}, {tree.readable(expected)}, got "
                 f"{tree.readable(treedef)}",
                 place_of(self.rule),
             )

@@ -194,8 +194,7 @@ class _CallScope(Scope):
 
     def capture(self, value: Value) -> Node:
         node = super().capture(value)
-        if isinstance(value, Tracer):
-            self.bindings[self.inputs.index(node)] = value
+        self.bindings[self.inputs.index(node)] = value
         return node
 
 

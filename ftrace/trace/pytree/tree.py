@@ -337,8 +337,16 @@ def flatten_with_path(
         tree, is_leaf, namespace=NAMESPACE
     )
     _check_order(treedef)
-    paths = [tuple([key_of(entry) for entry in accessor]) for accessor in accessors]
-    return list(zip(paths, found, strict=True)), treedef
+    return list(zip(map(_path, accessors), found, strict=True)), treedef
+
+
+def _path(accessor: Any) -> KeyPath:
+    return tuple([key_of(entry) for entry in accessor])
+
+
+def paths(treedef: TreeDef) -> list[KeyPath]:
+    """The path of every leaf of a structure."""
+    return [*map(_path, treedef.accessors())]
 
 
 def _next(verdicts: Iterator[bool], _: Any) -> bool:

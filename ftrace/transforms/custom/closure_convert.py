@@ -224,7 +224,7 @@ class _TransposeRule:
         answer = self.transpose(residuals, call.output.build(cotangents))
         promise = custom_call.Promise(
             f"the cotangents of the transpose of {call.name}",
-            "linear_args", self.transpose, linear,
+            "linear_args", self.transpose, tree.structure(linear),
             [a.strong() for a in call.avals[count:]],
         )  # fmt: skip
         return promise.leaves(answer)

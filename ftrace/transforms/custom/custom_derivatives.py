@@ -72,7 +72,7 @@ class _OnLeaves(ABC):
         name = self.call.name
         like = f"the results of {name}"
         what = f"the {what} rule of {name}"
-        return Promise(what, like, rule, self.call.results(), self.types)
+        return Promise(what, like, rule, self.call.output.structure, self.types)
 
     def parts(
         self, kind: str, rule: Function, answer: Any, other: str
@@ -248,7 +248,7 @@ class _VjpRules(_OnLeaves):
             )
         promise = Promise(
             f"the cotangents of the bwd rule of {name}", f"the arguments of {name}",
-            self.rules[1], example, [a.strong() for a in call.avals],
+            self.rules[1], tree.structure(example), [a.strong() for a in call.avals],
         )  # fmt: skip
         zero = [SymbolicZero(a) if x is None else x
                 for x, a in zip(leaves, call.avals, strict=True)]  # fmt: skip

@@ -59,8 +59,8 @@ class Chosen(NamedTuple):
 def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
     """The arguments that `jit` is told of.
 
-    Of one that is told of by its number the name is looked up, and the other way round,
-    unless both are given: then it is left at these.
+    The name of a number is looked up, and the number of a name, unless numbers are
+    given beside: then the parameters may be those of a function that is wrapped.
 
     Args:
       fun: the function.
@@ -91,9 +91,8 @@ def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
             )
     if not variadic:
         numbers = [n % len(positional) for n in numbers]
-    if both:
-        return Chosen(tuple(sorted({*numbers})), frozenset(names))
-    from_names = [positional.index(n) for n in names if n in positional]
+    found = () if both else names
+    from_names = [positional.index(n) for n in found if n in positional]
     from_numbers = [positional[n] for n in numbers if 0 <= n < len(positional)]
     return Chosen(
         tuple(sorted({*numbers, *from_names})), frozenset([*names, *from_numbers])
