@@ -320,7 +320,8 @@ class WithDerivative(calls.WithRules):
             if all(t is None for t in tangents):
                 return self(*call.joined(values))
             rules = self.on_leaves(call, None, self.symbolic_zeros, self.rules)
-            return call.output.build(rules.run(level, values, tangents))
+            results = rules.run(level, values, tangents)
+        return call.output.build(results)
 
     def _rules_of(self, call: Invocation, found: Called) -> tuple[Rule, ...]:
         """The rules for a call, once for equal calls of a trace.

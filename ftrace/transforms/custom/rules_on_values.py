@@ -95,7 +95,6 @@ class Level:
         Raises:
           DerivativeError: it varies with what is differentiated.
         """
-        values = self._outwards(values)
         if any(t is not None for t in self.tangents(values)):
             raise closure_error(name)
         return self.around(values)
@@ -132,24 +131,12 @@ class Level:
 
     def around(self, values: Sequence[Value]) -> list[Any]:
         """The same values at the level around: what they are computed from there."""
-        values = self._outwards(values)
         nodes = [self._node(x) for x in values]
         found = iter(self.values_of([n for n in nodes if n is not None]))
         return [
             _lasting(x) if n is None else next(found)
             for x, n in zip(values, nodes, strict=True)
         ]
-
-    def _outwards(self, values: Sequence[Value]) -> list[Value]:
-        """The same values in the scope, where a function closed over scopes within."""
-        found = list(values)
-        for i, value in enumerate(found):
-            while isinstance(value, Tracer) and value.scope.depth > self.scope.depth:
-                level = None if value.scope.closed else level_in(value.scope)
-                if level is None:
-                    break
-                found[i] = value = level.around([value])[0]
-        return found
 
     def values_of(self, nodes: Sequence[Node]) -> list[Any]:
         """The values of nodes at the level around."""
@@ -325,12 +312,7 @@ def level_of(values: Sequence[Value]) -> Level | None:
     if not any(isinstance(x, Tracer) for x in values):
         return None
     scope = scopes.scope_of(values)
-    return None if scope is None else level_in(scope)
-
-
-def level_in(scope: Scope) -> Level | None:
-    """The level of a scope whose arguments have values; None if they have none."""
-    if scope.transform not in DIFFERENTIATING:
+    if scope is None or scope.transform not in DIFFERENTIATING:
         return None
     around = [s for s in scopes.open_scopes() if s.depth <= scope.depth]
     if not all((s.bound or s.transform == "vmap") and not s.isolated for s in around):
