@@ -151,13 +151,7 @@ def scale_by_backtracking_linesearch(
 
 def _loop(more: Any, attempt: Any, start: Any) -> Any:
     """`lax.while_loop` whose values keep the dtypes that they began with."""
-
-    def step(carry: Any) -> Any:
-        return tree.map(
-            lambda x, y: fnp.asarray(x, fnp.asarray(y).dtype), attempt(carry), carry
-        )
-
-    return lax.while_loop(more, step, start)
+    return lax.while_loop(more, _typed(attempt, start), start)
 
 
 # Strong Wolfe conditions.
@@ -223,6 +217,93 @@ def _middle(low: _Point, high: _Point, third: _Point) -> Any:
     return middle
 
 
+#: From a length to the point there, the gradient, and what lacks of the conditions.
+_Attempt = Callable[[Any], tuple[_Point, Tree, Any]]
+
+
+def _attempt(
+    function: Any, params: Tree, updates: Tree, start: _Point, slope_rtol: Any,
+    curv_rtol: Any, approx_dec_rtol: Any,
+) -> _Attempt:  # fmt: skip
+    """Wolfe's conditions along the updates."""
+
+    def attempt(at: Any) -> tuple[_Point, Tree, Any]:
+        value, grad = function(tree.add_scale(params, at, updates))
+        p = _Point(at, value, _dot(grad, updates))
+        decrease = p.value - start.value - slope_rtol * p.at * start.slope
+        if approx_dec_rtol is not None:
+            steep = p.slope - (2 * slope_rtol - 1.0) * start.slope
+            close = p.value - start.value - approx_dec_rtol * abs(start.value)
+            decrease = fnp.minimum(fnp.maximum(steep, close), decrease)
+        curvature = abs(p.slope) - curv_rtol * abs(start.slope)
+        return p, grad, (_positive(decrease), _positive(curvature))
+
+    return attempt
+
+
+def _searching(
+    attempt: _Attempt, first: Any, factor: Any, longest: Any, tol: Any, steps: Any
+) -> Callable[[_Search], _Search]:
+    """A longer step, until an interval with a minimum is found."""
+
+    def search(s: _Search) -> _Search:
+        at = fnp.where(s.count == 0, first, factor * s.now.at)
+        is_longest = fnp.asarray(False)
+        if longest is not None:
+            is_longest, at = at >= longest, fnp.minimum(at, longest)
+        now, slopes, lacks = attempt(at)
+        good = fnp.maximum(*lacks) <= tol
+        safe, safe_grad = tree.where(
+            lacks[0] <= tol, (now, slopes), (s.safe, s.safe_grad)
+        )
+        over = (lacks[0] > 0) | ((now.value >= s.now.value) & (s.count > 0))
+        turned = (now.slope >= 0) & ~over
+        low, high = tree.where(turned, (now, s.now), (s.now, now))
+        found = over | turned | good
+        done = good | (is_longest & ~found)
+        return _Search(
+            s.count + 1, now, slopes, safe, safe_grad, low, high, low, lacks, found,
+            done, (s.count + 1 >= steps) & ~done,
+        )  # fmt: skip
+
+    return search
+
+
+def _zooming(
+    attempt: _Attempt, precision: Any, tol: Any, steps: Any
+) -> Callable[[_Search], _Search]:
+    """A point within the interval, which becomes one of its ends."""
+
+    def zoom(s: _Search) -> _Search:
+        now, slopes, lacks = attempt(_middle(s.low, s.high, s.third))
+        done = fnp.maximum(*lacks) <= tol
+        better = (lacks[0] <= tol) & (now.value < s.safe.value)
+        safe, safe_grad = tree.where(better, (now, slopes), (s.safe, s.safe_grad))
+        worse = (lacks[0] > 0) | (now.value >= s.low.value)
+        rises = (now.slope * (s.high.at - s.low.at) >= 0) & ~worse
+        high = tree.where(worse, now, tree.where(rises, s.low, s.high))
+        third = tree.where(worse | rises, s.high, s.low)
+        low = tree.where(worse, s.low, now)
+        narrow = fnp.abs(s.high.at - s.low.at) <= precision
+        over = (s.count + 1 >= steps) | (narrow & (safe.at > 0))
+        return _Search(
+            s.count + 1, now, slopes, safe, safe_grad, low, high, third, lacks,
+            s.found, done, over & ~done,
+        )  # fmt: skip
+
+    return zoom
+
+
+def _typed(function: Any, like: Any) -> Any:
+    """The function, whose results have the dtypes of what a loop began with."""
+
+    def typed(s: Any) -> Any:
+        found = function(s)
+        return tree.map(lambda x, y: fnp.asarray(x, fnp.asarray(y).dtype), found, like)
+
+    return typed
+
+
 def scale_by_zoom_linesearch(
     max_linesearch_steps: int,
     max_learning_rate: Scalar | None = None,
@@ -250,12 +331,12 @@ def scale_by_zoom_linesearch(
         "one".
       verbose: accepted; nothing is printed.
     """
-    name = "scale_by_zoom_linesearch"
+    name, steps = "scale_by_zoom_linesearch", max_linesearch_steps
     one_of(f"{name}: initial_guess_strategy", initial_guess_strategy, ("keep", "one"))
 
     def init(params: Tree) -> Any:
         length, value = _first(params)
-        info = ZoomLinesearchInfo(fnp.zeros((), "int32"), value, value)
+        info = ZoomLinesearchInfo(base.zero(), value, value)
         return LinesearchState(length, value, tree.zeros_like(params), info)
 
     def update(
@@ -264,72 +345,22 @@ def scale_by_zoom_linesearch(
     ) -> Any:  # fmt: skip
         base.check_state(name, state, LinesearchState)
         function = value_and_grad(_function_of(name, value_fn, extra))
-        dtype = state.learning_rate.dtype
-        zero = fnp.zeros((), dtype)
-        start = _Point(
-            zero, fnp.asarray(value, dtype), _dot(updates, grad).astype(dtype)
-        )
-        first = state.learning_rate if initial_guess_strategy == "keep" else zero + 1
-
-        def lacking(p: _Point) -> tuple[Any, Any]:
-            decrease = p.value - start.value - slope_rtol * p.at * start.slope
-            if approx_dec_rtol is not None:
-                steep = p.slope - (2 * slope_rtol - 1.0) * start.slope
-                close = p.value - start.value - approx_dec_rtol * abs(start.value)
-                decrease = fnp.minimum(fnp.maximum(steep, close), decrease)
-            curvature = abs(p.slope) - curv_rtol * abs(start.slope)
-            return _positive(decrease), _positive(curvature)
-
-        def attempt(at: Any) -> tuple[_Point, Tree, Any]:
-            found, slopes = function(tree.add_scale(params, at, updates))
-            point = _Point(at, found, _dot(slopes, updates))
-            return point, slopes, lacking(point)
-
-        def search(s: _Search) -> _Search:
-            """A longer step, until an interval with a minimum is found."""
-            at = fnp.where(s.count == 0, first, increase_factor * s.now.at)
-            longest = fnp.asarray(False)
-            if max_learning_rate is not None:
-                longest = at >= max_learning_rate
-                at = fnp.minimum(at, max_learning_rate)
-            now, slopes, lacks = attempt(at)
-            good = fnp.maximum(*lacks) <= tol
-            safe, safe_grad = tree.where(
-                lacks[0] <= tol, (now, slopes), (s.safe, s.safe_grad)
-            )
-            over = (lacks[0] > 0) | ((now.value >= s.now.value) & (s.count > 0))
-            turned = (now.slope >= 0) & ~over
-            low, high = tree.where(turned, (now, s.now), (s.now, now))
-            found = over | turned | good
-            done = good | (longest & ~found)
-            return _Search(
-                s.count + 1, now, slopes, safe, safe_grad, low, high, low, lacks, found,
-                done, (s.count + 1 >= max_linesearch_steps) & ~done,
-            )  # fmt: skip
-
-        def zoom(s: _Search) -> _Search:
-            """A point within the interval, which becomes one of its ends."""
-            now, slopes, lacks = attempt(_middle(s.low, s.high, s.third))
-            done = fnp.maximum(*lacks) <= tol
-            better = (lacks[0] <= tol) & (now.value < s.safe.value)
-            safe, safe_grad = tree.where(better, (now, slopes), (s.safe, s.safe_grad))
-            worse = (lacks[0] > 0) | (now.value >= s.low.value)
-            rises = (now.slope * (s.high.at - s.low.at) >= 0) & ~worse
-            high = tree.where(worse, now, tree.where(rises, s.low, s.high))
-            third = tree.where(worse | rises, s.high, s.low)
-            low = tree.where(worse, s.low, now)
-            narrow = fnp.abs(s.high.at - s.low.at) <= stepsize_precision
-            over = (s.count + 1 >= max_linesearch_steps) | (narrow & (safe.at > 0))
-            return _Search(
-                s.count + 1, now, slopes, safe, safe_grad, low, high, third, lacks,
-                s.found, done, over & ~done,
-            )  # fmt: skip
-
-        nothing, no = _first(params)[1], fnp.asarray(False)
+        last, nothing = state.learning_rate, _first(params)[1]
+        zero, no = fnp.zeros_like(last), fnp.asarray(False)
+        slope = _dot(updates, grad).astype(last.dtype)
+        start = _Point(zero, fnp.asarray(value, last.dtype), slope)
         begin = _Search(
-            fnp.zeros((), "int32"), start, grad, start, grad, start, start, start,
+            base.zero(), start, grad, start, grad, start, start, start,
             (nothing, nothing), no, no, no,
         )  # fmt: skip
+        attempt = _attempt(
+            function, params, updates, start, slope_rtol, curv_rtol, approx_dec_rtol
+        )
+        first = last if initial_guess_strategy == "keep" else zero + 1
+        search = _searching(
+            attempt, first, increase_factor, max_learning_rate, tol, steps
+        )
+        zoom = _zooming(attempt, stepsize_precision, tol, steps)
 
         def step(s: _Search) -> _Search:
             return lax.cond(s.found, _typed(zoom, begin), _typed(search, begin), s)
@@ -345,16 +376,6 @@ def scale_by_zoom_linesearch(
 
     way: Any = update
     return GradientTransformationExtraArgs(init, way)
-
-
-def _typed(function: Any, like: Any) -> Any:
-    """The function, whose results have the dtypes of what a loop began with."""
-
-    def typed(s: Any) -> Any:
-        found = function(s)
-        return tree.map(lambda x, y: fnp.asarray(x, fnp.asarray(y).dtype), found, like)
-
-    return typed
 
 
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any]:
