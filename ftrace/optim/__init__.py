@@ -73,9 +73,18 @@ _LATER = {
 }  # fmt: skip
 
 
+#: What is in optax, and not here.
+_OF_OPTAX = ("assignment", "contrib", "experimental", "microbatch", "microbatching")
+
+
 def __getattr__(name: str) -> Any:
+    if name == "transforms":  # all its names are here
+        return import_module(__name__)
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        known = "it is in optax, which runs after ftrace.compat.install_as_jax()"
+        more = f": not there yet; {known}" if name in _OF_OPTAX else ""
+        text = f"module {__name__!r} has no attribute {name!r}{more}"
+        raise AttributeError(text, name=name)
     module = import_module(f"{__name__}.{_LATER[name] or name}")
     return getattr(module, name) if _LATER[name] else module
 

@@ -106,6 +106,16 @@ def test_schedules_are_those_of_optax(name: str) -> None:
     np.testing.assert_allclose(python, expected, rtol=1e-5, atol=1e-7)
 
 
+def test_namespaces_of_optax_are_there_or_said_to_be_missing() -> None:
+    assert optim.transforms.clip is optim.clip
+    assert optim.tree_utils.tree_add is optim.tree.add
+    assert "nnls" in dir(optim)
+    with pytest.raises(AttributeError, match="not there yet; it is in optax"):
+        assert optim.contrib
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        assert optim.nothing
+
+
 def test_momentum_is_sgd_with_momentum() -> None:
     walked = record.steps(optim, optim.momentum(0.1))
     np.testing.assert_allclose(walked, RECORDED["optimizer/sgd/momentum"], rtol=2e-5)
