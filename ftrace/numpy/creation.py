@@ -614,7 +614,8 @@ def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:
     if not named and (tracer.is_value(x) or hasattr(x, "shape")):
         aval = _aval(x)
         return aval.dtype, aval.weak_type
-    return dtypes.as_dtype(x), x in (int, float, complex)
+    # A dtype equals the type of Python that it is made of.
+    return dtypes.as_dtype(x), any(x is kind for kind in (int, float, complex))
 
 
 def result_type(*args: Any) -> np.dtype[Any]:

@@ -59,6 +59,8 @@ def test_dtypes_of_few_bits_have_limits_and_no_arrays() -> None:
     assert [dtypes.itemsize_bits(name) for name in bits] == list(bits.values())
     assert dtypes.canonicalize_dtype("float64") == "float64"
     assert dtypes.result_type(1, 2.0, return_weak_type_flag=True) == ("float32", True)
+    for dtype in (np.dtype("float64"), np.dtype("int64"), np.dtype("complex128")):
+        assert not dtypes.result_type(dtype, return_weak_type_flag=True)[1]
     kinds = [dtypes.scalar_type_of(x) for x in (True, 1, np.int8(1), fnp.ones(1), 1j)]
     assert kinds == [bool, int, int, float, complex]
 

@@ -392,7 +392,7 @@ def test_values_behind_a_callback_that_waits_are_refused() -> None:
         return x * ft.io_callback(counter.next, SCALAR, 0)
 
     def f(x: Any) -> Any:
-        return inner(x) if float(inner(x)) >= 0 else x
+        return inner(x) if inner(x) >= 0 else x
 
     with pytest.raises(errors.ConcretizationTypeError, match="happens once"):
         ft.grad(f)(2.0)

@@ -510,3 +510,23 @@ def test_what_aux_must_be_is_told_under_the_name_that_was_called(name: str) -> N
                 ft.errors.ArgumentError, match=f"^{called} with has_aux"
             ):
                 getattr(ft, called)(result, has_aux=True)(np.ones(3))
+
+
+def test_numbers_that_would_lose_their_derivative_are_refused() -> None:
+    def stored(x: Any) -> Any:
+        a = np.zeros(3)
+        a[0] = x
+        return a.sum() * x
+
+    for f in (stored, lambda x: float(x) * x, lambda x: np.asarray(x).sum() * x):
+        for transform in (ft.grad, lambda f: lambda x: ft.jvp(f, (x,), (1.0,))):
+            with pytest.raises((ValueError, TypeError)):
+                transform(f)(2.0)
+    with pytest.raises(ft.errors.ConcretizationTypeError, match="lose its derivative"):
+        ft.grad(lambda x: x.item() * x)(2.0)
+    constant = ft.lax.stop_gradient
+    for f in (
+        lambda x: x * float(constant(x)), lambda x: x * np.asarray(constant(x * 1)),
+        lambda x: x * float(fnp.floor(x)), lambda x: x * int(x), lambda x: x * 2,
+    ):  # fmt: skip
+        assert ft.grad(f)(2.0) == 2

@@ -43,7 +43,7 @@ def isbox(x: Any) -> bool:
 
 def getval(x: Any) -> Any:
     """The value that a box stands for; others are their own."""
-    return np.asarray(x)[()] if isbox(x) else x
+    return np.asarray(ft.lax.stop_gradient(x))[()] if isbox(x) else x
 
 
 def holds_box(x: Any) -> bool:

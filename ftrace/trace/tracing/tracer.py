@@ -1,7 +1,7 @@
 """Tracers: values whose operations are recorded instead of done.
 
 A tracer is a node and the scope that it belongs to: see `scopes`. Un-jitted transforms
-bind the variables of a scope to values: what Python asks of a tracer (`if`, `float`,
+bind the variables of a scope to values: what Python asks of a tracer (`if`, `int`,
 `print`) is then evaluated, and nothing more.
 """
 
@@ -25,12 +25,15 @@ from ftrace.trace.arrays.array import ArrayLike, surface
 from ftrace.trace.avals import REHEARSAL, TOKEN, LargeInteger, Shape, ShapedArray
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, provenance, toposort
-from ftrace.trace.primitives.sources import is_variable, scope_and_position
+from ftrace.trace.primitives.sources import is_variable, no_tangent, scope_and_position
 from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import Dim, is_dynamic, same_size
 
 if TYPE_CHECKING:
     from ftrace.trace.tracing.scopes import Scope
+
+#: Transforms under which a function with rules needs them.
+DIFFERENTIATING = ("grad", "jvp", "vjp", "linearize")
 
 Value = Any  # Array | Tracer | numpy.ndarray | Python scalar
 #: What NumPy's values are instances of.
@@ -128,10 +131,10 @@ class Tracer(Immutable, ArrayLike):
         return int(value)
 
     def __float__(self) -> float:
-        return float(self._python("float", ConcretizationTypeError))
+        return float(self._python("float", ConcretizationTypeError, keeps=True))
 
     def __complex__(self) -> complex:
-        return complex(self._python("complex", ConcretizationTypeError))
+        return complex(self._python("complex", ConcretizationTypeError, keeps=True))
 
     def __format__(self, spec: str) -> str:
         if spec and self.shape == () and unbound_variable(self.node) is None:
@@ -140,15 +143,17 @@ class Tracer(Immutable, ArrayLike):
 
     def item(self) -> Any:
         """The element as a Python scalar, where the value is known."""
-        return self._python("item", ConcretizationTypeError).item()
+        return self._python("item", ConcretizationTypeError, keeps=True).item()
 
     def tolist(self) -> Any:
         """Nested lists of Python scalars, where the value is known."""
-        _require_concrete(self, "tolist", ConcretizationTypeError)
+        _require_concrete(self, "tolist", ConcretizationTypeError, keeps=True)
         return concrete(self).tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        _require_concrete(self, "numpy.asarray", errors.TracerArrayConversionError)
+        _require_concrete(
+            self, "numpy.asarray", errors.TracerArrayConversionError, keeps=True
+        )
         value = np.array(concrete(self))
         return value if dtype is None else value.astype(dtype)
 
@@ -180,13 +185,15 @@ class Tracer(Immutable, ArrayLike):
             f"no elements yet; {advice}"
         )
 
-    def _python(self, what: str, error: type[ConcretizationTypeError]) -> Any:
+    def _python(
+        self, what: str, error: type[ConcretizationTypeError], keeps: bool = False
+    ) -> Any:
         if not same_size(self.node.size, 1):
             raise errors.ArgumentError(
                 f"{what}() takes an array of one element, got {self.aval!r}; use "
                 "any() or all()"
             )
-        _require_concrete(self, what, error)
+        _require_concrete(self, what, error, keeps)
         return concrete(self).reshape(())[()]
 
     def block_until_ready(self) -> Tracer:
@@ -256,6 +263,32 @@ def unbound_variable(node: Node) -> tuple[Scope, Node] | None:
     return None
 
 
+def _differentiated(tracer: Tracer) -> Scope | None:
+    """The scope of a derivative that a known value varies with; None without."""
+    pending, seen = [tracer.node], {tracer.node}
+    while pending:
+        node = pending.pop()
+        moves = any(dtypes.is_inexact(a.dtype) for a in node.aval.items)
+        if not moves:
+            continue
+        if is_variable(node):
+            depth, index = scope_and_position(node)
+            scope = stack.scopes[depth]
+            mine = scope.transform in DIFFERENTIATING and depth >= stack.floor
+            moving: Any = scope.level.moving if scope.level else ()
+            if mine and (index < scope.arguments or node in moving):
+                return scope
+            binding = scope.bindings[index]
+            if isinstance(binding, Tracer):
+                pending.append(binding.node)
+        if node.op.jvp is no_tangent:
+            continue
+        sources = [x for x in node.src if x not in seen]
+        seen.update(sources)
+        pending += sources
+    return None
+
+
 _STATIC = "Use static_argnums or static_argnames of jit if it is a Python value"
 
 
@@ -266,12 +299,30 @@ def _in_call() -> str:
 
 
 def _require_concrete(
-    tracer: Tracer, what: str, error: type[ConcretizationTypeError]
+    tracer: Tracer, what: str, error: type[ConcretizationTypeError], keeps: bool = False
 ) -> None:
+    """Raises where the value is not known, or what is asked would lose a derivative.
+
+    Args:
+      keeps: whoever asks keeps the number, or all of them.
+    """
     value = adopted(tracer) if tracer.scope.closed else tracer
-    found = unbound_variable(value.node) if isinstance(value, Tracer) else None
-    if found is None:
+    if not isinstance(value, Tracer):
         return
+    found = unbound_variable(value.node)
+    if found is None:
+        moving = _differentiated(value) if keeps else None
+        if moving is None:
+            return
+        made = tracer.origin
+        chain = f"\n  the value was computed at {made.describe()}" if made else ""
+        raise error(
+            f"{_in_call()}{what}() would take the value of an array of type "
+            f"{tracer.aval!r} that varies with an argument of a function under "
+            f"{moving.transform}, and lose its derivative. Compute with the array "
+            "itself, as by ftrace.numpy.stack([x, y]), or a.at[i].set(x) in place of "
+            f"a[i] = x; or write stop_gradient(x) for x where it is a constant.{chain}"
+        )
     scope, leaf = found
     advice = {
         "bool": "Use ftrace.numpy.where, or mark the argument in static_argnums if it "

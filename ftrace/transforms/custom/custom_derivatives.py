@@ -32,9 +32,9 @@ from ftrace.trace.tracing.scopes import (
     open_scopes,
     scope_of,
 )
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import DIFFERENTIATING, Tracer, Value, aval_of
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
-from ftrace.transforms.custom.rules_on_values import DIFFERENTIATING, Level, level_of
+from ftrace.transforms.custom.rules_on_values import Level, level_of
 
 Function = Callable[..., Any]
 

@@ -33,13 +33,16 @@ from ftrace.trace.primitives.primitive import Results
 from ftrace.trace.primitives.sources import is_variable, scope_and_position, variable
 from ftrace.trace.tracing import scopes
 from ftrace.trace.tracing.scopes import Scope
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, stack
+from ftrace.trace.tracing.tracer import (
+    DIFFERENTIATING,
+    Tracer,
+    Value,
+    aval_of,
+    stack,
+)
 from ftrace.trace.tracing.weak_constants import WIDE
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_again
-
-#: Transforms under which a function with rules needs them.
-DIFFERENTIATING = ("grad", "jvp", "vjp", "linearize")
 
 #: Depth of variables that stand for what was computed before.
 _KNOWN_DEPTH = -13
