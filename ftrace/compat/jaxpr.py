@@ -206,6 +206,18 @@ class ClosedJaxpr:
     def effects(self) -> frozenset[Any]:
         return self.jaxpr.effects
 
+    @property
+    def constvars(self) -> list[Var]:
+        return self.jaxpr.constvars
+
+    @property
+    def invars(self) -> list[Var]:
+        return self.jaxpr.invars
+
+    @property
+    def outvars(self) -> list[Atom]:
+        return self.jaxpr.outvars
+
     def replace(self, **changes: Any) -> ClosedJaxpr:
         """The closed jaxpr with other fields."""
         return _replace(self, **changes)
@@ -228,14 +240,18 @@ class ClosedJaxpr:
 
 
 def eval_jaxpr(
-    jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True
-) -> list[Any]:
+    jaxpr: Jaxpr | ClosedJaxpr,
+    consts: Sequence[Any],
+    *args: Any,
+    propagate_source_info: bool = True,
+) -> list[Any]:  # fmt: skip
     """The results of a jaxpr.
 
     Args:
       consts: the values of its constvars.
       args: those of its invars.
     """
+    jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     if jaxpr.graph is not None:
         return apply_graph(jaxpr.graph, [*args, *consts])
     known: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))

@@ -115,6 +115,7 @@ class Parameters(NamedTuple):
       variadic: it takes any number of arguments.
       open_names: it takes arguments of any name.
       seen: it has a signature.
+      nameless: the names of those that cannot be given by name.
     """
 
     positional: list[str]
@@ -122,6 +123,7 @@ class Parameters(NamedTuple):
     variadic: bool = True
     open_names: bool = True
     seen: bool = True
+    nameless: frozenset[str] = frozenset()
 
     @staticmethod
     def of(fun: Any) -> Parameters:
@@ -138,6 +140,9 @@ class Parameters(NamedTuple):
             frozenset(p.name for p in found),
             any(p.kind is p.VAR_POSITIONAL for p in found),
             any(p.kind is p.VAR_KEYWORD for p in found),
+            nameless=frozenset(
+                p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)
+            ),
         )
 
 

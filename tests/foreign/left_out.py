@@ -14,6 +14,10 @@ TEXT = "the text of HLO and of jaxprs"
 DEVICES = "several devices"
 JAXPR = "which equations a jaxpr has: those of the graph are others"
 ERRORS = "the exact words of messages"
+PULLBACK = "what JAX's pullbacks are made of, and the residuals in them"
+JAXPRS = "operations counted in jaxprs: ours share equal nodes and drop unused ones"
+REFS = "mutable arrays (refs)"
+TOKENS = "tokens: effects keep their order by themselves"
 
 ROWS: tuple[tuple[str, str], ...] = (
     (r"(?i)stablehlo|_hlo|hlo_|mlir|_lowering_", TEXT),
@@ -33,6 +37,30 @@ ROWS: tuple[tuple[str, str], ...] = (
     (r"[dD]ocstrings|SignaturesMatch", "docstrings and signatures"),
     (r"(?i)logging_test", "what JAX and XLA log"),
     (r"(?i)leak_checker|leaks_tracer|garbage", "leak checks of tracers"),
+    (r"TracebackTest", "the number of frames between user and user"),
+    (r"cse_widget|cse_prevention|lower_as_text|replica_attributes|lax_logistic", TEXT),
+    (r"print_environment_info|AutodidaxTest|user_(trace_)?context", BACKEND),
+    (r"compilation_(caching|time)|clear_cache|cache_clear|global_cache", BACKEND),
+    (r"static_args_equality|cache_key_defaults|fastpath_cache|_live_exec", BACKEND),
+    (r"compiler_options?(_multiple|_invalid|$)|effort_level|no_pruning", BACKEND),
+    (r"num_cpu_devices|if_platform_specified|trivial_computations", BACKEND),
+    (r"api_test.*(forces_retrace|dot_precision_|jit_inline|_hoist)", BACKEND),
+    (r"api_test.*(test_fun_name|jit_repr|make_jaxpr_name)", BACKEND),
+    (r"with_tokens?|print_token|_token$|token_consuming", TOKENS),
+    (r"_ref_arg|with_refs|accum_refs|vjp3_dont_want", REFS),
+    (r"api_test.*(InputSavedVJP|structured_residuals|deferred_primal)", PULLBACK),
+    (r"Remat.*(checkpoint_dots|custom_policy|offload_)", PULLBACK),
+    (r"Remat.*(remat_scan|residual_forwarding|expand_stages)", PULLBACK),
+    (r"Remat.*(of_while|of_cond|of_scan|basic|eval_counter|recompute_counts)", JAXPRS),
+    (r"Remat.*(retracing|name_stack|eqn_dce|excess_precision)", JAXPRS),
+    (r"api_test.*(DCETest|JaxprTest|deduplicates_consts|close_jaxpr)", JAXPRS),
+    (r"api_test.*(test_binop_mismatch|dot_mismatch|_shape_error|_aval_error)", ERRORS),
+    (
+        r"api_test.*(grad_(nonscalar|tuple|unit)_output|issue_871|axis_sizes_err)",
+        ERRORS,
+    ),
+    (r"vmap_(inconsistent_sizes|mismatched_keyword)", ERRORS),
+    (r"concreteness_error_includes|unimplemented_interpreter|wrong_output_abs", ERRORS),
 )
 
 

@@ -159,9 +159,10 @@ def test_large_arrays_and_a_number() -> None:
 
 
 def test_a_number_alone_is_a_weak_float32() -> None:
-    for run in (ft.jit(lambda y: y), ft.vmap(lambda _, y: y, (0, None), None)):
-        args = (Y,) if run is not None and "jit" in repr(run) else (X, Y)
-        result = run(*args)
+    for result in (
+        ft.jit(lambda y: y)(Y),
+        ft.vmap(lambda _, y: y, (0, None), None)(X, Y),
+    ):
         assert (result.dtype, result.weak_type) == (np.float32, True)
         assert float(result) == np.float32(Y)
     triple = ft.jit(lambda y: y * 3)(Y)

@@ -318,3 +318,14 @@ def test_an_argument_is_static_or_donated(chosen: Any) -> None:
 def test_argnums_of_jit_are_ints(name: str, given: Any) -> None:
     with pytest.raises(ArgumentError, match=f"{name} must be an int"):
         ft.jit(lambda x, y: x * y, **{name: given})
+
+
+def test_names_of_arguments_are_of_those_that_are_given_by_name() -> None:
+    def f(a: Any, /, b: Any, *args: Any, **kwargs: Any) -> Any:
+        return b
+
+    for kind in ("static_argnames", "donate_argnames"):
+        ft.jit(f, **{kind: ("b", "other")})
+        for name in ("a", "args"):
+            with pytest.raises(StaticArgumentError, match=f"names '{name}'"):
+                ft.jit(f, **{kind: (name, "b")})

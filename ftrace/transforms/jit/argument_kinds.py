@@ -74,14 +74,14 @@ def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
     argnums = () if argnums is None else argnums
     numbers = list(read_argnums("jit", f"{kind}_argnums", argnums))
     names = [argnames] if isinstance(argnames, str) else list(argnames or ())
-    positional, known, variadic, open_names, seen = Parameters.of(fun)
+    positional, known, variadic, open_names, seen, nameless = Parameters.of(fun)
     if not seen:
         return Chosen(tuple(numbers), frozenset(names))
     for name in names:
-        if name not in known and not open_names:
+        if name in nameless or (name not in known and not open_names):
             raise errors.StaticArgumentError(
-                f"jit: {kind}_argnames names {name!r}, but {name_of(fun)} takes "
-                f"{', '.join(sorted(known))}"
+                f"jit: {kind}_argnames names {name!r}, but {name_of(fun)} takes by "
+                f"name {', '.join(sorted(known - nameless))}"
             )
     for number in numbers:
         if not variadic and not -len(positional) <= number < len(positional):
@@ -220,7 +220,7 @@ class Dynamic:
         return Dynamic, (self._fun, self.given)
 
     def _argument(self, key: Any) -> str:
-        names, known, _, open_names, _ = self._parameters
+        names, known, _, open_names, *_ = self._parameters
         if isinstance(key, int) and -len(names) <= key < len(names):
             return names[key]
         if isinstance(key, str) and (open_names or key in known):
