@@ -306,7 +306,12 @@ def _rectangle(value: Sequence[Any], leaves: list[Any], depth: int = 0) -> Shape
 def astype(
     x: tracer.Value, /, dtype: Dtype, *, copy: bool = False, device: Any = None
 ) -> Any:
-    """`x` in another dtype; floats become integers by truncation, saturating."""
+    """`x` in another dtype; floats become integers by truncation, saturating.
+
+    With `copy` it is another array also where it has the dtype.
+    """
+    if copy and is_array(x):
+        x = array(x)
     return placed(ax.cast(x, dtype_or(dtype, dtypes.default_dtype("f"))), device)
 
 

@@ -22,6 +22,7 @@ from ftrace.numpy.editing import along
 from ftrace.numpy.functions.functional import apply_along_axis
 from ftrace.numpy.ranges import linspace
 from ftrace.numpy.shape import concatenate, ravel, split
+from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 
@@ -214,6 +215,7 @@ def _pad_odd(x: Any, axis: int, before: int, after: int, skip: int) -> Any:
     return x
 
 
+@unchecked
 def _pad_between(
     x: Any, widths: Sequence[tuple[int, int]], values: Pairs, end: Callable[..., Any]
 ) -> Any:

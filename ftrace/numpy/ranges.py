@@ -331,7 +331,8 @@ class _Joined:
     """`r_[...]` joins ranges and arrays along the first axis, `c_[...]` as columns.
 
     Numbers in a string before them say otherwise: the axis along which to join, how
-    many axes each has at least, and before which of these its own stand (-1: the last).
+    many axes each has at least, and before which of these its own stand (-1: the last);
+    "r" makes a row of it, "c" a column.
     """
 
     def __init__(self, *numbers: int) -> None:
@@ -342,8 +343,13 @@ class _Joined:
 
     def _join(self, key: Any) -> Any:
         parts, numbers = index_parts(key), self.numbers
-        if parts and isinstance(parts[0], str):
-            numbers, parts = self._numbers_of(parts[0]), parts[1:]
+        directive = parts[0] if parts and type(parts[0]) is str else ""
+        if directive in ("r", "c"):
+            found = self._join(tuple(parts[1:]))
+            shape = (1, found.size) if directive == "r" else (found.size, 1)
+            return ax.reshape(found, shape)
+        if directive:
+            numbers, parts = self._numbers_of(directive), parts[1:]
         axis, ndim, place = numbers
         arrays = [
             _slice_range(part) if type(part) is slice else array(part, copy=False)

@@ -37,6 +37,9 @@ EXECUTED = (
     "test_warning_util", "util",
 )  # fmt: skip
 
+#: Public modules of tests, which run as they are.
+OF_TESTS = ("jax.experimental.sparse.test_util",)
+
 #: Private module -> the modules that have its public names, first come first.
 PUBLIC = {
     "ad_checkpoint": "jax.ad_checkpoint jax",
@@ -169,6 +172,10 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Any, target: object = None
     ) -> ModuleSpec | None:
         package, _, name = fullname.partition("jax._src")
+        if fullname in OF_TESTS and checkout is not None:
+            file = checkout.joinpath(*fullname.split(".")).with_suffix(".py")
+            loader = SourceFileLoader(fullname, str(file))
+            return ModuleSpec(fullname, loader, origin=loader.path)
         if package or name[:1] not in ("", ".") or checkout is None:
             named = fullname.startswith("jax.") and fullname not in MODULES
             if named and home_of(fullname) is None:
@@ -202,11 +209,11 @@ def _missing(module: str, before: Any = None) -> Callable[[str], Any]:
             if before is not None:
                 return before(name)
         except AttributeError:
-            if running or name.startswith("__"):
+            if name.startswith("__") or (running and name[0] != "_"):
                 raise
-        if running or name.startswith("__"):
+        if name.startswith("__") or (running and name[0] != "_"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return Missing(f"{module}.{name}")
+        return (Private if name[0] == "_" else Missing)(f"{module}.{name}")
 
     return get
 
@@ -470,7 +477,13 @@ SERVED: dict[str, Callable[[], dict[str, Any]]] = {
     "compilation_cache": lambda: {"_cache": None},
     "config": _config,
     "core": lambda: {"reset_trace_state": _clean},
-    "dispatch": lambda: {"xla_primitive_callable": _callable_cache()},
+    "debugging": lambda: {
+        "debug_print": ft.debug.print, "debug_callback": ft.debug.callback,
+    },
+    "dispatch": lambda: {
+        "xla_primitive_callable": _callable_cache(),
+        "runtime_tokens": SimpleNamespace(clear=_no),
+    },
     "dtypes": _dtypes,
     "interpreters.mlir": lambda: {"_platforms_with_donation": ["cpu"]},
     "lib": lambda: {

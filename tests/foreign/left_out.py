@@ -30,7 +30,7 @@ ROWS: tuple[tuple[str, str], ...] = (
         r"|SimpleIndexingUsesSlice|NormalizationByType|UnsignedNoNormalization"
         r"|preferred_element_type|select_jvp_complexity|WhereExtraCode|lax_test.*Reduce\d"
         r"|InBounds\w*Wrap|PiecewiseRecompile|forwards_extensive|input_to_output_forw"
-        r"|typecheck_param",
+        r"|typecheck_param|NestedBatchingMatMat",
         JAXPR,
     ),
     (r"CustomElementTypes|ExtendedDType|EArrayTest|edtype", "dtypes of one's own"),

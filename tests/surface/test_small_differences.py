@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import ml_dtypes
@@ -50,7 +51,9 @@ def test_directives_of_joined_ranges() -> None:
         assert np.array_equal(fnp.r_[text, fnp.array(a), fnp.array(b)], want), text
     assert np.array_equal(fnp.r_["0,2", 0:3, 3:6], np.r_["0,2", 0:3, 3:6])
     assert fnp.mgrid[()].shape == (0,)
-    for text in ("r", "1,-1", "2,2", "0,0,0,0"):
+    row, column = fnp.r_["r", a, b], fnp.r_["c", a, b]
+    assert (row.shape, column.shape) == ((1, 6), (6, 1))
+    for text in ("x", "1,-1", "2,2", "0,0,0,0"):
         with pytest.raises(ft.errors.ValueRangeError, match="directive"):
             fnp.r_[text, a]
 
@@ -272,3 +275,21 @@ def test_small_options() -> None:
     assert np.allclose(fnp.cov(x, aweights=weights), np.cov(x, aweights=weights))
     with ft.enable_x64():
         assert fnp.ones(1).dtype == np.float64
+
+
+def test_copies_are_arrays_of_their_own() -> None:
+    x = fnp.ones(10)
+    for made in (copy.copy(x), copy.deepcopy(x), x.astype(x.dtype, copy=True)):
+        assert made.unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
+        made.delete()
+    assert x.astype(x.dtype) is x
+    assert x.sum() == 10
+    with pytest.raises(ft.errors.ConcretizationTypeError, match="tobytes"):
+        ft.jit(lambda x: fnp.array(len(x.tobytes())))(x)
+
+
+def test_modes_of_pad_hold_under_checked_ranks() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    with ft.config(numpy_rank_promotion="raise"):
+        got = fnp.pad(x, 2, mode="linear_ramp", end_values=1)
+    assert np.allclose(got, np.pad(x, 2, mode="linear_ramp", end_values=1))

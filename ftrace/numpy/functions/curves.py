@@ -243,9 +243,10 @@ def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1)
             _, dx = ew.promote_inexact(y, dx)
     else:
         y, x = ew.promote_inexact(y, x)
+    along = axis
     axis = ax.canonical_axis(axis, y.ndim, "trapezoid")
     if x is not None:
-        dx = diff(x, axis=axis if x.ndim > 1 else 0)
+        dx = diff(x, axis=along if x.ndim > 1 else 0)
         dx = dx if x.ndim > 1 else ax.reshape(dx, ax.line(y.ndim, axis, dx.shape[0]))
     return run_fused(_trapezoid, [y, dx], axis=axis)
 

@@ -622,7 +622,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return repr(self) if dtypes.is_key(self._dtype) else str(self.numpy())
 
     def __copy__(self) -> Array:
-        return self
+        return self.__deepcopy__(None)
 
     def __deepcopy__(self, memo: Any) -> Array:
         self._require_room()

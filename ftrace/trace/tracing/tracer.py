@@ -150,6 +150,11 @@ class Tracer(Immutable, ArrayLike):
         _require_concrete(self, "tolist", ConcretizationTypeError, keeps=True)
         return concrete(self).tolist()
 
+    def tobytes(self, order: str = "C") -> bytes:
+        """The bytes of the elements, where the value is known."""
+        _require_concrete(self, "tobytes", ConcretizationTypeError)
+        return concrete(self).tobytes(order)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         _require_concrete(
             self, "numpy.asarray", errors.TracerArrayConversionError, keeps=True
