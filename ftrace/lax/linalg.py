@@ -301,7 +301,7 @@ def qdwh(
     tiny = float(fnp.finfo(a.dtype).eps) if eps is None else eps
     least = (4 * tiny) ** (1 / 3)  # of the change of U, which falls with its cube
     most = 10 if max_iterations is None else max_iterations
-    sums = [abs(a).sum(axis).max() for axis in (0, 1)]
+    sums = [abs(a).sum(axis).max(initial=0) for axis in (0, 1)]
     scale = fnp.sqrt(sums[0]) * fnp.sqrt(sums[1])
     eye: Any = np.eye(columns, dtype=a.dtype)
 

@@ -59,7 +59,7 @@ def _distance(text: str) -> float:
     x, y = map(complex, re.findall(r"np\.\w+\(([^)]*)\)", text))
     if not (cmath.isfinite(x) and cmath.isfinite(y)):
         return math.inf
-    return abs(x - y) / max(abs(x), abs(y))
+    return abs(x - y) / max(abs(x), abs(y)) if x != y else 0.0
 
 
 ANY = r".*"
@@ -134,6 +134,11 @@ PURPOSES: tuple[Purpose, ...] = (
     Purpose(
         _LOSES_WEAKNESS, "weak", " weak; not .*\\]$", _WEAKNESS,
         given=r"(weak|python|list|scalar) |int64.*uint64|uint64.*int64",
+    ),
+    Purpose(
+        r"lax\.(i?gamma\w*|zeta|\w*beta\w*|mulhi|random_gamma_grad|bessel\w*)"
+        r"|scipy\.(special|stats)\..*",
+        "weak", r"\]; not .* weak$", _WEAKNESS,
     ),
     Purpose(
         r"numpy\.unwrap|nn\..*", "weak", r"float32\[.* weak; not",
@@ -313,6 +318,14 @@ PURPOSES: tuple[Purpose, ...] = (
     ),
     Purpose(r"scipy\.special\.zeta", "value", _OUR_NAN, _LIMITS),
     Purpose(
+        r"scipy\.stats\..*|scipy\.special\.(hyp[12]f1|beta\w*|gamma\w*|exp\w+)",
+        "value", f": {_NO_NUMBER}|{_NOT_FINITE}", _LIMITS, given=" special: ",
+    ),
+    Purpose(
+        r"scipy\.stats\..*|scipy\.special\.exp[1in]\w*", "value",
+        r"; not np\.\w+\((-?nan)", "there is a value, where JAX has none",
+    ),
+    Purpose(
         r"scipy\.special\.loggamma", "value", _OUR_NAN, _LIMITS, given=" special: "
     ),
     *_of_derivatives(
@@ -446,6 +459,34 @@ PURPOSES: tuple[Purpose, ...] = (
     Purpose(
         r"numpy\.polyval", "value", "inf|nan", "no power begins with 0 times infinity",
         given=" special: ",
+    ),
+    *_of_derivatives(
+        r"scipy\.stats\..*", "value", _ZERO, "NaN has no slope", " special: "
+    ),
+    *_of_derivatives(
+        r"scipy\.stats\..*", "value", _JAX_ZERO,
+        "where a support begins, a slope is that from within", " (special|ties): ",
+    ),
+    Purpose(
+        r"scipy\.stats\..*", "value", f"{_ZERO}{_JAX_ZERO}",
+        "the logarithm of a probability of one is 0 of either sign",
+    ),
+    Purpose(
+        r"scipy\.stats\.cauchy\.(ppf|isf)", "value", r": np\.\w+\(-?inf", _LIMITS
+    ),
+    *_of_derivatives(r"numpy\.hypot", "value", "", "terms cancel", near=1e-4),
+    Purpose(
+        r"scipy\.(special\.(comb|hyp1f1)|stats\.gumbel_[lr]\.ppf)|numpy\.polyfit",
+        "value", "", "terms cancel", near=1e-6,
+    ),
+    *_of_derivatives(
+        r"scipy\.special\.comb", "value", _JAX_ZERO, "terms cancel", near=1.0
+    ),
+    *_of_derivatives(
+        r"numpy\.polyfit", "value", _NOT_FINITE, "equal singular values have slopes"
+    ),
+    Purpose(
+        r"lax\.linalg\.qdwh", "dtype weak", "int64", "a count is an int32 everywhere"
     ),
     Purpose(
         r"(nn|scipy\.special)\.logsumexp.*", "value", "", "terms cancel",

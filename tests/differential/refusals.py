@@ -28,9 +28,21 @@ REFUSED_BY_JAX = {
     r"numpy\.(arg)?partition": ("partition for complex dtype is not implemented",),
     r"numpy\.ravel": ("order=A is not implemented",),
     r"numpy\.ix_": ("Boolean arguments to jax.numpy.ix_ are not implemented",),
-    r"scipy\.special\.poch|scipy\.special\.xlog(1p)?y": ("float0 array",),
+    r"scipy\.special\.(poch|xlog(1p)?y)|scipy\.stats\.gumbel_[lr]\.\w+": (
+        "float0 array",
+    ),
+    r"(lax|scipy\.(special|stats))\..*": (
+        "(Betainc|polygamma) gradient with respect to",
+        "Differentiation rule for '(zeta|igamma_grad_a|random_gamma_grad)'",
+    ),
+    r"lax\.random_gamma_grad|scipy\.special\.\w+|scipy\.stats\..*|random\.\w+": (
+        "Reverse-mode differentiation does not work",
+    ),
+    r"scipy\.sparse\.linalg\.\w+": ("input and carry output must have equal types",),
+    r"scipy\.stats\.multinomial\..*": ("must be of integer type",),
+    r"random\.\w+": ("cannot safely cast argument",),
     # Dtypes.
-    r"scipy\.(special\.(log_ndtr|ndtri?)|stats\.norm\.\w+)": (
+    r"scipy\.(special\.(log_ndtr|ndtri?)|stats\..*)": (
         r"x.dtype=\w+ is not supported",
     ),
     r"lax\.(abs|atan2|complex|conj|cum(max|min)|scatter_(add|mul)|square)"
@@ -138,7 +150,7 @@ REFUSED_BY_FTRACE = {
     r"lax\.cumlogsumexp": ("takes float or complex numbers, got [iu]",),
     r"numpy\.setdiff1d": ("how many elements the result has",),
     r"scipy\.signal\.\w+": ("must be float32 or float64, got b?float16",),
-    r"(numpy|lax|scipy)\.linalg\..*|lax\.fft": (
+    r"(numpy|lax|scipy)\.linalg\..*|lax\.fft|numpy\.polyfit": (
         r"dtype must be float32, float64, complex64 or complex128, got b?f16",
     ),
     r"lax\.fft": ("at least one axis, and 0 of the operand",),

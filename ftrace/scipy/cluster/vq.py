@@ -40,7 +40,8 @@ def vq(obs: Value, code_book: Value, check_finite: bool = True) -> tuple[Any, An
     dtype = dtypes.to_inexact(x.dtype)
     x, codes = cast(x, dtype), cast(codes, dtype)
     distances = fnp.linalg.norm(x[:, None] - codes, axis=-1)
-    return fnp.argmin(distances, -1), distances.min(-1)
+    nearest = fnp.argmin(distances, -1)
+    return nearest, fnp.take_along_axis(distances, nearest[:, None], -1)[:, 0]
 
 
 publish(__name__)

@@ -82,7 +82,7 @@ laplace = distribution(
     "laplace", "the Laplace distribution", "", "pdf logpdf cdf",
     symmetric=True,
     logpdf=lambda z: -fnp.abs(z) - math.log(2),
-    cdf=lambda z: choose(z <= 0, 0.5, -0.5) * fnp.exp(-fnp.abs(z)) + (z > 0),
+    cdf=lambda z: choose(z <= 0, 0.5, -0.5) * fnp.exp(choose(z <= 0, z, -z)) + (z > 0),
 )  # fmt: skip
 
 logistic = distribution(

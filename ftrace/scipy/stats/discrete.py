@@ -13,7 +13,7 @@ import ftrace.numpy as fnp
 from ftrace.lax.gammas import log_beta
 from ftrace.lax.incomplete import upper_gamma
 from ftrace.numpy.axes import choose
-from ftrace.scipy.special import entr, xlog1py, xlogy
+from ftrace.scipy.special import xlog1py, xlogy
 from ftrace.scipy.stats.densities import log_beta_density, log_gamma_density
 from ftrace.scipy.stats.family import discrete
 
@@ -112,9 +112,10 @@ _MANY, _GREATEST = 100.0, 240
 
 def _poisson_entropy(mu: Any) -> Any:
     few = mu < _MANY
-    small = choose(few, mu, 1.0)
+    small = choose(few & (mu > 0), mu, 1.0)
     k = fnp.arange(_GREATEST, dtype=mu.dtype)
-    terms = entr(fnp.exp(_log_poisson(k, small[..., None])))
+    logs = _log_poisson(k, small[..., None])
+    terms = -fnp.exp(logs) * logs  # entr has no slope where exp is 0
     large = choose(few, _MANY, mu)
     rest: Any = 0.0
     for coefficient in reversed(_ENTROPY):

@@ -166,6 +166,22 @@ def distribution(
     return install(name, about, made)
 
 
+#: The probabilities where a support begins.
+AT_LOW = {"cdf": 0.0, "sf": 1.0, "logcdf": -math.inf, "logsf": -0.0}
+
+
+def _other(name: str) -> str:
+    """The name of what is left of 1."""
+    return name.replace("cdf", "sf") if "cdf" in name else name.replace("sf", "cdf")
+
+
+def _inner(low: float, high: float) -> float | None:
+    """A point within a support; None where nothing is outside."""
+    if high < math.inf:
+        return 0.5 * (low + high)
+    return low + 1 if low > -math.inf else None
+
+
 class _Family:
     """The formulas of one distribution, given and derived."""
 
@@ -214,7 +230,7 @@ class _Family:
             outside = (x < loc + low * scale) if low > -math.inf else False
             if high < math.inf:
                 outside = outside | (x > loc + high * scale)
-            inner = 0.5 * (low + high) if high < math.inf else low + 1
+            inner = _inner(low, high)
             z = z if outside is False else choose(outside, inner, z)
             if high < math.inf:  # which rounding may miss
                 z = choose(z > high, high, z)
@@ -228,17 +244,25 @@ class _Family:
         shapes, loc, scale = self._split(parameters)
         low, high = self._bounds(shapes)
         z = (x - loc) / scale if self.placed else x
-        if callable(self.support) or low > -math.inf:
-            z = choose(z < low, low, z)
-        if callable(self.support) or high < math.inf:
-            z = choose(z > high, high, z)
-        return self._checked(self._standard(name, z, shapes), shapes, scale)
+        if callable(self.support):
+            clipped = choose(z < low, low, choose(z > high, high, z))
+            value = self._standard(name, clipped, shapes)
+        else:
+            # At the bounds slopes may be infinite: outside, those of a point within.
+            inner = _inner(low, high)
+            within = z if inner is None else choose((z < low) | (z > high), inner, z)
+            value = self._standard(name, within, shapes)
+            if low > -math.inf:
+                value = choose(z < low, AT_LOW[name], value)
+            if high < math.inf:
+                value = choose(z > high, AT_LOW[_other(name)], value)
+        return self._checked(value, shapes, scale)
 
     def _standard(self, name: str, z: Any, shapes: Any) -> Any:
         """cdf, sf or the logarithm of one of them."""
         if name in self.given:
             return self.given[name](z, *shapes)
-        other = {"cdf": "sf", "sf": "cdf", "logcdf": "logsf", "logsf": "logcdf"}[name]
+        other = _other(name)
         if self.symmetric and other in self.given:
             return self._standard(other, -z, shapes)
         if not name.startswith("log"):

@@ -171,8 +171,8 @@ def sem(
         std = fnp.nanstd(x, axis, ddof=ddof, keepdims=keepdims)
         count = fnp.sum(~fnp.isnan(x), axis, keepdims=keepdims)
         return std / cast(fnp.sqrt(count), x.dtype)
-    size = x.size if axis is None else x.shape[axis]
     std = fnp.std(x, axis, ddof=ddof, keepdims=keepdims)
+    size = x.size if axis is None else x.shape[axis]
     return std / cast(math.sqrt(size), x.dtype)
 
 

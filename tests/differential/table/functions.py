@@ -1,10 +1,11 @@
 """Rows of nn, random, the special functions, distributions, signals and segments."""
 
+import re
 from functools import partial
 from importlib import import_module
 from typing import Any
 
-from tests.differential.rows import names, read
+from tests.differential.rows import lines, names, read
 
 NN = """
 celu elu {elementwise rough=2}: any alpha=real
@@ -39,17 +40,58 @@ polygamma {elementwise rough=32}: [0,1,2] positive
 zeta {elementwise rough=32}: positive positive?
 softmax log_softmax: any axis=axes
 logsumexp: any axis=axes b=floats keepdims=flag return_sign=flag
+bernoulli {modes=plain rough=16}: [0,1,2,5,12,-1]
+bessel_jn {rough=32}: real v=[0,1,3]! n_iter=[30]
+betainc {elementwise rough=32}: positive positive fraction
+comb {elementwise rough=32}: positive positive repetition=flag
+dawsn erfcx expi sici fresnel {elementwise rough=16}: real
+owens_t {elementwise rough=16}: real real
+exp1 spence {elementwise rough=16}: positive
+expn {elementwise rough=16}: [1,2,5] positive
+gammainc gammaincc {elementwise rough=32}: positive positive
+hyp1f1 {elementwise rough=32}: positive positive real
+hyp2f1 {elementwise rough=64}: positive positive positive unit
+wofz {elementwise rough=16}: any
 """
 
-NORM = """
-pdf cdf sf logpdf logcdf logsf {elementwise rough=16}: any loc=real scale=positive
-ppf isf {elementwise rough=16}: fraction loc=real scale=positive
+#: Distributions, and what their methods take: `ppf` and `isf` a part of one in the
+#: place of the first.
+DISTRIBUTIONS = """
+norm {elementwise rough=16}: any loc=real scale=positive
+cauchy expon gumbel_l gumbel_r laplace logistic uniform {elementwise rough=16}: real
+    loc=real scale=positive
+chi2 gamma pareto t {elementwise rough=64}: real positive loc=real scale=positive
+beta truncnorm {elementwise rough=64}: real positive positive loc=real scale=positive
+gennorm vonmises {elementwise rough=64}: real positive
+wrapcauchy {elementwise rough=16}: real fraction
+bernoulli geom {elementwise rough=16}: real fraction
+poisson {elementwise rough=64}: real positive loc=[0,1]
+binom {elementwise rough=64}: count count fraction loc=[0,1]
+nbinom {elementwise rough=64}: count positive fraction loc=[0,1]
+betabinom {elementwise rough=64}: count count positive positive loc=[0,1]
+"""
+
+STATS = """
+dirichlet.pdf dirichlet.logpdf {rough=16}: shares shares
+multinomial.pmf multinomial.logpmf {rough=16}: whole int shares
+multivariate_normal.pdf multivariate_normal.logpdf {rough=64 small=70}: shares real spd
+mode: any axis=axis keepdims=flag
+rankdata: any axis=axis
+    method=['average','min','max','dense','ordinal','foo']
+sem {rough=16}: any axis=axis ddof=[0,1] keepdims=flag
 """
 
 SIGNAL = """
 convolve correlate {rough=4}: vector vector mode=['full','same','valid','foo']
 convolve2d correlate2d {rough=4}: plane plane mode=['full','same','valid']
 fftconvolve {rough=16}: vector vector mode=['full','same','valid']
+detrend {rough=16}: signal axis=[-1,0] type=['linear','constant','foo'] bp=[0,(2,)]
+stft {rough=16 small=70}: signal nperseg=[4,3] noverlap=[2] window=['hann','boxcar']
+    boundary=['even','zeros',None] return_onesided=flag
+welch {rough=16 small=70}: signal nperseg=[4,3] scaling=['density','spectrum','foo']
+    average=['mean','median'] detrend=['constant',False,'linear']
+csd {rough=16 small=70}: signal signal nperseg=[4,3]
+istft {rough=16 small=70 modes=plain}: plane nperseg=[4] input_onesided=flag
 """
 
 NDIMAGE = """
@@ -87,6 +129,22 @@ lognormal rayleigh pareto wald {switched rough=32}: [0,42] positive
 truncated_normal {switched rough=32}: [0,42] unit positive shape=[(3,),(2,3),None]
 triangular {switched rough=32}: [0,42] unit unit positive shape=[(3,),None]
 weibull_min {switched rough=32}: [0,42] positive positive shape=[(3,),()]
+gamma loggamma chisquare t {switched rough=64 modes=mapped}: [0,42] positive
+    shape=[(3,),(2,3),None,4] dtype=float_dtype
+generalized_normal {switched rough=64 modes=plain}: [0,42] [0.5,1,2.5]
+    shape=[(3,),(),4] dtype=float_dtype
+beta f {switched rough=64 modes=mapped}: [0,42] positive positive
+    shape=[(3,),(2,3),None] dtype=float_dtype
+poisson {switched modes=mapped}: [0,42] positive shape=[(3,),(2,3),None]
+    dtype=['int32','int8','float32']
+binomial {switched modes=mapped}: [0,42] count fraction shape=[(3,),None]
+dirichlet {switched rough=64 modes=mapped}: [0,42] shares shape=[(2,),(),None]
+multinomial {switched modes=plain}: [0,42] [3,0,8.0] shares shape=[(2,3),None]
+multivariate_normal {switched rough=64 modes=mapped small=70}: [0,42] shares spd
+    shape=[(2,),None] method=['cholesky','eigh','svd','foo']
+ball {switched rough=64 modes=plain}: [0,42] [1,2,3] p=[1,2,3.5] shape=[(3,),()]
+orthogonal {switched rough=64 modes=plain}: [0,42] [1,3,0,-1] shape=[(2,),()]
+    dtype=float_dtype m=[2,4]
 """
 
 INITIALIZERS = """
@@ -102,6 +160,27 @@ lecun_uniform xavier_normal xavier_uniform {rough=16 modes=plain}:
 variance_scaling {rough=16 modes=plain}: [1.0,2] ['fan_in','fan_out','fan_avg','foo']
     ['normal','uniform','truncated_normal','foo'] [(2,3),(3,),(2,3,4)]
 """
+
+
+def _distributions() -> str:
+    """The rows of the distributions' methods."""
+    rows = ["poisson.entropy {elementwise rough=64}: positive"]
+    for line in lines(DISTRIBUTIONS):
+        names_, properties, of = re.split("(?={)|: ", line)
+        for name in names_.split():
+            for method in import_module(f"ftrace.scipy.stats.{name}").__all__:
+                inverse = method in ("ppf", "isf")
+                taken = of.replace(of.split()[0], "fraction", 1) if inverse else of
+                if method != "entropy":
+                    rows.append(f"{name}.{method} {properties}: {taken}")
+    return "\n".join(rows)
+
+
+def _dirichlet(name: str, L: Any, x: Any, alpha: Any) -> Any:
+    """A density of Dirichlet's, where the shares add up to one."""
+    shares = L.numpy.asarray(x)
+    density = getattr(import_module(f"{L.name}.scipy.stats.dirichlet"), name)
+    return density(shares / shares.sum(-1, keepdims=True), alpha)
 
 
 def _drawn(name: str, L: Any, seed: Any, *args: Any, **kwargs: Any) -> Any:
@@ -140,7 +219,10 @@ RANDOM_PROGRAMS: dict[str, Any] = {
 ROWS = [
     *read("nn", NN),
     *read("scipy.special", SPECIAL),
-    *read("scipy.stats.norm", NORM),
+    *read("scipy.stats", STATS, {
+        f"dirichlet.{f}": partial(_dirichlet, f) for f in ("pdf", "logpdf")
+    }),
+    *read("scipy.stats", _distributions()),
     *read("scipy.signal", SIGNAL),
     *read("scipy.ndimage", NDIMAGE, {
         "map_coordinates": lambda L, x, at, order, **k: (

@@ -13,6 +13,12 @@ asin acos atan asinh acosh atanh {elementwise}: inexact
 ceil floor round is_finite {elementwise}: float
 erf erfc erf_inv {elementwise}: unit
 lgamma digamma {elementwise rough=4}: positive
+bessel_i0e bessel_i1e {elementwise rough=4}: float
+igamma igammac igamma_grad_a random_gamma_grad {elementwise rough=64}: positive alike
+polygamma zeta {elementwise rough=64}: positive alike
+betainc regularized_incomplete_beta {elementwise rough=64}: positive alike share
+mulhi {elementwise modes=mapped}: int like
+reduce_precision {elementwise}: float [5,8,11,0] [10,7,3,-1]
 bitwise_not population_count clz {elementwise modes=mapped}: int
 stop_gradient optimization_barrier zeros_like_array: any
 integer_pow {elementwise rough=2}: any [0,1,2,3,-1,-2,7]

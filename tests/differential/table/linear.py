@@ -55,6 +55,7 @@ cholesky {rough=16 small=70}: spd
 eigh eig schur qr svd hessenberg tridiagonal {values=no small=70}: spd
 lu {rough=16 small=70}: square
 lu_pivots_to_permutation: pivots [2,5]
+qdwh {rough=64 small=70}: square
 cholesky_update {rough=16 small=70}: spd vector
 symmetric_product: matrix square alpha=[2.0] beta=[1.0] symmetrize_output=flag
 triangular_solve {rough=16 small=70}: square columns left_side=[True]! lower=flag
@@ -89,6 +90,13 @@ convolution_matrix: vector [1,3,0] mode=['full','same','valid']
 dft hadamard hilbert invhilbert pascal invpascal helmert {modes=plain}: [1,2,4]
 """
 
+SPARSE_LINALG = """
+cg {rough=256 small=70}: spd column tol=[1e-6]! maxiter=[20,0]
+bicgstab {rough=256 small=70}: spd column tol=[1e-6]! maxiter=[20,0]
+gmres {rough=256 small=70}: spd column tol=[1e-6]! restart=[5,9]
+    solve_method=['batched','incremental']
+"""
+
 PROGRAMS: dict[str, Any] = {
     "multi_dot": lambda L, x: L.numpy.linalg.multi_dot(
         [x, L.numpy.matrix_transpose(x), x]
@@ -111,4 +119,7 @@ ROWS = [
     *read("scipy.fft", SCIPY_FFT),
     *read("lax.linalg", LAX_LINALG, PROGRAMS),
     *read("scipy.linalg", SCIPY_LINALG, PROGRAMS),
+    *read("scipy.sparse.linalg", SPARSE_LINALG),
+    *read("scipy.integrate", "trapezoid: any x=same dx=[0.1,2] axis=axis"),
+    *read("scipy.cluster.vq", "vq {rough=16}: plane plane"),
 ]

@@ -195,6 +195,9 @@ polydiv {rough=8}: vector vector
 polyder: vector m=[0,1,2,-1]
 polyint: vector m=[0,1,2] k=[1,[1,2]]
 polyval: vector any
+poly {rough=64}: vector
+roots {values=no}: vector strip_zeros=[True,False]
+polyfit {rough=64 small=70}: vector vector [1,2,0,-1] w=vector
 """
 
 

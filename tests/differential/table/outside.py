@@ -3,9 +3,16 @@
 #: The modules whose public functions have rows.
 MODULES = (
     "", "numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn",
-    "nn.initializers", "random", "scipy.special", "scipy.stats.norm", "scipy.linalg",
-    "scipy.signal", "scipy.ndimage", "scipy.optimize", "scipy.fft", "ops", "tree",
-    "tree_util", "flatten_util",
+    "nn.initializers", "random", "scipy.special", "scipy.linalg", "scipy.signal",
+    "scipy.ndimage", "scipy.optimize", "scipy.fft", "scipy.sparse.linalg",
+    "scipy.integrate", "scipy.interpolate", "scipy.cluster.vq", "scipy.stats", "image",
+    *(f"scipy.stats.{name}" for name in (
+        "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet",
+        "expon", "gamma", "gennorm", "geom", "gumbel_l", "gumbel_r", "laplace",
+        "logistic", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto",
+        "poisson", "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
+    )),
+    "ops", "tree", "tree_util", "flatten_util",
 )  # fmt: skip
 
 #: Names by the reason why they are not called by a generator.
@@ -33,6 +40,8 @@ OUTSIDE = {
         lax.ScatterDimensionNumbers lax.Tolerance lax.linalg.EigImplementation
         lax.linalg.EighImplementation lax.linalg.SvdAlgorithm
         nn.initializers.Initializer
+        scipy.interpolate.RegularGridInterpolator image.ResizeMethod
+        scipy.stats.gaussian_kde random.key_dtype
         scipy.optimize.OptimizeResults tree_util.DictKey tree_util.FlattenedIndexKey
         tree_util.GetAttrKey tree_util.KeyEntry tree_util.KeyPath tree_util.SequenceKey
         tree_util.PyTreeDef tree_util.PyTreeRegistry""",
@@ -41,35 +50,21 @@ OUTSIDE = {
         device_count devices disable_jit effects_barrier io_callback load save
         named_scope set_threads""",
     "held to SciPy's values: tests/surface/test_special_functions.py": """
-        lax.bessel_i0e lax.bessel_i1e lax.betainc lax.igamma lax.igamma_grad_a
-        lax.igammac lax.polygamma lax.random_gamma_grad lax.regularized_incomplete_beta
-        lax.zeta scipy.special.bernoulli scipy.special.bessel_jn scipy.special.betainc
-        scipy.special.comb scipy.special.dawsn scipy.special.erfcx scipy.special.exp1
-        scipy.special.expi scipy.special.expn scipy.special.fresnel
-        scipy.special.gammainc scipy.special.gammaincc scipy.special.hyp1f1
-        scipy.special.hyp2f1 scipy.special.owens_t scipy.special.sici
-        scipy.special.spence scipy.special.sph_harm_y scipy.special.wofz""",
+        scipy.special.sph_harm_y""",
     "held to recorded values: tests/surface/test_recorded_names.py": """
         image.resize image.scale_and_translate lax.broadcast_like lax.composite
         lax.conv_general_dilated_local lax.conv_general_shape_tuple lax.conv_shape_tuple
-        lax.conv_transpose_shape_tuple lax.dce_sink lax.mulhi lax.platform_dependent
-        lax.ragged_dot lax.ragged_dot_general lax.reduce_precision
-        lax.reduce_window_shape_tuple lax.rng_bit_generator lax.rng_uniform
-        lax.scaled_dot lax.shape_as_value lax.stage numpy.array_repr numpy.array_str
-        numpy.fromfile numpy.fromiter numpy.fromstring numpy.frompyfunc
-        numpy.get_printoptions numpy.iterable numpy.load numpy.poly numpy.polyfit
-        numpy.printoptions numpy.roots numpy.save numpy.savez numpy.set_printoptions
-        numpy.ufunc lax.linalg.qdwh nn.get_scaled_dot_general_config
-        nn.scaled_dot_general nn.scaled_matmul nn.initializers.orthogonal
-        nn.initializers.delta_orthogonal tree.static""",
+        lax.conv_transpose_shape_tuple lax.dce_sink lax.platform_dependent
+        lax.ragged_dot lax.ragged_dot_general lax.reduce_window_shape_tuple
+        lax.rng_bit_generator lax.rng_uniform lax.scaled_dot lax.shape_as_value
+        lax.stage numpy.array_repr numpy.array_str numpy.fromfile numpy.fromiter
+        numpy.fromstring numpy.frompyfunc numpy.get_printoptions numpy.iterable
+        numpy.load numpy.printoptions numpy.save numpy.savez numpy.set_printoptions
+        numpy.ufunc nn.get_scaled_dot_general_config nn.scaled_dot_general
+        nn.scaled_matmul nn.initializers.orthogonal nn.initializers.delta_orthogonal
+        tree.static""",
     "held to SciPy's values: tests/surface/test_scipy_more.py": """
-        scipy.linalg.funm scipy.signal.csd scipy.signal.detrend scipy.signal.istft
-        scipy.signal.stft scipy.signal.welch""",
-    "held to recorded values: tests/surface/test_random.py": """
-        random.ball random.beta random.binomial random.chisquare random.dirichlet
-        random.f random.gamma random.generalized_normal random.loggamma
-        random.multinomial random.multivariate_normal random.orthogonal random.poisson
-        random.t""",
+        scipy.linalg.funm""",
     "solvers that are held to their equations: tests/surface/test_solvers.py": """
         lax.custom_linear_solve lax.custom_root""",
     "its results are ftrace's own": "make_graph",
