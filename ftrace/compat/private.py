@@ -26,6 +26,9 @@ class AbstractRef:
     """The type of mutable arrays: nothing has it, since there are none."""
 
 
+MutableArray = AbstractRef
+
+
 class ExtendedDType:
     """The base of dtypes that libraries define: arrays of them are not made."""
 
@@ -88,6 +91,8 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
         "include_frame": _include_frame,
         "register_exclusion": register_exclusion,
     },
+    # flax.nnx names them when it is imported.
+    "jax.experimental.hijax": "ftrace.compat.hijax",
     "jax._src.xla_bridge": {"_backends": {"cpu": get_device("cpu")}},
     "jax._src.tree_util": (
         "jax.tree_util",

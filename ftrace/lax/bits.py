@@ -15,12 +15,14 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
+from ftrace.ground import settings
 from ftrace.lax.elementwise import bitcast_convert_type, check_dtypes
 from ftrace.lax.options import RandomAlgorithm
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import astype
 from ftrace.numpy.elementwise import elementwise
 from ftrace.numpy.shape import concatenate, stack
+from ftrace.trace.avals import Shape
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.custom.callbacks import io_callback
@@ -164,6 +166,11 @@ def rng_bit_generator(
             f"{name}: RNG_THREE_FRY is not there yet; take RNG_PHILOX, or random.bits"
         )
     sizes = ax.check_shape(shape, name)
+    with settings.config(enable_x64=True):  # words are multiplied in 64 bits
+        return _drawn(x, sizes, kind)
+
+
+def _drawn(x: Any, sizes: Shape, kind: np.dtype[Any]) -> Any:
     words = bitcast_convert_type(x, dtypes.uint32)
     low, high, *rest = [words.reshape(4)[i].astype(dtypes.uint64) for i in range(4)]
     count = prod(sizes) * (2 if kind == dtypes.uint64 else 1)

@@ -34,6 +34,7 @@ from ftrace.trace.tracing.tracer import (
     Tracer,
     Value,
     adopted,
+    array_meant,
     aval_of,
     check_fits,
     open_in_all_threads,
@@ -202,6 +203,8 @@ class Scope:
             return const(array.numpy(), array.dtype, (), array.weak_type)
         if isinstance(value, NUMPY):
             return self.capture(value)
+        if (array := array_meant(value)) is not value:
+            return self.lift(array)
         aval = aval_of(value)
         return self.number(value, aval.dtype, (), aval.weak_type)
 

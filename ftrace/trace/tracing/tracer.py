@@ -450,6 +450,12 @@ def stands_for(value: Any) -> Any:
     return getattr(value, "__jax_array__", None) if own is None else own
 
 
+def array_meant(value: Any) -> Any:
+    """The array that an object stands for; anything else as it is."""
+    array_of = None if isinstance(value, ArrayLike) else stands_for(value)
+    return value if array_of is None else array_of()
+
+
 #: What an integer that decides nothing about its dtype is between.
 _LEAST, _MOST = dtypes.limits(dtypes.int32)
 #: Integers that take the dtype of what is beside them.

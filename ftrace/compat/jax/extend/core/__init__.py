@@ -1,5 +1,6 @@
 """`jax.extend.core`: jaxprs, primitives, and the state of tracing."""
 
+from ftrace.compat.hijax import Effect as Effect
 from ftrace.compat.jax.core import (
     CallPrimitive as CallPrimitive,
     ClosedJaxpr as ClosedJaxpr,
