@@ -329,9 +329,11 @@ def named(sharding: Any, what: str) -> Any:
     Raises:
       DeviceError: there is no such mesh.
     """
+    mesh = get_mesh()
+    if isinstance(sharding, NamedSharding) and sharding.mesh == mesh.abstract_mesh:
+        return NamedSharding(mesh, sharding.spec)
     if not isinstance(sharding, PartitionSpec):
         return sharding
-    mesh = get_mesh()
     if mesh.empty:
         raise DeviceError(
             f"{what} requires a non-empty mesh in context for a PartitionSpec; name "

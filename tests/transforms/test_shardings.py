@@ -129,6 +129,8 @@ def test_arrays_say_how_they_lie() -> None:
     assert (a.sharding, b.sharding) == (sharding, SingleDeviceSharding(DEVICE))
     with ft.set_mesh(ONE):
         assert ft.device_put(X, P("x")).sharding == sharding
+        without = NamedSharding(ft.sharding.get_abstract_mesh(), P("x"))
+        assert lax.with_sharding_constraint(X, without).sharding == sharding
     with pytest.raises(RuntimeError, match="non-empty mesh"):
         lax.with_sharding_constraint(X, P("x"))
     f = ft.jit(lambda x: lax.with_sharding_constraint(x * 2, sharding))

@@ -196,6 +196,35 @@ class Holder:
         return X
 
 
+class TracedHolder:
+    """What stands for an array, which may be traced, and looks like one to NumPy."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __jax_array__(self) -> Any:
+        return self.array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.array)
+
+
+@pytest.mark.parametrize("transform", [ft.jit, ft.vmap, ft.jacfwd])
+def test_what_stands_for_a_traced_array_is_an_operand(transform: Any) -> None:
+    ones = fnp.ones(3)
+    xs = fnp.arange(9.0).reshape(3, 3)
+
+    def found(hold: Any) -> Any:
+        def function(x: Any) -> Any:
+            row = fnp.ravel(x)[:3]
+            products = ones @ hold(row), fnp.dot(b=hold(row), a=ones)
+            return fnp.hstack([*products, fnp.sin(hold(row)), hold(row)])
+
+        return transform(function)(xs)
+
+    np.testing.assert_array_equal(found(TracedHolder), found(lambda x: x))
+
+
 def test_what_stands_for_an_array_is_taken_for_it() -> None:
     for found in (X + Holder(), Holder() + X, fnp.add(Holder(), X)):
         np.testing.assert_array_equal(found, 2 * X)
