@@ -106,8 +106,13 @@ def check_mode(name: str, mode: Any) -> str | None:
 
 
 def default_fill(dtype: np.dtype[Any]) -> Any:
-    """What is read out of bounds: NaN, the least integer, the greatest, or True."""
+    """What is read out of bounds: NaN, the least integer, the greatest, or True.
+
+    Of a random key that is the one whose words are the greatest.
+    """
     kind = dtypes.kind(dtype)
+    if kind == "k":
+        return dtypes.limits(dtypes.uint32)[1]
     low, high = dtypes.limits(dtype)
     return np.nan if kind in "fc" else low if kind == "i" else high
 

@@ -14,7 +14,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.sorting import gather_along, positions_along
-from ftrace.random.distributions import extreme, offset_between, unit
+from ftrace.random.distributions import GUMBEL_MODES, extreme, offset_between, unit
 from ftrace.random.draw import as_shape, check_key, draw
 from ftrace.random.keys import Key, random_bits, split_in_two
 from ftrace.trace.avals import Shape
@@ -97,7 +97,7 @@ def categorical(
       shape: of the result: any leading sizes, then the shape of `logits` without
         `axis`; by default the latter alone.
       replace: if false, what leading sizes of `shape` count are different categories.
-      mode: "high" for probabilities below 1e-7; by default "low".
+      mode: "high" for probabilities below 1e-7, or "highest"; by default "low".
 
     Raises:
       ShapeError: `shape` does not end in that of `logits` without `axis`.
@@ -107,7 +107,7 @@ def categorical(
     if not dtypes.is_float(aval.dtype):
         raise DtypeError(f"random.categorical: logits must be floats, got {aval!r}")
     axis = ax.canonical_axis(axis, aval.ndim, "random.categorical")
-    one_of("random.categorical: mode", mode, (None, "low", "high"))
+    one_of("random.categorical: mode", mode, GUMBEL_MODES)
     rest = aval.shape[:axis] + aval.shape[axis + 1 :]
     shape = rest if shape is None else as_shape("categorical", shape)
     leading = len(shape) - len(rest)

@@ -18,6 +18,7 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, DtypeOverflowError, one_of
+from ftrace.ground import settings
 from ftrace.numpy.axes import cast, choose, full
 from ftrace.random import draw as how, keys
 from ftrace.random.draw import sampler
@@ -35,6 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 Dtype = np.dtype[Any]
+GUMBEL_MODES = None, "low", "high", "highest"
 _NUMBERS: Any = (int, float, np.integer)
 
 
@@ -422,24 +424,41 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: Any = None) -> An
       key: a key.
       shape: of the result.
       dtype: a float dtype.
-      mode: "high" draws twice the bits, for tails below 1e-7; by default "low".
+      mode: "high" draws twice the bits, for tails below 1e-7; "highest" has float32
+        for all of them, as if 64 bits had been drawn and rounded down; default "low".
 
     Raises:
       ValueRangeError: there is no such mode.
     """
-    one_of("random.gumbel: mode", mode, (None, "low", "high"))
+    one_of("random.gumbel: mode", mode, GUMBEL_MODES)
     return extreme(key, shape, dtype, mode)
 
 
 def extreme(key: Key, shape: Shape, dtype: Dtype, mode: str | None) -> Any:
     """-log(-log(u)); or the same of 1 - u, with more bits where u is small."""
-    if mode != "high":
+    if mode == "highest" and dtype == dtypes.float32:
+        return _extreme_of_64_bits(key, shape)
+    if mode not in ("high", "highest"):
         return -fnp.log(-fnp.log(_positive(key, shape, dtype)))
     info = how.float_info(dtype)
     upper, lower = unit(key, (2, *shape), dtype)
     u = 2.0**-info.nmant * lower + upper + float(info.tiny)
     u = choose(upper >= 0.5, upper, u)
     return -fnp.log(-fnp.log1p(-u))
+
+
+def _extreme_of_64_bits(key: Key, shape: Shape) -> Any:
+    """u and 1 - u are multiples of 2^-64; the smaller one keeps 24 bits."""
+    upper, lower = keys.random_bits(key, 32, (2, *shape))
+    with settings.config(enable_x64=True):
+        whole = cast(upper, dtypes.uint64) << 32 | cast(lower, dtypes.uint64)
+        is_small = upper < 1 << 31
+        whole = filled = choose(is_small, whole, ~whole + 1)
+        for distance in (1, 2, 4, 8, 16, 32):  # all bits below the highest one
+            filled = filled | filled >> distance
+        x = cast(whole & ~(filled >> 24), dtypes.float32)
+    x = fnp.maximum(x * 2.0**-64, 2.0**-65)
+    return -fnp.log(-choose(is_small, fnp.log1p(-x), fnp.log(x)))
 
 
 @sampler()

@@ -281,6 +281,14 @@ def key_dtype(impl_spec: Any = None) -> np.dtype[Any]:
     return dtypes.KEYS[str(name)]
 
 
+def _chosen(impl: Any, dtype: Any) -> np.dtype[Any]:
+    if impl is not None and dtype is not None:
+        raise ValueRangeError(
+            f"a generator is named by impl or by dtype, got both: {impl!r}, {dtype!r}"
+        )
+    return key_dtype(impl if dtype is None else dtype)
+
+
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     """A key from an integer seed: its 64 bits, high word first.
 
@@ -310,14 +318,14 @@ def _as_integer(seed: int) -> Any:
     first = dtypes.default_dtype("i")
     if -(1 << 31) <= seed < 1 << 31:
         return first.type(seed)
-    for dtype in (first, dtypes.int64, dtypes.uint64):
+    for dtype in (first, dtypes.int64):
         info = np.iinfo(dtype)
         if info.min <= seed <= info.max:
             kept = dtypes.canonicalize(dtype)
             return np.asarray(seed, dtype).astype(kept)[()]
     raise DtypeOverflowError(
-        f"random.key: a seed has 64 bits, got {seed}; fold larger numbers in piece by "
-        "piece with random.fold_in"
+        f"random.key: a seed is an integer of 64 bits with a sign, got {seed}; fold "
+        "larger numbers in piece by piece with random.fold_in"
     )
 
 
@@ -332,7 +340,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
       DtypeError: the seed is no integer.
       ValueRangeError: it is no scalar.
     """
-    found = key_dtype(impl if dtype is None else dtype)
+    found = _chosen(impl, dtype)
     return draw(wrapped, PRNGKey(seed, impl=found), dtype=found)
 
 
@@ -387,7 +395,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     Raises:
       ArgumentError: it is of another shape or dtype.
     """
-    found = key_dtype(impl if dtype is None else dtype)
+    found = _chosen(impl, dtype)
     words = found.itemsize // 4
     check_keys("wrap_key_data", key_bits_array, words)
     if dtypes.is_key(key_bits_array.dtype):

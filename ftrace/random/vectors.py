@@ -87,17 +87,17 @@ def _normal_vectors(
     return mean + fnp.matmul(factor, x[..., None])[..., 0]
 
 
-@sampler(statics=("n", "m"))
+@sampler("fc", statics=("n", "m"))
 def orthogonal(
     key: Any, n: Any, shape: Any = (), dtype: Any = None, m: Any = None
 ) -> Any:
-    """Orthogonal matrices, uniform by the Haar measure.
+    """Orthogonal or, of a complex dtype, unitary matrices, uniform by the Haar measure.
 
     Args:
       key: a key.
       n: the number of rows.
       shape: of the batch.
-      dtype: a float dtype.
+      dtype: a float or complex dtype.
       m: the number of columns, by default `n`; the shorter side is orthonormal.
 
     Returns:

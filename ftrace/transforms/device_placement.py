@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.backends.base import Counters, Device, get_device, live_devices
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import Array, is_array, surface
@@ -130,8 +131,12 @@ def _put(value: Any, device: Device) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """The arrays of a tree as NumPy arrays."""
-    return tree.map(lambda v: np.asarray(v) if is_array(v) else v, x)
+    """The arrays of a tree as NumPy arrays; those of random keys as they are."""
+
+    def fetched(v: Any) -> Any:
+        return np.asarray(v) if is_array(v) and not dtypes.is_key(v.dtype) else v
+
+    return tree.map(fetched, x)
 
 
 def block_until_ready(x: Any) -> Any:

@@ -467,6 +467,41 @@ def _numpy_util() -> dict[str, Any]:
     }  # fmt: skip
 
 
+class _KeyArrays(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return ft.dtypes.is_key(getattr(instance, "dtype", None))
+
+
+class _PRNGKeyArray(metaclass=_KeyArrays):
+    """The class of arrays of keys: theirs is that of all arrays."""
+
+
+def _prng() -> dict[str, Any]:
+    random = ft.random
+    known = {
+        name: SimpleNamespace(name=name, key_shape=(dtype.itemsize // 4,))
+        for name, dtype in ft.dtypes.KEYS.items()
+    }
+
+    def of_known(make: Callable[..., Any]) -> Callable[..., Any]:
+        def call(x: Any, *, impl: Any) -> Any:
+            if impl not in known.values():
+                raise unittest.SkipTest("private: generators of the user's own")
+            return make(x, impl=impl.name)
+
+        return call
+
+    return {
+        "prngs": known, "PRNGKeyArray": _PRNGKeyArray,
+        "PRNGImpl": lambda **parts: SimpleNamespace(**parts),
+        "random_seed": of_known(random.key),
+        "random_wrap": of_known(random.wrap_key_data), "random_unwrap": random.key_data,
+        "random_bits": lambda key, bit_width, shape: random.bits(
+            key, shape, f"uint{bit_width}"
+        ),
+    }  # fmt: skip
+
+
 #: Private module -> names that are made for tests.
 SERVED: dict[str, Callable[[], dict[str, Any]]] = {
     "api": lambda: {"jit": _renamed(ft.jit)},
@@ -499,6 +534,8 @@ SERVED: dict[str, Callable[[], dict[str, Any]]] = {
         "unregister_event_duration_listener": lambda _: None,
     },
     "numpy.util": _numpy_util,
+    "random.prng": _prng,
+    "random.threefry2x32": lambda: {"threefry_2x32": Private("threefry_2x32")},
     "xla_bridge": _backend,
 }  # fmt: skip
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings as budget, strategies as st
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import lax
 from ftrace.backends.base import get_device
 
 opt_einsum = pytest.importorskip("opt_einsum")
@@ -64,24 +63,3 @@ def test_a_bilinear_form_is_one_large_product() -> None:
     assert len(kernels) <= 2
     written = [spec.size for k in kernels for spec in k.buffers if spec.written]
     assert max(written) == 64 * 32 * 32
-
-
-def test_operands_are_multiplied_by_the_function_that_is_given() -> None:
-    draw = np.random.default_rng(0)
-    x, y, z = (draw.random(s, np.float32) for s in ((2, 3, 4), (2, 4, 5), (5, 3)))
-    calls: list[Any] = []
-
-    def multiply(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args[2])
-        return lax.dot_general(*args, **kwargs)
-
-    for text, operands in (
-        ("bij,bjk->kib", (x, y)),
-        ("bij,bjk,kl->il", (x, y, z)),
-        ("bij->ji", (x,)),
-        ("bii,bjk->bk", (x[:, :3, :3], y)),
-    ):
-        made = fnp.einsum(text, *operands, _dot_general=multiply)
-        np.testing.assert_allclose(made, np.einsum(text, *operands), rtol=1e-5)
-    assert len(calls) == 4
-    assert calls[0] == (((2,), (1,)), ((0,), (0,)))

@@ -94,7 +94,18 @@ def test_keys_are_compared_by_their_bits() -> None:
     assert bool(fnp.all(ft.jit(lax.eq)(KEYS, KEYS)))
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, ft.device_put])
+def test_what_is_read_out_of_bounds_is_a_key_of_ones() -> None:
+    for read in (
+        lambda x: x.at[9].get(mode="fill"),
+        lambda x: fnp.take(x, 9, mode="fill"),
+    ):
+        for made in (read(KEYS), ft.jit(read)(KEYS)):
+            assert numbers(made).tolist() == [2**32 - 1] * 2
+
+
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, ft.device_put, ft.device_get]
+)
 def test_copies_are_equal(again: Any) -> None:
     assert bool(fnp.all(again(KEYS) == KEYS))
     assert bool(fnp.all(pickle.loads(pickle.dumps(KEYS)) == KEYS))
@@ -184,6 +195,7 @@ def test_bad_input_is_named() -> None:
         (lambda: random.wrap_key_data(np.zeros(3, "u4")), TypeError, "last axis"),
         (lambda: random.key_data(np.zeros(3)), TypeError, "a key is required"),
         (lambda: random.key(0, impl="mt"), ValueError, "threefry2x32"),
+        (lambda: random.key(0, impl="rbg", dtype=KEY.dtype), ValueError, "got both"),
     ):
         with refuses(error, message):
             call()

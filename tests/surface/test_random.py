@@ -230,6 +230,23 @@ def test_split_keys_are_independent_of_their_number() -> None:
     )
 
 
+def test_the_highest_precision_of_gumbel_is_that_of_jax() -> None:
+    for draw in (random.gumbel, ft.jit(random.gumbel, static_argnums=(1, 2, 3))):
+        made = draw(KEY, (4,), np.float32, "highest")
+        np.testing.assert_allclose(
+            made, [2.5647566, -1.0235124, -0.04578255, -1.3121184], 1e-6
+        )
+    with ft.config(enable_x64=False):
+        made = random.gumbel(KEY, (1000,), mode="highest")
+        assert np.isfinite(np.asarray(made)).all()
+        assert random.categorical(KEY, np.zeros(3, "f4"), mode="highest") in (0, 1, 2)
+
+
+def test_orthogonal_matrices_of_complex_numbers_are_unitary() -> None:
+    q = np.asarray(random.orthogonal(KEY, 4, (2,), np.complex64, m=3))
+    np.testing.assert_allclose(q.conj().mT @ q, np.eye(3)[None].repeat(2, 0), atol=1e-6)
+
+
 # Choice.
 
 
