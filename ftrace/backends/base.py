@@ -321,7 +321,9 @@ def device_names() -> list[str]:
 def _require(name: str) -> None:
     if name not in _factories:
         known = ", ".join(_factories)
-        raise DeviceError(f"there is no device {name!r}; the devices are {known}")
+        raise DeviceError(
+            f"Unknown backend: there is no device {name!r}; the devices are {known}"
+        )
 
 
 settings.name_checks["device"] = _require
