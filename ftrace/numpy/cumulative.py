@@ -15,7 +15,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ValueRangeError
 from ftrace.numpy import axes as ax
-from ftrace.numpy.reductions import chosen_dtype, log_sum_exp, summed_dtype, without_nan
+from ftrace.numpy.reductions import dtype_of_sum, log_sum_exp, summed_dtype, without_nan
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.bind import bind, bind_compound
@@ -185,10 +185,7 @@ def cumulate(
     """A running sum or product as NumPy has it."""
     a = ax.as_value(a)
     a, axis = ax.flattened(ax.reshape(a, a.shape or (1,)), axis, name)
-    promote = promote_integers or a.dtype == dtypes.bool_
-    natural = dtypes.settled(a.dtype, a.weak_type)
-    natural = summed_dtype(natural) if promote else natural
-    final = chosen_dtype(dtype, natural)
+    final = dtype_of_sum(a, dtype, promote_integers)
     if not dtypes.is_inexact(final):  # what of a float is too much saturates there
         a = ax.cast(a, final)
     wide = summed_dtype(final)

@@ -110,24 +110,25 @@ def _log_add(x1: Value, x2: Value, power: Any, scale: float) -> Any:
     x1, x2 = ew.promote_inexact(x1, x2)
     if ew.kind_of(x1) == "c":
         return _complex_log_add(x1, x2, power, scale)
-    # At a tie one of them is taken for the greater, and all derivatives are right.
-    first = x1 < x2
-    high, low = ax.choose(first, x2, x1), ax.choose(first, x1, x2)
+    undefined, total = _from_the_greater(x1 < x2, x1, x2, power, scale)
     # Infinities of one sign, and NaN, have no finite difference: the maximum is right.
-    difference = low - high
-    undefined = ew.isnan(difference)
-    safe = ax.choose(undefined, 0.0, difference)
-    total = high + ew.log1p(power(safe)) * scale
     return ax.choose(undefined, ew.maximum(x1, x2), total)
 
 
-def _complex_log_add(x1: Any, x2: Any, power: Any, scale: float) -> Any:
-    first = x1.real < x2.real
-    high, low = ax.choose(first, x2, x1), ax.choose(first, x1, x2)
+def _from_the_greater(
+    less: Any, x1: Any, x2: Any, power: Any, scale: float
+) -> tuple[Any, Any]:
+    # At a tie one of them is taken for the greater, and all derivatives are right.
+    high, low = ax.choose(less, x2, x1), ax.choose(less, x1, x2)
     difference = low - high
     undefined = ew.isnan(difference)
     safe = ax.choose(undefined, 0.0, difference)
-    total = high + ew.log1p(power(safe)) * scale
+    return undefined, high + ew.log1p(power(safe)) * scale
+
+
+def _complex_log_add(x1: Any, x2: Any, power: Any, scale: float) -> Any:
+    less = x1.real < x2.real
+    undefined, total = _from_the_greater(less, x1, x2, power, scale)
     # The imaginary part of a logarithm lies between −π and π.
     angle, half = total.imag, math.pi * scale
     turns = ew.floor_values((angle + half) / (2 * half)) * (2 * half)

@@ -199,11 +199,15 @@ def dot(
     Raises:
       ShapeError: these axes differ in size.
     """
-    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
+    return _along_last("dot", a, b, preferred_element_type, 2)
+
+
+def _along_last(name: str, a: Value, b: Value, preferred: Dtype, back: int) -> Any:
+    (x, y), final = promoted(a, b, preferred_element_type=preferred)
     if x.ndim == 0 or y.ndim == 0:
         return finished(elementwise(p.mul, x, y), final)
-    axes = ((x.ndim - 1,), (max(y.ndim - 2, 0),))
-    return finished(dot_axes("dot", x, y, axes), final)
+    axes = ((x.ndim - 1,), (max(y.ndim - back, 0),))
+    return finished(dot_axes(name, x, y, axes), final)
 
 
 def matmul(
@@ -324,11 +328,7 @@ def inner(
     Raises:
       ShapeError: these axes differ in size.
     """
-    (x, y), final = promoted(a, b, preferred_element_type=preferred_element_type)
-    if x.ndim == 0 or y.ndim == 0:
-        return finished(elementwise(p.mul, x, y), final)
-    axes = ((x.ndim - 1,), (y.ndim - 1,))
-    return finished(dot_axes("inner", x, y, axes), final)
+    return _along_last("inner", a, b, preferred_element_type, 1)
 
 
 def tensordot(

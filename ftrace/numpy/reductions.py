@@ -38,6 +38,13 @@ Dtype = Any
 # Dtypes.
 
 
+def dtype_of_sum(a: Any, dtype: Dtype, promote_integers: bool) -> np.dtype[Any]:
+    """That of a sum or product: narrow integers grow, unless they are not to."""
+    natural = dtypes.settled(a.dtype, a.weak_type)
+    grows = promote_integers or a.dtype == dtypes.bool_
+    return chosen_dtype(dtype, summed_dtype(natural) if grows else natural)
+
+
 def summed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which values of `dtype` are added: no narrower than int32."""
     kind = dtypes.kind(dtype)
@@ -202,10 +209,7 @@ def _total(name: str, primitive: Primitive):
     ) -> Any:
         ax.no_out(name, out)
         a = ax.as_value(a)
-        promote = promote_integers or a.dtype == dtypes.bool_
-        natural = dtypes.settled(a.dtype, a.weak_type)
-        natural = summed_dtype(natural) if promote else natural
-        final = chosen_dtype(dtype, natural)
+        final = dtype_of_sum(a, dtype, promote_integers)
         wide = widened(final) if dtype is None else final
         along = over(name, a, axis, keepdims, where)
         return ax.cast(masked_reduce(primitive, a, along, wide, initial), final)

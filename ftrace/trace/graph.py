@@ -403,6 +403,13 @@ def with_bodies(arg: Any, bodies: Sequence[Body]) -> Any:
     return replace(arg, **changed)
 
 
+def rebuild_with(node: Node, src: tuple[Node, ...], bodies: Sequence[Body]) -> Node:
+    """`node` over other sources, with other bodies in the places of its own."""
+    if tuple(bodies) == bodies_of(node.arg):
+        return rebuild(node, src)
+    return node.op(*src, arg=with_bodies(node.arg, bodies))
+
+
 @dataclass(frozen=True, eq=False)
 class Graph(Immutable):
     """A function of arrays: `outputs` in terms of `inputs`.

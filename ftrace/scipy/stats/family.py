@@ -216,12 +216,9 @@ class _Family:
     def _checked(self, value: Any, shapes: Any, scale: Any) -> Any:
         return value if self.valid is None else _where(self.valid, value, shapes, scale)
 
-    def _bounds(self, shapes: Any) -> tuple[Any, Any]:
-        return self.support(*shapes) if callable(self.support) else self.support
-
     def _log_density(self, x: Any, *parameters: Any) -> Any:
         shapes, loc, scale = self._split(parameters)
-        low, high = self._bounds(shapes)
+        low, high = self.support(*shapes) if callable(self.support) else self.support
         z = (x - loc) / scale if self.placed else x
         if callable(self.support):
             outside = (z < low) | (z > high)
@@ -242,7 +239,7 @@ class _Family:
 
     def _probability(self, name: str, x: Any, *parameters: Any) -> Any:
         shapes, loc, scale = self._split(parameters)
-        low, high = self._bounds(shapes)
+        low, high = self.support(*shapes) if callable(self.support) else self.support
         z = (x - loc) / scale if self.placed else x
         if callable(self.support):
             clipped = choose(z < low, low, choose(z > high, high, z))

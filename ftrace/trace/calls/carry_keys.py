@@ -22,7 +22,7 @@ from ftrace.trace.graph import (
     make_node,
     nodes_of,
     rebuild,
-    with_bodies,
+    rebuild_with,
 )
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.elementwise import bitcast
@@ -65,10 +65,7 @@ def _converted(outputs: Sequence[Node]) -> list[Node]:
             if body not in bodies:
                 inputs = tuple(map(_source, body.inputs))
                 bodies[body] = Body(inputs, tuple(_converted(body.outputs)))
-        changed = [bodies[body] for body in found]
-        if tuple(changed) == found:
-            return rebuild(node, src)
-        return node.op(*src, arg=with_bodies(node.arg, changed))
+        return rebuild_with(node, src, [bodies[body] for body in found])
 
     return exchange(outputs, change)
 

@@ -32,6 +32,7 @@ from ftrace.trace.graph import (
     nodes_of,
     operations_of,
     rebuild,
+    rebuild_with,
     substitute,
     toposort,
     with_bodies,
@@ -103,10 +104,7 @@ class _Follower:
         bodies = bodies_of(node.arg) if node.op.family in HOLDERS else ()
         if node.op in _RULED or not bodies:
             return rebuild(node, src)
-        found = [self._body(body) for body in bodies]
-        if tuple(found) == bodies:
-            return rebuild(node, src)
-        return node.op(*src, arg=with_bodies(node.arg, found))
+        return rebuild_with(node, src, [self._body(body) for body in bodies])
 
     def _body(self, body: Body) -> Body:
         found = self.bodies.get(body)
@@ -201,14 +199,11 @@ class _Inliner:
 
     def _holder(self, node: Node, src: tuple[Node, ...], looped: bool) -> Node:
         """A loop or branch: what its bodies hold becomes operands of it."""
-        before = bodies_of(node.arg)
         looped = looped or isinstance(node.arg, (Scan, While))
-        bodies = [self.body(body, looped) for body in before]
+        bodies = [self.body(body, looped) for body in bodies_of(node.arg)]
         held = _held_in(bodies)
         if not held:
-            if tuple(bodies) == before:
-                return rebuild(node, src)
-            return node.op(*src, arg=with_bodies(node.arg, bodies))
+            return rebuild_with(node, src, bodies)
         at = _place_of_constants(node.arg, src)
         names = [variable(n.aval, _HELD_DEPTH, i) for i, n in enumerate(held)]
         mapping = dict(zip(held, names, strict=True))
