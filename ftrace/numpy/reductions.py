@@ -429,8 +429,11 @@ def count_nonzero(a: Value, axis: Axis = None, keepdims: bool = False) -> Any:
 def isclose(
     a: Value, b: Value, rtol: Value = 1e-5, atol: Value = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Where |a - b| <= atol + rtol·|b|; infinities are close to themselves."""
-    dtype = dtypes.to_inexact(ew.common_type(a, b)[0])
+    """Where |a - b| <= atol + rtol·|b|; infinities and keys are close to themselves."""
+    common = ew.common_type(a, b)[0]
+    if dtypes.is_key(common):
+        return ew.equal(a, b)
+    dtype = dtypes.to_inexact(common)
     a, b = ax.cast(a, dtype), ax.cast(b, dtype)
     near = abs(a - b) <= atol + rtol * abs(b)
     result = (ew.isfinite(a) & ew.isfinite(b) & near) | (a == b)

@@ -91,6 +91,7 @@ def test_raw_keys_are_the_words_of_keys() -> None:
 def test_keys_are_compared_by_their_bits() -> None:
     assert (KEYS[::-1] == KEYS).tolist() == [False] * 6
     assert (KEYS[0] != KEYS).tolist() == [False] + [True] * 5
+    assert not fnp.allclose(KEYS, KEYS[0])
     assert bool(fnp.all(ft.jit(lax.eq)(KEYS, KEYS)))
 
 

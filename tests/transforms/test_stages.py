@@ -225,6 +225,12 @@ def test_what_stands_for_a_traced_array_is_an_operand(transform: Any) -> None:
     np.testing.assert_array_equal(found(TracedHolder), found(lambda x: x))
 
 
+def test_a_cotangent_may_stand_for_a_container_of_one_leaf() -> None:
+    f = ft.custom_vjp(lambda x: x["a"][0] ** 2)
+    f.defvjp(lambda x: (f(x), x["a"][0]), lambda x, ct: ({"a": 2 * x * ct},))
+    assert ft.grad(f)({"a": [3.0]}) == {"a": [6.0]}
+
+
 def test_what_stands_for_an_array_is_taken_for_it() -> None:
     for found in (X + Holder(), Holder() + X, fnp.add(Holder(), X)):
         np.testing.assert_array_equal(found, 2 * X)

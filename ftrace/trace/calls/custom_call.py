@@ -390,7 +390,7 @@ def as_tuple(value: Any) -> Any:
 def aligned(example: Any, got: Any) -> list[Any] | None:
     """A leaf of `got` per leaf of `example`; None in `got` stands for any subtree.
 
-    Returns None if the structures differ.
+    A leaf may stand for a container of one. Returns None if the structures differ.
     """
     try:
         pairs = tree.prefix_pairs(got, example)
@@ -398,7 +398,8 @@ def aligned(example: Any, got: Any) -> list[Any] | None:
         return None
     found: list[Any] = []
     for leaf, part in pairs:
-        if leaf is not None and tree.is_node(part):
+        count = len(tree.leaves(part))
+        if leaf is not None and count != 1 and tree.is_node(part):
             return None
-        found += [leaf] * len(tree.leaves(part))
+        found += [leaf] * count
     return found

@@ -62,7 +62,7 @@ from ftrace.trace.graph import Graph, Node, provenance
 from ftrace.trace.primitives.sources import is_variable
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.trace import inline, lift_as
-from ftrace.trace.tracing.tracer import Tracer, Value, array_meant, stack
+from ftrace.trace.tracing.tracer import Tracer, Value, stack
 
 #: Calls outside of traces, by `signature`.
 calls: Table[Hashable, Any] = Table(6144)
@@ -140,8 +140,6 @@ def recalling(
         lifts = always or (beside_traced and Tracer in map(type, args))
         key = _key_of(function, args, kwargs, scope, lifts)
         if key is None:
-            args = tuple(map(array_meant, args))
-            kwargs = {name: array_meant(x) for name, x in kwargs.items()}
             return run_at(function, args, kwargs, origin, shares)
         found = recorded.get(key)
         node = None if found is None else found[0]()

@@ -398,10 +398,15 @@ def innermost_scope(values: Sequence[Value]) -> Scope | None:
     return scope if values else None
 
 
+#: What stands for no other array.
+_PLAIN = frozenset((Array, Tracer, np.ndarray, bool, int, float, complex))
+
+
 def scope_of(values: Sequence[Value]) -> Scope | None:
     """The innermost scope of the tracers among the values; None if there is none."""
     found: Scope | None = None
-    for value in values:
+    for given in values:
+        value = given if given.__class__ in _PLAIN else array_meant(given)
         if isinstance(value, Tracer) or is_dynamic(value):
             scope = value.scope if isinstance(value, Tracer) else stack.scopes[-1]
             if scope.closed:
