@@ -332,3 +332,12 @@ def test_a_struct_is_the_type_of_a_result_and_numbers_stay_numbers() -> None:
     assert ft.value_and_grad(lambda x: 2.0)(1.0) == (2.0, 0.0)
     chosen = ft.vmap(lambda x, first: x if first else -x, (0, None))(X, True)
     np.testing.assert_array_equal(chosen, X)
+
+
+def test_check_jaxpr_refuses_what_is_used_before_it_is_made() -> None:
+    closed = ft.make_jaxpr(lambda x: fnp.sin(x) * 2)(1.0)
+    for jaxpr in (closed, closed.jaxpr):
+        core.check_jaxpr(jaxpr)
+    broken = closed.jaxpr.replace(eqns=closed.jaxpr.eqns[1:])
+    with pytest.raises(ft.errors.GraphError, match="before it is made"):
+        core.check_jaxpr(broken)

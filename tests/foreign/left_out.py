@@ -16,6 +16,8 @@ JAXPR = "which equations a jaxpr has: those of the graph are others"
 ERRORS = "the exact words of messages"
 PULLBACK = "what JAX's pullbacks are made of, and the residuals in them"
 JAXPRS = "operations counted in jaxprs: ours share equal nodes and drop unused ones"
+PRIVATE = "functions of JAX's that are not public"
+OPTREE = "optree's: how treedefs print, the order of keys, who flattens what"
 REFS = "mutable arrays (refs)"
 TOKENS = "tokens: effects keep their order by themselves"
 
@@ -60,6 +62,12 @@ ROWS: tuple[tuple[str, str], ...] = (
         ERRORS,
     ),
     (r"vmap_(inconsistent_sizes|mismatched_keyword)", ERRORS),
+    (r"tree_util_test.*(TreePrefixErrors|testBroadcast|with_registries)", PRIVATE),
+    (r"tree_util_test.*(StringRepresentation|OptionalFlatten|KeyOrder)", OPTREE),
+    (r"tree_util_test.*(BadFlatten|serialize_treedef|testWalk|StableHash)", OPTREE),
+    (r"tree_util_test.*(FlattenWithPathDefaultDict)", OPTREE),
+    (r"core_test.*(pp_kv_pair|tracer_reprs|test_str_aval|mem_space)", TEXT),
+    (r"core_test.*(residual_forwarding)", PULLBACK),
     (r"concreteness_error_includes|unimplemented_interpreter|wrong_output_abs", ERRORS),
 )
 

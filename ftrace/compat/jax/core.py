@@ -25,7 +25,7 @@ from ftrace.compat.primitive import (
     CallPrimitive as CallPrimitive,
     Primitive as Primitive,
 )
-from ftrace.errors import ArgumentError, ConcretizationTypeError
+from ftrace.errors import ArgumentError, ConcretizationTypeError, GraphError
 from ftrace.trace.avals import ShapedArray as ShapedArray
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.tracing.scopes import open_scopes, scope_of
@@ -35,8 +35,12 @@ from ftrace.trace.tracing.tracer import (
     stack,
     unbound_variable,
 )
+from ftrace.transforms.contexts import (
+    ensure_compile_time_eval as ensure_compile_time_eval,
+)
 
 AbstractValue = ShapedArray
+Value = Any
 
 
 class OpaqueTraceState:
@@ -163,3 +167,19 @@ def _no_interpreters(name: str) -> ArgumentError:
         f"jax.core.{name}: ftrace has no interpreters of the user's; trace the "
         "function with make_jaxpr and walk through the equations, or rewrite its graph"
     )
+
+
+def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
+    """Raises where a variable is used that nothing has made before.
+
+    Raises:
+      GraphError: an equation or a result uses it.
+    """
+    known: set[Any] = {*jaxpr.constvars, *jaxpr.invars}
+    last = [(None, jaxpr.outvars, ())]
+    for eqn, used, made in [*((e, e.invars, e.outvars) for e in jaxpr.eqns), *last]:
+        for atom in used:
+            if not isinstance(atom, Literal) and atom not in known:
+                where = "the results" if eqn is None else f"the equation {eqn}"
+                raise GraphError(f"{where}: {atom} is used before it is made")
+        known.update(made)

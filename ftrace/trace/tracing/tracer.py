@@ -286,7 +286,7 @@ def _differentiated(tracer: Tracer) -> Scope | None:
             binding = scope.bindings[index]
             if isinstance(binding, Tracer):
                 pending.append(binding.node)
-        if node.op.jvp is no_tangent:
+        if getattr(node.op, "jvp", None) is no_tangent:
             continue
         sources = [x for x in node.src if x not in seen]
         seen.update(sources)

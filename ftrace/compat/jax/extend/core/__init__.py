@@ -10,6 +10,7 @@ from ftrace.compat.jax.core import (
     Literal as Literal,
     Primitive as Primitive,
     Var as Var,
+    check_jaxpr as check_jaxpr,
     concrete_or_error as concrete_or_error,
     find_top_trace as find_top_trace,
     gensym as gensym,
@@ -26,3 +27,4 @@ from ftrace.compat.jax.core import (
     valid_jaxtype as valid_jaxtype,
 )
 from ftrace.compat.linear_util import DebugInfo as DebugInfo
+from ftrace.errors import JaxprTypeError as JaxprTypeError
