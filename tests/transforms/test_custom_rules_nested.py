@@ -350,3 +350,21 @@ def test_what_a_rule_makes_the_same_for_all_lanes_stays_it() -> None:
         total = ft.grad(lambda x: ft.vmap(f)(x).sum())
         np.testing.assert_array_equal(transform(total)(x), [-1.0] * 3)
     assert not wide
+
+
+def test_rules_may_close_over_a_lane_within_the_derivative() -> None:
+    def total(z: Any) -> Any:
+        def lane(x: Any) -> Any:
+            @ft.custom_jvp
+            def g(y: Any) -> Any:
+                return x * y
+
+            @g.defjvp
+            def _(primals: Any, tangents: Any) -> Any:
+                return x * primals[0], 2 * x * tangents[0]
+
+            return g(z)
+
+        return ft.vmap(lane)(fnp.arange(3.0)).sum()
+
+    assert float(ft.grad(total)(3.0)) == float(ft.jit(ft.grad(total))(3.0)) == 6.0

@@ -299,7 +299,7 @@ class WithDerivative(calls.WithRules):
         if not has_rules and any(s.transform in DIFFERENTIATING for s in scopes):
             raise custom_derivative.no_rule(call.name, self.kind)
         level = level_of(call.values)
-        if level is not None:
+        if level is not None and not self._reaches_within(level, call):
             return self._call_at(level, call)
         if _needs_no_rule(call, scopes):
             return call.run()
@@ -310,6 +310,14 @@ class WithDerivative(calls.WithRules):
         call.forget()
         rules = self._rules_of(call, found) if has_rules else ()
         return calls.record(self.op, call, found, found.closed, rules)
+
+    def _reaches_within(self, level: Level, call: Invocation) -> bool:
+        """Do the rules use what is traced in a scope within the level's, as of vmap?"""
+        if open_scopes()[-1] is level.scope:
+            return False
+        used = rule_graphs.closed_over([self.fun, *self.rules, *call.constants])
+        depth = level.scope.depth
+        return any(x.scope.depth > depth for x in _tracers(used))
 
     def _call_at(self, level: Level, call: Invocation) -> Any:
         """A call whose arguments have values: its rules run now, with these."""
