@@ -443,7 +443,7 @@ def view(x: Value, dtype: Any = None) -> Any:
     size = x.dtype.itemsize * (x.shape[-1] if x.ndim else 1)
     if size % target.itemsize or (x.ndim == 0 and size != target.itemsize):
         raise ShapeError(
-            f"view: the {size} bytes of the last axis of {x.dtype.name}{[*x.shape]} "
+            f"view: the {size} bytes of the last axis of {x.dtype}{[*x.shape]} "
             f"are no whole elements of {target.name}"
         )
     before = x.shape[:-1]

@@ -27,7 +27,10 @@ _EXCUSED = tuple(
             "AssertionError: (Expected warning|DeprecationWarning) not .*Deprecation",
             "warnings of what JAX will drop",
         ),
-        (r"AttributeError: .* has no attribute '_[a-z]", "private: attributes"),
+        (
+            r"AttributeError: (.* has no attribute ')?_[a-z]\w*'?",
+            "private: attributes",
+        ),
         ("AssertionError: ('stablehlo|'custom_call|Regex didn't match: 'algo)", TEXT),
         ("ftrace.errors.ValueRangeError: unknown dialect", TEXT),
         ("AssertionError: .*Precision.HIGHEST", JAXPR),

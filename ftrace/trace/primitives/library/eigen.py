@@ -97,7 +97,11 @@ def _eigvals(avals: Any, arg: None, a: Array) -> Sequence[Array]:
     values = np.linalg.eigvals
     if linalg is not None:
         values = partial(linalg.eigvals, check_finite=False)
-    return lapack_numpy.each_finite(lambda x: (values(x),), avals, a)
+
+    def decomposed(x: Array) -> Sequence[Array]:
+        return (values(x),)
+
+    return lapack_numpy.each_finite(decomposed, avals, a)
 
 
 def _eigvals_tangent(node: Node, a: Node, t: Node) -> Results:
