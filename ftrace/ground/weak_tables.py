@@ -12,6 +12,7 @@ import _weakref
 import weakref
 from collections import deque
 from collections.abc import Hashable
+from types import FunctionType
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -26,6 +27,21 @@ class Reference(weakref.ref[V]):
 
     __slots__ = ("key",)
     key: Any
+
+
+class OfFunctions(Generic[V]):
+    """Values by function, as long as that lives. They must not hold it."""
+
+    def __init__(self) -> None:
+        self._values: dict[weakref.ref[FunctionType], V] = {}
+
+    def keep(self, function: FunctionType, value: V) -> V:
+        """The value that is there; else this one, which is there from now on."""
+        reference = weakref.ref(function, self._values.pop)
+        return self._values.setdefault(reference, value)
+
+    def get(self, function: FunctionType) -> V | None:
+        return self._values.get(weakref.ref(function))
 
 
 class WeakValues(Generic[K, V]):

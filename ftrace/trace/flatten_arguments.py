@@ -289,6 +289,10 @@ class Output:
         call.__name__ = name_of(fun)
         return Output(call, transform, has_aux)
 
+    def forget(self) -> None:
+        """Lets go of the function, which need not be called again."""
+        self.function = tuple
+
     def __call__(self, *args: Any, **kwargs: Any) -> list[Value]:
         """The values of the result, then those of aux."""
         result = self.function(*args, **kwargs)

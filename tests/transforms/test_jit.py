@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from functools import partial, wraps
 from typing import Any
 
@@ -329,3 +330,24 @@ def test_names_of_arguments_are_of_those_that_are_given_by_name() -> None:
         for name in ("a", "args"):
             with pytest.raises(StaticArgumentError, match=f"names '{name}'"):
                 ft.jit(f, **{kind: (name, "b")})
+
+
+def test_all_jits_of_a_function_trace_it_once_while_it_lives() -> None:
+    traces: list[None] = []
+    held = fnp.ones(3)
+
+    def f(x: ft.Array, k: int = 1) -> ft.Array:
+        traces.append(None)
+        return x * k + held
+
+    for _ in range(2):
+        for _ in range(8):  # the last ones find what is native
+            ft.jit(f)(held)
+        assert ft.jit(f, static_argnums=1)(held, 3)[0] == 4
+    assert len(traces) == 2
+    ft.jit(f).clear_cache()
+    ft.jit(f)(held)
+    assert len(traces) == 3
+    alive = weakref.ref(f)
+    del f
+    assert alive() is None

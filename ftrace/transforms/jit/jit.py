@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial, update_wrapper
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ftrace.errors.user_line import names
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import Table
+from ftrace.ground.weak_tables import OfFunctions
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
@@ -124,10 +126,38 @@ def jit(
     donated = arguments.choose(fun, "donate", donate_argnums, donate_argnames)
     arguments.check_disjoint(fun, static, donated)
     spec = None if dynamic is None else arguments.Dynamic(fun, dynamic)
-    return Jitted(fun, static, donated, device, spec)
+    known = _traces_of(fun, (static, donated)) if spec is None else None
+    return Jitted(fun, static, donated, device, spec, known)
 
 
 _NO_ARGUMENTS = arguments.Chosen()
+
+
+class Traces:
+    """What a function was traced to, by signature.
+
+    All that `jit` gives of a function has the same, so that `jit(f)(x)` in a loop
+    traces once.
+    """
+
+    __slots__ = ("lock", "table")
+
+    def __init__(self) -> None:
+        self.lock = fresh_after_fork(threading.RLock())
+        self.table: Table[Any, OneTrace] = Table(
+            latest=SIGNATURES_KEPT, is_needed=_has_records, own=True
+        )
+
+
+_traces: OfFunctions[dict[Any, Traces]] = OfFunctions()
+
+
+def _traces_of(fun: Any, options: Any) -> Traces | None:
+    """Those of a function under these options, if it is one of Python's."""
+    if type(fun) is not FunctionType:
+        return None
+    by_options = _traces.get(fun) or _traces.keep(fun, {})
+    return by_options.get(options) or by_options.setdefault(options, Traces())
 
 
 def _has_records(traced: OneTrace) -> bool:
@@ -174,18 +204,17 @@ class Jitted(RecordedCallable, Travels):
         donated: arguments.Chosen = _NO_ARGUMENTS,
         device: Any = None,
         dynamic: arguments.Dynamic | None = None,
+        traces: Traces | None = None,
     ) -> None:
         super().__init__()
-        self._lock = fresh_after_fork(threading.RLock())
+        traces = traces or Traces()
+        self._lock, self._traced = traces.lock, traces.table
         update_wrapper(self, fun)
         self._fun = fun
         self._static = static
         self._donated = donated
         self._device = device
         self._dynamic = dynamic
-        self._traced: Table[Any, OneTrace] = Table(
-            latest=SIGNATURES_KEPT, is_needed=_has_records, own=True
-        )
         self._latest: Any = None  # the signature that was traced last
         self.trace_count = 0
         self.known: OneTrace | None = None
@@ -223,6 +252,9 @@ class Jitted(RecordedCallable, Travels):
                 self._keep(signature, traced)
         elif config.checks_programs:
             pass  # each call is looked at
+        elif ready.records and ready.records[-1] not in self._records:
+            for record in ready.records:  # which others of this function have made
+                self.add_record(record)
         elif ready.unbound is not None and self._dynamic is None and device.host:
             call = config, static, treedef, values, tuple(kwargs)
             self._count(ready, partial(ready.bind, *call))
@@ -290,6 +322,7 @@ class Jitted(RecordedCallable, Travels):
             self.trace_count += 1
             with monitoring.stage(monitoring.TRACED, "traced", name_of(self._fun)):
                 graph = trace("jit", output, avals, exact=True)
+            output.forget()
             own = CLASS_BYTES * len(tree.classes_of(treedef)) + SIGNATURE_BYTES
             nbytes = weight_of(graph) + own
             traced = OneTrace(graph, output, not has_free_variables(graph), nbytes)
