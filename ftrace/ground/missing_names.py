@@ -55,7 +55,7 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         experimental.sparse.*_p""",
     (NEVER, "keys are not watched for being used twice", ""): "errors.KeyReuseError",
     (NEVER, "versions of jaxlib and its insides", ""): """
-        lib extend.backend.* interpreters.xla.* ad
+        lib extend.backend.* interpreters.xla.Backend ad
         make_user_context""",
     (NOT_YET, "mutable arrays", "lax.scan with a carry, x.at[i].set(y)"): """
         Ref ref.* ref new_ref empty_ref free_ref freeze""",

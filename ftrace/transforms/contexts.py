@@ -1,7 +1,7 @@
 """Settings as contexts, by JAX's names: `with ft.debug_nans(True): …`.
 
 Each is an object with the setting's `value` and `name`; called, it is a block, or a
-decorator, in which the setting has another value.
+decorator, in which the setting has another value: True where none is given.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from ftrace.trace.tracing.scopes import outside_scopes
 class Setting:
     """A setting: its value, and the block in which it is another one."""
 
-    def __init__(self, name: str, usual: Any = NOT_GIVEN) -> None:
+    def __init__(self, name: str) -> None:
         self.name = f"jax_{name}"
-        self._usual = usual
         self.__doc__ = f"A block in which the setting `{self.name}` has another value."
 
     def __call__(self, new_val: Any = NOT_GIVEN) -> AbstractContextManager[Any]:
-        value = self._usual if new_val is NOT_GIVEN else new_val
-        if value is NOT_GIVEN:
+        yes_or_no = isinstance(self.value, bool) or self.name == "jax_enable_x64"
+        if new_val is NOT_GIVEN and not yes_or_no:
             raise ArgumentError(f"{self.name} is a block: it takes the value in it")
-        return config(**{self.name: value})
+        return config(**{self.name: True if new_val is NOT_GIVEN else new_val})
 
     @property
     def value(self) -> Any:
@@ -41,27 +40,6 @@ class Setting:
 
     def __repr__(self) -> str:
         return f"<the setting {self.name}={self.value!r}>"
-
-
-#: Those that are named without a value.
-_USUAL: dict[str, Any] = dict.fromkeys(
-    (
-        "check_tracer_leaks",
-        "debug_infs",
-        "debug_key_reuse",
-        "debug_nans",
-        "enable_checks",
-        "enable_custom_prng",
-        "enable_x64",
-        "explain_cache_misses",
-        "log_compiles",
-        "no_execution",
-        "no_tracing",
-        "softmax_custom_jvp",
-        "threefry_partitionable",
-    ),
-    True,
-)
 
 
 def checking_leaks() -> AbstractContextManager[Any]:
@@ -77,5 +55,5 @@ def ensure_compile_time_eval() -> AbstractContextManager[None]:
 def __getattr__(name: str) -> Setting:
     if name not in CONTEXTS:
         raise no_attribute(__name__, name)
-    found = globals()[name] = Setting(name, _USUAL.get(name, NOT_GIVEN))
+    found = globals()[name] = Setting(name)
     return found

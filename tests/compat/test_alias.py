@@ -68,6 +68,17 @@ try:
 except AttributeError as error:
     assert "'jax'" in str(error)
 jax._src.traceback_util.register_exclusion(__file__)
+
+class Variable:
+    def __array__(self, dtype=None, copy=None):
+        return np.full(2, 2.0, np.float32)
+handlers = jax.interpreters.xla.canonicalize_dtype_handlers
+for types in core.pytype_aval_mappings, handlers:
+    types[Variable] = types[np.ndarray]
+assert (jax.jit(jnp.square)(Variable()) == jnp.square(Variable())).all()
+assert jnp.asarray(Variable()).shape == (2,) and core.get_aval(Variable()).ndim == 1
+with jax.enable_custom_prng():
+    assert jax.enable_custom_prng.value
 print("all hold")
 """
 

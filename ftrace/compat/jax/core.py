@@ -31,6 +31,7 @@ from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.tracing.scopes import open_scopes, scope_of
 from ftrace.trace.tracing.tracer import (
     Tracer as Tracer,
+    arrays_of,
     is_value,
     stack,
     unbound_variable,
@@ -72,6 +73,20 @@ def trace_state_clean() -> bool:
 def get_aval(x: Any) -> ShapedArray:
     """The type of a value."""
     return type_of(x)
+
+
+class _Types(dict[type[Any], Callable[[Any], ShapedArray]]):
+    """What gives the types of operands; what NumPy makes arrays of becomes one."""
+
+    def __missing__(self, kind: type[Any]) -> Callable[[Any], ShapedArray]:
+        return type_of
+
+    def __setitem__(self, kind: type[Any], rule: Callable[[Any], ShapedArray]) -> None:
+        super().__setitem__(kind, rule)
+        arrays_of.setdefault(kind, arrays_of[kind])
+
+
+pytype_aval_mappings = _Types()
 
 
 def valid_jaxtype(x: Any) -> bool:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import reprlib
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -442,10 +444,25 @@ def is_value(value: Any) -> bool:
     ) or (stands_for(value) is not None)
 
 
+class _ArraysOf(dict[type[Any], Callable[[Any], Any]]):
+    """By the type of objects what gives the array that they stand for.
+
+    Those are here that do not say it themselves; what NumPy knows needs no entry.
+    """
+
+    def __missing__(self, kind: type[Any]) -> Callable[[Any], Any]:
+        return np.asarray
+
+
+arrays_of = _ArraysOf()
+
+
 def stands_for(value: Any) -> Any:
-    """The method of an object that gives the array it stands for; None without."""
+    """What gives the array that an object stands for; None if it does not."""
     if isinstance(value, type):
         return None
+    if type(value) in arrays_of:
+        return partial(arrays_of[type(value)], value)
     own = getattr(value, "__ftrace_array__", None)
     return getattr(value, "__jax_array__", None) if own is None else own
 

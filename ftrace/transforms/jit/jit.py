@@ -138,11 +138,15 @@ class Traces:
 
     All that `jit` gives of a function has the same, so that `jit(f)(x)` in a loop
     traces once.
+
+    Attributes:
+      count: how often it was traced.
     """
 
-    __slots__ = ("lock", "table")
+    __slots__ = ("count", "lock", "table")
 
     def __init__(self) -> None:
+        self.count = 0
         self.lock = fresh_after_fork(threading.RLock())
         self.table: Table[Any, OneTrace] = Table(
             latest=SIGNATURES_KEPT, is_needed=_has_records, own=True
@@ -191,8 +195,8 @@ class Jitted(RecordedCallable, Travels):
         "_lock",
         "_static",
         "_traced",
+        "_traces",
         "known",
-        "trace_count",
     )  # fmt: skip
 
     entry = "call"
@@ -207,8 +211,8 @@ class Jitted(RecordedCallable, Travels):
         traces: Traces | None = None,
     ) -> None:
         super().__init__()
-        traces = traces or Traces()
-        self._lock, self._traced = traces.lock, traces.table
+        self._traces = traces or Traces()
+        self._lock, self._traced = self._traces.lock, self._traces.table
         update_wrapper(self, fun)
         self._fun = fun
         self._static = static
@@ -216,8 +220,11 @@ class Jitted(RecordedCallable, Travels):
         self._device = device
         self._dynamic = dynamic
         self._latest: Any = None  # the signature that was traced last
-        self.trace_count = 0
         self.known: OneTrace | None = None
+
+    @property
+    def trace_count(self) -> int:
+        return self._traces.count
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
@@ -319,7 +326,7 @@ class Jitted(RecordedCallable, Travels):
             output = Output(call, "jit", False)
             output.function.__name__ = name_of(self._fun)
             self._tell_of_trace(signature)
-            self.trace_count += 1
+            self._traces.count += 1
             with monitoring.stage(monitoring.TRACED, "traced", name_of(self._fun)):
                 graph = trace("jit", output, avals, exact=True)
             output.forget()

@@ -5,3 +5,11 @@ batching       for one more axis
 mlir, xla      what runs on devices
 partial_eval   jaxprs: traced, and without what is not needed
 """
+
+from ftrace.compat.jax.interpreters import (
+    ad as ad,
+    batching as batching,
+    mlir as mlir,
+    partial_eval as partial_eval,
+    xla as xla,
+)
