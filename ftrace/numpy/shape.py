@@ -165,7 +165,7 @@ def rollaxis(a: Value, axis: int, start: int = 0) -> Any:
 def expand_dims(a: Value, axis: int | Sequence[int]) -> Any:
     """New axes of size 1, where the result has them."""
     ndim = len(ax.shape_of(a))
-    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    count = len(axis) if isinstance(axis, Sequence) else 1
     return ax.insert_axes(a, ax.canonical_axes(axis, ndim + count, "expand_dims"))
 
 

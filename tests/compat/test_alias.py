@@ -77,6 +77,9 @@ for types in core.pytype_aval_mappings, handlers:
     types[Variable] = types[np.ndarray]
 assert (jax.jit(jnp.square)(Variable()) == jnp.square(Variable())).all()
 assert jnp.asarray(Variable()).shape == (2,) and core.get_aval(Variable()).ndim == 1
+import jax.extend
+assert jax.extend.core.primitives.add_p is lax.add_p
+assert jnp.expand_dims(jnp.ones(2), range(2)).shape == (1, 1, 2)
 with jax.enable_custom_prng():
     assert jax.enable_custom_prng.value
 print("all hold")

@@ -5,3 +5,9 @@ core          jaxprs and primitives
 linear_util   functions that are wrapped in transformations
 source_info_util   whose frames are no lines of the user's
 """
+
+from ftrace.compat.jax.extend import (
+    core as core,
+    linear_util as linear_util,
+    source_info_util as source_info_util,
+)

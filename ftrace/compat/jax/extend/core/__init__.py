@@ -26,5 +26,6 @@ from ftrace.compat.jax.core import (
     unsafe_am_i_under_a_vmap_DO_NOT_USE as unsafe_am_i_under_a_vmap_DO_NOT_USE,
     valid_jaxtype as valid_jaxtype,
 )
+from ftrace.compat.jax.extend.core import primitives as primitives
 from ftrace.compat.linear_util import DebugInfo as DebugInfo
 from ftrace.errors import JaxprTypeError as JaxprTypeError
