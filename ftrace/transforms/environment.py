@@ -18,21 +18,22 @@ from ftrace.errors import ShapeError, ValueRangeError
 from ftrace.ground.version import VERSION
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
+from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import aval_of, is_value
 from ftrace.transforms.device_placement import device_put, devices
 
 _TUPLE: type[Any] = tuple
 
 
-def typeof(x: Value) -> ShapedArray:
-    """The type of an array: shape, dtype, weakness.
+def typeof(x: Any) -> ShapedArray:
+    """The type of an array, or of a struct: shape, dtype, weakness.
 
     Raises:
       ArgumentError: it is none.
     """
-    return aval_of(x)
+    return aval_of(x) if is_value(x) or not hasattr(x, "dtype") else type_of(x)
 
 
 # Devices.

@@ -511,6 +511,23 @@ def test_large_loops_stay_loops() -> None:
         assert any(isinstance(s, RunLoop) for s in steps_of(function, value))
 
 
+def test_an_array_with_an_update_per_iteration_stays_in_place() -> None:
+    """Not each of its elements asks in each iteration whether it is meant."""
+
+    def fill(n: Any, x: Any) -> Any:
+        def step(carry: Any) -> Any:
+            n, x = carry
+            return n + 1, x.at[n].set(n * 0.5)
+
+        return lax.while_loop(lambda carry: carry[0] < carry[1].size, step, (n, x))
+
+    for f, shape in ((fill, (3000,)), (ft.vmap(fill, in_axes=(None, 0)), (2, 3000))):
+        args = np.int32(0), np.zeros(shape, "f4")
+        assert "Recurrence" not in repr(ft.jit(f).lower(*args).program.steps)
+        row = np.arange(3000, dtype="f4") / 2
+        np.testing.assert_array_equal(ft.jit(f)(*args)[1], np.broadcast_to(row, shape))
+
+
 def test_rule_can_be_switched_off() -> None:
     with ft.config(disabled_rules={"loops_in_registers"}):
         assert any(

@@ -116,6 +116,7 @@ def test_arrays_say_how_they_lie() -> None:
     with pytest.raises(ValueError, match="row by row"):
         layout.with_layout_constraint(X, layout.Layout((1, 0)))
     assert repr(ft.typeof(1.0)) == "f32~[]"
+    assert ft.typeof(ft.ShapeDtypeStruct((2,), "f4")) is ft.typeof(np.ones(2, "f4"))
     sharding = NamedSharding(ONE, P("x"))
     for put in (ft.device_put, lax.with_sharding_constraint, ft.reshard):
         placed = put({"a": X}, sharding)["a"]

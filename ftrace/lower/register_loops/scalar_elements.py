@@ -87,6 +87,9 @@ Work = Generator[Key, Any, Any]
 MOST_REGISTERS = 64
 #: Elements that are looked at on the way: movement costs nothing in the end.
 _MOST_ELEMENTS = 4800
+#: Elements, each of which asks whether an update of a scatter is its own: a step that
+#: writes the update where it belongs takes 30 ns, the time of so many.
+_MOST_PER_UPDATE = 1024
 
 
 class Unsuited(GraphError):
@@ -392,6 +395,8 @@ class Elements(ABC):
         """The operand's element, and over it each update that may hit it, in order."""
         axes, kind = axes_and_kind(node)
         x, updates, *arrays = node.src
+        if x.size > _MOST_PER_UPDATE * updates.size:
+            raise Unsuited(f"{node.op.name} of few of the elements of {x.aval!r}")
         total = yield scope, x, indices, valid
         rest = [i for a, i in enumerate(indices) if a not in axes]
         found = yield from self._own_updates(scope, node, indices)

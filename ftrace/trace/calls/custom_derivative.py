@@ -191,9 +191,9 @@ def no_rule(name: str, kind: str, origin: Origin | None = None) -> DerivativeErr
 def forward_mode_error(name: str, origin: Origin | None = None) -> DerivativeError:
     """The exception for a tangent that is asked for and that no rule gives."""
     return DerivativeError(
-        f"forward mode (jvp, jacfwd, linearize) reached {name}, a function under "
-        "custom_vjp, whose rule is for reverse mode only; use grad, vjp or jacrev, or "
-        f"give {name} a rule for both with custom_jvp",
+        "can't apply forward-mode autodiff (jvp, jacfwd, linearize) to a custom_vjp "
+        f"function: the rule of {name} is for reverse mode only; use grad, vjp or "
+        f"jacrev, or give {name} a rule for both with custom_jvp",
         origin,
     )
 
