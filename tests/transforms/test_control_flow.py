@@ -140,6 +140,17 @@ def test_reverse_mode_of_a_long_while() -> None:
     np.testing.assert_allclose(ft.grad(f)(x), want, rtol=5e-3)
 
 
+def test_the_condition_of_a_while_may_hold_loops() -> None:
+    def root(n: Any) -> Any:
+        found = lax.while_loop(lambda c: c * c < n, lambda c: c + 1, 0)
+        return lax.fori_loop(0, 3, lambda i, x: x + 0 * i, found)
+
+    def first(n: Any) -> Any:
+        return lax.while_loop(lambda c: root(c) < n, lambda c: c + 1, 0)
+
+    assert [int(ft.jit(first)(n)) for n in (4, 5)] == [10, 17]
+
+
 def test_a_function_from_vjp_pulls_back_through_a_while() -> None:
     def f(x: Any) -> Any:
         step = lambda s: (s[0] + 1, fnp.sin(s[1] * x))  # noqa: E731

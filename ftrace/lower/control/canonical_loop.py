@@ -32,7 +32,7 @@ from ftrace.trace.body import BODY_DEPTH, apply_body, close
 from ftrace.trace.control.scan import Scan, scan_p, stacked_type
 from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.graph import Body, Node, bodies_of, constant_value, toposort
-from ftrace.trace.graph_map import Rule
+from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.broadcast import expand_p
 from ftrace.trace.primitives.elementwise import bit_not, eq, ne, select
 from ftrace.trace.primitives.movement import reshape, reshape_p
@@ -271,10 +271,11 @@ def _loop_of_scan(node: Node, read: Collection[int]) -> Node:
 
 def loop_of_while(arg: While, src: Sequence[Node]) -> Node:
     """The loop of a while; its operands are constants and carry."""
-    (first,) = apply_body(arg.cond, src)
+    cond = replace(arg.cond, outputs=tuple(convert(arg.cond.outputs, LOOPS)))
+    (first,) = apply_body(cond, src)
     consts = arg.body.inputs[: arg.consts]
     after = arg.body.outputs[: arg.carry]
-    (again,) = apply_body(arg.cond, [*consts, *after])
+    (again,) = apply_body(cond, [*consts, *after])
     body = replace(arg.body, outputs=(*arg.body.outputs, again))
     each = loop_of_lane(arg)
     loop = Loop(body, None, False, arg.consts, arg.carry, True, each=each)
