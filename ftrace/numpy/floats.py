@@ -444,7 +444,7 @@ def view(x: Value, dtype: Any = None) -> Any:
     if size % target.itemsize or (x.ndim == 0 and size != target.itemsize):
         raise ShapeError(
             f"view: the {size} bytes of the last axis of {x.dtype}{[*x.shape]} "
-            f"are no whole elements of {target.name}"
+            f"are no whole elements of {target}"
         )
     before = x.shape[:-1]
     shape = (*before, size // target.itemsize) if x.ndim else ()

@@ -104,7 +104,7 @@ class Ready:
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
             given[i] = owned(values[i], given[i])
         try:
-            results = self.compiled([*given, *self.captured], sizes)
+            results: list[Any] = self.compiled([*given, *self.captured], sizes)
         finally:
             for i in self.donated:
                 value = values[i]
