@@ -144,8 +144,8 @@ class Tracer(Immutable, ArrayLike):
         return format(str(self), spec)
 
     def item(self) -> Any:
-        """The element as a Python scalar, where the value is known."""
-        return self._python("item", ConcretizationTypeError, keeps=True).item()
+        """The element as a Python scalar, where the value is known; it has no slope."""
+        return self._python("item", ConcretizationTypeError).item()
 
     def tolist(self) -> Any:
         """Nested lists of Python scalars, where the value is known."""
