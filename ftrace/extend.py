@@ -352,7 +352,9 @@ class _Rules:
         given, cotangents = iter(flat[:count]), tuple(flat[count:])
         operands = tuple(None if flag else next(given) for flag in linear)
         found = self.transpose(cotangents, operands, **params)
-        leaves = custom_call.aligned(tuple(range(len(linear))), found)
+        leaves = None
+        if isinstance(found, (tuple, list)):
+            leaves = custom_call.aligned(tuple(range(len(linear))), found)
         if leaves is None:
             raise PrimitiveError(
                 f"the transpose of {self.name} must return a tuple with a cotangent "

@@ -111,11 +111,10 @@ def test_eigenvectors_of_both_sides_are_multiplied_by_their_values(dtype):
     x = matrices((3, 5, 5), dtype) + np.triu(matrices((3, 5, 5), dtype, 2))
     values, left, right = bind_compound(eig_p, fnp.asarray(x))
     (alone,) = meaning(eigvals_p)(x)
-    wanted = np.linalg.eigvals(x).astype(values.dtype)
-    np.testing.assert_array_equal(alone, wanted)
     assert values.dtype == alone.dtype == left.dtype == right.dtype
     values, left, right = map(np.asarray, (values, left, right))
     atol = 1e-5 * np.abs(x).max()
+    np.testing.assert_allclose(alone, values, 2e-4, atol)
     np.testing.assert_allclose(x @ right, right * values[..., None, :], 2e-4, atol)
     turned = left.conj().swapaxes(-1, -2)
     np.testing.assert_allclose(turned @ x, turned * values[..., None], 2e-4, atol)

@@ -312,7 +312,7 @@ def test_the_angle_of_complex_numbers_is_that_of_their_formula() -> None:
 def test_functions_of_two_real_numbers_refuse_complex_ones() -> None:
     x = fnp.ones(2, "complex64")
     for function in (ft.scipy.special.kl_div, ft.scipy.special.rel_entr):
-        with pytest.raises(DtypeError, match="takes real numbers"):
+        with pytest.raises(DtypeError, match="not defined for complex"):
             function(x, 1.0)
 
 

@@ -147,7 +147,7 @@ def test_a_donated_argument_of_an_interrupted_call_is_whole_or_gone() -> None:
         step = ft.jit(f, donate_argnums=0)
         x, y = fnp.ones((64, 64)), fnp.ones((64, 64))
         step.lower(x, y)
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.6, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
             step(x, y)
         except KeyboardInterrupt:
