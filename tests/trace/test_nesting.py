@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,18 @@ def test_hundreds_may_under_other_transforms(outer: Any) -> None:
     want = np.cos(0.5) if outer is ft.grad else np.sin(0.5)
     np.testing.assert_allclose(np.asarray(found), want, rtol=1e-6)
     assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.parametrize("between", [lambda f: f, ft.grad, partial])
+def test_the_signature_of_jits_of_jits_is_that_of_the_function(between: Any) -> None:
+    def f(x: Any, mode: str) -> Any:
+        return x * len(mode)
+
+    g: Any = f
+    for _ in range(40):
+        g = ft.jit(between(g))
+    assert list(inspect.signature(g).parameters) == ["x", "mode"]
+    assert list(g.__signature__.parameters) == ["x", "mode"]
 
 
 def test_the_stack_of_a_thread_is_deep_enough() -> None:

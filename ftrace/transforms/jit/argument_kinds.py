@@ -74,6 +74,8 @@ def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
     argnums = () if argnums is None else argnums
     numbers = list(read_argnums("jit", f"{kind}_argnums", argnums))
     names = [argnames] if isinstance(argnames, str) else list(argnames or ())
+    if not numbers and not names:
+        return Chosen()
     positional, known, variadic, open_names, seen, nameless = Parameters.of(fun)
     if not seen:
         return Chosen(tuple(numbers), frozenset(names))

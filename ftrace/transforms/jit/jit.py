@@ -170,6 +170,11 @@ def _has_records(traced: OneTrace) -> bool:
     return any(record.in_use for ready in programs for record in ready.records)
 
 
+def _says_its_own(fun: Any) -> bool:
+    """Is the signature of `fun` not just that of what it wraps?"""
+    return type(fun) not in (Jitted, FunctionType) or "__signature__" in vars(fun)
+
+
 class Jitted(RecordedCallable, Travels):
     """A function under jit. Call it; `lower(*args)` shows what becomes of it.
 
@@ -193,6 +198,7 @@ class Jitted(RecordedCallable, Travels):
         "_fun",
         "_latest",
         "_lock",
+        "_signature",
         "_static",
         "_traced",
         "_traces",
@@ -220,6 +226,7 @@ class Jitted(RecordedCallable, Travels):
         self._device = device
         self._dynamic = dynamic
         self._latest: Any = None  # the signature that was traced last
+        self._signature: inspect.Signature | None = None
         self.known: OneTrace | None = None
 
     @property
@@ -408,7 +415,11 @@ class Jitted(RecordedCallable, Travels):
 
     def __getattr__(self, name: str) -> Any:
         if name == "__signature__":  # for those who do not follow __wrapped__
-            return inspect.signature(self._fun)
+            # Kept: `inspect` asks twice, so each jit within would double the work.
+            if self._signature is None:
+                inner = inspect.unwrap(self._fun, stop=_says_its_own)
+                self._signature = inspect.signature(inner)
+            return self._signature
         raise AttributeError(f"{self!r} has no attribute {name!r}", name=name)
 
     def __repr__(self) -> str:
