@@ -20,9 +20,9 @@ from ftrace.trace.graph import (
     Node,
     bodies_of,
     make_node,
-    nodes_of,
     rebuild,
     rebuild_with,
+    toposort,
 )
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.elementwise import bitcast
@@ -30,20 +30,25 @@ from ftrace.trace.primitives.elementwise import bitcast
 
 def carry_keys(graph: Graph) -> Graph:
     """The graph over numbers: keys have the dtype of their `carrier`."""
-    if not _has_keys((*graph.inputs, *graph.outputs), {}):
+    if not _has_keys(graph.inputs, graph.outputs, {}):
         return graph
     inputs = tuple(map(_source, graph.inputs))
     outputs = tuple(_converted(inline_calls(graph.outputs)))
     return Graph(inputs, outputs, graph.captured)
 
 
-def _has_keys(ends: Sequence[Node], known: dict[Body, bool]) -> bool:
-    for node in nodes_of(ends):
-        if dtypes.is_key(node.dtype):
-            return True
-        for body in bodies_of(node.arg) if node.op.family in HOLDERS else ():
+def _has_keys(
+    inputs: Sequence[Node], outputs: Sequence[Node], known: dict[Body, bool]
+) -> bool:
+    nodes = toposort(outputs)  # in the order that the next passes ask for
+    found = {node.aval.dtype for node in nodes}  # few, for all the nodes
+    found |= {node.aval.dtype for node in inputs}
+    if any(map(dtypes.is_key, found)):
+        return True
+    for holder in [node for node in nodes if node.op.family in HOLDERS]:
+        for body in bodies_of(holder.arg):
             if body not in known:
-                known[body] = _has_keys((*body.inputs, *body.outputs), known)
+                known[body] = _has_keys(body.inputs, body.outputs, known)
             if known[body]:
                 return True
     return False
