@@ -400,6 +400,19 @@ def test_arguments_are_arrays_but_for_the_static_ones() -> None:
     assert float(g(True, 1.0, True)) == float(g(np.bool_(True), 1.0, True))
 
 
+def test_numbers_have_all_bits_beside_float64_and_the_types_of_jit() -> None:
+    x = np.array([0.3, 0.7])
+
+    def f(x: Any, y: Any) -> Any:
+        return x * y, y, y * 2
+
+    for given in (x, x.astype(np.float32)):
+        results = ft.checkpoint(f)(given, 0.1)
+        types = [(r.dtype, r.weak_type) for r in results]
+        assert types == [(r.dtype, r.weak_type) for r in ft.jit(f)(given, 0.1)]
+    assert (ft.checkpoint(f)(x, 0.1)[0] == x * 0.1).all()
+
+
 def test_derivatives_and_lanes_pass_a_barrier() -> None:
     def f(x: Any, y: Any) -> Any:
         a, b = lax.optimization_barrier((fnp.sin(x), y * x))

@@ -41,9 +41,10 @@ from ftrace.trace.primitives.primitive import Batched, Primitive, Results, item_
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
-from ftrace.trace.tracing.scopes import as_input
+from ftrace.trace.tracing.scopes import asarray, rounded, with_all_bits
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import aval_of
+from ftrace.trace.tracing.weak_constants import COUNTING
 
 _KEPT_DEPTH = -10
 
@@ -472,10 +473,13 @@ def checkpoint(
         )
         found = called("checkpoint", output, values, [])
         if found is None:
-            arrays = [as_input(x, aval_of(x)) for x in values]
-            inner, others = tree.unflatten(treedef, arrays)
+            counting = any(aval_of(x).dtype in COUNTING for x in values)
+            wide = list(map(with_all_bits, values)) if counting else values
+            inner, others = tree.unflatten(treedef, list(map(asarray, wide)))
             try:
-                return call(*inner, **others)
+                result = call(*inner, **others)
+                widened = any(x is not y for x, y in zip(values, wide, strict=True))
+                return tree.map(rounded, result) if widened else result
             except NestingError:
                 raise
             except RecursionError:

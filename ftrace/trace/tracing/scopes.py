@@ -450,6 +450,21 @@ def as_input(value: Value, aval: ShapedArray) -> Array:
     return Array.of(convert(array.numpy(), aval.dtype), aval.weak_type)
 
 
+def with_all_bits(value: Value) -> Value:
+    """A number of Python's that has more bits than its type as an Array with them."""
+    if type(value) in (float, complex) and has_more_bits(aval := aval_of(value)):
+        return as_input(value, aval.with_dtype(weak_constants.WIDE[aval.dtype], True))
+    return value
+
+
+def rounded(value: Any) -> Any:
+    """What was computed of `with_all_bits`, in the type that it has for the caller."""
+    narrow = weak_constants.NARROW.get(getattr(value, "dtype", None))
+    if narrow is None or not is_array(value) or not aval_of(value).weak_type:
+        return value
+    return Array.of(convert(value.numpy(), narrow), True)
+
+
 def _as_array(value: Value) -> Array:
     aval = aval_of(value)
     if isinstance(value, NUMPY):

@@ -25,8 +25,9 @@ WIDE = {
     dtypes.float32: dtypes.float64,
     dtypes.complex64: dtypes.complex128,
 }
+NARROW = {wide: narrow for narrow, wide in WIDE.items()}
 #: Beside these, bits of a weak scalar count.
-_COUNTING = frozenset((dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.complex128))
+COUNTING = frozenset((dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.complex128))
 _COMPUTING = frozenset(
     ("unary", "binary", "select", "cast", "identity", "movement", "reduction")
 )
@@ -59,19 +60,19 @@ def is_narrow(aval: ShapedArray) -> bool:
 
 def is_exact(aval: ShapedArray) -> bool:
     """Is it the type of a weak scalar with all its bits?"""
-    return aval.weak_type and not aval.shape and aval.dtype in _COUNTING
+    return aval.weak_type and not aval.shape and aval.dtype in COUNTING
 
 
 def default_bits(aval: ShapedArray) -> ShapedArray:
     """The type without the bits that numbers of Python's have beyond it."""
-    if not aval.weak_type or aval.dtype not in _COUNTING:
+    if not aval.weak_type or aval.dtype not in COUNTING:
         return aval
     return aval.with_dtype(dtypes.default_dtype(dtypes.kind(aval.dtype)), True)
 
 
 def counts_bits(aval: ShapedArray, dtype: object) -> bool:
     """Does a conversion to a dtype want more bits than a weak type has?"""
-    return aval.weak_type and dtype in _COUNTING and is_narrow(aval)
+    return aval.weak_type and dtype in COUNTING and is_narrow(aval)
 
 
 def with_all_bits(

@@ -40,7 +40,6 @@ from ftrace.trace.tracing.tracer import (
     aval_of,
     stack,
 )
-from ftrace.trace.tracing.weak_constants import WIDE
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_again
 
@@ -303,8 +302,7 @@ class Later:
 
 def _lasting(value: Value) -> Any:
     """A value as rules get it: with all bits; what NumPy may change is copied."""
-    if type(value) in (float, complex) and scopes.has_more_bits(aval := aval_of(value)):
-        return scopes.as_input(value, aval.with_dtype(WIDE[aval.dtype], True))
+    value = scopes.with_all_bits(value)
     return (
         value if isinstance(value, ArrayLike) else scopes.asarray(scopes.owned(value))
     )
