@@ -296,7 +296,7 @@ ways = {
 f = ways[sys.argv[1]]
 for _ in range(1000):  # what is native is made, and LLVM is loaded for it
     f(np.ones(1000, np.float32))
-for k in range(1, 157):  # large and small in turn
+for k in range(1, 313):  # large and small in turn, each size twice
     f(np.ones(k * 97 % 157 + 1, np.float32))
     if k % 13 == 0:
         print(resident())
@@ -319,5 +319,6 @@ def test_resident_memory_stays(way: str) -> None:
         check=True,
     )
     found = [float(line) for line in done.stdout.split()]
-    before, after = found[4:8], found[8:]
-    assert np.mean(after) - np.mean(before) < 0.8  # 27 KB a call are 1.4
+    # What the allocator gives back varies by 0.9 from one to the next, hence means.
+    before, after = found[8:16], found[16:]
+    assert np.mean(after) - np.mean(before) < 0.8  # 27 KB a call are 2.8
