@@ -30,7 +30,7 @@ class Reference(weakref.ref[V]):
 
 
 class OfFunctions(Generic[V]):
-    """Values by function, as long as that lives. They must not hold it."""
+    """Values by function, as long as that lives; one that holds it until `clear`."""
 
     def __init__(self) -> None:
         self._values: dict[weakref.ref[FunctionType], V] = {}
@@ -42,6 +42,9 @@ class OfFunctions(Generic[V]):
 
     def get(self, function: FunctionType) -> V | None:
         return self._values.get(weakref.ref(function))
+
+    def clear(self) -> None:
+        self._values.clear()
 
 
 class WeakValues(Generic[K, V]):

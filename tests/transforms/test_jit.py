@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from functools import partial, wraps
@@ -350,4 +351,23 @@ def test_all_jits_of_a_function_trace_it_once_while_it_lives() -> None:
     assert len(traces) == 3
     alive = weakref.ref(f)
     del f
+    assert alive() is None
+
+
+def test_functions_that_their_traces_hold_go_with_the_caches() -> None:
+    def make() -> Any:
+        def f(x: Any) -> Any:
+            ft.debug.callback(lambda v: f and None, x)
+            return x * 2
+
+        return f
+
+    f = make()
+    alive = weakref.ref(f)
+    ft.jit(f)(1.0)
+    ft.jit(f)(1.0)
+    del f
+    ft.clear_caches()
+    for _ in range(3):
+        gc.collect()
     assert alive() is None

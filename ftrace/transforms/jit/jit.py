@@ -19,7 +19,7 @@ from ftrace.errors import ArgumentError, TracingError
 from ftrace.errors.user_line import names
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
-from ftrace.ground.tables import Table
+from ftrace.ground.tables import Table, emptied
 from ftrace.ground.weak_tables import OfFunctions
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
@@ -154,6 +154,7 @@ class Traces:
 
 
 _traces: OfFunctions[dict[Any, Traces]] = OfFunctions()
+emptied(_traces.clear)  # a rule or a callback in a trace may hold the function
 
 
 def _traces_of(fun: Any, options: Any) -> Traces | None:
