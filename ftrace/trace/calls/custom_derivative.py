@@ -40,6 +40,7 @@ from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
 from ftrace.trace.primitives.sources import zeros_like
+from ftrace.trace.symbolic.dim import same_size
 
 #: For each vmap around a call, the innermost first: its size, and which operands have
 #: an axis of lanes.
@@ -301,10 +302,10 @@ def follow(node: Node) -> list[Node] | None:
     if dependents(results.outputs, moving):
         raise tangent_error(arg.name, node.origin)
     found = apply_body(results, [*operands, *map(zeros_like, moving)])
-    if any(r.shape != a.shape for r, a in zip(found, arg.results, strict=True)):
+    pairs = list(zip(found, arg.results, strict=True))
+    if not all(same_size(r.shape, a.shape) for r, a in pairs):
         return None
     # In the types of the call's, and the token that it passes on.
-    pairs = zip(found, arg.results, strict=True)
     after = [cast(r, a.dtype, a.weak_type) for r, a in pairs]
     return [*after, node.src[-1]] if arg.effects else after
 
