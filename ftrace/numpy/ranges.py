@@ -129,7 +129,7 @@ def _known(x: Any) -> tuple[Any, tuple[np.dtype[Any], bool]]:
     if isinstance(x, (int, float, complex)):
         number = x
     elif isinstance(x, Tracer):
-        number = int(x) if dtypes.is_integer(x.dtype) else float(x)
+        number = int(x) if dtypes.is_integer(x.dtype) else float(x.item())
     else:
         number = np.asarray(x).item()
     return number, (aval.dtype, aval.weak_type)
