@@ -459,8 +459,10 @@ def with_all_bits(value: Value) -> Value:
 
 def rounded(value: Any) -> Any:
     """What was computed of `with_all_bits`, in the type that it has for the caller."""
-    narrow = weak_constants.NARROW.get(getattr(value, "dtype", None))
-    if narrow is None or not is_array(value) or not aval_of(value).weak_type:
+    if not is_array(value) or not aval_of(value).weak_type:
+        return value
+    narrow = weak_constants.NARROW.get(value.dtype)
+    if narrow is None:
         return value
     return Array.of(convert(value.numpy(), narrow), True)
 
