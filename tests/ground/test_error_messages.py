@@ -47,7 +47,7 @@ def test_a_traced_size_is_told_with_the_function_and_how_it_is_static(
 
 
 def test_arange_of_a_traced_float_is_told_likewise() -> None:
-    with pytest.raises(errors.ConcretizationTypeError, match=r"^arange: float\(\)"):
+    with pytest.raises(errors.ConcretizationTypeError, match=r"^arange: item\(\)"):
         ft.jit(lambda n: fnp.arange(n))(3.0)
 
 
