@@ -311,7 +311,8 @@ def _as_last(
 ) -> list[Value]:
     """The last carry, and what else comes out; weak scalars in their first types."""
     found = list(results)
-    rows = zip(body.draft.arguments, body.draft.outputs, values)  # noqa: B905
+    # Behind the carry stand elements, and what else comes out.
+    rows = zip(body.draft.arguments, body.draft.outputs, values, strict=False)
     for k, (given, returned, value) in enumerate(rows):
         if given is returned:
             found[k] = _handed_on(found[k], value)

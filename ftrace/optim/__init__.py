@@ -28,6 +28,7 @@ from ftrace.optim import (
 )
 from ftrace.optim.aliases import *
 from ftrace.optim.base import *
+from ftrace.optim.base import EmptyState as EmptyState
 from ftrace.optim.linesearch import *
 from ftrace.optim.losses import *
 from ftrace.optim.optimizers import *
@@ -59,8 +60,8 @@ tree_map_params = tree.map_params
 MultiTransformState = PartitionState  # noqa: F405
 
 # States that are none, or have other names here.
-AdaptiveGradClipState = AddDecayedWeightsState = ClipByGlobalNormState = EmptyState  # noqa: F405
-ClipState = NonNegativeParamsState = ScaleByTrustRatioState = ScaleState = EmptyState  # noqa: F405
+AdaptiveGradClipState = AddDecayedWeightsState = ClipByGlobalNormState = EmptyState
+ClipState = NonNegativeParamsState = ScaleByTrustRatioState = ScaleState = EmptyState
 AddNoiseState, ZeroNansState = _wrappers.AddNoiseState, _wrappers.ZeroNansState
 ConditionallyMaskState = _wrappers.ConditionallyMaskState
 ConditionallyTransformState = _wrappers.ConditionallyTransformState

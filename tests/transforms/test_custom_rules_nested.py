@@ -299,7 +299,10 @@ def test_rules_may_differentiate_and_loop_at_every_order(wrap: Any) -> None:
         np.testing.assert_allclose(wrap(second)(a), -(2**-3.5), rtol=1e-5)
     x = fnp.float32(0.7)
     slope = 6 * np.cos(x)
-    along = lambda f: lambda x: ft.jvp(f, (x,), (fnp.ones_like(x),))[1]  # noqa: E731
+
+    def along(f: Any) -> Any:
+        return lambda x: ft.jvp(f, (x,), (fnp.ones_like(x),))[1]
+
     for outer, inner in ((along, along), (ft.grad, along), (along, ft.grad)):
         np.testing.assert_allclose(wrap(inner(asks))(x), slope, rtol=1e-5)
         found = wrap(outer(inner(asks)))(x)
