@@ -36,6 +36,14 @@ class AvalQDD:
 AvalMutableQDD = AvalQDD
 
 
+def _missing(name: str) -> MissingRuleError:
+    return MissingRuleError(
+        f"{name}: types of the user's own in graphs (jax.experimental.hijax) are not "
+        "there yet; register_pytree_node makes trees of a class; in flax.nnx leave "
+        "hijax off"
+    )
+
+
 class HiPrimitive:
     """The base of primitives on types of the user's own."""
 
@@ -50,10 +58,7 @@ class HiPrimitive:
         Raises:
           MissingRuleError: always.
         """
-        raise MissingRuleError(
-            f"{self.name}: types of the user's own in graphs (jax.experimental.hijax) "
-            "are not there yet; in flax.nnx leave hijax off"
-        )
+        raise _missing(self.name)
 
 
 class aval_method:  # as JAX writes them
@@ -79,7 +84,13 @@ control_flow_allowed_effects = _Kinds()
 
 
 def register_hitype(kind: type, typeof: Any) -> None:
-    """Accepts a class: values of it get into no graph."""
+    """Accepts a class, whose values get into no graph: they say so when they would."""
+
+    def refuse(self: Any) -> Any:
+        raise _missing(kind.__name__)
+
+    if not hasattr(kind, "__jax_array__"):
+        setattr(kind, "__jax_array__", refuse)  # noqa: B010  (of classes not ours)
 
 
 __all__ = [

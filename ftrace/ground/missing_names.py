@@ -52,7 +52,7 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     ),
     (NEVER, "compositions here, not primitives", "the function of the same name"): """
         lax.*_p lax.linalg.*_p custom_derivatives.remat_opt_p random.random_gamma_p
-        experimental.sparse.*_p""",
+        experimental.sparse.*_p extend.random.threefry2x32_p""",
     (NEVER, "keys are not watched for being used twice", ""): "errors.KeyReuseError",
     (NEVER, "versions of jaxlib and its insides", ""): """
         lib extend.backend.* interpreters.xla.Backend ad
@@ -65,12 +65,18 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     (NOT_YET, "types of the user's in graphs", "register_pytree_node"): (
         "experimental.hijax.*"
     ),
-    (NOT_YET, "records of a run in files", "ft.config(debug=2) and ft.counters()"): """
+    (NOT_YET, "types of the user's in vmap", "register_pytree_node"): """
+        interpreters.batching.register_vmappable
+        interpreters.batching.unregister_vmappable""",
+    (NEVER, "profiles of XLA's runtime", "profiler.trace: its files are JSON"): """
         profiler.ProfileData profiler.ProfileEvent profiler.ProfileOptions
-        profiler.ProfilePlane profiler.device_memory_profile
-        profiler.register_subprocess profiler.save_device_memory_profile
-        profiler.start_server profiler.start_trace profiler.stop_server
-        profiler.stop_trace profiler.trace""",
+        profiler.ProfilePlane profiler.register_subprocess profiler.start_server
+        profiler.stop_server""",
+    (NEVER, "profiles of XLA's runtime", "counters() and live_arrays()"): """
+        profiler.device_memory_profile profiler.save_device_memory_profile""",
+    (NEVER, "the generators are those of dtypes.KEYS", "their names"): (
+        "extend.random.define_prng_impl"
+    ),
 }
 
 
@@ -114,7 +120,8 @@ def explain(name: str) -> str:
 
 def no_attribute(module: str, name: str) -> AttributeError:
     """What is raised where a module of ftrace has no such name."""
-    inside = module.removeprefix("ftrace").removeprefix(".")
+    inside = module.removeprefix("ftrace.compat.jax").removeprefix("ftrace")
+    inside = inside.removeprefix(".")
     if not name.startswith("__") and name in names_of_jax().get(inside, ()):
         text = explain(f"{inside}.{name}" if inside else name)
     else:

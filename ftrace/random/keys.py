@@ -220,6 +220,13 @@ def unwrapped(keys: Tracer) -> Tracer:
     return _traced(keys, _side_by_side(_words_of_array(keys.node)))
 
 
+def hash_under(key: Tracer, counters: Tracer) -> Tracer:
+    """Counters of two words, along the last axis, hashed under a raw key."""
+    first, second = _words(key)
+    found = hash_counters((first, second), *_words_of_array(counters.node))
+    return _traced(key, _side_by_side(found))
+
+
 def random_bits(key: Key, width: int, shape: Shape) -> Tracer:
     """Unsigned integers of 8, 16, 32 or 64 random bits."""
     if _is_of_four(key):

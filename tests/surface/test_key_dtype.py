@@ -14,6 +14,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import dtypes, errors, lax, random
+from ftrace.compat.jax.extend import random as generators
 from tests.support.key_numbers import numbers
 from tests.support.refusals import refuses
 
@@ -261,3 +262,20 @@ def test_keys_of_four_words_move_bit_by_bit() -> None:
     assert bool(fnp.all(keys == keys))
     with refuses(TypeError, "key<fry> and key<rbg>"):
         fnp.stack([KEY, keys[0]])
+
+
+def test_generators_go_by_their_names() -> None:
+    words, counters = fnp.array([3, 4], "uint32"), fnp.arange(6, dtype="uint32")
+    recorded = [1746439729, 2478531193, 4063080110, 307540736, 3851451257, 4215677470]
+    hashed = generators.threefry_2x32(words, counters.reshape(2, 3))
+    assert hashed.shape == (2, 3)
+    assert hashed.ravel().tolist() == recorded
+    odd = generators.threefry_2x32(words, counters[:5])
+    assert odd.tolist() == [*recorded[:2], 3381874788, *recorded[3:5]]
+    seeded = generators.random_seed(fnp.arange(4), generators.threefry_prng_impl)
+    np.testing.assert_array_equal(numbers(seeded[3]), numbers(KEY))
+    assert generators.seed_with_impl(generators.rbg_prng_impl, 3).dtype.itemsize == 16
+    with refuses(errors.ArgumentError, "two words of uint32"):
+        generators.threefry_2x32(words, counters.astype("int32"))
+    with pytest.raises(AttributeError, match="never: the generators are those"):
+        _ = generators.define_prng_impl  # type: ignore[attr-defined]

@@ -3,11 +3,13 @@
 backend       the devices as clients
 core          jaxprs and primitives
 linear_util   functions that are wrapped in transformations
+random        the generators of keys
 source_info_util   whose frames are no lines of the user's
 """
 
 from ftrace.compat.jax.extend import (
     core as core,
     linear_util as linear_util,
+    random as random,
     source_info_util as source_info_util,
 )
