@@ -398,9 +398,10 @@ def convert_element_type(operand: Value, new_dtype: Any) -> Any:
 
     Integers are taken modulo the width, Python's too.
     """
-    return ax.cast(
-        ax.as_value(operand), dtypes.canonicalize(dtypes.as_dtype(new_dtype))
-    )
+    dtype = dtypes.canonicalize(dtypes.as_dtype(new_dtype))
+    if isinstance(operand, int) and dtypes.is_inexact(dtype):
+        operand = float(operand)  # which may be more than an integer's dtype holds
+    return ax.cast(ax.as_value(operand), dtype)
 
 
 def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:

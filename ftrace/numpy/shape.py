@@ -72,8 +72,8 @@ def _resolve(shape: Shape, target: Shape, size: int) -> Shape:
         target = tuple(size // known if n == -1 else n for n in target)
     elif unknown or known != size:
         raise errors.ShapeError(
-            f"reshape: an array of shape {shape} has {size} elements and does not fit "
-            f"the shape {target}" + (f" with {known}" if not unknown else "")
+            f"reshape: cannot reshape array of shape {shape} (size {size}) into shape "
+            f"{target}" + ("" if unknown else f" (size {known})")
         )
     return target
 

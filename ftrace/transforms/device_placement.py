@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
 from enum import Enum
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.base import Counters, Device, get_device, live_devices
+from ftrace.errors import ArgumentError
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import Array, is_array, surface
 from ftrace.trace.pytree import tree
@@ -54,13 +56,21 @@ def device_put(
       x: a pytree of arrays.
       device: a device, its name, a sharding, or a prefix of the tree of them. A
         `PartitionSpec` is meant along the mesh of `set_mesh`.
-      src, donate, may_alias: accepted for JAX's sake.
+      may_alias: False copies the arrays.
+      src, donate: accepted for JAX's sake.
 
     Raises:
-      ArgumentError: the tree holds something else than arrays and numbers.
+      ArgumentError: the tree holds something else than arrays and numbers, or is given
+        up and shared at once.
       DeviceError: a mesh has several devices.
       ShapeError: an array cannot be divided as a sharding says.
     """
+    shared = tree.leaves(may_alias)
+    if True in shared and True in tree.leaves(donate):
+        raise ArgumentError("device_put: what is donated cannot be shared (may_alias)")
+    if False in shared:
+        flags = iter(tree.broadcast_prefix(may_alias, x, "device_put: may_alias"))
+        x = tree.map(lambda leaf: deepcopy(leaf) if next(flags) is False else leaf, x)
     if device is None or isinstance(device, (str, Device)):
         chosen = get_device(device)
         return tree.map(lambda leaf: _put(leaf, chosen), x)

@@ -246,6 +246,14 @@ def test_dlpack_both_ways() -> None:
 # Devices.
 
 
+def test_arrays_are_shared_as_device_put_is_told() -> None:
+    pair = ft.device_put((fnp.ones(2), fnp.ones(2)))
+    shared, copied = ft.device_put(pair, may_alias=(True, False))
+    assert (shared is pair[0], copied is pair[1]) == (True, False)
+    with pytest.raises(errors.ArgumentError, match="donated cannot be shared"):
+        ft.device_put(pair, donate=True, may_alias=True)
+
+
 def test_arrays_move_between_devices(device: Any) -> None:
     tree = ft.device_put({"a": VALUES, "b": (2.0, None)}, device)
     a = tree["a"]

@@ -320,6 +320,13 @@ def test_registered_dataclasses_are_containers() -> None:
     frozen = tree.map(lambda x: x * 2, Frozen(3, {"old": 1}))
     assert frozen == Frozen(6, {})
 
+    class Named:  # no dataclass: its fields are told
+        def __init__(self, x: int, name: str) -> None:
+            self.x, self.name = x, name
+
+    tree_util.register_dataclass(Named, ["x"], ["name"])
+    assert vars(tree.map(lambda x: x * 2, Named(1, "n"))) == {"x": 2, "name": "n"}
+
 
 def test_static_classes_have_no_leaves() -> None:
     assert tree.leaves([Mode(True), 1]) == [1]

@@ -209,6 +209,7 @@ def test_options_of_lax() -> None:
         x.astype("bfloat16"), x.astype("bfloat16"), out_dtype="f4"
     ).dtype == (np.float32)
     assert lax.convert_element_type(300, "int8") == 44
+    assert lax.convert_element_type(2**100, "float32") == 2.0**100
     with ft.config(jax_enable_x64=False):
         assert int(lax.full((2,), 2**32 - 1, "uint32")[0]) == 2**32 - 1
 

@@ -267,8 +267,8 @@ def test_saved_residuals_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     print_saved_residuals(f, fnp.ones(3))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
-    assert "argument" in lines[0] + lines[1]
-    assert "of name at test_checkpoint.py" in lines[0] + lines[1]
+    assert "from the argument x" in lines[0] + lines[1]
+    assert "named 'a' from test_checkpoint.py" in lines[0] + lines[1]
 
 
 def test_values_with_names_are_the_values() -> None:

@@ -86,6 +86,18 @@ def test_results_of_a_vjp_rule_are_checked() -> None:
         vjp_returning(good, lambda r, ct: (fnp.arange(3), None))()
 
 
+def test_a_cotangent_of_another_width_takes_that_of_its_argument() -> None:
+    for given, wanted in (("float32", "bfloat16"), ("float16", "float32")):
+        f = ft.custom_vjp(lambda x: x.astype("float32").sum())
+        f.defvjp(
+            lambda x: (x.astype("float32").sum(), None),
+            lambda _, ct, to=given: ((ct * fnp.arange(3.0)).astype(to),),
+        )
+        found = ft.grad(f)(fnp.ones(3, wanted))
+        assert found.dtype == wanted
+        assert found.tolist() == [0, 1, 2]
+
+
 def test_results_of_a_vmap_rule_are_checked() -> None:
     def f_with(rule: Any) -> Any:
         f = ft.custom_batching.custom_vmap(lambda x: (x, x * 2))

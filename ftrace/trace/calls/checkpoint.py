@@ -554,16 +554,25 @@ def saved_residuals(
         if dtypes.is_inexact(n.dtype)
     }
     found = [t for t in autodiff.jvp_nodes(graph.outputs, tangents) if t is not None]
-    inputs = set(graph.inputs)
-    return [
-        Residual(
-            n.aval,
-            "an argument or captured"
-            if n in inputs
-            else f"of {n.src[0].op if n.op.name == 'item' else n.op} at {n.origin}",
-        )
-        for n in autodiff.split_known(found, list(tangents.values()))
+    names = flatten_arguments.Parameters.of(fun).positional
+    names = [*names, *["of *args"] * len(args)]
+    parts = [*zip(names, args, strict=False), *sorted(kwargs.items())]
+    places = [
+        f"from the argument {name}{tree.keystr(path)}"
+        for name, part in parts
+        for path, _ in tree.leaves_with_path(part)
     ]
+    given = dict(zip(graph.inputs, places, strict=False))
+
+    def what(n: Node) -> str:
+        if not n.src:
+            return given.get(n, "from a constant")
+        op = n.src[0].op if n.op.name == "item" else n.op
+        made = f"named {n.arg!r}" if op is name_p else f"output of {op}"
+        return f"{made} from {n.origin}"
+
+    kept = autodiff.split_known(found, list(tangents.values()))
+    return [Residual(n.aval, what(n)) for n in kept]
 
 
 def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:

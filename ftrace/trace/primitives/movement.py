@@ -82,8 +82,8 @@ def _movement(
 def _infer_reshape(shape: Shape, x: ShapedArray) -> ShapedArray:
     if not same_size(prod(shape), x.size) or any(n < 0 for n in shape):
         raise ShapeError(
-            f"reshape: cannot reshape {x!r} of {x.size} elements to {shape}, "
-            f"which has {prod(shape)}"
+            f"reshape: cannot reshape array of shape {x.shape} (size {x.size}) into "
+            f"shape {shape} (size {prod(shape)})"
         )
     return x.with_shape(shape)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import functools
+import inspect
 import sys
 import time
 import warnings
@@ -176,10 +177,15 @@ def _check_sortable(node: TreeDef) -> None:
 
 
 def check_callable(function: Any, what: str) -> None:
-    if not callable(function):
-        raise ArgumentError(
-            f"{what} takes a function, got {type(function).__name__}: {function!r}"
-        )
+    """Raises if a transform gets something else than a function.
+
+    Raises:
+      ArgumentError: it cannot be called, or yields.
+    """
+    yields = inspect.isgeneratorfunction(function)
+    if not callable(function) or yields:
+        kind = "generator function" if yields else type(function).__name__
+        raise ArgumentError(f"{what} takes a function, got {kind}: {function!r}")
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
@@ -463,7 +469,7 @@ def register_dataclass(
     """Makes a dataclass a container of its fields, as a decorator or a call.
 
     Args:
-      nodetype: the dataclass.
+      nodetype: the dataclass, or any class if all fields are named.
       data_fields: names of fields that hold arrays or trees; by default all fields
         that are not in `meta_fields` and not marked `metadata={"static": True}`.
       meta_fields: names of static fields; hashable, part of the structure.
@@ -472,18 +478,21 @@ def register_dataclass(
     Raises:
       ArgumentError: it is no dataclass, or a field is not named once.
     """
-    if not dataclasses.is_dataclass(nodetype):
-        raise ArgumentError(f"register_dataclass: {nodetype} is not a dataclass")
-    fields = [
-        f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields
-    ]
+    known = dataclasses.is_dataclass(nodetype)
+    if not known and (data_fields is None or meta_fields is None):
+        raise ArgumentError(
+            f"register_dataclass: {nodetype} is not a dataclass; name its data_fields "
+            "and its meta_fields"
+        )
+    every = dataclasses.fields(nodetype) if dataclasses.is_dataclass(nodetype) else ()
+    fields = [f for f in every if f.init and f.name not in drop_fields]
     names = [f.name for f in fields]
     if meta_fields is None:
         meta_fields = [f.name for f in fields if f.metadata.get("static")]
     if data_fields is None:
         data_fields = [name for name in names if name not in meta_fields]
     data, meta = tuple(data_fields), tuple(meta_fields)
-    if sorted(data + meta) != sorted(names):
+    if known and sorted(data + meta) != sorted(names):
         raise ArgumentError(
             f"register_dataclass: {nodetype.__name__} has the fields {names}; "
             f"data_fields {data} and meta_fields {meta} must name each of them once"
@@ -501,7 +510,7 @@ def register_dataclass(
 
     def build(aux: Any, children: Iterable[Any]) -> Any:
         made = object.__new__(nodetype)
-        for name in drop_fields:
+        for name in drop_fields if known else ():
             object.__setattr__(made, name, _default(nodetype, name))
         for name, value in zip(data, children, strict=True):
             object.__setattr__(made, name, value)

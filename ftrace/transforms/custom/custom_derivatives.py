@@ -16,6 +16,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.numpy import axes as ax
 from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_call as calls, custom_derivative, rule_graphs
@@ -32,7 +33,13 @@ from ftrace.trace.tracing.scopes import (
     open_scopes,
     scope_of,
 )
-from ftrace.trace.tracing.tracer import DIFFERENTIATING, Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import (
+    DIFFERENTIATING,
+    Tracer,
+    Value,
+    aval_of,
+    is_value,
+)
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
 from ftrace.transforms.custom.rules_on_values import Level, level_of
 
@@ -250,9 +257,21 @@ class _VjpRules(_OnLeaves):
             f"the cotangents of the bwd rule of {name}", f"the arguments of {name}",
             self.rules[1], tree.structure(example), [a.strong() for a in call.avals],
         )  # fmt: skip
-        zero = [SymbolicZero(a) if x is None else x
-                for x, a in zip(leaves, call.avals, strict=True)]  # fmt: skip
-        return promise.check(zero, tangents=True)
+        pairs = zip(leaves, call.avals, strict=True)
+        return promise.check([_as_cotangent(x, a) for x, a in pairs], tangents=True)
+
+
+def _as_cotangent(leaf: Any, aval: ShapedArray) -> Any:
+    """What a bwd rule gave; floats of another width in that of the argument."""
+    if leaf is None:
+        return SymbolicZero(aval)
+    if not is_value(leaf) or not dtypes.is_inexact(aval.dtype):
+        return leaf
+    found, wanted = (dtypes.narrow(t) for t in (aval_of(leaf).dtype, aval.dtype))
+    narrower = dtypes.kind(found) == "c" and dtypes.kind(wanted) != "c"
+    if found == wanted or narrower or not dtypes.is_inexact(found):
+        return leaf
+    return ax.cast(leaf, aval.dtype)
 
 
 def _with_bits(value: Value) -> Value:

@@ -59,8 +59,8 @@ class Chosen(NamedTuple):
 def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
     """The arguments that `jit` is told of.
 
-    The name of a number is looked up, and the number of a name, unless numbers are
-    given beside: then the parameters may be those of a function that is wrapped.
+    The name of a number is looked up, and the number of a name, unless both are given:
+    then they are what they say, and may disagree.
 
     Args:
       fun: the function.
@@ -93,12 +93,11 @@ def choose(fun: Any, kind: str, argnums: Any, argnames: Any) -> Chosen:
             )
     if not variadic:
         numbers = [n % len(positional) for n in numbers]
-    found = () if both else names
-    from_names = [positional.index(n) for n in found if n in positional]
-    from_numbers = [positional[n] for n in numbers if 0 <= n < len(positional)]
-    return Chosen(
-        tuple(sorted({*numbers, *from_names})), frozenset([*names, *from_numbers])
-    )
+    if not both:
+        named = [positional[n] for n in numbers if 0 <= n < len(positional)]
+        numbers += [positional.index(n) for n in names if n in positional]
+        names += named
+    return Chosen(tuple(sorted({*numbers})), frozenset(names))
 
 
 def check_disjoint(fun: Any, static: Chosen, donated: Chosen) -> None:
