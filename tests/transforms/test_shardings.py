@@ -251,3 +251,22 @@ def test_what_is_known_is_computed_while_a_function_is_traced() -> None:
         return x
 
     assert ft.jit(f)(2.0) == ft.vmap(f)(fnp.full(2, 2.0))[0] == 12
+
+
+def test_a_branch_takes_as_inputs_what_is_traced_beside_what_is_known() -> None:
+    """A value from around the branch, used in it while what is known is computed."""
+
+    def f(x: Any) -> Any:
+        around = x * 2
+
+        def branch(y: Any) -> Any:
+            with ft.ensure_compile_time_eval():
+                return fnp.where(y > 1, around, y) + around
+
+        return ft.lax.cond(x.sum() > 0, branch, lambda y: y, x * 3)
+
+    x = np.float32([1.0, 0.25])
+    expected = np.where(3 * x > 1, 2 * x, 3 * x) + 2 * x
+    np.testing.assert_allclose(ft.jit(f)(x), expected)
+    rows = ft.jit(ft.vmap(ft.grad(lambda x: f(x).sum())))(np.stack([x, -x]))
+    np.testing.assert_allclose(rows, [[4, 5], [3, 3]])

@@ -306,8 +306,11 @@ def open_scopes() -> Sequence[Scope]:
 
 
 def isolation(depth: int) -> Scope | None:
-    """The innermost isolated scope of this thread that is not deeper than `depth`."""
-    for scope in reversed(stack.scopes[stack.floor : depth + 1]):
+    """The innermost isolated scope of this thread that is not deeper than `depth`.
+
+    Also where what is known is computed at once: traced values stay in their bodies.
+    """
+    for scope in reversed(stack.scopes[: depth + 1]):
         if scope.isolated:
             return scope
     return None
