@@ -21,7 +21,7 @@ from pathlib import Path
 from docs.accuracy import OF_COMPOSITIONS
 from docs.jax_names import DIFFERS_, SAME, in_alias_alone, statuses
 from ftrace import lower, trace
-from ftrace.ground.missing_names import NAMES_FILE, NEVER, NOT_YET
+from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
 from ftrace.lower.legalize.math import ACCURACY
 from ftrace.lower.lowering import MOVEMENT, PIPELINE, PROGRAM, SIMPLIFY, SPLIT
 from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS, ONE_BY_ONE
@@ -119,7 +119,7 @@ def _code(text: str) -> str:
 def jax_names_page() -> str:
     found = statuses()
     total = Counter(s for names in found.values() for s, _ in names.values())
-    release = NAMES_FILE.read_text(encoding="utf-8").splitlines()[0].split()[-1][:-1]
+    release = lines_of_names()[0].split()[-1][:-1]
     parts = [
         NOTE,
         "# The names of JAX",

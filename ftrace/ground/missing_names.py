@@ -10,15 +10,15 @@ what to use. It is looked at when a name has not been found.
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Final, NoReturn
 
 NEVER, NOT_YET = "never", "not yet"
 
 #: After the first line, each module of JAX and its names.
-NAMES_FILE: Final = Path(__file__).with_name("jax_names.txt")
+_NAMES_FILE = os.path.join(os.path.dirname(__file__), "jax_names.txt")
 
 _ONE_LOWERING = "programs here are graphs of ftrace, not StableHLO"
 _ONE_PROCESS = "arrays are on one device of one process"
@@ -80,12 +80,18 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
 }
 
 
+def lines_of_names() -> list[str]:
+    """The file of the names; its first line says of which release."""
+    with open(_NAMES_FILE, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
 @cache
 def names_of_jax() -> dict[str, tuple[str, ...]]:
     """The public names of each module of JAX, without the "jax." before them."""
     found: dict[str, list[str]] = {}
     module = ""
-    for line in NAMES_FILE.read_text(encoding="utf-8").splitlines()[1:]:
+    for line in lines_of_names()[1:]:
         if line.endswith(":"):
             module = line[:-1].removeprefix("jax").removeprefix(".")
             found[module] = []
