@@ -233,6 +233,13 @@ def _scalars(node: Node) -> list[Node]:
     return found
 
 
+def _multiply(node: Node) -> Steps:
+    x, y = node.src
+    if x is y:
+        return _step(node, jax.NAMED["square"], {}, [x])
+    return _step(node, jax.NAMED["mul"], {}, _scalars(node))
+
+
 #: The names of elementwise primitives that are others in JAX.
 _RENAMED = {
     "shl": "shift_left",
@@ -546,6 +553,7 @@ _RULES: dict[str, Callable[[Node], Steps]] = {
     "bitcast": _bitcast,
     "round": _round,
     "select": _select,
+    "mul": _multiply,
     "gather": _own,
     "scatter": _own,
     **dict.fromkeys(_REDUCTIONS, _reduce),

@@ -20,7 +20,7 @@ from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of, wrapped
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes",
@@ -326,8 +326,8 @@ def full(
     )
     target = ax.check_sizes(shape, "lax.full")
     if isinstance(fill_value, (bool, int, float, complex, np.generic)):
-        value = number_for(np.asarray(fill_value).item(), wanted)
-        return ax.full(target, value, wanted, weak)
+        value = wrapped(np.asarray(fill_value).item(), wanted)
+        return ax.full(target, number_for(value, wanted), wanted, weak)
     return ax.broadcast_to(ax.cast(fill_value, wanted, weak), target, "lax.full")
 
 

@@ -182,8 +182,8 @@ class Place:
 
 
 def _fitting(values: tracer.Value, x: Any) -> Any:
-    """What is put into `x`; a number has to fit its dtype."""
-    tracer.check_fits(values, x.dtype)
+    """What is put into `x`; a number wraps to its dtype."""
+    values = tracer.wrapped(values, x.dtype)
     dtype, _ = ew.common_type(x, values)
     if counts_bits(tracer.aval_of(values), dtype):
         return ax.cast(values, dtype)

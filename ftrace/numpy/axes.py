@@ -287,8 +287,8 @@ def iota(dtype: np.dtype[Any], shape: Shape, axis: int) -> Any:
 
 
 def cast(x: tracer.Value, dtype: np.dtype[Any], weak: bool = False) -> Any:
-    """`x` in another dtype; a number has to fit."""
-    tracer.check_fits(x, dtype)
+    """`x` in another dtype."""
+    x = tracer.wrapped(x, dtype)
     aval = tracer.aval_of(dtypes.as_number(x))
     if counts_bits(aval, dtype):
         x = _with_all_bits(x, aval)
@@ -334,8 +334,7 @@ def choose(mask: tracer.Value, x: tracer.Value, y: tracer.Value) -> Any:
     if not all(scopes.asarray(v).memory.host for v in operands):
         x, y = [broadcast_to(cast(v, dtype, weak), shape) for v in (x, y)]
         return bind(select, broadcast_to(cast(mask, dtypes.bool_), shape), x, y)
-    for v in (x, y):
-        tracer.check_fits(v, dtype)
+    x, y = [tracer.wrapped(v, dtype) for v in (x, y)]
     aval = ShapedArray.of(shape, dtype, weak)
     require_room("where", aval)
     chosen = convert(scopes.asarray(mask).numpy(), dtypes.bool_)

@@ -388,7 +388,8 @@ def _full(name: str, target: Shape, fill_value: Any, dtype: Dtype, device: Any) 
         aval = tracer.aval_of(fill_value)
         return placed(ax.full(target, fill_value, aval.dtype, aval.weak_type), device)
     chosen = dtypes.as_dtype(dtype)
-    return placed(ax.full(target, number_for(fill_value, chosen), chosen), device)
+    number = number_for(tracer.wrapped(fill_value, chosen), chosen)
+    return placed(ax.full(target, number, chosen), device)
 
 
 def _like(name: str, value: int):

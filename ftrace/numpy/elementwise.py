@@ -1,8 +1,8 @@
 """Functions of NumPy that are one primitive after promotion, or a line around one.
 
 As in NumPy 2, Python integers that do not fit the dtype of the other operand compare as
-numbers: no element of `uint8[3]` is 300, each is less. (JAX takes what is left of the
-integer in that dtype.)
+numbers: no element of `uint8[3]` is 300, each is less. With JAX's dtypes they wrap, as
+in JAX and in arithmetic.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, DtypeOverflowError
+from ftrace.ground import settings
 from ftrace.numpy.axes import as_value, cast, choose, full, no_out
 from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.avals import LargeInteger, pairs_of
@@ -24,7 +25,7 @@ from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.dispatch import member, named
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.tracing.tracer import Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of, check_fits
 
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin",
@@ -354,6 +355,10 @@ def compare(op: Primitive, x1: Value, x2: Value) -> Any:
         integer is too large for them.
     """
     try:
+        if settings.current().enable_x64 is None:
+            for x, aval in ((x1, aval_of(x2)), (x2, aval_of(x1))):
+                if not aval.weak_type:
+                    check_fits(x, aval.dtype)
         return elementwise(op, x1, x2)
     except DtypeError:
         types = {aval_of(x).dtype for x in (x1, x2)}

@@ -42,8 +42,8 @@ from ftrace.trace.tracing.tracer import (
     Tracer,
     Value,
     aval_of,
-    check_fits,
     stack,
+    wrapped,
 )
 
 
@@ -243,7 +243,7 @@ def _elementwise_traced(
         if x.__class__ is Tracer:
             nodes.append(x.node)
         else:
-            check_fits(x, aval.dtype)
+            x = wrapped(x, aval.dtype)
             nodes.append(scope.number(x, aval.dtype, aval.shape, aval.weak_type))
     node = op(*nodes)
     return Tracer(node, scope, provenance.caller or origin_now(node))
@@ -313,7 +313,7 @@ def _elementwise_now(
             if type(x) is Array:
                 array = x._host if x._host is not None else x.numpy()
             else:
-                check_fits(x, compute)
+                x = wrapped(x, compute)
                 kept = type(x) in (int, float) or (
                     type(x) is complex and dtypes.is_complex(compute)
                 )

@@ -81,6 +81,10 @@ preferred_element_type=float32] a b
     h:f32[2,2] = slice[limit_indices=(3, 3) start_indices=(1, 0) strides=(1, 2)] a
   in (c, d, e, f, g, h) }""",
     ),
+    (
+        lambda x, w: fnp.square(x),
+        "{ lambda ; a:f32[3,4] b:f32[4,5]. let c:f32[3,4] = square a in (c,) }",
+    ),
     (lambda x, w: fnp.einsum("ij,jk,il->lk", x, w, x), ""),
     (lambda x, w: fnp.einsum("bij,bjk->bik", x[None] * 2, w[None]), ""),
     (lambda x, w: nn.softmax(x - x.mean(1, keepdims=True)) @ w, ""),

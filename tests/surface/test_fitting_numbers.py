@@ -1,4 +1,4 @@
-"""Integers of Python's that do not fit raise: eagerly, in traces, as arguments."""
+"""Integers of Python's beside narrower ones: eagerly, in traces, as arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.errors import ArgumentError, DtypeOverflowError
 
-#: Of an array y of integers and a number v that does not fit them.
+#: Of an array y of integers and a number v that they do not hold.
 EXPRESSIONS = """
 y + v; v * y; y // v; y % v; y & v; y << v; fnp.where(y > 0, y, v); fnp.maximum(y, v)
 fnp.clip(y, v); fnp.clip(y, None, v); fnp.select([y > 5], [y], v); fnp.gcd(y, v)
@@ -33,28 +33,54 @@ nn.leaky_relu(v, y); linalg.block_diag(y, v); linalg.toeplitz(v, y)
 linalg.hankel(y, v); fnp.kron(y, v); fnp.inner(v, y); fnp.outer(y, v)
 """.replace("\n", ";")
 _ROWS = [e.strip() for e in EXPRESSIONS.split(";") if e.strip()]
+#: What makes an array of numbers in a dtype, and of nothing else.
+_MAKES = ("array(v, y.dtype)", "asarray(v", "array([v")
+_SPACE = {"fnp": fnp, "lax": lax, "ft": ft, "nn": ft.nn, "linalg": ft.scipy.linalg}
+#: Beside arrays of a dtype: ints that wrap to it, and ints that no wrapping makes fit.
 _OUTSIDE = {
-    "uint8": (256, -1), "int8": (128, -129), "int32": (2**31, -(2**31) - 1, 2**63),
+    "uint8": ((256, -1), (2**31, -(2**40))), "int8": ((128, -129), (2**40,)),
+    "uint32": ((-1, -(2**31)), (2**32, 2**63)), "int32": ((), (2**31, 2**63)),
 }  # fmt: skip
+
+
+def _refused(run: Any, *arguments: Any) -> None:
+    for _ in range(9):
+        with pytest.raises(DtypeOverflowError):
+            run(*arguments)
 
 
 @pytest.mark.parametrize("dtype", _OUTSIDE)
 @pytest.mark.parametrize("expression", _ROWS)
-def test_a_number_that_does_not_fit_raises(expression: str, dtype: str) -> None:
-    names = {"fnp": fnp, "lax": lax, "ft": ft, "nn": ft.nn, "linalg": ft.scipy.linalg}
-    run = eval(f"lambda y, v: {expression}", names)
+def test_an_int_wraps_where_int32_holds_it_and_else_raises(
+    expression: str, dtype: str
+) -> None:
+    run = eval(f"lambda y, v: {expression}", _SPACE)
     y = fnp.ones(2, dtype)
-    for number in _OUTSIDE[dtype]:
-        for _ in range(9):
-            with pytest.raises(DtypeOverflowError):
-                run(y, number)
-        with pytest.raises(DtypeOverflowError):
-            ft.jit(lambda x, v=number: run(x, v))(y)
+    wrapping, refused = _OUTSIDE[dtype]
+    if any(start in expression for start in _MAKES):
+        wrapping, refused = (), wrapping + refused
+    for number in refused:
+        _refused(run, y, number)
+        _refused(ft.jit(lambda x, v=number: run(x, v)), y)
         if not -(2**31) <= number < 2**31:
-            jitted = ft.jit(run)
-            for _ in range(9):
-                with pytest.raises(DtypeOverflowError):
-                    jitted(y, number)
+            _refused(ft.jit(run), y, number)
+    for number in wrapping:
+        wanted = run(y, int(np.asarray(number).astype(dtype)))
+        for v in (number,) * 5 + (np.int64(number),):
+            found = run(y, v)
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+        if "setdiff1d" not in expression:
+            for found in (ft.jit(run)(y, number), ft.jit(lambda y: run(y, number))(y)):  # noqa: B023
+                np.testing.assert_array_equal(found, wanted)
+
+
+def test_with_64_bits_an_int_wraps_where_int64_holds_it() -> None:
+    y = fnp.arange(3, dtype="uint8")
+    with ft.config(enable_x64=True):
+        for call in (fnp.add, ft.jit(fnp.add), ft.jit(lambda y, v: y + 2**40 + 3)):
+            assert call(y, 2**40 + 3).tolist() == [3, 4, 5]
+        _refused(fnp.add, y, 2**63)
 
 
 @pytest.mark.parametrize("number", [2**31, -(2**40), np.int64(2**40)])

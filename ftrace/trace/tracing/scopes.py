@@ -36,10 +36,10 @@ from ftrace.trace.tracing.tracer import (
     adopted,
     array_meant,
     aval_of,
-    check_fits,
     open_in_all_threads,
     stack,
     stands_for,
+    wrapped,
 )
 
 Binding = Any  # Array | Tracer | None
@@ -225,7 +225,7 @@ class Scope:
         self, value: Value, dtype: np.dtype[Any], shape: Shape, weak: bool = False
     ) -> Node:
         """The node of a value, converted to a dtype and broadcast to a shape."""
-        check_fits(value, dtype)
+        value = wrapped(value, dtype)
         if type(value) in (int, float, bool, complex, Dim):
             return self.number(value, dtype, shape, weak)
         if dtypes.is_number_in(value, dtype):

@@ -404,7 +404,7 @@ def aval_of(value: Value) -> ShapedArray:
         return ShapedArray.of(value.shape, dtype, weak)
     if isinstance(value, (bool, int, float, complex)):
         dtype, weak = dtypes.scalar_type(value)
-        if type(value) is int and not _LEAST <= value <= _MOST:
+        if type(value) is int and dtype is not dtypes.default_dtype("i"):
             return LargeInteger.of_dtype(dtype)
         return ShapedArray.of((), dtype, weak)
     if is_dynamic(value):
@@ -499,3 +499,20 @@ def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
                 f"{_INTEGERS[type(value)]} {value} does not fit {dtype}, which holds "
                 f"{low} to {high}; take a wider dtype, or write it as a float"
             )
+
+
+def wrapped(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A value that meets an array of `dtype`: an int wraps, as a traced one does.
+
+    It is one of the default dtype first: what that does not hold has to fit.
+
+    Raises:
+      DtypeOverflowError: it does not.
+    """
+    if type(value) in _INTEGERS and dtypes.is_integer(dtype):
+        low, high = dtypes.limits(dtype)
+        least, most = dtypes.limits(dtypes.default_dtype("i"))
+        if not low <= value <= high and least <= value <= most:
+            return (int(value) - low) % (high - low + 1) + low
+    check_fits(value, dtype)
+    return value
