@@ -7,12 +7,7 @@ from functools import wraps
 from typing import Any
 
 import ftrace
-from ftrace.errors import FtraceError
-from ftrace.trace.tracing.scopes import current_scope
-
-
-class JaxRuntimeError(RuntimeError):
-    """A callback of a compiled program has raised an exception."""
+from ftrace.errors import FtraceError, JaxRuntimeError
 
 
 def _reported(callback: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,8 +28,8 @@ def _reporting(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        known = callable(callback) and current_scope() is not None
-        return function(_reported(callback) if known else callback, *args, **kwargs)
+        known = _reported(callback) if callable(callback) else callback
+        return function(known, *args, **kwargs)
 
     return call
 

@@ -52,6 +52,15 @@ f(1.0)
 assert core.trace_state_clean() and before == core.get_opaque_trace_state()
 assert inside[0] is False and inside[1] != before
 
+def fails(x):
+    raise ValueError("no")
+for call in (lambda f: f, jax.jit):
+    try:
+        call(lambda x: jax.pure_callback(fails, x, x))(jnp.ones(3))
+        assert False
+    except jax.errors.JaxRuntimeError as error:
+        assert "ValueError: no" in str(error)
+
 for name, said in {
     "jax.nope": "no such module",
     "jax._src.nope": "private to JAX",

@@ -227,6 +227,16 @@ ONE_HOT = {
 lane = V(4, dtype=i32, number=17)
 lanes = iota(i32, (4,), 0)
 zeros = like(x, 0)
+lanes3 = iota(i32, (3,), 0)
+
+
+def choose(
+    base: Node, updates: Node, indices: list[Node], axes: tuple[int, ...],
+    kind: str = "set", old: Node | None = None,
+) -> Node:  # fmt: skip
+    new = scatter(base, updates, indices, axes, kind)
+    return e.select(e.lt(like(base, 0), base), new, base if old is None else old)
+
 
 SCATTERS = {
     "gather_of_positions_is_movement": Row(
@@ -259,6 +269,17 @@ SCATTERS = {
             scatter(zeros, V(4, 6, number=18), [lane], (0,), "add"),
             scatter(zeros, V(4, number=18), [lane, lane], (0, 1), "add"),
             scatter(zeros, V(3, number=18), [iota(i32, (3,), 0)] * 2, (0, 1), "add"),
+        ],
+    ),
+    "push_where_into_update": Row(
+        lambda: [
+            choose(x, V(3, number=18), [lanes3, V(3, dtype=i8, number=19)], (0, 1)),
+            choose(x, V(2, 4, number=18), [V(2, dtype=i32, number=19)], (1,)),
+        ],
+        lambda: [
+            choose(x, V(3, number=18), [lanes3, lanes3], (0, 1), "add"),
+            choose(x, V(4, 4, number=18), [lane], (1,)),
+            choose(x, V(3, number=18), [lanes3, lanes3], (0, 1), old=zeros),
         ],
     ),
     "privatized_scatter": Row(

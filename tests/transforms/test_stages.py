@@ -114,7 +114,7 @@ def test_where_a_function_runs_is_said_in_several_ways() -> None:
         {"backend": "interpreter"}, {"device": "interpreter"},
         {"in_shardings": SingleDeviceSharding(ft.devices("interpreter")[0])},
         {"out_shardings": {"y": NamedSharding(mesh, P("x")), "z": None}},
-        {"compiler_options": {"anything": True}, "keep_unused": True, "inline": True},
+        {"compiler_options": {"xla_dump_to": ""}, "keep_unused": True, "inline": True},
     ]  # fmt: skip
     for each in options:
         f = ft.jit(lambda x: {"y": x + 1, "z": x}, **each)  # type: ignore[call-overload]
@@ -122,6 +122,8 @@ def test_where_a_function_runs_is_said_in_several_ways() -> None:
         assert f.target(()).name == ("cpu" if each in options[3:] else "interpreter")
     with pytest.raises(RuntimeError, match="no device 'gpu'"):
         ft.jit(lambda x: x, backend="gpu")
+    with pytest.raises(RuntimeError, match="No such compile option: 'fast'"):
+        ft.jit(lambda x: x).lower(X).compile({"fast": True})
     with pytest.raises(errors.ArgumentError, match="device or backend"):
         ft.jit(lambda x: x, backend="cpu", device="cpu")
     two = Mesh(np.array([DEVICE, ft.devices("interpreter")[0]]), "x")

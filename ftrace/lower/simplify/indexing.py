@@ -386,6 +386,25 @@ def _products(x: Node) -> Node:
     )
 
 
+def _is_chosen_update(x: Node) -> bool:
+    """Does a `where` choose between an array and that with few of its elements set?"""
+    _, new, old = x.src
+    if new.op is not scatter_p or new.src[0] is not old:
+        return False
+    updates = new.src[1]
+    few = not any_dynamic(x.shape) and updates.size * 2 <= x.size
+    return few and axes_and_kind(new)[1] == "set"
+
+
+def _choose_updates(x: Node) -> Node:
+    mask, new, _ = x.src
+    axes, kind = axes_and_kind(new)
+    base, updates, *indices = new.src
+    chosen = read_back(mask, indices, axes)
+    updates = p.select(chosen, updates, read_back(base, indices, axes))
+    return scatter(base, updates, indices, axes, kind)
+
+
 def _is_complex_product(x: Node) -> bool:
     return dtypes.is_complex(x.dtype) and axes_and_kind(x)[1] == "mul"
 
@@ -420,6 +439,12 @@ SCATTERS: Final = (
         "scatter_without_collisions_is_select",
         Pat(scatter_p, name="x", where=_fits),
         _scatter_as_select,
+    ),
+    # where(m, x.at[i].set(u), x) -> x.at[i].set(where(m[i], u, x[i]))
+    Rule(
+        "push_where_into_update",
+        Pat(p.select, name="x", where=_is_chosen_update),
+        _choose_updates,
     ),
     # x.at[i].multiply(u) -> x.at[i].set(x[i] * product of all u there), complex
     Rule(

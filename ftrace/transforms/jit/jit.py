@@ -86,8 +86,8 @@ def jit(
         a new value traces the function again.
       donate_argnums, donate_argnames: arguments that the caller gives up: results may
         take their memory, and the arrays are deleted.
-      keep_unused, inline, compiler_options: accepted for JAX's sake; nothing to do
-        here.
+      keep_unused, inline, compiler_options: accepted for JAX's sake, options of XLA's
+        alone; nothing to do here.
       device, backend: name of the device to run on; by default that of the arguments.
       in_shardings, out_shardings: trees of shardings over one device, which is where
         it runs then.
@@ -100,8 +100,10 @@ def jit(
 
     Raises:
       StaticArgumentError: a static argument cannot be hashed, or does not exist.
-      DeviceError: a sharding has several devices, or there is no such device.
+      DeviceError: a sharding has several devices, or there is no such device, or no
+        such option.
     """
+    stages.check_options(compiler_options)
     if device is not None and backend is not None:
         raise ArgumentError(
             f"jit: give device or backend, got device={device!r}, backend={backend!r}"

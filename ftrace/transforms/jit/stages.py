@@ -7,11 +7,11 @@ compiled = lowered.compile()  what runs: compiled(x)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ftrace.errors import DtypeError, TreeError, ValueRangeError
+from ftrace.errors import DeviceError, DtypeError, TreeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray
@@ -210,11 +210,22 @@ class _HasProgram(_Stage):
         )
 
 
+def check_options(options: Mapping[str, Any] | None) -> None:
+    """Raises for what is no option of XLA's; those have no effect."""
+    for name in options or ():
+        if not name.startswith("xla_"):
+            raise DeviceError(
+                f"No such compile option: {name!r}; those of XLA begin with 'xla_', "
+                "and have no effect here"
+            )
+
+
 class Lowered(_HasProgram):
     """A function for one signature: graph, kernels, source, program."""
 
     def compile(self, compiler_options: Any = None, **_: Any) -> Compiled:
         """The function for exactly this signature, compiled ahead."""
+        check_options(compiler_options)
         return Compiled(self._call)
 
 
