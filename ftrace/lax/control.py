@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from ftrace.errors import (
     ShapeError,
     TreeError,
 )
+from ftrace.ground import settings
 from ftrace.numpy.axes import as_value, cast
-from ftrace.numpy.shape import concatenate
+from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
 from ftrace.trace.control.cond import Branches, cond_p
@@ -81,6 +83,8 @@ def cond(
     aval = _scalar("cond: the predicate", pred)
     if dtypes.is_complex(aval.dtype):
         raise DtypeError(f"cond: the predicate must be a bool, got {aval!r}")
+    if _in_python(pred):
+        return branches[bool(pred)](*operands)
     index = as_value(pred)
     if aval.dtype != dtypes.bool_:
         index = index != 0
@@ -115,8 +119,17 @@ def switch(
     names = [name_of(b) for b in branches]
     if len(branches) == 1:
         return branches[0](*operands)
+    if _in_python(index):
+        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
     index = as_value(index).clip(0, len(branches) - 1)
     return _branch("switch", index, branches, operands, names)
+
+
+def _in_python(*values: Any) -> bool:
+    """Whether to branch and loop in Python, for a look at the values on their way."""
+    if not settings.current().disable_jit:
+        return False
+    return not any(isinstance(x, Tracer) for x in tree.leaves(values))
 
 
 def _scalar(what: str, value: Value) -> ShapedArray:
@@ -226,6 +239,12 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     """
     tree.check_callable(cond_fun, "while_loop")
     tree.check_callable(body_fun, "while_loop")
+    if _in_python(init_val):
+        with suppress(ConcretizationTypeError):  # of a predicate that is traced
+            value = init_val
+            while cond_fun(value):
+                value = body_fun(value)
+            return value
     values, treedef = flatten_values((init_val,), "while_loop: the initial value ")
     wanted = tree.structure(init_val)
     names = bodies.leaf_names("carry", init_val)
@@ -379,6 +398,11 @@ def fori_loop(
         return _while_below(lower, upper, _counter(bounds), body_fun, init_val)
     start, stop = _int(lower), _int(upper)
     counter = _counter([aval_of(start), aval_of(stop)])
+    if _in_python(init_val):
+        for i in range(start, stop):
+            count = cast(i, counter.dtype, counter.weak_type)
+            init_val = body_fun(count, init_val)
+        return init_val
 
     def step(carry: Any, i: Value) -> Any:
         return body_fun(i, carry), None
@@ -493,6 +517,8 @@ def _scan(
     counter: tuple[int, ShapedArray] | None,
 ) -> Any:
     """A scan over `xs`, or over a counter: its first value and type."""
+    if length and counter is None and _in_python(init, xs):
+        return _scan_in_python(f, init, xs, length, reverse)
     values, _ = flatten_values(init, f"{what}: the initial carry ")
     wanted = tree.structure(init)
     names = bodies.leaf_names("carry", init)
@@ -536,6 +562,19 @@ def _scan(
         operands, len(draft.free) if effects else -1,
     )  # fmt: skip
     return tree.unflatten(body.treedef, _as_last(results, first, body, values))
+
+
+def _scan_in_python(
+    f: Function, carry: Any, xs: Any, length: int, reverse: bool
+) -> Any:
+    ys: list[Any] = [None] * length
+    for i in reversed(range(length)) if reverse else range(length):
+        carry, ys[i] = f(carry, tree.map(lambda x, i=i: as_value(x)[i], xs))
+    return carry, tree.map(_stack, *ys)
+
+
+def _stack(*values: Value) -> Any:
+    return stack(values)
 
 
 def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:

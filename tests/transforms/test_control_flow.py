@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -437,3 +438,37 @@ def test_the_gradient_of_gradients_of_lanes_that_differ_in_length(device: str) -
         want = np.stack([ft.grad(squares)(x) for x in xs])
         whole = lambda xs: (ft.vmap(ft.grad(head))(xs) ** 2).sum()  # noqa: E731
         np.testing.assert_allclose(ft.jit(ft.grad(whole))(xs), want, rtol=1e-4)
+
+
+def test_loops_and_branches_are_of_python_under_disable_jit() -> None:
+    seen: list[float] = []
+
+    def step(c: Any, x: Any) -> tuple[Any, Any]:
+        seen.append(float(c))  # a value, not a tracer
+        return c + x, c * x
+
+    def programs() -> list[Any]:
+        x = fnp.arange(4.0)
+        return [
+            lax.map(lambda x: x * 2, x),
+            lax.fori_loop(1, 4, lambda i, v: v.at[i].set(i * v[i - 1]), x + 1),
+            lax.while_loop(lambda v: v[0] < 10, lambda v: (v[0] * 2, v[1] + 1), (1, 0)),
+            lax.switch(7, [fnp.sin, fnp.cos], 2.0),
+            lax.cond(x[1] > 0, fnp.sin, fnp.cos, 2.0),
+            # What is traced stays a loop of the graph.
+            ft.grad(lambda y: lax.fori_loop(0, 3, lambda i, v: v * y, y))(2.0),
+            ft.grad(lambda y: lax.while_loop(lambda v: v < y, lambda v: v + y, y))(2.0),
+            ft.vmap(lambda p, y: lax.cond(p, fnp.sin, fnp.cos, y))(x > 1, x),
+        ]
+
+    want = programs()
+    with ft.disable_jit():
+        for a, b in zip(want, programs(), strict=True):
+            ft.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), a, b)
+        carry, ys = lax.scan(step, 1.0, fnp.arange(4.0), reverse=True)
+        count = len(seen)
+        lax.cond(True, lambda: seen.append(0.0), lambda: seen.append(1.0))
+        assert lax.scan(lambda c, x: (c, x), 1.0, fnp.zeros(0))[1].shape == (0,)
+    assert float(carry) == 7
+    assert ys.tolist() == [0, 6, 8, 3]
+    assert (seen, count) == ([1.0, 4.0, 6.0, 7.0, 0.0], 4)
