@@ -139,6 +139,18 @@ def test_scipy_has_derivatives() -> None:
     onp.testing.assert_allclose(by_a, -(exact * [0, 0.3, 0.5]).sum(), 1e-6)
 
 
+def test_the_distribution_functions_of_students_t_have_slopes() -> None:
+    for f in (scipy.stats.t.cdf, scipy.stats.t.logcdf):
+        check_grads(lambda x, m: f(x, 2.5, m, 1.3), modes=["rev"], order=1)(X, X[:1])  # noqa: B023
+
+
+def test_whole_numbers_of_a_box_are_those_of_its_value() -> None:
+    matrix = onp.array([[3.0, 1.0], [4.0, 1.5]])
+    found = grad(lambda x: np.sum(x[np.int64(x[:, 1])]))(matrix)
+    onp.testing.assert_array_equal(found, [[0, 0], [2, 2]])
+    assert np.int32(2.5).dtype == np.int32
+
+
 def test_where_autograd_has_conventions_of_its_own() -> None:
     assert grad(np.abs)(0.0) == 0
     assert grad(lambda x: np.mean([x, x + 2]))(0.0) == 1

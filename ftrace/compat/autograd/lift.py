@@ -16,8 +16,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 import ftrace.numpy as fnp
-from ftrace.compat.autograd.core import holds_box, notrace_primitive
+from ftrace.compat.autograd.core import getval, holds_box, notrace_primitive
 from ftrace.errors import MissingRuleError
 
 #: Of a box they tell what its value tells, and have no derivative.
@@ -46,6 +48,9 @@ def _joined(x: Any) -> Any:
 
 def lifted(home: str, name: str, plain: Any, ours: Any) -> Any:
     """A function, or what is no function as it is."""
+    if isinstance(plain, type) and issubclass(plain, np.integer):
+        # Whole numbers have no derivative: those of a box are of its value.
+        return type(name, (plain,), {"__new__": lambda _, *x: plain(*map(getval, x))})
     if not callable(plain) or isinstance(plain, type):
         return plain
     if home == "numpy" and name in _TELLING:

@@ -37,9 +37,16 @@ multivariate_normal = _distribution(
 
 
 def _t_slope(name: str, slope: Any) -> None:
-    """The distribution functions of Student's t are SciPy's; by x they have a slope."""
+    """Student's t has SciPy's distribution functions, with slopes by x and loc."""
     function = primitive(lambda *args, **kw: getattr(_scipy_t(), name)(*args, **kw))
-    defvjp(function, lambda ans, x, *rest: spread(ans, x, slope(ans, x, *rest)))
+
+    def by_x(ans: Any, x: Any, *rest: Any) -> Any:
+        return spread(ans, x, slope(ans, x, *rest))
+
+    def by_loc(ans: Any, x: Any, df: Any, loc: Any, *rest: Any) -> Any:
+        return spread(ans, loc, -slope(ans, x, df, loc, *rest))
+
+    defvjp(function, by_x, by_loc, argnums=(0, 2))
     _T[name] = function
 
 
