@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 from code import interact
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from string import Formatter
 from typing import Any
@@ -28,20 +28,22 @@ __all__ = ["breakpoint", "callback", "log", "print"]
 
 
 def print(
-    fmt: str,
+    fmt: str | None = None,
     *args: Any,
     ordered: bool = False,
     partitioned: bool = False,
     skip_format_check: bool = False,
     **kwargs: Any,
-) -> None:
+) -> Callable[..., None] | None:
     """Prints `fmt.format(*args, **kwargs)` when the function runs.
 
     Under vmap it prints once per lane, one after the other; in a derivative the values
     of the function itself, once.
 
     Args:
-      fmt: a format string, not an f-string.
+      fmt: a format string, not an f-string. Without it, the function that takes it
+        and its arguments is returned, `debug.print()("{ordered}", ordered=x)`: there
+        no name is an option.
       args, kwargs: what its braces stand for: arrays, pytrees of them, and anything
         else. Arrays are printed as NumPy prints them.
       ordered: accepted, without effect: all prints are in the order of the program.
@@ -52,32 +54,43 @@ def print(
       ArgumentError: an argument is missing in the format, or not used by it, or cannot
         be printed with the specification that it has there.
     """
-    _write("debug.print", _printer(fmt), fmt, args, kwargs, skip_format_check)
+    return _write("debug.print", _printer, fmt, args, kwargs, skip_format_check)
 
 
 def log(
-    fmt: str,
+    fmt: str | None = None,
     *args: Any,
     ordered: bool = False,
     partitioned: bool = False,
     skip_format_check: bool = False,
     **kwargs: Any,
-) -> None:
+) -> Callable[..., None] | None:
     """Logs what `print` would print, to the logger "ftrace.debug" at the level INFO.
 
     Arguments and errors are those of `print`.
     """
-    _write("debug.log", _logger(fmt), fmt, args, kwargs, skip_format_check)
+    return _write("debug.log", _logger, fmt, args, kwargs, skip_format_check)
+
+
+def _later(call: Callable[[Any, Any, Any], Any]) -> Callable[..., None]:
+    """A call whose options are known, as a function of the rest."""
+
+    def take(what: Any, *args: Any, **kwargs: Any) -> None:
+        call(what, args, kwargs)
+
+    return take
 
 
 def _write(
     name: str,
-    write: Callable[..., None],
+    writer: Callable[..., Callable[..., None]],
     fmt: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     unchecked: bool,
-) -> None:
+) -> Callable[..., None] | None:
+    if fmt is None and not args and not kwargs:
+        return _later(lambda f, a, k: _write(name, writer, f, a, k, unchecked))
     if not isinstance(fmt, str):
         raise ArgumentError(
             f"{name}: the first argument is the format, got {type(fmt).__name__}: "
@@ -85,16 +98,18 @@ def _write(
         )
     if not unchecked:
         _check(name, fmt, args, kwargs)
+    write = writer(fmt, _options())
     call_back(name, write, None, args, kwargs, static_numbers=True)
+    return None
 
 
 def callback(
-    callback: Callable[..., Any],
+    callback: Callable[..., Any] | None = None,
     *args: Any,
     ordered: bool = False,
     partitioned: bool = False,
     **kwargs: Any,
-) -> None:
+) -> Callable[..., None] | None:
     """Calls a function of arrays when the function runs; what it returns is dropped.
 
     Under vmap it is called once per lane, one after the other; in a derivative with
@@ -103,6 +118,7 @@ def callback(
     Args:
       callback: gets the arguments as arrays with values. It may call functions of
         ftrace, jitted ones too. What it raises reaches the caller of the program.
+        Without it, the function that takes it and its arguments is returned.
       args, kwargs: its arguments: arrays and numbers, pytrees of them; other leaves
         (strings, objects) are passed on as they are.
       ordered: accepted, without effect: all calls are in the order of the program.
@@ -111,7 +127,12 @@ def callback(
     Raises:
       ArgumentError: `callback` is not callable.
     """
-    call_back("debug.callback", callback, None, args, kwargs)
+    name = "debug.callback"
+    if callback is None and not args and not kwargs:
+        return _later(lambda f, a, k: call_back(name, f, None, a, k))
+    function: Any = callback
+    call_back(name, function, None, args, kwargs)
+    return None
 
 
 def breakpoint(
@@ -151,27 +172,42 @@ def _console(place: str, values: dict[str, Any]) -> None:
     interact(f"{place}\nvariables: {', '.join(values)}", local=values, exitmsg="")
 
 
-def _formatted(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    return _StrictFormatter().vformat(fmt, args, kwargs)
+_DEFAULT = np.get_printoptions()
+
+
+def _options() -> tuple[tuple[str, Any], ...]:
+    """NumPy's options of printing where they are others: they are those of the call."""
+    options = np.get_printoptions()
+    if options == _DEFAULT:
+        return ()
+    changed = [(k, v) for k, v in options.items() if v != _DEFAULT[k]]
+    return tuple([x for x in changed if isinstance(x[1], Hashable)])
+
+
+def _formatted(
+    fmt: str, options: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> str:
+    with np.printoptions(**dict(options)):
+        return _StrictFormatter().vformat(fmt, args, kwargs)
 
 
 @lru_cache(maxsize=1024)
-def _printer(fmt: Any) -> Callable[..., None]:
+def _printer(fmt: Any, options: Any) -> Callable[..., None]:
     """The function that prints in this format: the same object for the same one."""
 
     def write(*args: Any, **kwargs: Any) -> None:
-        sys.stdout.write(_formatted(fmt, args, kwargs) + "\n")
+        sys.stdout.write(_formatted(fmt, options, args, kwargs) + "\n")
 
     write.__name__ = repr(fmt)
     return write
 
 
 @lru_cache(maxsize=1024)
-def _logger(fmt: Any) -> Callable[..., None]:
+def _logger(fmt: Any, options: Any) -> Callable[..., None]:
     """The function that logs in this format."""
 
     def write(*args: Any, **kwargs: Any) -> None:
-        logging.getLogger("ftrace.debug").info(_formatted(fmt, args, kwargs))
+        logging.getLogger("ftrace.debug").info(_formatted(fmt, options, args, kwargs))
 
     write.__name__ = repr(fmt)
     return write

@@ -6,13 +6,45 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
+
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import cast
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of
+
+
+@dataclass(frozen=True)
+class _Unravel:
+    """A tree of what `ravel_pytree` joined; equal ones are one static argument."""
+
+    treedef: tree.TreeDef
+    avals: tuple[ShapedArray, ...]
+    dtype: np.dtype[Any]
+
+    def __call__(self, vector: Any) -> Any:
+        found, ends = aval_of(vector), [*accumulate(aval.size for aval in self.avals)]
+        if self.avals and found.shape != (ends[-1],):
+            raise ShapeError(
+                f"unravel: required is a vector of {ends[-1]} elements, got {found!r}"
+            )
+        one = {aval.dtype for aval in self.avals} == {self.dtype}
+        if found.dtype != self.dtype and self.avals and not one:
+            raise DtypeError(
+                f"unravel: required is a vector of dtype {self.dtype}, got {found!r}; "
+                "convert it with .astype"
+            )
+        pieces: list[Any] = []
+        for aval, end in zip(self.avals, ends, strict=True):
+            piece = fnp.reshape(vector[end - aval.size : end], aval.shape)
+            dtype = found.dtype if one else aval.dtype
+            pieces.append(cast(piece, dtype, found.weak_type and aval.weak_type))
+        return tree.unflatten(self.treedef, pieces)
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -23,36 +55,18 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
     Returns:
       The vector, in the dtype to which those of the leaves promote, and
-      `unravel(vector)`: a tree of the same structure, shapes and dtypes. `unravel`
-      raises a ShapeError or DtypeError for a vector of another size or dtype.
+      `unravel(vector)`: a tree of the same structure, shapes and dtypes; where the
+      leaves have one dtype, in that of the vector. `unravel` raises a ShapeError or
+      DtypeError for a vector of another size or dtype.
     """
     leaves, treedef = tree.flatten(pytree)
     if not leaves:
         empty = fnp.zeros((0,), dtypes.default_dtype("f"))
-        return empty, lambda vector: tree.unflatten(treedef, [])
-    avals = [aval_of(leaf) for leaf in leaves]
+        return empty, _Unravel(treedef, (), empty.dtype)
+    avals = tuple([aval_of(leaf) for leaf in leaves])
     dtype, weak = dtypes.promote(*[(aval.dtype, aval.weak_type) for aval in avals])
-    ends = list(accumulate(aval.size for aval in avals))
     parts = [cast(fnp.ravel(leaf), dtype, weak) for leaf in leaves]
-
-    def unravel(vector: Any) -> Any:
-        found = aval_of(vector)
-        if found.shape != (ends[-1],):
-            raise ShapeError(
-                f"unravel: required is a vector of {ends[-1]} elements, got {found!r}"
-            )
-        if found.dtype != dtype:
-            raise DtypeError(
-                f"unravel: required is a vector of dtype {dtype}, got {found!r}; "
-                "convert it with .astype"
-            )
-        pieces: list[Any] = []
-        for aval, end in zip(avals, ends, strict=True):
-            piece = fnp.reshape(vector[end - aval.size : end], aval.shape)
-            pieces.append(cast(piece, aval.dtype, found.weak_type and aval.weak_type))
-        return tree.unflatten(treedef, pieces)
-
-    return fnp.concatenate(parts), unravel
+    return fnp.concatenate(parts), _Unravel(treedef, avals, dtype)
 
 
 tell_missing(__name__)

@@ -594,7 +594,7 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     Args:
       f: a function of one element.
       xs: a pytree of arrays with a common leading axis.
-      batch_size: so many elements at a time, by vmap.
+      batch_size: so many elements at a time, by vmap; 0 means all of them.
 
     Returns:
       The results along a leading axis.
@@ -609,8 +609,9 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
         return scan(step, (), xs)[1]
     count = _length(xs, None)
     size = operator.index(batch_size)
-    if size < 1:
+    if size < 0:
         raise ArgumentError(f"map: batch_size must be positive, got {batch_size}")
+    size = size or count or 1
     whole = count - count % size
 
     def batches(x: Any) -> Any:

@@ -412,8 +412,18 @@ def test_the_vector_of_nothing_is_empty() -> None:
 
 
 def test_unravel_checks_the_vector() -> None:
-    _, unravel = ravel_pytree([np.ones(3, np.float32)])
+    _, unravel = ravel_pytree([np.ones(2, np.float32), np.ones(1, np.float16)])
     with pytest.raises(ShapeError, match="a vector of 3 elements"):
         unravel(np.ones(4, np.float32))
     with pytest.raises(DtypeError, match="dtype float32"):
         unravel(np.ones(3, np.float64))
+
+
+def test_unravel_of_one_dtype_keeps_that_of_the_vector_and_is_one_argument() -> None:
+    x = [np.ones(3, np.float32)]
+    (flat, unravel), (_, again) = ravel_pytree(x), ravel_pytree(x)
+    assert unravel(flat > 2)[0].dtype == bool
+    take_apart = ft.jit(lambda v, back: back(v), static_argnums=1)
+    assert take_apart(flat, unravel)[0].tolist() == [1, 1, 1]
+    take_apart(flat, again)
+    assert take_apart.trace_count == 1

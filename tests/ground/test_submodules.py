@@ -260,6 +260,18 @@ def test_callback_gets_arrays() -> None:
         debug.callback(3)  # pyright: ignore[reportArgumentType]
 
 
+def test_options_of_an_effect_come_first_if_there_is_nothing_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen: list[Any] = []
+    debug.print(ordered=True)("{ordered}", ordered=1)  # pyright: ignore[reportOptionalCall]
+    debug.callback(ordered=True)(seen.append, 2)  # pyright: ignore[reportOptionalCall]
+    assert (capsys.readouterr().out, seen) == ("1\n", [2])
+    for call in (debug.print, debug.log, debug.callback):
+        with pytest.raises(errors.ArgumentError, match="got NoneType"):
+            call(ordered=True, x=1)
+
+
 def test_print_checks_its_format() -> None:
     with pytest.raises(errors.ArgumentError, match="asks for the argument 1"):
         debug.print("{} {}", 1)

@@ -81,6 +81,18 @@ def test_print_formats_as_jax(
     assert capsys.readouterr().out == RECORDED["formats"][number]
 
 
+def test_print_has_the_options_of_numpy_where_it_is_called(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @ft.jit
+    def f(x: Any) -> None:
+        with np.printoptions(precision=2, suppress=True):
+            debug.print("{}", x)
+
+    f(np.array([1.2345, 1e-7]))
+    assert capsys.readouterr().out == "[1.23 0.  ]\n"
+
+
 # Against Python: random programs, with loops and branches that Python runs.
 
 

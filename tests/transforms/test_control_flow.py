@@ -352,7 +352,7 @@ MISTAKES: dict[str, tuple[type[Exception], str, Callable[[], Any]]] = {
     ),
     "no function": (ArgumentError, r"function", lambda: lax.cond(True, 1, 2)),
     "batch size of zero": (
-        ArgumentError, r"positive", lambda: lax.map(lambda x: x, XS, batch_size=0),
+        ArgumentError, r"positive", lambda: lax.map(lambda x: x, XS, batch_size=-1),
     ),
 }  # fmt: skip
 
@@ -472,3 +472,9 @@ def test_loops_and_branches_are_of_python_under_disable_jit() -> None:
     assert float(carry) == 7
     assert ys.tolist() == [0, 6, 8, 3]
     assert (seen, count) == ([1.0, 4.0, 6.0, 7.0, 0.0], 4)
+
+
+def test_a_map_in_batches_of_0_is_one_vmap() -> None:
+    for n in (0, 3):
+        found = lax.map(fnp.sin, fnp.arange(float(n)), batch_size=0)
+        np.testing.assert_array_equal(found, np.sin(np.arange(float(n), dtype="f")))

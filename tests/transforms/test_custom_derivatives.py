@@ -15,7 +15,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.errors import DerivativeError, UnexpectedTracerError
+from ftrace.errors import ArgumentError, DerivativeError, UnexpectedTracerError
 from ftrace.test_util import check_grads
 from ftrace.trace.graph import interned_count
 from tests.support.covering import covering
@@ -466,3 +466,34 @@ def test_nothing_is_computed_twice() -> None:
     expected = ft.value_and_grad(lambda x: f.fun(x).sum())(x)
     for a, b in zip(gradient(x), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_rules_of_several_kinds_are_given_to_the_outer_function() -> None:
+    @ft.custom_vjp
+    @ft.custom_batching.custom_vmap
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    f.def_vmap(lambda size, batched, x, y: (x + y, True))
+    f.defvjp(lambda x, y: (f(x, y), (x, y)), lambda r, ct: (7 * ct, ct))
+    assert ft.vmap(f)(fnp.arange(2.0), fnp.ones(2)).tolist() == [1, 2]
+    assert ft.grad(f)(1.0, 2.0) == 7
+    with pytest.raises(AttributeError, match="defjvp"):
+        _ = f.defjvp
+
+
+def test_a_default_that_only_a_name_gives_is_left_to_the_function() -> None:
+    f = ft.custom_jvp(partial(lambda x, y, a: x + y * a, a=0.5))
+    f.defjvp(lambda primals, tangents: ft.jvp(f.fun, primals, tangents))
+    assert ft.grad(f, (0, 1))(1.0, 2.0) == (1.0, 0.5)
+    with pytest.raises(ArgumentError, match="a can be given by name only"):
+        f(1.0, 2.0, a=0.1)
+
+
+def test_a_rule_closes_over_an_argument_that_was_a_number() -> None:
+    def g(y: Any) -> Any:
+        f = ft.custom_vjp(lambda x: x)
+        f.defvjp(lambda x: (x, y), lambda y, ct: (y * ct,))
+        return ft.grad(f)(1.0)
+
+    assert ft.jit(g)(0.5) == ft.grad(lambda y: g(y) * y)(0.25) == 0.5

@@ -135,10 +135,10 @@ def resolved(
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> list[Any]:
-    """All arguments by position, defaults included.
+    """All arguments by position, defaults included; not those by name only.
 
     Raises:
-      ArgumentError: an argument has no position.
+      ArgumentError: an argument that is given has no position.
     """
     if signature is None:
         rest = kwargs
@@ -150,7 +150,7 @@ def resolved(
                 f"{kind}: {flatten_arguments.name_of(fun)}: {error}"
             ) from None
         bound.apply_defaults()
-        args, rest = bound.args, bound.kwargs
+        args, rest = bound.args, kwargs.keys() & bound.kwargs.keys()
     if rest:
         raise errors.ArgumentError(
             f"{kind}: the rules of {flatten_arguments.name_of(fun)} take positional "
@@ -200,6 +200,12 @@ class WithRules(Travels):
         """Methods: the instance is the first argument."""
         method: Any = self
         return self if instance is None else partial(method, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        """The other kinds of rules are those of the function."""
+        if name.startswith("def"):
+            return getattr(self.fun, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def invocation(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Invocation:
         """A call with these arguments."""

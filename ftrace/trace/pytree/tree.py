@@ -407,6 +407,7 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
         tree, is_child, none_is_leaf=True, namespace=NAMESPACE
     )
     keys = [key_of(accessor[0]) for accessor in accessors if len(accessor)]
+    data = tuple(data) if isinstance(data, list) else data  # the keys of a dict
     return list(zip(keys, children, strict=True)), data
 
 

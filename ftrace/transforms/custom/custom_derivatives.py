@@ -30,6 +30,7 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import (
     Scope,
     all_bits,
+    current_scope,
     open_scopes,
     scope_of,
 )
@@ -275,8 +276,12 @@ def _as_cotangent(leaf: Any, aval: ShapedArray) -> Any:
 
 
 def _with_bits(value: Value) -> Value:
-    """A residual; a number of Python's with all its bits."""
-    if type(value) is Tracer and is_narrow(value.aval):
+    """A residual; a number of Python's that the rule has got with all its bits."""
+    if (
+        type(value) is Tracer
+        and is_narrow(value.aval)
+        and value.scope is current_scope()
+    ):
         found = all_bits(value.node)
         return value if found is None else Tracer(found, value.scope)
     return value
