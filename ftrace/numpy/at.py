@@ -21,7 +21,9 @@ from ftrace.numpy import axes as ax, elementwise as ew, indexing
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.indexing import Index
 from ftrace.trace.arrays.array import Array, is_array
-from ftrace.trace.bind import bind
+from ftrace.trace.bind import bind, bind_compound
+from ftrace.trace.body import close, trace_body
+from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import require_room
 from ftrace.trace.primitives import minmax
@@ -136,8 +138,7 @@ class Place:
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
         """`func` of the elements at the place, as often as an index is repeated.
 
-        Repeats are seen where the index is known; with a traced one, `func` is applied
-        once to each element.
+        With `unique_indices=True` it is applied once.
         """
         mode = indexing.check_mode("at.apply", options.get("mode"))
         mask = _traced_mask(self.array, self.index)
@@ -146,18 +147,21 @@ class Place:
                 mask, ax.cast(func(self.array), self.array.dtype), self.array
             )
         wrap = options.get("wrap_negative_indices", True)
-        repeats = None
+        place = Place(self.array, self.index)
+        values = [place.get(mode=mode, wrap_negative_indices=wrap)]
+        repeats: Any = np.ones((), np.int32)
         if not options.get("unique_indices"):
-            repeats = _repeats(self.array.shape, self.index, mode, wrap)
-        result = self.array
-        for done in range(1 if repeats is None else int(repeats.max(initial=1))):
-            place = Place(result, self.index)
-            old = place.get(mode=mode, wrap_negative_indices=wrap)
-            new = func(old)
-            if done and repeats is not None:
-                new = ax.choose(repeats > done, ax.cast(new, old.dtype), old)
-            result = place._update("set", new, **options)
-        return result
+            repeats = _repeats(self.array, self.index, mode, wrap)
+
+        def once_more(done: Any, repeats: Any, old: Any) -> Any:
+            return ax.choose(repeats > done, ax.cast(func(old), old.dtype), old)
+
+        if isinstance(repeats, np.ndarray):
+            for done in range(repeats.max(initial=1)):
+                values.append(once_more(done, repeats, values[-1]))
+        else:
+            values.append(_repeated(once_more, repeats, *values))
+        return place._update("set", values[-1], **options)
 
     def _update(
         self,
@@ -267,24 +271,34 @@ def _mask_update(x: Any, index: Any, values: Any, kind: str) -> Any:
     return ax.choose(here, ax.cast(_COMBINE[kind](x, values), x.dtype), x)
 
 
-def _repeats(shape: Any, index: Any, mode: str | None, wrap: bool) -> Any:
-    """How often each element of a place is named in it; None where that is not known.
+def _repeats(x: Any, index: Any, mode: str | None, wrap: bool) -> Any:
+    """How often each element of a place is named in it, of NumPy where that is known.
 
     The array broadcasts to the shape of the place.
     """
-    parsed = indexing.parse_index(shape, index, mode, wrap)
-    if not parsed.gathered or not all(indexing.is_known(a) for a in parsed.arrays):
-        return None
-    numbers: Any = np.zeros(parsed.batch or (), np.int64)
-    for array, axis in zip(parsed.arrays, parsed.gathered, strict=True):
-        size = parsed.shape[axis]
-        at = _host.where(array < 0, array + size, array) if wrap else array
-        at = _host.clip(at, 0, size - 1) if mode == "clip" else at
-        inside = (at >= 0) & (at < size)
-        numbers = numbers * (size + 1) + _host.where(inside, at, size)
-    _, inverse, counts = _host.unique(numbers, return_inverse=True, return_counts=True)
-    after = (1,) * (len(parsed.laid) - parsed.place)
-    return counts[inverse].reshape(numbers.shape + after)
+    parsed = indexing.parse_index(x.shape, index, mode, wrap)
+    if not parsed.gathered or not parsed.batch:
+        return np.ones((), np.int32)
+    counts = asarray(np.zeros(x.shape, np.int32))
+    named = Place(counts, index)._update(
+        "add", 1, mode=mode, wrap_negative_indices=wrap
+    )
+    found = Place(named, index).get(mode=mode, wrap_negative_indices=wrap)
+    return np.asarray(found) if is_array(found) else found
+
+
+def _repeated(step: Callable[..., Any], repeats: Any, old: Any) -> Any:
+    """`step(done, repeats, values)`, from `old` on, until all repeats are done."""
+
+    def round_of(done: Any, repeats: Any, old: Any) -> list[Any]:
+        more = ew.less(done, repeats.max())
+        return [more, ew.add(done, 1), repeats, step(done, repeats, old)]
+
+    carry = [asarray(np.int32(0)), repeats, ax.cast(old, old.dtype)]
+    draft = trace_body("at.apply", round_of, [tracer.aval_of(x) for x in carry])
+    names, (more, *after) = [*draft.free, *draft.arguments], draft.outputs
+    loop = While(close(names, [more]), close(names, after), len(draft.free))
+    return bind_compound(while_p, *draft.values, *carry, arg=loop)[-1]
 
 
 def _scatter(

@@ -456,3 +456,17 @@ def test_getitem_takes_arrays_of_numpy_as_ours() -> None:
     assert int(fnp.getitem(x, 2)) == 2
     with pytest.raises(IndexBoundsError, match="index 9 is out of bounds"):
         fnp.getitem(x, np.array([0, 9]))
+
+
+def test_apply_counts_repeats_of_traced_indices() -> None:
+    def f(x: Any, i: Any, k: Any = 2.0) -> Any:
+        return x.at[i].apply(lambda v: v * k)
+
+    x, i = fnp.arange(1.0, 4.0), fnp.array([0, 0, 1, -3, 7])
+    for g in (ft.jit(f), lambda x, i, k: f(x, i[:4], k)):
+        assert g(x, i, 2.0).tolist() == [8, 4, 3]
+        assert ft.grad(lambda x, k, g=g: g(x, i, k).sum(), 1)(x, 2.0) == 3 * 2**2 + 2
+    rows = ft.vmap(f, (None, 0))(x, fnp.array([[0, 0], [1, 2]]))
+    assert rows.tolist() == [[4, 2, 3], [1, 4, 6]]
+    once = ft.jit(lambda x, i: x.at[i].apply(fnp.square, unique_indices=True))
+    assert once(x, fnp.array([1, 1])).tolist() == [1, 4, 3]

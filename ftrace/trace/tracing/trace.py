@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from inspect import isframe
 from typing import Any
 
 from ftrace.errors import TracingError
@@ -72,7 +73,16 @@ def trace(
 def _check_leaks(scope: Scope) -> None:
     """Raises where a traced value outlives its function."""
     gc.collect()
-    kept = [x for x in gc.get_objects() if type(x) is Tracer and x.scope is scope]
+    objects = gc.get_objects()
+    found = [x for x in objects if type(x) is Tracer and x.scope is scope]
+    # What scopes hold stays as long as a rule that is traced later needs it.
+    inner = [vars(x).values() for x in objects if type(x) is Scope]
+    own = {id(objects), id(found), *(id(held) for values in inner for held in values)}
+    kept = [
+        x
+        for x in found
+        if any(id(y) not in own and not isframe(y) for y in gc.get_referrers(x))
+    ]
     if kept:
         first = kept[0]
         made = f", made at {first.origin.describe()}" if first.origin else ""
