@@ -280,9 +280,7 @@ def _repeats(x: Any, index: Any, mode: str | None, wrap: bool) -> Any:
     if not parsed.gathered or not parsed.batch:
         return np.ones((), np.int32)
     counts = asarray(np.zeros(x.shape, np.int32))
-    named = Place(counts, index)._update(
-        "add", 1, mode=mode, wrap_negative_indices=wrap
-    )
+    named = update(counts, index, asarray(np.int32(1)), "add", mode, wrap)
     found = Place(named, index).get(mode=mode, wrap_negative_indices=wrap)
     return np.asarray(found) if is_array(found) else found
 
