@@ -12,6 +12,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
+from ftrace.compat.jax.interpreters import ad
 from ftrace.trace.tracing.tracer import Tracer
 
 
@@ -446,3 +447,31 @@ def test_a_number_of_pythons_leaves_rules_in_the_dtype_that_jit_gives(
         for got, leaf in zip(ft.tree.leaves(all_of(3.0)), wanted, strict=True):
             assert (got.dtype, got.weak_type) == (np.float32, True)
             np.testing.assert_allclose(got, leaf, rtol=1e-6)
+
+
+@pytest.mark.parametrize("around", [lambda f: f, ft.jit, ft.vmap])
+def test_results_whose_tangents_a_rule_says_to_be_zero_do_not_vary(around: Any) -> None:
+    @ft.custom_jvp
+    def pair(x: Any, y: Any) -> Any:
+        return x * 1, y * 1
+
+    pair.defjvp(lambda primals, ts: (pair(*primals), ts), symbolic_zeros=True)
+
+    @ft.custom_jvp
+    def look(x: Any) -> Any:
+        return x
+
+    @look.defjvp
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise AssertionError("it does not vary")
+
+    def f(x: Any) -> Any:
+        varying, constant = pair(x, 2.0)
+        assert isinstance(varying, ad.JVPTracer)
+        assert not isinstance(constant, ad.JVPTracer)
+        return varying * look(constant)
+
+    x = fnp.ones(3)
+    derivatives = [ft.grad(lambda x: f(x).sum()), lambda x: ft.jvp(f, (x,), (x,))[1]]
+    for derivative in derivatives:
+        np.testing.assert_array_equal(around(derivative)(x), [2, 2, 2])

@@ -134,9 +134,15 @@ def gensym() -> Callable[[ShapedArray], Var]:
     return Var
 
 
+class EvalTrace:
+    """The trace of values that are in none."""
+
+    main = None
+
+
 def find_top_trace(values: Sequence[Any]) -> Any:
-    """The innermost trace of some values; None where none of them is traced."""
-    return scope_of([x for x in values if isinstance(x, Tracer)])
+    """The innermost trace of some values."""
+    return scope_of([x for x in values if isinstance(x, Tracer)]) or EvalTrace()
 
 
 def unsafe_am_i_under_a_jit() -> bool:

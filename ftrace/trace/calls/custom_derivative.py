@@ -34,12 +34,12 @@ from ftrace.trace.body import (
     widen,
 )
 from ftrace.trace.calls.rule_graphs import Call, Rule, call_compound
-from ftrace.trace.graph import Body, Flags, Node, Nodes, dependents
+from ftrace.trace.graph import Body, Flags, Node, Nodes, constant_value, dependents
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.elementwise import add, cast
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
-from ftrace.trace.primitives.sources import zeros_like
+from ftrace.trace.primitives.sources import const_p, zeros_like
 from ftrace.trace.symbolic.dim import same_size
 
 #: For each vmap around a call, the innermost first: its size, and which operands have
@@ -121,7 +121,7 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
     return chosen(tangents[arg.closed : len(arg.avals)], mask), mask
 
 
-def _of_results(arg: Ruled, found: Sequence[Node]) -> Results:
+def _of_results(arg: Ruled, found: Results) -> Results:
     """The tangents of the results: of those that have any."""
     wanted = [k for k, a in enumerate(arg.results) if dtypes.is_inexact(a.dtype)]
     return placed(len(arg.body.outputs), wanted, found)
@@ -211,6 +211,11 @@ def _jvp_body(arg: Ruled, mask: tuple[bool, ...]) -> Body:
     return body
 
 
+def _is_zero(tangent: Node) -> bool:
+    """Is it one that a rule says to be zero?"""
+    return tangent.op is const_p and not constant_value(tangent)
+
+
 def _jvp(node: Node, tangents: Results) -> Results:
     arg: Ruled = node.arg
     present, mask = _present(node, tangents)
@@ -220,7 +225,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     found = apply_body(_jvp_body(arg, mask), [*operands, *present])
     types = [a.dtype for a in arg.results if dtypes.is_inexact(a.dtype)]
     moved = zip(found[len(arg.results) :], types, strict=True)
-    return _of_results(arg, [cast(t, dtype) for t, dtype in moved])
+    return _of_results(arg, [None if _is_zero(t) else cast(t, d) for t, d in moved])
 
 
 def _transpose_function(node: Node, cotangents: Results, linear: Flags) -> Results:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,19 +94,27 @@ class _OnLeaves(ABC):
         return self.promise(f"results of the {kind}", rule).leaves(result), rest
 
     def enter(
-        self, level: Level, results: Sequence[Value], moved: Sequence[Node]
-    ) -> list[Tracer]:
+        self, level: Level, results: Sequence[Value], moved: Sequence[Node],
+        zeros: Collection[int] = (),
+    ) -> list[Tracer]:  # fmt: skip
         """The results, and the tangents of those that have any, as traced values."""
         rest = iter(moved)
-        tangents = [
-            cast(next(rest), a.dtype) if dtypes.is_inexact(a.dtype) else None
-            for a in self.types
-        ]
+        tangents: list[Node | None] = []
+        for i, aval in enumerate(self.types):
+            tangent = next(rest) if dtypes.is_inexact(aval.dtype) else None
+            zero = tangent is None or i in zeros
+            tangents.append(None if zero else cast(tangent, aval.dtype))
         return level.results(results, self.types, tangents)
 
 
 class _JvpRule(_OnLeaves):
-    """The user's jvp."""
+    """The user's jvp.
+
+    Attributes:
+      zeros: the results that it has said to have no tangents, when it was run.
+    """
+
+    zeros: Collection[int] = ()
 
     def jvp(self, mask: Sequence[bool], flat: Sequence[Value]) -> list[Value]:
         """args and the tangents of those in `mask` -> results, and their tangents."""
@@ -122,7 +130,9 @@ class _JvpRule(_OnLeaves):
         )
         results, tangent = self.parts("jvp", rule, answer, "tangent")
         promise = self.promise("tangents of the jvp", rule)
-        moved = promise.leaves(tangent, tangents=True)
+        given = promise.structure(tangent)
+        self.zeros = {i for i, t in enumerate(given) if isinstance(t, SymbolicZero)}
+        moved = promise.check(given, tangents=True)
         return [*results, *(t for t in moved if t is not None)]
 
     def run(
@@ -137,7 +147,8 @@ class _JvpRule(_OnLeaves):
             count = len(self.types)
             found = level.around(flat[count:])
             moved = [level.enter(t, aval_of(t).strong()) for t in found]
-            return self.enter(level, level.settle(flat[:count], name), moved)
+            results = level.settle(flat[:count], name)
+            return self.enter(level, results, moved, self.zeros)
         with Scope(f"the jvp rule of {name}") as scope:
             inner = [scope.input(t.aval) for t in present]
             nodes = [scope.lift(x) for x in self.jvp(mask, [*values, *inner])]
@@ -149,7 +160,7 @@ class _JvpRule(_OnLeaves):
         given |= {n: level.scope.capture(x) for n, x in rest}
         nodes = substitute(nodes, given)
         results = level.settle([level.scope.wrap(n) for n in nodes[:count]], name)
-        return self.enter(level, results, nodes[count:])
+        return self.enter(level, results, nodes[count:], self.zeros)
 
 
 @dataclass(frozen=True)

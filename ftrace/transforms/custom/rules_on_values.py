@@ -321,3 +321,12 @@ def level_of(values: Sequence[Value]) -> Level | None:
     if scope.level is None:
         scope.level = Level(scope)
     return scope.level
+
+
+def varies(tracer: Tracer) -> bool:
+    """Is it of a scope of a derivative, and has a tangent there?"""
+    scope = tracer.scope
+    if scope.transform not in DIFFERENTIATING:
+        return False
+    level: Level = scope.level or Level(scope)
+    return level.tangents([tracer]) != [None]

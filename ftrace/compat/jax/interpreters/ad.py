@@ -28,12 +28,21 @@ from ftrace.compat.zeros import (
 from ftrace.errors import MissingRuleError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.tracing.tracer import Tracer
+from ftrace.transforms.custom.rules_on_values import varies
 
 Rule = Callable[..., Any]
 stop_gradient_p = NAMED["stop_gradient"]
 add_jaxvals_p = NAMED["add_any"]
-JVPTracer = Tracer
 SymbolicZero = ftrace.custom_derivatives.SymbolicZero
+
+
+class _OfVarying(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tracer) and varies(instance)
+
+
+class JVPTracer(metaclass=_OfVarying):
+    """A value of a function under a derivative, with a tangent that is not zero."""
 
 
 def zeros_like_aval(aval: ShapedArray) -> Any:
