@@ -20,6 +20,7 @@ from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library import eigen, orthogonal, systems
+from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -347,8 +348,8 @@ def householder_product(a: Value, taus: Value) -> Any:
     Raises:
       ShapeError: the shapes do not fit.
     """
-    x, scales = matrices("householder_product", a), ax.as_value(taus)
-    return bind_compound(orthogonal.householder_product_p, x, scales)[0]
+    x = matrices("householder_product", a)
+    return _reflect(x, taus, fnp.eye(*x.shape[-2:], dtype=x.dtype), False)
 
 
 def ormqr(
@@ -363,15 +364,38 @@ def ormqr(
     Raises:
       ShapeError: the shapes do not fit.
     """
-    x = matrices("ormqr", a)
-    *_, m, n = x.shape
-    if n < m:
-        x = ax.pad(x, (*[(0, 0, 0)] * (x.ndim - 1), (0, m - n, 0)))
-    elif n > m:
-        x = ax.shrink_axis(x, x.ndim - 1, 0, m)
-    q = householder_product(x, taus)
-    q = adjoint(q) if transpose else q
-    return matmul(q, c) if left else matmul(c, q)
+    x, y = matrices("ormqr", a), matrices("ormqr", c)
+    x = x[..., : x.shape[-2]]
+    if left:
+        return _reflect(x, taus, y, transpose)
+    return adjoint(_reflect(x, taus, adjoint(y), not transpose))
+
+
+def _reflect(a: Any, taus: Value, c: Any, backwards: bool) -> Any:
+    """H₁·H₂·…·c = c - V·T·Vᴴ·c; `backwards` with Tᴴ.
+
+    T⁻¹ has 1/τ on its diagonal, and Vᴴ·V above it: T. Joffrain and others,
+    "Accumulating Householder transformations, revisited" (2006).
+    """
+    scales = ax.as_value(taus)
+    *lead, m, n = a.shape
+    count = scales.shape[-1]
+    if m < n or count > n or not same_size(scales.shape[:-1], tuple(lead)):
+        raise ShapeError(
+            "householder_product: reflections (…, m, n) with m >= n and taus (…, k) "
+            f"with k <= n are required, got {a!r} and {scales!r}"
+        )
+    turns = scales != 0
+    v = fnp.tril(a[..., :count], -1) + fnp.eye(m, count, dtype=a.dtype)
+    v = fnp.where(turns[..., None, :], v, 0)
+    vh = adjoint(v)
+    diagonal = 1 / fnp.where(turns, scales, 1)
+    inverse = fnp.triu(vh @ v, 1) + diagonal[..., None] * fnp.eye(count, dtype=a.dtype)
+    along = fnp.broadcast_to(vh @ c, (*lead, count, c.shape[-1]))
+    turned = triangular_solve(
+        inverse, along, left_side=True, transpose_a=backwards, conjugate_a=backwards
+    )
+    return c - v @ turned
 
 
 def hessenberg(a: Value) -> tuple[Any, Any]:

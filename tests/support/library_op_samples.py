@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import ftrace.numpy as fnp
+from ftrace import lax
 from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.primitives.elementwise import stop_gradient
@@ -190,13 +191,8 @@ def _pivoted(m: int, n: int, full: bool) -> Sample:
     )  # fmt: skip
 
 
-def _reflections(rng: Any, lead: tuple[int, ...], is_complex: bool) -> list[Any]:
-    factors, taus = np.linalg.qr(draw(rng, lead, (4, 3), is_complex), "raw")
-    return [factors.swapaxes(-1, -2), taus]
-
-
 def _of_reflections(a: Any, factors: Any, taus: Any) -> list[Any]:
-    (q,) = bind_compound(orthogonal.householder_product_p, factors, taus)
+    q = lax.linalg.householder_product(factors, taus)
     return [q @ fnp.triu(factors)[..., :3, :] - a]
 
 
@@ -396,10 +392,6 @@ SAMPLES: list[Sample] = [
     *(_pivoted(m, n, full) for m, n in ((4, 2), (2, 4)) for full in (False, True)),
     Sample(
         orthogonal.householder_factor_p, shaped((4, 3)), _of_reflections, seen=None
-    ),
-    Sample(
-        orthogonal.householder_product_p, _reflections, lambda a, t, q: [unitary(q)],
-        seen=None,
     ),
     *(
         _svd(m, n, arg)

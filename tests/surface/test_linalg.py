@@ -673,3 +673,31 @@ def test_matrices_of_no_elements_have_none() -> None:
         none, none, none, right
     )
     assert [g.shape for g in gradients] == [(0,), (0, 1)]
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_products_of_reflections_are_those_of_their_matrices(is_complex: bool) -> None:
+    rng = np.random.default_rng(3)
+    a, taus, c = (
+        rng.normal(size=shape) + 1j * is_complex * rng.normal(size=shape)
+        for shape in ((2, 5, 3), (2, 3), (2, 5, 2))
+    )
+    taus[1, 1] = 0
+    with ft.enable_x64():
+        a, taus, c = (x if is_complex else x.real for x in (a, taus, c))
+        for i in range(2):
+            q = np.eye(5)
+            for k in range(3):
+                v = np.r_[np.zeros(k), 1, a[i, k + 1 :, k]]
+                q = q @ (np.eye(5) - taus[i, k] * np.outer(v, v.conj()))
+            first = lax.linalg.householder_product(a, taus)[i]
+            np.testing.assert_allclose(first, q[:, :3], atol=1e-13)
+            for way, op in ((False, q), (True, q.conj().T)):
+                found = lax.linalg.ormqr(a, taus, c, transpose=way)[i]
+                np.testing.assert_allclose(found, op @ c[i], atol=1e-13)
+                row = c.swapaxes(1, 2)
+                found = lax.linalg.ormqr(a, taus, row, left=False, transpose=way)[i]
+                np.testing.assert_allclose(found, row[i] @ op, atol=1e-13)
+        check_grads(lax.linalg.ormqr, (a, taus + 1, c), order=2)
+    with pytest.raises(errors.ShapeError, match="m >= n"):
+        lax.linalg.householder_product(c.swapaxes(1, 2), taus)

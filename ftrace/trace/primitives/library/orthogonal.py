@@ -2,7 +2,6 @@
 
 qr_p(a, arg=full) -> (Q, R)                         a = Q·R
 qr_pivoted_p(a, arg=full) -> (Q, R, order)          a[:, order] = Q·R
-householder_product_p(a, taus) -> Q                 the first columns of H₁·H₂·…
 householder_factor_p(a) -> (reflections under R, taus)
 svd_p(a, arg="full" | "reduced") -> (U, s, Vᴴ)      a = U·diag(s)·Vᴴ
 svd_p(a, arg="values") -> (s,)
@@ -17,7 +16,6 @@ from typing import Any
 import numpy
 
 from ftrace import dtypes
-from ftrace.errors import ShapeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
@@ -146,39 +144,6 @@ householder_factor_p = library_op.host(
     "householder_factor", _infer_factor, _factor,
     no_derivative="the reflections are not unique; use qr",
     doc="QR with Q as reflections, under R, and their factors",
-)  # fmt: skip
-
-
-def _infer_product(arg: None, a: ShapedArray, taus: ShapedArray) -> Any:
-    library_op.need_matrices("householder_product", a)
-    library_op.need_lapack("householder_product", a, taus)
-    *lead, m, n = a.shape
-    if m < n or not same_size(taus.shape[:-1], tuple(lead)) or taus.shape[-1] > n:
-        raise ShapeError(
-            "householder_product: reflections (…, m, n) with m >= n and taus (…, k) "
-            f"with k <= n are required, got {a!r} and {taus!r}"
-        )
-    return (a,)
-
-
-def _product(avals: Any, arg: None, a: Array, taus: Array) -> Sequence[Array]:
-    """H₁·H₂·…, from the last one on: H = I - τ v vᴴ, where v begins with a 1."""
-    m, n = a.shape[-2:]
-    result = np.zeros(a.shape, a.dtype)
-    result[...] = np.eye(m, n)
-    for i in reversed(range(taus.shape[-1])):
-        v = np.array(a[..., i:, i])
-        v[..., 0] = 1
-        below = result[..., i:, :]
-        along = (v.conj()[..., None, :] @ below) * taus[..., i, None, None]
-        below -= v[..., None] * along
-    return (result,)
-
-
-householder_product_p = library_op.host(
-    "householder_product", _infer_product, _product,
-    no_derivative="the derivative of the reflections is not written; use qr",
-    doc="the orthonormal columns that a product of reflections has",
 )  # fmt: skip
 
 
