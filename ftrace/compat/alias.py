@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -26,6 +28,14 @@ from ftrace.ground import settings
 #: The packages whose names are served, and where what is their own lies.
 PACKAGES = ("jax", "jaxlib")
 OWN = "ftrace.compat"
+
+#: Libraries, and the versions whose own tests were run on ftrace: see tests/foreign.
+TRIED = {
+    "blackjax": "1.7", "chex": "0.1", "diffrax": "0.7", "distrax": "0.1",
+    "einops": "0.8", "equinox": "0.13", "flax": "0.12", "haiku": "0.0",
+    "jaxopt": "0.8", "jaxtyping": "0.3", "jraph": "0.0", "lineax": "0.1",
+    "numpyro": "0.21", "optax": "0.2", "optimistix": "0.1",
+}  # fmt: skip
 
 
 def install_as_jax() -> None:
@@ -84,6 +94,8 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: object = None
     ) -> ModuleSpec | None:
         if fullname.partition(".")[0] not in self.packages:
+            if fullname in TRIED and self.packages == PACKAGES:
+                _note_version(fullname)
             return None
         if fullname in private.MODULES:
             return ModuleSpec(fullname, _Loader(None), is_package=True)
@@ -91,6 +103,21 @@ class _Finder(MetaPathFinder):
         if home is None:
             raise ModuleNotFoundError(private.missing(fullname), name=fullname)
         return ModuleSpec(fullname, _Loader(home))
+
+
+def _note_version(library: str) -> None:
+    """Says so where a library is of a version that was not tried."""
+    try:
+        found = version("dm-haiku" if library == "haiku" else library)
+    except PackageNotFoundError:  # a checkout
+        return
+    tried = TRIED[library]
+    if found.split(".")[:2] != tried.split("."):
+        warnings.warn(
+            f"{library} {found} has not been tried on ftrace in the place of jax, "
+            f"{tried} has: it may ask for names that are not there",
+            stacklevel=2,
+        )
 
 
 def home_of(name: str) -> str | None:

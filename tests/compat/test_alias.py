@@ -125,6 +125,21 @@ def test_a_jax_that_is_there_already_is_refused(tmp_path: Path) -> None:
     assert "usage" in done.stderr
 
 
+def test_a_library_of_another_version_is_noted_once(tmp_path: Path) -> None:
+    for name, version in {"optax": "9.9.1", "chex": "0.1.99", "haiku": ""}.items():
+        (tmp_path / f"{name}.py").write_text("")
+        about = tmp_path / f"{name}-{version}.dist-info"
+        about.mkdir()
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (about / "METADATA").write_text(text)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    code = "for _ in range(2):\n    import optax, chex, haiku"
+    done = run("-m", "ftrace.compat", "-c", code, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("has not been tried") == 1, done.stderr
+    assert "optax 9.9.1 has not been tried" in done.stderr
+
+
 def test_functions_of_shape_and_dtype_take_structs() -> None:
     struct = ft.ShapeDtypeStruct((2, 3), np.complex64)
     assert fnp.zeros_like(struct).shape == fnp.shape(struct) == (2, 3)
