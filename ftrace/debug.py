@@ -255,10 +255,7 @@ class _StrictFormatter(Formatter):
             ) from None
 
     def check_unused_args(
-        self,
-        used_args: set[int | str],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
+        self, used_args: set[int | str], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
         unused = ({*range(len(args))} | {*kwargs}) - used_args
         if unused:

@@ -16,12 +16,7 @@ from typing import Any
 
 import ftrace
 from ftrace import lax
-from ftrace.compat.jaxpr import (
-    ClosedJaxpr,
-    Jaxpr,
-    eval_jaxpr,
-    jaxpr_as_fun,
-)
+from ftrace.compat.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, jaxpr_as_fun
 from ftrace.compat.linear_util import wrap_init
 from ftrace.compat.primitive import CallPrimitive, Primitive
 from ftrace.trace.bind import bind, bind_compound, elementwise

@@ -14,19 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.compat import lax_primitives as jax
+from ftrace.compat import jaxpr, lax_primitives as jax
 from ftrace.compat.contraction import Contraction, contraction_of
-from ftrace.compat.jaxpr import (
-    Atom,
-    ClosedJaxpr,
-    DropVar,
-    Jaxpr,
-    JaxprEqn,
-    Literal,
-    Var,
-    jaxpr_as_fun,
-    new_jaxpr_eqn,
-)
 from ftrace.compat.primitive import Primitive, params_of, primitive_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
@@ -46,7 +35,7 @@ from ftrace.trace.primitives.sources import const
 ORDERED = "ordered"
 
 
-class TracedJaxpr(Jaxpr):
+class TracedJaxpr(jaxpr.Jaxpr):
     """The view of a graph: its equations are written when they are read.
 
     Attributes:
@@ -54,26 +43,26 @@ class TracedJaxpr(Jaxpr):
     """
 
     def __init__(self, graph: Graph, arguments: int, debug_info: Any = None) -> None:
-        variables = [Var(n.aval) for n in graph.inputs]
+        variables = [jaxpr.Var(n.aval) for n in graph.inputs]
         effects = (ORDERED,) if graph.effects else ()
         super().__init__(
             variables[arguments:], variables[:arguments], (), (), effects, debug_info
         )
         self.graph = graph
-        self._written: tuple[list[Atom], list[JaxprEqn]] | None = None
+        self._written: tuple[list[jaxpr.Atom], list[jaxpr.JaxprEqn]] | None = None
 
-    def _write(self) -> tuple[list[Atom], list[JaxprEqn]]:
+    def _write(self) -> tuple[list[jaxpr.Atom], list[jaxpr.JaxprEqn]]:
         if self._written is None:
             assert self.graph is not None
             self._written = equations(self.graph, [*self.invars, *self.constvars])
         return self._written
 
     @property
-    def outvars(self) -> list[Atom]:
+    def outvars(self) -> list[jaxpr.Atom]:
         return self._write()[0]
 
     @property
-    def eqns(self) -> list[JaxprEqn]:
+    def eqns(self) -> list[jaxpr.JaxprEqn]:
         return self._write()[1]
 
     @property
@@ -82,10 +71,10 @@ class TracedJaxpr(Jaxpr):
         return [n.aval for n in self.graph.outputs]
 
 
-def jaxpr_of_graph(graph: Graph, debug_info: Any = None) -> ClosedJaxpr:
+def jaxpr_of_graph(graph: Graph, debug_info: Any = None) -> jaxpr.ClosedJaxpr:
     """A graph as a jaxpr; the arrays that it captured are constants."""
     count = len(graph.inputs) - len(graph.captured)
-    return ClosedJaxpr(TracedJaxpr(graph, count, debug_info), [*graph.captured])
+    return jaxpr.ClosedJaxpr(TracedJaxpr(graph, count, debug_info), [*graph.captured])
 
 
 class Step(NamedTuple):
@@ -104,8 +93,8 @@ class Steps(NamedTuple):
 
 
 def equations(
-    graph: Graph, variables: Sequence[Var]
-) -> tuple[list[Atom], list[JaxprEqn]]:
+    graph: Graph, variables: Sequence[jaxpr.Var]
+) -> tuple[list[jaxpr.Atom], list[jaxpr.JaxprEqn]]:
     """The results and the equations of a graph whose inputs are these variables."""
     return _Writer(graph, variables).write()
 
@@ -113,17 +102,19 @@ def equations(
 class _Writer:
     """One walk over a graph."""
 
-    def __init__(self, graph: Graph, variables: Sequence[Var]) -> None:
+    def __init__(self, graph: Graph, variables: Sequence[jaxpr.Var]) -> None:
         self.graph = graph
-        self.atoms: dict[Node, Atom] = dict(zip(graph.inputs, variables, strict=True))
+        self.atoms: dict[Node, jaxpr.Atom] = dict(
+            zip(graph.inputs, variables, strict=True)
+        )
         self.known: dict[Node, Steps] = {}
-        self.eqns: list[JaxprEqn] = []
+        self.eqns: list[jaxpr.JaxprEqn] = []
         self.used: set[Node] = set()
 
-    def write(self) -> tuple[list[Atom], list[JaxprEqn]]:
+    def write(self) -> tuple[list[jaxpr.Atom], list[jaxpr.JaxprEqn]]:
         roots = [*self.graph.outputs, *self.graph.effects[1:]]
         before = self.graph.effects[:1]
-        self.atoms.update({n: Literal(np.uint8(0), n.aval) for n in before})
+        self.atoms.update({n: jaxpr.Literal(np.uint8(0), n.aval) for n in before})
         order = self._order(roots)
         for node in order:
             self._emit(node)
@@ -155,39 +146,39 @@ class _Writer:
             self.known[node] = _describe(node)
         return self.known[node]
 
-    def _atom(self, node: Node) -> Atom:
+    def _atom(self, node: Node) -> jaxpr.Atom:
         found = self.atoms.get(node)
         if found is not None:
             return found
         assert _is_scalar(node), node
         value = constant_value(node)
-        return Literal(value.item() if node.aval.weak_type else value, node.aval)
+        return jaxpr.Literal(value.item() if node.aval.weak_type else value, node.aval)
 
     def _emit(self, node: Node) -> None:
         operands, steps = self._steps(node)
         invars = [self._atom(n) for n in operands]
         for step in steps:
-            outvars: list[Var] = [Var(a) for a in step.avals]
+            outvars: list[jaxpr.Var] = [jaxpr.Var(a) for a in step.avals]
             if step is steps[-1]:
                 outvars = self._results(node, outvars)
             invars += step.params.pop("literals", [])
             effects = (ORDERED,) if TOKEN in step.avals else ()
             self.eqns.append(
-                new_jaxpr_eqn(
+                jaxpr.new_jaxpr_eqn(
                     invars, outvars, step.primitive, step.params, effects, node.origin
                 )
             )
             invars = list(outvars)
 
-    def _results(self, node: Node, outvars: list[Var]) -> list[Var]:
+    def _results(self, node: Node, outvars: list[jaxpr.Var]) -> list[jaxpr.Var]:
         if not isinstance(node.op, Compound):
             self.atoms[node] = outvars[0]
             return outvars
-        found: list[Var] = []
+        found: list[jaxpr.Var] = []
         for i, var in enumerate(outvars):
             item = item_p(node, arg=i)
             kept = item in self.used
-            self.atoms[item] = kept_var = var if kept else DropVar(var.aval)
+            self.atoms[item] = kept_var = var if kept else jaxpr.DropVar(var.aval)
             found.append(kept_var)
         return found
 
@@ -420,7 +411,7 @@ def _product(node: Node, found: Contraction, shape: Shape) -> Steps:
 # Operations with several results.
 
 
-def closed_body(body: Body) -> ClosedJaxpr:
+def closed_body(body: Body) -> jaxpr.ClosedJaxpr:
     """The body of a loop, a branch or a call as a jaxpr."""
     return jaxpr_of_graph(Graph(body.inputs, body.outputs))
 
@@ -502,11 +493,11 @@ class Recorded:
     op: Compound
     arg: Ruled
 
-    def arg_for(self, call_jaxpr: ClosedJaxpr) -> Ruled:
+    def arg_for(self, call_jaxpr: jaxpr.ClosedJaxpr) -> Ruled:
         """The argument of a call of that function, by the same rules."""
         graph = call_jaxpr.jaxpr.graph
         if graph is None:
-            function = jaxpr_as_fun(call_jaxpr)
+            function = jaxpr.jaxpr_as_fun(call_jaxpr)
             draft = trace_body("eval_jaxpr", function, call_jaxpr.in_avals)
             graph = Graph(draft.arguments, draft.outputs)
         body = close(graph.inputs, graph.outputs)

@@ -15,13 +15,8 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
+from ftrace.lax import options
 from ftrace.lax.elementwise import check_dtypes
-from ftrace.lax.options import (
-    ConvDimensionNumbers,
-    ConvGeneralDilatedDimensionNumbers,
-    DotDimensionNumbers,
-    PrecisionLike,
-)
 from ftrace.lax.reductions import Padding, check_counts, check_padding, windows_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, dot_axes, finished, promoted
@@ -43,8 +38,8 @@ __all__ = [
 def dot_general(
     lhs: Value,
     rhs: Value,
-    dimension_numbers: DotDimensionNumbers,
-    precision: PrecisionLike = None,
+    dimension_numbers: options.DotDimensionNumbers,
+    precision: options.PrecisionLike = None,
     preferred_element_type: Any = None,
     *,
     out_sharding: Any = None,
@@ -99,10 +94,10 @@ def _axes(
 def dot(
     lhs: Value,
     rhs: Value,
-    precision: PrecisionLike = None,
+    precision: options.PrecisionLike = None,
     preferred_element_type: Any = None,
     *,
-    dimension_numbers: DotDimensionNumbers | None = None,
+    dimension_numbers: options.DotDimensionNumbers | None = None,
     out_sharding: Any = None,
 ) -> Any:
     """The product of vectors and matrices; `dot_general` where axes are given.
@@ -121,7 +116,9 @@ def dot(
     return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
 
 
-def batch_matmul(lhs: Value, rhs: Value, precision: PrecisionLike = None) -> Any:
+def batch_matmul(
+    lhs: Value, rhs: Value, precision: options.PrecisionLike = None
+) -> Any:
     """Stacks of matrices multiplied pair by pair.
 
     Raises:
@@ -182,15 +179,15 @@ def conv_general_permutations(
 def conv_dimension_numbers(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
-    dimension_numbers: ConvGeneralDilatedDimensionNumbers,
-) -> ConvDimensionNumbers:
+    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers,
+) -> options.ConvDimensionNumbers:
     """The axes of a convolution; None stands for "NC…", "OI…", "NC…".
 
     Raises:
       ShapeError: the operands differ in their number of axes, or from the strings.
       ArgumentError: `dimension_numbers` is neither three strings nor axes.
     """
-    if isinstance(dimension_numbers, ConvDimensionNumbers):
+    if isinstance(dimension_numbers, options.ConvDimensionNumbers):
         return dimension_numbers
     ndim = len(lhs_shape)
     if ndim != len(rhs_shape):
@@ -200,7 +197,7 @@ def conv_dimension_numbers(
         )
     if dimension_numbers is None:
         order = tuple(range(ndim))
-        return ConvDimensionNumbers(order, order, order)
+        return options.ConvDimensionNumbers(order, order, order)
     specs: tuple[Any, ...] = tuple(dimension_numbers)
     if len(specs) != 3 or not all(isinstance(spec, str) for spec in specs):
         raise ArgumentError(
@@ -212,7 +209,7 @@ def conv_dimension_numbers(
             f"convolution: each of {specs} must have a letter for each axis of "
             f"{tuple(lhs_shape)}"
         )
-    return ConvDimensionNumbers(*conv_general_permutations(specs))
+    return options.ConvDimensionNumbers(*conv_general_permutations(specs))
 
 
 # Convolution.
@@ -225,10 +222,10 @@ def conv_general_dilated(
     padding: Padding,
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision: PrecisionLike = None,
+    precision: options.PrecisionLike = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
@@ -327,7 +324,7 @@ def conv(
     rhs: Value,
     window_strides: Sequence[int],
     padding: str,
-    precision: PrecisionLike = None,
+    precision: options.PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Any:
     """`conv_general_dilated` of (batch, feature, space…) and (out, in, space…)."""
@@ -344,7 +341,7 @@ def conv_with_general_padding(
     padding: Padding,
     lhs_dilation: Sequence[int] | None,
     rhs_dilation: Sequence[int] | None,
-    precision: PrecisionLike = None,
+    precision: options.PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Any:
     """`conv_general_dilated` with the default axes and without groups."""
@@ -368,9 +365,9 @@ def conv_transpose(
     strides: Sequence[int],
     padding: Padding,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers = None,
     transpose_kernel: bool = False,
-    precision: PrecisionLike = None,
+    precision: options.PrecisionLike = None,
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
 ) -> Any:
@@ -451,8 +448,8 @@ def conv_general_dilated_patches(
     padding: Padding,
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
-    precision: PrecisionLike = None,
+    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers = None,
+    precision: options.PrecisionLike = None,
     preferred_element_type: Any = None,
 ) -> Any:
     """The patches that a convolution sees, as features: input feature, then space.
@@ -483,8 +480,8 @@ def conv_general_dilated_local(
     filter_shape: Sequence[int],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
-    precision: PrecisionLike = None,
+    dimension_numbers: options.ConvGeneralDilatedDimensionNumbers = None,
+    precision: options.PrecisionLike = None,
 ) -> Any:
     """A convolution with another kernel at each place.
 

@@ -11,12 +11,8 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError
+from ftrace.lax import options
 from ftrace.lax.convolution import dot_general
-from ftrace.lax.options import (
-    DotDimensionNumbers,
-    PrecisionLike,
-    RaggedDotDimensionNumbers,
-)
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import astype
 from ftrace.numpy.cumulative import cumsum
@@ -24,14 +20,14 @@ from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["ragged_dot", "ragged_dot_general", "scaled_dot"]
 
-_ROWS = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
+_ROWS = options.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
 
 
 def ragged_dot(
     lhs: Value,
     rhs: Value,
     group_sizes: Value,
-    precision: PrecisionLike = None,
+    precision: options.PrecisionLike = None,
     preferred_element_type: Any = None,
     group_offset: None = None,
     out_sharding: Any = None,
@@ -63,8 +59,8 @@ def ragged_dot_general(
     lhs: Value,
     rhs: Value,
     group_sizes: Value,
-    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
-    precision: PrecisionLike = None,
+    ragged_dot_dimension_numbers: options.RaggedDotDimensionNumbers,
+    precision: options.PrecisionLike = None,
     preferred_element_type: Any = None,
     group_offset: None = None,
     out_sharding: Any = None,
@@ -164,7 +160,7 @@ def scaled_dot(
     *,
     lhs_scale: Value | None = None,
     rhs_scale: Value | None = None,
-    dimension_numbers: DotDimensionNumbers | None = None,
+    dimension_numbers: options.DotDimensionNumbers | None = None,
     preferred_element_type: Any = None,
 ) -> Any:
     """The product of arrays whose blocks have scales, rounded to bfloat16 before.

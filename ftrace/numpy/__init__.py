@@ -15,11 +15,7 @@ import math as _math
 
 import numpy as _np
 
-from ftrace.numpy import (
-    elementwise as _elementwise,
-    fft as fft,
-    linalg as linalg,
-)
+from ftrace.numpy import elementwise as _elementwise, fft as fft, linalg as linalg
 from ftrace.numpy.arithmetic import *
 from ftrace.numpy.at import *
 from ftrace.numpy.creation import *

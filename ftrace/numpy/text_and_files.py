@@ -48,11 +48,7 @@ def load(file: File, *args: Any, **kwargs: Any) -> Any:
 
 
 def fromfile(
-    file: File,
-    dtype: Dtype = float,
-    count: int = -1,
-    sep: str = "",
-    offset: int = 0,
+    file: File, dtype: Dtype = float, count: int = -1, sep: str = "", offset: int = 0
 ) -> Any:
     """The numbers in a file, as bytes or, with a separator, as text.
 

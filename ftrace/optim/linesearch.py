@@ -46,14 +46,12 @@ __all__ = [
 
 #: How many lengths were tried, and what the last lacks in decrease.
 BacktrackingLinesearchInfo = namedtuple(
-    "BacktrackingLinesearchInfo",
-    "num_linesearch_steps decrease_error",
+    "BacktrackingLinesearchInfo", "num_linesearch_steps decrease_error"
 )
 
 #: How many lengths were tried; what the last lacks in decrease and in curvature.
 ZoomLinesearchInfo = namedtuple(
-    "ZoomLinesearchInfo",
-    "num_linesearch_steps decrease_error curvature_error",
+    "ZoomLinesearchInfo", "num_linesearch_steps decrease_error curvature_error"
 )
 
 #: The last length, the value and gradient there, and how it was found.

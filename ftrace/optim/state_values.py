@@ -32,8 +32,7 @@ __all__ = [
 
 #: The number of steps, the hyperparameters, and the state of the optimizer.
 InjectHyperparamsState = namedtuple(
-    "InjectHyperparamsState",
-    "count hyperparams hyperparams_states inner_state",
+    "InjectHyperparamsState", "count hyperparams hyperparams_states inner_state"
 )
 
 

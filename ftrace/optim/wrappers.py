@@ -228,8 +228,7 @@ def _where(condition: Any, new: Tree, old: Tree) -> Tree:
 
 #: How often updates were not finite: in a row, the last one, in all.
 ApplyIfFiniteState = namedtuple(
-    "ApplyIfFiniteState",
-    "notfinite_count last_finite total_notfinite inner_state",
+    "ApplyIfFiniteState", "notfinite_count last_finite total_notfinite inner_state"
 )
 
 
@@ -261,8 +260,7 @@ def apply_if_finite(
 
 #: The state of the transformation, and the number of steps.
 ConditionallyTransformState = namedtuple(
-    "ConditionallyTransformState",
-    "inner_state step",
+    "ConditionallyTransformState", "inner_state step"
 )
 
 #: The number of steps, and the state of the transformation.

@@ -16,15 +16,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.ground.missing_names import tell_missing
-from ftrace.lax.gammas import (
-    any_gamma,
-    compose,
-    gamma_sign,
-    hurwitz_zeta,
-    log_beta,
-    poly_gamma,
-    positive_gamma,
-)
+from ftrace.lax import gammas
 from ftrace.lax.incomplete import beta_ratio, lower_gamma, upper_gamma
 from ftrace.numpy.axes import cast, check_count, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
@@ -87,7 +79,7 @@ _ROOT_DOUBLE = (0.7071067839860916, -2.799544089368687e-09)
 _LIMIT_SINGLE, _LIMIT_DOUBLE = 15.0, 39.0
 
 
-@compose
+@gammas.compose
 def ndtr(x: Any) -> Any:
     """The probability that a standard normal value is at most x."""
     # erfc(z + r)/2 with z + r = -x/√2: erfc(z)/2 - r·exp(-z²)/√π.
@@ -102,7 +94,7 @@ def ndtr(x: Any) -> Any:
     return 0.5 * bind(p.erfc, z) - r * (1 / math.sqrt(math.pi)) * fnp.exp(-z * z)
 
 
-@compose
+@gammas.compose
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
     """log(ndtr(x)), exact also where ndtr underflows: by a series far below 0.
 
@@ -151,7 +143,7 @@ _QUANTILE_BOTTOM = (
 )  # fmt: skip
 
 
-@compose
+@gammas.compose
 def ndtri(p: Any) -> Any:
     """The value of which ndtr is p; its inverse."""
     limit = _TAIL_DOUBLE if p.dtype == dtypes.float64 else _TAIL_SINGLE
@@ -206,7 +198,7 @@ digamma = _unary("digamma", p.digamma, "The derivative of log Γ(x).")
 expit = _unary("expit", p.logistic, "1 / (1 + exp(-x)).")
 
 
-@compose
+@gammas.compose
 def logit(x: Any) -> Any:
     """log(x / (1 - x)), the inverse of expit."""
     # Near 1/2, its zero, by the distance from there, which is exact.
@@ -252,7 +244,7 @@ def entr(x: Value) -> Any:
     return choose(below, -np.inf, -xlogy(safe, safe))
 
 
-@compose
+@gammas.compose
 def rel_entr(p: Any, q: Any) -> Any:
     """p·log(p/q); 0 for p = 0, inf where it is not defined."""
     refuse_complex("rel_entr", p)
@@ -281,7 +273,7 @@ def _are_near(x: Any, y: Any, times: float) -> Any:
     return fnp.logical_and(x <= times * y, y <= times * x)
 
 
-@compose
+@gammas.compose
 def kl_div(p: Any, q: Any) -> Any:
     """p·log(p/q) - p + q."""
     # Near to one another, where it is a small difference, by its series. With
@@ -307,25 +299,25 @@ def kl_div(p: Any, q: Any) -> Any:
 # The gamma function and its kin.
 
 
-@compose
+@gammas.compose
 def betaln(a: Any, b: Any) -> Any:
     """log |B(a, b)|; where one is large its formula has no large differences."""
-    return log_beta(a, b)
+    return gammas.log_beta(a, b)
 
 
-@compose
+@gammas.compose
 def gammainc(a: Any, x: Any) -> Any:
     """P(a, x), the regularized lower incomplete gamma function."""
     return lower_gamma(*fnp.broadcast_arrays(a, x))
 
 
-@compose
+@gammas.compose
 def gammaincc(a: Any, x: Any) -> Any:
     """1 - P(a, x), exact also where that is near 0."""
     return upper_gamma(*fnp.broadcast_arrays(a, x))
 
 
-@compose
+@gammas.compose
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularized incomplete beta function of x in [0, 1]."""
     return beta_ratio(*fnp.broadcast_arrays(a, b, x))
@@ -334,19 +326,19 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
 def gammasgn(x: Value) -> Any:
     """The sign of Γ(x): 1 or -1, NaN at the negative integers."""
     (x,) = promote_inexact(x)
-    value = gamma_sign(x)
+    value = gammas.gamma_sign(x)
     return cast(value, dtypes.settled(x.dtype, x.weak_type))
 
 
-@compose
+@gammas.compose
 def gamma(x: Any) -> Any:
     """Γ(x), also of complex numbers, by its logarithm as left of 0."""
     if dtypes.is_complex(x.dtype):
         return fnp.exp(complex_log_gamma(x))
-    return any_gamma(x)
+    return gammas.any_gamma(x)
 
 
-@compose
+@gammas.compose
 def loggamma(x: Any) -> Any:
     """log Γ(x): NaN for x ≤ 0, of complex numbers its principal branch."""
     if dtypes.is_complex(x.dtype):
@@ -354,7 +346,7 @@ def loggamma(x: Any) -> Any:
     return choose(x > 0, bind(p.lgamma, choose(x > 0, x, 1.0)), np.nan)
 
 
-@compose
+@gammas.compose
 def factorial(n: Any, exact: bool = False) -> Any:
     """n! as a float; 0 for negative n.
 
@@ -370,7 +362,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
     y = n + 1
     rest = choose(n == np.inf, 0.0, n - (y - 1))  # what rounding took from y
     slope = fnp.log(choose(n == np.inf, 1.0, y)) - 0.5 / y  # of the logarithm
-    return choose(below, 0.0, positive_gamma(y) * (1 + rest * slope))
+    return choose(below, 0.0, gammas.positive_gamma(y) * (1 + rest * slope))
 
 
 def beta(a: Value, b: Value) -> Any:
@@ -423,9 +415,9 @@ def zeta(x: Value, q: Value | None = None) -> Any:
     return _zeta(x, 1.0 if q is None else q)
 
 
-@compose
+@gammas.compose
 def _zeta(x: Any, q: Any) -> Any:
-    return hurwitz_zeta(x, q)
+    return gammas.hurwitz_zeta(x, q)
 
 
 def polygamma(n: Value, x: Value) -> Any:
@@ -441,7 +433,7 @@ def polygamma(n: Value, x: Value) -> Any:
         return cast(polygamma(n, cast(x, dtypes.float32)), x.dtype)
     known = isinstance(n, int) and n <= _MOST_FACTORIAL[x.dtype.itemsize]
     exact = float(math.factorial(max(n, 0))) if known else None
-    return poly_gamma(order, x, exact)
+    return gammas.poly_gamma(order, x, exact)
 
 
 #: The greatest number whose factorial a float of so many bytes holds.

@@ -224,10 +224,7 @@ class Argnums:
 
 
 def of_arguments(
-    fun: Callable[..., Any],
-    argnums: Argnums,
-    args: Sequence[Any],
-    kwargs: Any,
+    fun: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: Any
 ) -> tuple[list[Value], TreeDef, Callable[..., Any]]:
     """The chosen arguments as flat values, and `fun` as a function of these."""
     positions = argnums.positions(args)

@@ -22,11 +22,7 @@ from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.flatten_arguments import Output, type_of, wraps
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
-from ftrace.trace.primitives.sources import (
-    const_like,
-    scope_and_position,
-    variable,
-)
+from ftrace.trace.primitives.sources import const_like, scope_and_position, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import owned
 from ftrace.trace.tracing.trace import free_variables, trace

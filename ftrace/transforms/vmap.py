@@ -224,10 +224,7 @@ def _normal_axis(axis: Any, value: Value) -> int | None:
 
 
 def _batch_size(
-    fun: Any,
-    axes: Sequence[int | None],
-    values: Sequence[Value],
-    axis_size: int | None,
+    fun: Any, axes: Sequence[int | None], values: Sequence[Value], axis_size: int | None
 ) -> int:
     sizes: dict[int, ShapedArray | None] = {
         aval_of(x).shape[axis]: aval_of(x)

@@ -60,10 +60,7 @@ class Contraction:
 
 
 def find_contraction(
-    kernel: Kernel,
-    block: Sequence[Statement],
-    forms: dict[Node, Index],
-    traits: Traits,
+    kernel: Kernel, block: Sequence[Statement], forms: dict[Node, Index], traits: Traits
 ) -> Contraction | None:
     """The kernel as a contraction, if it is one that is worth blocking."""
     if kernel.is_dynamic:  # a block is moved back where it does not fit: it must fit

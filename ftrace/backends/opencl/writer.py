@@ -90,10 +90,7 @@ class Launch:
 
 
 def choose_launch(
-    kernel: Kernel,
-    block: Sequence[Statement],
-    forms: dict[Node, Index],
-    traits: Traits,
+    kernel: Kernel, block: Sequence[Statement], forms: dict[Node, Index], traits: Traits
 ) -> Launch:
     """The roles of the axes of a kernel whose statements are `block`."""
     axes = kernel.axes

@@ -388,8 +388,7 @@ def defjvp(fun: Any, *jvpfuns: Maker | str | None, argnums: Any = None) -> None:
 def def_linear(fun: Any) -> None:
     """The function is linear in each of its arguments."""
     defjvp_argnum(
-        fun,
-        lambda i, g, ans, args, kwargs: fun(*args[:i], g, *args[i + 1 :], **kwargs),
+        fun, lambda i, g, ans, args, kwargs: fun(*args[:i], g, *args[i + 1 :], **kwargs)
     )
 
 

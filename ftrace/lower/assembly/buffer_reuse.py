@@ -36,7 +36,7 @@ from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
-    "share_memory": "updates, carries and results take the memory of what is dead",
+    "share_memory": "updates, carries and results take the memory of what is dead"
 }
 
 Built = BuiltKernel | BuiltStep
@@ -434,10 +434,7 @@ class _Memory:
         self.alive: set[Node] = set()
         kept = {sharing.root(n) for n in plan.outputs}
         for number, step in built.items():
-            for values, found in (
-                (step.reads, self.reads),
-                (step.writes, self.writes),
-            ):
+            for values, found in ((step.reads, self.reads), (step.writes, self.writes)):
                 roots = {sharing.root(n) for n in values if not is_variable(n)}
                 found[number] = {n for n in roots - kept if not is_variable(n)}
             for node in self.reads[number]:

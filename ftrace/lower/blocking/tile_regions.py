@@ -170,7 +170,7 @@ def _blocks(size: int, most: int) -> int:
 
 #: What `config.disabled_rules` can switch off here.
 DECISIONS = {
-    "large_values_in_slices": "what is much larger than all around it runs in blocks",
+    "large_values_in_slices": "what is much larger than all around it runs in blocks"
 }
 
 #: Peaks of fewer times the bytes of a cache are stored.

@@ -297,7 +297,4 @@ def runs_on_host(body: Body) -> bool:
 
 
 #: What makes loops of the operations that have bodies to be repeated.
-LOOPS: dict[Any, Rule] = {
-    scan_p: _loop_of_scan,
-    while_p: _loop_of_while,
-}
+LOOPS: dict[Any, Rule] = {scan_p: _loop_of_scan, while_p: _loop_of_while}

@@ -75,10 +75,7 @@ def intervals(roots: Iterable[Node]) -> dict[Node, Interval | None]:
     return known
 
 
-def interval_of(
-    node: Node,
-    known: Mapping[Node, Interval | None],
-) -> Interval | None:
+def interval_of(node: Node, known: Mapping[Node, Interval | None]) -> Interval | None:
     """Least and greatest value of an integer; None if it may be anything."""
     if node.shape != () or dtypes.kind(node.dtype) not in "biu":
         return None

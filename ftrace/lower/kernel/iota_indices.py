@@ -16,14 +16,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.kernel import affine_index as ix
-from ftrace.lower.kernel.integer_bounds import (
-    DEPTH,
-    MOVES,
-    exact_values,
-    fits,
-    values_of,
-)
+from ftrace.lower.kernel import affine_index as ix, integer_bounds
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.indexing import axes_and_kind
@@ -64,7 +57,7 @@ def position_of(
     number_of: NumberOf,
 ) -> Position:
     """What an index array along an axis of `size` holds at an index."""
-    found = _counted(array, indices, valid, number_of, DEPTH)
+    found = _counted(array, indices, valid, number_of, integer_bounds.DEPTH)
     if found is not None and found.counts:
         return found
     return _read(array, indices, valid, number_of, size)
@@ -107,26 +100,30 @@ def _counted(
     found: Position | None = None
     if op is const_p:
         return Position(ix.constant_index(int(constant_value(node))), False)
-    if op is dim_p and fits(node, bounds_of_size(node.arg)):
+    if op is dim_p and integer_bounds.fits(node, bounds_of_size(node.arg)):
         return Position(ix.constant_index(node.arg), False)
     if op is iota_p:
         axis: int = node.arg
-        if fits(node, (0, upper_bound(node.shape[axis]) - 1)):
+        if integer_bounds.fits(node, (0, upper_bound(node.shape[axis]) - 1)):
             found = Position(indices[axis], bool(indices[axis].pairs))
-    elif depth and op in MOVES:
+    elif depth and op in integer_bounds.MOVES:
         inner, _ = ix.source_index(node, indices, valid)
         return _counted(node.src[0], inner, valid, number_of, depth - 1)
     elif depth and op is p.cast_p and dtypes.is_integer(node.src[0].dtype):
-        if fits(node, values_of(node.src[0])):
+        if integer_bounds.fits(node, integer_bounds.values_of(node.src[0])):
             found = _counted(node.src[0], indices, valid, number_of, depth - 1)
     elif (
-        depth and op in (p.add, p.sub, p.mul) and fits(node, exact_values(node, DEPTH))
+        depth
+        and op in (p.add, p.sub, p.mul)
+        and integer_bounds.fits(
+            node, integer_bounds.exact_values(node, integer_bounds.DEPTH)
+        )
     ):
         x, y = (_counted(s, indices, valid, number_of, depth - 1) for s in node.src)
         found = None if x is None or y is None else _combine(op, x, y)
     if found is not None and found.counts:
         return found
-    least, most = values_of(node)
+    least, most = integer_bounds.values_of(node)
     return None if least < 0 else _read(node, indices, valid, number_of, most + 1)
 
 

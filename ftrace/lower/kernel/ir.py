@@ -34,13 +34,7 @@ from ftrace.errors.user_line import Origin
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import (
-    Node,
-    Op,
-    constant_value,
-    make_node,
-    toposort,
-)
+from ftrace.trace.graph import Node, Op, constant_value, make_node, toposort
 from ftrace.trace.primitives.sources import dim_p
 from ftrace.trace.symbolic.dim import any_dynamic
 

@@ -118,9 +118,7 @@ class Transform(GraphKernel):
 
 
 #: What `config.disabled_rules` can switch off here.
-DECISIONS = {
-    "transform_natively": "a Fourier transform is a kernel, without Python",
-}
+DECISIONS = {"transform_natively": "a Fourier transform is a kernel, without Python"}
 
 #: The longest rows that are transformed one by one, and the longest columns and rows
 #: of which a vector has many: their numbers fit the second cache.

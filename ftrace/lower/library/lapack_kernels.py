@@ -449,7 +449,7 @@ FACTORS = (*_RULES, *_BY_LAPACK)
 # wholes would be calls of the host.
 
 PARTS_DECISIONS = {
-    "expand_compounds": "an operation of linear algebra is others, put together",
+    "expand_compounds": "an operation of linear algebra is others, put together"
 }
 
 

@@ -83,11 +83,7 @@ def _slide_product(
 
 
 def _slide_in_sum(
-    whole: Node,
-    x: Node,
-    y: Node,
-    view: Node | None = None,
-    part: Node | None = None,
+    whole: Node, x: Node, y: Node, view: Node | None = None, part: Node | None = None
 ) -> Node | None:
     """Only in a sum: products with the zeros around it may be -0."""
     found = _slide_product(x, y, None, view, part)
@@ -368,17 +364,7 @@ _SUM = Pat(reduce_sum_p, _CHOICE, name="total")
 
 CHOICES: Final = (
     # unshear(select(shear(x) == m, q, 0)) -> select(x == unshear(m), …, 0)
-    Rule(
-        "slide_before_choice",
-        _slid(_CHOICE),
-        _choose,
-        single_use="y",
-    ),
+    Rule("slide_before_choice", _slid(_CHOICE), _choose, single_use="y"),
     # unshear(sum[a](select(shear(x) == …, …))) -> sum[a](select(x == …, …))
-    Rule(
-        "slide_before_sum_of_choices",
-        _slid(_SUM),
-        _choose,
-        single_use="total y",
-    ),
+    Rule("slide_before_sum_of_choices", _slid(_SUM), _choose, single_use="total y"),
 )

@@ -400,10 +400,7 @@ class Plan:
     """
 
     def __init__(
-        self,
-        outputs: Sequence[Node],
-        forced: frozenset[Node],
-        adds_up: AddsUp | None,
+        self, outputs: Sequence[Node], forced: frozenset[Node], adds_up: AddsUp | None
     ) -> None:
         self.adds_up = adds_up
         self.result = Schedule(list(outputs))

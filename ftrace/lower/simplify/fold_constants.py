@@ -21,11 +21,7 @@ from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy, stop_gradient
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive, primitive_of
-from ftrace.trace.primitives.reduction import (
-    REDUCTIONS,
-    identity_like,
-    reduce_prod_p,
-)
+from ftrace.trace.primitives.reduction import REDUCTIONS, identity_like, reduce_prod_p
 from ftrace.trace.primitives.sources import const_like, const_p, dim_p, zeros_like
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic.dim import is_dynamic, same_size

@@ -381,12 +381,7 @@ _BITS: Final = (
 # Comparisons.
 
 _OPPOSITE: dict[Op, Op] = {p.eq: p.ne, p.ne: p.eq}
-_OPPOSITE_OF_EXACT = _OPPOSITE | {
-    p.lt: p.ge,
-    p.ge: p.lt,
-    p.le: p.gt,
-    p.gt: p.le,
-}
+_OPPOSITE_OF_EXACT = _OPPOSITE | {p.lt: p.ge, p.ge: p.lt, p.le: p.gt, p.gt: p.le}
 
 
 def _compares_exact(node: Node) -> bool:

@@ -12,18 +12,8 @@ from ftrace.lax.gammas import log_beta
 from ftrace.lax.incomplete import beta_ratio, beta_rest, lower_gamma, upper_gamma
 from ftrace.numpy.axes import choose
 from ftrace.numpy.floats import bessel
-from ftrace.scipy.special import (
-    expit,
-    gammaln,
-    log_ndtr,
-    logit,
-    ndtr,
-)
-from ftrace.scipy.stats.densities import (
-    LOG_TWO_PI,
-    log_beta_density,
-    log_gamma_density,
-)
+from ftrace.scipy.special import expit, gammaln, log_ndtr, logit, ndtr
+from ftrace.scipy.stats.densities import LOG_TWO_PI, log_beta_density, log_gamma_density
 from ftrace.scipy.stats.family import distribution
 
 LOG_PI = math.log(math.pi)

@@ -10,13 +10,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes, random
-from ftrace.errors import (
-    ArgumentError,
-    DtypeError,
-    ShapeError,
-    ValueRangeError,
-    one_of,
-)
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax.reductions import cummax, cummin
 from ftrace.numpy.axes import as_value, canonical_axis, cast, choose

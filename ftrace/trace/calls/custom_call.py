@@ -20,11 +20,7 @@ from ftrace.trace import flatten_arguments
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom_derivative import Ruled
-from ftrace.trace.calls.rule_graphs import (
-    Called,
-    Rule,
-    bind_call,
-)
+from ftrace.trace.calls.rule_graphs import Called, Rule, bind_call
 from ftrace.trace.effects import Same
 from ftrace.trace.flatten_arguments import Travels
 from ftrace.trace.primitives.primitive import Compound

@@ -219,8 +219,7 @@ def tangent_scan(
     first: int = before + arg.carry
     length: int | None = getattr(arg, "length", None)
     invariant = substitute(
-        kept.invariant,
-        dict(zip(body.inputs[:before], node.src[:before], strict=True)),
+        kept.invariant, dict(zip(body.inputs[:before], node.src[:before], strict=True))
     )
     residuals: list[Node] = [*kept.invariant, *kept.elements, *kept.stacked]
     names = {n: variable(n.aval, RESIDUAL_DEPTH, i) for i, n in enumerate(residuals)}

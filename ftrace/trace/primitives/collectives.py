@@ -24,17 +24,10 @@ from ftrace.errors import DtypeError, GraphError, ShapeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Body, Flags, Node, Nodes, bodies_of, dependents
-from ftrace.trace.primitives import elementwise as p
+from ftrace.trace.primitives import elementwise as p, primitive
 from ftrace.trace.primitives.broadcast import broadcast_leading, reduce_sum_p
 from ftrace.trace.primitives.indexing import clamp, gather, trailing
 from ftrace.trace.primitives.movement import move_axis, reshape
-from ftrace.trace.primitives.primitive import (
-    Batched,
-    Compound,
-    Results,
-    compound_of,
-    items,
-)
 from ftrace.trace.primitives.reduction import reduce_max_p, reduce_min_p
 from ftrace.trace.primitives.sources import const_like, zeros_like
 from ftrace.trace.symbolic.dim import same_size
@@ -62,11 +55,11 @@ def _collective(
     doc: str,
     *,
     jvp: Any = None,
-    transpose: Callable[[], Compound] | None = None,
+    transpose: Callable[[], primitive.Compound] | None = None,
     takes: bool = False,
     gives: bool = False,
     kinds: str = "biufc",
-) -> Compound:
+) -> primitive.Compound:
     """The record of a collective.
 
     Args:
@@ -97,7 +90,7 @@ def _collective(
         sent: Any = x if not more or more[0] == 0 else np.zeros_like(x)
         return [sent.reshape(avals[0].shape)]
 
-    def batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
+    def batch(node: Node, src: Nodes, batched: Flags, size: int) -> primitive.Batched:
         arg: Along = node.arg
         x, _, *more = src
         if batched[1]:
@@ -109,11 +102,13 @@ def _collective(
         (result,) = record.results(x, *src[1:], arg=arg)
         return [move_axis(result, 1, 0) if gives else result], [True]
 
-    def linear(node: Node, tangents: Results) -> Results:
+    def linear(node: Node, tangents: primitive.Results) -> primitive.Results:
         t = tangents[0]
         return [None] if t is None else record.results(t, *node.src[1:], arg=node.arg)
 
-    def transposed(node: Node, cotangents: Results, linear: Flags) -> Results:
+    def transposed(
+        node: Node, cotangents: primitive.Results, linear: Flags
+    ) -> primitive.Results:
         (ct,) = cotangents
         rest = [None] * (len(node.src) - 1)
         if ct is None or transpose is None:
@@ -122,7 +117,7 @@ def _collective(
         index, *more = node.src[1:]
         return [*transpose().results(ct, index, *more[::-1], arg=node.arg), *rest]
 
-    record = Compound(
+    record = primitive.Compound(
         name, "collective", infer, value, batch, jvp=jvp or linear,
         transpose=transposed if transpose else None, dtypes=kinds, doc=doc, show=str,
     )  # fmt: skip
@@ -155,13 +150,13 @@ def _lower_ppermute(
     return p.select(comes, rows, zeros_like(rows)), True
 
 
-def _extremum_tangent(node: Node, tangents: Results) -> Results:
+def _extremum_tangent(node: Node, tangents: primitive.Results) -> primitive.Results:
     """The mean of the tangents of the instances that hold the extremum."""
     x, index = node.src
     t = tangents[0]
     if t is None:
         return [None]
-    (best,) = items(node)
+    (best,) = primitive.items(node)
     here = p.cast(p.eq(x, best), x.dtype)
 
     def total(part: Node) -> Node:
@@ -208,7 +203,7 @@ def communicates(outputs: Sequence[Node], leaves: Collection[Node]) -> bool:
     moving = set(leaves)
     for node in dependents(outputs, list(leaves)):
         moving.add(node)
-        op = compound_of(node)
+        op = primitive.compound_of(node)
         if op is not None and op.family == "collective" and node.src[1] in moving:
             return True
         for body in bodies_of(node.arg):

@@ -31,11 +31,7 @@ def identity(primitive: Op, dtype: np.dtype[Any]) -> Any:
 
 
 def _reduction(
-    name: str,
-    kinds: str,
-    ufunc: np.ufunc | Extremum,
-    jvp: Jvp,
-    doc: str,
+    name: str, kinds: str, ufunc: np.ufunc | Extremum, jvp: Jvp, doc: str
 ) -> Primitive:
     def first(dtype: np.dtype[Any]) -> Array:
         return np.asarray(identity(record, dtype)).astype(dtype)

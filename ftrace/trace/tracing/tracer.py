@@ -439,8 +439,7 @@ def check_unmasked(value: Any) -> None:
 def is_value(value: Any) -> bool:
     """Can `aval_of` say what it is?"""
     return isinstance(
-        value,
-        (ArrayLike, np.ndarray, np.generic, bool, int, float, complex, Dim),
+        value, (ArrayLike, np.ndarray, np.generic, bool, int, float, complex, Dim)
     ) or (stands_for(value) is not None)
 
 

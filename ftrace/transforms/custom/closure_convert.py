@@ -16,15 +16,9 @@ from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, close
-from ftrace.trace.calls import custom_call
+from ftrace.trace.calls import custom_call, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation
 from ftrace.trace.calls.custom_derivative import linear_call_p
-from ftrace.trace.calls.rule_graphs import (
-    Rule,
-    called,
-    closed_over_by_rules,
-    trace_call,
-)
 from ftrace.trace.flatten_arguments import Output, flatten_values, name_of, wraps
 from ftrace.trace.graph import Body, Graph
 from ftrace.trace.pytree import tree
@@ -62,7 +56,7 @@ def closure_convert(
     what = "closure_convert: the argument "
     examples, treedef = flatten_values(tuple(example_args), what)
     output = Output.of_leaves(fun, treedef, "closure_convert")
-    draft = trace_call("closure_convert", output, examples)
+    draft = rule_graphs.trace_call("closure_convert", output, examples)
     _refuse_effects(draft, "closure_convert", fun)
     moved = [i for i, x in enumerate(draft.values) if _varies(x)]
     kept = [i for i in range(len(draft.values)) if i not in moved]
@@ -131,7 +125,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
             found = pullback(tree.unflatten(treedef, cotangents))
             return flatten_values(found, "custom_gradient: the cotangent ")[0]
 
-        draft = trace_call("custom_gradient", flat, leaves)
+        draft = rule_graphs.trace_call("custom_gradient", flat, leaves)
         _refuse_effects(draft, "custom_gradient", pullback)
         body = close([*draft.free, *draft.arguments], draft.outputs)
         if len(draft.outputs) != structure.num_leaves:
@@ -183,14 +177,17 @@ def linear_call(
     tree.check_callable(fun_transpose, "linear_call")
     call = Invocation(fun, "linear_call", (residual_args, linear_args), ())
     count = len(tree.leaves(residual_args))
-    found = called(
-        "linear_call", call.output, call.values, closed_over_by_rules([fun_transpose])
+    found = rule_graphs.called(
+        "linear_call",
+        call.output,
+        call.values,
+        rule_graphs.closed_over_by_rules([fun_transpose]),
     )
     if found is None:
         return fun(residual_args, linear_args)
     if found.effects:
         raise ArgumentError(f"linear_call: {call.name} has effects; it must be linear")
-    rule = Rule(
+    rule = rule_graphs.Rule(
         call.name,
         call.key(fun, fun_transpose),
         _TransposeRule(call, fun_transpose, count, custom_call.result_types(found)),

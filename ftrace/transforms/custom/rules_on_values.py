@@ -33,13 +33,7 @@ from ftrace.trace.primitives.primitive import Results
 from ftrace.trace.primitives.sources import is_variable, scope_and_position, variable
 from ftrace.trace.tracing import scopes
 from ftrace.trace.tracing.scopes import Scope
-from ftrace.trace.tracing.tracer import (
-    DIFFERENTIATING,
-    Tracer,
-    Value,
-    aval_of,
-    stack,
-)
+from ftrace.trace.tracing.tracer import DIFFERENTIATING, Tracer, Value, aval_of, stack
 from ftrace.transforms.jit.compiled_graph import apply_graph
 from ftrace.transforms.jit.eager_programs import apply_again
 

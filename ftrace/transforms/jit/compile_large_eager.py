@@ -116,9 +116,7 @@ def _leave_to_numpy(values: Sequence[Any]) -> None:
 
 
 def _call_of_function(
-    call: Callable[..., Any],
-    values: Sequence[Any],
-    any_size: Callable[[], Call] | None,
+    call: Callable[..., Any], values: Sequence[Any], any_size: Callable[[], Call] | None
 ) -> Call:
     """A function, of the arrays and numbers alone, for operands like these."""
     run = Jitted(call)

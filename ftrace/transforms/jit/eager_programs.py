@@ -100,10 +100,7 @@ def apply_again(graph: Graph, values: Sequence[Value]) -> list[Any]:
 
 
 def apply_derived(
-    kind: Hashable,
-    graph: Graph,
-    derive: Callable[[], Graph],
-    values: Sequence[Value],
+    kind: Hashable, graph: Graph, derive: Callable[[], Graph], values: Sequence[Value]
 ) -> list[Any]:
     """The outputs of `derived(kind, graph, derive)` for these arguments."""
     if graph.effects or current_scope() is not None:

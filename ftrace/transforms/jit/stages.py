@@ -20,11 +20,7 @@ from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import Tracer, aval_of
-from ftrace.transforms.jit.compiled_graph import (
-    CompiledGraph,
-    apply_graph,
-    compile_graph,
-)
+from ftrace.transforms.jit import compiled_graph
 from ftrace.transforms.jit.ready import OneTrace, Ready
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
@@ -143,10 +139,10 @@ class _HasProgram(_Stage):
     """A stage that knows what the device runs."""
 
     @cached_property
-    def _program_of_graph(self) -> CompiledGraph:
+    def _program_of_graph(self) -> compiled_graph.CompiledGraph:
         call = self._call
         graph = ready_graph(call.traced.graph)
-        return compile_graph(graph, call.device, call.donated)
+        return compiled_graph.compile_graph(graph, call.device, call.donated)
 
     @property
     def simplified(self) -> Graph:
@@ -275,7 +271,7 @@ class Compiled(_HasProgram):
                 )
         traced = self._call.traced
         if Tracer in map(type, values):
-            return traced.output.build(apply_graph(traced.graph, values))
+            return traced.output.build(compiled_graph.apply_graph(traced.graph, values))
         return self._ready.run(values)
 
     @cached_property

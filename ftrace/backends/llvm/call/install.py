@@ -18,12 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ftrace.backends.llvm.call.object_layout import (
-    DEALLOC,
-    Offsets,
-    offset_of,
-    offsets,
-)
+from ftrace.backends.llvm.call.object_layout import DEALLOC, Offsets, offset_of, offsets
 from ftrace.backends.llvm.call.records import CLASSES, BufferObject, State
 from ftrace.backends.llvm.compile import emit_own, link
 from ftrace.backends.llvm.runtime.runtime import WarmAllocator, runtime

@@ -39,11 +39,7 @@ from ftrace.ground.tables import Table, memo
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.call_recorder import Number, Step as Taped, Tape, Value
-from ftrace.trace.eager.dispatch import (
-    Eager,
-    integer_classes,
-    is_by_place,
-)
+from ftrace.trace.eager.dispatch import Eager, integer_classes, is_by_place
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
     Container,

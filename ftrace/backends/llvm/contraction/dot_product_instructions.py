@@ -27,11 +27,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.llvm.contraction.find import Contraction, is_in_place, step_sizes
-from ftrace.backends.llvm.schedule.index_facts import (
-    Facts,
-    index_of,
-    replace_in_stores,
-)
+from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, replace_in_stores
 from ftrace.backends.llvm.schedule.schedule_tree import View
 from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, size_of
 from ftrace.backends.llvm.target import Target

@@ -15,11 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from ftrace.backends.llvm.contraction.find import (
-    Contraction,
-    in_memory_order,
-    plain_form,
-)
+from ftrace.backends.llvm.contraction import find
 from ftrace.backends.llvm.convolution.find import (
     can_fill,
     fill_cost,
@@ -67,7 +63,7 @@ class Shape:
       together: rows that do not push each other out of the cache.
     """
 
-    plan: Contraction
+    plan: find.Contraction
     window: Window
     target: Target
     outer: tuple[Node, ...]
@@ -117,7 +113,7 @@ class Blocks(NamedTuple):
 
 
 def find_sliding(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+    kernel: Kernel, plan: find.Contraction, facts: Facts, target: Target
 ) -> tree.Schedule | None:
     """The contraction as a convolution, where that pays."""
     if len(plan.rows) != 1 or not is_sum_of_products(kernel, plan):
@@ -136,7 +132,7 @@ def find_sliding(
 
 
 def _shape(
-    plan: Contraction, window: Window, facts: Facts, target: Target
+    plan: find.Contraction, window: Window, facts: Facts, target: Target
 ) -> Shape | None:
     (left,), (right,), (row,) = plan.left, plan.right, plan.rows
     at = plan.columns.index(window.column)
@@ -150,13 +146,13 @@ def _shape(
     terms = DEPTH * 4 // right.dtype.itemsize
     if target.vector_bytes < target.cache_line:
         terms = min(terms, target.l1 // (_NEAR * target.vector_bytes))
-    in_place = plain_form(left, facts) is not None
+    in_place = find.plain_form(left, facts) is not None
     return Shape(
         plan, window, target,
         outer=(*plan.outer, *plan.columns[:at]),
         beside=plan.columns[:at][-1:],
         inner=inner,
-        others=tuple(in_memory_order([left], others, facts)),
+        others=tuple(find.in_memory_order([left], others, facts)),
         fill=fill / (length / -(-length // lanes)),
         deep=max(terms // window.taps, 1),
         together=rows_together([left], row if in_place else None, facts, target),

@@ -22,14 +22,7 @@ from dataclasses import replace
 from math import prod
 
 from ftrace.backends.llvm.contraction.find import Contraction, in_memory_order
-from ftrace.backends.llvm.convolution import find as convolution
-from ftrace.backends.llvm.convolution.operands import (
-    DEPTH,
-    cut_groups,
-    lay_results_flat,
-    right_operand,
-    slide,
-)
+from ftrace.backends.llvm.convolution import find as convolution, operands
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, Flat, Panel, Part, cut_ranges
@@ -196,7 +189,7 @@ def _of_groups(
     shape: Shape, kernel: Kernel, facts: Facts, turned: bool = False
 ) -> tree.Schedule:
     lanes = shape.target.vector_bytes // shape.plan.reduces[0].dtype.itemsize
-    columns = cut_groups(shape.plan.columns, shape.vectors * lanes)
+    columns = operands.cut_groups(shape.plan.columns, shape.vectors * lanes)
     return _schedule(shape, columns, kernel, facts, True, turned)
 
 
@@ -213,14 +206,16 @@ def _schedule(
     item = total.dtype.itemsize
     lanes = target.vector_bytes // item
     rows = Cut.of_first(shape.rows, shape.size)
-    deep = max(DEPTH * 4 // item // prod(w.taps for w in windows), 1)
+    deep = max(operands.DEPTH * 4 // item // prod(w.taps for w in windows), 1)
     depth = cut_ranges(shape.others, deep, lanes)
     pitch = layout.whole_vectors(columns, lanes)
     tile = register_tile(
         size_of(shape.pixel), pitch // lanes, target.registers, target.costs
     )
     summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
-    right = right_operand(kernel, plan, plan.right[0], columns, summed, lanes, facts)
+    right = operands.right_operand(
+        kernel, plan, plan.right[0], columns, summed, lanes, facts
+    )
     images = layout.images_of(
         left, windows, rows, Part.of(depth, 1, facts.free[left]), lanes,
         groups=columns if groups else None, turned=turned,
@@ -244,7 +239,7 @@ def _schedule(
         depth.several,
     )  # fmt: skip
     ends = ((), after) if kept else (after, ())
-    unit = slide(add, rows.within[:-1], *ends, right.flat)
+    unit = operands.slide(add, rows.within[:-1], *ends, right.flat)
     return tree.Schedule(kernel, lanes, (*shape.outer, rows, columns), unit)
 
 
@@ -257,7 +252,7 @@ def _pixels(
         return line
     flat = make_range(_FLAT_PIXEL, rows.length, False)
     facts.learn([flat])
-    moved = lay_results_flat(kernel, plan, rows.within, flat, facts)
+    moved = operands.lay_results_flat(kernel, plan, rows.within, flat, facts)
     full = width >= _FULL * (-(-width // lanes) * lanes)
     return line if not moved or full else Flat(Cut.whole([flat]), rows)
 
@@ -269,7 +264,7 @@ def _turn_back(
     """Sums of pixels as results that lie along them."""
     (pixel,), axes, moved = pixels.cut.within, pixels.of.within, dict[Node, Node]()
     if pixel not in axes:
-        moved = lay_results_flat(kernel, plan, axes, pixel, facts)
+        moved = operands.lay_results_flat(kernel, plan, axes, pixel, facts)
     parts = Part.of(pixels.cut, sums.pitch), Part.of(columns, 1)
     source, pitch = replace(sums, parts=parts), layout.whole_vectors(pixels.cut, lanes)
     parts = Part.of(columns, pitch), Part.of(pixels.cut, 1)
@@ -279,11 +274,7 @@ def _turn_back(
 
 
 def _as_rows(
-    plan: Contraction,
-    facts: Facts,
-    target: Target,
-    columns: int = 1,
-    enough: int = 0,
+    plan: Contraction, facts: Facts, target: Target, columns: int = 1, enough: int = 0
 ) -> Shape | None:
     """The contraction with windows among its rows, and so many blocks of columns.
 

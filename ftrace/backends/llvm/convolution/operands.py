@@ -11,11 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ftrace.backends.llvm.contraction.find import (
-    Contraction,
-    plain_form,
-    runs_along,
-)
+from ftrace.backends.llvm.contraction.find import Contraction, plain_form, runs_along
 from ftrace.backends.llvm.schedule import schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts, lay_flat
 from ftrace.backends.llvm.schedule.layout import Cut, Flat, Panel, Part

@@ -19,19 +19,11 @@ from itertools import product
 from math import gcd, prod
 
 from ftrace import dtypes
+from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.known_positions import (
-    move,
-    rebuild,
-    replace_expressions,
-)
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
-from ftrace.lower.kernel.affine_index import (
-    Index,
-    is_affine,
-    range_index,
-)
+from ftrace.lower.kernel.affine_index import Index, is_affine, range_index
 from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives.elementwise import add
 from ftrace.trace.primitives.sources import const, const_p
@@ -175,7 +167,7 @@ class _Phase:
                 self.new[node] = const(0, node.dtype)
             else:
                 self.new[node] = self._renewed(node)
-        stores = replace_expressions(self.whole, self.new)
+        stores = known_positions.replace_expressions(self.whole, self.new)
         return ir.Kernel(self._over(self.whole.axes), stores, self.whole.buffers)
 
     def _over(self, ranges: Iterable[Node]) -> tuple[Node, ...]:
@@ -201,12 +193,12 @@ class _Phase:
     def _renewed(self, node: Node) -> Node:
         if node in self.truth:
             return const(self.truth[node], dtypes.bool_)
-        moved = move(node, self.facts, self.places)
+        moved = known_positions.move(node, self.facts, self.places)
         if moved is not None:
             return moved
         src = tuple([self.new[s] for s in node.src])
         if node.op is not ir.reduce_p:
-            return rebuild(node, src)
+            return known_positions.rebuild(node, src)
         ranges = self._over(node.src[1:])
         if not ranges:  # as a sum, it has no -0
             return add(src[0], const(0, node.dtype))

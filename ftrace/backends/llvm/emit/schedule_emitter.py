@@ -15,25 +15,12 @@ from contextlib import ExitStack
 from math import prod
 from typing import Any
 
-from ftrace.backends.llvm.emit import microkernel
-from ftrace.backends.llvm.emit.blocked_ranges import (
-    Block,
-    EvenBlock,
-    VectorBlock,
-    fill_panel,
-    fit_lanes,
-)
+from ftrace.backends.llvm.emit import blocked_ranges, microkernel
 from ftrace.backends.llvm.emit.image_panels import fill_image, prefetch_of, taps_in
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.types import Type
-from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
-from ftrace.backends.llvm.schedule.index_facts import (
-    index_of,
-    lay_flat,
-    replace_in_stores,
-    sum_of,
-)
+from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Steps, cut, size_of
 from ftrace.lower.kernel.affine_index import sum_of_terms
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, reduce
@@ -70,7 +57,7 @@ class ScheduleEmitter:
             for s in schedule.statements()
             if isinstance(s, tree.Once)
         }
-        self.blocks: dict[layout.Blocked, Block] = {}
+        self.blocks: dict[layout.Blocked, blocked_ranges.Block] = {}
         self.lines: dict[layout.Blocked, Node] = {}
         self.places: dict[Node, str] = {}
 
@@ -89,13 +76,13 @@ class ScheduleEmitter:
 
     # Blocks.
 
-    def block(self, of: layout.Blocked) -> Block:
+    def block(self, of: layout.Blocked) -> blocked_ranges.Block:
         """The block of a cut: one that is open, maybe of the same range, or all."""
         found = self.blocks.get(of)
         if found is not None:
             return found
         assert isinstance(of, layout.Cut)
-        found = Block(self.stage, of, "0")
+        found = blocked_ranges.Block(self.stage, of, "0")
         for block in self.blocks.values():
             if of.split is not None and block.cut.split is of.split:
                 found.number, found.start = block.number, block.start
@@ -104,13 +91,13 @@ class ScheduleEmitter:
     def _open(self, of: layout.Blocked, number: str, opened: ExitStack) -> None:
         stage = self.stage
         if isinstance(of, layout.EvenRows):
-            found: Block = EvenBlock(stage, of, number)
+            found: blocked_ranges.Block = blocked_ranges.EvenBlock(stage, of, number)
         elif isinstance(of, layout.VectorRows):
             rows = self.blocks[of.rows]
-            assert isinstance(rows, EvenBlock)
-            found = VectorBlock(rows, of)
+            assert isinstance(rows, blocked_ranges.EvenBlock)
+            found = blocked_ranges.VectorBlock(rows, of)
         else:
-            found = Block(stage, of, number)
+            found = blocked_ranges.Block(stage, of, number)
         found.open(opened)
         self.blocks[of] = found
 
@@ -182,7 +169,7 @@ class ScheduleEmitter:
                 terms.append(mul(self.lines[part.cut], weight))
             else:
                 terms += self.block(part.cut).terms(part)
-        return sum_of(terms)
+        return index_facts.sum_of(terms)
 
     def loads(self, panels: Sequence[layout.Panel]) -> dict[Node, Node]:
         """What stands in panels, in place of what they are filled with."""
@@ -216,7 +203,9 @@ class ScheduleEmitter:
             value = self.loads([s.source])[value]
             self.stage.facts.learn([value])
         blocks = [self.block(part.cut) for part in panel.parts]
-        fill_panel(memory, value, panel.parts, blocks, self.schedule.lanes)
+        blocked_ranges.fill_panel(
+            memory, value, panel.parts, blocks, self.schedule.lanes
+        )
 
     # Sums of any expressions.
 
@@ -266,7 +255,7 @@ class ScheduleEmitter:
         """What is stored of sums in registers."""
         if not s.into:
             found = sums | self.loads(s.finished)
-            return replace_in_stores(self.stage.kernel.stores, found)
+            return index_facts.replace_in_stores(self.stage.kernel.stores, found)
         return [
             Store(
                 self.memory[panel.key].number, self.place(panel.parts),
@@ -333,7 +322,7 @@ class ScheduleEmitter:
         stage, values, node = self.stage, self.stage.values, s.still
         if isinstance(node, layout.Panel):
             return microkernel.Place(self._buffer(node)), node.steps()
-        form = stage.facts.affine[index_of(node)]
+        form = stage.facts.affine[index_facts.index_of(node)]
         terms = {a: c for a, c in form.terms.items() if values.is_open(a)}
         for block in self.blocks.values():
             split = block.cut.split
@@ -389,20 +378,22 @@ class ScheduleEmitter:
             steps = {last: Steps(self.schedule.lanes)}
             stage.run((), stores, steps, depth.spans(), prefetch=later)
 
-    def _pixel(self, s: tree.SumPixels, taps: Sequence[int], depth: Block) -> Node:
+    def _pixel(
+        self, s: tree.SumPixels, taps: Sequence[int], depth: blocked_ranges.Block
+    ) -> Node:
         """What some taps see of the images."""
         pairs = [(image, taps_in(image, taps)) for image in s.images]
         image, at = next((i, place) for i, place in pairs if place is not None)
         terms = [const(at, INDEX)]
         for r in depth.cut.within:
             terms += depth.terms(layout.Part(depth.cut, image.steps[r], (r,)))
-        return self.memory[image.key].load(sum_of(terms))
+        return self.memory[image.key].load(index_facts.sum_of(terms))
 
     # What becomes of the sums.
 
     def store(self, s: tree.Store) -> None:
         stage, found = self.stage, {**self.loads(s.panels), **s.moved}
-        stores = replace_in_stores(stage.kernel.stores, found)
+        stores = index_facts.replace_in_stores(stage.kernel.stores, found)
         blocks, lanes = [self.block(of) for of in s.cuts], self.schedule.lanes
         axes, last = s.axes, s.axes[-1]
         if s.squares:
@@ -414,7 +405,7 @@ class ScheduleEmitter:
         else:
             widest = max(store.value.dtype.itemsize for store in stores)
             lanes = min(stage.target.vector_bytes // widest, lanes)
-            steps = {last: Steps(fit_lanes(last, blocks, lanes))}
+            steps = {last: Steps(blocked_ranges.fit_lanes(last, blocks, lanes))}
         spans: dict[Node, Span] = {}
         for block in blocks:
             spans |= block.spans(steps)
@@ -434,14 +425,14 @@ _EMIT: dict[type[tree.Statement], Callable[[ScheduleEmitter, Any], None]] = {
 
 
 def _merge(
-    stage: Stage, values: list[Node], depth: Block
+    stage: Stage, values: list[Node], depth: blocked_ranges.Block
 ) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
     """One range in place of several, where every load walks through them evenly."""
     ranges, facts = depth.cut.within, stage.facts
     facts.learn(values)
     if len(ranges) > 1:
         whole = stage.new_range(depth.cut.length)
-        moved = lay_flat(values, ranges, whole, facts, start=depth.start)
+        moved = index_facts.lay_flat(values, ranges, whole, facts, start=depth.start)
         if moved is not None:
             split = depth.cut.split is not None
             spans = {whole: Span("0", depth.count())} if split else {}

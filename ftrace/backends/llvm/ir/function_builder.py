@@ -203,10 +203,7 @@ class Function:
 
     @contextmanager
     def fold(
-        self,
-        stop: str | int,
-        firsts: Sequence[tuple[str, str]],
-        start: str | int = 0,
+        self, stop: str | int, firsts: Sequence[tuple[str, str]], start: str | int = 0
     ) -> Generator[Fold]:
         """The same with values that the block renews.
 

@@ -95,9 +95,7 @@ def _load(key: tuple[str, ...] | None, modules: Modules) -> Made | None:
 
 
 def _make(
-    group: Sequence[Rendered],
-    keys: Sequence[tuple[str, ...] | None],
-    modules: Modules,
+    group: Sequence[Rendered], keys: Sequence[tuple[str, ...] | None], modules: Modules
 ) -> list[Made]:
     """What kernels come to that are one module, kept on disk under their keys.
 

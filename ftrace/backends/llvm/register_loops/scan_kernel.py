@@ -56,10 +56,7 @@ class Lines(Registers):
     """
 
     def __init__(
-        self,
-        kernel: Recurrence,
-        target: Target,
-        streamed: frozenset[int] = frozenset(),
+        self, kernel: Recurrence, target: Target, streamed: frozenset[int] = frozenset()
     ) -> None:
         self.scan = scan_of(kernel)
         self.parts = [part.stores for part in assigns(kernel.block)]

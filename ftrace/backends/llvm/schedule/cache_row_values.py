@@ -53,9 +53,7 @@ def keep_values(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel | 
     values = substitute([store.value for store in kernel.stores], replaced)
     stores = map(lambda s, value: replace(s, value=value), kernel.stores, values)
     return replace(
-        kernel,
-        stores=(*stores, *found.values()),
-        buffers=(*kernel.buffers, *specs),
+        kernel, stores=(*stores, *found.values()), buffers=(*kernel.buffers, *specs)
     )
 
 

@@ -16,22 +16,8 @@ from types import MappingProxyType
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lower.kernel.affine_index import (
-    Index,
-    affine_form,
-    bounds_over,
-    constant_index,
-)
+from ftrace.lower.kernel import affine_index, ir
 from ftrace.lower.kernel.integer_bounds import Interval, fits, interval_of
-from ftrace.lower.kernel.ir import (
-    INDEX,
-    Kernel,
-    Store,
-    axis_of,
-    free_ranges,
-    load_p,
-    range_p,
-)
 from ftrace.lower.legalize.math.term import RARE
 from ftrace.trace.graph import Node, constant_value, substitute, toposort
 from ftrace.trace.primitives.elementwise import add
@@ -54,7 +40,7 @@ class Condition:
     """
 
     nodes: tuple[Node, ...]
-    form: Index | None = None
+    form: affine_index.Index | None = None
     low: int | None = None
     high: int | None = None
 
@@ -66,7 +52,7 @@ class Bound(NamedTuple):
       form: a sum of terms, without a constant.
     """
 
-    form: Index
+    form: affine_index.Index
     limit: int
     below: bool
 
@@ -93,7 +79,7 @@ class Facts:
     ) -> None:
         self.free: dict[Node, frozenset[Node]] = dict(free)
         self._given, self._vectors_aligned = free, aligned
-        self.affine: dict[Node, Index] = {}
+        self.affine: dict[Node, affine_index.Index] = {}
         self.interval: dict[Node, Interval | None] = {}
         self.rare: dict[Node, list[Node]] = {}
         self._conditions: dict[Node, list[Condition]] = {}
@@ -101,15 +87,15 @@ class Facts:
         self.learn(roots)
 
     def learn(self, roots: list[Node]) -> None:
-        self.free.update(free_ranges(roots, self._given))
+        self.free.update(ir.free_ranges(roots, self._given))
         for node in toposort(roots):
             if node in self.interval:
                 continue
             self.interval[node] = interval_of(node, self.interval)
             if node.arg == RARE:
                 self.rare.setdefault(node.src[0], []).append(node)
-            if node.dtype is INDEX and node.shape == ():
-                self.affine[node] = affine_form(node, self.affine)
+            if node.dtype is ir.INDEX and node.shape == ():
+                self.affine[node] = affine_index.affine_form(node, self.affine)
 
     def conditions(self, valid: Node | None) -> list[Condition]:
         """The conditions that together make `valid`."""
@@ -120,9 +106,9 @@ class Facts:
             found = self._conditions[valid] = self._conjuncts(valid)
         return found
 
-    def narrow_form(self, form: Index) -> bool:
+    def narrow_form(self, form: affine_index.Index) -> bool:
         """Do 32 bits hold every value of this sum, and differences of two?"""
-        found = bounds_over(form, self.interval.__getitem__)
+        found = affine_index.bounds_over(form, self.interval.__getitem__)
         return found is not None and found[0] >= -_HALF and found[1] < _HALF
 
     def constant(self, node: Node) -> int | None:
@@ -146,11 +132,17 @@ class Facts:
         if node in known:
             return known[node]
         for n in toposort([node]):
-            if n not in known and n.dtype is INDEX and vector in self.free.get(n, ()):
+            if (
+                n not in known
+                and n.dtype is ir.INDEX
+                and vector in self.free.get(n, ())
+            ):
                 known[n] = self._stride(n, vector, lanes)
         return known.get(node)
 
-    def form_stride(self, form: Index, vector: Node, lanes: int) -> int | None:
+    def form_stride(
+        self, form: affine_index.Index, vector: Node, lanes: int
+    ) -> int | None:
         """The same of a sum of terms."""
         total = 0
         for atom, coefficient in form.pairs:
@@ -199,9 +191,9 @@ class Facts:
         if right.pairs or not left.pairs:
             return None
         limit = right.constant - left.constant + (name in ("le", "gt"))
-        return Bound(Index(left.pairs, 0), limit, name in ("lt", "le"))
+        return Bound(affine_index.Index(left.pairs, 0), limit, name in ("lt", "le"))
 
-    def _index(self, node: Node) -> Index | None:
+    def _index(self, node: Node) -> affine_index.Index | None:
         """An index, also as a number of another integer dtype that holds it."""
         inner = node
         while inner.op.name == "cast" and dtypes.is_integer(inner.dtype):
@@ -212,7 +204,7 @@ class Facts:
                 break
             inner = source
         if inner.op is const_p and dtypes.is_integer(inner.dtype):
-            return constant_index(int(constant_value(inner)))
+            return affine_index.constant_index(int(constant_value(inner)))
         return self.affine.get(inner) or self.affine.get(node)
 
     def _conjuncts(self, valid: Node) -> list[Condition]:
@@ -243,7 +235,7 @@ class Facts:
         return [*bounds.values(), *others]
 
 
-def facts_of(kernel: Kernel) -> Facts:
+def facts_of(kernel: ir.Kernel) -> Facts:
     """Facts about the expressions of a kernel."""
     return Facts([*kernel.roots, *kernel.axes])
 
@@ -270,7 +262,7 @@ def lay_flat(
       start: where the first of the ranges begins.
     """
     first, *_, last = ranges
-    sizes = [axis_of(r).size for r in ranges]
+    sizes = [ir.axis_of(r).size for r in ranges]
     weights = {r: prod(sizes[n + 1 :]) for n, r in enumerate(ranges)}
     pending = [value for value in values if value not in known]
     seen = {*pending, *known}
@@ -278,20 +270,20 @@ def lay_flat(
         node = pending.pop()
         if node in weights:
             return None
-        if node.dtype is INDEX and node in facts.affine:
+        if node.dtype is ir.INDEX and node in facts.affine:
             terms = facts.affine[node].terms
             step = terms.get(last, 0)
             if any(terms.get(r, 0) != step * w for r, w in weights.items()):
                 return None
-            inside = [a for a in terms if a.op is not range_p]
+            inside = [a for a in terms if a.op is not ir.range_p]
             if any(not facts.free[a].isdisjoint(ranges) for a in inside):
                 return None
             continue
-        src = (index_of(node), *node.src[2:]) if node.op is load_p else node.src
+        src = (index_of(node), *node.src[2:]) if node.op is ir.load_p else node.src
         fresh = [s for s in src if s not in seen]
         seen.update(fresh)
         pending += fresh
-    zero = const(0, INDEX)
+    zero = const(0, ir.INDEX)
     return dict.fromkeys(ranges, zero) | {first: start or zero, last: flat}
 
 
@@ -299,17 +291,19 @@ def lay_flat(
 
 
 def sum_of(terms: Sequence[Node]) -> Node:
-    total = const(0, INDEX)
+    total = const(0, ir.INDEX)
     for term in terms:
         total = add(total, term)
     return total
 
 
-def replace_in_stores(stores: Sequence[Store], found: dict[Node, Node]) -> list[Store]:
+def replace_in_stores(
+    stores: Sequence[ir.Store], found: dict[Node, Node]
+) -> list[ir.Store]:
     """The stores over other expressions."""
-    result: list[Store] = []
+    result: list[ir.Store] = []
     for store in stores:
         index, value, *valid = substitute(store.expressions, found)
         condition = valid[0] if valid else None
-        result.append(Store(store.buffer, index, value, condition, store.combine))
+        result.append(ir.Store(store.buffer, index, value, condition, store.combine))
     return result

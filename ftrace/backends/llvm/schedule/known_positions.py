@@ -86,10 +86,7 @@ _NUMBERS = 1 << 20
 
 
 def stores_over(
-    kernel: ir.Kernel,
-    facts: Facts,
-    places: Mapping[Node, ix.Index],
-    taps: bool = False,
+    kernel: ir.Kernel, facts: Facts, places: Mapping[Node, ix.Index], taps: bool = False
 ) -> tuple[ir.Store, ...]:
     """The stores of a kernel of which some ranges are elsewhere: see `move`."""
     new: dict[Node, Node] = {}

@@ -40,10 +40,7 @@ class _Rows(NamedTuple):
 
 
 def fetches(
-    kernel: Kernel,
-    facts: Facts,
-    tiling: Tiling,
-    target: Target,
+    kernel: Kernel, facts: Facts, tiling: Tiling, target: Target
 ) -> dict[ReduceLoop | Loop, list[Fetch]]:
     """What each pass of a kernel asks for."""
     if kernel.is_dynamic or not tiling.parallel:

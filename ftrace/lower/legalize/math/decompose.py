@@ -191,9 +191,9 @@ BY_TABLES: Final = {
 
 #: For each operation that a device may lack, what computes it from simpler ones; users
 #: add more (`extend.py`), for one process.
-DECOMPOSITIONS: Final[dict[str, Decomposition]] = {
-    "fma": fused_multiply_add,
-} | {name: _formula(function) for name, function in FORMULAS.items()}
+DECOMPOSITIONS: Final[dict[str, Decomposition]] = {"fma": fused_multiply_add} | {
+    name: _formula(function) for name, function in FORMULAS.items()
+}
 
 
 def formula(name: str, has: Collection[str]) -> Callable[..., Term]:

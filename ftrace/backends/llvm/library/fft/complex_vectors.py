@@ -313,10 +313,7 @@ def scale(f: Waves, side: Side, factor: float) -> Side:
 
 
 def twist(
-    f: Waves,
-    side: Side,
-    sizes: tuple[int, int],
-    find: Callable[[str], tuple[str, str]],
+    f: Waves, side: Side, sizes: tuple[int, int], find: Callable[[str], tuple[str, str]]
 ) -> Side:
     """Numbers that are multiplied by the roots of their places in a matrix, when put.
 

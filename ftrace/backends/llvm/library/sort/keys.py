@@ -177,10 +177,7 @@ class Keys:
 
 
 def loop(
-    name: str,
-    parameters: str,
-    body: Callable[[Code, str], None],
-    lanes: int = LANES,
+    name: str, parameters: str, body: Callable[[Code, str], None], lanes: int = LANES
 ) -> str:
     """A function that does something for each index below `%n`, the last parameter.
 
