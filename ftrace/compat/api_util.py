@@ -7,13 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ftrace import tree_util
-from ftrace.compat.linear_util import (
-    DebugInfo,
-    Store,
-    WrappedFun,
-    transformation2,
-    transformation_with_aux2,
-)
+from ftrace.compat import linear_util
+from ftrace.compat.linear_util import DebugInfo, Store, WrappedFun
+from ftrace.errors import ArgumentError, StaticArgumentError, TreeError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.custom_call import signature_of as fun_signature
 from ftrace.trace.effects import Same
@@ -38,12 +34,12 @@ def _flatten_args(f: Function, store: Store, in_tree: Any, *leaves: Any) -> list
 
 def flatten_fun(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Function]:
     """A function of the leaves of (args, kwargs), and the structure of its result."""
-    return transformation_with_aux2(_flatten_fun, fun, in_tree)
+    return linear_util.transformation_with_aux2(_flatten_fun, fun, in_tree)
 
 
 def flatten_fun_nokwargs(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Function]:
     """`flatten_fun` of positional arguments alone."""
-    return transformation_with_aux2(_flatten_args, fun, in_tree)
+    return linear_util.transformation_with_aux2(_flatten_args, fun, in_tree)
 
 
 def _with_fixed(f: Function, numbers: Any, fixed: Any, *given: Any, **kw: Any) -> Any:
@@ -62,7 +58,7 @@ def argnums_partial(
     """The function of some of its arguments, and these.
 
     Raises:
-      ValueError: one of the others cannot be hashed, and is required to be.
+      StaticArgumentError: one of the others cannot be hashed, and is required to be.
     """
     found = read_argnums("argnums_partial", "dyn_argnums", dyn_argnums)
     numbers = tuple([i % len(args) for i in found])
@@ -71,12 +67,12 @@ def argnums_partial(
         try:
             hash(x)
         except TypeError:
-            raise ValueError(
+            raise StaticArgumentError(
                 "Non-hashable static arguments are not supported: "
                 f"{fun.__name__} got one of {type(x)}"
             ) from None
     kept = tuple(map(Same.of, fixed))
-    wrapped = transformation2(_with_fixed, fun, numbers, kept)
+    wrapped = linear_util.transformation2(_with_fixed, fun, numbers, kept)
     return wrapped, tuple([args[i] for i in numbers])
 
 
@@ -89,7 +85,7 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any, **_: Any) -> list[Any]
     """An axis per leaf, where a prefix of the tree may stand for a part of it.
 
     Raises:
-      ValueError: `axis_tree` is no prefix.
+      TreeError: `axis_tree` is no prefix.
     """
     found: list[Any] = []
     dummy = tree_util.tree_unflatten(treedef, [object()] * treedef.num_leaves)
@@ -100,7 +96,7 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any, **_: Any) -> list[Any]
     try:
         tree_util.tree_map(add, axis_tree, dummy, is_leaf=lambda x: x is None)
     except (ValueError, TypeError) as error:
-        raise ValueError(
+        raise TreeError(
             f"{name} specification must be a tree prefix of the corresponding value: "
             f"{error}"
         ) from None
@@ -113,11 +109,11 @@ def rebase_donate_argnums(
     """The positions of donated arguments among those that are not static.
 
     Raises:
-      ValueError: an argument is both.
+      ArgumentError: an argument is both.
     """
     static = set(static_argnums)
     if static & set(donate_argnums):
-        raise ValueError(
+        raise ArgumentError(
             f"`static_argnums` {static_argnums} and `donate_argnums` "
             f"{donate_argnums} cannot intersect."
         )

@@ -75,49 +75,57 @@ _ELEMENTWISE = (
 _OTHERWISE = {"regularized_incomplete_beta": "betainc"}
 
 
-def _plain(function: Function) -> Function:
-    return lambda *xs, **_: function(*xs)
+def _named(function: Function, names: str) -> Function:
+    """A function of operands and of parameters, by their names.
+
+    Args:
+      names: of what follows the operands; those with "?" by keyword, where given.
+    """
+    optional = [n[:-1] for n in names.split() if n.endswith("?")]
+    required = [n for n in names.split() if not n.endswith("?")]
+
+    def call(*operands: Any, **params: Any) -> Any:
+        chosen = {n: params[n] for n in optional if n in params}
+        return function(*operands, *[params[n] for n in required], **chosen)
+
+    return call
 
 
 for _name in _ELEMENTWISE:
     _found = getattr(lax, _OTHERWISE.get(_name, _name), None)
     if _found is not None:
-        _row(_name, _plain(_found))
+        _row(_name, _named(_found, ""))
 for _name in ("and", "or", "xor", "not"):
-    _row(_name, _plain(getattr(ftrace.numpy, f"bitwise_{_name}")))
-_row("integer_pow", lambda x, *, y, **_: lax.integer_pow(x, y))
-_row("round", lambda x, *, rounding_method, **_: lax.round(x, rounding_method))
-_row("copy", _plain(lambda x: ftrace.numpy.array(x)))
-_row("add_any", _plain(lambda x, y: x + y))
+    _row(_name, _named(getattr(ftrace.numpy, f"bitwise_{_name}"), ""))
+_row("copy", _named(ftrace.numpy.array, ""))
+_row("add_any", _named(lambda x, y: x + y, ""))
 
+#: Names of parameters -> the functions of `lax` that take them.
+_PARAMETERS = {
+    "y": "integer_pow",
+    "rounding_method": "round",
+    "new_dtype": "convert_element_type bitcast_convert_type",
+    "exponent_bits mantissa_bits": "reduce_precision",
+    "axes": "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or "
+            "reduce_xor",
+    "axis reverse?": "cumsum cumprod cummax cummin cumlogsumexp",
+    "shape broadcast_dimensions": "broadcast_in_dim",
+    "new_sizes dimensions?": "reshape",
+    "dimensions": "squeeze rev",
+    "permutation": "transpose",
+    "start_indices limit_indices strides": "slice",
+    "padding_config": "pad",
+    "dimension_numbers slice_sizes unique_indices? indices_are_sorted? mode? "
+    "fill_value?": "gather",
+    "dimension_numbers mode?": "scatter scatter-add scatter-sub scatter_mul "
+                               "scatter_min scatter_max",
+    "dimension_numbers precision? preferred_element_type?": "dot_general",
+    "fft_type fft_lengths": "fft",
+}  # fmt: skip
 
-def _convert(x: Any, *, new_dtype: Any, weak_type: bool = False, **_: Any) -> Any:
-    return lax.convert_element_type(x, new_dtype)
-
-
-_row("convert_element_type", _convert)
-_row(
-    "bitcast_convert_type",
-    lambda x, *, new_dtype, **_: lax.bitcast_convert_type(x, new_dtype),
-)
-_row(
-    "reduce_precision",
-    lambda x, *, exponent_bits, mantissa_bits, **_: lax.reduce_precision(
-        x, exponent_bits, mantissa_bits
-    ),
-)
-
-
-# Reductions.
-
-
-def _reducer(name: str) -> Function:
-    function = getattr(lax, f"reduce_{name}")
-    return lambda x, *, axes, **_: function(x, axes)
-
-
-for _name in ("sum", "prod", "max", "min", "and", "or", "xor"):
-    _row(f"reduce_{_name}", _reducer(_name))
+for _names, _functions in _PARAMETERS.items():
+    for _name in _functions.split():
+        _row(_name, _named(getattr(lax, _name.replace("-", "_")), _names))
 
 
 def _position(name: str) -> Function:
@@ -125,34 +133,8 @@ def _position(name: str) -> Function:
     return lambda x, *, axes, index_dtype, **_: function(x, axes[0], index_dtype)
 
 
-def _running(name: str) -> Function:
-    function = getattr(lax, name)
-    return lambda x, *, axis, reverse=False, **_: function(x, axis, reverse)
-
-
 for _name in ("argmax", "argmin"):
     _row(_name, _position(_name))
-for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
-    _row(_name, _running(_name))
-
-
-# Movement.
-
-
-def _broadcast(
-    x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None
-) -> Any:
-    return lax.broadcast_in_dim(x, shape, broadcast_dimensions)
-
-
-def _reshape(
-    x: Any, *, new_sizes: Any, dimensions: Any = None, sharding: Any = None
-) -> Any:
-    return lax.reshape(x, new_sizes, dimensions)
-
-
-def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    return lax.slice(x, start_indices, limit_indices, strides)
 
 
 def _iota(*_: Any, dtype: Any, shape: Any, dimension: int, sharding: Any = None) -> Any:
@@ -167,61 +149,23 @@ def _put(x: Any, update: Any, *starts: Any) -> Any:
     return lax.dynamic_update_slice(x, update, starts)
 
 
-_row("broadcast_in_dim", _broadcast)
-_row("reshape", _reshape)
-_row("squeeze", lambda x, *, dimensions: lax.squeeze(x, dimensions))
-_row("transpose", lambda x, *, permutation: lax.transpose(x, permutation))
-_row("rev", lambda x, *, dimensions: lax.rev(x, dimensions))
-_row("slice", _slice)
-_row("pad", lambda x, value, *, padding_config: lax.pad(x, value, padding_config))
 _row("concatenate", lambda *xs, dimension: lax.concatenate(xs, dimension))
-_row("split", lambda x, *, sizes, axis: lax.split(x, sizes, axis), several=True)
+_row("split", _named(lax.split, "sizes axis"), several=True)
 _row("iota", _iota)
 _row("dynamic_slice", _cut)
 _row("dynamic_update_slice", _put)
-_row(
-    "gather",
-    lambda x, i, *, dimension_numbers, slice_sizes, **kw: lax.gather(
-        x, i, dimension_numbers, slice_sizes, **kw
-    ),
-)
-
-
-def _scattering(name: str) -> Function:
-    function = getattr(lax, name.replace("-", "_"))
-
-    def scatter(
-        x: Any, i: Any, u: Any, *, dimension_numbers: Any, mode: Any = None, **_: Any
-    ) -> Any:
-        return function(x, i, u, dimension_numbers, mode=mode)
-
-    return scatter
-
-
-for _name in ("scatter", "scatter-add", "scatter-sub", "scatter_mul", "scatter_min",
-              "scatter_max"):  # fmt: skip
-    _row(_name, _scattering(_name))
 
 
 # Products, sorts, and what LAPACK does.
-
-
-def _dot(
-    x: Any, y: Any, *, dimension_numbers: Any, precision: Any = None,
-    preferred_element_type: Any = None, **_: Any,
-) -> Any:  # fmt: skip
-    return lax.dot_general(x, y, dimension_numbers, precision, preferred_element_type)
 
 
 def _sort(*xs: Any, dimension: int, is_stable: bool = True, num_keys: int = 1) -> Any:
     return lax.sort(list(xs), dimension, is_stable, num_keys)
 
 
-_row("dot_general", _dot)
 _row("conv_general_dilated", lambda x, y, **kw: lax.conv_general_dilated(x, y, **kw))
 _row("sort", _sort, several=True)
-_row("top_k", lambda x, *, k, axis=-1, **_: lax.top_k(x, k, axis=axis), several=True)
-_row("fft", lambda x, *, fft_type, fft_lengths: lax.fft(x, fft_type, fft_lengths))
+_row("top_k", _named(lax.top_k, "k axis?"), several=True)
 _row("optimization_barrier", lambda *xs: lax.optimization_barrier(xs), several=True)
 _row("cholesky", lambda x, **_: lax.linalg.cholesky(x, symmetrize_input=False))
 _row("triangular_solve", lambda a, b, **kw: lax.linalg.triangular_solve(a, b, **kw))

@@ -392,15 +392,12 @@ def _empty(shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
 
 
 def _check_outer(name: str, first: Any, second: Any) -> None:
-    try:
-        if len(first) != len(second):
-            raise ValueError
-        np.broadcast_shapes(first[:-1], second[:-1])
-    except ValueError:
+    pairs = zip(first[:-1], second[:-1], strict=False)
+    if len(first) != len(second) or any(n != m and 1 not in (n, m) for n, m in pairs):
         raise ShapeError(
             f"{name}: x and y must have as many axes, and broadcast but for the one of "
             f"time, got {first} and {second} with that one last"
-        ) from None
+        )
 
 
 def _append_zeros(x: Any, count: int) -> Any:
