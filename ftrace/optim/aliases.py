@@ -154,13 +154,9 @@ def lars(
 
 
 @member(
-    optimizer_of,
-    scale_by_adam,
-    "mu_dtype nesterov",
-    0.0,
-    scaling.scale_by_trust_ratio,
+    optimizer_of, scale_by_adam, "mu_dtype nesterov", 0.0, scaling.scale_by_trust_ratio,
     eps=1e-6,
-)
+)  # fmt: skip
 def lamb():
     """Adam with layer-wise rates (You et al., 2020)."""
 

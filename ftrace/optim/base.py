@@ -175,52 +175,56 @@ init_empty_state = init_empty
 
 def of_each(function: Callable[[Any], Any]) -> GradientTransformation:
     """Applies `function` to each array of the updates."""
+    return stateless(lambda updates, _: each(function, updates))
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        return each(function, updates), state
 
-    return GradientTransformation(init_empty, update)
+def beside_params(name: str, function: Callable[..., Any]) -> GradientTransformation:
+    """Applies `function` to each array of the updates and its parameter."""
+    return stateless(lambda u, params: each(function, u, needed(name, params)))
 
 
 def running(
-    kind: Any,
-    rule: Callable[[Any], Callable[..., tuple[Any, ...]]],
-    name: str,
-    counts: bool,
-    **begin: tuple[Any, Any],
-) -> GradientTransformation:
+    name: str, kind: Any, rule: Callable[..., Any], values: str | None = None,
+    counts: bool = True, **begin: tuple[Any, Any],
+) -> GradientTransformation:  # fmt: skip
     """Of values that run along with each parameter.
 
     Args:
-      kind: of the state, whose fields are trees of them, and `count`.
-      rule: is given the number of steps done with this one, None if it is not counted;
-        returns the function (update, *values) -> (update, *values).
       name: of the transformation.
-      counts: the state has the number of steps done.
-      begin: for each of the values what it is at first, and its dtype; None is that of
-        the parameter.
+      kind: of the state, whose fields are trees of them, and `count`.
+      rule: (update, *values) -> (update, *values). If there is a field for the number
+        of steps, a function of it that returns that one.
+      values: the names of the fields, if not all of them are there.
+      counts: the number of steps is counted; otherwise `rule` is given None.
+      begin: for a value what it is at first, by default 0, and its dtype; None is that
+        of the parameter.
     """
-    counter = "count" if "count" in kind._fields else "t"
+    counter = next((n for n in ("count", "t") if n in kind._fields), "")
+    own = [n for n in kind._fields if n != counter]
+    fields = own if values is None else values.split()
+    counts = counts and bool(counter)
 
     def init(params: Tree) -> Tree:
         count = {counter: fnp.zeros((), dtypes.int32)} if counts else {}
-        filled = {field: _fill(params, *x) for field, x in begin.items()}
-        return kind(**count, **filled)
+        return kind(
+            **count, **{n: _fill(params, *begin.get(n, (0, None))) for n in fields}
+        )
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         check_state(name, state, kind)
         count = {counter: increment(getattr(state, counter))} if counts else {}
-        function, rows = rule(count.get(counter)), list[Any]()
+        function = rule(count.get(counter)) if counter else rule
+        rows = list[Any]()
 
         def note(*values: Any) -> int:
             rows.append(function(*values))
             return len(rows) - 1
 
-        places = each(note, updates, *[getattr(state, field) for field in begin])
+        places = each(note, updates, *[getattr(state, field) for field in fields])
         made, *values = (
-            tree.map(lambda i, k=k: rows[i][k], places) for k in range(1 + len(begin))
+            tree.map(lambda i, k=k: rows[i][k], places) for k in range(1 + len(fields))
         )
-        return made, kind(**count, **dict(zip(begin, values, strict=True)))
+        return made, kind(**count, **dict(zip(fields, values, strict=True)))
 
     return GradientTransformation(init, update)
 
@@ -252,12 +256,12 @@ def stateless(f: Callable[[Tree, Tree | None], Tree]) -> GradientTransformation:
 def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> GradientTransformation:
     """The transformation `f(update, param)` of each array, without a state."""
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+    def apply(updates: Tree, params: Tree | None) -> Tree:
         if params is None:
-            return each(lambda g: f(g, None), updates), state
-        return each(f, updates, params), state
+            return each(lambda g: f(g, None), updates)
+        return each(f, updates, params)
 
-    return GradientTransformation(init_empty, update)
+    return stateless(apply)
 
 
 def chain(*transformations: GradientTransformation) -> GradientTransformationExtraArgs:

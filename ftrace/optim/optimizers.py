@@ -14,7 +14,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, one_of
+from ftrace.errors import one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.optim import base
 from ftrace.optim.base import (
@@ -78,11 +78,8 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
         base.check_state("scale_by_schedule", state, CountState)
         size = fnp.asarray(step_size_fn(state.count))
-
-        def multiply(update: Any) -> Any:
-            return size.astype(update.dtype) * update
-
-        return base.each(multiply, updates), CountState(base.increment(state.count))
+        made = base.each(lambda u: size.astype(u.dtype) * u, updates)
+        return made, CountState(base.increment(state.count))
 
     return GradientTransformation(_init_count, update)
 
@@ -119,19 +116,12 @@ def add_decayed_weights(
     scheduled = callable(weight_decay)
 
     def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        if params is None:
-            raise ArgumentError(
-                "weight decay needs the parameters: call update(grads, state, params)"
-            )
+        params = base.needed("weight decay", params)
         if scheduled:
             base.check_state("add_decayed_weights", state, CountState)
         decay = weight_decay(state.count) if scheduled else weight_decay
-
-        def add(update: Any, param: Any) -> Any:
-            return update + decay * param
-
         state = CountState(base.increment(state.count)) if scheduled else state
-        return base.each(add, updates, params), state
+        return base.each(lambda u, param: u + decay * param, updates, params), state
 
     init = _init_count if scheduled else base.init_empty
     transformation = GradientTransformation(init, update)
@@ -209,7 +199,7 @@ def of_moments(
         return divide
 
     means = {"mu": (begin, mu_dtype), "nu": (begin, None)}
-    return base.running(MomentState, rule, name, True, **means)
+    return base.running(name, MomentState, rule, **means)
 
 
 def as_dtype(x: Any, dtype: Any) -> Any:
@@ -232,8 +222,7 @@ def trace(
         made = update + decay * total if nesterov else total
         return made, as_dtype(total, accumulator_dtype)
 
-    begin = (0, accumulator_dtype)
-    return base.running(TraceState, lambda _: add, "trace", False, trace=begin)
+    return base.running("trace", TraceState, add, trace=(0, accumulator_dtype))
 
 
 def scale_by_adam(
@@ -287,10 +276,10 @@ def _over_deviation(name: str, centered: bool):
 
             return divide
 
-        moments = {"nu": (initial_scale, None)}
-        if centered:
-            moments["mu"] = (0, None)
-        return base.running(MomentState, rule, name, bias_correction, **moments)
+        return base.running(
+            name, MomentState, rule, "nu mu" if centered else "nu", bias_correction,
+            nu=(initial_scale, None),
+        )  # fmt: skip
 
     return over_deviation
 
@@ -317,9 +306,7 @@ def scale_by_rss(
         return fnp.where(known, update / root, 0), total
 
     begin = (initial_accumulator_value, None)
-    return base.running(
-        RssState, lambda _: divide, "scale_by_rss", False, sum_of_squares=begin
-    )
+    return base.running("scale_by_rss", RssState, divide, sum_of_squares=begin)
 
 
 def scale_by_lion(
@@ -353,8 +340,7 @@ def scale_by_lion(
         mean = as_dtype(mix(update, mu, b2), mu_dtype)
         return direction(mix(update, mu, b1)), mean
 
-    begin = (0, mu_dtype)
-    return base.running(LionState, lambda _: signs, "scale_by_lion", True, mu=begin)
+    return base.running("scale_by_lion", LionState, lambda _: signs, mu=(0, mu_dtype))
 
 
 # Updates kept small: each element, or the length of all of them together.
@@ -380,16 +366,14 @@ def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
     recurrent neural networks", 2013.
     """
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+    def shorten(updates: Tree, _: Tree | None) -> Tree:
         norm = global_norm(updates)
         small = norm < max_norm
+        return base.each(
+            lambda x: fnp.where(small, x, x / norm.astype(x.dtype) * max_norm), updates
+        )
 
-        def shorten(x: Any) -> Any:
-            return fnp.where(small, x, x / norm.astype(x.dtype) * max_norm)
-
-        return base.each(shorten, updates), state
-
-    return GradientTransformation(base.init_empty, update)
+    return base.stateless(shorten)
 
 
 # Optimizers: chains of these, ending in minus the learning rate.

@@ -96,8 +96,7 @@ def scale_by_amsgrad(
 
         return divide
 
-    means = {"mu": (0, mu_dtype), "nu": (0, None), "nu_max": (0, None)}
-    return base.running(AmsgradState, rule, "scale_by_amsgrad", True, **means)
+    return base.running("scale_by_amsgrad", AmsgradState, rule, mu=(0, mu_dtype))
 
 
 def scale_by_adamax(
@@ -114,8 +113,7 @@ def scale_by_adamax(
 
         return divide
 
-    means = {"mu": (0, None), "nu": (0, None)}
-    return base.running(MomentState, rule, "scale_by_adamax", True, **means)
+    return base.running("scale_by_adamax", MomentState, rule)
 
 
 def scale_by_belief(
@@ -189,10 +187,7 @@ def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransfor
         made = fnp.sqrt(e_x + eps) / fnp.sqrt(square + eps) * update
         return made, square, mix(made**2, e_x, rho)
 
-    means = {"e_g": (0, None), "e_x": (0, None)}
-    return base.running(
-        AdaDeltaState, lambda _: divide, "scale_by_adadelta", False, **means
-    )
+    return base.running("scale_by_adadelta", AdaDeltaState, divide)
 
 
 def scale_by_adan(
@@ -218,8 +213,7 @@ def scale_by_adan(
 
         return divide
 
-    means = dict.fromkeys("mvng", (0, None))
-    return base.running(AdanState, rule, "scale_by_adan", True, **means)
+    return base.running("scale_by_adan", AdanState, rule)
 
 
 def ema(
@@ -242,8 +236,7 @@ def ema(
 
         return average
 
-    begin = (0, accumulator_dtype)
-    return base.running(EmaState, rule, "ema", True, ema=begin)
+    return base.running("ema", EmaState, rule, ema=(0, accumulator_dtype))
 
 
 def scale_by_rprop(
@@ -266,8 +259,8 @@ def scale_by_rprop(
         last = fnp.where(same < 0, 0, size * fnp.sign(update))
         return fnp.where(same < 0, 0, before), size, last
 
-    begin = {"step_sizes": (learning_rate, None), "prev_updates": (0, None)}
-    return base.running(RpropState, lambda _: step, "scale_by_rprop", False, **begin)
+    begin = (learning_rate, None)
+    return base.running("scale_by_rprop", RpropState, step, step_sizes=begin)
 
 
 def apply_every(k: Scalar = 1) -> GradientTransformation:
@@ -309,20 +302,11 @@ def normalize_by_update_norm(
 ) -> GradientTransformation:
     """All updates over their global norm, times `scale_factor`."""
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+    def divide(updates: Tree, _: Tree | None) -> Tree:
         norm = (tree.norm(updates) + eps) / scale_factor
-        return base.each(lambda g: g / norm, updates), state
+        return base.each(lambda g: g / norm, updates)
 
-    return GradientTransformation(base.init_empty, update)
-
-
-def _beside_params(name: str, function: Callable[..., Any]) -> GradientTransformation:
-    """Of each update and its parameter."""
-
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        return base.each(function, updates, base.needed(name, params)), state
-
-    return GradientTransformation(base.init_empty, update)
+    return base.stateless(divide)
 
 
 def safe_norm(
@@ -370,19 +354,19 @@ def scale_by_trust_ratio(
         ratio = trust_coefficient * of_param / (of_update + eps)
         return update * fnp.where(nothing, fnp.ones((), param.dtype), ratio)
 
-    return _beside_params("scale_by_trust_ratio", scale)
+    return base.beside_params("scale_by_trust_ratio", scale)
 
 
 def scale_by_param_block_norm(min_scale: Scalar = 1e-3) -> GradientTransformation:
     """Each array times the norm of its parameter, or `min_scale`."""
-    return _beside_params(
+    return base.beside_params(
         "scale_by_param_block_norm", lambda u, p: u * safe_norm(p, min_scale)
     )
 
 
 def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation:
     """Each array times the root mean square of its parameter, or `min_scale`."""
-    return _beside_params(
+    return base.beside_params(
         "scale_by_param_block_rms",
         lambda u, p: u * safe_root_mean_squares(p, min_scale),
     )

@@ -75,15 +75,11 @@ def piecewise_constant_schedule(
     Raises:
       ValueRangeError: a factor is negative.
     """
-    table = list((boundaries_and_scales or {}).items())
-    for boundary, factor in table:
-        base.check_scalar("piecewise_constant_schedule", "each boundary", boundary)
-        base.check_scalar("piecewise_constant_schedule", "each factor", factor)
-    table.sort()
-    if any(factor < 0 for _, factor in table):
-        raise ValueRangeError(
-            f"piecewise_constant_schedule: factors must not be negative, got {table}"
-        )
+    name = "piecewise_constant_schedule"
+    for boundary, factor in (boundaries_and_scales or {}).items():
+        base.check_scalar(name, "each boundary", boundary)
+        base.check_scalar(name, "each factor", factor)
+    table = _factors(name, boundaries_and_scales)
 
     def schedule(count: Any) -> Any:
         value: Any = init_value
@@ -139,10 +135,7 @@ def cosine_decay_schedule(
     Raises:
       ValueRangeError: `decay_steps` is not positive.
     """
-    if not decay_steps > 0:
-        raise ValueRangeError(
-            f"cosine_decay_schedule: decay_steps must be positive, got {decay_steps}"
-        )
+    _positive("cosine_decay_schedule: decay_steps", decay_steps)
 
     def schedule(count: Any) -> Any:
         part = fnp.minimum(count, decay_steps) / float(decay_steps)
@@ -263,11 +256,7 @@ def piecewise_interpolate_schedule(
         "piecewise_interpolate_schedule: interpolate_type",
         interpolate_type, ("linear", "cosine"),
     )  # fmt: skip
-    table = sorted((boundaries_and_scales or {}).items())
-    if any(factor < 0 for _, factor in table):
-        raise ValueRangeError(
-            f"piecewise_interpolate_schedule: factors must not be negative, got {table}"
-        )
+    table = _factors("piecewise_interpolate_schedule", boundaries_and_scales)
 
     def schedule(count: Any) -> Any:
         begin, value = 0, init_value
@@ -284,9 +273,21 @@ def piecewise_interpolate_schedule(
     return schedule
 
 
-def _onecycle(name: str, steps: Any) -> None:
+def _positive(name: str, steps: Any) -> None:
     if not steps > 0:
-        raise ValueRangeError(f"{name}: transition_steps must be positive, got {steps}")
+        raise ValueRangeError(f"{name} must be positive, got {steps}")
+
+
+def _factors(name: str, table: dict[int, float] | None) -> list[tuple[int, float]]:
+    """The boundaries and their factors in order.
+
+    Raises:
+      ValueRangeError: a factor is negative.
+    """
+    rows = sorted((table or {}).items())
+    if any(factor < 0 for _, factor in rows):
+        raise ValueRangeError(f"{name}: factors must not be negative, got {rows}")
+    return rows
 
 
 def linear_onecycle_schedule(
@@ -309,7 +310,7 @@ def linear_onecycle_schedule(
     Raises:
       ValueRangeError: the number of steps is not positive.
     """
-    _onecycle("linear_onecycle_schedule", transition_steps)
+    _positive("linear_onecycle_schedule: transition_steps", transition_steps)
     table = {
         int(pct_start * transition_steps): div_factor,
         int(pct_final * transition_steps): 1.0 / div_factor,
@@ -329,7 +330,7 @@ def cosine_onecycle_schedule(
 
     Args and errors are those of `linear_onecycle_schedule`.
     """
-    _onecycle("cosine_onecycle_schedule", transition_steps)
+    _positive("cosine_onecycle_schedule: transition_steps", transition_steps)
     table = {
         int(pct_start * transition_steps): div_factor,
         int(transition_steps): 1.0 / (div_factor * final_div_factor),

@@ -92,11 +92,7 @@ def adaptive_grad_clip(
         bound = clipping * fnp.maximum(unitwise_norm(param, axis), eps)
         return unitwise_clip(unitwise_norm(g, axis), bound, g)
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        params = base.needed("adaptive_grad_clip", params)
-        return base.each(shorten, updates, params), state
-
-    return GradientTransformation(base.init_empty, update)
+    return base.beside_params("adaptive_grad_clip", shorten)
 
 
 def _batch(name: str, grads: Tree) -> None:
@@ -173,13 +169,9 @@ def zero_nans() -> GradientTransformation:
 
 def keep_params_nonnegative() -> GradientTransformation:
     """Updates that would lead below 0 lead to 0."""
-
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        params = base.needed("keep_params_nonnegative", params)
-        made = base.each(lambda g, p: fnp.where(p + g < 0, -p, g), updates, params)
-        return made, state
-
-    return GradientTransformation(base.init_empty, update)
+    return base.beside_params(
+        "keep_params_nonnegative", lambda g, p: fnp.where(p + g < 0, -p, g)
+    )
 
 
 #: The number of steps, and the key of the next noise.

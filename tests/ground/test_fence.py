@@ -102,7 +102,7 @@ functions = [
 ]
 for device in ("cpu", "interpreter"):
     with ft.default_device(device):
-        for n in (99, 1028):
+        for n in (99, 1028) if device == "cpu" else (99,):
             x = rng.random(n, np.float32)
             for f in functions:
                 want = np.asarray(f(fnp.asarray(x)))

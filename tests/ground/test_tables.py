@@ -187,10 +187,10 @@ def test_no_number_of_shapes_takes_more_than_the_limit(
     held: list[int] = []
     alive: list[int] = []
     with ft.config(cache_memory=LIMIT):
-        for n in range(2, 77):
+        for n in range(2, 62):
             x = np.full(n, n, np.float32)
             f(x, x)
-            if n % 25 == 1:
+            if n % 20 == 1:
                 gc.collect()
                 held.append(held_bytes())
                 alive.append(interned_count() - nodes)
@@ -296,7 +296,7 @@ ways = {
 f = ways[sys.argv[1]]
 for _ in range(1000):  # what is native is made, and LLVM is loaded for it
     f(np.ones(1000, np.float32))
-for k in range(1, 313):  # large and small in turn, each size twice
+for k in range(1, 235):  # large and small in turn, each size twice
     f(np.ones(k * 97 % 157 + 1, np.float32))
     if k % 13 == 0:
         print(resident())
@@ -320,5 +320,5 @@ def test_resident_memory_stays(way: str) -> None:
     )
     found = [float(line) for line in done.stdout.split()]
     # What the allocator gives back varies by 0.9 from one to the next, hence means.
-    before, after = found[8:16], found[16:]
-    assert np.mean(after) - np.mean(before) < 0.8  # 27 KB a call are 2.8
+    before, after = found[6:12], found[12:]
+    assert np.mean(after) - np.mean(before) < 0.8  # 27 KB a call are 2.1

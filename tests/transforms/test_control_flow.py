@@ -57,7 +57,7 @@ def head(program: Program, names: Any) -> Callable[[Any], Any]:
     return lambda x: fnp.sum(f(x) * WEIGHTS)
 
 
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(program=programs(3), start=st.sampled_from(STARTS))
 def test_random_programs(program: Program, start: list[float]) -> None:
     x = fnp.array(start)

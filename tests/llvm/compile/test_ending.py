@@ -86,7 +86,7 @@ WORKS = {
 @pytest.mark.parametrize("work", WORKS)
 def test_a_daemon_thread_that_works_does_not_abort_the_end(work: str) -> None:
     program = START.replace("WORK_FIRST", WORKS[work]).replace("WORK", work)
-    ends = os.environ.get("ENDS", "6")
+    ends = os.environ.get("ENDS", "4")
     done = subprocess.run(
         [sys.executable, "-c", program, ends],
         capture_output=True, text=True, check=True, cwd=ROOT, timeout=300,
