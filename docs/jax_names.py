@@ -57,12 +57,9 @@ DIFFERS = {
     "computed in float32 of numbers rounded to the format; on any device": (
         "nn.scaled_matmul nn.scaled_dot_general"
     ),
-    "limits and a name; no arrays of it yet": """
-        numpy.float4_e2m1fn numpy.float6_e2m3fn numpy.float6_e3m2fn numpy.float8_e3m4
-        numpy.float8_e4m3 numpy.float8_e4m3b11fnuz numpy.float8_e4m3fn
-        numpy.float8_e4m3fnuz numpy.float8_e5m2 numpy.float8_e5m2fnuz
-        numpy.float8_e8m0fnu numpy.int1 numpy.int2 numpy.int4 numpy.uint1 numpy.uint2
-        numpy.uint4""",
+    "an element is a byte, also in `view`": """
+        numpy.float4_e2m1fn numpy.float6_e2m3fn numpy.float6_e3m2fn numpy.int1
+        numpy.int2 numpy.int4 numpy.uint1 numpy.uint2 numpy.uint4""",
     "accepted; all products are as exact as their dtype": """
         lax.Precision lax.DotAlgorithm lax.DotAlgorithmPreset lax.AccuracyMode
         lax.Tolerance default_matmul_precision""",

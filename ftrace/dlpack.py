@@ -24,7 +24,7 @@ def from_dlpack(
 
 def is_supported_dtype(dtype: Any) -> bool:
     """Can arrays of this dtype be shared? NumPy, which does it, has no bfloat16."""
-    return dtypes.known_dtype(dtype) in {*dtypes.ALL} - {dtypes.bfloat16}
+    return dtypes.named_dtype(dtype) in {*dtypes.ALL} - {dtypes.bfloat16}
 
 
 tell_missing(__name__)

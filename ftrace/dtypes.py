@@ -7,6 +7,8 @@ The lattice (source: the JAX documentation, "Type promotion semantics"):
 
     bool -> i* -> u8 -> u16 -> u32 -> u64 -> f* -> bf16 -> f32 -> f64 -> c128
              \-> i8 -> i16 -> i32 -> i64 /    \-> f16 /       \-> c64 /
+
+Below them nothing joins dtypes of few bits: i* -> int4, f* -> float8_e5m2 and the like.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from ftrace.errors import ArgumentError, DtypeError, DtypeOverflowError
+from ftrace.errors import (
+    ArgumentError,
+    DtypeError,
+    DtypeOverflowError,
+    TypePromotionError,
+)
 from ftrace.ground import settings
 from ftrace.ground.missing_names import no_attribute
 
@@ -69,8 +76,8 @@ FLOAT: Final = (float16, bfloat16, float32, float64)
 COMPLEX: Final = (complex64, complex128)
 ALL: Final = (bool_, *INTEGER, *FLOAT, *COMPLEX)
 
-#: Dtypes of few bits, by name: they have limits and a place among the kinds, but there
-#: are no arrays of them. Which of them there are depends on ml_dtypes.
+#: Dtypes of few bits, by name: elements have a byte each, are moved, and computed with
+#: in the dtype that is `wide`. Which of them there are depends on ml_dtypes.
 NARROW: Final = {
     name: np.dtype(vars(ml_dtypes)[name])
     for name in (
@@ -88,11 +95,14 @@ SHORT: Final = {
     float16: "f16", bfloat16: "bf16", float32: "f32", float64: "f64",
     complex64: "c64", complex128: "c128", float0: "float0",
     **{dtype: (dtype.names or ("",))[0] for dtype in KEYS.values()},
+    **{d: n.replace("uint", "u").replace("int", "i").replace("float", "f")
+       for n, d in NARROW.items()},
 }  # fmt: skip
 
 _KIND: Final = (
     {bool_: "b", float0: "V"}
     | dict.fromkeys(KEYS.values(), "k")
+    | {dtype: name[0] for name, dtype in NARROW.items()}  # float…, int…, uint…
     | dict.fromkeys(SIGNED, "i")
     | dict.fromkeys(UNSIGNED, "u")
     | dict.fromkeys(FLOAT, "f")
@@ -103,11 +113,12 @@ _KIND: Final = (
 _Point = np.dtype[Any] | str
 _EDGES: Final[dict[_Point, tuple[_Point, ...]]] = {
     bool_: ("i*",),
-    "i*": (uint8, int8),
+    "i*": (uint8, int8, *[d for n, d in NARROW.items() if n[0] in "iu"]),
     uint8: (int16, uint16), uint16: (int32, uint32), uint32: (int64, uint64),
     uint64: ("f*",),
     int8: (int16,), int16: (int32,), int32: (int64,), int64: ("f*",),
-    "f*": (bfloat16, float16, "c*"),
+    "f*": (bfloat16, float16, "c*", *[d for n, d in NARROW.items() if n[0] == "f"]),
+    **dict.fromkeys(NARROW.values(), ()),
     bfloat16: (float32,), float16: (float32,),
     float32: (float64, complex64), float64: (complex128,),
     "c*": (complex64,), complex64: (complex128,), complex128: (),
@@ -148,11 +159,6 @@ def _instead_of(dtype: Any) -> str:
     """What to write where somebody has a dtype that is not ours."""
     if dtype.newbyteorder("=") in _KIND:
         return f"Its bytes are in another order: convert with .astype({dtype.name!r})"
-    if dtype in NARROW.values():
-        return (
-            f"There are no arrays of {dtype} yet: compute in bfloat16 or int8; "
-            "lax.reduce_precision rounds to fewer bits"
-        )
     if dtype.kind == "O":
         return (
             "Objects are no numbers: convert with .astype(float), or to another dtype"
@@ -188,20 +194,42 @@ def is_key(dtype: Any) -> bool:
     return getattr(dtype, "type", None) is prng_key
 
 
-def carrier(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of numbers with as many bits as a key has; of numbers itself.
+_FEW: Final = frozenset(NARROW.values())
 
-    Programs move keys in it. All dtypes of numbers are moved bit by bit.
+
+def is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Has it few bits, so that it is moved and cast, and computed with in `wide`?"""
+    return dtype in _FEW
+
+
+def is_carried(dtype: np.dtype[Any]) -> bool:
+    """Do programs move its elements in another dtype, its `carrier`?"""
+    return dtype in _FEW or is_key(dtype)
+
+
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which one of few bits is computed with; of others themselves."""
+    if dtype not in _FEW:
+        return dtype
+    return float32 if kind(dtype) == "f" else int32
+
+
+def carrier(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of numbers with as many bits in memory; of most numbers itself.
+
+    Programs move keys and numbers of few bits in it. All others are moved bit by bit.
     """
+    if dtype in _FEW:
+        return uint8
     if not is_key(dtype):
         return dtype
     return uint64 if dtype.itemsize == 8 else complex128
 
 
 @cache
-def _join(points: frozenset[_Point]) -> _Point:
+def _join(points: frozenset[_Point]) -> _Point | None:
     common = frozenset(_ABOVE).intersection(*(_ABOVE[point] for point in points))
-    return next(point for point in common if _ABOVE[point] >= common)
+    return next((point for point in common if _ABOVE[point] >= common), None)
 
 
 def default_dtype(category: str, x64: bool | None = None) -> np.dtype[Any]:
@@ -251,6 +279,12 @@ def _promote(
         return widest, True
     points = {_WEAK_POINT[kind(dtype)] for dtype, weak in types if weak}
     joined = _join(frozenset(points | set(strong)))
+    if joined is None:
+        names = " and ".join([f"{d}*" if weak else f"{d}" for d, weak in types])
+        raise TypePromotionError(
+            f"dtypes of few bits have none in common with others, got {names}: "
+            "convert one of them with .astype"
+        )
     if isinstance(joined, str):
         # A wide weak type that has given way would come back where it is met again.
         found = default_dtype(joined[0], x64)
@@ -319,34 +353,9 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     return canonicalize(named_dtype(dtype))
 
 
-def known_dtype(dtype: Any) -> np.dtype[Any]:
-    """`named_dtype`, of few bits as well: for questions about the dtype alone."""
-    found: Any = NARROW.get(dtype) if isinstance(dtype, str) else _dtype_of(dtype)
-    return found if found in NARROW.values() else named_dtype(dtype)
-
-
-#: NumPy's classes of the scalars of dtypes of few bits.
-_SCALARS: Final = [dtype.type for dtype in NARROW.values()]
-
-
-def _dtype_of(dtype: Any) -> Any:
-    """The dtype of what has or is one; else None."""
-    if dtype in _SCALARS:
-        return _DTYPE(dtype)
-    own: Any = getattr(dtype, "dtype", dtype)
-    return own if isinstance(own, _DTYPE) else None
-
-
-def kind_of_any(dtype: np.dtype[Any]) -> str:
-    """`kind`, of dtypes of few bits as well."""
-    if dtype not in NARROW.values():
-        return kind(dtype)
-    return name_of(dtype)[0]  # float…, int…, uint…
-
-
 def bits_of(dtype: np.dtype[Any]) -> int:
     """The bits of an element: those that it stands for, not those of its memory."""
-    if dtype not in NARROW.values():
+    if dtype not in _FEW:
         return 8 * dtype.itemsize
     return int(re.findall(r"\d+", name_of(dtype))[0])
 
@@ -371,8 +380,8 @@ def named_dtype(dtype: Any) -> np.dtype[Any]:
         found = dtype
     elif isinstance(dtype, type) and dtype in _PYTHON:
         return default_dtype(_PYTHON[dtype])
-    elif isinstance(dtype, str) and dtype in ("bfloat16", "bf16"):
-        found = bfloat16
+    elif isinstance(dtype, str) and dtype in _NAMED:
+        found = _NAMED[dtype]
     else:
         try:
             found = _read(dtype)
@@ -380,6 +389,9 @@ def named_dtype(dtype: Any) -> np.dtype[Any]:
             raise ArgumentError(f"{dtype!r} is not a dtype") from None
     kind(found)
     return found
+
+
+_NAMED: Final = {"bfloat16": bfloat16, "bf16": bfloat16, **NARROW}
 
 
 def _read(dtype: Any) -> Any:
@@ -478,6 +490,6 @@ def limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     if category == "b":
         return False, True
     if category in "iu":
-        info = np.iinfo(dtype)
+        info = ml_dtypes.iinfo(dtype)
         return int(info.min), int(info.max)
     return -np.inf, np.inf

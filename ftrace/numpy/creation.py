@@ -561,14 +561,14 @@ _ABSTRACT = (
 
 def finfo(dtype: Any) -> Any:
     """The limits of a float dtype: eps, max, min, tiny, bits and more."""
-    found = dtypes.known_dtype(dtype)
+    found = dtypes.named_dtype(dtype)
     limits: Any = np.finfo if found.isbuiltin == 1 else ml_dtypes.finfo
     return limits(found)
 
 
 def iinfo(int_type: Any) -> Any:
     """The limits of an integer dtype: max, min, bits."""
-    found = dtypes.known_dtype(int_type)
+    found = dtypes.named_dtype(int_type)
     limits: Any = np.iinfo if found.isbuiltin == 1 else ml_dtypes.iinfo
     return limits(found)
 
@@ -577,7 +577,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Is the first dtype the second, or below it in NumPy's hierarchy?"""
     first, second = _plain(arg1), _plain(arg2)
     if isinstance(first, _DTYPE) and first.isbuiltin != 1:  # NumPy does not know it
-        of_kind = _CLASSES[dtypes.kind_of_any(first)]
+        of_kind = _CLASSES[dtypes.kind(first)]
         return second == first or any(second is c for c in of_kind)
     return bool(np.issubdtype(first, second))
 
@@ -592,7 +592,7 @@ def _plain(kind: Any) -> Any:
         return cast_to(Any, kind)
     if any(kind is python for python in (bool, int, float, complex, object)):
         return np.dtype(kind)
-    return dtypes.known_dtype(kind)
+    return dtypes.named_dtype(kind)
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
@@ -601,8 +601,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     Raises:
       ValueRangeError: there is no kind of that name.
     """
-    found = dtypes.known_dtype(dtype)
-    letter = dtypes.kind_of_any(found)
+    found = dtypes.named_dtype(dtype)
+    letter = dtypes.kind(found)
     kinds: Any = kind if ax.is_sequence(kind) else (kind,)
     for one in kinds:
         if isinstance(one, str):
@@ -610,7 +610,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return any(
         letter in _CATEGORIES[one]
         if isinstance(one, str)
-        else dtypes.known_dtype(one) == found
+        else dtypes.named_dtype(one) == found
         for one in kinds
     )
 

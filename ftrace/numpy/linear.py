@@ -23,7 +23,7 @@ from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import mul
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "cross", "dot", "inner", "kron", "matmul", "matrix_transpose", "matvec", "outer",
@@ -39,19 +39,32 @@ __all__ = [
 Labels = Sequence[Hashable]
 
 
+def alike(*operands: Value) -> list[Any]:
+    """The operands in one dtype."""
+    dtype, weak = ew.common_type(*operands)
+    return [ax.cast(x, dtype, weak) for x in operands]
+
+
 def promoted(
     *operands: Value, preferred_element_type: Any = None
 ) -> tuple[list[Any], np.dtype[Any] | None]:
     """The factors of a product in one dtype, and the dtype to convert the sum to.
 
-    A preferred dtype that holds more than the operands' is taken before multiplying.
+    A preferred dtype that holds more than the operands' is taken before multiplying;
+    numbers of few bits are multiplied and added in a wide one.
     """
-    dtype, weak = ew.common_type(*operands)
+    kinds = [aval_of(x).dtype for x in operands]
+    given: Sequence[Value] = operands
+    if any(map(dtypes.is_narrow, kinds)):
+        preferred_element_type = preferred_element_type or ew.common_type(*operands)[0]
+        given = [ax.cast(ax.as_value(x), dtypes.wide(d))
+                 for x, d in zip(operands, kinds, strict=True)]  # fmt: skip
     if preferred_element_type is None:
-        return [ax.cast(x, dtype, weak) for x in operands], None
+        return alike(*given), None
+    dtype, _ = ew.common_type(*given)
     final = dtypes.canonicalize(dtypes.as_dtype(preferred_element_type))
-    joined, _ = dtypes.promote((dtype, False), (final, False))
-    return [ax.cast(x, joined) for x in operands], final
+    joined, _ = dtypes.promote((dtype, False), (dtypes.wide(final), False))
+    return [ax.cast(x, joined) for x in given], final
 
 
 def finished(result: Any, dtype: np.dtype[Any] | None) -> Any:
@@ -256,9 +269,9 @@ def _batch(name: str, x: Any, y: Any, x_core: str, y_core: str) -> Any:
 
 def _matrix_and_vector(name: str, x_core: str, y_core: str):
     def product(x1: Value, x2: Value, /) -> Any:
-        (x, y), _ = promoted(x1, x2)
+        (x, y), final = promoted(x1, x2)
         x = ew.conjugate(x) if x_core == "k" else x
-        return _batch(name, x, y, x_core, y_core)
+        return finished(_batch(name, x, y, x_core, y_core), final)
 
     return product
 
@@ -388,13 +401,13 @@ def _tensordot_axes(
 def outer(a: Value, b: Value, out: None = None) -> Any:
     """Every element of a times every element of b: (a.size, b.size)."""
     ax.no_out("outer", out)
-    (x, y), _ = promoted(a, b)
+    x, y = alike(a, b)
     return elementwise(p.mul, ax.reshape(x, (x.size, 1)), ax.reshape(y, (1, y.size)))
 
 
 def kron(a: Value, b: Value) -> Any:
     """The Kronecker product: b scaled by each element of a, as blocks."""
-    (x, y), _ = promoted(a, b)
+    x, y = alike(a, b)
     ndim = max(x.ndim, y.ndim)
     x = ax.insert_axes(x, range(ndim - x.ndim))
     y = ax.insert_axes(y, range(ndim - y.ndim))
@@ -428,7 +441,7 @@ def cross(
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    (x, y), _ = promoted(a, b)
+    x, y = alike(a, b)
     if x.dtype == dtypes.bool_:
         raise DtypeError("cross: bools have no differences; cast them to integers")
     x = ax.move_axis(x, ax.canonical_axis(axisa, x.ndim, "cross"), x.ndim - 1)

@@ -9,7 +9,7 @@ from ftrace.errors import ShapeError, ValueRangeError, one_of
 from ftrace.lax.convolution import conv_general_dilated
 from ftrace.numpy import axes as ax, fft
 from ftrace.numpy.elementwise import conjugate
-from ftrace.numpy.linear import promoted
+from ftrace.numpy.linear import alike
 from ftrace.scipy.spectral import csd, detrend, istft, stft, welch
 from ftrace.trace.eager.dispatch import member, publish
 from ftrace.trace.tracing.tracer import Value
@@ -153,7 +153,7 @@ def _check_matrices(
 def _operands(name: str, in1: Value, in2: Value, mode: str) -> tuple[Any, Any]:
     """The operands in one inexact dtype."""
     one_of(f"{name}: mode", mode, ("full", "same", "valid"))
-    (x, k), _ = promoted(in1, in2)
+    x, k = alike(in1, in2)
     if not dtypes.is_inexact(x.dtype):
         wide = dtypes.to_inexact(x.dtype)
         x, k = ax.cast(x, wide), ax.cast(k, wide)

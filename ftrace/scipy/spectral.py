@@ -28,7 +28,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, fft
 from ftrace.numpy.axes import as_value, cast
 from ftrace.numpy.elementwise import inexact
-from ftrace.numpy.linear import promoted
+from ftrace.numpy.linear import alike
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = ["csd", "detrend", "istft", "stft", "welch"]
@@ -178,7 +178,7 @@ def _csd(
     other: Any = x
     if y is not None:
         other, _ = _signal(y, axis)
-        (x, other), _ = promoted(x, other)
+        x, other = alike(x, other)
         _check_outer(name, x.shape, other.shape)
     if x.size == 0 or other.size == 0:
         outer = np.broadcast_shapes(x.shape[:-1], other.shape[:-1])

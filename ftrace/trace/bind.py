@@ -27,6 +27,7 @@ from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.call_recorder import is_of_host
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.graph import Node, origin_now, provenance
+from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic.dim import any_dynamic, bounds, is_dynamic, same_size
@@ -69,9 +70,29 @@ def bind(op: Primitive, *operands: Value, arg: Any = None) -> Any:
 
 
 @memo(4096)
-def _infer(op: Primitive, arg: Any, types: tuple[Any, ...]) -> ShapedArray:
-    """The type of a result, for (shape, dtype, weak_type) of each operand."""
+def _infer(op: Primitive, arg: Any, types: tuple[Any, ...]) -> ShapedArray | None:
+    """The type of a result, for (shape, dtype, weak_type) of each operand.
+
+    None where it is done in wider dtypes.
+    """
+    if op.widens([dtype for _, dtype, _ in types]):
+        return None
     return op.infer(arg, *[ShapedArray.of(*t) for t in types])
+
+
+def _widened(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
+    """`bind` of arrays of few bits: done in a wide dtype, and rounded."""
+    aval = op.infer(arg, *[aval_of(x) for x in operands])
+    found = bind(op, *map(_wide, operands), arg=arg)
+    return _recast(found, aval.dtype)
+
+
+def _wide(x: Array) -> Any:
+    return _recast(x, dtypes.wide(x.dtype))
+
+
+def _recast(x: Any, dtype: np.dtype[Any]) -> Any:
+    return x if x.dtype == dtype else bind(cast_p, x, arg=(dtype, x.weak_type))
 
 
 def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
@@ -81,6 +102,8 @@ def _bind_now(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
             return run_fused(lambda *xs: bind(op, *xs, arg=arg), operands)
     types = tuple([(x._shape, x._dtype, x.weak_type) for x in operands])
     aval = _infer(op, arg, types)
+    if aval is None:
+        return _widened(op, operands, arg)
     if is_dynamic(aval.size):
         scope = current_scope()
         assert scope is not None  # a dynamic dimension exists in a trace only
@@ -151,6 +174,9 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
         return [Tracer(node, scope) for node in nodes]
     arrays = [asarray(x) for x in operands]
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
+    if op.widens([x.dtype for x in arrays]):
+        found = bind_compound(op, *map(_wide, arrays), arg=arg)
+        return [_recast(x, a.dtype) for x, a in zip(found, avals, strict=True)]
     for aval in avals:
         evaluate.require_room(op.name, aval)
     compiled = backend().run_operation(op, arg, arrays)
@@ -290,11 +316,15 @@ def _plan(
     dtype: np.dtype[Any] | None,
     inexact: bool,
     x64: bool | None,  # part of the key: promotion depends on it
-) -> tuple[np.dtype[Any], ShapedArray]:
-    """The dtype to compute in, and the type of an element of the result."""
+) -> tuple[np.dtype[Any], ShapedArray | None]:
+    """The dtype to compute in, and the type of an element of the result.
+
+    That is None where it is computed in a wider dtype, and rounded.
+    """
     compute, weak = _compute_type(pairs, dtype, inexact)
     operand = ShapedArray.of((), compute, weak)
-    return compute, op.infer(None, *[operand] * len(pairs))
+    found = op.infer(None, *[operand] * len(pairs))
+    return compute, None if op.widens([compute]) else found
 
 
 def _elementwise_now(
@@ -306,6 +336,11 @@ def _elementwise_now(
 ) -> Array:
     """`elementwise` of arrays of the host and numbers; NumPy broadcasts them."""
     compute, aval = _plan(op, pairs, dtype, inexact, settings.current().enable_x64)
+    if aval is None:
+        same = [_recast(asarray(x), compute) for x in operands]
+        found = elementwise(op, *map(_wide, same))
+        operand = ShapedArray.of((), compute)
+        return _recast(found, op.infer(None, *[operand] * len(same)).dtype)
     arrays: list[Any] = []
     token = ignore_errors()
     try:

@@ -29,7 +29,7 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     Raises:
       ArgumentError, DtypeError: it is no dtype of ours.
     """
-    return dtypes.canonicalize(dtypes.known_dtype(dtype))
+    return dtypes.canonicalize(dtypes.named_dtype(dtype))
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
@@ -46,7 +46,7 @@ def itemsize_bits(dtype: Any) -> int:
     """The bits of an element."""
     if dtype is None:
         raise errors.ValueRangeError("itemsize_bits: dtype must be a dtype, got None")
-    return dtypes.bits_of(dtypes.known_dtype(dtype))
+    return dtypes.bits_of(dtypes.named_dtype(dtype))
 
 
 def scalar_type_of(x: Any) -> type[Any]:

@@ -36,7 +36,7 @@ from ftrace.experimental.sparse.bcoo import (
     scatter,
 )
 from ftrace.numpy import axes as ax
-from ftrace.numpy.linear import promoted
+from ftrace.numpy.linear import alike
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.tracing.tracer import Tracer, is_value
 from ftrace.transforms.vmap import vmap
@@ -104,7 +104,7 @@ def _one_sparse(
     places = columns(lhs.indices)
     met = gather(rhs, tuple([places[i] for i in left])) if left else rhs[None]
     data = masked(lhs.data, inside(lhs.indices, lhs.shape))
-    (data, met), _ = promoted(data, met)
+    data, met = alike(data, met)
     product = data.reshape(-1, *(1,) * len(rest)) * met
     kept = [*left[:batch], *free_left]
     shape = (*[lhs.shape[i] for i in kept], *rest)
@@ -130,7 +130,7 @@ def _pairs(lhs: BCOO, rhs: BCOO, axes: Sequence[tuple[int, int]]) -> tuple[Any, 
     meet = inside(lhs.indices, lhs.shape)[:, None] & inside(rhs.indices, rhs.shape)
     for i, j in axes:
         meet = meet & (lhs.indices[:, None, i] == rhs.indices[None, :, j])
-    (x, y), _ = promoted(lhs.data, rhs.data)
+    x, y = alike(lhs.data, rhs.data)
     return fnp.where(meet, x[:, None] * y, 0).astype(x.dtype), meet
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ShapeError
 from ftrace.numpy.axes import cast
-from ftrace.numpy.linear import promoted
+from ftrace.numpy.linear import alike
 from ftrace.trace.eager.dispatch import publish
 from ftrace.trace.tracing.tracer import Value
 
@@ -28,7 +28,7 @@ def vq(obs: Value, code_book: Value, check_finite: bool = True) -> tuple[Any, An
     Raises:
       ShapeError: the shapes do not fit.
     """
-    (x, codes), _ = promoted(obs, code_book)
+    x, codes = alike(obs, code_book)
     shapes = x.shape, codes.shape
     if x.ndim == 1 == codes.ndim:
         x, codes = x[:, None], codes[:, None]

@@ -16,8 +16,10 @@ From the ground up:
     user_primitive     Primitives of users: records whose rules are functions of arrays
     inline             Calls and bodies in graphs: found, replaced, and taken away
                        before all else
-    carry_keys         Random keys in programs: devices move the bits of a key as a
-                       number
+    narrow_casts       Casts from and to dtypes of few bits, as arithmetic on their
+                       codes
+    carry_keys         Random keys and numbers of few bits in programs: devices move
+                       their bits
 
 A call holds its function as a `Body`. Lowering replaces it by that (`inline.py`): no
 program has calls.

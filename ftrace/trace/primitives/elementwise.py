@@ -696,7 +696,7 @@ def cast(x: Node, dtype: np.dtype[Any], weak: bool = False) -> Node:
 
 
 def _infer_bitcast(dtype: np.dtype[Any], x: ShapedArray) -> ShapedArray:
-    if x.dtype.itemsize != dtype.itemsize:
+    if dtypes.bits_of(x.dtype) != dtypes.bits_of(dtype):
         raise DtypeError(f"bitcast: {x!r} and {dtype} differ in width")
     return x.with_dtype(dtype)
 

@@ -22,6 +22,7 @@ from dataclasses import field
 from importlib import import_module
 from typing import Any, TypedDict
 
+from ftrace import dtypes
 from ftrace.errors import PrimitiveError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import Bundle, ShapedArray
@@ -46,6 +47,11 @@ class _Record(Op):
 
     show: Callable[[Any], str]
 
+    def widens(self, kinds: Sequence[Any]) -> bool:
+        """Is it done in wide dtypes for operands of these, some of few bits?"""
+        few = [kind for kind in kinds if dtypes.is_narrow(kind)]
+        return bool(few) and self.family not in MOVING and self.name not in _MOVING
+
     def render(self, node: Node) -> str:
         if node.arg is None:
             return self.name
@@ -53,6 +59,26 @@ class _Record(Op):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _of_name, (self.name,)
+
+
+#: The families, and some primitives, that move numbers of few bits as they are. All
+#: others are done in a wide dtype, and each result is rounded.
+MOVING = {
+    "barrier", "call", "cast", "collective", "control", "identity", "item", "movement",
+    "select", "source",
+}  # fmt: skip
+_MOVING = {"bitcast", "callback", "gather", "pure_callback"}
+
+
+def _widen(x: Node) -> Node:
+    return _recast(x, x.aval.with_dtype(dtypes.wide(x.dtype)))
+
+
+def _recast(x: Node, aval: ShapedArray) -> Node:
+    """The node in the dtype of a type."""
+    if x.dtype == aval.dtype:
+        return x
+    return PRIMITIVES["cast"](x, arg=(aval.dtype, aval.weak_type))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,6 +147,8 @@ class Primitive(_Record):
     def __call__(self, *src: Node, arg: Any = None) -> Node:
         """The node of this primitive over `src`; raises where shapes do not fit."""
         aval = self.infer(arg, *[node.aval for node in src])
+        if self.widens([node.dtype for node in src]):
+            return _recast(self(*map(_widen, src), arg=arg), aval)
         return make_node(self, aval, src, arg)
 
 
@@ -201,6 +229,10 @@ class Compound(_Record):
 
     def results(self, *src: Node, arg: Any = None) -> list[Node]:
         """The results of this primitive over `src`."""
+        if self.widens([node.dtype for node in src]):
+            avals = self.infer(arg, *[node.aval for node in src])
+            found = self.results(*map(_widen, src), arg=arg)
+            return list(map(_recast, found, avals))
         return items(self(*src, arg=arg))
 
 

@@ -418,7 +418,7 @@ def convert(x: Any, dtype: np.dtype[Any]) -> Any:
         if source == "f" and target in "iu":
             integers = _saturate if dtype.itemsize <= 4 else _saturate_wide
             return integers(x, dtype)
-        if dtype.itemsize == 2 and target == "f" and x.dtype != np.float32:
+        if dtype.itemsize <= 2 and target == "f" and x.dtype != np.float32:
             x = x.astype(np.float32)
         return x.astype(dtype)
 
