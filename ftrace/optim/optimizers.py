@@ -5,6 +5,10 @@ These scale updates: by a number, a schedule, or running moments; each is one fo
 
 # pyright: reportUntypedNamedTuple=false
 
+# Functions of arrays within are of any type.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import inspect
@@ -198,8 +202,8 @@ def of_moments(
 
         return divide
 
-    means = {"mu": (begin, mu_dtype), "nu": (begin, None)}
-    return base.running(name, MomentState, rule, **means)
+    mu, nu = (begin, mu_dtype), (begin, None)
+    return base.running(name, MomentState, rule, mu=mu, nu=nu)
 
 
 def as_dtype(x: Any, dtype: Any) -> Any:

@@ -16,14 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes, numpy as fnp
-from ftrace.errors import (
-    ArgumentError,
-    MissingExtraError,
-    ShapeError,
-    ValueRangeError,
-    one_of,
-)  # fmt: skip
+from ftrace import dtypes, errors, numpy as fnp
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, fft
 from ftrace.numpy.axes import as_value, cast
@@ -55,8 +48,10 @@ def detrend(
       ArgumentError: `overwrite_data` is given.
     """
     if overwrite_data is not None:
-        raise ArgumentError("detrend: arrays are immutable; leave out overwrite_data")
-    one_of("detrend: type", type, _TYPES)
+        raise errors.ArgumentError(
+            "detrend: arrays are immutable; leave out overwrite_data"
+        )
+    errors.one_of("detrend: type", type, _TYPES)
     x = inexact(data)
     if type == "constant":
         return x - x.mean(axis, keepdims=True)
@@ -64,7 +59,7 @@ def detrend(
     size = x.shape[-1]
     bounds = np.unique([0, *np.ravel(bp), size])
     if bounds[0] < 0 or bounds[-1] > size:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"detrend: bp must lie between 0 and {size}, the size of the axis, got {bp}"
         )
     parts: list[Any] = []
@@ -108,7 +103,7 @@ def stft(
       ValueRangeError, ShapeError: the lengths or a name do not fit.
     """
     if boundary is not None:
-        one_of("stft: boundary", boundary, (None, *_BOUNDARIES))
+        errors.one_of("stft: boundary", boundary, (None, *_BOUNDARIES))
     x, axis = _signal(x, axis)
     if x.size == 0:
         return _empty(x.shape, x.dtype)
@@ -171,8 +166,8 @@ def _csd(
     noverlap: int | None, nfft: int | None, detrend: Any, onesided: bool, scaling: str,
     axis: int, average: str,
 ) -> tuple[Any, Any]:  # fmt: skip
-    one_of(f"{name}: scaling", scaling, ("density", "spectrum"))
-    one_of(f"{name}: average", average, ("mean", "median"))
+    errors.one_of(f"{name}: scaling", scaling, ("density", "spectrum"))
+    errors.one_of(f"{name}: average", average, ("mean", "median"))
     own = y is None
     x, where = _signal(x, axis)
     other: Any = x
@@ -232,10 +227,12 @@ def istft(
     """
     z = as_value(Zxx)
     if z.ndim < 2:
-        raise ShapeError(f"istft: two axes are required, got the shape {z.shape}")
+        raise errors.ShapeError(
+            f"istft: two axes are required, got the shape {z.shape}"
+        )
     along = [ax.canonical_axis(a, z.ndim, "istft") for a in (freq_axis, time_axis)]
     if along[0] == along[1]:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"istft: freq_axis and time_axis must differ, got {freq_axis} twice"
         )
     z = fnp.moveaxis(
@@ -311,7 +308,7 @@ class _Spectrum:
         _check_lengths(name, size, size - overlap, length)
         function: Callable[[Any], Any] | None = trend if callable(trend) else None
         if isinstance(trend, str):
-            one_of(f"{name}: detrend", trend, _TYPES)
+            errors.one_of(f"{name}: detrend", trend, _TYPES)
             function = partial(detrend, type=trend)
 
         return _Spectrum(win, size, size - overlap, length, function, onesided)
@@ -335,13 +332,13 @@ class _Spectrum:
 
 def _check_lengths(name: str, size: int, step: int, length: int) -> None:
     if size < 1:
-        raise ValueRangeError(f"{name}: nperseg must be positive, got {size}")
+        raise errors.ValueRangeError(f"{name}: nperseg must be positive, got {size}")
     if length < size:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"{name}: nfft must not be less than nperseg, {size}, got {length}"
         )
     if step < 1:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"{name}: noverlap must be less than nperseg, {size}, got {size - step}"
         )
 
@@ -353,7 +350,7 @@ def _window(
     if not isinstance(window, (str, tuple)):
         win = cast(window, dtype)
         if win.ndim != 1 or win.size > most or size not in (None, win.size):
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"{name}: window must be a vector of nperseg elements, at most as many "
                 f"as the signal has ({most}), got the shape {win.shape}, nperseg={size}"
             )
@@ -371,7 +368,7 @@ def _window(
     try:
         from scipy import signal
     except ImportError:
-        raise MissingExtraError(
+        raise errors.MissingExtraError(
             f"{name}: the window {window!r} needs SciPy: pip install scipy; or give "
             "the window as an array"
         ) from None
@@ -394,7 +391,7 @@ def _empty(shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
 def _check_outer(name: str, first: Any, second: Any) -> None:
     pairs = zip(first[:-1], second[:-1], strict=False)
     if len(first) != len(second) or any(n != m and 1 not in (n, m) for n, m in pairs):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{name}: x and y must have as many axes, and broadcast but for the one of "
             f"time, got {first} and {second} with that one last"
         )
@@ -409,7 +406,7 @@ def _extend(x: Any, boundary: str | None, count: int) -> Any:
     if boundary is None or not count:
         return x
     if boundary in ("odd", "even") and count > x.shape[-1] - 1:
-        raise ValueRangeError(
+        raise errors.ValueRangeError(
             f"stft: the boundary {boundary!r} of {count} elements needs a longer "
             f"signal, got {x.shape[-1]}"
         )

@@ -7,14 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ftrace import dtypes
-from ftrace.errors import (
-    ArgumentError,
-    AxisError,
-    BatchSizeError,
-    TreeError,
-    ValueRangeError,
-)
+from ftrace import dtypes, errors
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import ShapedArray
@@ -68,7 +61,7 @@ def vmap(
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if not isinstance(in_axes, (int, tuple, type(None))):
-        raise ArgumentError(
+        raise errors.ArgumentError(
             "vmap: in_axes must be an int, None or a tuple with an entry per "
             f"argument, got {in_axes!r}"
         )
@@ -78,7 +71,7 @@ def vmap(
     @wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise TreeError(
+            raise errors.TreeError(
                 f"vmap: in_axes has {len(in_axes)} entries, but {name_of(fun)} was "
                 f"called with {len(args)} positional arguments"
             )
@@ -208,7 +201,9 @@ def _mapped_type(size: int, node: Node, place: Any) -> ShapedArray:
 def _check_axes(name: str, axes: Any) -> None:
     for axis in (axes,) if is_int(axes) else tree.leaves(axes):
         if axis is not None and (isinstance(axis, bool) or not is_int(axis)):
-            raise ArgumentError(f"vmap: {name} must hold ints or None, got {axis!r}")
+            raise errors.ArgumentError(
+                f"vmap: {name} must hold ints or None, got {axis!r}"
+            )
 
 
 def _normal_axis(axis: Any, value: Value) -> int | None:
@@ -216,7 +211,7 @@ def _normal_axis(axis: Any, value: Value) -> int | None:
         return None
     aval, number = aval_of(value), operator.index(axis)
     if not -aval.ndim <= number < aval.ndim:
-        raise AxisError(
+        raise errors.AxisError(
             f"vmap: the argument of type {aval!r} has no axis {number} to map over; "
             "use None in in_axes for an argument that all examples share"
         )
@@ -234,7 +229,7 @@ def _batch_size(
     if axis_size is not None:
         sizes.setdefault(axis_size, None)
     if not sizes:
-        raise BatchSizeError(
+        raise errors.BatchSizeError(
             f"vmap of {name_of(fun)}: no argument is mapped; give in_axes an int for "
             "one of them, or pass axis_size"
         )
@@ -243,7 +238,7 @@ def _batch_size(
             f"{n} (axis_size)" if a is None else f"{n} of {a!r}"
             for n, a in sizes.items()
         )
-        raise BatchSizeError(
+        raise errors.BatchSizeError(
             f"vmap of {name_of(fun)}: vmap got inconsistent sizes for array axes to be "
             f"mapped: {listed}"
         )
@@ -253,14 +248,16 @@ def _batch_size(
 def _put_axis(node: Node, batched: bool, place: Any, size: int, fun: Any) -> Node:
     if place is None:
         if batched:
-            raise ValueRangeError(
+            raise errors.ValueRangeError(
                 f"vmap of {name_of(fun)}: out_axes is None for a result that depends "
                 "on a mapped argument; give it an axis"
             )
         return node
     ndim = node.ndim if batched else node.ndim + 1
     if not -ndim <= place < ndim:
-        raise AxisError(f"vmap: out_axes {place} does not fit a result of {ndim} axes")
+        raise errors.AxisError(
+            f"vmap: out_axes {place} does not fit a result of {ndim} axes"
+        )
     return place_axis(node, batched, place % ndim, size)
 
 

@@ -39,7 +39,7 @@ from tests.support.run_llvm_kernel import behind_fence, linked
 
 Array = np.ndarray[Any, Any]
 _sliding = import_module("ftrace.backends.llvm.convolution.nchw")
-_sliding_rows = import_module("ftrace.backends.llvm.convolution.nhwc")
+_operands = import_module("ftrace.backends.llvm.convolution.operands")
 
 
 pytestmark = pytest.mark.usefixtures("private_cache")
@@ -201,7 +201,7 @@ def test_channels_may_be_last(
 ) -> None:
     """The image is the left operand; sums of several parts stand in a panel."""
     if deep:
-        monkeypatch.setattr(_sliding_rows, "DEPTH", 20)
+        monkeypatch.setattr(_operands, "DEPTH", 20)
     images, weights, strides, pads, dilation, groups = case
     x, w = normal(*images), normal(*weights, seed=1)
     wanted = expected(x, w, *case[2:])
