@@ -479,14 +479,22 @@ def tridiagonal_solve(
       d: (…, n), the diagonal.
       du: (…, n), above the diagonal; its last element is not read.
       b: (…, n, k).
-      perturb_singular: accepted, without effect: a singular T gives NaN.
+      perturb_singular: what belongs to a singular T is NaN or infinite without it, and
+        large with it: its diagonal is shifted by an eps of its greatest element.
 
     Raises:
       ShapeError: the shapes do not fit.
       DtypeError: the dtypes differ, or LAPACK does not have them.
     """
     diagonals = [ax.as_value(x) for x in (dl, d, du)]
-    return bind_compound(systems.tridiagonal_solve_p, *diagonals, ax.as_value(b))[0]
+    solution = bind_compound(systems.tridiagonal_solve_p, *diagonals, ax.as_value(b))[0]
+    if not perturb_singular:
+        return solution
+    greatest = fnp.max(abs(fnp.stack(diagonals)), (0, -1), keepdims=True)[0]
+    shift = fnp.finfo(greatest.dtype).eps * fnp.where(greatest == 0, 1, greatest)
+    perturbed = tridiagonal_solve(dl, diagonals[1] + shift, du, b)
+    regular = fnp.isfinite(solution).all((-2, -1), keepdims=True)
+    return fnp.where(regular, solution, perturbed)
 
 
 def symmetric_product(

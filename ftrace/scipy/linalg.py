@@ -17,6 +17,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.lax import linalg as lax_linalg
+from ftrace.lax.elementwise import stop_gradient
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import inexact, promote_inexact
 from ftrace.numpy.factorizations import adjoint, matrices, square
@@ -492,15 +493,22 @@ def solve_sylvester(
       A: (…, m, m).
       B: (…, n, n).
       C: (…, m, n).
-      method, tol: accepted, without effect.
+      method: "schur" or "eigen": one algorithm serves both.
+      tol: where the sum of an eigenvalue of A and one of B is less, all of X is NaN.
 
     Raises:
+      ValueRangeError: there is no such method.
       ShapeError: the shapes do not fit.
     """
+    one_of("solve_sylvester: method", method, ("schur", "eigen"))
     found = promote_inexact(matrices("solve_sylvester", A), B, C)
     lead = broadcast_shapes("solve_sylvester", [x.shape[:-2] for x in found])
     a, b, c = (ax.broadcast_to(x, (*lead, *x.shape[-2:])) for x in found)
-    return bind_compound(eigen.sylvester_p, a, b, c)[0]
+    solution = bind_compound(eigen.sylvester_p, a, b, c)[0]
+    of_a, of_b = (fnp.linalg.eigvals(stop_gradient(x)) for x in (a, b))
+    sums = abs(of_a[..., :, None] + of_b[..., None, :])
+    singular = (sums < tol).any((-2, -1), keepdims=True)
+    return fnp.where(singular, fnp.nan, solution)
 
 
 # LU.

@@ -196,11 +196,13 @@ def fiedler_companion(a: Value) -> Any:
       a: (…, n), the coefficients, the highest power first.
 
     Raises:
-      ShapeError: `a` is a scalar.
+      ShapeError: there are no coefficients.
     """
     x = inexact(ax.as_value(a))
-    if x.ndim == 0:
-        raise ShapeError("fiedler_companion: a vector is required, got a scalar")
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ShapeError(
+            f"fiedler_companion: coefficients are required, got the shape {x.shape}"
+        )
     *lead, n = x.shape
     n -= 1
     if n < 1:

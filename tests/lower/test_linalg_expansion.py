@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -162,3 +163,10 @@ def test_a_singular_tridiagonal_system_is_nan_and_others_are_not() -> None:
     for solve in (lax.linalg.tridiagonal_solve, ft.jit(lax.linalg.tridiagonal_solve)):
         missing = np.isnan(np.asarray(solve(below, middle, above, b))).any((1, 2))
         assert missing.tolist() == [False, True, False]
+    perturbed = partial(lax.linalg.tridiagonal_solve, perturb_singular=True)
+    x = np.abs(np.asarray(perturbed(below, middle, above, b)))
+    np.testing.assert_array_equal(x[::2], np.abs(solve(below, middle, above, b))[::2])
+    assert x[1].max() > 1e4
+    assert np.isfinite(x).all()
+    zero = np.zeros(3, np.float32)
+    assert (np.asarray(perturbed(zero, zero, zero, b[0, :3])) > 1e6).all()

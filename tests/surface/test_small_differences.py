@@ -236,6 +236,11 @@ def test_matrices_in_stacks() -> None:
     b = np.stack([np.eye(2), 2 * np.eye(2)])
     x = linalg.solve_sylvester(np.eye(2), b, np.ones((2, 2)))
     assert np.allclose(x, np.ones((2, 2)) / np.array([2.0, 3.0])[:, None, None])
+    turn = np.array([[0.0, 1.0], [-1.0, 0.0]])  # ±i, as of itself
+    for a, c, bad in ((b[0], -b[1], False), (b[0], -b[0], True), (turn, turn, True)):
+        for method in ("schur", "eigen"):
+            x = linalg.solve_sylvester(a, c, np.ones((2, 2)), method=method)
+            assert np.isnan(x).tolist() == [[bad] * 2] * 2
     z = np.arange(4) * (1 + 2j)
     assert np.allclose(fft.dct(z), fft.dct(z.real) + 1j * fft.dct(z.imag))
     with pytest.raises(ft.errors.DtypeError, match="complex"):
