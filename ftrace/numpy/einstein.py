@@ -79,9 +79,8 @@ def einsum(
     if _dot_general is None:
         result = run_fused(contract_path, values, parsed=parsed, path=path)
     else:
-        product = partial(
-            _pair_of_dot_general, _dot_general, precision, preferred_element_type
-        )
+        wanted = values[0].dtype if final is None else final
+        product = partial(_pair_of_dot_general, _dot_general, precision, wanted)
         result = contract_path(*values, parsed=parsed, path=path, product=product)
     return finished(result, final)
 

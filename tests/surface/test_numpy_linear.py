@@ -119,6 +119,19 @@ def test_einsum_agrees_with_numpy_in_any_order(row: int, optimize: Any) -> None:
         np.testing.assert_allclose(product, wanted, atol=1e-12)
 
 
+def test_a_product_of_the_callers_is_told_the_dtype_that_is_wanted() -> None:
+    seen: list[Any] = []
+
+    def product(*args: Any, preferred_element_type: Any) -> Any:
+        seen.append(np.dtype(preferred_element_type).name)
+        return lax.dot_general(*args, preferred_element_type=preferred_element_type)
+
+    x, y = np.ones((2, 3), np.float32), np.ones((3, 2), np.float16)
+    for wanted in (None, np.float64):
+        fnp.einsum("ij,jk", x, y, preferred_element_type=wanted, _dot_general=product)
+    assert seen == ["float32", "float64"]
+
+
 def test_einsum_without_opt_einsum_finds_a_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
