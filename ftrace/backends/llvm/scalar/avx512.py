@@ -118,7 +118,7 @@ def table(numbers: Sequence[float]) -> Row:
 
     def look_up(o: Instructions, t: Type, a: str) -> str:
         i = t.integer()
-        bits = o.binary("lshr", i, o.convert("bitcast", t, i, a), i.constant(48))
+        bits = o.binary("lshr", i, o.convert("bitcast", t, i, a), 48)
         return _permute_numbers(o, t, numbers, bits)
 
     return _in_registers(look_up, least=_MOST)
@@ -158,7 +158,7 @@ def from_table(table: Sequence[str]) -> Row:
         found = [_permute(o, t, low, index, high) for low, high in pairs]
         bit = 2 * t.lanes
         while len(found) > 1:
-            part = o.binary("and", t, index, t.constant(bit))
+            part = o.binary("and", t, index, bit)
             upper = o.binary("icmp ne", t, part, t.zero)
             halves = zip(found[::2], found[1::2], strict=False)
             joined = [o.select(upper, t, high, low) for low, high in halves]

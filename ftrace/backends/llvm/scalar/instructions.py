@@ -39,10 +39,14 @@ class Instructions:
         call = self.pure(call, *x)
         return self.pure(f"extractvalue {whole} {call}, {number}", call)
 
-    def binary(self, word: str, t: Type, a: str, b: str) -> str:
+    def binary(self, word: str, t: Type, a: str, b: str | float) -> str:
+        """An instruction of two operands; the second may be a number."""
+        b = b if isinstance(b, str) else t.constant(b)
         return self.pure(f"{word} {t} {a}, {b}", a, b)
 
-    def select(self, condition: str, t: Type, a: str, b: str) -> str:
+    def select(self, condition: str, t: Type, a: str | float, b: str | float) -> str:
+        """`a` where a condition holds, else `b`; each may be a number."""
+        a, b = (x if isinstance(x, str) else t.constant(x) for x in (a, b))
         if a == b:
             return a
         c = t.mask()

@@ -174,10 +174,10 @@ def _sign(o: Operations, t: Type, a: str) -> str:
         one = o.call("copysign", t, t.constant(1), a)
         known = o.binary("fcmp one", t, a, t.zero)  # neither zero nor NaN
         return o.select(known, t, one, a)
-    above = o.select(o.binary("icmp ne", t, a, t.zero), t, t.constant(1), t.zero)
+    above = o.select(o.binary("icmp ne", t, a, t.zero), t, 1, t.zero)
     if t.kind == "u":
         return above
-    return o.select(o.binary("icmp slt", t, a, t.zero), t, t.constant(-1), above)
+    return o.select(o.binary("icmp slt", t, a, t.zero), t, -1, above)
 
 
 def _extremum(o: Operations, t: Type, a: str, b: str, word: str) -> str:
@@ -211,7 +211,7 @@ def _extremum(o: Operations, t: Type, a: str, b: str, word: str) -> str:
         either = o.bitcast(joined, bits, t)
         if word == "min":  # NaN or any number is NaN
             return either
-    return o.select(o.binary("fcmp uno", t, a, b), t, t.constant(math.nan), either)
+    return o.select(o.binary("fcmp uno", t, a, b), t, math.nan, either)
 
 
 def _safe_divisor(o: Operations, t: Type, a: str, b: str) -> tuple[str, str]:
@@ -219,11 +219,11 @@ def _safe_divisor(o: Operations, t: Type, a: str, b: str) -> tuple[str, str]:
     zero = o.binary("icmp eq", t, b, t.zero)
     unsafe = zero
     if t.kind == "i":
-        lowest = o.binary("icmp eq", t, a, t.constant(1 << (t.bits - 1)))
-        minus = o.binary("icmp eq", t, b, t.constant(-1))
+        lowest = o.binary("icmp eq", t, a, 1 << (t.bits - 1))
+        minus = o.binary("icmp eq", t, b, -1)
         overflow = o.binary("and", t.mask(), lowest, minus)
         unsafe = o.binary("or", t.mask(), zero, overflow)
-    return zero, o.select(unsafe, t, t.constant(1), b)
+    return zero, o.select(unsafe, t, 1, b)
 
 
 def _quotient(o: Operations, t: Type, a: str, b: str) -> str:
@@ -251,7 +251,7 @@ def _divide(o: Operations, t: Type, a: str, b: str) -> str:
     if constant not in (None, 0, -1):
         return _quotient(o, t, a, b)
     zero, safe = _safe_divisor(o, t, a, b)
-    return o.select(zero, t, t.constant(-1), _quotient(o, t, a, safe))
+    return o.select(zero, t, -1, _quotient(o, t, a, safe))
 
 
 @_define("rem")
@@ -329,7 +329,7 @@ def _multiply_zero(o: Operations, t: Type, a: str, b: str) -> str:
 @_define("is_finite")
 def _is_finite(o: Operations, t: Type, a: str) -> str:
     size = o.call("fabs", t, a)
-    return o.binary("fcmp olt", t, size, t.constant(float("inf")))
+    return o.binary("fcmp olt", t, size, float("inf"))
 
 
 @_define("nextafter")
@@ -340,11 +340,11 @@ def _next_after(o: Operations, t: Type, a: str, b: str) -> str:
     upward = o.binary("fcmp ogt", t, b, a)
     below = o.binary("fcmp olt", t, a, t.zero)
     grows = o.binary("xor", t.mask(), upward, below)
-    step = o.select(grows, i, i.constant(1), i.constant(-1))
+    step = o.select(grows, i, 1, -1)
     moved = o.convert("bitcast", i, t, o.binary("add", i, bits, step))
     other = o.convert("bitcast", t, i, b)
-    sign = o.binary("and", i, other, i.constant(1 << (i.bits - 1)))
-    least = o.convert("bitcast", i, t, o.binary("or", i, sign, i.constant(1)))
+    sign = o.binary("and", i, other, 1 << (i.bits - 1))
+    least = o.convert("bitcast", i, t, o.binary("or", i, sign, 1))
     moved = o.select(o.binary("fcmp oeq", t, a, t.zero), t, least, moved)
     moved = o.select(o.binary("fcmp oeq", t, a, b), t, b, moved)
     unordered = o.binary("fcmp uno", t, a, b)
@@ -356,7 +356,7 @@ def _next_after(o: Operations, t: Type, a: str, b: str) -> str:
 
 @_define("not")
 def _not(o: Operations, t: Type, a: str) -> str:
-    return o.binary("xor", t, a, t.constant(-1 if t.kind != "b" else True))
+    return o.binary("xor", t, a, -1 if t.kind != "b" else True)
 
 
 @_define("sar")
@@ -374,7 +374,7 @@ def _shift(o: Operations, t: Type, a: str, n: str, word: str) -> str:
     count = _constant_of(n)
     if count is not None and 0 <= count < t.bits:
         return o.binary(word, t, a, n)
-    inside = o.binary("icmp ult", t, n, t.constant(t.bits))
+    inside = o.binary("icmp ult", t, n, t.bits)
     safe = o.select(inside, t, n, t.zero)
     return o.select(inside, t, o.binary(word, t, a, safe), t.zero)
 
@@ -417,7 +417,7 @@ def cast(o: Instructions, a: str, source: Type, target: Type) -> str:
             a, source = _widen(o, a, source)
         return o.binary(word, source, a, source.zero)
     if source.kind == "b":
-        return o.select(a, target, target.constant(1), target.zero)
+        return o.select(a, target, 1, target.zero)
     if target.kind == "f":
         return _cast_to_float(o, a, source, target)
     if source.kind == "f":
@@ -442,7 +442,7 @@ def _widen(o: Instructions, a: str, source: Type) -> tuple[str, Type]:
     if source.format == "bfloat":
         i32 = single.integer()
         bits = o.convert("zext", source, i32, a)
-        bits = o.binary("shl", i32, bits, i32.constant(16))
+        bits = o.binary("shl", i32, bits, 16)
         return o.convert("bitcast", i32, single, bits), single
     if o.target.half:
         half = hardware_half(source.lanes)
@@ -482,8 +482,8 @@ def _saturate(o: Instructions, a: str, source: Type, target: Type) -> str:
     if target.bits > digits:
         inside = o.select(o.binary("fcmp ogt", source, a, least), source, a, least)
         found = o.convert(word, source, target, inside)
-        large = o.binary("fcmp oge", source, a, source.constant(float(high + 1)))
-        found = o.select(large, target, target.constant(high), found)
+        large = o.binary("fcmp oge", source, a, float(high + 1))
+        found = o.select(large, target, high, found)
         return o.select(nan, target, target.zero, found)
     a = o.select(nan, source, source.zero, a)
     a = o.select(o.binary("fcmp ogt", source, a, least), source, a, least)
@@ -506,11 +506,11 @@ def _round_bfloat(o: Instructions, a: str, single: Type, target: Type) -> str:
     """To nearest even, by integers: the hardware's conversion flushes denormals."""
     i32 = single.integer()
     bits = o.convert("bitcast", single, i32, a)
-    high = o.binary("lshr", i32, bits, i32.constant(16))
-    odd = o.binary("and", i32, high, i32.constant(1))
-    bias = o.binary("add", i32, odd, i32.constant(0x7FFF))
-    rounded = o.binary("lshr", i32, o.binary("add", i32, bits, bias), i32.constant(16))
-    quiet = o.binary("or", i32, high, i32.constant(0x40))
+    high = o.binary("lshr", i32, bits, 16)
+    odd = o.binary("and", i32, high, 1)
+    bias = o.binary("add", i32, odd, 0x7FFF)
+    rounded = o.binary("lshr", i32, o.binary("add", i32, bits, bias), 16)
+    quiet = o.binary("or", i32, high, 0x40)
     nan = o.binary("fcmp uno", single, a, a)
     chosen = o.select(nan, i32, quiet, rounded)
     return o.convert("trunc", i32, target, chosen)
@@ -523,45 +523,35 @@ def _round_bfloat(o: Instructions, a: str, single: Type, target: Type) -> str:
 def _widen_half(o: Instructions, a: str, source: Type, single: Type) -> str:
     i32 = single.integer()
     bits = o.convert("zext", source, i32, a)
-    sign = o.binary(
-        "shl", i32, o.binary("and", i32, bits, i32.constant(0x8000)), i32.constant(16)
-    )
-    rest = o.binary("and", i32, bits, i32.constant(0x7FFF))
-    moved = o.binary("shl", i32, rest, i32.constant(13))
+    sign = o.binary("shl", i32, o.binary("and", i32, bits, 0x8000), 16)
+    rest = o.binary("and", i32, bits, 0x7FFF)
+    moved = o.binary("shl", i32, rest, 13)
     moved_float = o.convert("bitcast", i32, single, moved)
-    scaled = o.binary("fmul", single, moved_float, single.constant(2.0**112))
+    scaled = o.binary("fmul", single, moved_float, 2.0**112)
     value = o.convert("bitcast", single, i32, scaled)
-    special = o.binary("icmp uge", i32, rest, i32.constant(0x7C00))
-    value = o.select(
-        special, i32, o.binary("or", i32, moved, i32.constant(0x7F800000)), value
-    )
+    special = o.binary("icmp uge", i32, rest, 0x7C00)
+    value = o.select(special, i32, o.binary("or", i32, moved, 0x7F800000), value)
     return o.convert("bitcast", i32, single, o.binary("or", i32, value, sign))
 
 
 def _round_half(o: Instructions, a: str, single: Type, target: Type) -> str:
     i32 = single.integer()
     bits = o.convert("bitcast", single, i32, a)
-    sign = o.binary(
-        "and", i32, o.binary("lshr", i32, bits, i32.constant(16)), i32.constant(0x8000)
-    )
-    size = o.binary("and", i32, bits, i32.constant(0x7FFFFFFF))
+    sign = o.binary("and", i32, o.binary("lshr", i32, bits, 16), 0x8000)
+    size = o.binary("and", i32, bits, 0x7FFFFFFF)
     # Normal numbers: rebias, round half to even on the 13 bits that go.
-    odd = o.binary(
-        "and", i32, o.binary("lshr", i32, size, i32.constant(13)), i32.constant(1)
-    )
-    bias = o.binary("add", i32, odd, i32.constant(0xFFF - (112 << 23)))
-    normal = o.binary("lshr", i32, o.binary("add", i32, size, bias), i32.constant(13))
+    odd = o.binary("and", i32, o.binary("lshr", i32, size, 13), 1)
+    bias = o.binary("add", i32, odd, 0xFFF - (112 << 23))
+    normal = o.binary("lshr", i32, o.binary("add", i32, size, bias), 13)
     # Denormals: an addition aligns their last bit with that of 0.5 and rounds.
     magnitude = o.convert("bitcast", i32, single, size)
-    shifted = o.binary("fadd", single, magnitude, single.constant(0.5))
-    tiny = o.binary(
-        "sub", i32, o.convert("bitcast", single, i32, shifted), i32.constant(0x3F000000)
-    )
-    small = o.binary("icmp ult", i32, size, i32.constant(113 << 23))
+    shifted = o.binary("fadd", single, magnitude, 0.5)
+    tiny = o.binary("sub", i32, o.convert("bitcast", single, i32, shifted), 0x3F000000)
+    small = o.binary("icmp ult", i32, size, 113 << 23)
     value = o.select(small, i32, tiny, normal)
-    large = o.binary("icmp uge", i32, size, i32.constant(0x47800000))
-    value = o.select(large, i32, i32.constant(0x7C00), value)
-    nan = o.binary("icmp ugt", i32, size, i32.constant(0x7F800000))
-    value = o.select(nan, i32, i32.constant(0x7E00), value)
+    large = o.binary("icmp uge", i32, size, 0x47800000)
+    value = o.select(large, i32, 0x7C00, value)
+    nan = o.binary("icmp ugt", i32, size, 0x7F800000)
+    value = o.select(nan, i32, 0x7E00, value)
     value = o.binary("or", i32, value, sign)
     return o.convert("trunc", i32, target, value)
