@@ -59,8 +59,17 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         make_user_context""",
     (NOT_YET, "mutable arrays", "lax.scan with a carry, x.at[i].set(y)"): """
         Ref ref.* ref new_ref empty_ref free_ref freeze""",
-    (NOT_YET, "sparse arrays are BCOO", "its operators and bcoo_* functions"): (
-        "experimental.sparse.* experimental.sparse.linalg.*"
+    (NOT_YET, "products and slices are there", "its operators, bcoo_* functions"): (
+        "experimental.sparse.bcoo_gather experimental.sparse.bcoo_conv_general_dilated"
+    ),
+    (NOT_YET, "sparse solvers", "scipy.sparse.linalg.cg and gmres"): (
+        "experimental.sparse.linalg.*"
+    ),
+    (NEVER, "functions are read as jaxprs, not traced again", "sparsify"): (
+        "experimental.sparse.SparseTracer"
+    ),
+    (NEVER, "there is no cuSPARSE", "SparseEfficiencyWarning"): (
+        "experimental.sparse.CuSparseEfficiencyWarning"
     ),
     (NOT_YET, "types of the user's in graphs", "register_pytree_node"): (
         "experimental.hijax.*"

@@ -23,7 +23,6 @@ import numpy as np
 
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import cast
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.tracing.tracer import Tracer, Value
@@ -62,6 +61,8 @@ class JAXSparse(ABC):
 
     data: Any
     shape: Shape
+    n_batch: Any = 0
+    n_dense: Any = 0
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 
@@ -93,6 +94,17 @@ class JAXSparse(ABC):
     @property
     def T(self) -> Any:
         return self.transpose()
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        try:
+            parts = [f"{self.dtype}{[*self.shape]}", f"nse={self.nse}"]
+            more = {"n_batch": self.n_batch, "n_dense": self.n_dense}
+        except (AttributeError, IndexError):  # of leaves that are no arrays
+            return f"{name}(<invalid>)"
+        parts += [f"{key}={n}" for key, n in more.items() if n]
+        text = f"{name}({', '.join(parts)})"
+        return f"Tracer[{text}]" if isinstance(self.data, Tracer) else text
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -193,15 +205,6 @@ class BCOO(JAXSparse):
     def dense_shape(self) -> Shape:
         return self.shape[self.n_batch + self.n_sparse :]
 
-    def __repr__(self) -> str:
-        if getattr(self.indices, "ndim", 0) < 2:  # of leaves that are no arrays
-            return "BCOO(<invalid>)"
-        parts = [f"{self.dtype}{[*self.shape]}", f"nse={self.nse}"]
-        more = {"n_batch": self.n_batch, "n_dense": self.n_dense}
-        parts += [f"{name}={n}" for name, n in more.items() if n]
-        text = f"BCOO({', '.join(parts)})"
-        return f"Tracer[{text}]" if isinstance(self.data, Tracer) else text
-
     @classmethod
     def fromdense(
         cls, mat: Value, *, nse: int | None = None, index_dtype: Any = np.int32,
@@ -255,7 +258,7 @@ class BCOO(JAXSparse):
     def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
         """The array with its axes in another order: batch, sparse, dense stay apart."""
         order = range(self.ndim)[::-1] if axes is None else axes
-        return bcoo_transpose(self, permutation=tuple(order))
+        return OPERATORS["transpose"](self, permutation=tuple(order))
 
     def astype(self, dtype: Any) -> BCOO:
         return replaced(self, self.data.astype(dtype))
@@ -625,304 +628,3 @@ def _sparse_to_batch(mat: BCOO, count: int) -> BCOO:
 def all_sparse(mat: BCOO) -> BCOO:
     """The array without axes of the batch and without dense ones."""
     return bcoo_update_layout(mat, n_batch=0, n_dense=0)
-
-
-# Axes.
-
-
-def _parted(name: str, mat: BCOO, axes: Sequence[int]) -> tuple[list[int], ...]:
-    """Axes of the batch, of the sparse ones, and of the dense ones, from 0 each."""
-    found = ax.canonical_axes(tuple(axes), mat.ndim, name)
-    first, last = mat.n_batch, mat.n_batch + mat.n_sparse
-    return (
-        [a for a in found if a < first],
-        [a - first for a in found if first <= a < last],
-        [a - last for a in found if a >= last],
-    )
-
-
-@unchecked
-def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
-    """The array with its axes in another order: batch, sparse, dense stay apart.
-
-    Raises:
-      ValueRangeError: they do not, or it is no permutation.
-    """
-    order = [operator.index(i) for i in permutation]
-    batch, sparse, dense = _parted("bcoo_transpose", mat, order)
-    last = mat.n_batch + mat.n_sparse
-    apart = [*batch, *[mat.n_batch + i for i in sparse], *[last + i for i in dense]]
-    if sorted(order) != list(range(mat.ndim)) or apart != order:
-        raise ValueRangeError(
-            f"bcoo_transpose: {tuple(order)} must be a permutation of {mat.ndim} axes "
-            f"that mixes none of the batch, sparse and dense ones ({mat!r})"
-        )
-    k = mat.n_batch
-    data = mat.data.transpose((*batch, k, *[k + 1 + i for i in dense]))
-    indices = mat.indices.transpose((*batch, k, k + 1))
-    same = sparse == sorted(sparse)
-    return BCOO((data, indices if same else indices[..., np.array(sparse, np.int32)]),
-                shape=[mat.shape[i] for i in order],
-                indices_sorted=mat.indices_sorted and same,
-                unique_indices=mat.unique_indices)  # fmt: skip
-
-
-@unchecked
-def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
-    """The sums along axes, as a sparse array."""
-    batch, _, _ = _parted("bcoo_reduce_sum", mat, axes)
-    found = ax.canonical_axes(tuple(axes), mat.ndim, "bcoo_reduce_sum")
-    if batch:
-        mat = bcoo_update_layout(mat, n_batch=0)
-    _, sparse, dense = _parted("bcoo_reduce_sum", mat, found)
-    data, indices = full_batch(mat)
-    data = masked(data, inside(indices, mat.sparse_shape))
-    data = data.sum(tuple([mat.n_batch + 1 + i for i in dense]))
-    kept = [i for i in range(mat.n_sparse) if i not in sparse]
-    shape = [n for i, n in enumerate(mat.shape) if i not in found]
-    return BCOO((data, indices[..., np.array(kept, np.int32)]), shape=shape)
-
-
-@unchecked
-def bcoo_reshape(
-    mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None,
-    sharding: Any = None,
-) -> BCOO:  # fmt: skip
-    """The array in another shape.
-
-    The axes of the batch and the dense ones stay apart from the sparse ones where the
-    shape can be parted so; else all become sparse.
-    """
-    if dimensions is not None and list(dimensions) != list(range(mat.ndim)):
-        mat = bcoo_transpose(mat, permutation=dimensions)
-    sizes = ax.check_shape(tuple(new_sizes), "bcoo_reshape")
-    if -1 in sizes:
-        known = math.prod([n for n in sizes if n != -1])
-        sizes = tuple([mat.size // max(known, 1) if n == -1 else n for n in sizes])
-    if math.prod(sizes) != mat.size:
-        raise ShapeError(f"bcoo_reshape: {mat.shape} does not fit into {sizes}")
-    parts = [math.prod(p) for p in (mat.batch_shape, mat.sparse_shape)]
-    first = _cut(sizes, parts[0]) if mat.n_batch else 0
-    rest = None if first is None else _cut(sizes[first:], parts[1], not mat.n_dense)
-    if first is None or rest is None:
-        mat, first, rest = all_sparse(mat), 0, len(sizes)
-    last = first + rest if mat.n_dense else len(sizes)
-    data, indices = full_batch(mat)
-    batch, sparse, dense = sizes[:first], sizes[first:last], sizes[last:]
-    keep = inside(indices, mat.sparse_shape)
-    flat = fnp.zeros(indices.shape[:-1], indices.dtype)
-    for column, n in zip(columns(indices), mat.sparse_shape, strict=True):
-        flat = flat * n + column
-    rows: list[Any] = []
-    for n in sparse[::-1]:
-        rows.insert(0, flat % max(n, 1))
-        flat = flat // max(n, 1)
-    made = joined(rows, keep, sparse, indices.dtype)
-    return BCOO((masked(data, keep).reshape(*batch, mat.nse, *dense),
-                 made.reshape(*batch, mat.nse, len(sparse))),
-                shape=sizes)  # fmt: skip
-
-
-def _cut(sizes: Sequence[int], total: int, whole: bool = False) -> int | None:
-    """How many sizes have this product: as few as possible, or all of them."""
-    if whole:
-        return len(sizes)
-    product = 1
-    for i, n in enumerate(sizes):
-        if product == total:
-            return i
-        product *= n
-    return len(sizes) if product == total else None
-
-
-@unchecked
-def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
-    """The array without these axes, all of size 1."""
-    found = ax.canonical_axes(tuple(dimensions), arr.ndim, "bcoo_squeeze")
-    if any(arr.shape[d] != 1 for d in found):
-        raise ShapeError(f"bcoo_squeeze: axes {found} of {arr.shape} are not of size 1")
-    batch, sparse, dense = _parted("bcoo_squeeze", arr, found)
-    kept = [i for i in range(arr.n_sparse) if i not in sparse]
-    indices = arr.indices
-    if sparse:  # what is out of bounds along one of them
-        keep = inside(indices, arr.sparse_shape)
-        indices = limited(indices, keep, arr.sparse_shape)
-        gone = masked(arr.data, keep) if not kept else arr.data
-        arr = BCOO((gone, indices), shape=arr.shape)
-        indices = indices[..., np.array(kept, np.int32)]
-    data = fnp.squeeze(arr.data, (*batch, *[arr.n_batch + 1 + i for i in dense]))
-    shape = [n for i, n in enumerate(arr.shape) if i not in found]
-    return BCOO((data, fnp.squeeze(indices, tuple(batch))), shape=shape,
-                indices_sorted=arr.indices_sorted,
-                unique_indices=arr.unique_indices)  # fmt: skip
-
-
-@unchecked
-def bcoo_broadcast_in_dim(
-    mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
-    sharding: Any = None,
-) -> BCOO:  # fmt: skip
-    """The array with further axes, and with axes of size 1 repeated.
-
-    Axes that come before the sparse ones are of the batch; those behind are dense where
-    there are dense ones, else sparse.
-
-    Raises:
-      ValueRangeError: a sparse axis would be repeated.
-    """
-    places = [operator.index(d) for d in broadcast_dimensions]
-    sizes = tuple(shape)
-    if len(places) != mat.ndim or places != sorted({*places}):
-        raise ValueRangeError(
-            f"bcoo_broadcast_in_dim: one place per axis of {mat.shape} is required, in "
-            f"order, got {tuple(places)}"
-        )
-    first = min(places[mat.n_batch :], default=len(sizes))
-    dense_at = places[mat.n_batch + mat.n_sparse :]
-    last = min(dense_at) if dense_at else len(sizes)
-    sparse_at = places[mat.n_batch : mat.n_batch + mat.n_sparse]
-    for p in range(first, last):
-        old = mat.shape[places.index(p)] if p in places else 1
-        if old != sizes[p]:
-            raise ValueRangeError(
-                f"bcoo_broadcast_in_dim: the sparse axis {p} cannot be repeated from "
-                f"{old} to {sizes[p]} elements; make it one of the batch"
-            )
-    lead = [1] * first
-    data_lead, index_lead = list(lead), list(lead)
-    for p, n, m in zip(places, mat.data.shape, mat.indices.shape, strict=False):
-        if p < first:
-            data_lead[p], index_lead[p] = n, m
-    tail = [mat.shape[places.index(p)] if p in places else 1
-            for p in range(last, len(sizes))]  # fmt: skip
-    data = mat.data.reshape(*data_lead, mat.nse, *tail)
-    data = fnp.broadcast_to(data, (*data.shape[: first + 1], *sizes[last:]))
-    found = dict(zip(sparse_at, columns(mat.indices), strict=True))
-    rows = [found.get(p, 0) for p in range(first, last)]
-    keep = inside(mat.indices, mat.sparse_shape)
-    indices = joined(rows, keep, sizes[first:last], mat.indices.dtype)
-    indices = indices.reshape(*index_lead, mat.nse, last - first)
-    return BCOO((data, indices), shape=sizes)
-
-
-@unchecked
-def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
-    """Sparse arrays, one behind the other along an axis that is not dense."""
-    mats = [check_sparse("bcoo_concatenate", m) for m in operands]
-    axis = ax.canonical_axis(dimension, mats[0].ndim, "bcoo_concatenate")
-    layouts = {(m.n_batch, m.n_sparse, m.n_dense) for m in mats}
-    others = {m.shape[:axis] + m.shape[axis + 1 :] for m in mats}
-    if len(others) != 1:
-        raise ShapeError(
-            f"bcoo_concatenate: the shapes {[m.shape for m in mats]} differ in other "
-            f"axes than {axis}"
-        )
-    if len(layouts) != 1:
-        mats = [all_sparse(m) for m in mats]
-    if axis >= mats[0].n_batch + mats[0].n_sparse:
-        mats = [bcoo_update_layout(m, n_dense=0) for m in mats]
-    k, total = mats[0].n_batch, sum(m.shape[axis] for m in mats)
-    shape = (*mats[0].shape[:axis], total, *mats[0].shape[axis + 1 :])
-    if axis < k:
-        size = max(m.nse for m in mats)
-        parts = [full_batch(_with_nse(m, size)) for m in mats]
-        data, indices = (fnp.concatenate(p, axis) for p in zip(*parts, strict=True))
-        return BCOO((data, indices), shape=shape)
-    rows: list[Any] = []
-    start = 0
-    for m in mats:
-        data, indices = full_batch(m)
-        moved = indices.at[..., axis - k].add(start) if m.nse else indices
-        keep = inside(indices, m.sparse_shape)
-        rows.append((data, limited(moved, keep, shape[k : k + m.n_sparse])))
-        start += m.shape[axis]
-    data, indices = (fnp.concatenate(p, k) for p in zip(*rows, strict=True))
-    return BCOO((data, indices), shape=shape)
-
-
-def _with_nse(mat: BCOO, nse: int) -> BCOO:
-    """The array with as many stored elements; those added are out of bounds."""
-    k = mat.n_batch
-    data, indices = (
-        fnp.pad(x, [(0, nse - mat.nse if i == k else 0) for i in range(x.ndim)])
-        for x in full_batch(mat)
-    )
-    keep = fnp.arange(nse) < mat.nse
-    return BCOO((data, limited(indices, keep, mat.sparse_shape)), shape=mat.shape)
-
-
-@unchecked
-def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
-    """The array backwards along axes."""
-    batch, sparse, dense = _parted("bcoo_rev", operand, dimensions)
-    indices = fnp.flip(operand.indices, tuple(batch)) if batch else operand.indices
-    along = (*batch, *[operand.n_batch + 1 + i for i in dense])
-    data = fnp.flip(operand.data, along) if along else operand.data
-    keep = inside(indices, operand.sparse_shape)
-    for i in sparse:
-        column = indices[..., i]
-        turned = fnp.where(keep, operand.sparse_shape[i] - 1 - column, column)
-        indices = indices.at[..., i].set(turned)
-    return BCOO((data, indices), shape=operand.shape,
-                unique_indices=operand.unique_indices)  # fmt: skip
-
-
-@unchecked
-def bcoo_slice(
-    mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int],
-    strides: Sequence[int] | None = None,
-) -> BCOO:  # fmt: skip
-    """A slice of the array, as `lax.slice` has it."""
-    starts = [operator.index(i) for i in start_indices]
-    limits = [operator.index(i) for i in limit_indices]
-    steps = [1] * mat.ndim if strides is None else [operator.index(i) for i in strides]
-    rows = [*zip(starts, limits, mat.shape, strict=True)]
-    if any(not 0 <= a <= b <= n for a, b, n in rows) or min(steps, default=1) < 1:
-        raise ValueRangeError(
-            f"bcoo_slice: the slice from {starts} to {limits} in steps of {steps} is "
-            f"not within the shape {mat.shape}"
-        )
-    return _sliced(mat, starts, [b - a for a, b, _ in rows], steps)
-
-
-@unchecked
-def bcoo_dynamic_slice(
-    mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]
-) -> BCOO:
-    """A slice of known size at a computed place, as `lax.dynamic_slice` has it."""
-    sizes = ax.check_shape(tuple(slice_sizes), "bcoo_dynamic_slice")
-    rows = zip(start_indices, sizes, mat.shape, strict=True)
-    starts = [fnp.clip(fnp.where(fnp.asarray(a) < 0, fnp.asarray(a) + n, a), 0, n - m)
-              for a, m, n in rows]  # fmt: skip
-    return _sliced(mat, starts, list(sizes), [1] * mat.ndim)
-
-
-def _sliced(
-    mat: BCOO, starts: Sequence[Any], sizes: Sequence[int], steps: Sequence[int]
-) -> BCOO:
-    """From each start so many elements, of which every step-th."""
-    data, indices, k, last = mat.data, mat.indices, mat.n_batch, mat.ndim - mat.n_dense
-    counts = [-(-n // s) for n, s in zip(sizes, steps, strict=True)]
-    for axis in (*range(k), *range(last, mat.ndim)):
-        if (sizes[axis], steps[axis]) == (mat.shape[axis], 1):
-            continue
-        places = starts[axis] + np.arange(counts[axis]) * steps[axis]
-        if axis >= last:
-            data = fnp.take(data, places, k + 1 + axis - last)
-            continue
-        data = data if data.shape[axis] == 1 else fnp.take(data, places, axis)
-        if indices.shape[axis] != 1:
-            indices = fnp.take(indices, places, axis)
-    keep = inside(indices, mat.sparse_shape)
-    rows: list[Any] = []
-    for column, axis in zip(columns(indices), range(k, last), strict=True):
-        moved = column - cast(starts[axis], indices.dtype)
-        keep = keep & (moved >= 0) & (moved < sizes[axis]) & (moved % steps[axis] == 0)
-        rows.append(moved // steps[axis])
-    limits = counts[k:last]
-    indices = joined(rows, keep, limits, indices.dtype)
-    lead = fnp.broadcast_shapes(data.shape[:k], keep.shape[:k])
-    data = fnp.broadcast_to(data, (*lead, *data.shape[k:]))
-    made = BCOO((masked(data, keep), indices), shape=counts)
-    most = math.prod(limits)
-    return bcoo_sum_duplicates(made, most) if most < mat.nse else made

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ftrace import numpy as fnp, random
-from ftrace.errors import ValueRangeError
+from ftrace.errors import one_of
 from ftrace.experimental.sparse.bcoo import BCOO, JAXSparse, bcoo_fromdense, replaced
+from ftrace.experimental.sparse.compressed import FORMATS
 from ftrace.numpy.axes import check_shape
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.pytree import tree
@@ -28,15 +29,14 @@ def todense(arr: Any) -> Any:
 def empty(
     shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32",
     sparse_format: str = "bcoo", n_batch: int = 0, n_dense: int = 0, nse: int = 0,
-) -> BCOO:  # fmt: skip
+) -> Any:  # fmt: skip
     """A sparse array of zeros.
 
     Args:
-      sparse_format: "bcoo".
+      sparse_format: "bcoo", "bcsr", "coo", "csr" or "csc".
       n_batch, n_dense: its axes of the batch, and dense ones.
       nse: how many elements it stores.
     """
-    _check_format("empty", sparse_format)
     sizes = check_shape(tuple(shape), "sparse.empty")
     last = len(sizes) - n_dense
     lead = (*sizes[:n_batch], nse)
@@ -44,7 +44,8 @@ def empty(
     data = fnp.zeros((*lead, *sizes[last:]), dtype)
     indices = fnp.broadcast_to(fnp.asarray(limits.astype(index_dtype)),
                                (*lead, len(limits)))  # fmt: skip
-    return BCOO((data, indices), shape=sizes, indices_sorted=True, unique_indices=True)
+    made = BCOO((data, indices), shape=sizes, indices_sorted=True, unique_indices=True)
+    return _in_format("empty", sparse_format, made)
 
 
 @unchecked
@@ -52,28 +53,28 @@ def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None,
     index_dtype: Any = "int32", sparse_format: str = "bcoo", n_batch: int = 0,
     n_dense: int = 0,
-) -> BCOO:  # fmt: skip
+) -> Any:  # fmt: skip
     """A sparse matrix of ones on the k-th diagonal."""
-    _check_format("eye", sparse_format)
     columns = N if M is None else M
     if n_batch or n_dense:
         ones = fnp.eye(N, columns, k, dtype)
         nse = 1 if n_batch + n_dense < 2 and not n_dense else None
-        return bcoo_fromdense(ones, n_batch=n_batch, n_dense=n_dense, nse=nse,
+        made = bcoo_fromdense(ones, n_batch=n_batch, n_dense=n_dense, nse=nse,
                               index_dtype=index_dtype)  # fmt: skip
+        return _in_format("eye", sparse_format, made)
     count = max(min(N, columns - k) if k > 0 else min(N + k, columns), 0)
     places = np.arange(count, dtype=index_dtype)
     indices = np.stack([places - min(k, 0), places + max(k, 0)], -1)
     data = fnp.ones(count, dtype)
-    return BCOO((data, indices.astype(index_dtype)), shape=(N, columns),
+    made = BCOO((data, indices.astype(index_dtype)), shape=(N, columns),
                 indices_sorted=True, unique_indices=True)  # fmt: skip
+    return _in_format("eye", sparse_format, made)
 
 
-def _check_format(name: str, sparse_format: str) -> None:
-    if sparse_format != "bcoo":
-        raise ValueRangeError(
-            f"sparse.{name}: sparse_format must be 'bcoo', got {sparse_format!r}"
-        )
+def _in_format(name: str, sparse_format: str, made: BCOO) -> Any:
+    one_of(f"sparse.{name}: sparse_format", sparse_format, FORMATS)
+    kind = FORMATS[sparse_format]
+    return made if kind is BCOO else kind.from_bcoo(made)
 
 
 @unchecked

@@ -16,15 +16,7 @@ from ftrace.experimental.sparse.bcoo import (
     BCOO,
     OPERATORS,
     all_sparse,
-    bcoo_broadcast_in_dim,
-    bcoo_dynamic_slice,
-    bcoo_reduce_sum,
-    bcoo_reshape,
-    bcoo_rev,
-    bcoo_slice,
-    bcoo_squeeze,
     bcoo_sum_duplicates,
-    bcoo_transpose,
     columns,
     each_batch,
     full_batch,
@@ -34,6 +26,16 @@ from ftrace.experimental.sparse.bcoo import (
     masked,
     replaced,
     scatter,
+)
+from ftrace.experimental.sparse.movement import (
+    bcoo_broadcast_in_dim,
+    bcoo_dynamic_slice,
+    bcoo_reduce_sum,
+    bcoo_reshape,
+    bcoo_rev,
+    bcoo_slice,
+    bcoo_squeeze,
+    bcoo_transpose,
 )
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import alike

@@ -11,6 +11,7 @@ number. Which code means infinity or NaN is asked of ml_dtypes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const_like
 
 Dtype = np.dtype[Any]
+_finfo: Callable[[Any], Any] = ml_dtypes.finfo
 
 
 class _Layout(NamedTuple):
@@ -50,10 +52,11 @@ class _Layout(NamedTuple):
 
 @cache
 def _layout(dtype: Dtype) -> _Layout:
-    info: Any = ml_dtypes.finfo(dtype)
-    given = np.array([info.max, 3e38, np.nan, -0.0], np.float32)
+    info = _finfo(dtype)
+    given: Any = np.array([info.max, 3e38, np.nan, -0.0], np.float32)
     most, beyond, nan, zero = map(int, given.astype(dtype).view(np.uint8))
-    values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
+    codes: Any = np.arange(256, dtype=np.uint8)
+    values = codes.view(dtype).astype(np.float32)
     return _Layout(
         info.nmant, info.minexp + (info.nmant == 0),
         1 << (dtypes.bits_of(dtype) - 1) if info.nmant else 0, most, beyond, nan,
@@ -112,7 +115,7 @@ def narrow(x: Node, dtype: Dtype) -> Node:
         x = p.cast(p.cast(x, dtypes.int32), dtypes.uint8)
         return p.bit_and(x, const_like(x, (1 << bits) - 1))
     layout, x = _layout(dtype), p.cast(x, dtypes.float32)
-    info: Any = ml_dtypes.finfo(dtype)
+    info = _finfo(dtype)
     size, raw = p.absolute(x), p.bitcast(x, arg=dtypes.int32)
     limit = float(np.float32(info.max)) * (1 if layout.sign else 1.5)
     inside = p.minimum(size, const_like(size, min(2 * limit, 3e38)))

@@ -1,0 +1,217 @@
+"""`jax.experimental.sparse.sparsify`: functions of dense arrays, of sparse ones.
+
+    f(mat, v) = mat.T @ v         traced with dense arrays in the place of sparse ones
+    transpose, dot_general        its equations, done by `RULES` where they meet these
+
+The functions are read as jaxprs, in which products are products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any
+
+from ftrace import lax, numpy as fnp
+from ftrace.compat.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from ftrace.compat.staging import make_jaxpr
+from ftrace.errors import MissingRuleError
+from ftrace.experimental.sparse import bcoo, compressed, movement, products
+from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS, JAXSparse, replaced
+from ftrace.trace.pytree import tree
+from ftrace.transforms.jit.structs import ShapeDtypeStruct
+
+__all__ = ["sparsify"]
+
+#: What is zero at zero, and what is linear as well: done to the elements.
+_OF_ZERO = (
+    "abs", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "erf", "expm1", "floor",
+    "integer_pow", "log1p", "round", "sign", "sin", "sinh", "sqrt", "square", "tan",
+    "tanh",
+)  # fmt: skip
+_LINEAR = ("convert_element_type", "copy", "imag", "neg", "real", "stop_gradient")
+
+Rule = Callable[..., Any]
+
+
+def _is_sparse(x: Any) -> bool:
+    return isinstance(x, JAXSparse)
+
+
+def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., Any]:
+    """A function of dense arrays that takes sparse ones, and gives them.
+
+    Args:
+      f: a function of arrays, traced with dense ones.
+      use_tracer: accepted, without effect.
+
+    Raises:
+      MissingRuleError: at the call, where a sparse array comes to an operation that
+        would give a dense one, or that has no rule.
+    """
+
+    @wraps(f)
+    def sparsified(*args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = tree.flatten((args, kwargs), is_leaf=_is_sparse)
+        shown = [
+            ShapeDtypeStruct(x.shape, x.dtype) if _is_sparse(x) else x for x in leaves
+        ]
+        kept: list[Any] = []
+
+        def dense(*flat: Any) -> Any:
+            given, named = tree.unflatten(treedef, flat)
+            results, structure = tree.flatten(f(*given, **named))
+            kept[:] = [structure]
+            return results
+
+        closed = make_jaxpr(dense)(*shown)
+        given = [x.to_bcoo() if isinstance(x, compressed.Format) else x for x in leaves]
+        return tree.unflatten(kept[0], evaluate(closed, *given))
+
+    return sparsified
+
+
+def evaluate(closed: ClosedJaxpr | Jaxpr, *args: Any) -> list[Any]:
+    """The results of a jaxpr of sparse and dense values."""
+    jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+    consts = closed.consts if isinstance(closed, ClosedJaxpr) else ()
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known |= dict(zip(jaxpr.invars, args, strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else known[atom]
+
+    for eqn in jaxpr.eqns:
+        found = _apply(eqn, [read(atom) for atom in eqn.invars])
+        known |= dict(zip(eqn.outvars, found, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _apply(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
+    name, primitive = eqn.primitive.name, eqn.primitive
+    if not any(map(_is_sparse, values)):
+        found = primitive.bind(*values, **primitive.get_bind_params(eqn.params))
+        return found if primitive.multiple_results else [found]
+    rule = RULES.get(name)
+    if rule is None:
+        raise MissingRuleError(
+            f"sparse rule for {name} is not implemented: there is none for what may "
+            "be dense; call x.todense() before"
+        )
+    found = rule(eqn, *values)
+    return found if primitive.multiple_results else [found]
+
+
+# Rules: of an equation and of the values of its operands.
+
+
+def _params(function: Rule, *names: str) -> Rule:
+    """What a function does with these parameters of the equation."""
+
+    def rule(eqn: JaxprEqn, *values: Any) -> Any:
+        return function(*values, **{name: eqn.params[name] for name in names})
+
+    return rule
+
+
+def _operator(name: str, swapped: str = "") -> Rule:
+    def rule(eqn: JaxprEqn, x: Any, y: Any) -> Any:
+        found = OPERATORS[name](x, y) if _is_sparse(x) else NotImplemented
+        if swapped and not _is_sparse(x):
+            found = OPERATORS[swapped](y, x)
+        if found is NotImplemented:
+            raise MissingRuleError(f"sparse rule for {name} of {x!r} and {y!r}: none")
+        return found
+
+    return rule
+
+
+def _of_elements(eqn: JaxprEqn, x: BCOO) -> BCOO:
+    if eqn.primitive.name in _OF_ZERO and not x.unique_indices:
+        x = bcoo.bcoo_sum_duplicates(x, x.nse)
+    return replaced(x, eqn.primitive.bind(x.data, **eqn.params))
+
+
+def _sum(eqn: JaxprEqn, x: BCOO) -> Any:
+    found = movement.bcoo_reduce_sum(x, axes=eqn.params["axes"])
+    return found if found.ndim else found.todense()
+
+
+def _broadcast(eqn: JaxprEqn, x: BCOO) -> BCOO:
+    return movement.bcoo_broadcast_in_dim(
+        x, shape=eqn.outvars[0].aval.shape,
+        broadcast_dimensions=eqn.params["broadcast_dimensions"],
+    )  # fmt: skip
+
+
+def _dynamic_slice(eqn: JaxprEqn, x: BCOO, *starts: Any) -> BCOO:
+    sizes = eqn.params["slice_sizes"]
+    return movement.bcoo_dynamic_slice(x, starts, sizes)
+
+
+def _concatenate(eqn: JaxprEqn, *values: BCOO) -> BCOO:
+    return movement.bcoo_concatenate(values, dimension=eqn.params["dimension"])
+
+
+def _pad(eqn: JaxprEqn, x: BCOO, value: Any) -> BCOO:
+    """Elements in their new places; the rest is zero."""
+    x, config = bcoo.all_sparse(x), eqn.params["padding_config"]
+    shape, keep = eqn.outvars[0].aval.shape, bcoo.inside(x.indices, x.shape)
+    rows = [row * (inner + 1) + low for row, (low, _, inner) in
+            zip(bcoo.columns(x.indices), config, strict=True)]  # fmt: skip
+    for row, size in zip(rows, shape, strict=True):
+        keep = keep & (row >= 0) & (row < size)
+    return BCOO((x.data, bcoo.joined(rows, keep, shape, x.indices.dtype)), shape=shape)
+
+
+def _select(eqn: JaxprEqn, which: Any, *cases: Any) -> BCOO:
+    if _is_sparse(which) or len(cases) != 2 or not all(map(_is_sparse, cases)):
+        raise MissingRuleError("sparse rule for select_n: of two sparse arrays alone")
+    parts = [
+        replaced(x, products.bcoo_multiply_dense(x, mask))
+        for x, mask in zip(cases, (~which, which), strict=True)
+    ]
+    return OPERATORS["add"](*parts)
+
+
+def _cond(eqn: JaxprEqn, index: Any, *operands: Any) -> Any:
+    branches = [partial(evaluate, branch) for branch in eqn.params["branches"]]
+    return lax.switch(index, branches, *operands)
+
+
+def _while(eqn: JaxprEqn, *values: Any) -> Any:
+    first = eqn.params["cond_nconsts"]
+    last = first + eqn.params["body_nconsts"]
+    ask, step = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+
+    def go_on(carry: Any) -> Any:
+        return evaluate(ask, *values[:first], *carry)[0]
+
+    def body(carry: Any) -> Any:
+        return evaluate(step, *values[first:last], *carry)
+
+    return lax.while_loop(go_on, body, [*map(_settled, values[last:])])
+
+
+def _settled(x: Any) -> Any:
+    return x if _is_sparse(x) else fnp.asarray(x)
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys((*_OF_ZERO, *_LINEAR), _of_elements),
+    "add": _operator("add", "radd"), "sub": _operator("sub", "rsub"),
+    "mul": _operator("mul", "rmul"), "div": _operator("truediv"),
+    "pow": _operator("pow"),
+    "dot_general": _params(
+        products.bcoo_dot_general, "dimension_numbers", "preferred_element_type"
+    ),
+    "transpose": _params(movement.bcoo_transpose, "permutation"),
+    "reduce_sum": _sum,
+    "reshape": _params(movement.bcoo_reshape, "new_sizes", "dimensions"),
+    "squeeze": _params(movement.bcoo_squeeze, "dimensions"),
+    "rev": _params(movement.bcoo_rev, "dimensions"),
+    "slice": _params(movement.bcoo_slice, "start_indices", "limit_indices", "strides"),
+    "broadcast_in_dim": _broadcast, "dynamic_slice": _dynamic_slice,
+    "concatenate": _concatenate, "pad": _pad, "select_n": _select,
+    "cond": _cond, "while": _while,
+}  # fmt: skip

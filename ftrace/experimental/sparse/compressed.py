@@ -1,0 +1,404 @@
+"""Matrices in other formats, each another way to write the indices of a BCOO.
+
+    COO     data, row, col           one row and one column for each element
+    CSR     data, indices, indptr    columns; row i is indptr[i] … indptr[i + 1]
+    CSC     data, indices, indptr    the same of the transposed matrix
+    BCSR    data, indices, indptr    CSR of batches, whose elements may be dense arrays
+
+A format says how its parts become a BCOO and how they are made of one; all else is what
+BCOO does. Elements out of bounds do not count: they stand behind the last row.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from typing_extensions import Self
+
+from ftrace import dtypes, numpy as fnp
+from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.experimental.sparse.bcoo import (
+    BCOO,
+    OPERATORS,
+    JAXSparse,
+    bcoo_extract,
+    bcoo_fromdense,
+)
+from ftrace.experimental.sparse.movement import bcoo_broadcast_in_dim, bcoo_concatenate
+from ftrace.experimental.sparse.products import Numbers, bcoo_dot_general
+from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.tracing.tracer import Value
+from ftrace.transforms.vmap import vmap
+from ftrace.tree_util import register_pytree_node_class
+
+
+def _rows(pointers: Any, count: int) -> Any:
+    """The row of each of the elements, of the places where rows begin."""
+    places = fnp.arange(count, dtype=pointers.dtype)
+    found = fnp.searchsorted(pointers, places, side="right") - 1
+    return found.astype(pointers.dtype)
+
+
+def _pointers(rows: Any, size: int) -> Any:
+    """The places where rows begin, of the sorted rows of the elements."""
+    begins = fnp.arange(size + 1, dtype=rows.dtype)
+    return fnp.searchsorted(rows, begins).astype(rows.dtype)
+
+
+def _each(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
+    for _ in range(n_batch):
+        function = vmap(function)
+    return function
+
+
+def _through_bcoo(name: str) -> Callable[..., Any]:
+    """An operator: what BCOO's does, in the format again where it is a matrix."""
+
+    def apply(self: Format, *args: Any) -> Any:
+        others = [x.to_bcoo() if isinstance(x, Format) else x for x in args]
+        found = OPERATORS[name](self.to_bcoo(), *others)
+        back = isinstance(found, BCOO) and found.n_sparse == 2
+        return type(self).from_bcoo(found) if back else found
+
+    return apply
+
+
+class Format(JAXSparse):
+    """The base of the formats: `parts` names what is stored, data first."""
+
+    parts: tuple[str, ...] = ("data", "indices", "indptr")
+    n_batch = 0
+
+    def __init__(
+        self, args: tuple[Value, Value, Value], *, shape: Sequence[int], **known: bool
+    ) -> None:
+        for name, part in zip(self.parts, args, strict=True):
+            setattr(self, name, fnp.asarray(part))
+        self.shape = tuple([operator.index(n) for n in shape])
+        self.known = known
+        kinds = [getattr(self, name).dtype for name in self.parts[1:]]
+        if not all(map(dtypes.is_integer, kinds)):
+            raise DtypeError(
+                f"{type(self).__name__}: indices must be integers, got "
+                f"{' and '.join(map(str, kinds))}"
+            )
+        if not self._fits():
+            shapes = {name: getattr(self, name).shape for name in self.parts}
+            raise ShapeError(
+                f"{type(self).__name__}: parts of the shapes {shapes} do not fit an "
+                f"array of shape {self.shape}; see the module "
+                "ftrace.experimental.sparse.compressed"
+            )
+
+    def _fits(self) -> bool:
+        return len(self.shape) == 2
+
+    def to_bcoo(self) -> BCOO:
+        """The same array as a BCOO."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> Self:
+        """The same array in this format, of two sparse axes."""
+        raise NotImplementedError
+
+    @classmethod
+    def fromdense(cls, mat: Value, *, nse: int | None = None,
+                  index_dtype: Any = np.int32, **layout: int) -> Self:  # fmt: skip
+        """The elements of a dense array that are not zero: see `bcoo_fromdense`."""
+        found = bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, **layout)
+        return cls.from_bcoo(found)
+
+    @classmethod
+    def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None,
+                          n_dense: int = 0, n_batch: int = 0) -> Self:  # fmt: skip
+        """A matrix of `scipy.sparse`."""
+        return cls.from_bcoo(BCOO.from_scipy_sparse(
+            mat, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch
+        ))  # fmt: skip
+
+    @property
+    def nse(self) -> int:
+        return getattr(self, self.parts[1]).shape[-1]
+
+    def todense(self) -> Any:
+        """The dense array."""
+        return self.to_bcoo().todense()
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Any:
+        """The transposed matrix."""
+        order = range(self.ndim)[::-1] if axes is None else axes
+        turned = self.to_bcoo().transpose(tuple(order))
+        return type(self).from_bcoo(turned)
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        known = (self.shape, self.n_batch, tuple(self.known.items()))
+        return tuple([getattr(self, name) for name in self.parts]), known
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Self:
+        made = object.__new__(cls)
+        for name, part in zip(cls.parts, children, strict=True):
+            setattr(made, name, part)
+        made.shape, made.n_batch, known = aux
+        made.known = dict(known)
+        more = getattr(children[1], "ndim", made.n_batch + 1) - 1 - made.n_batch
+        if more > 0:  # vmap has put axes before all others, or taken them away
+            made.shape = (*children[1].shape[:more], *made.shape)
+        made.shape, made.n_batch = made.shape[max(-more, 0) :], made.n_batch + more
+        return made
+
+    __matmul__, __rmatmul__ = _through_bcoo("matmul"), _through_bcoo("rmatmul")
+    __mul__, __rmul__ = _through_bcoo("mul"), _through_bcoo("rmul")
+    __add__, __radd__ = _through_bcoo("add"), _through_bcoo("radd")
+    __sub__, __rsub__ = _through_bcoo("sub"), _through_bcoo("rsub")
+    __truediv__, __pow__ = _through_bcoo("truediv"), _through_bcoo("pow")
+    __neg__, __abs__ = _through_bcoo("neg"), _through_bcoo("abs")
+    __getitem__ = _through_bcoo("getitem")
+    sum, reshape = _through_bcoo("sum"), _through_bcoo("reshape")
+
+
+@register_pytree_node_class
+class COO(Format):
+    """A sparse matrix of (data, row, col): see the module."""
+
+    parts = ("data", "row", "col")
+    row: Any
+    col: Any
+
+    def to_bcoo(self) -> BCOO:
+        indices = fnp.stack([self.row, self.col], -1)
+        rows_sorted = bool(self.known.get("rows_sorted"))
+        return BCOO((self.data, indices), shape=self.shape, indices_sorted=rows_sorted)
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> Self:
+        row, col = (arr.indices[..., i] for i in range(2))
+        return cls((arr.data, row, col), shape=arr.shape,
+                   rows_sorted=arr.indices_sorted)  # fmt: skip
+
+    def transpose(self, axes: Sequence[int] | None = None) -> COO:
+        if axes is not None:
+            return super().transpose(axes)
+        return COO((self.data, self.col, self.row), shape=self.shape[::-1])
+
+
+class _Compressed(Format):
+    indices: Any
+    indptr: Any
+
+    def _fits(self) -> bool:
+        k = self.n_batch = self.indices.ndim - 1
+        return (
+            self.n_dense >= 0
+            and self.indptr.shape[k:] == (self.shape[k] + 1,)
+            and self.data.shape[k:] == (self.nse, *self.shape[k + 2 :])
+        )
+
+    @property
+    def n_dense(self) -> int:
+        return self.ndim - self.n_batch - 2
+
+    def to_bcoo(self) -> BCOO:
+        def places(indices: Any, pointers: Any) -> Any:
+            return fnp.stack([_rows(pointers, self.nse), indices], -1)
+
+        found = _each(places, self.n_batch)(self.indices, self.indptr)
+        return BCOO((self.data, found), shape=self.shape, **self.known)
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> Self:
+        if arr.n_sparse != 2:
+            raise ValueRangeError(
+                f"{cls.__name__}.from_bcoo: two sparse axes are required, got {arr!r}"
+            )
+        arr = arr if arr.indices_sorted else arr.sort_indices()
+        size = arr.sparse_shape[0]
+
+        def begins(indices: Any) -> Any:
+            return _pointers(indices[:, 0], size)
+
+        pointers = _each(begins, arr.n_batch)(arr.indices)
+        parts = (arr.data, arr.indices[..., 1], pointers)
+        return cls(parts, shape=arr.shape, **cls._known_of(arr))
+
+    @classmethod
+    def _known_of(cls, arr: BCOO) -> dict[str, bool]:
+        return {}
+
+
+@register_pytree_node_class
+class CSR(_Compressed):
+    """A sparse matrix of (data, indices, indptr), row by row: see the module."""
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Any:
+        parts = (self.data, self.indices, self.indptr)
+        return _turned("CSR", axes, CSC, parts, self.shape)
+
+
+@register_pytree_node_class
+class CSC(_Compressed):
+    """A sparse matrix of (data, indices, indptr), column by column: see the module."""
+
+    def _fits(self) -> bool:
+        return self.ndim == 2 and self.indptr.shape == (self.shape[1] + 1,)
+
+    def to_bcoo(self) -> BCOO:
+        turned = self.transpose().to_bcoo()
+        return turned.transpose()
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> Any:
+        return CSR.from_bcoo(arr.transpose()).transpose()
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Any:
+        parts = (self.data, self.indices, self.indptr)
+        return _turned("CSC", axes, CSR, parts, self.shape)
+
+
+def _turned(name: str, axes: Any, kind: Any, parts: Any, shape: Sequence[int]) -> Any:
+    if axes is not None:
+        raise ArgumentError(f"{name}.transpose takes no axes, got {axes!r}")
+    return kind(parts, shape=shape[::-1])
+
+
+@register_pytree_node_class
+class BCSR(_Compressed):
+    """A sparse array of (data, indices, indptr) in batches: see the module."""
+
+    @property
+    def indices_sorted(self) -> bool:
+        return self.known.get("indices_sorted", False)
+
+    @property
+    def unique_indices(self) -> bool:
+        return self.known.get("unique_indices", False)
+
+    @property
+    def n_sparse(self) -> int:
+        return 2
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return self.shape[: self.n_batch]
+
+    @property
+    def dense_shape(self) -> tuple[int, ...]:
+        return self.shape[self.n_batch + 2 :]
+
+    @classmethod
+    def _known_of(cls, arr: BCOO) -> dict[str, bool]:
+        return {"indices_sorted": True, "unique_indices": arr.unique_indices}
+
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
+        """Each index once, in order, and no zeros: see `BCOO.sum_duplicates`."""
+        return BCSR.from_bcoo(self.to_bcoo().sum_duplicates(nse, remove_zeros))
+
+
+# Functions of matrices: the methods under other names.
+
+
+def bcsr_fromdense(
+    mat: Value, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
+    index_dtype: Any = np.int32,
+) -> BCSR:  # fmt: skip
+    """The elements of a dense array that are not zero: see `bcoo_fromdense`."""
+    return BCSR.fromdense(
+        mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
+    )
+
+
+def bcsr_todense(mat: BCSR) -> Any:
+    """The dense array."""
+    return mat.todense()
+
+
+def _functions(kind: type[Any], prefix: str) -> tuple[Callable[..., Any], ...]:
+    """The functions of matrices in a format."""
+
+    def fromdense(
+        mat: Value, *, nse: int | None = None, index_dtype: Any = np.int32
+    ) -> Any:
+        """The elements of a dense matrix that are not zero."""
+        return kind.fromdense(mat, nse=nse, index_dtype=index_dtype)
+
+    def todense(mat: Any) -> Any:
+        """The dense matrix."""
+        return mat.todense()
+
+    def matvec(mat: Any, v: Value, transpose: bool = False) -> Any:
+        """The product of a matrix, maybe transposed, and a vector."""
+        return _product(mat, v, transpose, 1)
+
+    def matmat(mat: Any, B: Value, *, transpose: bool = False) -> Any:
+        """The product of a matrix, maybe transposed, and a dense matrix."""
+        return _product(mat, B, transpose, 2)
+
+    made = (fromdense, todense, matvec, matmat)
+    for function in made:
+        function.__name__ = function.__qualname__ = f"{prefix}_{function.__name__}"
+    return made
+
+
+def _product(mat: Format, v: Value, transpose: bool, ndim: int) -> Any:
+    x = fnp.asarray(v)
+    if x.ndim != ndim:
+        raise ShapeError(f"{ndim} axes are required of the factor, got {x.shape}")
+    found = mat.to_bcoo()
+    return (found.transpose() if transpose else found) @ x
+
+
+coo_fromdense, coo_todense, coo_matvec, coo_matmat = _functions(COO, "coo")
+csr_fromdense, csr_todense, csr_matvec, csr_matmat = _functions(CSR, "csr")
+
+
+@unchecked
+def bcsr_extract(indices: Value, indptr: Value, mat: Value) -> Any:
+    """The elements of a dense array at the indices of a BCSR: its data."""
+    x, columns = fnp.asarray(mat), fnp.asarray(indices)
+    dense = x.shape[columns.ndim + 1 :]
+    zeros = fnp.zeros((*columns.shape, *dense), x.dtype)
+    where = BCSR((zeros, columns, indptr), shape=x.shape).to_bcoo()
+    return bcoo_extract(where, x, assume_unique=True).data
+
+
+def bcsr_dot_general(
+    lhs: Any, rhs: Any, *, dimension_numbers: Numbers, precision: Any = None,
+    preferred_element_type: Any = None, out_sharding: Any = None,
+) -> Any:  # fmt: skip
+    """`lax.dot_general` where an operand is a BCSR: see `bcoo_dot_general`."""
+    given = [x.to_bcoo() if isinstance(x, Format) else x for x in (lhs, rhs)]
+    return bcoo_dot_general(
+        *given, dimension_numbers=dimension_numbers,
+        preferred_element_type=preferred_element_type,
+    )  # fmt: skip
+
+
+def bcsr_broadcast_in_dim(
+    mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+    sharding: Any = None,
+) -> BCSR:  # fmt: skip
+    """The array with further axes: see `bcoo_broadcast_in_dim`."""
+    return BCSR.from_bcoo(bcoo_broadcast_in_dim(
+        mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions
+    ))  # fmt: skip
+
+
+def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
+    """Sparse arrays, one behind the other along an axis."""
+    found = bcoo_concatenate([m.to_bcoo() for m in operands], dimension=dimension)
+    return BCSR.from_bcoo(found)
+
+
+def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
+    """Each index once, in order."""
+    return mat.sum_duplicates(nse, remove_zeros=False)
+
+
+#: The formats by the names that `empty` and `eye` take.
+FORMATS: dict[str, Any] = {
+    "bcoo": BCOO, "bcsr": BCSR, "coo": COO, "csr": CSR, "csc": CSC,
+}  # fmt: skip
