@@ -345,3 +345,14 @@ def test_check_jaxpr_refuses_what_is_used_before_it_is_made() -> None:
     broken = closed.jaxpr.replace(eqns=closed.jaxpr.eqns[1:])
     with pytest.raises(ft.errors.GraphError, match="before it is made"):
         core.check_jaxpr(broken)
+
+
+def test_arrays_of_the_same_constant_are_several_values_of_a_jaxpr() -> None:
+    @ft.jit
+    def f(x: Any) -> Any:
+        a, b = fnp.zeros(3), fnp.zeros(3)
+        jaxpr = ft.make_jaxpr(lambda x: x + a - b * a)(x)
+        assert len(jaxpr.consts) == 2
+        return eval_jaxpr(jaxpr.jaxpr, [a + 2, b + 3], x)
+
+    np.testing.assert_array_equal(f(fnp.ones(3))[0], [-3, -3, -3])

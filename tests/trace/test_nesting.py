@@ -132,3 +132,21 @@ def test_deep_containers_pass_or_are_refused_by_name() -> None:
     for use in (ft.tree.leaves, ft.jit(lambda t: t), ft.grad(ft.tree.leaves)):
         with pytest.raises(NestingError, match="nested deeper"):
             use(nested(5000))
+
+
+@pytest.mark.parametrize("transform", [ft.vmap, lambda f: ft.grad(lambda x: f(x)[0])])
+def test_what_depends_on_no_argument_may_be_kept(transform: Any) -> None:
+    """As in a table of results; JAX computes it at once where nothing is jitted."""
+    kept: dict[str, Any] = {}
+    ones = fnp.ones(3)
+
+    def f(x: Any) -> Any:
+        kept.update(constant=fnp.arange(3) * ones, varying=x * fnp.zeros(3))
+        return x
+
+    transform(f)(ones)
+    np.testing.assert_array_equal(kept["constant"] + 1, [1, 2, 3])
+    np.testing.assert_array_equal(ft.jit(lambda x: x * kept["constant"])(2), [0, 2, 4])
+    assert ft.vmap(lambda x: x + kept["constant"])(ones).shape == (3, 3)
+    with pytest.raises(ft.errors.UnexpectedTracerError):
+        kept["varying"] + 1

@@ -26,7 +26,7 @@ from ftrace.trace.graph import Node, constant_value, making_nodes_of, provenance
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast, cast_p, stop_gradient
 from ftrace.trace.primitives.reference import convert
-from ftrace.trace.primitives.sources import const, scope_and_position, variable
+from ftrace.trace.primitives.sources import const, const_p, scope_and_position, variable
 from ftrace.trace.symbolic.dim import Dim, is_dynamic, same_size
 from ftrace.trace.tracing import weak_constants
 from ftrace.trace.tracing.tracer import (
@@ -158,10 +158,14 @@ class Scope:
     def capture(self, value: Value) -> Node:
         """The input that stands for a value around it: the same for the same value.
 
-        That is a concrete array; of an isolated scope also what is traced.
+        That is a concrete array; of an isolated scope also what is traced. Several
+        arrays of the same constant are several values, as with JAX: what is made of a
+        jaxpr of theirs may give each its own.
         """
         traced = isinstance(value, Tracer)
         key = value.node if traced else id(value)
+        if traced and value.node.op is const_p and key not in self._captured_nodes:
+            key = id(value)
         known = self._captured_nodes.get(key)
         if known is None:
             if self.isolated:

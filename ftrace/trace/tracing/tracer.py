@@ -242,7 +242,28 @@ def _adopt(tracer: Tracer) -> Value | None:
     for level in reversed(stack.running):
         if level.scope is tracer.scope:
             return level.around([tracer])[0]
-    return None
+    return _constant(tracer)
+
+
+def _constant(tracer: Tracer) -> Value | None:
+    """The value of what depends on no argument of a function that is not jitted.
+
+    JAX computes it at once, and so it may be kept, as in a table of results.
+    """
+    scope, node = tracer.scope, tracer.node
+    if not (scope.bound or scope.transform == "vmap") or scope.isolated:
+        return None
+    known = dict(scope.values)
+    for leaf in toposort([node], known):
+        if is_variable(leaf):
+            depth, index = scope_and_position(leaf)
+            own = depth == scope.depth and index >= scope.arguments
+            binding = scope.bindings[index] if own else None
+            if binding is None or isinstance(binding, Tracer):
+                return None
+            known[leaf] = np.asarray(binding)
+    scope.values[node] = evaluate([node], known)[0]
+    return surface["asarray"](scope.values[node]).astype(node.dtype)
 
 
 def has_ended(value: Any) -> bool:

@@ -102,8 +102,10 @@ class _OnLeaves(ABC):
         tangents: list[Node | None] = []
         for i, aval in enumerate(self.types):
             tangent = next(rest) if dtypes.is_inexact(aval.dtype) else None
-            zero = tangent is None or i in zeros
-            tangents.append(None if zero else cast(tangent, aval.dtype))
+            if i in zeros or tangent is None:
+                tangents.append(None)
+            else:
+                tangents.append(cast(tangent, aval.dtype))
         return level.results(results, self.types, tangents)
 
 
