@@ -106,9 +106,17 @@ def test_what_is_read_out_of_bounds_is_a_key_of_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "again", [copy.copy, copy.deepcopy, ft.device_put, ft.device_get]
+    "again",
+    [
+        copy.copy,
+        copy.deepcopy,
+        ft.device_put,
+        ft.device_get,
+        lambda keys: ft.device_put(keys, ft.devices()[0]),
+    ],
 )
 def test_copies_are_equal(again: Any) -> None:
+    assert ft.jit(random.bits)(again(KEY)) == random.bits(KEY)
     assert bool(fnp.all(again(KEYS) == KEYS))
     assert bool(fnp.all(pickle.loads(pickle.dumps(KEYS)) == KEYS))
 
