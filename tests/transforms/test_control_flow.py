@@ -478,3 +478,20 @@ def test_a_map_in_batches_of_0_is_one_vmap() -> None:
     for n in (0, 3):
         found = lax.map(fnp.sin, fnp.arange(float(n)), batch_size=0)
         np.testing.assert_array_equal(found, np.sin(np.arange(float(n), dtype="f")))
+
+
+@pytest.mark.parametrize("run", [lambda f: f, ft.jit])
+def test_bodies_see_the_values_of_what_is_known_around_them(run: Any) -> None:
+    def count_to(x: Any, most: Any) -> Any:
+        def step(c: Any) -> Any:
+            assert most > 0
+            return c + int(most)
+
+        return lax.while_loop(lambda c: c < 5, step, x)
+
+    many = run(lambda x: ft.vmap(count_to, (0, None))(x, 8))
+    assert many(fnp.arange(7)).tolist() == [8, 9, 10, 11, 12, 5, 6]
+    with pytest.raises(ft.errors.TracerBoolConversionError):
+        ft.jit(count_to)(0, 8)
+    with pytest.raises(ft.errors.TracerBoolConversionError):
+        ft.vmap(count_to)(fnp.arange(2), fnp.arange(2))

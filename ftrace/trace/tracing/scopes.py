@@ -169,8 +169,8 @@ class Scope:
         known = self._captured_nodes.get(key)
         if known is None:
             if self.isolated:
-                given = value if traced else None
-                node = self.input(aval_of(value), given=given).node
+                binding = value if traced else asarray(value)
+                node = self.input(aval_of(value), binding).node
                 self.imported.append(value)
             else:
                 array = asarray(value)
