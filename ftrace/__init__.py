@@ -118,6 +118,7 @@ if TYPE_CHECKING:
         optim,
         profiler,
         random,
+        ref,
         scipy,
         sharding,
         stages,
@@ -141,7 +142,7 @@ __all__ = [
     "dlpack", "jit", "memory", "monitoring", "profiler", "sharding", "stages",
     "jvp", "lax", "linear_transpose", "linearize", "load", "make_graph", "make_jaxpr",
     "named_call", "named_scope", "nn", "numpy", "ops", "optim", "pure_callback",
-    "random", "remat", "save", "scipy", "set_threads", "ShapeDtypeStruct", "tree",
+    "random", "ref", "remat", "save", "scipy", "set_threads", "ShapeDtypeStruct", "tree",
     "tree_util", "typing", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
@@ -169,6 +170,7 @@ _HOMES = {
     **dict.fromkeys(("NamedSharding", "Shard"), "transforms.shardings"),
     "Device": "backends.base",
     "fwd_and_bwd": "transforms.passes",
+    **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), "ref"),
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, cast as cast_node
 from ftrace.trace.primitives.sources import const, iota, variable
 from ftrace.trace.pytree import tree
+from ftrace.trace.references import Written, held, hold, of_transform, threaded
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
@@ -151,7 +152,14 @@ def _branch(
 ) -> Any:
     values, treedef = flatten_values(operands, f"{what}: the operand ")
     avals = [aval_of(x) for x in values]
-    traced = _traced(what, branches, treedef, avals, values)
+    try:
+        traced = _traced(what, branches, treedef, avals, values)
+    except Written as written:
+        refs = of_transform(written, what)
+        branches = [threaded(b, refs) for b in branches]
+        result, last = _branch(what, index, branches, (held(refs), *operands), names)
+        hold(refs, last)
+        return result
     first = traced[0].treedef
     for name, other in zip(names[1:], traced[1:], strict=True):
         if other.treedef != first:
@@ -258,7 +266,19 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     def test_of(avals: Sequence[ShapedArray]) -> Traced:
         return bodies.trace_function("while_loop", cond_fun, treedef, avals)
 
-    (body, test), first, avals = _settle("while_loop", avals, names, body_of, test_of)
+    try:
+        found = _settle("while_loop", avals, names, body_of, test_of)
+    except Written as written:
+        refs = of_transform(written, "while_loop")
+        test_too, body_too = threaded(cond_fun, refs), threaded(body_fun, refs)
+        result, last = while_loop(
+            lambda state: test_too(state[1], state[0])[0],
+            lambda state: body_too(state[1], state[0]),
+            (init_val, held(refs)),
+        )
+        hold(refs, last)
+        return result
+    (body, test), first, avals = found
     predicate = _predicate(test, cond_fun)
     if test.draft.effects:
         return _while_with_effects(cond_fun, body_fun, init_val)
@@ -537,7 +557,20 @@ def _scan(
         return body
 
     begin = [aval_of(x) for x in values]
-    (body,), first, avals = _settle(what, begin, names, body_of)
+    try:
+        (body,), first, avals = _settle(what, begin, names, body_of)
+    except Written as written:
+        refs = of_transform(written, what)
+        body_too = threaded(f, refs)
+
+        def step(state: Any, x: Any) -> Any:
+            (carry, y), last = body_too(state[1], state[0], x)
+            return (carry, last), y
+
+        state = init, held(refs)
+        (carry, last), ys = _scan(what, step, state, xs, length, reverse, counter)
+        hold(refs, last)
+        return carry, ys
     draft = body.draft
     count = len(avals)
     outputs = [*bodies.returned(draft.outputs[:count], avals), *draft.outputs[count:]]

@@ -23,6 +23,7 @@ from ftrace.ground.fast_dataclasses import Immutable, NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.tree import TreeDef
+from ftrace.trace.references import running
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 
@@ -292,7 +293,8 @@ class Output:
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[Value]:
         """The values of the result, then those of aux."""
-        result = self.function(*args, **kwargs)
+        with running(self.transform):
+            result = self.function(*args, **kwargs)
         aux_values: list[Value] = []
         if self.has_aux:
             if not isinstance(result, _SEQUENCE) or len(result) != 2:

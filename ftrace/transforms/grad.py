@@ -7,6 +7,7 @@ builds the graph of the derivative, and runs that as one program.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,14 @@ from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
 from ftrace.trace.primitives.sources import const_like, scope_and_position, variable
 from ftrace.trace.pytree import tree
+from ftrace.trace.references import (
+    Ref,
+    Written,
+    differentiated_beside,
+    hold,
+    of_transform,
+    with_parameters,
+)
 from ftrace.trace.tracing.scopes import owned
 from ftrace.trace.tracing.trace import free_variables, trace
 from ftrace.trace.tracing.tracer import Value, aval_of, stack
@@ -88,7 +97,18 @@ def _value_and_grad(
         avals = [aval_of(x) for x in values]
         check_inputs(name, avals, holomorphic, allow_int)
         output = Output(call, name, has_aux)
-        graph = trace("grad", output, avals, values)
+        try:
+            graph = trace("grad", output, avals, values)
+        except Written as written:
+            refs = of_transform(written, name)
+
+            def again(fun: Function) -> Any:
+                way = name, fun, argnums, True, holomorphic, allow_int
+                (value, aux), gradient = _value_and_grad(*way)(*args, **kwargs)
+                return value, gradient, aux
+
+            value, gradient, *aux = differentiated_beside(again, fun, refs, has_aux)
+            return ((value, *aux) if has_aux else value), gradient
         head = _check_scalar(
             name, graph, output, flatten_arguments.name_of(fun), holomorphic
         )
@@ -235,7 +255,12 @@ def jvp(
 
     output = Output.of_leaves(fun, treedef, "jvp", has_aux)
     types = avals + [avals[i].strong() for i in varying]
-    graph = trace("jvp", output, types, [*values, *kept], along=len(kept))
+    try:
+        graph = trace("jvp", output, types, [*values, *kept], along=len(kept))
+    except Written as written:
+        refs = of_transform(written, "jvp")
+        again = partial(jvp, primals=primals, tangents=tangents, has_aux=True)
+        return differentiated_beside(again, fun, refs, has_aux)
     moving = graph.inputs[len(avals) :]
     leaves = {graph.inputs[i]: moving[k] for k, i in enumerate(varying)}
     primal_out = graph.outputs[: output.count]
@@ -290,6 +315,43 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     return vjp_for("vjp", fun, primals, has_aux)
 
 
+def _beside_references(transform: Any) -> Any:
+    """A transform of functions that are given references, or write some around them.
+
+    An argument that is one has a cotangent, that of what it held at first.
+    """
+
+    def call(
+        name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
+    ) -> Any:
+        leaves, treedef = tree.flatten(tuple(primals))
+        places = [i for i, x in enumerate(leaves) if type(x) is Ref]
+        if places:
+            own = [leaves[i] for i in places]
+            run = with_parameters(lambda given: fun(*given), places, treedef)
+
+            def of_values(*args: Any) -> Any:
+                given = dict(enumerate(tree.leaves(args)))
+                result, last = run([given.pop(i) for i in places], [*given.values()])
+                result, aux = result if has_aux else (result, None)
+                return result, (aux, last)
+
+            held = [x.read() if type(x) is Ref else x for x in leaves]
+            found = transform(name, of_values, tree.unflatten(treedef, held), True)
+            *results, (aux, last) = found
+            hold(own, last)
+            return (*results, aux) if has_aux else tuple(results)
+        try:
+            return transform(name, fun, primals, has_aux)
+        except Written as written:
+            refs = of_transform(written, name)
+            again = lambda fun: transform(name, fun, primals, True)  # noqa: E731
+            return differentiated_beside(again, fun, refs, has_aux)
+
+    return call
+
+
+@_beside_references
 def vjp_for(
     name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
 ) -> Any:
@@ -463,6 +525,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     return linearize_for("linearize", fun, primals, has_aux)
 
 
+@_beside_references
 def linearize_for(
     name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
 ) -> Any:

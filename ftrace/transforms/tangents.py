@@ -14,6 +14,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
@@ -23,6 +24,7 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.elementwise import cast, cast_p
 from ftrace.trace.primitives.sources import const_p
 from ftrace.trace.pytree import tree
+from ftrace.trace.references import Ref
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.trace import has_free_variables
 from ftrace.trace.tracing.tracer import Value, aval_of, in_rule
@@ -148,6 +150,34 @@ class Program:
         return apply_again(graph, [*self.residuals, *values])
 
 
+@dataclass(frozen=True)
+class GradValue:
+    """An entry of `with_refs`: the cotangent is returned."""
+
+
+@dataclass(frozen=True)
+class DontWant:
+    """An entry of `with_refs`: the cotangent is not wanted."""
+
+
+@dataclass(frozen=True)
+class GradRef:
+    """What is returned in the place of a cotangent that a reference has got."""
+
+
+@dataclass(frozen=True)
+class DidntWant:
+    """What is returned in the place of a cotangent that was not wanted."""
+
+
+def _settled(entry: Any, cotangent: Any) -> Any:
+    """What is returned for a cotangent, which a reference may get."""
+    if isinstance(entry, Ref):
+        entry.write(entry.read().at[...].add(cotangent))
+        return GradRef()
+    return DidntWant() if isinstance(entry, DontWant) else cotangent
+
+
 class Linear:
     """A function that is linear in its arguments, with what it needs already computed.
 
@@ -203,6 +233,23 @@ class Linear:
             ]
         results = with_float0(values, len(self.results), self.results)
         return tree.unflatten(self.out_tree, results)
+
+    def with_refs(self, *entries: Any) -> Callable[..., Any]:
+        """The function, of which some results are added to references.
+
+        Args:
+          entries: for each argument, or for parts of its tree: a `Ref`, to which its
+            cotangent is added; GradValue(), it is returned; DontWant(), it is not.
+        """
+
+        def call(*args: Any) -> Any:
+            results = self(*args)
+            chosen = tree.broadcast_prefix(entries, results, "with_refs")
+            leaves, treedef = tree.flatten(results)
+            rows = zip(chosen, leaves, strict=True)
+            return tree.unflatten(treedef, [_settled(*row) for row in rows])
+
+        return call
 
     def flattened(self) -> tuple[Sequence[Value], Any]:
         """The values that it holds, and all else; with rules of users it holds none."""

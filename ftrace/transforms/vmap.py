@@ -23,6 +23,7 @@ from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.sources import iota, scope_and_position, variable
 from ftrace.trace.pytree import tree
+from ftrace.trace.references import Ref, lend, with_parameters
 from ftrace.trace.tracing.axes import Axis, bound
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
@@ -68,6 +69,17 @@ def vmap(
     _check_axes("in_axes", in_axes)
     _check_axes("out_axes", out_axes)
 
+    def map_refs(leaves: list[Any], axes: list[Any], treedef: tree.TreeDef) -> Any:
+        """A call with references: what they hold is mapped as they are."""
+        places = [i for i, x in enumerate(leaves) if type(x) is Ref]
+        ours = [axes[i] for i in places]
+        others = [i for i in range(len(leaves)) if i not in places]
+        run = vmap(
+            with_parameters(lambda given: fun(*given[0], **given[1]), places, treedef),
+            (ours, [axes[i] for i in others]), (out_axes, ours), axis_name, axis_size,
+        )  # fmt: skip
+        return lend([leaves[i] for i in places], run, [leaves[i] for i in others])
+
     @wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -78,6 +90,8 @@ def vmap(
         leaves, treedef = tree.flatten((args, kwargs))
         axes = tree.broadcast_prefix(in_axes, args, "vmap: in_axes")
         axes += [0] * (len(leaves) - len(axes))
+        if any(type(x) is Ref for x in leaves):
+            return map_refs(leaves, axes, treedef)
         rows = enumerate(zip(axes, leaves, strict=True))
         kept = {i: x for i, (a, x) in rows if a is None and not is_value(x)}
         if not all(is_value(x) or i in kept for i, x in enumerate(leaves)):

@@ -36,6 +36,17 @@ from ftrace.trace.flatten_arguments import (
 )
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
+from ftrace.trace.references import (
+    Ref,
+    Written,
+    held,
+    hold,
+    lend,
+    live,
+    of_transform,
+    threaded,
+    with_parameters,
+)
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import asarray
@@ -201,6 +212,7 @@ class Jitted(RecordedCallable, Travels):
         "_static",
         "_traced",
         "_traces",
+        "_with_refs",
         "known",
     )  # fmt: skip
 
@@ -226,6 +238,7 @@ class Jitted(RecordedCallable, Travels):
         self._dynamic = dynamic
         self._latest: Any = None  # the signature that was traced last
         self._signature: inspect.Signature | None = None
+        self._with_refs: dict[Any, Any] | None = None  # kinds of calls, with functions
         self.known: OneTrace | None = None
 
     @property
@@ -238,6 +251,44 @@ class Jitted(RecordedCallable, Travels):
 
     def plain_call(self, *args: Any, **kwargs: Any) -> Any:
         """A call in Python's code, whether or not calls like it could be native."""
+        return (self._call_beside_refs if live else self._call)(args, kwargs)
+
+    def _call_beside_refs(self, args: Any, kwargs: Any) -> Any:
+        """A call that may have references as arguments, or use some from around it."""
+        given, static = arguments.split(self._fun, self._static, args, kwargs)
+        leaves, treedef = tree.flatten(given)
+        places = [i for i, x in enumerate(leaves) if type(x) is Ref]
+        others = [x for x in leaves if type(x) is not Ref]
+        refs: Sequence[Ref] = [leaves[i] for i in places]
+        types = () if places else tuple(map(aval_of, leaves))
+        key = treedef, static, tuple(places), types
+        if self._with_refs is None:
+            self._with_refs = {}
+        known = self._with_refs.get(key)
+        if known is None:
+            def call(given: Any) -> Any:
+                args, kwargs = arguments.join(given, static)
+                return self._fun(*args, **kwargs)
+
+            call.__name__ = name_of(self._fun)
+            if not places:
+                try:
+                    return self._call(args, kwargs)
+                except Written as written:
+                    refs = of_transform(written, "jit")
+                run = threaded(lambda x: call(tree.unflatten(treedef, x)), refs)
+            else:
+                run = with_parameters(call, places, treedef)
+            known = Jitted(run, device=self._device), None if places else refs
+            self._with_refs[key] = known
+        run, around = known
+        if around is None:
+            return lend(refs, run, others)
+        result, last = run(held(around), others)
+        hold(around, last)
+        return result
+
+    def _call(self, args: Any, kwargs: Any) -> Any:
         config = settings.current()
         if config.disable_jit:
             return self._fun(*args, **kwargs)

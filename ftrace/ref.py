@@ -1,0 +1,76 @@
+"""Arrays that are written in place, as in `jax.ref`.
+
+    total = new_ref(zeros(3))
+    total[1] += 1.0         # in place
+    total[...]              # an array
+
+Within a function they are plain values of its trace: nothing is shared, and derivatives
+go through them. A function may also read and write references from around it, or that
+it is given: under `jit` and in the bodies of loops and branches what they hold is one
+more argument and result; `vmap` maps those that are arguments, not those from around
+it; under `grad`, `vjp` and `jvp` no derivative goes through what remains in them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ftrace.numpy import axes as ax
+from ftrace.numpy.creation import empty
+from ftrace.trace.references import Ref as Ref
+from ftrace.trace.tracing.tracer import Value
+
+__all__ = [
+    "Ref", "addupdate", "empty_ref", "free_ref", "freeze", "get", "new_ref", "set",
+    "swap",
+]  # fmt: skip
+
+
+def new_ref(init_val: Value, *, memory_space: Any = None, kind: Any = None) -> Ref:
+    """A reference that holds this array at first.
+
+    Args:
+      memory_space, kind: accepted and ignored.
+    """
+    return Ref(ax.strong(ax.as_value(init_val)))
+
+
+def empty_ref(ty: Any, *, memory_space: Any = None) -> Ref:
+    """A reference to an array of this shape and dtype, with any elements."""
+    return Ref(empty(ty.shape, ty.dtype))
+
+
+def freeze(ref: Ref) -> Any:
+    """What a reference holds; it cannot be used any more.
+
+    Raises:
+      ArgumentError: a function around has made it, or it is frozen.
+    """
+    return ref.give_up()
+
+
+def free_ref(ref: Ref) -> None:
+    """Ends a reference: it cannot be used any more."""
+    ref.give_up()
+
+
+def get(ref: Ref, idx: Any = ...) -> Any:
+    """`ref[idx]`."""
+    return ref[idx]
+
+
+def set(ref: Ref, idx: Any, val: Value) -> None:
+    """`ref[idx] = val`."""
+    ref[idx] = val
+
+
+def swap(ref: Ref, idx: Any, val: Value) -> Any:
+    """`ref[idx] = val`; returns what was there."""
+    found = ref[idx]
+    ref[idx] = val
+    return found
+
+
+def addupdate(ref: Ref, idx: Any, val: Value) -> None:
+    """`ref[idx] += val`; where an index comes twice, both are added."""
+    ref.write(ref.read().at[idx].add(val))

@@ -1,0 +1,293 @@
+"""References: cells that are written in place, and functions that write them.
+
+A function may write a `Ref` that was there before it. What it writes is traced, and must
+not stay behind when its trace has ended: the trace takes what the reference holds as one
+more argument, and returns what it holds at last.
+
+    Frame     a run of a user's function: keeps what is written in it
+    Written   raised where it ends, if that was a reference from around it
+    threaded  the function with these references as an argument and a result
+
+A transform that catches `Written` traces the function again, threaded; one that does
+not has no meaning for it, and the exception says so to the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from threading import local
+from typing import Any
+from weakref import WeakSet
+
+from ftrace.errors import ArgumentError
+from ftrace.trace.pytree import tree
+
+Value = Any  # Array | Tracer
+
+
+class _Thread(local):
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.lent: list[Ref] = []  # those that functions have got as arguments
+
+
+_thread = _Thread()
+
+
+class Ref:
+    """An array that is read and written in place: `ref[i]`, `ref[i] = x`.
+
+    Its shape and dtype stay. Functions get it as an argument or from around them.
+    """
+
+    __slots__ = ("__weakref__", "_home", "_value")
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+        self._home = len(_thread.frames)
+        live.add(self)
+
+    def read(self) -> Value:
+        """What it holds."""
+        found = self._value
+        self._check()
+        for frame in reversed(_thread.frames[self._home :]):
+            if self in frame.values:
+                found = frame.values[self]
+                break
+            frame.touched[self] = None
+        if found is None:
+            raise ArgumentError("this reference has been frozen: it holds nothing")
+        return found
+
+    def write(self, value: Value) -> None:
+        """Gives it another array of its shape and dtype."""
+        if len(_thread.frames) <= self._home:
+            self._value = value
+            return
+        self._check()
+        frame = _thread.frames[-1]
+        if self not in frame.given:
+            frame.written[self] = None
+        frame.values[self] = value
+
+    def give_up(self) -> Value:
+        """What it holds at last."""
+        if len(_thread.frames) > self._home:
+            raise ArgumentError(
+                "a reference is frozen in the function that made it, not in one that "
+                "was given it"
+            )
+        value, self._value = self.read(), None
+        return value
+
+    def _check(self) -> None:
+        if self in _thread.lent:
+            raise ArgumentError(
+                "a function is given a reference that it also uses from around it; use "
+                "one of both"
+            )
+
+    @property
+    def shape(self) -> Any:
+        return self.read().shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.read().dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.read().size
+
+    @property
+    def aval(self) -> Any:
+        return self.read().aval
+
+    def __len__(self) -> int:
+        return len(self.read())
+
+    def __getitem__(self, index: Any) -> Value:
+        return self.read() if index is ... else self.read()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.write(self.read().at[index].set(value))
+
+    def __bool__(self) -> bool:
+        raise ArgumentError("a reference is no bool; read it with ref[...]")
+
+    def __repr__(self) -> str:
+        return repr(self.read()).replace("Array", "Ref", 1)
+
+
+#: The references that there are.
+live: WeakSet[Ref] = WeakSet()
+
+
+class Written(ArgumentError):
+    """A function has written references from around it; under `jit`, or read them."""
+
+    def __init__(self, transform: str, refs: Iterable[Ref]) -> None:
+        super().__init__(
+            f"{transform}: the function writes a reference from around it, which "
+            f"{transform} gives no meaning; pass the reference as an argument, or "
+            "return the value"
+        )
+        self.transform, self.refs = transform, tuple(refs)
+
+
+class Frame:
+    """A run of a user's function.
+
+    Args:
+      transform: what runs it; by default as the frame around.
+      given: references that it may write, and what these hold at first.
+
+    Attributes:
+      values: what those hold that it has written or was given.
+      touched, written: of those from around it, in their order.
+    """
+
+    def __init__(
+        self,
+        transform: str | None = None,
+        given: dict[Ref, Value] | None = None,
+    ) -> None:
+        frames = _thread.frames
+        around = frames[-1].transform if frames else "a function"
+        self.transform = around if transform is None else transform
+        self.given = given or {}
+        self.values = dict(self.given)
+        self.touched: dict[Ref, None] = {}
+        self.written: dict[Ref, None] = {}
+
+    def __enter__(self) -> Frame:
+        _thread.frames.append(self)
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        _thread.frames.pop()
+        # A program is used again, when they hold something else.
+        found = self.written
+        if self.transform == "jit":
+            found = {**self.touched, **self.written}
+            found = {ref: None for ref in found if ref not in self.given}
+        if found and kind is None:
+            raise Written(self.transform, found)
+
+
+def running(transform: str) -> Any:
+    """The block in which a transform runs a user's function."""
+    return Frame(transform) if live else ExitStack()
+
+
+def threaded(
+    function: Callable[..., Any], refs: Sequence[Ref]
+) -> Callable[..., Any]:
+    """(values, *args) -> (result, values): with what the references hold, and hold then."""
+
+    def call(values: Sequence[Value], *args: Any, **kwargs: Any) -> Any:
+        with Frame(None, dict(zip(refs, values, strict=True))) as frame:
+            result = function(*args, **kwargs)
+            return result, [frame.values[ref] for ref in refs]
+
+    call.__name__ = getattr(function, "__name__", "function")
+    return call
+
+
+def with_parameters(
+    function: Callable[..., Any], places: Sequence[int], treedef: tree.TreeDef
+) -> Callable[..., Any]:
+    """(values, others) -> (result, values), of a function that is given references.
+
+    Args:
+      function: of the tree of leaves, in which it gets references of its own.
+      places: of these leaves.
+    """
+
+    def run(own: Sequence[Ref], others: Sequence[Any]) -> Any:
+        full = list(others)
+        for i, ref in zip(places, own, strict=True):
+            full.insert(i, ref)
+        return function(tree.unflatten(treedef, full))
+
+    def call(values: Sequence[Value], others: Sequence[Any]) -> Any:
+        own = [Ref(value) for value in values]
+        return threaded(partial(run, own), own)(values, others)
+
+    call.__name__ = getattr(function, "__name__", "function")
+    return call
+
+
+def lend(
+    refs: Sequence[Ref], run: Callable[..., tuple[Any, Sequence[Value]]], *args: Any
+) -> Any:
+    """The result of (values, *args) -> (result, values), which the references get.
+
+    Raises:
+      ArgumentError: one is given twice, or used from around the function as well.
+    """
+    if len({*refs}) < len(refs):
+        raise ArgumentError("a function is given the same reference twice")
+    values = held(refs)
+    _thread.lent += refs
+    try:
+        result, last = run(values, *args)
+    finally:
+        del _thread.lent[len(_thread.lent) - len(refs) :]
+    hold(refs, last)
+    return result
+
+
+def held(refs: Iterable[Ref]) -> list[Value]:
+    """What they hold."""
+    return [ref.read() for ref in refs]
+
+
+def hold(refs: Iterable[Ref], values: Iterable[Value]) -> None:
+    """Gives each its value."""
+    for ref, value in zip(refs, values, strict=True):
+        ref.write(value)
+
+
+def of_transform(found: Written, transform: str) -> Sequence[Ref]:
+    """The references that the function of this transform has written.
+
+    Raises:
+      Written: it was one within.
+    """
+    if found.transform != transform:
+        raise found
+    return found.refs
+
+
+def differentiated_beside(
+    transform: Callable[[Callable[..., Any]], Sequence[Any]],
+    function: Callable[..., Any],
+    refs: Sequence[Ref],
+    has_aux: bool,
+) -> tuple[Any, ...]:
+    """What a transform makes of a function that writes references.
+
+    No derivative goes through what is written in them.
+
+    Args:
+      transform: of a function with `has_aux`; its last result is aux.
+    """
+    before, run = held(refs), threaded(function, refs)
+
+    def with_values(*args: Any, **kwargs: Any) -> Any:
+        result, values = run(before, *args, **kwargs)
+        result, aux = result if has_aux else (result, None)
+        return result, (aux, values)
+
+    with_values.__name__ = run.__name__
+    *results, (aux, values) = transform(with_values)
+    hold(refs, values)
+    return (*results, aux) if has_aux else tuple(results)
