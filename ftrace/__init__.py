@@ -142,8 +142,8 @@ __all__ = [
     "dlpack", "jit", "memory", "monitoring", "profiler", "sharding", "stages",
     "jvp", "lax", "linear_transpose", "linearize", "load", "make_graph", "make_jaxpr",
     "named_call", "named_scope", "nn", "numpy", "ops", "optim", "pure_callback",
-    "random", "ref", "remat", "save", "scipy", "set_threads", "ShapeDtypeStruct", "tree",
-    "tree_util", "typing", "value_and_grad", "vjp", "vmap",
+    "random", "ref", "remat", "save", "scipy", "set_threads", "ShapeDtypeStruct",
+    "tree", "tree_util", "typing", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 
 #: What is loaded when it is first named, and is no module: most programs need little.

@@ -1,7 +1,7 @@
 """JAX's names that are not there: what is said of them, and where it is known.
 
     lax.psend         AttributeError: JAX's lax.psend: never: why; use …
-    jax.new_ref       AttributeError: JAX's jax.new_ref: not there yet: …
+    jax.export        AttributeError: JAX's jax.export: never: why; use …
     lax.no_such_name  AttributeError: module 'ftrace.lax' has no attribute …
 
 `jax_names.txt` lists the public names of JAX; `REASONS` says why some are missing, and
@@ -55,10 +55,9 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         experimental.sparse.*_p extend.random.threefry2x32_p""",
     (NEVER, "keys are not watched for being used twice", ""): "errors.KeyReuseError",
     (NEVER, "versions of jaxlib and its insides", ""): """
-        lib extend.backend.* interpreters.xla.Backend ad
+        lib extend.backend.* interpreters.xla.Backend
         make_user_context""",
-    (NOT_YET, "mutable arrays", "lax.scan with a carry, x.at[i].set(y)"): """
-        Ref ref.* ref new_ref empty_ref free_ref freeze""",
+    (NEVER, "a reference has the type of its array", "ref.aval"): "ref.AbstractRef",
     (NOT_YET, "products and slices are there", "its operators, bcoo_* functions"): (
         "experimental.sparse.bcoo_gather experimental.sparse.bcoo_conv_general_dilated"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,16 @@ from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, cast as cast_node
 from ftrace.trace.primitives.sources import const, iota, variable
 from ftrace.trace.pytree import tree
-from ftrace.trace.references import Written, held, hold, of_transform, threaded
+from ftrace.trace.references import (
+    Ref,
+    Written,
+    held,
+    hold,
+    lend,
+    of_transform,
+    threaded,
+    with_parameters,
+)
 from ftrace.trace.symbolic.dim import is_dynamic
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value
 from ftrace.trace.tracing.weak_constants import is_exact, is_narrow
@@ -271,11 +281,14 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     except Written as written:
         refs = of_transform(written, "while_loop")
         test_too, body_too = threaded(cond_fun, refs), threaded(body_fun, refs)
-        result, last = while_loop(
-            lambda state: test_too(state[1], state[0])[0],
-            lambda state: body_too(state[1], state[0]),
-            (init_val, held(refs)),
-        )
+
+        def test_state(state: Any) -> Any:
+            return test_too(state[1], state[0])[0]
+
+        def next_state(state: Any) -> Any:
+            return body_too(state[1], state[0])
+
+        result, last = while_loop(test_state, next_state, (init_val, held(refs)))
         hold(refs, last)
         return result
     (body, test), first, avals = found
@@ -493,8 +506,35 @@ def scan(
     tree.check_callable(f, "scan")
     if unroll < 0:
         raise ArgumentError(f"scan: unroll must not be negative, got {unroll}")
+    leaves, treedef = tree.flatten((xs,))
+    places = [i for i, x in enumerate(leaves) if type(x) is Ref]
+    if places:
+        return _scan_refs(f, init, leaves, treedef, places, length, reverse)
     count = _length(xs, length)
     return _scan("scan", f, init, xs, count, bool(reverse), None)
+
+
+def _scan_refs(
+    f: Function,
+    init: Any,
+    leaves: Sequence[Any],
+    treedef: tree.TreeDef,
+    places: Sequence[int],
+    length: int | None,
+    reverse: bool,
+) -> Any:
+    """A scan over references too: each iteration has one to its element of them."""
+
+    def step(carry: Any, x: Any) -> Any:
+        (carry, y), last = with_parameters(partial(f, carry), places, treedef)(*x)
+        return carry, (y, last)
+
+    def run(values: Sequence[Any], others: Sequence[Any]) -> Any:
+        carry, (ys, last) = scan(step, init, (values, others), length, reverse)
+        return (carry, ys), last
+
+    others = [x for x in leaves if type(x) is not Ref]
+    return lend([leaves[i] for i in places], run, others)
 
 
 def _length(xs: Any, length: int | None) -> int:

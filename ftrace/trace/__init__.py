@@ -30,6 +30,8 @@ From the ground up:
                          eager operations
     tracing/             From a run of a user's function to its graph: scopes, tracers,
                          their operations
+    references           References: cells that are written in place, and functions that
+                         write them
     flatten_arguments    The border to user functions: arguments and results as flat
                          lists of values
     eager/               Calls outside of traces: done at once by NumPy, and remembered

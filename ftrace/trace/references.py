@@ -1,8 +1,8 @@
 """References: cells that are written in place, and functions that write them.
 
-A function may write a `Ref` that was there before it. What it writes is traced, and must
-not stay behind when its trace has ended: the trace takes what the reference holds as one
-more argument, and returns what it holds at last.
+A function may write a `Ref` that was there before it. What it writes is traced, and
+must not stay behind when its trace has ended: the trace takes what the reference holds
+as one more argument, and returns what it holds at last.
 
     Frame     a run of a user's function: keeps what is written in it
     Written   raised where it ends, if that was a reference from around it
@@ -57,21 +57,22 @@ class Ref:
             if self in frame.values:
                 found = frame.values[self]
                 break
-            frame.touched[self] = None
+            if not frame.given:
+                frame.touched[self] = None
         if found is None:
             raise ArgumentError("this reference has been frozen: it holds nothing")
         return found
 
     def write(self, value: Value) -> None:
         """Gives it another array of its shape and dtype."""
-        if len(_thread.frames) <= self._home:
-            self._value = value
-            return
         self._check()
-        frame = _thread.frames[-1]
-        if self not in frame.given:
-            frame.written[self] = None
-        frame.values[self] = value
+        for frame in reversed(_thread.frames[self._home :]):
+            if self in frame.given or not frame.given:
+                frame.values[self] = value
+                if not frame.given:
+                    frame.written[self] = None
+                return
+        self._value = value
 
     def give_up(self) -> Value:
         """What it holds at last."""
@@ -146,8 +147,9 @@ class Frame:
     """A run of a user's function.
 
     Args:
-      transform: what runs it; by default as the frame around.
-      given: references that it may write, and what these hold at first.
+      transform: what runs it.
+      given: references that it may write, and what these hold at first; all others go
+        through to the frame around.
 
     Attributes:
       values: what those hold that it has written or was given.
@@ -156,12 +158,10 @@ class Frame:
 
     def __init__(
         self,
-        transform: str | None = None,
+        transform: str = "",
         given: dict[Ref, Value] | None = None,
     ) -> None:
-        frames = _thread.frames
-        around = frames[-1].transform if frames else "a function"
-        self.transform = around if transform is None else transform
+        self.transform = transform
         self.given = given or {}
         self.values = dict(self.given)
         self.touched: dict[Ref, None] = {}
@@ -177,7 +177,6 @@ class Frame:
         found = self.written
         if self.transform == "jit":
             found = {**self.touched, **self.written}
-            found = {ref: None for ref in found if ref not in self.given}
         if found and kind is None:
             raise Written(self.transform, found)
 
@@ -187,13 +186,11 @@ def running(transform: str) -> Any:
     return Frame(transform) if live else ExitStack()
 
 
-def threaded(
-    function: Callable[..., Any], refs: Sequence[Ref]
-) -> Callable[..., Any]:
-    """(values, *args) -> (result, values): with what the references hold, and hold then."""
+def threaded(function: Callable[..., Any], refs: Sequence[Ref]) -> Callable[..., Any]:
+    """(values, *args) -> (result, values), of what the references hold."""
 
     def call(values: Sequence[Value], *args: Any, **kwargs: Any) -> Any:
-        with Frame(None, dict(zip(refs, values, strict=True))) as frame:
+        with Frame("", dict(zip(refs, values, strict=True))) as frame:
             result = function(*args, **kwargs)
             return result, [frame.values[ref] for ref in refs]
 
@@ -207,7 +204,7 @@ def with_parameters(
     """(values, others) -> (result, values), of a function that is given references.
 
     Args:
-      function: of the tree of leaves, in which it gets references of its own.
+      function: of the tuple that is the tree of leaves; it gets references of its own.
       places: of these leaves.
     """
 
@@ -215,7 +212,7 @@ def with_parameters(
         full = list(others)
         for i, ref in zip(places, own, strict=True):
             full.insert(i, ref)
-        return function(tree.unflatten(treedef, full))
+        return function(*tree.unflatten(treedef, full))
 
     def call(values: Sequence[Value], others: Sequence[Any]) -> Any:
         own = [Ref(value) for value in values]

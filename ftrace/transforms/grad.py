@@ -328,7 +328,7 @@ def _beside_references(transform: Any) -> Any:
         places = [i for i, x in enumerate(leaves) if type(x) is Ref]
         if places:
             own = [leaves[i] for i in places]
-            run = with_parameters(lambda given: fun(*given), places, treedef)
+            run = with_parameters(fun, places, treedef)
 
             def of_values(*args: Any) -> Any:
                 given = dict(enumerate(tree.leaves(args)))
@@ -345,7 +345,10 @@ def _beside_references(transform: Any) -> Any:
             return transform(name, fun, primals, has_aux)
         except Written as written:
             refs = of_transform(written, name)
-            again = lambda fun: transform(name, fun, primals, True)  # noqa: E731
+
+            def again(fun: Function) -> Any:
+                return transform(name, fun, primals, True)
+
             return differentiated_beside(again, fun, refs, has_aux)
 
     return call

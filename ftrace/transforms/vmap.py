@@ -74,8 +74,12 @@ def vmap(
         places = [i for i, x in enumerate(leaves) if type(x) is Ref]
         ours = [axes[i] for i in places]
         others = [i for i in range(len(leaves)) if i not in places]
+
+        def call(args: Any, kwargs: Any) -> Any:
+            return fun(*args, **kwargs)
+
         run = vmap(
-            with_parameters(lambda given: fun(*given[0], **given[1]), places, treedef),
+            with_parameters(call, places, treedef),
             (ours, [axes[i] for i in others]), (out_axes, ours), axis_name, axis_size,
         )  # fmt: skip
         return lend([leaves[i] for i in places], run, [leaves[i] for i in others])

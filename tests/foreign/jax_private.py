@@ -47,7 +47,7 @@ PUBLIC = {
     "api_util": "jax.api_util",
     "array": "jax",
     "checkify": "jax.experimental.checkify",
-    "core": "jax.extend.core jax.core jax.errors",
+    "core": "jax.extend.core jax.core jax.errors jax.ref",
     "custom_batching": "jax.custom_batching",
     "custom_derivatives": "jax.custom_derivatives",
     "debugging": "jax.debug",
@@ -84,7 +84,7 @@ PUBLIC = {
 LENIENT = """
     jax jax.dtypes jax.lax jax.nn jax.nn.initializers jax.numpy jax.numpy.linalg
     jax.random jax.scipy jax.scipy.linalg jax.scipy.special jax.scipy.signal
-    jax.scipy.stats jax.tree jax.tree_util jax.errors jax.debug jax.core
+    jax.scipy.stats jax.tree jax.tree_util jax.errors jax.debug jax.core jax.ref
     jax.extend.core jax.sharding jax.experimental.sparse jax.experimental.sparse.bcoo
     jax.experimental.jet jax.interpreters.ad jax.interpreters.batching
 """

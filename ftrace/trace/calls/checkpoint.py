@@ -40,6 +40,12 @@ from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.primitive import Batched, Primitive, Results, item_p
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.pytree import tree
+from ftrace.trace.references import (
+    Ref,
+    Written,
+    differentiated_beside,
+    of_transform,
+)
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.scopes import asarray, rounded, with_all_bits
 from ftrace.trace.tracing.trace import trace
@@ -454,6 +460,7 @@ def checkpoint(
     @flatten_arguments.wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         fixed = _static_positions(numbers, args, flatten_arguments.name_of(fun))
+        fixed = {*fixed, *[i for i, x in enumerate(args) if type(x) is Ref]}
         dynamic = [x for i, x in enumerate(args) if i not in fixed]
         static = {k: v for k, v in kwargs.items() if k in names}
         named = {k: v for k, v in kwargs.items() if k not in names}
@@ -471,7 +478,19 @@ def checkpoint(
         output = flatten_arguments.Output.of_leaves(
             call, treedef, "checkpoint", keywords=True
         )
-        found = called("checkpoint", output, values, [])
+        try:
+            found = called("checkpoint", output, values, [])
+        except Written as written:
+            refs = of_transform(written, "checkpoint")
+            again = partial(
+                checkpoint, prevent_cse=apart, policy=policy,
+                static_argnums=static_argnums, static_argnames=static_argnames,
+            )  # fmt: skip
+
+            def run(fun: Callable[..., Any]) -> Any:
+                return again(fun)(*args, **kwargs)
+
+            return differentiated_beside(run, fun, refs, has_aux=False)[0]
         if found is None:
             counting = any(aval_of(x).dtype in COUNTING for x in values)
             wide = list(map(with_all_bits, values)) if counting else values

@@ -260,23 +260,27 @@ class Jitted(RecordedCallable, Travels):
         places = [i for i, x in enumerate(leaves) if type(x) is Ref]
         others = [x for x in leaves if type(x) is not Ref]
         refs: Sequence[Ref] = [leaves[i] for i in places]
-        types = () if places else tuple(map(aval_of, leaves))
+        types = () if places else self._types(leaves, args, kwargs)
         key = treedef, static, tuple(places), types
         if self._with_refs is None:
             self._with_refs = {}
         known = self._with_refs.get(key)
         if known is None:
-            def call(given: Any) -> Any:
+
+            def call(*given: Any) -> Any:
                 args, kwargs = arguments.join(given, static)
                 return self._fun(*args, **kwargs)
 
-            call.__name__ = name_of(self._fun)
+            def of_leaves(leaves: Sequence[Any]) -> Any:
+                return call(*tree.unflatten(treedef, leaves))
+
+            call.__name__ = of_leaves.__name__ = name_of(self._fun)
             if not places:
                 try:
                     return self._call(args, kwargs)
                 except Written as written:
                     refs = of_transform(written, "jit")
-                run = threaded(lambda x: call(tree.unflatten(treedef, x)), refs)
+                run = threaded(of_leaves, refs)
             else:
                 run = with_parameters(call, places, treedef)
             known = Jitted(run, device=self._device), None if places else refs
@@ -457,6 +461,7 @@ class Jitted(RecordedCallable, Travels):
     def clear_cache(self) -> None:
         """Forgets all that was traced and compiled for this function."""
         self._traced.clear()
+        self._with_refs = None
         self.forget_records()
 
     def reduced(self, protocol: Any) -> Any:

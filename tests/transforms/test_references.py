@@ -1,0 +1,187 @@
+"""References: functions that write in place are those that return what they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ftrace as ft
+import ftrace.numpy as fnp
+from ftrace import lax, ref as refs
+
+
+def _written(x: Any) -> Any:
+    cell = ft.new_ref(x)
+    cell[...] = fnp.sin(cell[...])
+    cell[1] = cell[0] * 2
+    return cell[...]
+
+
+def _scanned(x: Any) -> Any:
+    total = ft.new_ref(fnp.zeros(()))
+
+    def step(carry: Any, y: Any) -> Any:
+        total[...] += carry * y
+        return carry + y, None
+
+    lax.scan(step, x[0], x)
+    return ft.freeze(total)
+
+
+def _nested(x: Any) -> Any:
+    total = ft.new_ref(x)
+
+    def outer(i: Any, carry: Any) -> Any:
+        def inner(state: Any) -> Any:
+            refs.addupdate(total, 0, x[1])
+            return state + 1
+
+        return lax.while_loop(lambda state: state < 2, inner, carry * 0) + carry
+
+    lax.fori_loop(0, 3, outer, 0)
+    return total[...]
+
+
+def _branched(x: Any) -> Any:
+    cell, other = ft.new_ref(x), ft.new_ref(x[0])
+
+    def first() -> Any:
+        cell[...] *= 3
+        return refs.swap(other, ..., 5.0)
+
+    return lax.cond(x[0] > 0, first, lambda: x[1]) + cell[...] * other[...]
+
+
+def _of_parts(x: Any) -> Any:
+    """The body has a reference to an element of one that is scanned."""
+    cells = ft.new_ref(x)
+
+    def step(carry: Any, cell: Any) -> Any:
+        cell[...] = cell[...] * carry
+        return cell[...], None
+
+    lax.scan(step, x[1], cells)
+    return cells[...]
+
+
+def _in_a_jit(x: Any) -> Any:
+    cell = ft.new_ref(x)
+
+    @ft.jit
+    def double(given: Any) -> None:
+        given[...] += cell_of_all[...] * 0 + given[...]
+
+    cell_of_all = ft.new_ref(x[0])
+    double(cell)
+    ft.checkpoint(lambda: refs.set(cell, 0, 3.0))()
+    return cell[...]
+
+
+CASES: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
+    (_written, lambda x: fnp.sin(x).at[1].set(fnp.sin(x[0]) * 2)),
+    (_scanned, lambda x: x[0] * x[0] + (x[0] + x[0]) * x[1]),
+    (_nested, lambda x: x.at[0].add(6 * x[1])),
+    (_branched, lambda x: fnp.where(x[0] > 0, x[0] + 15 * x, x[1] + x * x[0])),
+    (_of_parts, lambda x: fnp.stack([x[0] * x[1], x[1] * (x[0] * x[1])])),
+    (_in_a_jit, lambda x: (2 * x).at[0].set(3.0)),
+]
+
+
+@pytest.mark.parametrize(("function", "pure"), CASES, ids=lambda f: f.__name__)
+def test_a_function_that_writes_inside_is_the_pure_one(
+    function: Callable[[Any], Any], pure: Callable[[Any], Any]
+) -> None:
+    x = fnp.asarray([0.5, -1.25])
+    rows = fnp.stack([x, -x, x + 1])
+
+    def total(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return ft.grad(lambda x: (f(x) * fnp.asarray([1.0, 2.0])).sum())
+
+    for transform, given in (
+        (lambda f: f, x),
+        (ft.jit, x),
+        (ft.vmap, rows),
+        (total, x),
+        (lambda f: ft.jit(ft.vmap(total(f))), rows),
+        (lambda f: lambda x: ft.jvp(f, (x,), (x * x,))[1], x),
+    ):
+        found, expected = transform(function)(given), transform(pure)(given)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_a_function_writes_references_from_around_it_at_each_call() -> None:
+    around = ft.new_ref(np.zeros(3, np.float32))
+
+    @ft.jit
+    def add(x: Any, given: Any) -> Any:
+        around[1] += x
+        given[...] = around[...].sum()
+        return given[...] * 2
+
+    for k, expected in ((1.0, 1.0), (2.0, 3.0), (np.float32(3), 6.0)):
+        given = ft.new_ref(0.0)
+        assert (add(k, given), given[...]) == (2 * expected, expected)
+    around[...] = 1.0  # what it holds now is what the program reads
+    assert add(0.0, given) == 6.0
+    value, slope = ft.value_and_grad(lambda x: add(x, given) * x)(2.0)
+    assert (value, slope, given[...]) == (20.0, 14.0, 5.0)
+
+
+def test_mapped_references_hold_a_value_for_each_lane() -> None:
+    def norm(x: Any, out: Any) -> None:
+        out[...] = (x * x).sum()
+
+    out = ft.new_ref(fnp.zeros((2, 3)))
+    x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    ft.jit(ft.vmap(ft.vmap(norm)))(x, out)
+    np.testing.assert_allclose(out[...], (x * x).sum(-1))
+    ft.vmap(norm, in_axes=(1, 1))(x, wide := ft.new_ref(fnp.zeros((1, 3))))
+    np.testing.assert_allclose(wide[0], (x * x).sum((0, 2)))
+
+
+def test_cotangents_are_added_to_references() -> None:
+    def square(cell: Any, x: Any) -> Any:
+        cell[...] = fnp.sin(cell[...])
+        return cell[...] * x
+
+    cell, total = ft.new_ref(2.0), ft.new_ref(100.0)
+    value, pull = ft.vjp(square, cell, fnp.asarray(3.0))
+    np.testing.assert_allclose(value, 3 * np.sin(2.0), rtol=1e-6)
+    np.testing.assert_allclose(cell[...], np.sin(2.0), rtol=1e-6)
+    tangents = ft.transforms.tangents
+    placed, kept = pull.with_refs(total, tangents.GradValue())(1.0)
+    assert repr((placed, pull.with_refs(tangents.DontWant(), total)(0.0)[0])) == (
+        "(GradRef(), DidntWant())"
+    )
+    np.testing.assert_allclose(total[...], 100 + 3 * np.cos(2.0), rtol=1e-6)
+    np.testing.assert_allclose(kept, np.sin(2.0), rtol=1e-6)
+
+
+def test_what_references_cannot_do_is_said() -> None:
+    cell = ft.new_ref(fnp.zeros(2))
+
+    def both(given: Any) -> None:
+        given[...] = cell[...]
+
+    for message, wrong in (
+        ("an array or a number is required", lambda: fnp.sin(cell)),
+        ("must be an array or a number, got Ref", lambda: ft.jit(lambda r: r)(cell)),
+        ("same reference twice", lambda: ft.jit(lambda a, b: None)(cell, cell)),
+        ("also uses from around", lambda: ft.jit(both)(cell)),
+        ("function that made it", lambda: ft.jit(ft.freeze)(cell)),
+        ("vmap: the function writes", lambda: ft.vmap(
+            lambda x: refs.set(cell, 0, x))(fnp.ones(3))),
+        ("is no bool", lambda: bool(cell)),
+        ("shape", lambda: refs.set(cell, ..., fnp.ones(3))),
+    ):  # fmt: skip
+        with pytest.raises(ft.errors.FtraceError, match=message):
+            wrong()
+    np.testing.assert_array_equal(ft.freeze(cell), [0, 0])
+    for wrong in (lambda: cell[...], lambda: refs.free_ref(cell)):
+        with pytest.raises(ft.errors.ArgumentError, match="frozen"):
+            wrong()
+    # What was raised has left nothing behind: the next trace is as the first.
+    assert ft.jit(lambda: ft.new_ref(2.0)[...] * 2)() == 4.0
