@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import empty
 from ftrace.trace.references import Ref as Ref
@@ -74,3 +75,6 @@ def swap(ref: Ref, idx: Any, val: Value) -> Any:
 def addupdate(ref: Ref, idx: Any, val: Value) -> None:
     """`ref[idx] += val`; where an index comes twice, both are added."""
     ref.write(ref.read().at[idx].add(val))
+
+
+tell_missing(__name__)
