@@ -63,7 +63,7 @@ class ShapeError(FtraceError, ValueError, TypeError):
     """Shapes do not fit the operation. Reshape, transpose or broadcast first."""
 
 
-class AxisError(FtraceError, ValueError, IndexError):
+class AxisError(FtraceError, ValueError, IndexError, TypeError):
     """An axis is out of range or named twice. Axes run from -ndim to ndim - 1."""
 
 

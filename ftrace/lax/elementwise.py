@@ -401,6 +401,8 @@ def convert_element_type(operand: Value, new_dtype: Any) -> Any:
     dtype = dtypes.canonicalize(dtypes.as_dtype(new_dtype))
     if isinstance(operand, int) and dtypes.is_inexact(dtype):
         operand = float(operand)  # which may be more than an integer's dtype holds
+    elif type(operand) is int and dtypes.is_integer(dtype):
+        operand = np.asarray(operand & (2**64 - 1), np.uint64)
     return ax.cast(ax.as_value(operand), dtype)
 
 

@@ -409,7 +409,7 @@ def padtype_to_pads(
         )
     pads: list[tuple[int, int]] = []
     for n, window, step in zip(in_shape, window_shape, window_strides, strict=True):
-        overlap = (-(-n // step) - 1) * step + window - n
+        overlap = int((-(-n // step) - 1) * step + window - n)
         total = 0 if kind == "VALID" else max(overlap, 0)
         low = total - total // 2 if kind == "SAME_LOWER" else total // 2
         pads.append((low, total - low))

@@ -188,6 +188,8 @@ class Place:
 def _fitting(values: tracer.Value, x: Any) -> Any:
     """What is put into `x`; a number wraps to its dtype."""
     values = tracer.wrapped(values, x.dtype)
+    if type(values) is int and dtypes.is_integer(x.dtype):
+        return asarray(np.asarray(values, x.dtype))
     dtype, _ = ew.common_type(x, values)
     if counts_bits(tracer.aval_of(values), dtype):
         return ax.cast(values, dtype)

@@ -470,3 +470,10 @@ def test_apply_counts_repeats_of_traced_indices() -> None:
     assert rows.tolist() == [[4, 2, 3], [1, 4, 6]]
     once = ft.jit(lambda x, i: x.at[i].apply(fnp.square, unique_indices=True))
     assert once(x, fnp.array([1, 1])).tolist() == [1, 4, 3]
+
+
+def test_an_update_takes_all_numbers_that_its_array_holds() -> None:
+    with ft.config(jax_enable_x64=False):
+        x = fnp.zeros(1, "uint32")
+        assert x.at[0].set(2**32 - 1).tolist() == [2**32 - 1]
+        assert ft.jit(lambda x: x.at[0].max(2**32 - 1))(x).tolist() == [2**32 - 1]

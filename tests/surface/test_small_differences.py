@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -210,6 +210,22 @@ def test_options_of_lax() -> None:
     ).dtype == (np.float32)
     assert lax.convert_element_type(300, "int8") == 44
     assert lax.convert_element_type(2**100, "float32") == 2.0**100
+    assert lax.convert_element_type(-(2**70) - 3, "int32") == -3
+    assert lax.convert_element_type(2**40 + 5, "uint16") == 5
+    assert all(
+        type(n) is int for n in lax.padtype_to_pads([np.int8(4)], [2], [1], "same")[0]
+    )
+
+    class Weighted(NamedTuple):  # a tuple with arithmetic of its own
+        x: float
+
+        def __rmul__(self, other: Any) -> Any:
+            return other * fnp.asarray(self.x)
+
+    assert (fnp.ones(2) * Weighted(3.0)).tolist() == [3, 3]
+    assert ft.jit(lambda x: x * Weighted(3.0))(fnp.ones(2)).tolist() == [3, 3]
+    with pytest.raises(TypeError, match="convert it with"):
+        fnp.ones(2) * (1, 2)
     with ft.config(jax_enable_x64=False):
         assert int(lax.full((2,), 2**32 - 1, "uint32")[0]) == 2**32 - 1
 

@@ -45,7 +45,7 @@ _CONTAINERS = (list, tuple, set, dict)
 
 def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
-        if not is_operand(other) and not isinstance(other, _CONTAINERS):
+        if not is_operand(other) and type(other) not in _CONTAINERS:
             return NotImplemented
         return surface[name](other, self) if reflected else surface[name](self, other)
 
