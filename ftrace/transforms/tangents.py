@@ -14,7 +14,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, TreeError
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
@@ -160,13 +160,11 @@ class DontWant:
     """An entry of `with_refs`: the cotangent is not wanted."""
 
 
-@dataclass(frozen=True)
-class GradRef:
+class GradRef(NamedTuple):
     """What is returned in the place of a cotangent that a reference has got."""
 
 
-@dataclass(frozen=True)
-class DidntWant:
+class DidntWant(NamedTuple):
     """What is returned in the place of a cotangent that was not wanted."""
 
 

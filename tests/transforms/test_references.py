@@ -153,6 +153,7 @@ def test_cotangents_are_added_to_references() -> None:
     np.testing.assert_allclose(cell[...], np.sin(2.0), rtol=1e-6)
     tangents = ft.transforms.tangents
     placed, kept = pull.with_refs(total, tangents.GradValue())(1.0)
+    ft.jit(lambda: pull.with_refs(tangents.DontWant(), tangents.DontWant())(1.0))()
     assert repr((placed, pull.with_refs(tangents.DontWant(), total)(0.0)[0])) == (
         "(GradRef(), DidntWant())"
     )
