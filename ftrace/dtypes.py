@@ -194,22 +194,23 @@ def is_key(dtype: Any) -> bool:
     return getattr(dtype, "type", None) is prng_key
 
 
-_FEW: Final = frozenset(NARROW.values())
+#: Those of few bits: moved and cast as they are, and computed with in `wide`.
+FEW: Final = frozenset(NARROW.values())
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:
     """Has it few bits, so that it is moved and cast, and computed with in `wide`?"""
-    return dtype in _FEW
+    return dtype in FEW
 
 
 def is_carried(dtype: np.dtype[Any]) -> bool:
     """Do programs move its elements in another dtype, its `carrier`?"""
-    return dtype in _FEW or is_key(dtype)
+    return dtype in FEW or is_key(dtype)
 
 
 def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which one of few bits is computed with; of others themselves."""
-    if dtype not in _FEW:
+    if dtype not in FEW:
         return dtype
     return float32 if kind(dtype) == "f" else int32
 
@@ -219,7 +220,7 @@ def carrier(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
     Programs move keys and numbers of few bits in it. All others are moved bit by bit.
     """
-    if dtype in _FEW:
+    if dtype in FEW:
         return uint8
     if not is_key(dtype):
         return dtype
@@ -355,7 +356,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 
 def bits_of(dtype: np.dtype[Any]) -> int:
     """The bits of an element: those that it stands for, not those of its memory."""
-    if dtype not in _FEW:
+    if dtype not in FEW:
         return 8 * dtype.itemsize
     return int(re.findall(r"\d+", name_of(dtype))[0])
 

@@ -49,8 +49,8 @@ class _Record(Op):
 
     def widens(self, kinds: Sequence[Any]) -> bool:
         """Is it done in wide dtypes for operands of these, some of few bits?"""
-        few = [kind for kind in kinds if dtypes.is_narrow(kind)]
-        return bool(few) and self.family not in MOVING and self.name not in _MOVING
+        few = not dtypes.FEW.isdisjoint(kinds)
+        return few and self.family not in MOVING and self.name not in _MOVING
 
     def render(self, node: Node) -> str:
         if node.arg is None:
@@ -146,9 +146,11 @@ class Primitive(_Record):
 
     def __call__(self, *src: Node, arg: Any = None) -> Node:
         """The node of this primitive over `src`; raises where shapes do not fit."""
-        aval = self.infer(arg, *[node.aval for node in src])
-        if self.widens([node.dtype for node in src]):
-            return _recast(self(*map(_widen, src), arg=arg), aval)
+        avals = [node.aval for node in src]
+        aval = self.infer(arg, *avals)
+        for x in avals:  # asked here, as each node is made here
+            if x.dtype in dtypes.FEW and self.widens((x.dtype,)):
+                return _recast(self(*map(_widen, src), arg=arg), aval)
         return make_node(self, aval, src, arg)
 
 
@@ -229,7 +231,7 @@ class Compound(_Record):
 
     def results(self, *src: Node, arg: Any = None) -> list[Node]:
         """The results of this primitive over `src`."""
-        if self.widens([node.dtype for node in src]):
+        if self.widens([node.aval.dtype for node in src]):
             avals = self.infer(arg, *[node.aval for node in src])
             found = self.results(*map(_widen, src), arg=arg)
             return list(map(_recast, found, avals))
