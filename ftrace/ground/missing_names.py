@@ -61,9 +61,6 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     (NOT_YET, "products and slices are there", "its operators, bcoo_* functions"): (
         "experimental.sparse.bcoo_gather experimental.sparse.bcoo_conv_general_dilated"
     ),
-    (NOT_YET, "sparse solvers", "scipy.sparse.linalg.cg and gmres"): (
-        "experimental.sparse.linalg.*"
-    ),
     (NEVER, "functions are read as jaxprs, not traced again", "sparsify"): (
         "experimental.sparse.SparseTracer"
     ),

@@ -12,6 +12,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, lax
 from ftrace.experimental import sparse
+from ftrace.experimental.sparse import linalg
 from tests.support.refusals import refuses
 
 M = np.array([[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 4, 0]], np.float32)
@@ -139,3 +140,40 @@ def test_functions_of_dense_arrays_take_sparse_ones() -> None:
 
 def _on_arrays(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda m: function(fnp.asarray(m))
+
+
+def test_lobpcg_finds_the_greatest_eigenvalues() -> None:
+    drawn = np.random.default_rng(0).normal(size=(40, 40)).astype(np.float32)
+    start = drawn[:, :3]
+    for matrix in (drawn @ drawn.T, np.diag(np.arange(-40, 0)).astype(np.float32)):
+        values, vectors, count = linalg.lobpcg_standard(matrix, start)
+        wanted = np.linalg.eigvalsh(matrix)[::-1][:3]
+        np.testing.assert_allclose(values, wanted, rtol=2e-3)
+        rest = matrix @ vectors - vectors * values
+        assert np.abs(rest).max() < 2e-3 * np.abs(matrix).max()
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-4)
+        assert 0 < int(count) <= 100
+    same = linalg.lobpcg_standard(lambda v: 2 * v, start)
+    np.testing.assert_allclose(same[0], [2, 2, 2], rtol=1e-6)
+    assert int(same[2]) == 0
+    for wrong in (start[:, :0], drawn[:, :8]):
+        with refuses(errors.ShapeError, "0 < 5 k < n"):
+            linalg.lobpcg_standard(drawn, wrong)
+
+
+def test_spsolve_solves_and_has_derivatives() -> None:
+    pytest.importorskip("scipy")
+    square = M[:, :3] + 5 * np.eye(3, dtype=np.float32)
+    mat = sparse.CSR.fromdense(square)
+    parts = (mat.indices, mat.indptr)
+
+    def loss(data: Any, b: Any) -> Any:
+        return (linalg.spsolve(data, *parts, b) ** 2).sum()
+
+    of_data, of_b = ft.jit(ft.grad(loss, (0, 1)))(mat.data, U)
+    whole, wanted = ft.grad(
+        lambda m, b: (fnp.linalg.solve(m, b) ** 2).sum(), (0, 1)
+    )(square, U)  # fmt: skip
+    np.testing.assert_allclose(of_b, wanted, rtol=1e-5)
+    found = sparse.CSR((of_data, *parts), shape=(3, 3)).todense()
+    np.testing.assert_allclose(found, whole * (square != 0), rtol=1e-5, atol=1e-7)

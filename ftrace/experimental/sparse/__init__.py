@@ -5,6 +5,7 @@ movement  its axes
 products  products, sums, indexing; operators
 compressed  COO, CSR, CSC and BCSR: other ways to write indices
 creation  arrays that are made, and derivatives with respect to sparse ones
+linalg    lobpcg_standard, spsolve; imported by its name
 """
 
 from importlib import import_module as _import_module
@@ -77,6 +78,8 @@ jacobian = jacrev
 
 
 def __getattr__(name: str) -> _Any:
-    if name != "sparsify":  # which stands above: it reads jaxprs
-        raise _no_attribute(__name__, name)
-    return _import_module("ftrace.compat.sparsify").sparsify
+    if name == "sparsify":  # which stands above: it reads jaxprs
+        return _import_module("ftrace.compat.sparsify").sparsify
+    if name == "linalg":
+        return _import_module(f"{__name__}.linalg")
+    raise _no_attribute(__name__, name)
