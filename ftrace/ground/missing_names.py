@@ -51,8 +51,9 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
         "debug.DebugEffect debug.OrderedDebugEffect"
     ),
     (NEVER, "compositions here, not primitives", "the function of the same name"): """
-        lax.*_p lax.linalg.*_p custom_derivatives.remat_opt_p random.random_gamma_p
-        experimental.sparse.*_p extend.random.threefry2x32_p""",
+        lax.*_p lax.linalg.*_p extend.core.primitives.*_p random.random_gamma_p
+        custom_derivatives.remat_opt_p experimental.sparse.*_p
+        extend.random.threefry2x32_p""",
     (NEVER, "keys are not watched for being used twice", ""): "errors.KeyReuseError",
     (NEVER, "versions of jaxlib and its insides", ""): """
         lib extend.backend.* interpreters.xla.Backend

@@ -27,7 +27,8 @@ jax.scipy.spatial.transform jax.scipy.stats jax.tree jax.tree_util jax.ops jax.i
 jax.dtypes jax.typing jax.debug jax.custom_derivatives jax.custom_batching
 jax.flatten_util jax.test_util jax.errors jax.stages jax.ad_checkpoint jax.dlpack
 jax.profiler jax.monitoring jax.sharding jax.distributed jax.export jax.core
-jax.api_util jax.extend.core jax.extend.linear_util jax.extend.random jax.extend.backend
+jax.api_util jax.extend.core jax.extend.core.primitives jax.extend.linear_util
+jax.extend.random jax.extend.backend
 jax.interpreters.ad jax.interpreters.batching jax.interpreters.mlir
 jax.interpreters.partial_eval jax.interpreters.xla jax.ref
 """
