@@ -62,12 +62,6 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     (NOT_YET, "products and slices are there", "its operators, bcoo_* functions"): (
         "experimental.sparse.bcoo_gather experimental.sparse.bcoo_conv_general_dilated"
     ),
-    (NEVER, "functions are read as jaxprs, not traced again", "sparsify"): (
-        "experimental.sparse.SparseTracer"
-    ),
-    (NEVER, "there is no cuSPARSE", "SparseEfficiencyWarning"): (
-        "experimental.sparse.CuSparseEfficiencyWarning"
-    ),
     (NOT_YET, "types of the user's in graphs", "register_pytree_node"): (
         "experimental.hijax.*"
     ),

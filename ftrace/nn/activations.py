@@ -385,7 +385,7 @@ def dot_product_attention(
     seen = _seen(given, is_causal, window, q_length, k_length, (length, keys))
     scale = float(1 / math.sqrt(features) if scale is None else scale)
     # In float32 at least.
-    wide, _ = dtypes.promote((q.dtype, False), (dtypes.float32, False))
+    wide, _ = dtypes.promote((dtypes.wide(q.dtype), False), (dtypes.float32, False))
     logits = _per_head("btnh", "bsnh", "bnts", q.astype(wide), k.astype(wide)) * scale
     if bias is not None:
         logits = (logits + bias).astype(wide)

@@ -307,6 +307,8 @@ def _plain(part: Any) -> Any:
     values = np.asarray(part)
     if values.size == 0 and ax.is_sequence(part):
         values = values.astype(np.int32)
+    if dtypes.is_narrow(values.dtype) and dtypes.is_integer(values.dtype):
+        values = values.astype(np.int32)
     if values.dtype.kind not in "biu":
         raise errors.DtypeError(
             f"an index must be an integer or bool, got {part!r:.60} of dtype "

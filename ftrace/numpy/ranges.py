@@ -160,7 +160,7 @@ def linspace(
     compute = dtypes.settled(dtypes.to_inexact(natural), weak)
     target = dtype_or(dtype, compute)
     if dtypes.is_inexact(target):
-        compute = dtypes.promote((compute, False), (target, False))[0]
+        compute = dtypes.promote((compute, False), (dtypes.wide(target), False))[0]
     start, stop = ax.cast(start, compute), ax.cast(stop, compute)
     shape = broadcast_shapes("linspace", [start.shape, stop.shape])
     axis = ax.canonical_axis(axis, len(shape) + 1, "linspace")

@@ -266,7 +266,7 @@ def _as_array(operand: Any, dtype: np.dtype[Any]) -> Array:
     if is_array(operand):
         return operand
     own: Any = np.array(operand)
-    return Array.of(own.view(dtype) if dtypes.is_key(dtype) else own)
+    return Array.of(own.view(dtype) if dtypes.is_carried(dtype) else own)
 
 
 def _shape_of(structure: Any) -> str:
@@ -305,6 +305,11 @@ def _promised_type(what: str, leaf: Any) -> ShapedArray:
         raise errors.DtypeError(
             f"{what}: no random keys are returned; return random.key_data(keys), and "
             "make keys of it by random.wrap_key_data"
+        )
+    if dtypes.is_narrow(dtype):
+        raise errors.DtypeError(
+            f"{what}: no {dtype} is returned; return {dtypes.wide(dtype)}, and convert "
+            f"it with .astype({dtype.name!r})"
         )
     if wanted != dtype:
         raise errors.DtypeError(

@@ -111,6 +111,21 @@ def test_derivatives_and_lanes_keep_the_dtype() -> None:
     assert (wide.dtype.name, float(wide)) == ("float32", 14.0)
     np.testing.assert_array_equal(x.view("uint8"), [60, 64, 66])
     assert ft.jit(lambda: fnp.full(2, 3, "int4").sum())().tolist() == 6
+
+    def doubled(v: Any) -> Any:
+        def on_host(v: Any) -> Any:
+            assert v.dtype == x.dtype
+            return np.asarray(v).astype(np.float32) * 2
+
+        result = ft.ShapeDtypeStruct(v.shape, "float32")
+        return ft.pure_callback(on_host, result, v)
+
+    assert doubled(x).tolist() == ft.jit(doubled)(x).tolist() == [2, 4, 6]
+    with refuses(errors.DtypeError, "no int4 is returned; return int32"):
+        ft.pure_callback(fnp.sin, ft.ShapeDtypeStruct((), "int4"), x)
+    places = fnp.array([2, 0], "int4")
+    for take in (lambda i: fnp.arange(3)[i], lambda i: fnp.take(fnp.arange(3), i)):
+        assert take(places).tolist() == ft.jit(take)(places).tolist() == [2, 0]
     assert repr(x) == "Array([1, 2, 3], dtype=float8_e5m2)"
 
 
