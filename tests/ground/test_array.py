@@ -150,6 +150,9 @@ def test_text() -> None:
     assert f"{fnp.asarray(1.2345):.2f}" == "1.23"
     assert f"{x}" == str(x)
     assert f"{fnp.asarray(7):>4d}" == "   7"
+    assert f"{fnp.asarray(0.1)}" == f"{np.float32(0.1)}"  # all digits, as NumPy
+    with pytest.raises(TypeError, match="of a number"):
+        f"{fnp.ones(3):.2f}"
     assert "..." in repr(fnp.zeros(100_000))
 
 

@@ -603,9 +603,14 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return int(self._scalar("index"))
 
     def __format__(self, spec: str) -> str:
-        if self._shape == () and spec:
+        if self._shape == ():
             return format(self._read().item(), spec)
-        return format(str(self), spec)
+        if spec:
+            raise errors.ArgumentError(
+                f"the format {spec!r} is one of a number, but the array has shape "
+                f"{self._shape}; format its elements, or str(x)"
+            )
+        return str(self)
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
