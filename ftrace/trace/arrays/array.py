@@ -603,7 +603,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return int(self._scalar("index"))
 
     def __format__(self, spec: str) -> str:
-        if self._shape == ():
+        if self._shape == () and not dtypes.is_key(self._dtype):
             return format(self._read().item(), spec)
         if spec:
             raise errors.ArgumentError(
