@@ -97,7 +97,7 @@ def vmap(
         if any(type(x) is Ref for x in leaves):
             return map_refs(leaves, axes, treedef)
         rows = enumerate(zip(axes, leaves, strict=True))
-        kept = {i: x for i, (a, x) in rows if a is None and not is_value(x)}
+        kept = {i: x for i, (a, x) in rows if a is None and _is_choice(x)}
         if not all(is_value(x) or i in kept for i, x in enumerate(leaves)):
             flatten_values((args, kwargs), "vmap: the argument ")
         values = [x for i, x in enumerate(leaves) if i not in kept]
@@ -134,6 +134,11 @@ def vmap(
         return output.build(with_float0(results, count, types))
 
     return vmap_f
+
+
+def _is_choice(leaf: Any) -> bool:
+    """Is it no array and no number? A bool of Python's chooses, too, as a string."""
+    return type(leaf) is bool or not is_value(leaf)
 
 
 #: The type of the number of an instance, which names its axis for collectives.

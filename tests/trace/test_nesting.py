@@ -150,3 +150,15 @@ def test_what_depends_on_no_argument_may_be_kept(transform: Any) -> None:
     assert ft.vmap(lambda x: x + kept["constant"])(ones).shape == (3, 3)
     with pytest.raises(ft.errors.UnexpectedTracerError):
         kept["varying"] + 1
+
+
+def test_a_bool_that_vmap_does_not_map_is_a_choice() -> None:
+    seen: list[Any] = []
+
+    def f(x: Any, choice: bool) -> Any:
+        seen.append(choice)
+        return ft.jit(lambda x: x * 2 if choice else x)(x)
+
+    mapped = ft.jit(lambda x: ft.vmap(f, in_axes=(0, None))(x, True))
+    np.testing.assert_array_equal(mapped(fnp.ones(3)), [2, 2, 2])
+    assert seen == [True]

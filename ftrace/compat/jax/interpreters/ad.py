@@ -25,7 +25,7 @@ from ftrace.compat.zeros import (
     instantiate_zeros as instantiate_zeros,
     is_undefined_primal as is_undefined_primal,
 )
-from ftrace.errors import MissingRuleError
+from ftrace.errors import DerivativeError, MissingRuleError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.custom.rules_on_values import varies
@@ -33,6 +33,7 @@ from ftrace.transforms.custom.rules_on_values import varies
 Rule = Callable[..., Any]
 stop_gradient_p = NAMED["stop_gradient"]
 add_jaxvals_p = NAMED["add_any"]
+CustomVJPException = DerivativeError
 SymbolicZero = ftrace.custom_derivatives.SymbolicZero
 
 
