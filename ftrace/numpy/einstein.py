@@ -158,9 +158,9 @@ def parse(text: str, shapes: Sequence[tuple[int, ...]]) -> Subscripts:
         )
     for term in (*terms, output):
         rest = term.replace("...", "", 1)
-        if not rest.isalpha() and rest:
+        if not {*".->"}.isdisjoint(rest):
             raise ValueRangeError(
-                f"einsum: {term!r} in {text!r} must consist of letters and one '...'"
+                f"einsum: {term!r} in {text!r} must consist of labels and one '...'"
             )
     # Messages name letters of the user's: those for "..." are others.
     free = (c for i in range(52, 1 << 16) if (c := _letter(i)) not in text)

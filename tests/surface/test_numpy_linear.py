@@ -119,6 +119,12 @@ def test_einsum_agrees_with_numpy_in_any_order(row: int, optimize: Any) -> None:
         np.testing.assert_allclose(product, wanted, atol=1e-12)
 
 
+def test_labels_need_not_be_letters() -> None:
+    x, y = RNG.standard_normal((2, 2, 3)), RNG.standard_normal((3, 2))
+    wanted = np.einsum("...ab,bc", x, y)
+    np.testing.assert_allclose(fnp.einsum("...a1,1_->...a_", x, y), wanted)
+
+
 def test_a_product_of_the_callers_is_told_the_dtype_that_is_wanted() -> None:
     seen: list[Any] = []
 
@@ -269,7 +275,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
         "names 2 operands, got 1",
     ),
     (lambda: fnp.einsum("ij", _ones(2)), ShapeError, "'ij'"),
-    (lambda: fnp.einsum("i1", _ones(2, 2)), ValueRangeError, "must consist of letters"),
+    (lambda: fnp.einsum("i.", _ones(2, 2)), ValueRangeError, "must consist of labels"),
     (
         lambda: fnp.einsum("ij->ik", _ones(2, 2)),
         ValueRangeError,
