@@ -495,3 +495,13 @@ def test_bodies_see_the_values_of_what_is_known_around_them(run: Any) -> None:
         ft.jit(count_to)(0, 8)
     with pytest.raises(ft.errors.TracerBoolConversionError):
         ft.vmap(count_to)(fnp.arange(2), fnp.arange(2))
+
+
+def test_a_body_takes_equal_constants_once() -> None:
+    @ft.jit
+    def f(x: Any) -> Any:
+        a, b = fnp.zeros(3), fnp.zeros(3)
+        step = lambda c: c + 1 + a * c + b.at[0].set(2.0) * c  # noqa: E731
+        return lax.while_loop(lambda c: c.sum() < 5, step, x)
+
+    assert f(fnp.ones(3)).tolist() == [4, 2, 2]

@@ -158,13 +158,14 @@ class Scope:
     def capture(self, value: Value) -> Node:
         """The input that stands for a value around it: the same for the same value.
 
-        That is a concrete array; of an isolated scope also what is traced. Several
-        arrays of the same constant are several values, as with JAX: what is made of a
-        jaxpr of theirs may give each its own.
+        That is a concrete array; of an isolated scope also what is traced. Of a jaxpr
+        several arrays of the same constant are several values, as with JAX: what is
+        made of it may give each its own.
         """
         traced = isinstance(value, Tracer)
         key = value.node if traced else id(value)
-        if traced and value.node.op is const_p and key not in self._captured_nodes:
+        apart = traced and self.transform == "make_jaxpr" and value.node.op is const_p
+        if apart and key not in self._captured_nodes:
             key = id(value)
         known = self._captured_nodes.get(key)
         if known is None:
