@@ -489,6 +489,9 @@ def test_bodies_see_the_values_of_what_is_known_around_them(run: Any) -> None:
 
         return lax.while_loop(lambda c: c < 5, step, x)
 
+    repeat = ft.jit(fnp.repeat, static_argnums=1)
+    twice = run(lambda x: ft.vmap(repeat, (0, None))(x, 2))(fnp.eye(2))
+    assert twice.shape == (2, 4)
     many = run(lambda x: ft.vmap(count_to, (0, None))(x, 8))
     assert many(fnp.arange(7)).tolist() == [8, 9, 10, 11, 12, 5, 6]
     with pytest.raises(ft.errors.TracerBoolConversionError):
