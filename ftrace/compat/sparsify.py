@@ -18,6 +18,7 @@ from ftrace.compat.staging import make_jaxpr
 from ftrace.errors import MissingRuleError
 from ftrace.experimental.sparse import bcoo, compressed, movement, products
 from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS, JAXSparse, replaced
+from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.pytree import tree
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
@@ -71,6 +72,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
     return sparsified
 
 
+@unchecked
 def evaluate(closed: ClosedJaxpr | Jaxpr, *args: Any) -> list[Any]:
     """The results of a jaxpr of sparse and dense values."""
     jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
@@ -154,14 +156,21 @@ def _concatenate(eqn: JaxprEqn, *values: BCOO) -> BCOO:
 
 
 def _pad(eqn: JaxprEqn, x: BCOO, value: Any) -> BCOO:
-    """Elements in their new places; the rest is zero."""
-    x, config = bcoo.all_sparse(x), eqn.params["padding_config"]
-    shape, keep = eqn.outvars[0].aval.shape, bcoo.inside(x.indices, x.shape)
-    rows = [row * (inner + 1) + low for row, (low, _, inner) in
-            zip(bcoo.columns(x.indices), config, strict=True)]  # fmt: skip
-    for row, size in zip(rows, shape, strict=True):
+    """Elements in their new places; the rest is zero, new lanes are out of bounds."""
+    config, shape = eqn.params["padding_config"], eqn.outvars[0].aval.shape
+    k, last = x.n_batch, x.ndim - x.n_dense
+    data, indices = bcoo.full_batch(x)
+    limits, keep = shape[k:last], bcoo.inside(indices, x.sparse_shape)
+    pairs = zip(bcoo.columns(indices), config[k:last], strict=True)
+    rows = [row * (inner + 1) + low for row, (low, _, inner) in pairs]
+    for row, size in zip(rows, limits, strict=True):
         keep = keep & (row >= 0) & (row < size)
-    return BCOO((x.data, bcoo.joined(rows, keep, shape, x.indices.dtype)), shape=shape)
+    indices = bcoo.joined(rows, keep, limits, indices.dtype)
+    none = (0, 0, 0)
+    outside = fnp.asarray(max(limits, default=0), indices.dtype)
+    indices = lax.pad(indices, outside, [*config[:k], none, none])
+    data = lax.pad(data, fnp.zeros((), data.dtype), [*config[:k], none, *config[last:]])
+    return BCOO((data, indices), shape=shape)
 
 
 def _select(eqn: JaxprEqn, which: Any, *cases: Any) -> BCOO:

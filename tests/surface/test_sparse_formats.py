@@ -77,6 +77,15 @@ def test_batches_and_dense_axes_of_bcsr() -> None:
     _equal(ft.vmap(lambda x: x.todense())(batched), lanes)
     _equal(ft.vmap(lambda x: sparse.BCSR.fromdense(x, nse=7))(lanes), lanes)
     _equal(ft.jit(sparse.bcsr_todense)(sparse.bcsr_fromdense(dense, n_dense=1)), dense)
+    two = sparse.bcoo_fromdense(np.stack([lanes, -lanes, lanes]), n_batch=2)
+    for x in (two, sparse.BCSR.from_bcoo(two)):
+        _equal(ft.vmap(lambda x: x.todense(), in_axes=1)(x), np.moveaxis(
+            np.asarray(x.todense()), 1, 0))  # fmt: skip
+
+    def joined(x: Any) -> Any:
+        return fnp.concatenate([x, x], 1)[:, ::-1]
+
+    _equal(sparse.sparsify(joined)(two), joined(two.todense()))
     numbers = (([2], [1]), ([0], [0]))
     ones = np.ones((2, 4, 2), np.float32)
     found = sparse.bcsr_dot_general(batched, ones, dimension_numbers=numbers)

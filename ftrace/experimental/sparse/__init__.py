@@ -13,6 +13,7 @@ from typing import Any as _Any
 
 from ftrace.experimental.sparse.bcoo import (
     BCOO as BCOO,
+    CuSparseEfficiencyWarning as CuSparseEfficiencyWarning,
     JAXSparse as JAXSparse,
     SparseEfficiencyError as SparseEfficiencyError,
     SparseEfficiencyWarning as SparseEfficiencyWarning,
@@ -76,10 +77,13 @@ from ftrace.ground.missing_names import no_attribute as _no_attribute
 
 jacobian = jacrev
 
+#: JAX's modules that are not loaded, or have another name.
+_MODULES = {"linalg": "linalg", **dict.fromkeys(("bcsr", "coo", "csr"), "compressed")}
+
 
 def __getattr__(name: str) -> _Any:
     if name == "sparsify":  # which stands above: it reads jaxprs
         return _import_module("ftrace.compat.sparsify").sparsify
-    if name == "linalg":
-        return _import_module(f"{__name__}.linalg")
+    if name in _MODULES:
+        return _import_module(f"{__name__}.{_MODULES[name]}")
     raise _no_attribute(__name__, name)

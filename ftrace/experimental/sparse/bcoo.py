@@ -17,6 +17,7 @@ import operator
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,10 @@ class SparseEfficiencyError(ValueRangeError):
 
 class SparseEfficiencyWarning(UserWarning):
     """A layout stores far more than the array did."""
+
+
+class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
+    """JAX's, of products that cuSPARSE has not: never given here."""
 
 
 class JAXSparse(ABC):
@@ -273,11 +278,16 @@ class BCOO(JAXSparse):
         made.data, made.indices = children
         made.shape, n_batch, made.indices_sorted, made.unique_indices = aux
         more = getattr(made.indices, "ndim", n_batch + 2) - 2 - n_batch
-        if more > 0:  # vmap has put axes before all others
-            made.shape = (*made.indices.shape[:more], *made.shape)
-        elif -n_batch <= more < 0:  # or has taken them away
-            made.shape = made.shape[-more:]
+        made.shape = batched_shape(made.shape, n_batch, more, children)
         return made
+
+
+def batched_shape(shape: Shape, n_batch: int, more: int, parts: Sequence[Any]) -> Shape:
+    """The shape where vmap has put so many axes of the batch, or taken them away."""
+    if not more or n_batch + more < 0:
+        return shape
+    leads = [part.shape[: n_batch + more] for part in parts if hasattr(part, "shape")]
+    return (*np.broadcast_shapes(*leads), *shape[n_batch:])
 
 
 def replaced(mat: BCOO, data: Any) -> BCOO:
@@ -628,3 +638,10 @@ def _sparse_to_batch(mat: BCOO, count: int) -> BCOO:
 def all_sparse(mat: BCOO) -> BCOO:
     """The array without axes of the batch and without dense ones."""
     return bcoo_update_layout(mat, n_batch=0, n_dense=0)
+
+
+def __getattr__(name: str) -> Any:
+    """JAX has all functions of BCOO in its module of this name."""
+    if not name.startswith("bcoo_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("ftrace.experimental.sparse"), name)

@@ -24,6 +24,7 @@ from ftrace.experimental.sparse.bcoo import (
     BCOO,
     OPERATORS,
     JAXSparse,
+    batched_shape,
     bcoo_extract,
     bcoo_fromdense,
 )
@@ -146,9 +147,8 @@ class Format(JAXSparse):
         made.shape, made.n_batch, known = aux
         made.known = dict(known)
         more = getattr(children[1], "ndim", made.n_batch + 1) - 1 - made.n_batch
-        if more > 0:  # vmap has put axes before all others, or taken them away
-            made.shape = (*children[1].shape[:more], *made.shape)
-        made.shape, made.n_batch = made.shape[max(-more, 0) :], made.n_batch + more
+        made.shape = batched_shape(made.shape, made.n_batch, more, children)
+        made.n_batch += more
         return made
 
     __matmul__, __rmatmul__ = _through_bcoo("matmul"), _through_bcoo("rmatmul")
