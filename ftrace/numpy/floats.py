@@ -157,11 +157,10 @@ def nan_to_num(
             info = finfo(x.dtype)
             posinf = float(info.max) if posinf is None else posinf
             neginf = float(info.min) if neginf is None else neginf
-            x_clean = ax.choose(ew.isnan(x), ax.cast(nan, x.dtype), x)
-            x_clean = ax.choose(
-                ew.equal(x, math.inf), ax.cast(posinf, x.dtype), x_clean
-            )
-            return ax.choose(ew.equal(x, -math.inf), ax.cast(neginf, x.dtype), x_clean)
+            # In turn, as in JAX: what takes the place of NaN may be infinite.
+            x = ax.choose(ew.isnan(x), ax.cast(nan, x.dtype), x)
+            x = ax.choose(ew.equal(x, math.inf), ax.cast(posinf, x.dtype), x)
+            return ax.choose(ew.equal(x, -math.inf), ax.cast(neginf, x.dtype), x)
         case _:
             return x
 

@@ -315,3 +315,10 @@ def test_modes_of_pad_hold_under_checked_ranks() -> None:
     with ft.config(numpy_rank_promotion="raise"):
         got = fnp.pad(x, 2, mode="linear_ramp", end_values=1)
     assert np.allclose(got, np.pad(x, 2, mode="linear_ramp", end_values=1))
+
+
+def test_what_takes_the_place_of_nan_is_looked_at_again() -> None:
+    x = fnp.array([np.nan, np.inf, 1.0])
+    for call in (fnp.nan_to_num, ft.jit(fnp.nan_to_num)):
+        low = call(x, nan=-np.inf, posinf=2.0)
+        assert low.tolist() == [np.finfo(np.float32).min, 2, 1]
