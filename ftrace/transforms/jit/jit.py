@@ -475,7 +475,9 @@ class Jitted(RecordedCallable, Travels):
                 inner = inspect.unwrap(self._fun, stop=_says_its_own)
                 self._signature = inspect.signature(inner)
             return self._signature
-        raise AttributeError(f"{self!r} has no attribute {name!r}", name=name)
+        # Not its text, which is as long as functions stand in each other.
+        text = f"{name_of(self._fun)}, a function under jit, has no attribute {name!r}"
+        raise AttributeError(text, name=name)
 
     def __repr__(self) -> str:
         # The word by which chex knows it, that of an older JAX.
