@@ -48,7 +48,8 @@ def main() -> int:
     counts = run.run(checkout, others, leave_out, known.record, conftest)
     print("\n".join(counts.lines()))
     if known.failed is not None:
-        rows = [f"{test}\t{cause}\n" for test, cause in counts.failed.items()]
+        told = [*counts.failed.items(), *counts.excused.items()]
+        rows = [f"{test}\t{cause}\n" for test, cause in told]
         known.failed.write_text("".join(rows))
     return 1 if counts.failed else 0
 

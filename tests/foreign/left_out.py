@@ -23,7 +23,20 @@ TOKENS = "tokens: effects keep their order by themselves"
 
 ROWS: tuple[tuple[str, str], ...] = (
     (r"(?i)stablehlo|_hlo|hlo_|mlir|_lowering_", TEXT),
-    (r"(?i)shard(?!_?map)|_mesh|multi_?device|pmap|multi_?host", DEVICES),
+    (
+        r"(?i)^(?!.*array_test).*(shard(?!_?map)|_mesh|multi_?device|pmap|multi_?host)",
+        DEVICES,
+    ),
+    (
+        r"array_test.*(gspmd|pmap_sharding|clear_cache|is_fully_replicated_named"
+        r"|pspec_(tuple|mix|unreduced|subclass)|unreduced_error|nested_tuple_pspec"
+        r"|mesh_(axis_types|with_axis_name)|memory_kind_with)",
+        DEVICES,
+    ),
+    (r"(?i)core_test.*pretty_print|custom_api_test.*pretty_print", TEXT),
+    (r"custom_api_test.*(test_dce|test_sequential_vmap)", JAXPRS),
+    (r"vmap_preserves_docstr", "docstrings and signatures"),
+    (r"key_reuse_test", "a checker of keys that are used twice"),
     (r"(?i)cache_miss|persistent|compilation_cache|compiler_ir|cpp_cache", BACKEND),
     (r"(?i)cudnn|cublas|rocm|_tpu|magma|_gpu", "accelerators"),
     (r"errors_test|traceback", "how frames are left out of tracebacks"),
@@ -62,7 +75,10 @@ ROWS: tuple[tuple[str, str], ...] = (
         ERRORS,
     ),
     (r"vmap_(inconsistent_sizes|mismatched_keyword)", ERRORS),
-    (r"tree_util_test.*(TreePrefixErrors|testBroadcast|with_registries)", PRIVATE),
+    (
+        r"tree_util_test.*(TreePrefixErrors|testBroadcast(Error)?\d*$|with_registries)",
+        PRIVATE,
+    ),
     (r"tree_util_test.*(StringRepresentation|OptionalFlatten|KeyOrder)", OPTREE),
     (r"tree_util_test.*(BadFlatten|serialize_treedef|testWalk|StableHash)", OPTREE),
     (r"tree_util_test.*(FlattenWithPathDefaultDict)", OPTREE),
