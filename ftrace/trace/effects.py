@@ -309,7 +309,7 @@ def _promised_type(what: str, leaf: Any) -> ShapedArray:
     if dtypes.is_narrow(dtype):
         raise errors.DtypeError(
             f"{what}: no {dtype} is returned; return {dtypes.wide(dtype)}, and convert "
-            f"it with .astype({dtype.name!r})"
+            f"it with .astype({dtypes.name_of(dtype)!r})"
         )
     if wanted != dtype:
         raise errors.DtypeError(

@@ -136,7 +136,8 @@ def _put(value: Any, device: Device) -> Any:
         return array
     buffer = array.buffer if array.memory.host and device.host else None
     if buffer is None or array.memory is not device:
-        buffer = device.copy_in(array.numpy().view(dtypes.carrier(array.dtype)))
+        elements: Any = array.numpy()
+        buffer = device.copy_in(elements.view(dtypes.carrier(array.dtype)))
     return Array(array.shape, array.dtype, array.weak_type, buffer)
 
 

@@ -16,7 +16,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import optree
 
@@ -407,7 +407,8 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
         tree, is_child, none_is_leaf=True, namespace=NAMESPACE
     )
     keys = [key_of(accessor[0]) for accessor in accessors if len(accessor)]
-    data = tuple(data) if isinstance(data, list) else data  # the keys of a dict
+    if isinstance(data, list):  # the keys of a dict
+        data = tuple(cast("list[Any]", data))
     return list(zip(keys, children, strict=True)), data
 
 
