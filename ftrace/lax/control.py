@@ -601,16 +601,7 @@ def _scan(
         (body,), first, avals = _settle(what, begin, names, body_of)
     except Written as written:
         refs = of_transform(written, what)
-        body_too = threaded(f, refs)
-
-        def step(state: Any, x: Any) -> Any:
-            (carry, y), last = body_too(state[1], state[0], x)
-            return (carry, last), y
-
-        state = init, held(refs)
-        (carry, last), ys = _scan(what, step, state, xs, length, reverse, counter)
-        hold(refs, last)
-        return carry, ys
+        return _scan_beside(refs, what, f, init, xs, length, reverse, counter)
     draft = body.draft
     count = len(avals)
     outputs = [*bodies.returned(draft.outputs[:count], avals), *draft.outputs[count:]]
@@ -648,6 +639,21 @@ def _scan_in_python(
 
 def _stack(*values: Value) -> Any:
     return stack(values)
+
+
+def _scan_beside(
+    refs: Sequence[Ref], what: str, f: Function, init: Any, *rest: Any
+) -> Any:
+    """A scan whose body writes references from around it: they go around with it."""
+    body = threaded(f, refs)
+
+    def step(state: Any, x: Any) -> Any:
+        (carry, y), last = body(state[1], state[0], x)
+        return (carry, last), y
+
+    (carry, last), ys = _scan(what, step, (init, held(refs)), *rest)
+    hold(refs, last)
+    return carry, ys
 
 
 def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:

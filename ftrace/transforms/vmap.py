@@ -69,21 +69,6 @@ def vmap(
     _check_axes("in_axes", in_axes)
     _check_axes("out_axes", out_axes)
 
-    def map_refs(leaves: list[Any], axes: list[Any], treedef: tree.TreeDef) -> Any:
-        """A call with references: what they hold is mapped as they are."""
-        places = [i for i, x in enumerate(leaves) if type(x) is Ref]
-        ours = [axes[i] for i in places]
-        others = [i for i in range(len(leaves)) if i not in places]
-
-        def call(args: Any, kwargs: Any) -> Any:
-            return fun(*args, **kwargs)
-
-        run = vmap(
-            with_parameters(call, places, treedef),
-            (ours, [axes[i] for i in others]), (out_axes, ours), axis_name, axis_size,
-        )  # fmt: skip
-        return lend([leaves[i] for i in places], run, [leaves[i] for i in others])
-
     @wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -95,7 +80,7 @@ def vmap(
         axes = tree.broadcast_prefix(in_axes, args, "vmap: in_axes")
         axes += [0] * (len(leaves) - len(axes))
         if any(type(x) is Ref for x in leaves):
-            return map_refs(leaves, axes, treedef)
+            return _map_refs(fun, leaves, axes, treedef, out_axes, axis_name, axis_size)
         rows = enumerate(zip(axes, leaves, strict=True))
         kept = {i: x for i, (a, x) in rows if a is None and _is_choice(x)}
         if not all(is_value(x) or i in kept for i, x in enumerate(leaves)):
@@ -139,6 +124,27 @@ def vmap(
 def _is_choice(leaf: Any) -> bool:
     """Is it no array and no number? A bool of Python's chooses, too, as a string."""
     return type(leaf) is bool or not is_value(leaf)
+
+
+def _map_refs(
+    fun: Callable[..., Any],
+    leaves: Sequence[Any],
+    axes: Sequence[Any],
+    treedef: tree.TreeDef,
+    out_axes: Any,
+    *named: Any,
+) -> Any:
+    """A call of `vmap(fun)` with references: what they hold is mapped as they are."""
+    places = [i for i, x in enumerate(leaves) if type(x) is Ref]
+    others = [i for i in range(len(leaves)) if i not in places]
+    ours = [axes[i] for i in places]
+
+    def call(args: Any, kwargs: Any) -> Any:
+        return fun(*args, **kwargs)
+
+    whole = with_parameters(call, places, treedef)
+    run = vmap(whole, (ours, [axes[i] for i in others]), (out_axes, ours), *named)
+    return lend([leaves[i] for i in places], run, [leaves[i] for i in others])
 
 
 #: The type of the number of an instance, which names its axis for collectives.

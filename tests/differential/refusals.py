@@ -11,7 +11,7 @@ REFUSED_BY_JAX = {
     ),
     # What is not implemented there.
     r"(lax|numpy)\.linalg\.eig": ("Derivatives of non-symmetric eigenvectors",),
-    r"lax\.linalg\.(cholesky_update|symmetric_product)"
+    r"lax\.linalg\.(cholesky_update|householder_product|ormqr|symmetric_product)"
     r"|scipy\.linalg\.(qr_multiply|solve_sylvester|sqrtm)": (
         "(Differentiation|Batching) rule for .* not implemented",
     ),
