@@ -18,12 +18,12 @@ from typing import Any
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy import axes as ax
 from ftrace.numpy.creation import empty
-from ftrace.trace.references import Ref as Ref
+from ftrace.trace.references import AbstractRef as AbstractRef, Ref as Ref
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
-    "Ref", "addupdate", "empty_ref", "free_ref", "freeze", "get", "new_ref", "set",
-    "swap",
+    "AbstractRef", "Ref", "addupdate", "empty_ref", "free_ref", "freeze", "get",
+    "new_ref", "set", "swap",
 ]  # fmt: skip
 
 

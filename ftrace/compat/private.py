@@ -17,13 +17,10 @@ import optree
 
 from ftrace.backends.base import get_device
 from ftrace.trace.pytree.tree import NAMESPACE, is_registered
+from ftrace.trace.references import AbstractRef
 from ftrace.transforms.custom.callbacks import effects_barrier
 
 Names = Mapping[str, Any]
-
-
-class AbstractRef:
-    """The type of mutable arrays: nothing has it, since there are none."""
 
 
 MutableArray = AbstractRef

@@ -58,7 +58,6 @@ REASONS: Final[dict[tuple[str, str, str], str]] = {
     (NEVER, "versions of jaxlib and its insides", ""): """
         lib extend.backend.* interpreters.xla.Backend
         make_user_context""",
-    (NEVER, "a reference has the type of its array", "ref.aval"): "ref.AbstractRef",
     (NOT_YET, "products and slices are there", "its operators, bcoo_* functions"): (
         "experimental.sparse.bcoo_gather experimental.sparse.bcoo_conv_general_dilated"
     ),

@@ -36,6 +36,33 @@ class _Thread(local):
 _thread = _Thread()
 
 
+class AbstractRef:
+    """The type of a reference: the shape and dtype of its array.
+
+    Attributes:
+      inner_aval: the type of the array.
+    """
+
+    __slots__ = ("inner_aval",)
+
+    def __init__(self, inner_aval: Any, *_: Any, **__: Any) -> None:
+        self.inner_aval = inner_aval
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.inner_aval, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbstractRef) and other.inner_aval == self.inner_aval
+
+    def __hash__(self) -> int:
+        return hash((AbstractRef, self.inner_aval))
+
+    def __repr__(self) -> str:
+        return f"Ref{{{self.inner_aval!r}}}"
+
+
 class Ref:
     """An array that is read and written in place: `ref[i]`, `ref[i] = x`.
 
@@ -108,8 +135,8 @@ class Ref:
         return self.read().size
 
     @property
-    def aval(self) -> Any:
-        return self.read().aval
+    def aval(self) -> AbstractRef:
+        return AbstractRef(self.read().aval)
 
     def __len__(self) -> int:
         return len(self.read())

@@ -20,6 +20,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.pytree import tree
+from ftrace.trace.references import AbstractRef, Ref
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import aval_of, is_value
 from ftrace.transforms.device_placement import device_put, devices
@@ -27,12 +28,14 @@ from ftrace.transforms.device_placement import device_put, devices
 _TUPLE: type[Any] = tuple
 
 
-def typeof(x: Any) -> ShapedArray:
-    """The type of an array, or of a struct: shape, dtype, weakness.
+def typeof(x: Any) -> ShapedArray | AbstractRef:
+    """The type of an array, a reference, or a struct: shape, dtype, weakness.
 
     Raises:
       ArgumentError: it is none.
     """
+    if isinstance(x, Ref):
+        return x.aval
     return aval_of(x) if is_value(x) or not hasattr(x, "dtype") else type_of(x)
 
 

@@ -121,6 +121,8 @@ def test_a_function_writes_references_from_around_it_at_each_call() -> None:
         given[...] = around[...].sum()
         return given[...] * 2
 
+    assert repr(ft.typeof(around)) == "Ref{f32[3]}"
+    assert ft.typeof(around) == ft.ref.AbstractRef(ft.typeof(fnp.zeros(3)))
     for k, expected in ((1.0, 1.0), (2.0, 3.0), (np.float32(3), 6.0)):
         given = ft.new_ref(0.0)
         assert (add(k, given), given[...]) == (2 * expected, expected)
