@@ -17,7 +17,7 @@ from typing import Any
 
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy import axes as ax
-from ftrace.numpy.creation import empty
+from ftrace.numpy.creation import array, empty
 from ftrace.trace.references import AbstractRef as AbstractRef, Ref as Ref
 from ftrace.trace.tracing.tracer import Value
 
@@ -33,7 +33,7 @@ def new_ref(init_val: Value, *, memory_space: Any = None, kind: Any = None) -> R
     Args:
       memory_space, kind: accepted and ignored.
     """
-    return Ref(ax.strong(ax.as_value(init_val)))
+    return Ref(ax.strong(array(init_val)))  # a copy: that may be given up
 
 
 def empty_ref(ty: Any, *, memory_space: Any = None) -> Ref:

@@ -22,6 +22,7 @@ from typing import Any
 from weakref import WeakSet
 
 from ftrace.errors import ArgumentError
+from ftrace.trace.arrays.array import is_array
 from ftrace.trace.pytree import tree
 
 Value = Any  # Array | Tracer
@@ -141,8 +142,15 @@ class Ref:
     def __len__(self) -> int:
         return len(self.read())
 
+    def __reduce__(self) -> Any:
+        return Ref, (self.read(),)
+
     def __getitem__(self, index: Any) -> Value:
-        return self.read() if index is ... else self.read()[index]
+        found = self.read()
+        if index is not ...:
+            return found[index]
+        # An array that is given up later is not the one that it holds.
+        return found.copy() if is_array(found) else found
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.write(self.read().at[index].set(value))
@@ -163,11 +171,12 @@ class Written(ArgumentError):
 
     def __init__(self, transform: str, refs: Iterable[Ref]) -> None:
         super().__init__(
-            f"{transform}: the function writes a reference from around it, which "
-            f"{transform} gives no meaning; pass the reference as an argument, or "
-            "return the value"
+            f"{transform}: the function writes a reference from around it, or reads "
+            f"one in a program, which {transform} gives no meaning here; pass the "
+            "reference as an argument, or return the value"
         )
         self.transform, self.refs = transform, tuple(refs)
+        self.depth = len(_thread.frames)
 
 
 class Frame:
@@ -213,20 +222,33 @@ def running(transform: str) -> Any:
     return Frame(transform) if live else ExitStack()
 
 
-def threaded(function: Callable[..., Any], refs: Sequence[Ref]) -> Callable[..., Any]:
-    """(values, *args) -> (result, values), of what the references hold."""
+def threaded(
+    function: Callable[..., Any], refs: Sequence[Ref], written: set[int] | None = None
+) -> Callable[..., Any]:
+    """(values, *args) -> (result, values), of what the references hold.
+
+    Args:
+      written: gets the positions of those that the function writes.
+    """
 
     def call(values: Sequence[Value], *args: Any, **kwargs: Any) -> Any:
         with Frame("", dict(zip(refs, values, strict=True))) as frame:
             result = function(*args, **kwargs)
-            return result, [frame.values[ref] for ref in refs]
+        found = [frame.values[ref] for ref in refs]
+        pairs = enumerate(zip(values, found, strict=True))
+        if written is not None:
+            written.update([i for i, (old, new) in pairs if new is not old])
+        return result, found
 
     call.__name__ = getattr(function, "__name__", "function")
     return call
 
 
 def with_parameters(
-    function: Callable[..., Any], places: Sequence[int], treedef: tree.TreeDef
+    function: Callable[..., Any],
+    places: Sequence[int],
+    treedef: tree.TreeDef,
+    written: set[int] | None = None,
 ) -> Callable[..., Any]:
     """(values, others) -> (result, values), of a function that is given references.
 
@@ -243,14 +265,17 @@ def with_parameters(
 
     def call(values: Sequence[Value], others: Sequence[Any]) -> Any:
         own = [Ref(value) for value in values]
-        return threaded(partial(run, own), own)(values, others)
+        return threaded(partial(run, own), own, written)(values, others)
 
     call.__name__ = getattr(function, "__name__", "function")
     return call
 
 
 def lend(
-    refs: Sequence[Ref], run: Callable[..., tuple[Any, Sequence[Value]]], *args: Any
+    refs: Sequence[Ref],
+    run: Callable[..., tuple[Any, Sequence[Value]]],
+    others: Sequence[Any],
+    written: set[int] | None = None,
 ) -> Any:
     """The result of (values, *args) -> (result, values), which the references get.
 
@@ -262,10 +287,10 @@ def lend(
     values = held(refs)
     _thread.lent += refs
     try:
-        result, last = run(values, *args)
+        result, last = run(values, others)
     finally:
         del _thread.lent[len(_thread.lent) - len(refs) :]
-    hold(refs, last)
+    hold(refs, last, written)
     return result
 
 
@@ -274,10 +299,13 @@ def held(refs: Iterable[Ref]) -> list[Value]:
     return [ref.read() for ref in refs]
 
 
-def hold(refs: Iterable[Ref], values: Iterable[Value]) -> None:
-    """Gives each its value."""
-    for ref, value in zip(refs, values, strict=True):
-        ref.write(value)
+def hold(
+    refs: Iterable[Ref], values: Iterable[Value], written: set[int] | None = None
+) -> None:
+    """Gives each its value, or those in these places."""
+    for i, (ref, value) in enumerate(zip(refs, values, strict=True)):
+        if written is None or i in written:
+            ref.write(value)
 
 
 def of_transform(found: Written, transform: str) -> Sequence[Ref]:
@@ -286,7 +314,7 @@ def of_transform(found: Written, transform: str) -> Sequence[Ref]:
     Raises:
       Written: it was one within.
     """
-    if found.transform != transform:
+    if found.transform != transform or found.depth != len(_thread.frames):
         raise found
     return found.refs
 

@@ -142,9 +142,11 @@ def _map_refs(
     def call(args: Any, kwargs: Any) -> Any:
         return fun(*args, **kwargs)
 
-    whole = with_parameters(call, places, treedef)
+    written: set[int] = set()
+    whole = with_parameters(call, places, treedef, written)
     run = vmap(whole, (ours, [axes[i] for i in others]), (out_axes, ours), *named)
-    return lend([leaves[i] for i in places], run, [leaves[i] for i in others])
+    refs = [leaves[i] for i in places]
+    return lend(refs, run, [leaves[i] for i in others], written)
 
 
 #: The type of the number of an instance, which names its axis for collectives.

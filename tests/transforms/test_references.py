@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -188,3 +190,31 @@ def test_what_references_cannot_do_is_said() -> None:
             wrong()
     # What was raised has left nothing behind: the next trace is as the first.
     assert ft.jit(lambda: ft.new_ref(2.0)[...] * 2)() == 4.0
+
+
+def test_a_reference_holds_an_array_of_its_own() -> None:
+    given = np.ones(2, np.float32)
+    cell = ft.new_ref(given)
+    given[:] = 5
+    spent = cell[...]
+    ft.jit(lambda x: x * 2, donate_argnums=0)(spent)
+    for same in (cell, copy.copy(cell), pickle.loads(pickle.dumps(cell))):
+        add = ft.jit(lambda x, same=same: x + same[...])
+        np.testing.assert_array_equal(add(0.0), [1, 1])
+        same[0] = 3.0
+        np.testing.assert_array_equal(add(1.0), [4, 2])
+        same[0] = 1.0
+
+
+def test_what_a_program_only_reads_it_does_not_write() -> None:
+    cell = ft.new_ref(fnp.ones(1))
+
+    @ft.jit
+    def read(x: Any) -> Any:
+        ft.debug.callback(lambda: refs.set(cell, 0, 7.0))
+        return x + cell[0]
+
+    assert read(1.0) == 2.0
+    ft.effects_barrier()
+    assert read(1.0) == cell[0] + 1 == 8.0
+    np.testing.assert_array_equal(ft.vmap(read)(fnp.arange(2.0)), [7, 8])

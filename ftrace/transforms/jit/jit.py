@@ -275,21 +275,25 @@ class Jitted(RecordedCallable, Travels):
                 return call(*tree.unflatten(treedef, leaves))
 
             call.__name__ = of_leaves.__name__ = name_of(self._fun)
+            written: set[int] = set()
             if not places:
                 try:
                     return self._call(args, kwargs)
-                except Written as written:
-                    refs = of_transform(written, "jit")
-                run = threaded(of_leaves, refs)
+                except Written as error:
+                    refs = of_transform(error, "jit")
+                run = threaded(of_leaves, refs, written)
             else:
-                run = with_parameters(call, places, treedef)
-            known = Jitted(run, device=self._device), None if places else refs
+                run = with_parameters(call, places, treedef, written)
+            around = None if places else refs
+            known = Jitted(run, device=self._device), around, written
+            if len(self._with_refs) >= SIGNATURES_KEPT:
+                self._with_refs.pop(next(iter(self._with_refs)))
             self._with_refs[key] = known
-        run, around = known
+        run, around, written = known
         if around is None:
-            return lend(refs, run, others)
+            return lend(refs, run, others, written)
         result, last = run(held(around), others)
-        hold(around, last)
+        hold(around, last, written)
         return result
 
     def _call(self, args: Any, kwargs: Any) -> Any:
