@@ -9,7 +9,7 @@ The functions are read as jaxprs, in which products are products.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from ftrace import lax, numpy as fnp
@@ -19,6 +19,7 @@ from ftrace.errors import MissingRuleError
 from ftrace.experimental.sparse import bcoo, compressed, movement, products
 from ftrace.experimental.sparse.bcoo import BCOO, OPERATORS, JAXSparse, replaced
 from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.flatten_arguments import wraps
 from ftrace.trace.pytree import tree
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 

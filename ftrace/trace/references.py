@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import count
 from threading import local
 from typing import Any
 from weakref import WeakSet
@@ -35,6 +36,8 @@ class _Thread(local):
 
 
 _thread = _Thread()
+#: What is greater began later, in whatever thread.
+_serials = count()
 
 
 class AbstractRef:
@@ -70,22 +73,22 @@ class Ref:
     Its shape and dtype stay. Functions get it as an argument or from around them.
     """
 
-    __slots__ = ("__weakref__", "_home", "_value")
+    __slots__ = ("__weakref__", "_born", "_value")
 
     def __init__(self, value: Value) -> None:
         self._value = value
-        self._home = len(_thread.frames)
+        self._born = next(_serials)
         live.add(self)
 
     def read(self) -> Value:
         """What it holds."""
         found = self._value
         self._check()
-        for frame in reversed(_thread.frames[self._home :]):
+        for frame in self._frames_since():
             if self in frame.values:
                 found = frame.values[self]
                 break
-            if not frame.given:
+            if frame.ends_trace:
                 frame.touched[self] = None
         if found is None:
             raise ArgumentError("this reference has been frozen: it holds nothing")
@@ -94,23 +97,28 @@ class Ref:
     def write(self, value: Value) -> None:
         """Gives it another array of its shape and dtype."""
         self._check()
-        for frame in reversed(_thread.frames[self._home :]):
-            if self in frame.given or not frame.given:
-                frame.values[self] = value
-                if not frame.given:
-                    frame.written[self] = None
-                return
+        for frame in self._frames_since():
+            if frame.ends_trace:
+                frame.written[self] = None
+            elif self not in frame.values:
+                continue
+            frame.values[self] = value
+            return
         self._value = value
 
     def give_up(self) -> Value:
         """What it holds at last."""
-        if len(_thread.frames) > self._home:
+        if self._frames_since():
             raise ArgumentError(
                 "a reference is frozen in the function that made it, not in one that "
                 "was given it"
             )
         value, self._value = self.read(), None
         return value
+
+    def _frames_since(self) -> list[Frame]:
+        """The runs that have begun after it was made, innermost first."""
+        return [f for f in reversed(_thread.frames) if f.serial > self._born]
 
     def _check(self) -> None:
         if self in _thread.lent:
@@ -183,23 +191,20 @@ class Frame:
     """A run of a user's function.
 
     Args:
-      transform: what runs it.
-      given: references that it may write, and what these hold at first; all others go
-        through to the frame around.
+      transform: what traces it; "" where it is a part of the trace around it.
+      given: references that the part may write, and what these hold at first.
 
     Attributes:
+      ends_trace: references from around it must not be written when it ends.
       values: what those hold that it has written or was given.
       touched, written: of those from around it, in their order.
     """
 
-    def __init__(
-        self,
-        transform: str = "",
-        given: dict[Ref, Value] | None = None,
-    ) -> None:
+    def __init__(self, transform: str, given: Iterable[tuple[Ref, Value]] = ()) -> None:
         self.transform = transform
-        self.given = given or {}
-        self.values = dict(self.given)
+        self.ends_trace = transform != ""
+        self.serial = next(_serials)
+        self.values = dict(given)
         self.touched: dict[Ref, None] = {}
         self.written: dict[Ref, None] = {}
 
@@ -232,7 +237,7 @@ def threaded(
     """
 
     def call(values: Sequence[Value], *args: Any, **kwargs: Any) -> Any:
-        with Frame("", dict(zip(refs, values, strict=True))) as frame:
+        with Frame("", zip(refs, values, strict=True)) as frame:
             result = function(*args, **kwargs)
         found = [frame.values[ref] for ref in refs]
         pairs = enumerate(zip(values, found, strict=True))

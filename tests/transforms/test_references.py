@@ -218,3 +218,17 @@ def test_what_a_program_only_reads_it_does_not_write() -> None:
     ft.effects_barrier()
     assert read(1.0) == cell[0] + 1 == 8.0
     np.testing.assert_array_equal(ft.vmap(read)(fnp.arange(2.0)), [7, 8])
+
+
+def test_a_reference_made_in_a_function_is_from_around_those_that_come_later() -> None:
+    made: list[ft.ref.Ref] = []
+
+    def keeps(x: Any) -> Any:
+        made.append(ft.new_ref(np.float32(2.0)))
+        return x
+
+    ft.grad(keeps)(1.0)
+    scale = ft.jit(lambda x: x * made[0][...])
+    assert scale(3.0) == 6.0
+    made[0][...] = 5.0
+    assert scale(3.0) == 15.0

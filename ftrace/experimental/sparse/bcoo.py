@@ -37,9 +37,11 @@ Shape = tuple[int, ...]
 OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
-def _operator(name: str) -> Callable[..., Any]:
+def operator_of(name: str) -> Callable[..., Any]:
+    """A method: the operator of this name, as the class of the array does it."""
+
     def apply(self: JAXSparse, *args: Any) -> Any:
-        return OPERATORS[name](self, *args)
+        return self.operate(name, *args)
 
     return apply
 
@@ -96,6 +98,10 @@ class JAXSparse(ABC):
     def todense(self) -> Any:
         """The dense array."""
 
+    def operate(self, name: str, *args: Any) -> Any:
+        """What an operator does to the array and these others."""
+        return OPERATORS[name](self, *args)
+
     @property
     def T(self) -> Any:
         return self.transpose()
@@ -117,13 +123,13 @@ class JAXSparse(ABC):
     def block_until_ready(self) -> Any:
         return self
 
-    __matmul__, __rmatmul__ = _operator("matmul"), _operator("rmatmul")
-    __mul__, __rmul__ = _operator("mul"), _operator("rmul")
-    __add__, __radd__ = _operator("add"), _operator("radd")
-    __sub__, __rsub__ = _operator("sub"), _operator("rsub")
-    __truediv__, __pow__ = _operator("truediv"), _operator("pow")
-    __neg__, __abs__ = _operator("neg"), _operator("abs")
-    __getitem__ = _operator("getitem")
+    __matmul__, __rmatmul__ = operator_of("matmul"), operator_of("rmatmul")
+    __mul__, __rmul__ = operator_of("mul"), operator_of("rmul")
+    __add__, __radd__ = operator_of("add"), operator_of("radd")
+    __sub__, __rsub__ = operator_of("sub"), operator_of("rsub")
+    __truediv__, __pow__ = operator_of("truediv"), operator_of("pow")
+    __neg__, __abs__ = operator_of("neg"), operator_of("abs")
+    __getitem__ = operator_of("getitem")
 
     def __pos__(self) -> Any:
         return self

@@ -12,6 +12,7 @@ BCOO does. Elements out of bounds do not count: they stand behind the last row.
 from __future__ import annotations
 
 import operator
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,11 +23,11 @@ from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
 from ftrace.experimental.sparse.bcoo import (
     BCOO,
-    OPERATORS,
     JAXSparse,
     batched_shape,
     bcoo_extract,
     bcoo_fromdense,
+    operator_of,
 )
 from ftrace.experimental.sparse.movement import bcoo_broadcast_in_dim, bcoo_concatenate
 from ftrace.experimental.sparse.products import Numbers, bcoo_dot_general
@@ -53,18 +54,6 @@ def _each(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
     for _ in range(n_batch):
         function = vmap(function)
     return function
-
-
-def _through_bcoo(name: str) -> Callable[..., Any]:
-    """An operator: what BCOO's does, in the format again where it is a matrix."""
-
-    def apply(self: Format, *args: Any) -> Any:
-        others = [x.to_bcoo() if isinstance(x, Format) else x for x in args]
-        found = OPERATORS[name](self.to_bcoo(), *others)
-        back = isinstance(found, BCOO) and found.n_sparse == 2
-        return type(self).from_bcoo(found) if back else found
-
-    return apply
 
 
 class Format(JAXSparse):
@@ -97,14 +86,14 @@ class Format(JAXSparse):
     def _fits(self) -> bool:
         return len(self.shape) == 2
 
+    @abstractmethod
     def to_bcoo(self) -> BCOO:
         """The same array as a BCOO."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def from_bcoo(cls, arr: BCOO) -> Self:
         """The same array in this format, of two sparse axes."""
-        raise NotImplementedError
 
     @classmethod
     def fromdense(cls, mat: Value, *, nse: int | None = None,
@@ -120,6 +109,13 @@ class Format(JAXSparse):
         return cls.from_bcoo(BCOO.from_scipy_sparse(
             mat, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch
         ))  # fmt: skip
+
+    def operate(self, name: str, *args: Any) -> Any:
+        """What BCOO's operator does, in the format again where it is a matrix."""
+        others = [x.to_bcoo() if isinstance(x, Format) else x for x in args]
+        found = self.to_bcoo().operate(name, *others)
+        back = isinstance(found, BCOO) and found.n_sparse == 2
+        return type(self).from_bcoo(found) if back else found
 
     @property
     def nse(self) -> int:
@@ -151,14 +147,7 @@ class Format(JAXSparse):
         made.n_batch += more
         return made
 
-    __matmul__, __rmatmul__ = _through_bcoo("matmul"), _through_bcoo("rmatmul")
-    __mul__, __rmul__ = _through_bcoo("mul"), _through_bcoo("rmul")
-    __add__, __radd__ = _through_bcoo("add"), _through_bcoo("radd")
-    __sub__, __rsub__ = _through_bcoo("sub"), _through_bcoo("rsub")
-    __truediv__, __pow__ = _through_bcoo("truediv"), _through_bcoo("pow")
-    __neg__, __abs__ = _through_bcoo("neg"), _through_bcoo("abs")
-    __getitem__ = _through_bcoo("getitem")
-    sum, reshape = _through_bcoo("sum"), _through_bcoo("reshape")
+    sum, reshape = operator_of("sum"), operator_of("reshape")
 
 
 @register_pytree_node_class

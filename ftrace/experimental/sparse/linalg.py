@@ -48,10 +48,7 @@ def lobpcg_standard(
     """
     x = as_value(X)
     matrix = as_value(A) if is_value(A) else None
-
-    def multiply(v: Any) -> Any:
-        return A(v) if matrix is None else matrix @ v  # type: ignore[operator]
-
+    multiply: Any = A if matrix is None else matrix.__matmul__
     if x.ndim != 2 or not 0 < 5 * x.shape[1] < x.shape[0]:
         raise ShapeError(
             "lobpcg_standard: X must have the shape (n, k) with 0 < 5 k < n, got "

@@ -49,7 +49,7 @@ from ftrace.trace.references import (
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.scopes import asarray, rounded, with_all_bits
 from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.trace.tracing.weak_constants import COUNTING
 
 _KEPT_DEPTH = -10
@@ -439,14 +439,12 @@ def checkpoint(
       ArgumentError: `policy` is no function.
       StaticArgumentError: there is no such argument.
     """
+    again = partial(
+        checkpoint, prevent_cse=prevent_cse, policy=policy,
+        static_argnums=static_argnums, static_argnames=static_argnames,
+    )  # fmt: skip
     if fun is None:
-        return partial(
-            checkpoint,
-            prevent_cse=prevent_cse,
-            policy=policy,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-        )
+        return again
     tree.check_callable(fun, "checkpoint")
     kept = policy_of(policy)
     numbers = flatten_arguments.read_argnums(
@@ -482,31 +480,34 @@ def checkpoint(
             found = called("checkpoint", output, values, [])
         except Written as written:
             refs = of_transform(written, "checkpoint")
-            again = partial(
-                checkpoint, prevent_cse=apart, policy=policy,
-                static_argnums=static_argnums, static_argnames=static_argnames,
-            )  # fmt: skip
 
             def run(fun: Callable[..., Any]) -> Any:
                 return again(fun)(*args, **kwargs)
 
             return differentiated_beside(run, fun, refs, has_aux=False)[0]
         if found is None:
-            counting = any(aval_of(x).dtype in COUNTING for x in values)
-            wide = list(map(with_all_bits, values)) if counting else values
-            inner, others = tree.unflatten(treedef, list(map(asarray, wide)))
-            try:
-                result = call(*inner, **others)
-                widened = any(x is not y for x, y in zip(values, wide, strict=True))
-                return tree.map(rounded, result) if widened else result
-            except NestingError:
-                raise
-            except RecursionError:
-                raise _too_deep() from None
+            return _run_now(call, values, treedef)
         arg = Checkpoint(found.body, found.effects, kept, apart)
         return output.build(bind_call(checkpoint_p, found, arg))
 
     return checkpointed
+
+
+def _run_now(
+    call: Callable[..., Any], values: Sequence[Value], treedef: tree.TreeDef
+) -> Any:
+    """The result where nothing is traced: there is nothing to compute again."""
+    counting = any(aval_of(x).dtype in COUNTING for x in values)
+    wide = list(map(with_all_bits, values)) if counting else values
+    inner, others = tree.unflatten(treedef, list(map(asarray, wide)))
+    try:
+        result = call(*inner, **others)
+        widened = any(x is not y for x, y in zip(values, wide, strict=True))
+        return tree.map(rounded, result) if widened else result
+    except NestingError:
+        raise
+    except RecursionError:
+        raise _too_deep() from None
 
 
 def _too_deep() -> NestingError:
