@@ -49,11 +49,12 @@ class _Budget:
     Attributes:
       clock: goes on by one where something is put into a table or found there.
       held: bytes; what went with its table counts until they are counted anew.
+      swept: the clock when they were gone through last.
       memos: what empties each of them.
     """
 
     def __init__(self) -> None:
-        self.clock = self.held = 0
+        self.clock = self.held = self.swept = 0
         self.memos: list[Callable[[], object]] = []
         self._stayed = 0  # when it was looked at last
         self._tables: WeakValues[int, Table[Any, Any]] = WeakValues()
@@ -88,6 +89,7 @@ class _Budget:
         """Lets go of what was used longest ago; then a quarter of the limit is free."""
         for empty in self.memos:
             empty()
+        self.swept = self.clock
         self.held = 0
         found: list[tuple[int, Table[Any, Any], Any, Entry[Any]]] = []
         for table in self._tables.values():
@@ -140,6 +142,11 @@ class Table(Generic[K, V]):
     def nbytes(self) -> int:
         """What the entries weigh."""
         return sum(entry.nbytes for entry in list(self._entries.values()))
+
+    @property
+    def idle(self) -> bool:
+        """Was none of it used since the tables were gone through?"""
+        return all(x.used <= _budget.swept for x in list(self._entries.values()))
 
     def get(self, key: K) -> V | None:
         entry = self._entries.get(key)
@@ -221,6 +228,7 @@ def emptied(forget: Callable[[], object]) -> None:
 
 def clear_tables() -> None:
     """Empties all memos, and all tables but those that belong to functions."""
+    _budget.swept = _budget.clock
     for empty in _budget.memos:
         empty()
     for table in _budget.tables():

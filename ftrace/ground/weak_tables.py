@@ -11,7 +11,7 @@ from __future__ import annotations
 import _weakref
 import weakref
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from types import FunctionType
 from typing import Any, Generic, TypeVar
 
@@ -30,7 +30,7 @@ class Reference(weakref.ref[V]):
 
 
 class OfFunctions(Generic[V]):
-    """Values by function, as long as that lives; one that holds it until `clear`."""
+    """Values by function, as long as that lives; one that holds it until `forget`."""
 
     def __init__(self) -> None:
         self._values: dict[weakref.ref[FunctionType], V] = {}
@@ -43,8 +43,10 @@ class OfFunctions(Generic[V]):
     def get(self, function: FunctionType) -> V | None:
         return self._values.get(weakref.ref(function))
 
-    def clear(self) -> None:
-        self._values.clear()
+    def forget(self, idle: Callable[[V], bool]) -> None:
+        for reference, value in list(self._values.items()):
+            if idle(value):
+                self._values.pop(reference, None)
 
 
 class WeakValues(Generic[K, V]):

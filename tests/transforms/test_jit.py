@@ -22,6 +22,7 @@ from ftrace.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
+from ftrace.ground.tables import Table
 
 
 def close(got: Any, want: Any) -> None:
@@ -376,6 +377,20 @@ def test_all_jits_of_a_function_trace_it_once_while_it_lives() -> None:
     alive = weakref.ref(f)
     del f
     assert alive() is None
+
+
+def test_traces_in_use_stay_where_the_limit_is_reached() -> None:
+    table: Table[int, int] = Table(latest=0)
+
+    def f(x: Any) -> Any:
+        return x * 2
+
+    for _ in range(3):
+        ft.jit(f)(1.0)
+        table.put(1, 0, 1 << 40)  # that is more than all may hold
+    assert ft.jit(f).trace_count == 1
+    table.put(1, 0, 1 << 40)
+    assert ft.jit(f).trace_count == 0
 
 
 def test_functions_that_their_traces_hold_go_with_the_caches() -> None:

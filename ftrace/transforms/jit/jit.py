@@ -163,7 +163,8 @@ class Traces:
 
 
 _traces: OfFunctions[dict[Any, Traces]] = OfFunctions()
-emptied(_traces.clear)  # a rule or a callback in a trace may hold the function
+# A rule or a callback in a trace may hold the function.
+emptied(lambda: _traces.forget(lambda known: all(t.table.idle for t in known.values())))
 
 
 def _traces_of(fun: Any, options: Any) -> Traces | None:
