@@ -11,6 +11,7 @@ import linecache
 import os
 import sys
 import threading
+import warnings
 from importlib.util import find_spec
 from types import CodeType, FrameType
 from typing import Any
@@ -141,6 +142,13 @@ def user_origin() -> Origin | None:
             return Origin(code, frame.f_lasti)
         frame = frame.f_back
     return _generated_origin()
+
+
+def warn_user(text: str) -> None:
+    """A UserWarning about the user's own line."""
+    origin = user_origin()
+    place = ("<unknown>", 1) if origin is None else (origin.file, origin.line)
+    warnings.warn_explicit(text, UserWarning, *place)
 
 
 def _generated_origin() -> Origin | None:

@@ -142,6 +142,23 @@ def test_a_donated_argument_gives_its_memory(device: str) -> None:
         np.testing.assert_allclose(new, np.full(1 << 18, 1.4), rtol=1e-6)
 
 
+@pytest.mark.parametrize("make", [lambda: fnp.array(0.0), lambda: fnp.zeros(5)])
+def test_a_result_has_the_address_of_what_was_donated(make: Any) -> None:
+    step = ft.jit(lambda x: x + 1, donate_argnums=0)
+    for x in (make(), make() + 1):
+        address = x.unsafe_buffer_pointer()
+        assert step(x).unsafe_buffer_pointer() == address
+
+
+def test_a_donated_array_that_no_result_can_take_is_told_once() -> None:
+    step = ft.jit(lambda x, y, _: x + y.sum(), donate_argnums=(0, 1, 2))
+    x, y = fnp.zeros(()), fnp.ones(3)
+    with pytest.warns(UserWarning, match=r"not usable: f32\[3\]\. No") as told:
+        step(x, y, y + 1)
+    assert (len(told), told[0].filename) == (1, __file__)
+    step(fnp.zeros(()), fnp.ones(3), fnp.ones(3))
+
+
 def test_a_donated_array_that_others_see_is_copied() -> None:
     step = ft.jit(lambda t: t * 2, donate_argnums=0)
     x = ft.jit(lambda t: t + 1)(np.zeros(1000, np.float32))

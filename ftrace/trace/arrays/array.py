@@ -444,8 +444,24 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return self.nbytes
 
     def unsafe_buffer_pointer(self) -> int:
-        """The address of its elements in the host's memory."""
-        return self.numpy().ctypes.data
+        """The address of its elements, in memory that a result may take later."""
+        device = self.device
+        if self.memory is HOST and device.host:
+            self._buffer = self.copied_to(device)
+        buffer = self.buffer
+        flat = buffer.device.copy_out(buffer, self._dtype, self.size)
+        host = self._host = flat.reshape(self._shape)
+        return host.ctypes.data
+
+    def copied_to(self, device: Any) -> Buffer:
+        """Its elements in memory of the device's own allocator."""
+        values: Any = self.numpy()
+        if not device.host:
+            return device.copy_in(values)
+        buffer = device.allocate(values.nbytes)
+        memory: Any = device.copy_out(buffer, self._dtype, self.size)
+        memory.reshape(self._shape)[...] = values
+        return buffer
 
     def copy_to_host_async(self) -> None:
         """Begins to bring the values to the host, where NumPy reads them."""

@@ -11,7 +11,6 @@ and not for what it is composed of.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -20,7 +19,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import NonFiniteError, ShapeError, TypePromotionError
-from ftrace.errors.user_line import user_origin
+from ftrace.errors.user_line import warn_user
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.evaluate import Plan
@@ -124,13 +123,10 @@ def _check_ranks(name: str, operands: Iterable[Any], refuses: bool) -> None:
             "and with the config option jax_numpy_rank_promotion='raise'; give them "
             "the same number of axes, by reshape or x[None]"
         )
-    text = (
+    warn_user(
         f"Following NumPy automatic rank promotion for {name} on shapes {listed}; set "
         "jax_numpy_rank_promotion to 'allow' to have no warning"
     )
-    origin = user_origin()
-    place = ("<unknown>", 1) if origin is None else (origin.file, origin.line)
-    warnings.warn_explicit(text, UserWarning, *place)
 
 
 # Numbers that are none.

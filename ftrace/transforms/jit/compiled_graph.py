@@ -204,19 +204,9 @@ class CompiledGraph:
             or not self.device.reuses(buffer)
             or not array.is_held_alone(buffer)
         ):
-            buffer = self._copied(array)
+            buffer = array.copied_to(self.device)
         array.delete()
         return Array(shape, dtype, False, buffer)
-
-    def _copied(self, array: Array) -> Buffer:
-        """The array's values in memory of the device's own allocator."""
-        values: Any = array.numpy()
-        if not self.device.host:
-            return self.device.copy_in(values)
-        buffer = self.device.allocate(values.nbytes)
-        memory: Any = self.device.copy_out(buffer, array.dtype, array.size)
-        memory.reshape(array.shape)[...] = values
-        return buffer
 
     def at(self, sizes: Sizes) -> tuple[Executable, Any]:
         """What runs for these sizes, and the types of its outputs: nothing compiles."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
@@ -10,13 +11,14 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.base import Device, Expected, Fixed, Signature
+from ftrace.errors.user_line import warn_user
 from ftrace.ground.fast_dataclasses import OfProcess, dataclass
 from ftrace.ground.settings import Config
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.dispatch import Record
 from ftrace.trace.flatten_arguments import Output
-from ftrace.trace.graph import Graph
+from ftrace.trace.graph import Graph, toposort
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Container, layout_of
 from ftrace.trace.symbolic.bounds import Sizes
@@ -77,6 +79,8 @@ class Ready:
         graph: Graph, device: Device, donated: tuple[int, ...], output: Output
     ) -> Ready:
         """A graph, ready to be compiled, compiled for a device."""
+        if donated:
+            _tell_of_useless(graph, donated)
         compiled = compile_graph(graph, device, donated)
         leaves = graph.inputs[: len(graph.inputs) - len(graph.captured)]
         captured = tuple(graph.captured)
@@ -157,6 +161,23 @@ class Ready:
             tuple(self.compiled.avals),
         )
         return self.compiled.executable.bind(signature)
+
+
+def _tell_of_useless(graph: Graph, donated: tuple[int, ...]) -> None:
+    """Warns of donated leaves that are used, and that no result is as large as."""
+    left = Counter([(n.shape, n.dtype) for n in graph.outputs])
+    used = {*toposort(graph.outputs)}
+    useless: list[str] = []
+    for node in [graph.inputs[i] for i in donated]:
+        kind = node.shape, node.dtype
+        if node in used and not left[kind]:
+            useless.append(repr(node.aval))
+        left[kind] -= left[kind] > 0
+    if useless:
+        warn_user(
+            f"Some donated buffers were not usable: {', '.join(useless)}. No result of "
+            "this shape and dtype is left to take them; do not donate them"
+        )
 
 
 def owned(value: Any, array: Array) -> Array:
