@@ -19,7 +19,7 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
 from ftrace.numpy.linear import matmul
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.primitives.library import eigen, orthogonal, systems
+from ftrace.trace.primitives.library import factors, systems
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import Value
 
@@ -93,9 +93,7 @@ def cholesky_update(r_matrix: Value, w_vector: Value) -> Any:
             f"shapes {r.shape} and {w.shape}"
         )
     row = fnp.conj(ax.insert_axes(w, (0,)))
-    (_, s) = bind_compound(
-        orthogonal.qr_p, fnp.concatenate([fnp.triu(r), row]), arg=False
-    )
+    (_, s) = bind_compound(factors.qr_p, fnp.concatenate([fnp.triu(r), row]), arg=False)
     sign = fnp.sign(fnp.diagonal(s))
     return ax.insert_axes(fnp.conj(sign), (1,)) * s
 
@@ -126,9 +124,9 @@ def eig(
     """
     a = square("eig", x)
     if not (compute_left_eigenvectors or compute_right_eigenvectors):
-        return bind_compound(eigen.eigvals_p, a)
+        return bind_compound(factors.eigvals_p, a)
     asked = (True, compute_left_eigenvectors, compute_right_eigenvectors)
-    found = bind_compound(eigen.eig_p, a)
+    found = bind_compound(factors.eig_p, a)
     return [x for x, wanted in zip(found, asked, strict=True) if wanted]
 
 
@@ -158,7 +156,7 @@ def eigh(
     """
     a = square("eigh", x)
     a = symmetrized(a) if symmetrize_input else a
-    vectors, values = bind_compound(eigen.eigh_p, a, arg=bool(lower))
+    vectors, values = bind_compound(factors.eigh_p, a, arg=bool(lower))
     if subset_by_index is not None:
         start, stop = _subset("eigh", subset_by_index, a.shape[-1])
         vectors = ax.shrink_axis(vectors, vectors.ndim - 1, start, stop)
@@ -218,7 +216,7 @@ def qr(
       MissingExtraError: pivoting, without SciPy.
     """
     a = matrices("qr", x)
-    op = orthogonal.qr_pivoted_p if pivoting else orthogonal.qr_p
+    op = factors.qr_pivoted_p if pivoting else factors.qr_p
     return tuple(bind_compound(op, a, arg=bool(full_matrices)))
 
 
@@ -258,7 +256,7 @@ def schur(
     """
     if sort_eig_vals or select_callable is not None:
         raise ArgumentError("schur: sorted eigenvalues are not supported")
-    found = bind_compound(eigen.schur_p, square("schur", x))
+    found = bind_compound(factors.schur_p, square("schur", x))
     return found if compute_schur_vectors else found[:1]
 
 
@@ -405,7 +403,7 @@ def hessenberg(a: Value) -> tuple[Any, Any]:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
     """
-    h, taus = bind_compound(eigen.hessenberg_p, square("hessenberg", a))
+    h, taus = bind_compound(factors.hessenberg_p, square("hessenberg", a))
     return h, taus
 
 
@@ -422,7 +420,7 @@ def tridiagonal(a: Value, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     """
     x = square("tridiagonal", a)
     packed, diagonal, beside, taus = bind_compound(
-        eigen.tridiagonal_p, x, arg=bool(lower)
+        factors.tridiagonal_p, x, arg=bool(lower)
     )
     return packed, diagonal, beside, taus
 

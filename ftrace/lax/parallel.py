@@ -21,9 +21,9 @@ from ftrace.numpy.axes import as_value, canonical_axis, cast, move_axis, reshape
 from ftrace.numpy.sorting import where
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.flatten_arguments import flatten_values, is_int
-from ftrace.trace.primitives import collectives as primitives
-from ftrace.trace.primitives.collectives import Along
+from ftrace.trace.primitives import reduction as primitives
 from ftrace.trace.primitives.primitive import Compound
+from ftrace.trace.primitives.reduction import Along
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.axes import Axis, axis_of

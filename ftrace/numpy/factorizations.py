@@ -22,8 +22,8 @@ from ftrace.trace.bind import bind, bind_compound, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import reduce_sum_p
-from ftrace.trace.primitives.library import eigen as spectral
-from ftrace.trace.primitives.library.orthogonal import householder_factor_p, qr_p, svd_p
+from ftrace.trace.primitives.library import factors
+from ftrace.trace.primitives.library.factors import householder_factor_p, qr_p, svd_p
 from ftrace.trace.primitives.library.systems import cholesky_p
 from ftrace.trace.tracing.tracer import Value
 
@@ -194,7 +194,7 @@ def svd(
 
 
 def _svd_hermitian(x: Any, vectors: bool) -> list[Any]:
-    v, w = bind_compound(spectral.eigh_p, symmetrized(square("svd", x)), arg=True)
+    v, w = bind_compound(factors.eigh_p, symmetrized(square("svd", x)), arg=True)
     size = abs(w)
     order = ax.flip(argsort(size), (w.ndim - 1,))
     s = take_along_axis(size, order, axis=-1)
@@ -256,7 +256,7 @@ def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> An
     x = square("eigh", a)
     if symmetrize_input:
         x = symmetrized(x)
-    vectors, values = bind_compound(spectral.eigh_p, x, arg=lower)
+    vectors, values = bind_compound(factors.eigh_p, x, arg=lower)
     return EighResult(values, vectors)
 
 
@@ -266,7 +266,7 @@ def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True)
     x = square("eigvalsh", a)
     if symmetrize_input:
         x = symmetrized(x)
-    return bind_compound(spectral.eigh_p, x, arg=lower)[1]
+    return bind_compound(factors.eigh_p, x, arg=lower)[1]
 
 
 def eig(a: Value) -> EigResult:
@@ -280,13 +280,13 @@ def eig(a: Value) -> EigResult:
     """
     x = square("eig", a)
 
-    values, _, right = bind_compound(spectral.eig_p, x)
+    values, _, right = bind_compound(factors.eig_p, x)
     return EigResult(values, right)
 
 
 def eigvals(a: Value) -> Any:
     """The eigenvalues of matrices, complex, in no order: see `eig`."""
-    return bind_compound(spectral.eigvals_p, square("eigvals", a))[0]
+    return bind_compound(factors.eigvals_p, square("eigvals", a))[0]
 
 
 # Norms.

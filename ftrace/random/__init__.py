@@ -10,11 +10,9 @@
 # ruff: noqa: F403
 
 from ftrace.random.choice import *
-from ftrace.random.counts import *
 from ftrace.random.distributions import *
-from ftrace.random.gamma import *
 from ftrace.random.keys import *
-from ftrace.random.vectors import *
+from ftrace.random.rejection import *
 from ftrace.trace.eager.dispatch import publish as _publish
 
 # What is folded in is another number at each call.

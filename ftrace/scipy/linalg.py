@@ -24,11 +24,11 @@ from ftrace.numpy.factorizations import adjoint, matrices, square
 from ftrace.numpy.linalg import over_columns
 from ftrace.numpy.linear import matmul
 from ftrace.scipy import matrices as special_matrices
-from ftrace.scipy.funm import funm
 from ftrace.scipy.matrices import *
+from ftrace.scipy.matrices import funm
 from ftrace.trace.bind import bind_compound, broadcast_shapes
 from ftrace.trace.eager.dispatch import publish
-from ftrace.trace.primitives.library import eigen, systems
+from ftrace.trace.primitives.library import factors, systems
 from ftrace.trace.tracing.tracer import Value
 
 __all__ = [
@@ -233,7 +233,7 @@ def schur(a: Value, output: str = "real") -> tuple[Any, Any]:
     x = square("schur", a)
     if output == "complex":
         x = _as_complex(x)
-    t, z = bind_compound(eigen.schur_p, x)
+    t, z = bind_compound(factors.schur_p, x)
     return t, z
 
 
@@ -246,7 +246,7 @@ def _as_complex(x: Any) -> Any:
 def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:
     """A real Schur form as a complex one: T becomes upper triangular."""
     t, z = promote_inexact(square("rsf2csf", T), square("rsf2csf", Z))
-    triangle, turn = bind_compound(eigen.schur_p, _as_complex(t))
+    triangle, turn = bind_compound(factors.schur_p, _as_complex(t))
     return triangle, matmul(z, turn)
 
 
@@ -318,7 +318,7 @@ def sqrtm(A: Value, blocksize: int = 1) -> Any:
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
     """
-    return bind_compound(eigen.sqrtm_p, square("sqrtm", A))[0]
+    return bind_compound(factors.sqrtm_p, square("sqrtm", A))[0]
 
 
 # Systems of linear equations: Cholesky, LU, triangular matrices, Sylvester's.
@@ -504,7 +504,7 @@ def solve_sylvester(
     found = promote_inexact(matrices("solve_sylvester", A), B, C)
     lead = broadcast_shapes("solve_sylvester", [x.shape[:-2] for x in found])
     a, b, c = (ax.broadcast_to(x, (*lead, *x.shape[-2:])) for x in found)
-    solution = bind_compound(eigen.sylvester_p, a, b, c)[0]
+    solution = bind_compound(factors.sylvester_p, a, b, c)[0]
     of_a, of_b = (fnp.linalg.eigvals(stop_gradient(x)) for x in (a, b))
     sums = abs(of_a[..., :, None] + of_b[..., None, :])
     singular = (sums < tol).any((-2, -1), keepdims=True)

@@ -42,8 +42,7 @@ from ftrace.trace.primitives.library import (
     matrix_nodes as mat,
     systems,
 )
-from ftrace.trace.primitives.library.eigen import eigh_p
-from ftrace.trace.primitives.library.orthogonal import householder_factor_p, svd_p
+from ftrace.trace.primitives.library.factors import eigh_p, householder_factor_p, svd_p
 from ftrace.trace.primitives.movement import flip, reshape
 from ftrace.trace.primitives.primitive import Array, Compound, Results, items
 from ftrace.trace.primitives.sources import const_like, iota, variable, zeros_like

@@ -21,8 +21,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.linalg_compositions import det_p
 from ftrace.trace.primitives.library import lapack_numpy
-from ftrace.trace.primitives.library.eigen import eig_p, eigh_p, eigvals_p
-from ftrace.trace.primitives.library.orthogonal import svd_p
+from ftrace.trace.primitives.library.factors import eig_p, eigh_p, eigvals_p, svd_p
 from ftrace.trace.primitives.library.systems import cholesky_p, slogdet_p
 from ftrace.trace.tiering import CALLS_BEFORE_RECORD as CALLS_BEFORE
 

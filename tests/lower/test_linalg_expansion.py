@@ -17,7 +17,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import toposort
 from ftrace.trace.graph_map import convert
 from ftrace.trace.linalg_compositions import cofactors_p, pinv_p
-from ftrace.trace.primitives.library.orthogonal import svd_p
+from ftrace.trace.primitives.library.factors import svd_p
 from ftrace.trace.primitives.sources import variable
 from tests.support.covering import covering
 

@@ -18,12 +18,12 @@ from ftrace import lax
 from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.primitives.elementwise import stop_gradient
-from ftrace.trace.primitives.library import eigen, fft, orthogonal, systems
+from ftrace.trace.primitives.library import factors, fft, systems
 from ftrace.trace.primitives.library.fft import Fourier
 from ftrace.trace.primitives.library.systems import Op, Triangular
 from ftrace.trace.primitives.primitive import Compound
 
-MODULES = (fft, compositions, eigen, orthogonal, systems)
+MODULES = (fft, compositions, factors, systems)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _qr(m: int, n: int, full: bool) -> Sample:
         rest = q[..., k:]
         return [q[..., :k], r, rest @ adjoint(rest)]
 
-    return Sample(orthogonal.qr_p, shaped((m, n)), meaning, full, seen=seen)
+    return Sample(factors.qr_p, shaped((m, n)), meaning, full, seen=seen)
 
 
 def _pivoted(m: int, n: int, full: bool) -> Sample:
@@ -186,7 +186,7 @@ def _pivoted(m: int, n: int, full: bool) -> Sample:
 
     k = min(m, n)
     return Sample(
-        orthogonal.qr_pivoted_p, shaped((m, n)), meaning, full, scipy=True,
+        factors.qr_pivoted_p, shaped((m, n)), meaning, full, scipy=True,
         seen=lambda q, r, order: [q[..., :k], r],
     )  # fmt: skip
 
@@ -215,9 +215,7 @@ def _svd(m: int, n: int, arg: str) -> Sample:
         return found if u.dtype.kind == "c" else [*found, left, right]
 
     order = 2 if arg == "reduced" and m > n else 1
-    return Sample(
-        orthogonal.svd_p, shaped((m, n)), meaning, arg, seen=seen, order=order
-    )
+    return Sample(factors.svd_p, shaped((m, n)), meaning, arg, seen=seen, order=order)
 
 
 def _values(a: Any, s: Any) -> list[Any]:
@@ -294,7 +292,7 @@ def _eigh(lower: bool) -> Sample:
         return found if v.dtype.kind == "c" else [*found, v]
 
     return Sample(
-        eigen.eigh_p, shaped((3, 3), scale=0.5, shift=2), meaning, lower,
+        factors.eigh_p, shaped((3, 3), scale=0.5, shift=2), meaning, lower,
         prepare=hermitian, seen=seen,
     )  # fmt: skip
 
@@ -391,14 +389,14 @@ SAMPLES: list[Sample] = [
     ),
     *(_pivoted(m, n, full) for m, n in ((4, 2), (2, 4)) for full in (False, True)),
     Sample(
-        orthogonal.householder_factor_p, shaped((4, 3)), _of_reflections, seen=None
+        factors.householder_factor_p, shaped((4, 3)), _of_reflections, seen=None
     ),
     *(
         _svd(m, n, arg)
         for m, n in ((3, 3), (4, 2), (2, 4))
         for arg in ("full", "reduced")
     ),
-    Sample(orthogonal.svd_p, shaped((4, 3)), _values, "values"),
+    Sample(factors.svd_p, shaped((4, 3)), _values, "values"),
     Sample(
         compositions.pinv_p, _deficient(2, 4, 3), _of_product, False, prepare=_product
     ),
@@ -411,21 +409,21 @@ SAMPLES: list[Sample] = [
     ),
     *(_least(*sizes) for sizes in ((2, 4, 3), (3, 4, 3), (2, 5, 2), (2, 3, 4))),
     *(_eigh(lower) for lower in (False, True)),
-    Sample(eigen.eig_p, shaped((3, 3)), _eig),
+    Sample(factors.eig_p, shaped((3, 3)), _eig),
     Sample(
-        eigen.eigvals_p, shaped((3, 3)),
+        factors.eigvals_p, shaped((3, 3)),
         lambda a, w: [w.sum(-1) - fnp.trace(a, axis1=-2, axis2=-1)],
     ),
     Sample(
-        eigen.sylvester_p, shaped((3, 3), (2, 2), (3, 2), shift=2),
+        factors.sylvester_p, shaped((3, 3), (2, 2), (3, 2), shift=2),
         lambda a, b, c, x: [a @ x + x @ b - c],
     ),
     Sample(
-        eigen.sqrtm_p, shaped((3, 3), scale=0.3, shift=2),
+        factors.sqrtm_p, shaped((3, 3), scale=0.3, shift=2),
         lambda a, s: [s @ s - a], scipy=True,
     ),
     Sample(
-        eigen.schur_p, shaped((3, 3)),
+        factors.schur_p, shaped((3, 3)),
         lambda a, t, z: [z @ t @ adjoint(z) - a, unitary(z)], seen=None, scipy=True,
     ),
     *(
@@ -434,10 +432,10 @@ SAMPLES: list[Sample] = [
         for lengths in ((5,), (3, 4))
     ),
     Sample(
-        eigen.hessenberg_p, shaped((4, 4)), _hessenberg, seen=None, scipy=True
+        factors.hessenberg_p, shaped((4, 4)), _hessenberg, seen=None, scipy=True
     ),
     Sample(
-        eigen.tridiagonal_p, shaped((4, 4)), _tridiagonal, True, seen=None,
+        factors.tridiagonal_p, shaped((4, 4)), _tridiagonal, True, seen=None,
         prepare=hermitian, scipy=True,
     ),
     Sample(

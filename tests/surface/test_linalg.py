@@ -16,7 +16,7 @@ from ftrace.scipy import linalg
 from ftrace.test_util import check_grads
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library import lapack_numpy
-from ftrace.trace.primitives.library.eigen import eig_p
+from ftrace.trace.primitives.library.factors import eig_p
 from ftrace.trace.primitives.primitive import Compound
 from tests.data.linalg_cases import expressions
 from tests.support.covering import covering

@@ -42,10 +42,9 @@ from ftrace.trace.graph_map import Rule
 from ftrace.trace.primitives import elementwise as p, sources
 from ftrace.trace.primitives.broadcast import reduce_sum
 from ftrace.trace.primitives.library import (
-    eigen,
+    factors,
     lapack_numpy,
     matrix_nodes as mat,
-    orthogonal,
     systems,
 )
 from ftrace.trace.primitives.library.systems import Op
@@ -435,12 +434,12 @@ _RULES: dict[Any, _Rule] = {
 }
 #: What needs LAPACK, and does less where not all of its results are read.
 _BY_LAPACK: dict[Any, Callable[[Node, Collection[int]], Sequence[Node]]] = {
-    orthogonal.qr_p: _qr,
-    orthogonal.qr_pivoted_p: _qr,
-    eigen.eigh_p: _eigh,
-    orthogonal.svd_p: _svd,
-    eigen.eig_p: _eig,
-    eigen.eigvals_p: _eigvals,
+    factors.qr_p: _qr,
+    factors.qr_pivoted_p: _qr,
+    factors.eigh_p: _eigh,
+    factors.svd_p: _svd,
+    factors.eig_p: _eig,
+    factors.eigvals_p: _eigvals,
 }
 FACTORS = (*_RULES, *_BY_LAPACK)
 

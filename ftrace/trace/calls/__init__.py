@@ -16,8 +16,6 @@ From the ground up:
     user_primitive     Primitives of users: records whose rules are functions of arrays
     inline             Calls and bodies in graphs: found, replaced, and taken away
                        before all else
-    narrow_casts       Casts from and to dtypes of few bits, as arithmetic on their
-                       codes
     carry_keys         Random keys and numbers of few bits in programs: devices move
                        their bits
 

@@ -18,10 +18,10 @@ from ftrace.trace import body as bodies
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.control.scan import map_lanes
 from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute, toposort
-from ftrace.trace.primitives.collectives import communicates
 from ftrace.trace.primitives.elementwise import eq, select
 from ftrace.trace.primitives.indexing import trailing
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, compound_of
+from ftrace.trace.primitives.reduction import communicates
 from ftrace.trace.primitives.sources import const_like, variable
 from ftrace.trace.symbolic.dim import same_size
 

@@ -20,12 +20,11 @@ from ftrace.trace import body as bodies
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.control import scan
 from ftrace.trace.graph import Body, Flags, Node, Nodes
-from ftrace.trace.primitives.collectives import communicates
 from ftrace.trace.primitives.elementwise import cast, select
 from ftrace.trace.primitives.indexing import trailing
 from ftrace.trace.primitives.movement import reshape
 from ftrace.trace.primitives.primitive import Batched, Compound, Results
-from ftrace.trace.primitives.reduction import reduce_max_p
+from ftrace.trace.primitives.reduction import communicates, reduce_max_p
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import same_size
 

@@ -18,9 +18,7 @@ From the ground up:
     broadcast     Expand and sum
     elementwise   Elementwise primitives, a row each: name, meaning, derivative
     indexing      Gather and scatter by integer arrays
-    reduction     Reductions along axes, which stay with size 1. The sum stands in
-                  `broadcast.py`
-    collectives   Collectives: what the instances of a function along a named axis do
-                  together
+    reduction     Reductions: along axes, and over the instances of a function along a
+                  named axis
     library/      Operations that a library does: sorting, LAPACK and Fourier transforms
 """

@@ -1,22 +1,40 @@
-"""Reductions along axes, which stay with size 1. The sum stands in `broadcast.py`."""
+"""Reductions: along axes, and over the instances of a function along a named axis.
+
+Reduced axes stay with size 1. The sum stands in `broadcast.py`. What instances do
+together:
+
+    psum(x, index), pmax, pmin          ->  one value, the same for all instances
+    all_gather(x, index)                ->  (n, …): that of each, the same for all
+    psum_scatter(x, index)              (n, …)  ->  row i of the sum, for instance i
+    all_to_all(x, index)                (n, …)  ->  row i of each instance
+    ppermute(x, index, source, target)  ->  the value of another instance, or zeros
+
+The second operand is the number of the instance, and it names the axis: a variable of
+whoever bound it. Where `vmap` gives that variable an axis of lanes, the operation
+becomes a reduction or a movement along these; where it gives one to `x` alone, it stays
+what it is, for each lane.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.errors import DtypeError, GraphError, ShapeError
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.graph import Node, Op
-from ftrace.trace.primitives import broadcast, elementwise as p, minmax
-from ftrace.trace.primitives.broadcast import Axes
+from ftrace.trace.graph import Body, Flags, Node, Nodes, Op, bodies_of, dependents
+from ftrace.trace.primitives import broadcast, elementwise as p, minmax, primitive
+from ftrace.trace.primitives.broadcast import Axes, broadcast_leading, reduce_sum_p
+from ftrace.trace.primitives.indexing import clamp, gather, trailing
 from ftrace.trace.primitives.minmax import Extremum
-from ftrace.trace.primitives.movement import pad, shrink_axis
+from ftrace.trace.primitives.movement import move_axis, pad, reshape, shrink_axis
 from ftrace.trace.primitives.primitive import Array, Jvp, Primitive
-from ftrace.trace.primitives.sources import const, zeros_like
+from ftrace.trace.primitives.sources import const, const_like, zeros_like
 from ftrace.trace.symbolic.dim import same_size
 
 
@@ -141,3 +159,188 @@ def reduce(primitive: Op, x: Node, axes: tuple[int, ...]) -> Node:
 
 def identity_like(primitive: Op, node: Node) -> Node:
     return const(identity(primitive, node.dtype), node.dtype, node.shape)
+
+
+@dataclass(frozen=True)
+class Along:
+    """The argument of a collective: the name of its axis, and the size."""
+
+    name: Any
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.size}"
+
+
+#: (argument, x, does it have lanes, further operands, lanes) -> the same for all lanes,
+#: and whether they differ.
+_Lower = Callable[[Along, Node, bool, Nodes], tuple[Node, bool]]
+
+
+def _collective(
+    name: str,
+    lower: _Lower,
+    doc: str,
+    *,
+    jvp: Any = None,
+    transpose: Callable[[], primitive.Compound] | None = None,
+    takes: bool = False,
+    gives: bool = False,
+    kinds: str = "biufc",
+) -> primitive.Compound:
+    """The record of a collective.
+
+    Args:
+      lower: what it does where its axis is one of lanes.
+      transpose: where it is linear, what gives its cotangent.
+      takes, gives: operand and result have a leading axis with a row per instance.
+    """
+
+    def infer(arg: Along, *avals: ShapedArray) -> tuple[ShapedArray]:
+        x, index = avals[:2]
+        if index.shape != () or index.dtype != dtypes.int32:
+            raise GraphError(f"{name}: the instance must be int32[], got {index!r}")
+        if dtypes.kind(x.dtype) not in kinds:
+            raise DtypeError(f"{name} is not defined for {x!r}")
+        if takes and not (x.ndim and same_size(x.shape[0], arg.size)):
+            raise ShapeError(
+                f"{name}: along the axis {arg.name!r} of size {arg.size} an operand "
+                f"has a row for each instance, got {x!r}"
+            )
+        rest = x.shape[1:] if takes else x.shape
+        return (x.with_shape((arg.size, *rest) if gives else rest),)
+
+    def value(
+        avals: Sequence[ShapedArray], arg: Along, x: Any, index: Any, *more: Any
+    ) -> Sequence[Any]:
+        if not same_size(arg.size, 1):
+            raise GraphError(f"{name}: nothing runs the {arg.size} instances of {arg}")
+        sent: Any = x if not more or more[0] == 0 else np.zeros_like(x)
+        return [sent.reshape(avals[0].shape)]
+
+    def batch(node: Node, src: Nodes, batched: Flags, size: int) -> primitive.Batched:
+        arg: Along = node.arg
+        x, _, *more = src
+        if batched[1]:
+            result, has = lower(arg, x, batched[0], tuple(more))
+            return [result], [has]
+        if not batched[0]:
+            return record.results(*src, arg=arg), [False]
+        x = move_axis(x, 0, 1) if takes else x
+        (result,) = record.results(x, *src[1:], arg=arg)
+        return [move_axis(result, 1, 0) if gives else result], [True]
+
+    def linear(node: Node, tangents: primitive.Results) -> primitive.Results:
+        t = tangents[0]
+        return [None] if t is None else record.results(t, *node.src[1:], arg=node.arg)
+
+    def transposed(
+        node: Node, cotangents: primitive.Results, linear: Flags
+    ) -> primitive.Results:
+        (ct,) = cotangents
+        rest = [None] * (len(node.src) - 1)
+        if ct is None or transpose is None:
+            return [None, *rest]
+        # Who receives has been sent to: source and target change places.
+        index, *more = node.src[1:]
+        return [*transpose().results(ct, index, *more[::-1], arg=node.arg), *rest]
+
+    record = primitive.Compound(
+        name, "collective", infer, value, batch, jvp=jvp or linear,
+        transpose=transposed if transpose else None, dtypes=kinds, doc=doc, show=str,
+    )  # fmt: skip
+    return record
+
+
+def _reduce(op: Any, x: Node) -> Node:
+    return reshape(op(x, arg=(0,)), x.shape[1:])
+
+
+def _rows(arg: Along, x: Node, batched: bool) -> Node:
+    """That of each instance, along a leading axis."""
+    return x if batched else broadcast_leading(x, (arg.size, *x.shape))
+
+
+def _sum_of_lanes(arg: Along, x: Node, batched: bool) -> Node:
+    return _reduce(reduce_sum_p, x) if batched else p.mul(x, const_like(x, arg.size))
+
+
+def _lower_extremum(op: Any) -> _Lower:
+    return lambda arg, x, batched, more: (_reduce(op, x) if batched else x, False)
+
+
+def _lower_ppermute(
+    arg: Along, x: Node, batched: bool, more: Nodes
+) -> tuple[Node, bool]:
+    source = more[0]
+    rows = gather(_rows(arg, x, batched), [clamp(source, arg.size)], (0,))
+    comes = trailing(p.ge(source, const_like(source, 0)), rows.shape)
+    return p.select(comes, rows, zeros_like(rows)), True
+
+
+def _mean_of_chosen(node: Node, tangents: primitive.Results) -> primitive.Results:
+    """The mean of the tangents of the instances that hold the extremum."""
+    x, index = node.src
+    t = tangents[0]
+    if t is None:
+        return [None]
+    (best,) = primitive.items(node)
+    here = p.cast(p.eq(x, best), x.dtype)
+
+    def total(part: Node) -> Node:
+        return psum_p.results(part, index, arg=node.arg)[0]
+
+    return [p.div(total(p.scale(t, here)), total(here))]
+
+
+psum_p = _collective(
+    "psum", lambda arg, x, batched, _: (_sum_of_lanes(arg, x, batched), False),
+    "the sum over all instances", transpose=lambda: psum_p, kinds="iufc",
+)  # fmt: skip
+pmax_p = _collective(
+    "pmax", _lower_extremum(reduce_max_p), "the greatest value of all instances",
+    jvp=_mean_of_chosen, kinds="biuf",
+)  # fmt: skip
+pmin_p = _collective(
+    "pmin", _lower_extremum(reduce_min_p), "the least value of all instances",
+    jvp=_mean_of_chosen, kinds="biuf",
+)  # fmt: skip
+all_gather_p = _collective(
+    "all_gather", lambda arg, x, batched, _: (_rows(arg, x, batched), False),
+    "the values of all instances, along a new axis", transpose=lambda: psum_scatter_p,
+    gives=True,
+)  # fmt: skip
+psum_scatter_p = _collective(
+    "psum_scatter", lambda arg, x, batched, _: (_sum_of_lanes(arg, x, batched), True),
+    "of the sum, each instance its own row", transpose=lambda: all_gather_p,
+    takes=True, kinds="iufc",
+)  # fmt: skip
+all_to_all_p = _collective(
+    "all_to_all",
+    lambda arg, x, batched, _: (move_axis(_rows(arg, x, batched), 1, 0), True),
+    "a row from each instance", transpose=lambda: all_to_all_p, takes=True, gives=True,
+)  # fmt: skip
+ppermute_p = _collective(
+    "ppermute", _lower_ppermute, "the value of the instance that sends to this one",
+    transpose=lambda: ppermute_p,
+)  # fmt: skip
+
+
+def communicates(outputs: Sequence[Node], leaves: Collection[Node]) -> bool:
+    """Do nodes, or bodies that they hold, act together along an axis of the leaves?"""
+    moving = set(leaves)
+    for node in dependents(outputs, list(leaves)):
+        moving.add(node)
+        op = primitive.compound_of(node)
+        if op is not None and op.family == "collective" and node.src[1] in moving:
+            return True
+        for body in bodies_of(node.arg):
+            if communicates(body.outputs, _inputs_of(body, node.src, moving)):
+                return True
+    return False
+
+
+def _inputs_of(body: Body, src: Sequence[Node], moving: set[Node]) -> list[Node]:
+    """The inputs that stand for moving operands; of a branch the first is none."""
+    given = src[len(src) - len(body.inputs) :]
+    return [n for n, s in zip(body.inputs, given, strict=True) if s in moving]

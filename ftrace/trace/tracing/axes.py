@@ -1,7 +1,7 @@
 """Axes with names: those that transforms around this point of a function have bound.
 
 An axis is bound to a variable, the number of the instance: collectives along the axis
-have it as an operand (`primitives/collectives.py`), so that they are batched, and stand
+have it as an operand (`primitives/reduction.py`), so that they are batched, and stand
 in bodies of loops, like all that uses a variable.
 """
 

@@ -14,8 +14,8 @@ From the ground up:
     fft                 Fourier transforms over the last axes
     systems             Systems of linear equations: triangular, by LU, tridiagonal;
                         determinants
-    orthogonal          QR, the singular value decomposition, least squares
-    eigen               Eigenvalues, and functions of matrices
+    factors             Factors of matrices: QR, singular values, eigenvalues, and
+                        functions of matrices
 
 A factorisation of a matrix that has none is NaN, as in JAX; no exception leaves a
 step. Each derivative is an identity of linear algebra, written in other primitives:
