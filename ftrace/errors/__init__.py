@@ -158,7 +158,7 @@ class BatchSizeError(FtraceError, ValueError):
     """`vmap` got arguments whose mapped axes differ in size, or no mapped axis."""
 
 
-class DerivativeError(FtraceError, TypeError):
+class DerivativeError(FtraceError, TypeError, ValueError):
     """A derivative was asked of a function or dtype that has none."""
 
 
@@ -172,6 +172,14 @@ class PrimitiveError(FtraceError, ValueError):
 
 class MissingRuleError(FtraceError, NotImplementedError):
     """A primitive of a library has no rule for what is asked of it."""
+
+
+class NoCustomRuleError(FtraceError, AttributeError):
+    """A function under `custom_jvp`, `custom_vjp` or `custom_vmap` has no rule yet."""
+
+
+class CallbackError(ShapeError, TreeError, JaxRuntimeError):
+    """A callback did not return what was promised for it."""
 
 
 class GraphError(FtraceError, JaxprTypeError, RuntimeError):

@@ -45,7 +45,7 @@ class ShapedArray(Immutable):
         cls, shape: Sequence[int], dtype: Any, weak_type: bool = False, **_: Any
     ) -> ShapedArray:
         """`of`, as JAX writes it; where an array lies is no part of its type here."""
-        return ShapedArray.of(tuple(shape), dtypes.as_dtype(dtype), weak_type)
+        return ShapedArray.of(tuple(shape), dtypes.named_dtype(dtype), weak_type)
 
     @staticmethod
     def of(shape: Shape, dtype: np.dtype[Any], weak_type: bool = False) -> ShapedArray:

@@ -106,6 +106,7 @@ class Callback:
       method: what vmap makes of it: "sequential", "expand_dims", …
       lanes: for each vmap around it, the outermost first, its size, and which of the
         operands have an axis of lanes. It is called once per lane, in order.
+      carried: numbers of few bits are returned in their carriers, as in programs.
       site: where it was written, for what must not be taken for another one.
       origin: the user's line. Not part of its identity.
     """
@@ -119,6 +120,7 @@ class Callback:
     operands: tuple[np.dtype[Any], ...]
     method: str = "sequential"
     lanes: tuple[tuple[int, tuple[bool, ...]], ...] = ()
+    carried: bool = False
     site: Any = None
     origin: Origin | None = field(default=None, compare=False)
 
@@ -140,7 +142,13 @@ class Callback:
     @property
     def types(self) -> tuple[ShapedArray, ...]:
         """The types of the results for all lanes together."""
-        return tuple(a.with_shape((*self.sizes, *a.shape)) for a in self.results)
+        return tuple(
+            ShapedArray.of((*self.sizes, *a.shape), self._moved(a.dtype))
+            for a in self.results
+        )
+
+    def _moved(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return dtypes.carrier(dtype) if self.carried else dtype
 
     def __str__(self) -> str:
         lanes = f", lanes={self.sizes}" if self.lanes else ""
@@ -150,7 +158,7 @@ class Callback:
         """The results, as NumPy arrays: of one call, or of one call per lane.
 
         Raises:
-          TreeError, ShapeError, DtypeError: a result is not of the promised type.
+          CallbackError: a result is not of the promised type.
         """
         if not self.lanes:
             return self._once(operands)
@@ -181,6 +189,11 @@ class Callback:
                     self.origin,
                 ) from error
             except Exception as error:
+                within = getattr(error.__traceback__, "tb_next", None)
+                if isinstance(error, TypeError) and within is None:
+                    raise errors.CallbackError(
+                        f"{self.kind}: {error}", self.origin
+                    ) from error
                 _add_note(error, self)
                 raise
             return [] if self.drops_result else self._check(result)
@@ -189,8 +202,8 @@ class Callback:
 
     def _check(self, result: Any) -> list[Any]:
         leaves, structure = tree.flatten(result)
-        if structure != self.structure:
-            raise errors.TreeError(
+        if len(leaves) != len(self.results):
+            raise errors.CallbackError(
                 f"{self.kind}: {self.name} must return {_shape_of(self.structure)}, as "
                 f"result_shape_dtypes says, but it returned {_shape_of(structure)}",
                 self.origin,
@@ -204,7 +217,7 @@ class Callback:
 
     def _check_leaf(self, leaf: Any, aval: ShapedArray, number: int) -> Any:
         if not tracer.is_value(leaf) and not hasattr(leaf, "__array__"):
-            raise errors.ArgumentError(
+            raise errors.CallbackError(
                 f"{self._at(number)} must be an array of type {aval!r}, got "
                 f"{type(leaf).__name__}: {leaf!r:.60}",
                 self.origin,
@@ -218,13 +231,13 @@ class Callback:
                 if self.method != "sequential"
                 else ""
             )
-            raise errors.ShapeError(
+            raise errors.CallbackError(
                 f"{self._at(number)} must have shape {aval.shape} (type {aval!r}), "
                 f"got {got.shape} (type {got!r}){lanes}",
                 self.origin,
             )
         if not _fits(got, aval):
-            raise errors.DtypeError(
+            raise errors.CallbackError(
                 f"{self._at(number)} must have dtype {aval.dtype} (type {aval!r}), got "
                 f"{got.dtype} (type {got!r}); convert it with .astype, or change "
                 "result_shape_dtypes",
@@ -232,7 +245,8 @@ class Callback:
             )
         if isinstance(array, _SCALARS):
             tracer.check_fits(array, aval.dtype)
-        return np.asarray(array, aval.dtype)
+        promised: Any = np.asarray(array, aval.dtype)
+        return promised.view(self._moved(aval.dtype))
 
     def _at(self, number: int) -> str:
         """The name of a leaf of the result."""
@@ -305,11 +319,6 @@ def _promised_type(what: str, leaf: Any) -> ShapedArray:
         raise errors.DtypeError(
             f"{what}: no random keys are returned; return random.key_data(keys), and "
             "make keys of it by random.wrap_key_data"
-        )
-    if dtypes.is_narrow(dtype):
-        raise errors.DtypeError(
-            f"{what}: no {dtype} is returned; return {dtypes.wide(dtype)}, and convert "
-            f"it with .astype({dtypes.name_of(dtype)!r})"
         )
     if wanted != dtype:
         raise errors.DtypeError(

@@ -121,8 +121,12 @@ def test_derivatives_and_lanes_keep_the_dtype() -> None:
         return ft.pure_callback(on_host, result, v)
 
     assert doubled(x).tolist() == ft.jit(doubled)(x).tolist() == [2, 4, 6]
-    with refuses(errors.DtypeError, "no int4 is returned; return int32"):
-        ft.pure_callback(fnp.sin, ft.ShapeDtypeStruct((), "int4"), x)
+    for name in ("float4_e2m1fn", "int4"):
+        few = np.asarray(fnp.asarray([-1, 2, 3], name))
+        same = ft.vmap(lambda v, s=few[0]: ft.pure_callback(np.asarray, s, v))
+        whole = ft.jit(lambda x: ft.io_callback(np.asarray, x, x))
+        for run in (same, ft.jit(same), whole):
+            np.testing.assert_array_equal(run(few), few)
     places = fnp.array([2, 0], "int4")
     for take in (lambda i: fnp.arange(3)[i], lambda i: fnp.take(fnp.arange(3), i)):
         assert take(places).tolist() == ft.jit(take)(places).tolist() == [2, 0]

@@ -128,14 +128,14 @@ def test_vectorized_is_deprecated() -> None:
 
 
 @pytest.mark.parametrize(("specs", "result", "error", "parts"), [
-    (SCALAR, lambda: np.ones(3, f32), errors.ShapeError, ["shape ()", "(3,)"]),
-    (SCALAR, lambda: np.int32(1), errors.DtypeError, ["float32", "int32"]),
-    (SCALAR, lambda: 1j, errors.DtypeError, ["float32", "complex64"]),
-    (SCALAR, lambda: (1.0, 2.0), errors.TreeError, ["one array", "(*, *)"]),
-    (SCALAR, lambda: None, errors.TreeError, ["one array", "None"]),
-    (None, lambda: 3, errors.TreeError, ["must return None", "one array"]),
+    (SCALAR, lambda: np.ones(3, f32), errors.CallbackError, ["shape ()", "(3,)"]),
+    (SCALAR, lambda: np.int32(1), errors.CallbackError, ["float32", "int32"]),
+    (SCALAR, lambda: 1j, errors.CallbackError, ["float32", "complex64"]),
+    (SCALAR, lambda: (1.0, 2.0), errors.CallbackError, ["one array", "(*, *)"]),
+    (SCALAR, lambda: None, errors.CallbackError, ["one array", "None"]),
+    (None, lambda: 3, errors.CallbackError, ["must return None", "one array"]),
     ({"a": SCALAR, "b": [SCALAR]}, lambda: {"a": 1.0, "b": [np.ones(2, f32)]},
-     errors.ShapeError, ["['b'][0]", "(2,)"]),
+     errors.CallbackError, ["['b'][0]", "(2,)"]),
     (SCALAR, lambda: "text", errors.ArgumentError, ["str: 'text'"]),
 ])  # fmt: skip
 def test_wrong_results_are_named(
@@ -168,7 +168,10 @@ def test_results_take_the_promised_type(mode: str) -> None:
     found = ft.jit(lambda x: ft.pure_callback(give, specs, x))(np.ones(2, f32))
     types = ft.tree.map(lambda a: (a.shape, a.dtype.name), found)
     assert types == {"n": ((), "int8"), "x": [((), "float32"), ((2,), "float32")]}
-    with ft.config(enable_x64=True), pytest.raises(errors.DtypeError, match="float64"):
+    with (
+        ft.config(enable_x64=True),
+        pytest.raises(errors.CallbackError, match="float64"),
+    ):
         ft.jit(lambda x: ft.pure_callback(give, specs, x))(np.ones(2, f32))
     with pytest.raises(errors.DtypeOverflowError):
         ft.jit(lambda x: ft.pure_callback(lambda _: 300, int8, x))(1.0)
@@ -178,7 +181,7 @@ def test_results_take_the_promised_type(mode: str) -> None:
 def test_float64_is_given_as_float64(dtype: str) -> None:
     wide = ft.ShapeDtypeStruct((2,), np.float64)
     for run in (lambda f: f, ft.jit):
-        with pytest.raises(errors.DtypeError, match=f"must have .* got {dtype}"):
+        with pytest.raises(errors.CallbackError, match=f"must have .* got {dtype}"):
             run(lambda: ft.pure_callback(lambda: np.ones(2, dtype), wide))()
 
 

@@ -19,6 +19,7 @@ number. Which code means infinity or NaN is asked of ml_dtypes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -29,6 +30,7 @@ from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.calls.inline import HOLDERS, inline_calls
+from ftrace.trace.effects import Callback
 from ftrace.trace.graph import (
     Body,
     Graph,
@@ -193,6 +195,8 @@ def _converted(outputs: Sequence[Node]) -> list[Node]:
     bodies: dict[Body, Body] = {}
 
     def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+        if isinstance(node.arg, Callback):
+            return node.op(*src, arg=replace(node.arg, carried=True))
         if not node.src:
             return _source(node)
         if node.op is bitcast:

@@ -229,6 +229,15 @@ def result_types(found: Called | None) -> list[ShapedArray]:
     return [n.aval for n in (outputs[:-1] if found.effects else outputs)]
 
 
+def no_rule(fun: Function, kind: str, subject: str, how: str) -> errors.FtraceError:
+    """The exception for a call of a function that was given no rules."""
+    name = flatten_arguments.name_of(fun)
+    return errors.NoCustomRuleError(
+        f"{name} is a function under {kind} without a rule for its {subject}; give it "
+        f"one with {name}.{how}"
+    )
+
+
 # What rules return.
 
 

@@ -18,7 +18,11 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import DerivativeError, GraphError
+from ftrace.errors import (
+    DerivativeError,
+    GraphError,
+    UnexpectedTracerError,
+)
 from ftrace.errors.user_line import Origin
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
@@ -108,7 +112,7 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
     """The tangents that there are of the arguments, and which these are.
 
     Raises:
-      DerivativeError: what the function closes over is differentiated.
+      UnexpectedTracerError: what the function closes over is differentiated.
     """
     arg: Ruled = node.arg
     closed = tangents[: arg.closed]
@@ -116,8 +120,6 @@ def _present(node: Node, tangents: Results) -> tuple[list[Node], tuple[bool, ...
     if moving and dependents(arg.body.outputs, moving):
         raise closure_error(arg.name, node.origin)
     mask = tuple(t is not None for t in tangents[arg.closed : len(arg.avals)])
-    if not arg.rules:
-        raise no_rule(arg.name, node.op.name, node.origin)
     return chosen(tangents[arg.closed : len(arg.avals)], mask), mask
 
 
@@ -157,9 +159,9 @@ def _transposed_by(
 # Messages.
 
 
-def closure_error(name: str, origin: Origin | None = None) -> DerivativeError:
+def closure_error(name: str, origin: Origin | None = None) -> UnexpectedTracerError:
     """The exception for a derivative in a value that a rule does not tell of."""
-    return DerivativeError(
+    return UnexpectedTracerError(
         f"{name} is differentiated with respect to a value that it closes over, or "
         "takes as one of nondiff_argnums; its rule tells of the other arguments only: "
         "pass the value as one of these, or stop_gradient of it",
@@ -172,19 +174,6 @@ def tangent_error(name: str, origin: Origin | None = None) -> DerivativeError:
     return DerivativeError(
         f"the jvp rule of {name} returned a result that depends on the tangents; the "
         "first of the pair that it returns is the value of the function",
-        origin,
-    )
-
-
-#: How a function is given its rule.
-_HOW = {"custom_jvp": "defjvp", "custom_vjp": "defvjp(fwd, bwd)"}
-
-
-def no_rule(name: str, kind: str, origin: Origin | None = None) -> DerivativeError:
-    """The exception for a function under `kind` that is differentiated."""
-    return DerivativeError(
-        f"{name} is a function under {kind} without a rule for its derivative; "
-        f"give it one with {name}.{_HOW[kind]}",
         origin,
     )
 

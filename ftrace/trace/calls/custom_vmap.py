@@ -54,12 +54,12 @@ class CustomVmap(Call):
     Attributes:
       name: of the function.
       closed: how many operands it closes over.
-      rule: makes the function of a batch; None: as of any other function.
+      rule: makes the function of a batch.
     """
 
     name: str
     closed: int
-    rule: Batcher | None
+    rule: Batcher
 
     def __str__(self) -> str:
         return self.name
@@ -67,7 +67,7 @@ class CustomVmap(Call):
 
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
     arg: CustomVmap = node.arg
-    if arg.rule is None or any(batched[: arg.closed]):
+    if any(batched[: arg.closed]):
         body, has = bodies.batch_body(arg.body, batched, size)
     else:
         avals = [n.aval for n in arg.body.inputs]
@@ -102,9 +102,7 @@ def _jvp(node: Node, tangents: Results) -> Results:
     if not found.wanted:
         return [None] * len(found.outputs)
     body = bodies.close([*arg.body.inputs, *found.names], found.moved)
-    rule = None
-    if arg.rule is not None:
-        rule = _TangentBatcher(arg.rule, found.moving, found.wanted)
+    rule = _TangentBatcher(arg.rule, found.moving, found.wanted)
     linear = CustomVmap(body, False, arg.name, arg.closed, rule)
     present = bodies.chosen(tangents, found.moving)
     results = custom_vmap_p.results(*node.src, *present, arg=linear)
@@ -162,10 +160,8 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: CustomVmap = node.arg
     known = tuple(ct is not None for ct in cotangents)
     body = bodies.transpose_body(arg.body, linear, known)
-    rule = None
-    if arg.rule is not None:
-        avals = tuple(n.aval for n in arg.body.inputs)
-        rule = _TransposeBatcher(arg.rule, avals, linear, known)
+    avals = tuple(n.aval for n in arg.body.inputs)
+    rule = _TransposeBatcher(arg.rule, avals, linear, known)
     constant = bodies.chosen(node.src, [not flag for flag in linear])
     closed = sum(not flag for flag in linear[: arg.closed])
     backward = CustomVmap(body, False, arg.name, closed, rule)
@@ -261,16 +257,17 @@ class custom_vmap(custom_call.WithRules):
         return vmap_rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.vmap_rule is None and not self.sequential:
+            raise custom_call.no_rule(self.fun, self.kind, "batching", "def_vmap(rule)")
         call = self.invocation(args, kwargs)
         rules = [self.vmap_rule] if open_scopes() else []
         others = rule_graphs.closed_over_by_rules(rules)
         found = rule_graphs.called("custom_vmap", call.output, call.values, others)
         if found is None:
             return self.fun(*call.args)
-        batcher: Batcher | None = None
-        if self.sequential:
-            batcher = SequentialBatcher(found.body)
-        elif self.vmap_rule is not None:
+        if self.vmap_rule is None:
+            batcher: Batcher = SequentialBatcher(found.body)
+        else:
             function = _VmapRule(call, self.vmap_rule, custom_call.result_types(found))
             key = (call.key(self.fun, self.vmap_rule), found.body)
             closed = found.operands[: found.closed]

@@ -44,8 +44,8 @@ def pure_callback(
 
     Raises:
       ArgumentError: `callback` is not callable; there is no such `vmap_method`.
-      TreeError, ShapeError, DtypeError: the function did not return what was promised;
-        raised where the program runs.
+      CallbackError: the function did not return what was promised; raised where the
+        program runs.
       DerivativeError: a derivative is taken; give one with `ftrace.custom_jvp`.
     """
     if vectorized is not None:
@@ -101,8 +101,8 @@ def io_callback(
 
     Raises:
       ArgumentError: `callback` is not callable.
-      TreeError, ShapeError, DtypeError: the function did not return what was promised;
-        raised where the program runs.
+      CallbackError: the function did not return what was promised; raised where the
+        program runs.
       DerivativeError: a derivative is taken of what it returned, where that is float
         or complex; give one with `ftrace.custom_jvp`.
     """

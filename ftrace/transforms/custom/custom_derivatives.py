@@ -35,7 +35,6 @@ from ftrace.trace.tracing.scopes import (
     scope_of,
 )
 from ftrace.trace.tracing.tracer import (
-    DIFFERENTIATING,
     Tracer,
     Value,
     aval_of,
@@ -258,7 +257,7 @@ class _VjpRules(_OnLeaves):
         call, name = self.call, self.call.name
         example = call.separated(range(len(call.avals)))
         got = calls.as_tuple(answer)
-        leaves = None if got is None else calls.aligned(example, got)
+        leaves = calls.aligned(example, got) if type(got) is tuple else None
         if leaves is None:
             raise TreeError(
                 f"the bwd rule of {name} must return a tuple with a cotangent per "
@@ -310,12 +309,14 @@ class WithDerivative(calls.WithRules):
     Attributes:
       op: what a call of it is in a graph.
       names: of its rules.
+      setter: how it is given them.
       on_leaves: these as functions of flat values.
       symbolic_zeros: tangents and cotangents that are zero are `SymbolicZero`.
     """
 
     op: Compound
     names: tuple[str, ...]
+    setter: str
     on_leaves: type[_OnLeaves]
     symbolic_zeros = False
     _made: tuple[weakref.ref[Scope], dict[Any, tuple[Rule, ...]]] | None = None
@@ -330,11 +331,10 @@ class WithDerivative(calls.WithRules):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call, scopes = self.invocation(args, kwargs), open_scopes()
+        if None in self.rules:
+            raise calls.no_rule(self.fun, self.kind, "derivative", self.setter)
         if not scopes:
             return call.run()
-        has_rules = all(rule is not None for rule in self.rules)
-        if not has_rules and any(s.transform in DIFFERENTIATING for s in scopes):
-            raise custom_derivative.no_rule(call.name, self.kind)
         level = level_of(call.values)
         if level is not None and not self._reaches_within(level, call):
             return self._call_at(level, call)
@@ -345,7 +345,7 @@ class WithDerivative(calls.WithRules):
         if found is None:
             return call.run()
         call.forget()
-        rules = self._rules_of(call, found) if has_rules else ()
+        rules = self._rules_of(call, found)
         return calls.record(self.op, call, found, found.closed, rules)
 
     def _reaches_within(self, level: Level, call: Invocation) -> bool:
@@ -439,6 +439,7 @@ class custom_jvp(WithDerivative):
     kind = "custom_jvp"
     op = custom_derivative.custom_jvp_p
     names = ("jvp",)
+    setter = "defjvp"
     on_leaves = _JvpRule
     jvp: Function | None = None
 
@@ -512,6 +513,7 @@ class custom_vjp(WithDerivative):
     kind = "custom_vjp"
     op = custom_derivative.custom_vjp_p
     names = ("fwd", "bwd")
+    setter = "defvjp(fwd, bwd)"
     on_leaves = _VjpRules
     fwd: Function | None = None
     bwd: Function | None = None
