@@ -184,14 +184,25 @@ def test_what_few_discrete_distributions_have() -> None:
 
 
 def test_parameters_out_of_range_are_nan() -> None:
+    x = np.array([-1.0, 1.0])
     bad = [
         stats.beta.logpdf(0.5, -1.0, 2.0), stats.beta.cdf(0.5, 1.0, -2.0),
         stats.gumbel_l.cdf(0.5, 0.0, 0.0), stats.truncnorm.pdf(0.5, 1.0, 0.0),
         stats.vonmises.pdf(0.5, -1.0), stats.wrapcauchy.pdf(0.5, 1.5),
         stats.gamma.cdf(0.5, -1.0), stats.betabinom.pmf(1, 4, -1.0, 1.0),
         stats.norm.logpdf(0.5, 0.0, -1.0), stats.expon.ppf(1.5),
+        *stats.gamma.cdf(x, 0.0), *stats.chi2.logsf(x, 0.0),
+        stats.gennorm.cdf(0.5, 0.0), stats.betabinom.pmf(np.nan, 4, 1.0, 1.0),
+        stats.beta.cdf(0.5, np.inf, np.inf), stats.pareto.sf(0.5, np.nan),
+        stats.poisson.entropy(-1.0), stats.poisson.pmf(1, 1.0, np.nan),
+        *stats.expon.cdf(x, 0.0, -1.0),
     ]  # fmt: skip
     assert all(np.isnan(x) for x in bad)
+
+
+def test_distributions_are_of_real_numbers() -> None:
+    with pytest.raises(DtypeError, match=r"cauchy\.cdf is not defined for complex"):
+        stats.cauchy.cdf(1j)
 
 
 def test_distributions_of_vectors_have_scipy_values() -> None:

@@ -27,7 +27,7 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace.lax.gammas import run_wide
 from ftrace.numpy.axes import cast, choose
-from ftrace.numpy.elementwise import promote_inexact
+from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.dispatch import named, publish
 from ftrace.trace.tracing.tracer import Value
@@ -108,6 +108,7 @@ def _function(
             raise TypeError(f"{key}() {error}") from None
         given.apply_defaults()
         operands = promote_inexact(*given.arguments.values())
+        refuse_complex(key, *operands)
         broadcast_shapes(key, [x.shape for x in operands])
         dtype, weak = operands[0].dtype, all(x.weak_type for x in operands)
         return cast(run_wide(_evaluate, operands, of=key), dtype, weak)
@@ -247,12 +248,14 @@ class _Family:
         else:
             # At the bounds slopes may be infinite: outside, those of a point within.
             inner = _inner(low, high)
+            z = z if inner is None else choose(scale < 0, math.nan, z)
             within = z if inner is None else choose((z < low) | (z > high), inner, z)
             value = self._standard(name, within, shapes)
+            known = value == value  # of shapes that there are
             if low > -math.inf:
-                value = choose(z < low, AT_LOW[name], value)
+                value = choose((z < low) & known, AT_LOW[name], value)
             if high < math.inf:
-                value = choose(z > high, AT_LOW[_other(name)], value)
+                value = choose((z > high) & known, AT_LOW[_other(name)], value)
         return self._checked(value, shapes, scale)
 
     def _standard(self, name: str, z: Any, shapes: Any) -> Any:

@@ -71,7 +71,12 @@ def _pair(function: Any) -> Any:
     return paired
 
 
-_lower, _upper = _pair(lower_gamma), _pair(upper_gamma)
+def _shape(a: Any) -> Any:
+    return choose((a > 0) & (a < math.inf), a, math.nan)
+
+
+_lower = _pair(lambda a, z: lower_gamma(_shape(a), z))
+_upper = _pair(lambda a, z: upper_gamma(_shape(a), z))
 _beta, _beta_rest = _pair(beta_ratio), _pair(beta_rest)
 
 
@@ -82,7 +87,7 @@ cauchy = distribution(
     symmetric=True,
     logpdf=lambda z: -LOG_PI - _log1p_square(fnp.abs(z)),
     cdf=lambda z: fnp.arctan2(1.0, -z) / math.pi,
-    ppf=lambda q: choose(q < 0.5, -1.0, 1.0) * _cotangent(fnp.minimum(q, 1 - q)),
+    ppf=lambda q: choose(q < 0.5, -1.0, 1.0) * _cotangent(fnp.minimum(q + 0.0, 1 - q)),
 )  # fmt: skip
 
 
@@ -161,7 +166,7 @@ gumbel_r = distribution(
 beta = distribution(
     "beta", "the beta distribution of shapes a and b", "a b", EVERYTHING,
     support=(0, 1),
-    valid=lambda a, b, scale: (a > 0) & (b > 0) & (scale > 0),
+    valid=lambda a, b, scale: (a > 0) & (b > 0) & (scale > 0) & (a - b == a - b),
     logpdf=lambda z, a, b: log_beta_density(a, b, z),
     cdf=lambda z, a, b: _beta(a, b, z),
     sf=lambda z, a, b: _beta_rest(a, b, z),
@@ -323,7 +328,7 @@ binom = discrete(
 def _beta_binomial(k: Any, n: Any, a: Any, b: Any) -> Any:
     k = fnp.floor(k)
     inside = (k >= 0) & (k <= n)
-    valid = (n >= 0) & (a > 0) & (b > 0)
+    valid = (n >= 0) & (a > 0) & (b > 0) & (k == k)
     y, m = choose(inside & valid, k, 0.0), choose(inside & valid, n, 0.0)
     s, t = choose(valid, a, 1.0), choose(valid, b, 1.0)
     ways = -fnp.log1p(m) - _log_beta(m - y + 1, y + 1)
@@ -357,7 +362,7 @@ nbinom = discrete(
 
 
 def _log_poisson(k: Any, mu: Any) -> Any:
-    outside = (k < 0) | (fnp.rint(k) != k)
+    outside = (k < 0) | ((fnp.rint(k) != k) & (k == k))
     y = choose(outside, 0.0, k)
     return choose(outside, -np.inf, log_gamma_density(y + 1, mu))
 
@@ -375,7 +380,7 @@ _MANY, _GREATEST = 100.0, 240
 
 def _poisson_entropy(mu: Any) -> Any:
     few = mu < _MANY
-    small = choose(few & (mu > 0), mu, 1.0)
+    small = choose(few & (mu != 0), mu, 1.0)
     k = fnp.arange(_GREATEST, dtype=mu.dtype)
     logs = _log_poisson(k, small[..., None])
     terms = -fnp.exp(logs) * logs  # entr has no slope where exp is 0
