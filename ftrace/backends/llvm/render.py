@@ -25,11 +25,9 @@ from ftrace.backends.llvm.contraction import strategies
 from ftrace.backends.llvm.contraction.find import (
     Contraction,
     find_contraction,
-    product_loop,
     reduce_loop,
 )
-from ftrace.backends.llvm.convolution import filter_gradient, nchw, nhwc
-from ftrace.backends.llvm.convolution.find import find_channels, find_groups
+from ftrace.backends.llvm.convolution import filter_gradient, nchw
 from ftrace.backends.llvm.convolution.split_strides import phases
 from ftrace.backends.llvm.emit.called_functions import called_in
 from ftrace.backends.llvm.emit.emit_memory import Values
@@ -65,7 +63,7 @@ from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.kernel.loop_tree import ReduceLoop, place
+from ftrace.lower.kernel.loop_tree import place
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.library.fft_kernels import Transform
 from ftrace.lower.library.lapack_kernels import Factor
@@ -91,18 +89,6 @@ class Case:
         return find_contraction(self.kernel, self.block, self.facts)
 
     @cached_property
-    def groups(self) -> Contraction | None:
-        return find_groups(self.kernel, self.block, self.facts, self.target)
-
-    @cached_property
-    def loop(self) -> ReduceLoop | None:
-        return product_loop(self.kernel, self.block)
-
-    @cached_property
-    def channels(self) -> Contraction | None:
-        return find_channels(self.kernel, self.block, self.facts, self.target)
-
-    @cached_property
     def operations(self) -> Any:
         """Of a sum of products."""
         loop = reduce_loop(self.kernel, self.block)
@@ -116,26 +102,20 @@ class Case:
 #: Gives the schedule of a kernel, if it is for it.
 Strategy = Callable[..., Schedule | None]
 
-#: How sums of products are computed: what decides it, what is known of the case, and
-#: the strategy. The first that has an answer is taken.
-PRODUCTS: tuple[tuple[tuple[str, ...], str, Strategy], ...] = (
-    (("interleaved_groups",), "groups", nhwc.find_grouped_rows),
-    (("interleaved_groups",), "groups", filter_gradient.find_grouped_sum),
-    (("channels_across",), "channels", nhwc.find_across),
-    (("in_blocks", "sliding"), "plan", nchw.find_sliding),
-    (("in_blocks", "sliding_sums"), "plan", filter_gradient.find_sliding_sum),
-    (("in_blocks", "sliding_rows"), "plan", nhwc.find_sliding_rows),
-    (("in_blocks", "few_columns"), "plan", strategies.find_dots),
-    (("in_blocks", "without_panels"), "plan", strategies.find_in_place),
-    (("in_blocks",), "plan", strategies.find_blocks),
-    (("sliding_dots",), "loop", filter_gradient.find_sliding_dots),
+#: How sums of products are computed: what decides it, and the strategy. The first
+#: that has an answer is taken.
+PRODUCTS: tuple[tuple[str, Strategy], ...] = (
+    ("sliding", nchw.find_sliding),
+    ("sliding_sums", filter_gradient.find_sliding_sum),
+    ("without_panels", strategies.find_in_place),
+    ("in_blocks", strategies.find_blocks),
 )
 
 
 def schedule_of(case: Case) -> Schedule | None:
     """The schedule of a kernel that is a sum of products."""
-    for decisions, name, find in PRODUCTS:
-        plan = getattr(case, name) if case.decides(*decisions) else None
+    for decision, find in PRODUCTS:
+        plan = case.plan if case.decides("in_blocks", decision) else None
         found = plan and find(case.kernel, plan, case.facts, case.target)
         if found is not None:
             return found

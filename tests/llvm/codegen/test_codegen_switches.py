@@ -28,13 +28,8 @@ def normal(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def convolution(stride: int = 1, layout: str = "NCHW", groups: int = 1) -> F:
-    kernel = "OIHW" if layout == "NCHW" else "HWIO"
-    numbers = (layout, kernel, layout)
-    return lambda x, w: ft.lax.conv_general_dilated(
-        x, w, (stride, stride), "SAME", dimension_numbers=numbers,
-        feature_group_count=groups,
-    )  # fmt: skip
+def convolution(stride: int = 1) -> F:
+    return lambda x, w: ft.lax.conv_general_dilated(x, w, (stride, stride), "SAME")
 
 
 def by_image(x: Array, w: Array) -> Any:
@@ -43,12 +38,6 @@ def by_image(x: Array, w: Array) -> Any:
 
 def by_filters(x: Array, w: Array) -> Any:
     return ft.grad(lambda w: (convolution()(x, w) ** 2).sum() / 1000)(w)
-
-
-def by_each_filter(x: Array, w: Array) -> Any:
-    """Not of a square: what comes back is an array of its own, as in a network."""
-    slide = convolution(groups=8)
-    return ft.vjp(lambda w: slide(x, w), w)[1](fnp.sin(x))[0]
 
 
 def long_chain(x: Array) -> Any:
@@ -74,7 +63,6 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
         (normal(64, 64), normal(64, 64))),
     "tall": (fnp.matmul, (normal(40_000, 32), normal(32, 20))),
     "few_rows": (fnp.matmul, (normal(40, 1700), normal(1700, 450))),
-    "few_columns": (fnp.matmul, (normal(100, 300), normal(300, 3))),
     "bfloat16_pairs": (
         lambda x, y: fnp.matmul(x, y, preferred_element_type=fnp.float32),
         (normal(70, 80).astype(ft.dtypes.bfloat16),
@@ -85,15 +73,6 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     ),
     "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
     "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
-    "sliding_dots": (
-        by_each_filter, (normal(4, 8, 20, 20), normal(8, 1, 3, 3))),
-    "sliding_rows": (
-        convolution(layout="NHWC"), (normal(2, 20, 20, 16), normal(3, 3, 16, 32))),
-    "channels_across": (
-        convolution(groups=32), (normal(4, 32, 20, 20), normal(32, 1, 3, 3))),
-    "interleaved_groups": (
-        convolution(layout="NHWC", groups=8),
-        (normal(2, 20, 20, 32), normal(3, 3, 4, 32))),
     "in_squares": (lambda x, y: x.T + y, (normal(150, 170), normal(170, 150))),
     "transposed_results": (lambda x: x.T * 2, (normal(150, 170),)),
     "short_axes": (lambda x, y: x * y[:, None], (normal(5000, 3), normal(5000))),

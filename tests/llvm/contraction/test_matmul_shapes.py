@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.backends.llvm.contraction.find import find_contraction
-from ftrace.backends.llvm.contraction.strategies import find_dots
-from ftrace.backends.llvm.scalar.ops import operations_of
-from ftrace.backends.llvm.schedule.index_facts import facts_of
-from ftrace.backends.llvm.target import host_target
 from ftrace.ground import settings
-from ftrace.lower.kernel.loop_tree import place
-from ftrace.lower.legalize.legalize import legalize
 from tests.support.covering import covering
 
 Array = np.ndarray[Any, Any]
@@ -79,18 +71,6 @@ def test_infinities_stay_in_their_rows() -> None:
 # Few columns.
 
 
-def _kernel_code(function: Any, *arrays: Array) -> Any:
-    """How the only kernel of a program is found to be a product of few columns."""
-    (kernel,) = ft.jit(function, device="cpu").lower(*arrays).kernels
-    kernel = legalize(kernel, operations_of(host_target()))
-    facts = facts_of(kernel)
-    plan = find_contraction(kernel, place(kernel), facts)
-    return None if plan is None else find_dots(kernel, plan, facts, _WIDE)
-
-
-_WIDE = replace(host_target(), vector_bytes=64, registers=32, l1=48 << 10)
-
-
 @covering(
     2,
     columns=[2, 3, 4, 7, 8],
@@ -120,7 +100,6 @@ def test_long_expressions_of_few_columns() -> None:
     y = a.astype(np.float64) @ b
     wanted = np.tanh(y) * np.exp(-y * y) + y / (1 + abs(y)) - 2
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
-    assert _kernel_code(product, a, b) is not None
 
 
 def test_few_columns_in_batches() -> None:
@@ -129,18 +108,6 @@ def test_few_columns_in_batches() -> None:
     assert_product(f(a, b), a, b)
     assert_product(f(a, b[0]), a, b[0])
     assert_product(f(a.reshape(3, 4, 10, 301), b[0]), a.reshape(3, 4, 10, 301), b[0])
-
-
-def test_vectors_run_along_the_sums_of_few_columns_only() -> None:
-    def product(a: Any, b: Any) -> Any:
-        return a @ b
-
-    assert _kernel_code(product, normals(61, 300), normals(300, 4)) is not None
-    assert _kernel_code(product, normals(61, 300), normals(300, 16)) is None
-    assert _kernel_code(product, normals(61, 40), normals(40, 8)) is None  # short
-    assert _kernel_code(product, normals(3, 300), normals(300, 4)) is None  # few rows
-    x = normals(300, 61)
-    assert _kernel_code(lambda a, b: a.T @ b, x, normals(300, 4)) is None
 
 
 def test_bits_of_few_columns_do_not_depend_on_threads() -> None:

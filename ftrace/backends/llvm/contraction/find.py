@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from ftrace import dtypes
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import MOST_ROWS, rows_together, size_of
 from ftrace.backends.llvm.target import Target
@@ -23,7 +22,6 @@ from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.symbolic.dim import is_dynamic
 
 #: Fewer rows than this in the longest of several row axes are put together.
@@ -39,9 +37,6 @@ _FAR = 4
 #: Operations per result that are not worth repeating in the code of each register.
 _LIGHT = 6
 
-
-#: The numbers that tiles of registers add up.
-FLOATS = (dtypes.float32, dtypes.float64)
 #: Results so far apart (in elements) are written one by one, but by the same tiles.
 _NEAR = 64
 
@@ -121,15 +116,6 @@ def reduce_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None
     (loop,) = loops
     simple = all(isinstance(s, Let) for s in loop.body)
     return loop if simple and all(axis_of(r).size for r in loop.ranges) else None
-
-
-def product_loop(kernel: Kernel, block: Sequence[Statement]) -> ReduceLoop | None:
-    """The loop of a kernel that is one sum of products of floats, of known sizes."""
-    loop = None if kernel.is_dynamic else reduce_loop(kernel, block)
-    if loop is None or len(loop.reduces) != 1 or loop.reduces[0].arg != "add":
-        return None
-    (total,) = loop.reduces
-    return loop if total.dtype in FLOATS and total.src[0].op is mul else None
 
 
 def _contiguous_axis(kernel: Kernel, facts: Facts) -> Node | None:

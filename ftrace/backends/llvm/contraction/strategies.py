@@ -1,12 +1,11 @@
 """Strategies for products: how a contraction runs on a processor.
 
-    find_dots        few columns: vectors run along what is summed over
     find_in_place    small products: operands are read where they stand
     find_blocks      what is worth blocks that fit in the caches:
         as_panels    matrix products: one axis of rows and one of columns in a block
         in_blocks    any contraction
 
-The first three are rows of `PRODUCTS` in `render.py`. Each gives a schedule
+The first two are rows of `PRODUCTS` in `render.py`. Each gives a schedule
 (`schedule/schedule_tree.py`), or None. The scheme of blocks is that of the
 BLIS library (Van Zee and van de Geijn, 2015), with panels filled by arbitrary
 expressions.
@@ -54,10 +53,6 @@ _WORTH_SUMS = 1 << 12
 _SHORT_ROWS = 4
 #: The axes of a block should be so long; where nothing is filled two rows will do.
 LONG_ROWS, FEW_ROWS = 8, 2
-#: Rows that make up for the panel of the right operand.
-_LEAST_ROWS = 16
-#: Rows of a unit, about.
-_UNIT_ROWS = 64
 
 
 class _Tiles(NamedTuple):
@@ -150,7 +145,7 @@ def _unit(
     if not into:
         return blocks
     sums, axes = (*into, *offsets), (*rows.cut.within, *columns.cut.within)
-    store = tree.Store(sums, axes, (columns.cut, rows.cut), {})
+    store = tree.Store(sums, axes, (columns.cut, rows.cut))
     clears = map(tree.Clear, sums if depth.several else ())
     return (*clears, *blocks, store)
 
@@ -368,63 +363,6 @@ def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
     across = Part.of(columns, 1)._replace(strips=deep * width)
     rows, parts = deep * (columns.size // width), (tiles.held(node, width), across)
     return Panel("right", node, rows, width, parts, True)
-
-
-def find_dots(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Schedule | None:
-    """A contraction as one of few columns, if that is best.
-
-        right[j][k] <- b(k, j)                  once, turned if it stands otherwise
-        out[i, j] <- f(the sum over k of a(i, k) · right[j][k])
-
-    Vectors along three columns would be mostly empty, and along the rows far apart in
-    memory. What is summed over may be taps around channels that lie side by side, of
-    which some are outside of an image: all lanes are, or none. A tile has a vector of
-    partial sums for each pair of some rows and a column; their lanes are added up at
-    the end. Long expressions of the sums are computed for all rows of a unit, which is
-    less code.
-    """
-    sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
-    if any(map(is_dynamic, sizes)) or len(plan.columns) != 1:
-        return None
-    (*others, length), (column,) = plan.ranges, plan.columns
-    row = max(plan.rows, key=tiling.size_of)
-    item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
-    lanes = target.vector_bytes // item
-    wide, deep = tiling.size_of(column), prod(map(tiling.size_of, plan.ranges))
-    if 2 * wide > lanes or deep < 2 * lanes or tiling.size_of(row) < _LEAST_ROWS:
-        return None
-    if others and tiling.size_of(length) % lanes:
-        return None
-    if deep * wide * item * len(plan.right) > target.l1:
-        return None
-    if not all(contraction.runs_along(n, length, facts) for n in plan.left):
-        return None
-    # Of sums in vectors of columns, each step takes half a cycle per row.
-    if 0.5 * deep <= wide * (0.5 * deep / lanes + target.costs.add_lanes):
-        return None
-    room = target.registers - 1 - wide
-    most = tiling.rows_together(plan.left, row, facts, target)
-    tile = min(room // ((wide + 1) * len(plan.reduces)), most)
-    if tile < 1:
-        return None
-    columns, depth = Cut.whole(plan.columns), Cut.whole(plan.ranges)
-    rows, pitch = EvenRows(row, tile, _UNIT_ROWS), (-(-deep // lanes) + 1) * lanes
-    tiles = _Tiles(
-        Tiled(rows, tiling.Steps(0, tile)), Tiled(columns, tiling.Steps(0, wide)),
-        depth, facts.free,
-    )  # fmt: skip
-    across = Part.of(columns, pitch)
-    right = [
-        Panel("right", node, wide, pitch, (across, tiles.held(node)), True)
-        for node in plan.right
-    ]
-    heavy = contraction.is_heavy(plan, kernel)
-    sums = tiles.sums(plan.reduces if heavy else (), columns.length, False)
-    sharing = (*[a for a in plan.rows if a is not row], rows)
-    unit = _unit(plan, tiles, right, (), sums, sharing, along=tiling.Steps(lanes))
-    return Schedule(kernel, lanes, (*plan.outer, *sharing), unit)
 
 
 def find_blocks(

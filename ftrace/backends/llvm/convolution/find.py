@@ -1,12 +1,9 @@
-"""Which kernels are convolutions: windows, groups, and what it costs to evaluate them.
+"""Which kernels are convolutions, and what it costs to evaluate what they read.
 
 Contractions (see `contraction/find.py`) with a window (see `schedule/windows.py`) are
-convolutions, and these are:
-
-    groups    out[p, g, o] = the sum over c, t of left(p + t, g, c) · right(g, c, t, o)
-    channels  out[g, p] = the sum over t of left(g, p + t) · right(g, t)
-
-Groups and their places lie side by side in the result, channels do not.
+convolutions. The operand that has it is the *image*, the other one is *still*. Windows
+slide along columns, or along what is summed over, where the taps are rows: the gradient
+by the filters.
 """
 
 from __future__ import annotations
@@ -14,17 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import gcd, prod
 
-from ftrace.backends.llvm.contraction.find import FLOATS, Contraction, product_loop
+from ftrace import dtypes
+from ftrace.backends.llvm.contraction.find import Contraction
+from ftrace.backends.llvm.schedule import schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
+from ftrace.backends.llvm.schedule.layout import Panel
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.schedule.windows import Window
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
-from ftrace.lower.kernel.loop_tree import ReduceLoop, Statement
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic.dim import is_dynamic
 
+#: The numbers that tiles of registers add up.
+FLOATS = (dtypes.float32, dtypes.float64)
 #: Fewer products are not worth it.
 _LEAST = 1 << 14
 
@@ -108,7 +109,7 @@ def _loads(node: Node) -> Iterator[Node | None]:
         pending += fresh
 
 
-# Sums of products, and of groups.
+# Sums of products.
 
 
 def is_sum_of_products(kernel: Kernel, plan: Contraction) -> bool:
@@ -126,80 +127,6 @@ def is_sum_of_products(kernel: Kernel, plan: Contraction) -> bool:
     if term.op.name != "mul" or set(term.src) != set(factors):
         return False
     return {factor.dtype for factor in factors} == {total.dtype}
-
-
-def find_groups(
-    kernel: Kernel, block: Sequence[Statement], facts: Facts, target: Target
-) -> Contraction | None:
-    """The kernel as a product whose columns are groups and their places, if it is one.
-
-    The left operand has the groups, too, but not the places.
-    """
-    loop = product_loop(kernel, block)
-    columns = loop and _side_by_side(kernel, loop.reduces[0].src[0], facts)
-    if loop is None or columns is None:
-        return None
-    lanes = target.vector_bytes // loop.reduces[0].dtype.itemsize
-    groups, *places = columns
-    width = prod(map(size_of, places))
-    if 2 * width > lanes or 2 * size_of(groups) * width < lanes:
-        return None
-    return _with_columns(kernel, loop, columns, facts)
-
-
-def _with_columns(
-    kernel: Kernel, loop: ReduceLoop, columns: Sequence[Node], facts: Facts
-) -> Contraction | None:
-    """The sum of products of groups and their places, which one operand has alone."""
-    (total,), (groups, *places) = loop.reduces, columns
-    axes = [a for a in kernel.axes if size_of(a) > 1 and a not in columns]
-    a, b = total.src[0].src
-    for left, right in ((a, b), (b, a)):
-        of_left, of_right = facts.free[left], facts.free[right]
-        rows = tuple(a for a in axes if a in of_left and a not in of_right)
-        if not rows or not set(columns) <= of_right or groups not in of_left:
-            continue
-        if of_left.isdisjoint(places):
-            outer = tuple(a for a in axes if a not in rows)
-            return Contraction(
-                outer, rows, tuple(columns), loop.ranges, (left,), (right,), (total,)
-            )
-    return None
-
-
-def _side_by_side(kernel: Kernel, term: Node, facts: Facts) -> list[Node] | None:
-    """The groups and their places, as they lie in the result; groups of one alone."""
-    store, *more = kernel.stores
-    terms = facts.affine[store.index].terms
-    axes = [a for a in kernel.axes if size_of(a) > 1 and a in terms]
-    axes.sort(key=lambda a: abs(terms[a]))
-    if more or not axes or terms[axes[0]] != 1:
-        return None
-    last, *rest = axes
-    if all(last in facts.free[factor] for factor in term.src):
-        return [last]
-    if not rest or terms[rest[0]] != size_of(last):
-        return None
-    return [rest[0], last]
-
-
-def find_channels(
-    kernel: Kernel, block: Sequence[Statement], facts: Facts, target: Target
-) -> Contraction | None:
-    """The kernel as products of channels that do not lie side by side, if it is one."""
-    loop = product_loop(kernel, block)
-    if loop is None or len(kernel.stores) != 1:
-        return None
-    (total,), (store,) = loop.reduces, kernel.stores
-    axes = [a for a in kernel.axes if size_of(a) > 1]
-    both = [a for a in axes if all(a in facts.free[s] for s in total.src[0].src)]
-    lanes = target.vector_bytes // total.dtype.itemsize
-    if len(both) != 1 or 2 * size_of(both[0]) < lanes:
-        return None
-    plan = _with_columns(kernel, loop, both, facts)
-    if plan is None or plan.outer or not is_sum_of_products(kernel, plan):
-        return None
-    return plan if facts.affine[store.index].terms.get(plan.rows[-1]) == 1 else None
 
 
 # What it costs to evaluate an operand.
@@ -224,3 +151,15 @@ def fill_cost(
         elif n.dtype is not INDEX and n.src:
             cost += 1.0
     return cost
+
+
+# How they run.
+
+
+def slide(s: tree.Slide, store: tree.Store) -> tuple[tree.Statement, ...]:
+    """A unit: operands are filled for each block, and tiles run over them."""
+    fills = [tree.Fill(image) for image in s.images]
+    if isinstance(s.still, Panel):
+        fills.append(tree.Fill(s.still))
+    unit = (*tree.for_blocks(s.depth, *fills, s), store)
+    return (tree.Clear(s.into), *unit) if s.adds else unit

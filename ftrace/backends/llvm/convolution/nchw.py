@@ -21,8 +21,8 @@ from ftrace.backends.llvm.convolution.find import (
     fill_cost,
     find_windows,
     is_sum_of_products,
+    slide,
 )
-from ftrace.backends.llvm.convolution.operands import DEPTH, slide
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, cut_ranges
@@ -37,6 +37,8 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
 
+#: Terms of a sum that are added up before they are put aside (of 4-byte elements).
+DEPTH = 512
 #: Cycles of a block beside its sums.
 _BLOCK = 2000.0
 #: Blocks of lines that are considered, and parts of the rows.
@@ -175,7 +177,7 @@ def _schedule(kernel: Kernel, s: Shape, blocks: Blocks, facts: Facts) -> tree.Sc
     short = columns.split is not None and size_of(columns.split) % columns.size > 0
     images = layout.images_of(
         right, (window,), columns, Part.of(depth, 1, facts.free[right]), lanes,
-        apart=True, channels_last=False, zeros=0 if short else None, behind=True,
+        apart=True, zeros=0 if short else None, behind=True,
     )  # fmt: skip
     still: Panel | Node = left
     if not s.in_place:
@@ -189,9 +191,8 @@ def _schedule(kernel: Kernel, s: Shape, blocks: Blocks, facts: Facts) -> tree.Sc
     size = tile.rows, tile.vectors
     add = tree.Slide(images, still, rows, columns, depth, size, sums, depth.several)
     axes = (*rows.within, *columns.within)
-    store = tree.Store((sums,), axes, (columns, rows), {})
-    unit = slide(add, (), (), (store,))
-    return tree.Schedule(kernel, lanes, (*outer, columns, rows), unit)
+    store = tree.Store((sums,), axes, (columns, rows))
+    return tree.Schedule(kernel, lanes, (*outer, columns, rows), slide(add, store))
 
 
 def _cut_columns(s: Shape, blocks: Blocks) -> tuple[Cut, tuple[Node, ...]]:

@@ -30,7 +30,7 @@ from ftrace.backends.llvm.ir.types import Type, first_lanes, index_type, mask_ty
 from ftrace.backends.llvm.scalar.avx512 import from_table
 from ftrace.backends.llvm.scalar.instructions import Instructions
 from ftrace.backends.llvm.schedule.index_facts import Condition, index_of
-from ftrace.backends.llvm.schedule.tiling_ir import Fetch, Prefetch, Spread
+from ftrace.backends.llvm.schedule.tiling_ir import Fetch, Prefetch
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import Store, load_p
 from ftrace.trace.graph import Node, toposort
@@ -376,25 +376,6 @@ class Values(Expressions):
         for lane in range(vector.existing or lanes):
             p = self.address(base, form + (stride * lane), ats[0], size)
             self.access.store(t, columns[lane], p, mask, past)
-
-    def store_spread(self, store: Store, how: Spread, at: At) -> None:
-        """Each channel of a vector, repeated for the places of its group."""
-        vector = self.vector
-        assert vector is not None
-        t = Type.of(store.value.dtype, vector.lanes)
-        base = self.buffer(store.buffer)
-        room = self.ops.target.vector_bytes // t.bytes
-        lanes = [g for g in range(how.groups) for _ in range(how.places)]
-        value = self.plain(store.value, t.lanes, at)
-        form = self.facts.affine[store.index]
-        for channel in range(how.channels):
-            for first in range(0, len(lanes), room):
-                part = lanes[first : first + room]
-                found = [g * how.channels + channel for g in part]
-                text = self.ops.shuffle(t, value, "poison", found)
-                place = form + (channel * how.pitch + first)
-                p = self.address(base, place, at, t.bytes)
-                self.access.store(t.with_lanes(len(found)), text, p)
 
     def _store_value(
         self, store: Store, t: Type, value: str, p: str, mask: str | None

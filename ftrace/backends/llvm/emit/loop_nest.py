@@ -109,10 +109,7 @@ class Nest:
             values.store_squares(first, ats, rows)
             return
         for at in ats:
-            if tiling.spread is None:
-                values.store_group(group, at)
-            else:
-                values.store_spread(first, tiling.spread, at)
+            values.store_group(group, at)
 
     def _prefetch(self, loop: Loop | ReduceLoop, along: Node) -> None:
         self.values.prefetch_pass(self.tiling.ahead.get(loop, ()), along)

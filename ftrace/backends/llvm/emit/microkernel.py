@@ -2,10 +2,9 @@
 
     sums[i, j] += left(i, k) · right(k, j)      i < rows, j < vectors
 
-Both operands stand in memory, the left one as numbers that are spread over a vector
-(where lanes are groups beside each other: as vectors), the right one as vectors. `k` is
-a nest of loops, in which both walk evenly. Tiles of other products are loops of a nest
-(`loop_nest.py`, `accumulators.py`).
+Both operands stand in memory, the left one as numbers that are spread over a vector,
+the right one as vectors. `k` is a nest of loops, in which both walk evenly. Tiles of
+other products are loops of a nest (`loop_nest.py`, `accumulators.py`).
 """
 
 from __future__ import annotations
@@ -56,13 +55,11 @@ class Tile:
       type: of a vector of sums.
       offsets: where each row of the left operand begins.
       vectors: how many there are.
-      spread: the left operand has vectors like the right one, not numbers.
     """
 
     type: Type
     offsets: tuple[int, ...]
     vectors: int
-    spread: bool = False
 
     @property
     def rows(self) -> int:
@@ -133,14 +130,10 @@ class MicroKernel:
         q = self.pointer(a, t)
         for i in range(tile.rows):
             place = self._at(q, tile.offsets[i] * t.bytes)
-            number = "" if tile.spread else self.access.load(element, place, True)
-            each = number and self.ops.splat(number, t)
+            each = self.ops.splat(self.access.load(element, place, True), t)
             for j, vector in enumerate(vectors):
                 at = i * tile.vectors + j
-                other = each or self.access.load(
-                    t, self._at(place, j * t.lanes * t.bytes), True
-                )
-                found[at] = self._add(t, vector, other, found[at])
+                found[at] = self._add(t, vector, each, found[at])
         return found
 
     def _add(self, t: Type, a: str, b: str, total: str) -> str:

@@ -1,10 +1,9 @@
 """Carries schedules out, statement by statement: see `schedule/schedule_tree.py`.
 
-Sums are added up in tiles of registers, in one of three ways. Any expression of
-operands is a small kernel of its own, whose loops run in tiles (`Accumulate`). Where
-windows slide over an image, both operands stand in memory, and each step of a loop goes
-as far in it as the one before: see `microkernel.py` (`Slide`). And lanes may be pixels,
-of which each tap is an expression (`SumPixels`).
+Sums are added up in tiles of registers, in one of two ways. Any expression of operands
+is a small kernel of its own, whose loops run in tiles (`Accumulate`). Where windows
+slide over an image, both operands stand in memory, and each step of a loop goes as far
+in it as the one before: see `microkernel.py` (`Slide`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from math import prod
 from typing import Any
 
 from ftrace.backends.llvm.emit import blocked_ranges, microkernel
-from ftrace.backends.llvm.emit.image_panels import fill_image, prefetch_of, taps_in
+from ftrace.backends.llvm.emit.image_panels import fill_image
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.types import Type
@@ -25,7 +24,7 @@ from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Steps, cut, size_o
 from ftrace.lower.kernel.affine_index import sum_of_terms
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, reduce
 from ftrace.trace.graph import Node, substitute
-from ftrace.trace.primitives.elementwise import add, mul
+from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import is_dynamic
 
@@ -37,7 +36,6 @@ class ScheduleEmitter:
       memory: of panels and images.
       blocks: that are open.
       lines: ranges of tiles that run through all those of a block.
-      places: the positions of lines that are open, in their blocks.
       made, numbers: what units share, and of which units this one is.
     """
 
@@ -59,7 +57,6 @@ class ScheduleEmitter:
         }
         self.blocks: dict[layout.Blocked, blocked_ranges.Block] = {}
         self.lines: dict[layout.Blocked, Node] = {}
-        self.places: dict[Node, str] = {}
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
@@ -108,13 +105,9 @@ class ScheduleEmitter:
             self.run(s.body)
 
     def _enter(self, place: Any, opened: ExitStack) -> None:
-        """Opens a loop over a range or the blocks of a cut."""
+        """Opens a loop over the blocks of a cut."""
         stage, number, text = self.stage, self.stage.values.number, "0"
-        if isinstance(place, Node):
-            self._enter_line(place, opened)
-        elif isinstance(place, layout.Flat):
-            self._open(place.cut, self.blocks[place.of].number, opened)
-        elif isinstance(place, layout.VectorRows):
+        if isinstance(place, layout.VectorRows):
             self._open(place, text, opened)
         else:
             for r in place.outer:
@@ -123,17 +116,6 @@ class ScheduleEmitter:
             if is_dynamic(place.blocks) or place.blocks > 1:
                 text = opened.enter_context(stage.loop(number(place.blocks)))
             self._open(place, text, opened)
-
-    def _enter_line(self, axis: Node, opened: ExitStack) -> None:
-        """A loop over a range of the block that is open."""
-        stage = self.stage
-        block = next(b for b in self.blocks.values() if axis in b.cut.within)
-        index = opened.enter_context(stage.loop(block.extent(axis)))
-        place = self.places[axis] = index
-        if axis is block.cut.split and block.start is not None:
-            begin = stage.scaled(block.number, block.cut.size)
-            place = stage.values.access.sum_terms([(1, begin), (1, index)])
-        opened.enter_context(stage.at(axis, place))
 
     def _nothing_made(self) -> str:
         """Where the number stands of the units for which something was made last."""
@@ -194,17 +176,11 @@ class ScheduleEmitter:
         panel, memory = s.panel, self.memory[s.panel.key]
         if isinstance(panel, layout.Image):
             along, beside = self.block(panel.along), self.block(panel.beside.cut)
-            columns = panel.columns and self.block(panel.columns.cut)
-            lanes = self.schedule.lanes
-            fill_image(memory, panel, along, beside, columns, lanes, s.ahead)
+            fill_image(memory, panel, along, beside, self.schedule.lanes)
             return
-        value = panel.node
-        if s.source is not None:
-            value = self.loads([s.source])[value]
-            self.stage.facts.learn([value])
         blocks = [self.block(part.cut) for part in panel.parts]
         blocked_ranges.fill_panel(
-            memory, value, panel.parts, blocks, self.schedule.lanes
+            memory, panel.node, panel.parts, blocks, self.schedule.lanes
         )
 
     # Sums of any expressions.
@@ -217,12 +193,9 @@ class ScheduleEmitter:
                 self._tile(tiled, steps, spans)
         axes = tuple(steps)
         values = [node.src[0] for node in s.totals]
-        values, ranges = substitute(values, self.loads(s.operands)), depth.cut.within
-        if s.along is not None:
-            steps[ranges[-1]] = s.along
-        else:
-            values, ranges, own = _merge(stage, values, depth)
-            spans = own | spans
+        values = substitute(values, self.loads(s.operands))
+        values, ranges, own = _merge(stage, values, depth)
+        spans = own | spans
         if s.ahead:
             column = s.columns.cut.within[-1]
             later = Prefetch.of(values, column, ranges[-1], s.ahead, stage.facts)
@@ -276,12 +249,9 @@ class ScheduleEmitter:
         row = s.rows.within[-1] if s.rows.within else None
         step = left_steps.get(row, 0) if row is not None else 0
         height = s.rows.extents[-1] if s.rows.within else 1
-        lines = [(left_steps.get(a, 0), i) for a, i in self.places.items()]
         sums = microkernel.Place(self._buffer(s.into))
         weights = s.into.parts[0]
         assert weights.cut is s.rows
-        own = s.rows.steps(weights.weight, weights.ranges)
-        sums = sums.plus(*[(own[a], i) for a, i in self.places.items() if a in own])
         pitch, taps = s.into.pitch, s.taps
         rows_of, wide = s.tile
         for part, across_tiles in itertools.product(
@@ -292,17 +262,14 @@ class ScheduleEmitter:
                 down = microkernel.open_tiles(writer, rows)
                 pairs = [(n, k) for n in range(rows.copies) for k in part]
                 offsets = tuple(n * step + taps[k] for n, k in pairs)
-                vectors = s.images[0].columns is not None
-                tile = microkernel.Tile(t, offsets, across_tiles.copies, vectors)
+                tile = microkernel.Tile(t, offsets, across_tiles.copies)
                 state = [t.zero] * (tile.rows * tile.vectors)
                 for image in s.images:
                     base = microkernel.Place(self._buffer(image))
                     walks, first = self._walks(s, image, still_steps)
                     moved = still.plus(constant=first)
                     a, b = (moved, base) if s.by_columns else (base, moved)
-                    a = a.plus(*lines, (step, down.index))
-                    if vectors:
-                        a = a.plus((lanes, across.index))
+                    a = a.plus((step, down.index))
                     b = b.plus((lanes, across.index))
                     state = micro.sums(tile, walks, a, b, state)
                 out = sums.plus((weights.weight, down.index), (lanes, across.index))
@@ -354,45 +321,10 @@ class ScheduleEmitter:
             walks.sort(key=lambda w: -abs(w.right))  # it is walked through evenly
         return walks, first
 
-    def sum_pixels(self, s: tree.SumPixels) -> None:
-        stage, depth = self.stage, self.block(s.depth)
-        places = [*itertools.product(*map(range, s.columns.extents))]
-        rights = [
-            substitute([s.still], {
-                a: const(n, INDEX) for a, n in zip(s.columns.within, place, strict=True)
-            })[0]
-            for place in places
-        ]  # fmt: skip
-        numbers = s.images[0].taps
-        into, last = self.memory[s.into.key], depth.cut.within[-1]
-        for part in s.parts:
-            stores: list[Store] = []
-            for tap, column in (divmod(k, len(places)) for k in part):
-                pixel = self._pixel(s, numbers[tap], depth)
-                total = reduce("add", mul(pixel, rights[column]), depth.cut.within)
-                at = const(tap * s.into.pitch + column, INDEX)
-                stores.append(Store(into.number, at, add(into.load(at), total)))
-            later = None
-            if s.ahead is not None and not part.start:  # then it is near
-                later = prefetch_of(s.still, s.ahead, last)
-            steps = {last: Steps(self.schedule.lanes)}
-            stage.run((), stores, steps, depth.spans(), prefetch=later)
-
-    def _pixel(
-        self, s: tree.SumPixels, taps: Sequence[int], depth: blocked_ranges.Block
-    ) -> Node:
-        """What some taps see of the images."""
-        pairs = [(image, taps_in(image, taps)) for image in s.images]
-        image, at = next((i, place) for i, place in pairs if place is not None)
-        terms = [const(at, INDEX)]
-        for r in depth.cut.within:
-            terms += depth.terms(layout.Part(depth.cut, image.steps[r], (r,)))
-        return self.memory[image.key].load(index_facts.sum_of(terms))
-
     # What becomes of the sums.
 
     def store(self, s: tree.Store) -> None:
-        stage, found = self.stage, {**self.loads(s.panels), **s.moved}
+        stage, found = self.stage, self.loads(s.panels)
         stores = index_facts.replace_in_stores(stage.kernel.stores, found)
         blocks, lanes = [self.block(of) for of in s.cuts], self.schedule.lanes
         axes, last = s.axes, s.axes[-1]
@@ -419,7 +351,6 @@ _EMIT: dict[type[tree.Statement], Callable[[ScheduleEmitter, Any], None]] = {
     tree.Fill: ScheduleEmitter.fill,
     tree.Accumulate: ScheduleEmitter.accumulate,
     tree.Slide: ScheduleEmitter.slide,
-    tree.SumPixels: ScheduleEmitter.sum_pixels,
     tree.Store: ScheduleEmitter.store,
 }
 

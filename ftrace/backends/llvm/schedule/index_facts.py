@@ -250,7 +250,6 @@ def lay_flat(
     ranges: Sequence[Node],
     flat: Node,
     facts: Facts,
-    known: Sequence[Node] = (),
     start: Node | None = None,
 ) -> dict[Node, Node] | None:
     """What stands for ranges in expressions so that one runs through all of them.
@@ -258,14 +257,13 @@ def lay_flat(
     None where expressions do not depend on them as they lie side by side.
 
     Args:
-      known: parts of the expressions that are replaced themselves.
       start: where the first of the ranges begins.
     """
     first, *_, last = ranges
     sizes = [ir.axis_of(r).size for r in ranges]
     weights = {r: prod(sizes[n + 1 :]) for n, r in enumerate(ranges)}
-    pending = [value for value in values if value not in known]
-    seen = {*pending, *known}
+    pending = list(values)
+    seen = set(pending)
     while pending:
         node = pending.pop()
         if node in weights:

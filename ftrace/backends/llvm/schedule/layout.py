@@ -195,31 +195,15 @@ class VectorRows:
         return f"vectors of {self.rows}"
 
 
-@dataclass(frozen=True, eq=False)
-class Flat:
-    """One range in place of several that lie side by side: the same block of it.
-
-    Attributes:
-      cut: of that range.
-      of: of the others.
-    """
-
-    cut: Cut
-    of: Cut
-
-    def __str__(self) -> str:
-        return f"{self.cut} in place of {self.of}"
-
-
 Blocked = Cut | EvenRows | VectorRows
 
 
-def name_of(place: Node | Blocked | Flat) -> str:
+def name_of(place: Node | Blocked) -> str:
     """A range, or how ranges are cut."""
     return tiling.name_of_range(place) if isinstance(place, Node) else str(place)
 
 
-def names_of(places: Sequence[Node | Blocked | Flat], between: str = " × ") -> str:
+def names_of(places: Sequence[Node | Blocked], between: str = " × ") -> str:
     return between.join(filter(None, map(name_of, places)))
 
 
@@ -298,10 +282,6 @@ class Image:
       windows: each with the classes of its taps that see this image.
       along: windows slide along its ranges.
       beside: what the image has beside its lines.
-      channels_last: that comes last.
-      columns: groups and their places: the image has a vector of them where it would
-        have a number.
-      turned: vectors are evaluated along lines, and stored along columns.
       steps: elements from one value to the next of each axis, range and tap.
       kinds: the same of the classes of a window, by its pixel.
       zeros: 0 where all of it is zero at first; what is in no line stays so.
@@ -313,9 +293,6 @@ class Image:
     windows: tuple[tuple[Window, Group], ...]
     along: Cut
     beside: Part
-    channels_last: bool
-    columns: Part | None
-    turned: bool
     zeros: int | None
     behind: bool
     rows: int
@@ -333,10 +310,7 @@ class Image:
         return list(product(*(range(window.taps) for window, _ in self.windows)))
 
     def __str__(self) -> str:
-        lines, beside = f"[line of {self.along}]", str(self.beside)
-        places = [lines, beside] if self.channels_last else [beside, lines]
-        turned = ", turned" if self.turned else ""
-        return f"{self.name}{''.join(places)}{self.columns or ''}{turned}"
+        return f"{self.name}{self.beside}[line of {self.along}]"
 
 
 Memory = Panel | Image
@@ -354,9 +328,6 @@ def images_of(
     beside: Part,
     lanes: int,
     apart: bool = False,
-    groups: Cut | None = None,
-    channels_last: bool = True,
-    turned: bool = False,
     zeros: int | None = None,
     behind: bool = False,
 ) -> tuple[Image, ...]:
@@ -365,13 +336,10 @@ def images_of(
     Args:
       apart: vectors need pixels side by side: each class of a strided window has its
         lines.
-      groups: columns, if they are groups.
       others: see `Image`.
     """
     found: list[Image] = []
     kinds_of = [w.groups if apart else [w.whole] for w in windows]
-    each = 1 if groups is None else whole_vectors(groups, lanes)
-    columns = None if groups is None else Part.of(groups, 1)
     assert isinstance(beside.cut, Cut)
     count = beside.cut.positions(beside.ranges)
     sizes = dict(zip(along.within, along.extents, strict=True))
@@ -379,7 +347,7 @@ def images_of(
         pairs = tuple(zip(windows, chosen, strict=True))
         of_pixels = {window.column: (window, group) for window, group in pairs}
         steps, kinds = dict[Node, int](), dict[Node, int]()
-        weight = inside = count * each if channels_last else 1
+        weight = 1
         for axis in (along.order or along.within)[::-1]:
             if axis not in of_pixels:
                 steps[axis] = weight
@@ -391,16 +359,13 @@ def images_of(
             weight *= window.reach(sizes[axis], group)
             kinds[axis] = weight
             weight *= group.classes
-        rows, pitch = weight // inside, inside
-        if not channels_last:
-            rows, pitch = count, not_aliased(weight, node.dtype.itemsize, lanes)
-        unit = each if channels_last else pitch
-        steps |= beside.cut.steps(unit, beside.ranges)
+        pitch = not_aliased(weight, node.dtype.itemsize, lanes)
+        steps |= beside.cut.steps(pitch, beside.ranges)
+        own = beside._replace(weight=pitch)
         found.append(
             Image(
-                f"image{n or ''}", node, pairs, along, beside._replace(weight=unit),
-                channels_last, columns, turned, zeros, behind, rows, pitch, steps,
-                kinds,
+                f"image{n or ''}", node, pairs, along, own, zeros, behind, count, pitch,
+                steps, kinds,
             )
         )  # fmt: skip
     return tuple(found)

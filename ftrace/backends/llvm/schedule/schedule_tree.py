@@ -16,7 +16,7 @@ are shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import indent
 from typing import Any
 
@@ -46,9 +46,9 @@ def _sum_text(into: Sequence[Panel], adds: bool, value: str, tile: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ForEach:
-    """For each value of ranges, and each block of cuts; the outermost comes first."""
+    """For each block of cuts; the outermost comes first."""
 
-    places: tuple[Node | layout.Blocked | layout.Flat, ...]
+    places: tuple[layout.Blocked, ...]
     body: tuple[Statement, ...]
 
     def __str__(self) -> str:
@@ -81,32 +81,14 @@ class Clear:
         return f"clear {self.panel.name}"
 
 
-class Ahead(NamedTuple):
-    """Memory is asked for some steps before it is needed.
-
-    Attributes:
-      along: the range of the steps; None: that of the vectors.
-    """
-
-    steps: int
-    along: Node | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Fill:
-    """Evaluates an operand, once for each place that it has in a block.
-
-    Attributes:
-      source: where it stands already, in another layout.
-      ahead: what an image is read from is asked for so far ahead.
-    """
+    """Evaluates an operand, once for each place that it has in a block."""
 
     panel: Memory
-    source: Panel | None = None
-    ahead: Ahead | None = None
 
     def __str__(self) -> str:
-        return f"fill {self.panel}" + (f" from {self.source}" if self.source else "")
+        return f"fill {self.panel}"
 
 
 class Tiled(NamedTuple):
@@ -139,7 +121,6 @@ class Accumulate:
       into: where sums are put; results go from registers to where they belong if it is
         nowhere.
       finished: other sums that results need.
-      along: how the last range that is summed over runs, if vectors run along it.
       ahead: operands are asked for so many terms ahead.
     """
 
@@ -150,14 +131,10 @@ class Accumulate:
     depth: Cut
     into: tuple[Panel, ...] = ()
     finished: tuple[Panel, ...] = ()
-    along: tiling.Steps | None = None
     ahead: int = 0
 
     def __str__(self) -> str:
         tile = str(self.columns.steps)
-        if self.along is not None:
-            last = layout.name_of(self.depth.within[-1])
-            tile += f" columns, {last} in vectors of {self.along.lanes}"
         tile = tile if self.rows is None else f"{self.rows.steps} rows × {tile}"
         tile += f", {self.ahead} terms ahead" if self.ahead else ""
         value = " · ".join(["…", *[p.name for p in self.operands]])
@@ -224,30 +201,6 @@ class Slide:
 
 
 @dataclass(frozen=True, eq=False)
-class SumPixels:
-    """Adds up some taps in one pass over pixels, at all places of columns.
-
-    Attributes:
-      still: what is multiplied, evaluated as it is added up.
-      parts: taps and places of columns, by number, in a pass.
-      ahead: what the first pass reads is asked for so far ahead.
-    """
-
-    images: tuple[Image, ...]
-    still: Node
-    columns: Cut
-    depth: Cut
-    into: Panel
-    parts: tuple[range, ...]
-    ahead: Ahead | None = None
-
-    def __str__(self) -> str:
-        sums = " and ".join(str(len(part)) for part in self.parts)
-        value = f"{_names(self.images)} · …"
-        return _sum_text([self.into], True, value, f"{sums} sums of vectors of pixels")
-
-
-@dataclass(frozen=True, eq=False)
 class Store:
     """What becomes of the sums of a block: the kernel's own stores.
 
@@ -255,7 +208,6 @@ class Store:
       panels: where sums stand.
       axes: over which stores run; the last one in vectors.
       cuts: of which there are.
-      moved: what stands for axes of the kernel, where one range runs through several.
       squares: values are computed along the first of two axes, and stored along the
         last one, out of squares of registers.
     """
@@ -263,7 +215,6 @@ class Store:
     panels: tuple[Panel, ...]
     axes: tuple[Node, ...]
     cuts: tuple[Cut | EvenRows, ...]
-    moved: Mapping[Node, Node]
     squares: bool = False
 
     def __str__(self) -> str:
@@ -271,7 +222,7 @@ class Store:
         return f"out <- f({', '.join(map(str, self.panels)) or '…'}){turned}"
 
 
-Statement = ForEach | Once | Clear | Fill | Accumulate | Slide | SumPixels | Store
+Statement = ForEach | Once | Clear | Fill | Accumulate | Slide | Store
 
 
 class View(NamedTuple):
@@ -309,16 +260,16 @@ class Schedule:
                 pending += reversed(statement.body)
 
     def memory(self) -> list[Memory]:
-        """What has memory of its own: operands, sums, then what is made of them."""
-        fills, sums, later = list[Memory](), list[Memory](), list[Memory]()
+        """What has memory of its own: operands, then sums."""
+        fills, sums = list[Memory](), list[Memory]()
         for s in self.statements():
             if isinstance(s, Fill):
-                (later if s.source else fills).append(s.panel)
+                fills.append(s.panel)
             elif isinstance(s, Accumulate):
                 sums += s.into
-            elif isinstance(s, Slide | SumPixels):
+            elif isinstance(s, Slide):
                 sums.append(s.into)
-        return list({m.key: m for m in (*fills, *sums, *later)}.values())
+        return list({m.key: m for m in (*fills, *sums)}.values())
 
     def __str__(self) -> str:
         head = f"for units of {layout.names_of(self.places, ', ')}"

@@ -141,22 +141,6 @@ class Prefetch:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """How vectors of channels become vectors of groups and their places.
-
-    Attributes:
-      channels, places: of a group.
-      groups: of a vector; all of their channels are in it.
-      pitch: elements from one channel to the next where they are stored.
-    """
-
-    channels: int
-    places: int
-    groups: int
-    pitch: int
-
-
-@dataclass(frozen=True, eq=False)
 class Tiling:
     """The decisions for one kernel.
 
@@ -175,7 +159,6 @@ class Tiling:
       prefetch: loads that are asked for with each vector.
       squares: values are evaluated in vectors along one axis, and stored in vectors
         along another, which is unrolled as often as there are lanes.
-      spread: channels that are stored several times.
     """
 
     steps: Mapping[Node, Steps]
@@ -192,7 +175,6 @@ class Tiling:
     )
     prefetch: Prefetch | None = None
     squares: bool = False
-    spread: Spread | None = None
 
     @property
     def in_tiles(self) -> bool:

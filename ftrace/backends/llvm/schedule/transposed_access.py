@@ -134,6 +134,6 @@ def _schedule(
         Panel("turned", node, rows.length, pitch, parts)
         for node in (() if whole else turned)
     )
-    store = Store(panels, (row, column), (rows, columns), {}, squares=whole)
+    store = Store(panels, (row, column), (rows, columns), squares=whole)
     body = (*map(Fill, panels), store)
     return Schedule(kernel, lanes, (*outer, rows, columns), body)
