@@ -17,9 +17,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import Distribution, PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ftrace.compat import private
 from ftrace.errors import AliasError
@@ -103,6 +105,27 @@ class _Finder(MetaPathFinder):
         if home is None:
             raise ModuleNotFoundError(private.missing(fullname), name=fullname)
         return ModuleSpec(fullname, _Loader(home))
+
+    def find_distributions(self, context: Any) -> list[Distribution]:
+        """`importlib.metadata.version("jax")` is that of the names that are served."""
+        served = {"jax", "jaxlib"}.intersection(self.packages)
+        return [_Served(n) for n in sorted(served) if context.name in (n, None)]
+
+
+class _Served(Distribution):
+    """What `importlib.metadata` knows of a package that is served: its version."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def read_text(self, filename: str) -> str | None:
+        if filename != "METADATA":
+            return None
+        number = import_module(f"{OWN}.jax.version").__version__
+        return f"Metadata-Version: 2.1\nName: {self.package}\nVersion: {number}\n"
+
+    def locate_file(self, path: Any) -> Path:
+        return Path(__file__).with_name(self.package) / path
 
 
 def _note_version(library: str) -> None:

@@ -42,6 +42,26 @@ def flatten_fun_nokwargs(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Fun
     return linear_util.transformation_with_aux2(_flatten_args, fun, in_tree)
 
 
+def infer_argnums_and_argnames(
+    sig: inspect.Signature, argnums: Any, argnames: Any
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Arguments by position and by name: what is None is what the other says."""
+    if argnums is None and argnames is None:
+        return (), ()
+    numbers = (argnums,) if isinstance(argnums, int) else argnums
+    names = (argnames,) if isinstance(argnames, str) else argnames
+    said = [
+        (i, name)
+        for i, (name, parameter) in enumerate(sig.parameters.items())
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        and (name in names if numbers is None else i in numbers)
+    ]
+    return (
+        tuple(i for i, _ in said) if numbers is None else tuple(numbers),
+        tuple(name for _, name in said) if names is None else tuple(names),
+    )
+
+
 def _with_fixed(f: Function, numbers: Any, fixed: Any, *given: Any, **kw: Any) -> Any:
     rest, moving = iter(fixed), iter(given)
     count = len(fixed) + len(given)

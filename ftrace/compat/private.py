@@ -16,6 +16,7 @@ import numpy as np
 import optree
 
 from ftrace.backends.base import get_device
+from ftrace.compat.api_util import infer_argnums_and_argnames
 from ftrace.trace.pytree.tree import NAMESPACE, is_registered
 from ftrace.trace.references import AbstractRef
 from ftrace.transforms.custom.callbacks import effects_barrier
@@ -67,7 +68,10 @@ def _include_frame(frame: FrameType) -> bool:
 MODULES: dict[str, str | Names | tuple[str, Names]] = {
     "jax._src": {},
     "jax._src.ad_util": "jax.interpreters.ad",
-    "jax._src.api_util": "jax.api_util",
+    "jax._src.api_util": (
+        "jax.api_util",
+        {"infer_argnums_and_argnames": infer_argnums_and_argnames},
+    ),
     "jax._src.checkify": "jax.experimental.checkify",
     # chex names it when it is imported; what chex guards in it is XLA's.
     "jax._src.compiler": {},

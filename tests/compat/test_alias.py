@@ -33,6 +33,10 @@ import jax._src.traceback_util
 
 assert sys.argv[1:] == ["a", "-b"], sys.argv
 assert jax.__version__ == jaxlib.__version__ == jax.version.__version__
+from importlib.metadata import version
+from jaxlib.xla_client import Device
+assert version("jax") == version("jaxlib") == jax.__version__
+assert isinstance(jax.devices()[0], Device) and jax._src.api_util
 assert jax.numpy is ftrace.numpy and lax is ftrace.lax
 assert jax.scipy.special is ftrace.scipy.special and jax.jit is ftrace.jit
 ftrace.compat.install_as_jax()  # once more is nothing
@@ -64,7 +68,7 @@ for call in (lambda f: f, jax.jit):
 for name, said in {
     "jax.nope": "no such module",
     "jax._src.nope": "private to JAX",
-    "jaxlib.xla_client": "no such module",
+    "jaxlib.xla_extension": "no such module",
 }.items():
     try:
         __import__(name)

@@ -19,9 +19,13 @@ from ftrace.compat.jax.version import (
     __version_info__ as __version_info__,
 )
 
+from ftrace.compat.private import MODULES
+
 
 def __getattr__(name: str) -> Any:
     home = None if name.startswith("__") else home_of(f"jax.{name}")
+    if f"jax.{name}" in MODULES:
+        return import_module(f"jax.{name}")
     if home is not None and home.startswith(__name__):
         return import_module(home)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set as AbstractSet
 from typing import Any, NoReturn
 
 from ftrace import dtypes
@@ -21,6 +21,7 @@ from ftrace.compat.jaxpr import (
     new_jaxpr_eqn as new_jaxpr_eqn,
     subjaxprs as subjaxprs,
 )
+from ftrace.compat.linear_util import DebugInfo as DebugInfo
 from ftrace.compat.primitive import (
     CallPrimitive as CallPrimitive,
     Primitive as Primitive,
@@ -42,6 +43,7 @@ from ftrace.transforms.contexts import (
 
 AbstractValue = ShapedArray
 Value = Any
+Effects = AbstractSet[Any]
 
 
 class OpaqueTraceState:

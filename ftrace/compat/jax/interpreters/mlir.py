@@ -12,6 +12,8 @@ from typing import Any
 from ftrace.compat.primitive import Primitive, lowerings
 
 Function = Callable[..., Any]
+#: What a rule that writes MLIR is given: for annotations, since none is called.
+LoweringRuleContext = Any
 
 
 class _OfArrays:
