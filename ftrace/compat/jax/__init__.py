@@ -18,7 +18,6 @@ from ftrace.compat.jax.version import (
     __version__ as __version__,
     __version_info__ as __version_info__,
 )
-
 from ftrace.compat.private import MODULES
 
 
