@@ -332,6 +332,16 @@ def current() -> Config:
     return _local.get() or _default
 
 
+@contextmanager
+def standing(config: Config) -> Generator[None]:
+    """A block in which this configuration is in force."""
+    token = _local.set(config)
+    try:
+        yield
+    finally:
+        _local.reset(token)
+
+
 def sources() -> tuple[ContextVar[Config | None], dict[str, Any]]:
     """Where native code reads the configuration.
 
@@ -400,11 +410,8 @@ class ConfigHandle:
     @contextmanager
     def __call__(self, **changes: Any) -> Generator[Config, None, None]:
         changed = _change(current(), _changes(changes))
-        token = _local.set(changed)
-        try:
+        with standing(changed):
             yield changed
-        finally:
-            _local.reset(token)
 
     def update(self, name: str, value: Any) -> None:
         """Sets the default for all threads; JAX's names (`jax_enable_x64`) work."""

@@ -183,7 +183,8 @@ def _from_number(value: complex, dtype: Dtype) -> Any:
 def number_for(value: complex, target: np.dtype[Any]) -> complex:
     """A Python number in a form that surely becomes one of this dtype.
 
-    A float becomes an integer as everywhere: cut, saturated, NaN as 0.
+    A float becomes an integer as everywhere: cut, saturated, NaN as 0. Integers of few
+    bits wrap, as in JAX.
 
     Raises:
       DtypeOverflowError: it is an int that does not fit.
@@ -194,7 +195,8 @@ def number_for(value: complex, target: np.dtype[Any]) -> complex:
             f"{value} is complex, and {target} holds real numbers; write its .real, "
             "or take a complex dtype"
         )
-    if isinstance(value, float) and dtypes.is_integer(target):
+    changes = isinstance(value, float) or dtypes.is_narrow(target)
+    if changes and dtypes.is_integer(target):
         return convert(np.asarray(value), target).item()
     tracer.check_fits(value, target)
     if not isinstance(value, int) or dtypes.is_integer(target):

@@ -240,7 +240,7 @@ def _descend(
         many = (k >= settings["maxiter"]) | (count >= evaluations)
         status = fnp.where(many, _TOO_MANY_ITERATIONS, _RUNNING)
         status = fnp.where(~(size > settings["gtol"]), _CONVERGED, status)
-        return cast(fnp.where(finite, status, _NO_STEP), dtypes.int32)
+        return fnp.where(finite, status, _NO_STEP)
 
     def goes_on(state: Any) -> Any:
         return state[-1] == _RUNNING
@@ -259,7 +259,7 @@ def _descend(
         if "ftol" in settings:
             flat = value - found.value < settings["ftol"]
             status = fnp.where((status == _RUNNING) & flat, _NO_GAIN, status)
-        status = cast(fnp.where(good, status, _NO_STEP), dtypes.int32)
+        status = fnp.where(good, status, _NO_STEP)
         new = (x + moved, found.value, found.gradient, known, fnp.ones_like(trial))
         return (*new, count + used, k, status)
 

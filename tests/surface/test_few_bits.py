@@ -52,6 +52,12 @@ def test_casts_are_those_of_ml_dtypes(name: str) -> None:
     _same(ft.jit(lambda x: x.astype(dtype))(x), wanted)
 
 
+def test_integers_of_few_bits_wrap() -> None:
+    wrapped = fnp.array([7, 8, -9, 2], "int4")
+    assert wrapped.astype("int32").tolist() == [7, -8, 7, 2]
+    assert fnp.array([5, 2], "uint2").astype("int32").tolist() == [1, 2]
+
+
 #: Recorded from JAX 0.10.2, of a and b below: in float8_e4m3fn, in int4.
 A, B = [0.3, -1.75, 3.3, 1, 2, -0.0], [1, 2, 0.5, 3, -1, 2]
 WHOLE_A, WHOLE_B = [0, 1, 2, 3, 3, 1], [1, 1, 2, 1, 3, 2]

@@ -371,3 +371,25 @@ def test_rules_may_close_over_a_lane_within_the_derivative() -> None:
         return ft.vmap(lane)(fnp.arange(3.0)).sum()
 
     assert float(ft.grad(total)(3.0)) == float(ft.jit(ft.grad(total))(3.0)) == 6.0
+
+
+def test_a_rule_forward_is_traced_under_the_settings_of_its_call() -> None:
+    seen: list[str] = []
+
+    @ft.custom_jvp
+    def f(x: Any) -> Any:
+        return x * 2
+
+    @f.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        seen.append(ft.config.numpy_dtype_promotion)
+        return f(*primals), tangents[0] * 2
+
+    def loss(x: Any) -> Any:
+        with ft.config(numpy_dtype_promotion="strict"):
+            y = f(x)
+        return y * f(x)
+
+    assert ft.grad(loss)(1.5) == ft.jit(ft.grad(loss))(1.5) == 12
+    assert ft.vmap(ft.grad(loss))(np.ones(2, "float32")).tolist() == [8, 8]
+    assert [seen.count(x) for x in ("strict", "standard")] == [3, 3]

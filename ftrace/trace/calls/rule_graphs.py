@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ftrace.errors import UnexpectedTracerError
+from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array, ArrayLike
 from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
@@ -319,6 +320,7 @@ class Rule:
       closed: the values of the operands that the call closes over.
       values: those of all operands, where Python may ask for them; or ().
       axes: those that had names where the rule was given.
+      config: what was in force there.
       traced: the graphs that were asked for.
     """
 
@@ -329,6 +331,9 @@ class Rule:
     values: tuple[Any, ...] = field(compare=False, repr=False, default=())
     exact: tuple[tuple[int, int], ...] = ()
     axes: tuple[axes.Axis, ...] = field(default_factory=lambda: stack.axes, repr=False)
+    config: settings.Config = field(
+        compare=False, repr=False, default_factory=settings.current
+    )
     traced: dict[Any, Body] = field(
         compare=False, repr=False, default_factory=dict[Any, Body]
     )
@@ -343,8 +348,10 @@ class Rule:
         found = self.traced.get(key)
         if found is None:
             state = scopes.standing()
+            # Rules backward run later, under what is in force then.
+            config = self.config if what in ("jvp", "fwd") else settings.current()
             try:
-                with axes.standing(*self.axes):
+                with axes.standing(*self.axes), settings.standing(config):
                     found = self.traced[key] = self._trace(what, avals, details)
             except BaseException:
                 scopes.restore(state)

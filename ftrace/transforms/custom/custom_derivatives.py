@@ -15,6 +15,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, TreeError
+from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax
 from ftrace.trace.arrays.array import ArrayLike
@@ -373,7 +374,8 @@ class WithDerivative(calls.WithRules):
 
         Calls are equal if they close over nothing, and Python knows no values.
         """
-        key = (call.key(self.fun, *self.rules), self.symbolic_zeros)
+        own = call.key(self.fun, *self.rules)
+        key = (own, self.symbolic_zeros, settings.current().rules)
         values = rule_graphs.later_values(found.operands)
         if values:  # what Python decides by them is good for this call only
             return self._make_rules(call, found, (key, object()), values)
