@@ -356,3 +356,14 @@ def test_arrays_of_the_same_constant_are_several_values_of_a_jaxpr() -> None:
         return eval_jaxpr(jaxpr.jaxpr, [a + 2, b + 3], x)
 
     np.testing.assert_array_equal(f(fnp.ones(3))[0], [-3, -3, -3])
+
+
+def test_a_loop_of_a_jaxpr_takes_arrays_of_the_same_constant_apart() -> None:
+    @ft.jit
+    def f(x: Any) -> Any:
+        a, b = fnp.zeros(3), fnp.zeros(3)
+        add = lambda i, c: c + a[i] - 2 * b[i]  # noqa: E731
+        closed = ft.make_jaxpr(lambda x: lax.fori_loop(0, 3, add, x))(x)
+        return eval_jaxpr(closed.jaxpr, [a + 3, b + 1], x)[0]
+
+    assert f(0.0) == 3

@@ -158,15 +158,16 @@ class Scope:
     def capture(self, value: Value) -> Node:
         """The input that stands for a value around it: the same for the same value.
 
-        That is a concrete array; of an isolated scope also what is traced. Of a jaxpr
-        several arrays of the same constant are several values, as with JAX: what is
-        made of it may give each its own.
+        That is a concrete array; of an isolated scope also what is traced. In a jaxpr
+        several arrays of the same constant are several values, as with JAX, also in its
+        loops: what is made of it may give each its own.
         """
         traced = isinstance(value, Tracer)
         key = value.node if traced else id(value)
-        apart = traced and self.transform == "make_jaxpr" and value.node.op is const_p
-        if apart and key not in self._captured_nodes:
-            key = id(value)
+        if traced and value.node.op is const_p and key not in self._captured_nodes:
+            between = stack.scopes[value.scope.depth + 1 : self.depth + 1]
+            if any(s.transform == "make_jaxpr" for s in between):
+                key = id(value)
         known = self._captured_nodes.get(key)
         if known is None:
             if self.isolated:
