@@ -54,7 +54,7 @@ from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
 from ftrace.backends.llvm.schedule.choose_tiling import Chooser
-from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
+from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.prefetch import fetches
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule, Store
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
@@ -217,33 +217,11 @@ def _phases(case: Case) -> Sequence[Code]:
     parts = phases(kernel, case.facts) if case.decides("in_phases") else []
     if len(parts) < 2:
         return ()
-    found = _in_turn(kernel, case.facts, target)
-    if found is not None:
-        return _nests(Case(found, target))
     codes: list[Code] = []
     for part in (Case(one, target) for one in parts):
         product, none = schedule_of(part), frozenset[int]()
         codes.append(_product(part, product, none) if product else _nest(part, none))
     return codes
-
-
-def _in_turn(kernel: Kernel, facts: Facts, target: Target) -> Kernel | None:
-    """The kernel with its phases written out as stores side by side, if they are.
-
-    A few taps need no kernel for each phase then, of which each would store some
-    elements of every line.
-    """
-    if not target.decides("short_axes"):
-        return None
-    taps = known_positions.without_short_reduces(kernel, facts, target)
-    if taps is kernel:
-        return None
-    found = known_positions.without_short_axes(taps, facts_of(taps), target)
-    if found is taps:
-        return None
-    free, lanes = facts_of(found).free, found.axes[-1]
-    asks = any(n.op.name == "rem" and lanes in free[n] for n in found.nodes)
-    return None if asks else found
 
 
 def _sum_of_products(case: Case) -> Sequence[Code]:

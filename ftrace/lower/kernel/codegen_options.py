@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 DECISIONS = {
-    "powers_by_tables": "logarithms of powers look numbers up in registers",
     "functions_in_pieces": "tanh, erf and erfc look polynomials up in registers",
-    "held_tables": "small tables are held in registers, which are permuted",
     "interleaved_vectors": "steps of a long chain are done for several vectors in turn",
     "in_phases": "where only every n-th place meets an element, remainders are apart",
     "in_blocks": "sums of products are computed in blocks that fit into the caches",
     "in_panels": "blocks of matrices are copied into panels, in the order of the sums",
     "without_panels": "long work on the sums of small products is done block by block",
-    "tall": "the right operands of products of very many rows stand in a panel",
     "few_rows": "products of few rows go through the sums a few terms at a time",
     "bfloat16_pairs": "products of bfloat16 are added two by two, in one instruction",
     "integer_groups": "products of small integers are added four by four, or in pairs",

@@ -48,12 +48,7 @@ def long_chain(x: Array) -> Any:
 
 #: For each decision a program whose code it changes, and its arguments.
 PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
-    "powers_by_tables": (lambda x, y: fnp.abs(x) ** y, (normal(300), normal(300))),
     "functions_in_pieces": (lambda x: fnp.tanh(x) + ft.lax.erf(x), (normal(300),)),
-    "held_tables": (
-        lambda t, i: t[i],
-        (normal(200), np.arange(5000, dtype=np.int32) * 7 % 200),
-    ),
     "interleaved_vectors": (long_chain, (normal(1 << 16),)),
     "in_phases": (by_image, (normal(2, 8, 20, 20), normal(16, 8, 3, 3))),
     "in_blocks": (fnp.matmul, (normal(300, 1200), normal(1200, 600))),
@@ -61,7 +56,6 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     "without_panels": (
         lambda x, y: ft.nn.gelu(x @ y, approximate=False),
         (normal(64, 64), normal(64, 64))),
-    "tall": (fnp.matmul, (normal(40_000, 32), normal(32, 20))),
     "few_rows": (fnp.matmul, (normal(40, 1700), normal(1700, 450))),
     "bfloat16_pairs": (
         lambda x, y: fnp.matmul(x, y, preferred_element_type=fnp.float32),

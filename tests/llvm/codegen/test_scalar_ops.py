@@ -10,7 +10,6 @@ import pytest
 from ftrace import dtypes
 from ftrace.backends.llvm.target import host_target
 from ftrace.lower.kernel.ir import KernelOp, Store, load
-from ftrace.lower.legalize.math.exponential import TABLES
 from ftrace.lower.legalize.math.special import TABLES_OF_32
 from ftrace.lower.legalize.math.term import RARE, exponent_p, ldexp_p, mantissa_p
 from ftrace.trace.graph import make_node
@@ -258,19 +257,8 @@ def test_the_mantissa_of_what_has_no_logarithm_is_nan() -> None:
     assert np.isnan(got).all()
 
 
-@pytest.mark.parametrize("size", [1, 8, 21])
-def test_tables_are_looked_up_by_leading_bits(size: int) -> None:
-    if not host_target().scale:
-        pytest.skip("this processor has no such instruction")
-    x = np.resize(1 + np.arange(16) / 16, size) * 8 * (1 + 1 / 64)
-    for name, numbers in TABLES.items():
-        op = KernelOp(name)
-        got = apply(lambda a, op=op: make_node(op, a.aval, (a,)), [x], dtypes.float64)
-        np.testing.assert_array_equal(got, np.resize(np.array(numbers), size))
-
-
 @pytest.mark.parametrize("size", [1, 8, 16, 37])
-def test_tables_of_32_are_looked_up_by_the_last_bits(size: int) -> None:
+def test_tables_are_looked_up_by_the_last_bits(size: int) -> None:
     if not host_target().scale:
         pytest.skip("this processor has no such instruction")
     places = np.resize(np.arange(32), size)

@@ -71,7 +71,7 @@ def test_tall_products_are_numpys(
     sizes: tuple[int, int, int], apart: int, dtype: str
 ) -> None:
     kernel, arrays, wanted = _product(*sizes, apart=apart, dtype=dtype)
-    for without in ((), ("tall",), ("past_caches",)):
+    for without in ((), ("past_caches",)):
         check(kernel, arrays, wanted, replace(_small(), without=without), 3)
 
 
@@ -84,18 +84,6 @@ def test_tall_products_run_on_every_processor() -> None:
         target = replace(Target.of(here.triple, cpu), l2=16 << 10, l3=64 << 10)
         if target.fma <= here.fma:
             check(kernel, arrays, wanted, target, 3)
-
-
-def test_a_small_right_operand_stands_in_a_panel_where_rows_are_many() -> None:
-    target = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
-    target = replace(target, l2=1 << 20, l3=32 << 20)
-    plain = replace(target, without=("tall",))
-    for sizes, tall in (((50_000, 32, 48), True), ((64, 64, 64), False)):
-        kernel = _product(*sizes)[0]
-        with_panel, without = (
-            render(kernel, t, "kernel").text for t in (target, plain)
-        )
-        assert (with_panel != without) is tall
 
 
 @pytest.mark.parametrize("columns", [64, 50])

@@ -32,8 +32,6 @@ _FEW_STEPS = 64
 _WORTH_PANELS, _LITTLE = 1 << 13, 1 << 9
 #: How many times as many terms a sum has as there are columns.
 _LONG_SUM = 8
-#: Left operands of so many times the second cache come from slow memory.
-_FAR = 4
 #: Operations per result that are not worth repeating in the code of each register.
 _LIGHT = 6
 
@@ -269,7 +267,7 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     if height > 2 * MOST_ROWS:
         # Rows of a multiple of 2 KB lie on a few sets of the caches only.
         pushed = pitch % 2048 == 0 and depth > 256
-        return far or pushed or (_is_tall(plan, target) and target.decides("tall"))
+        return far or pushed
     if far and depth > 256 and _is_one_matrix(plan) and target.decides("few_rows"):
         return bool(rows_apart(plan, facts, target))
     row = max(plan.rows, key=size_of)
@@ -283,17 +281,6 @@ def _is_narrow(plan: Contraction, target: Target) -> bool:
     lanes = target.vector_bytes // max(n.dtype.itemsize for n in plan.right)
     last = plan.columns[-1]
     return len(plan.columns) > 1 and 2 * size_of(last) <= lanes
-
-
-def _is_tall(plan: Contraction, target: Target) -> bool:
-    """Has it so many rows that a panel of the right operands costs next to nothing?
-
-    The left operands come from slow memory then.
-    """
-    item = max(n.dtype.itemsize for n in plan.left)
-    count = prod(size_of(a) for a in (*plan.rows, *plan.ranges))
-    far = count * item * len(plan.left) > _FAR * target.l2
-    return far and _is_one_matrix(plan)
 
 
 def _is_one_matrix(plan: Contraction) -> bool:

@@ -3,7 +3,7 @@
 ldexp                a·2ⁿ, rounded once
 mantissa, exponent   the parts of a number, special values included
 range_of             minimum and maximum with -0 below +0
-table                16 float64 or 32 float32, which stay in two registers
+table                32 float32, which stay in two registers
 add_pairs            c + a₀·b₀ + a₁·b₁ of bfloat16 in the halves of float32
 add_word_pairs       the same of int16 in the halves of int32
 add_byte_quads       c + a₀·b₀ + … + a₃·b₃ of uint8 and int8 in the parts of int32
@@ -114,56 +114,14 @@ def range_of(o: Instructions, t: Type, a: str, b: str, choice: int) -> str:
 
 
 def table(numbers: Sequence[float]) -> Row:
-    """The row that looks a float64 up by the four leading bits of its fraction."""
-
-    def look_up(o: Instructions, t: Type, a: str) -> str:
-        i = t.integer()
-        bits = o.binary("lshr", i, o.convert("bitcast", t, i, a), 48)
-        return _permute_numbers(o, t, numbers, bits)
-
-    return _in_registers(look_up, least=_MOST)
-
-
-def table_of_32(numbers: Sequence[float]) -> Row:
     """The row that looks a float32 up by the five lowest bits of its fraction."""
 
     def look_up(o: Instructions, t: Type, a: str) -> str:
-        bits = o.convert("bitcast", t, t.integer(), a)
-        return _permute_numbers(o, t, numbers, bits)
-
-    return _in_registers(look_up, least=_MOST)
-
-
-def _permute_numbers(
-    o: Instructions, t: Type, numbers: Sequence[float], bits: str
-) -> str:
-    low, high = (t.lanewise(numbers[first : first + t.lanes]) for first in (0, t.lanes))
-    return _permute(o, t, low, bits, high)
-
-
-def _permute(o: Instructions, t: Type, low: str, index: str, high: str) -> str:
-    """The elements, of two registers, that the lowest bits of an index name."""
-    i = t.integer()
-    kind = {("f", 64): "pd", ("f", 32): "ps", ("i", 64): "q"}.get((t.kind, t.bits), "d")
-    name = f"@llvm.x86.avx512.vpermi2var.{kind}.512"
-    call = o.writer.call(t, name, (t, low), (i, index), (t, high))
-    return o.pure(call, low, index, high)
-
-
-def from_table(table: Sequence[str]) -> Row:
-    """The row that looks integers up in an even number of registers, by index."""
-
-    def look_up(o: Instructions, t: Type, index: str) -> str:
-        pairs = zip(table[::2], table[1::2], strict=True)
-        found = [_permute(o, t, low, index, high) for low, high in pairs]
-        bit = 2 * t.lanes
-        while len(found) > 1:
-            part = o.binary("and", t, index, bit)
-            upper = o.binary("icmp ne", t, part, t.zero)
-            halves = zip(found[::2], found[1::2], strict=False)
-            joined = [o.select(upper, t, high, low) for low, high in halves]
-            found = joined + found[2 * len(joined) :]
-            bit *= 2
-        return found[0]
+        i = t.integer()
+        bits = o.convert("bitcast", t, i, a)
+        low, high = (t.lanewise(numbers[n : n + t.lanes]) for n in (0, t.lanes))
+        name = "@llvm.x86.avx512.vpermi2var.ps.512"
+        call = o.writer.call(t, name, (t, low), (i, bits), (t, high))
+        return o.pure(call, low, bits, high)
 
     return _in_registers(look_up, least=_MOST)

@@ -21,7 +21,6 @@ from ftrace.backends.llvm.ir.types import Type, hardware_half
 from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 from ftrace.backends.llvm.target import Target
-from ftrace.lower.legalize.math.exponential import TABLES
 from ftrace.lower.legalize.math.special import TABLES_OF_32
 from ftrace.trace.primitives.elementwise import COMPARISONS
 from ftrace.trace.primitives.primitive import PRIMITIVES
@@ -67,8 +66,6 @@ def operations_of(target: Target) -> frozenset[str]:
     lacking = {"fma"} if not target.fma else set[str]()
     if not target.scale:
         lacking |= _WIDE.keys()
-    if not target.decides("powers_by_tables"):
-        lacking |= TABLES.keys()
     if not target.decides("functions_in_pieces"):
         lacking |= TABLES_OF_32.keys()
     return frozenset(names - lacking)
@@ -309,8 +306,7 @@ def _far_part(number: int) -> Row:
 #: Operations that only AVX-512 has.
 _WIDE: dict[str, Row] = {
     "ldexp": avx512.scale, "mantissa": avx512.mantissa, "exponent": avx512.exponent,
-    **{name: avx512.table(numbers) for name, numbers in TABLES.items()},
-    **{name: avx512.table_of_32(numbers) for name, numbers in TABLES_OF_32.items()},
+    **{name: avx512.table(numbers) for name, numbers in TABLES_OF_32.items()},
 }  # fmt: skip
 _ROWS.update(_WIDE)
 

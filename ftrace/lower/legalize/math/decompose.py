@@ -183,7 +183,6 @@ FORMULAS: Final = {
 
 #: Those that a device takes instead which can look numbers up in the tables.
 BY_TABLES: Final = {
-    "pow": (exponential.power_by_tables, exponential.TABLES.keys()),
     "tanh": (special.tanh_in_pieces, special.TABLES_OF_32.keys()),
     "erf": (special.erf_in_pieces, special.TABLES_OF_32.keys()),
     "erfc": (special.erfc_in_pieces, special.TABLES_OF_32.keys()),

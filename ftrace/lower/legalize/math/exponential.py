@@ -28,8 +28,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from ftrace import dtypes
-from ftrace.lower.kernel.ir import KernelOp
 from ftrace.lower.legalize.math import term
 from ftrace.lower.legalize.math.term import INFINITY, NAN, Pair, Term
 from ftrace.trace.graph import constant_value
@@ -51,7 +49,7 @@ _EXP_DOUBLE: Final = (
     1.0, 1.0,
 )  # fmt: skip
 # 2ʳ for |r| ≤ 1/2: 2^-28.3 and 2^-57.8.
-EXP2_SINGLE: Final = (
+_EXP2_SINGLE: Final = (
     0.000153281071, 0.001339101, 0.00961850304, 0.0555035956, 0.240226477, 0.693147182,
     1.0,
 )  # fmt: skip
@@ -142,7 +140,7 @@ def exp2_parts(x: Term, rest: Term | None = None) -> Pair:
     x = term.clamp(x, low, high)
     n, _ = term.nearest(x)
     r = x - n if rest is None else x - n + rest
-    return term.polynomial(r, EXP2_SINGLE if x.single else _EXP2_DOUBLE), n
+    return term.polynomial(r, _EXP2_SINGLE if x.single else _EXP2_DOUBLE), n
 
 
 def expm1(x: Term) -> Term:
@@ -363,39 +361,6 @@ def atanh(x: Term) -> Term:
     return term.copy_sign(0.5 * log1p((a + a) / (1.0 - a)), x)
 
 
-def _inverse_near(place: int) -> float:
-    """t for the mantissas in [3/4, 3/2) whose four leading bits are `place`."""
-    middle = (1 + (place + 0.5) / 16) * (1.0 if place < 8 else 0.5)
-    return 1.0 if place in (0, 15) else 1 / middle
-
-
-_INVERSES: Final = tuple(_inverse_near(place) for place in range(16))
-
-#: The tables, by the names of the operations that look a float64 up in them.
-TABLES: Final = {
-    "inverse_of_16": _INVERSES,
-    "log2_of_16": tuple(-math.log2(t) for t in _INVERSES),
-}
-_inverse_of_16_p, _log2_of_16_p = (KernelOp(name) for name in TABLES)
-
-# log2(1 + r)/r for r in [-1/32, 1/16]: 2^-34.4.
-_LOG2_OF_R: Final = (
-    -0.22262792792779357, 0.2884969913202866, -0.36069863901293125, 0.48089856536785197,
-    -0.7213475127524244, 1.4426950408615373,
-)  # fmt: skip
-
-
-def log2_by_tables(x: Term) -> Term:
-    """log2(x) to 2^-34 of it, in float64, for a positive finite x."""
-    m = term.mantissa(x)
-    r = term.fma(m, term.lookup(_inverse_of_16_p, m), -1.0)
-    return term.fma(
-        r,
-        term.polynomial(r, _LOG2_OF_R),
-        term.exponent(x) + term.lookup(_log2_of_16_p, m),
-    )
-
-
 # 2/ln 2 and 2/(3·ln 2) in two numbers each.
 _FIRST_SINGLE: Final = (2.88539004, 3.85192605e-08)
 _FIRST_DOUBLE: Final = (2.8853900817779268, 4.0710547481862066e-17)
@@ -457,23 +422,6 @@ def _positive_power(a: Term, y: Term) -> Term:
     within = abs(high) < 4.0 * term.format_of(a).bias
     value, n = exp2_parts(high, term.select(within, low, 0.0))
     return term.ldexp(value, n)
-
-
-def power_by_tables(x: Term, y: Term) -> Term:
-    """`power` where `TABLES` can be looked up: float32 in float64 arithmetic."""
-    if not x.single:
-        return power(x, y)
-    simple = _inverse_of_product(x, y)
-    if simple is None:
-        simple = _simple_power(x, y)
-    if simple is not None:
-        return simple
-    log = log2_by_tables(term.cast(abs(x), dtypes.float64))
-    e = term.cast(y, dtypes.float64) * log
-    n = term.round_even(e)  # beyond all exponents it is e, and 2ⁿ is ∞ or 0
-    value = term.polynomial(term.cast(e - n, dtypes.float32), EXP2_SINGLE)
-    value = term.ldexp(value, term.cast(n, dtypes.float32))
-    return _with_special_values(x, y, value)
 
 
 def _with_special_values(x: Term, y: Term, value: Term) -> Term:
@@ -539,24 +487,6 @@ def _inverse(x: Term, count: int) -> Term:
     large = abs(rest) >= 2.0 ** (bits // 2 - 4)
     scale = term.select(large, term.number(2.0 ** -(bits // 4), x), 1.0)
     return scale / (half * scale * rest)
-
-
-#: More factors take as long as a logarithm.
-_FACTORS: Final = 16
-
-
-def _inverse_of_product(x: Term, power: Term) -> Term | None:
-    """x to a whole negative power by float64's product: no float32 overflows it.
-
-    It overflows only where the inverse is 0, and is 0 only where that is infinite.
-    """
-    if power.node.op is not const_p:
-        return None
-    y = float(constant_value(power.node))
-    if not y.is_integer() or not -_FACTORS <= y < -4:
-        return None
-    product = _repeat_product(term.cast(x, dtypes.float64), int(-y))
-    return term.cast(1.0 / product, dtypes.float32)
 
 
 #: The guess at x^(-1/3): its bits are those of this number less a third of x's.
