@@ -34,7 +34,7 @@ NAMES: dict[str, Any] = {
     # What is computed.
     "default_matmul_precision": None, "enable_custom_prng": False,
     "explicit_x64_dtypes": "warn", "legacy_prng_key": "allow",
-    "threefry_partitionable": True, "threefry_gpu_kernel_lowering": False,
+    "threefry_gpu_kernel_lowering": False,
     "high_dynamic_range_gumbel": False, "random_seed_offset": 0,
     "softmax_custom_jvp": False, "allow_f16_reductions": True, "auto_pcast": True,
     "use_direct_linearize": True, "use_simplified_jaxpr_constants": False,

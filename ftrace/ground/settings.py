@@ -42,6 +42,13 @@ CPUS = ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 OF_PROCESS = frozenset(("cpu", "fence"))
 
 
+#: On which settings, besides `enable_x64`, it depends what a function is traced to.
+_OF_TRACES = (
+    "check_static_indices", "default_prng_impl", "numpy_dtype_promotion",
+    "numpy_rank_promotion", "threefry_partitionable",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Config:
     """Settings of one thread at one time.
@@ -82,6 +89,8 @@ class Config:
       no_tracing: no jitted function may be traced.
       no_execution: no program may run.
       default_prng_impl: the generator of keys that name none.
+      threefry_partitionable: an element of a random array depends on its position
+        alone; False draws the bits of JAX before 0.5.
       others: settings of JAX that decide nothing here, and their values, where these
         are not the defaults: see `jax_settings.py`.
 
@@ -113,6 +122,7 @@ class Config:
     no_tracing: bool = False
     no_execution: bool = False
     default_prng_impl: str = "threefry2x32"
+    threefry_partitionable: bool = True
     others: tuple[tuple[str, Any], ...] = ()
 
     # No fields: they follow from these.
@@ -136,9 +146,9 @@ class Config:
             object.__setattr__(self, name, check(getattr(self, name), name))
         promotes = self.numpy_dtype_promotion, self.numpy_rank_promotion
         strict = promotes != ("standard", "allow")
-        rules: Any = (self.enable_x64, *promotes) if strict else self.enable_x64
-        if not self.check_static_indices:
-            rules = rules, "indices"
+        unusual = tuple(n for n in _OF_TRACES if getattr(self, n) != getattr(Config, n))
+        values = tuple(getattr(self, n) for n in unusual)
+        rules: Any = (self.enable_x64, unusual, values) if unusual else self.enable_x64
         object.__setattr__(self, "rules", rules)
         checks = strict or self.debug_nans or self.debug_infs
         object.__setattr__(self, "checks_calls", checks)
@@ -272,6 +282,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
         (
             "debug_nans", "debug_infs", "log_compiles", "explain_cache_misses",
             "check_tracer_leaks", "no_tracing", "no_execution",
+            "threefry_partitionable",
         ),
         _flag,
     ),

@@ -22,7 +22,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import broadcast_leading, expand
-from ftrace.trace.primitives.movement import reshape, shrink_axis
+from ftrace.trace.primitives.movement import permute, reshape, shrink_axis
 from ftrace.trace.primitives.sources import const, const_like, iota
 from ftrace.trace.tracing.tracer import Tracer, aval_of
 
@@ -36,7 +36,8 @@ __all__ = [
 # Source: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as
 # 1, 2, 3", SC 2011: 20 rounds over two 32-bit words. Counters and layout are those of
 # JAX with `jax_threefry_partitionable`: element number i of an array hashes the 64-bit
-# counter i, whatever the shape, so that every bit agrees with JAX.
+# counter i, whatever the shape, so that every bit agrees with JAX. Where it is off,
+# bits are those that JAX gave before.
 #
 # The hash is of nodes. What samplers have is traced: a key of either kind, or, between
 # the steps of one sampler, its two words as scalars.
@@ -146,6 +147,54 @@ def _hash_positions(key: Key, shape: Shape) -> Words:
     return _hash_each(key, *[p.cast(x, dtypes.uint32) for x in (high, position)])
 
 
+def _hash_halves(key: Pair, count: int) -> Node:
+    """The hash of 0, 1, …: an array of words, as of JAX before all had a position.
+
+    The first half of the counters are the high words, the second half the low ones; an
+    odd number of them is filled up with a 0.
+    """
+    half = (count + 1) // 2
+    high = iota(dtypes.uint32, (half,), 0)
+    low = p.add(high, const_like(high, half))
+    if count % 2:
+        last = p.eq(high, const_like(high, half - 1))
+        low = p.select(last, const_like(low, 0), low)
+    found = _side_by_side(hash_counters(key, high, low))
+    return shrink_axis(reshape(permute(found, (1, 0)), (2 * half,)), 0, 0, count)
+
+
+def _new_words(key: Key, shape: Shape) -> Words:
+    """The words of new keys."""
+    if settings.current().threefry_partitionable:
+        return _hash_positions(key, shape)
+    words = _words(key)
+    halves = [
+        reshape(_hash_halves(pair, 2 * prod(shape)), (*shape, 2))
+        for pair in zip(words[::2], words[1::2], strict=True)
+    ]
+    return tuple(_element(half, i) for half in halves for i in range(2))
+
+
+def _bits_in_halves(key: Key, width: int, shape: Shape) -> Tracer:
+    """`random_bits` of words by halves, which are cut or put together."""
+    size = prod(shape)
+    first, second = _words(key)
+    bits = _hash_halves((first, second), -(-size * width // 32))
+    if width == 64:
+        high, low = (
+            p.cast(shrink_axis(bits, 0, i * size, (i + 1) * size), dtypes.uint64)
+            for i in range(2)
+        )
+        bits = p.bit_or(p.shift_left(high, const_like(high, 32)), low)
+    elif width < 32:
+        wide = expand(reshape(bits, (*bits.shape, 1)), (*bits.shape, 32 // width))
+        places = iota(dtypes.uint32, wide.shape, 1)
+        by = p.mul(places, const_like(places, width))
+        parts = p.cast(p.shift_right_logical(wide, by), unsigned(width))
+        bits = shrink_axis(reshape(parts, (parts.size,)), 0, 0, size)
+    return _traced(key, reshape(bits, shape))
+
+
 def _of_kind(key: Key, words: Words) -> Tracer:
     """New keys of their words, of the kind of a key."""
     dtype = key[0].dtype if isinstance(key, tuple) else key.dtype
@@ -164,7 +213,7 @@ def seed_key(seed: Tracer, dtype: np.dtype[Any]) -> Tracer:
 def split_key(key: Key, shape: Shape) -> Tracer:
     """New keys, of the kind of the key."""
     if not _is_unsafe(key):
-        return _of_kind(key, _hash_positions(key, shape))
+        return _of_kind(key, _new_words(key, shape))
     bits = _philox(key, (10 * prod(shape), 4), dtypes.uint32)[::10]
     return _of_kind(key, _words_of_array(bits.reshape(*shape, 4).node))
 
@@ -173,7 +222,7 @@ def split_words(key: Key, count: int) -> list[Key]:
     """New keys: those of two words by their words."""
     if _is_of_four(key):
         return list(split_key(_typed(key), (count,)))
-    words = _hash_positions(key, (count,))
+    words = _new_words(key, (count,))
     return [tuple(_traced(key, _element(x, i)) for x in words) for i in range(count)]
 
 
@@ -226,6 +275,8 @@ def random_bits(key: Key, width: int, shape: Shape) -> Tracer:
     """Unsigned integers of 8, 16, 32 or 64 random bits."""
     if _is_of_four(key):
         return _philox(key, shape, unsigned(width))
+    if not settings.current().threefry_partitionable:
+        return _bits_in_halves(key, width, shape)
     x, y = _hash_positions(key, shape)
     if width == 64:
         high = p.cast(x, dtypes.uint64)

@@ -249,12 +249,40 @@ def test_keys_of_four_words_draw_what_those_of_jax_draw(impl: str) -> None:
     assert (key.shape, raw.shape) == ((), (4,))
     with ft.config(default_prng_impl=impl):
         assert bool(random.key(5) == key)
+        assert ft.jit(lambda: random.PRNGKey(5))().shape == (4,)
+    assert ft.jit(lambda: random.PRNGKey(5))().shape == (2,)
     made_by = [draws(key), ft.jit(draws)(key)]
     if impl == "rbg":
         made_by.append(draws(raw))
     for made in made_by:
         for drawn, expected in zip(made, RECORDED[impl], strict=True):
             np.testing.assert_array_equal(numbers(drawn), expected)
+
+
+#: Of the raw key 7, with `jax_threefry_partitionable` off.
+IN_HALVES = [
+    [[276534068, 861967409], [1905761346, 1641862660], [2900896126, 1402713516]],
+    [966301609, 1830345032, 1948237315],
+    [966301609, 989289821, 1948237315, 1058547403],
+    [191, 40, 160, 11, 191],
+    [[38825, 14744, 55624], [27928, 48643, 29727]],
+    [877192987, 1614509672, 877192987, 1614509672],
+]
+
+
+def test_bits_of_jax_before_elements_had_positions() -> None:
+    def draws(key: Any, four: Any) -> list[Any]:
+        bits = [random.bits(key, (n,)) for n in (3, 4)]
+        few = random.bits(key, (5,), np.uint8), random.bits(key, (2, 3), np.uint16)
+        return [random.split(key, 3), *bits, *few, random.split(four, 3)[0]]
+
+    jitted = ft.jit(draws)
+    for old in (False, True, False):
+        with ft.config(threefry_partitionable=old):
+            key, four = random.PRNGKey(7), random.PRNGKey(3, impl="rbg")
+            for made in (draws(key, four), jitted(key, four)):
+                same = [np.array_equal(*x) for x in zip(made, IN_HALVES, strict=True)]
+                assert same == [not old] * len(same)
 
 
 def test_keys_of_four_words_move_bit_by_bit() -> None:

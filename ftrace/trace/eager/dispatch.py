@@ -11,7 +11,7 @@
       of any function, in native code             native records              itself
 
 All are a `Table`, which forgets what was used longest ago; `tiering` says which of
-what is kept does a call. To a signature belong the rules of promotion, `enable_x64`.
+what is kept does a call. To a signature belong the settings on which traces depend.
 
 Nodes are interned: a function that is traced again is given the same nodes and makes
 the same ones. One look tells which, whatever the function is composed of. Un-jitted
@@ -70,7 +70,7 @@ calls: Table[Hashable, Any] = Table(6144)
 
 def signature(*parts: Any) -> tuple[Any, ...]:
     """What identifies a call; the first part tells its kind from others."""
-    return (*parts, settings.current().enable_x64)
+    return (*parts, settings.current().rules)
 
 
 #: References to the nodes of the results, by call in a trace; or by graph and what
@@ -158,7 +158,7 @@ def _key_of(
     function: Callable[..., Any], args: Any, kwargs: Any, scope: Scope, lifts: bool
 ) -> tuple[Any, ...] | None:
     """What identifies a call; None if nothing does."""
-    key: list[Any] = [function, settings.current().enable_x64]
+    key: list[Any] = [function, settings.current().rules]
     for x in args:
         if not describe(key, x, scope, lifts):
             return None
