@@ -377,7 +377,7 @@ def _reflect(a: Any, taus: Value, c: Any, backwards: bool) -> Any:
     """
     scales = ax.as_value(taus)
     *lead, m, n = a.shape
-    count = scales.shape[-1]
+    count = (n + 1, *scales.shape)[-1]  # too many, where there is none
     if m < n or count > n or not same_size(scales.shape[:-1], tuple(lead)):
         raise ShapeError(
             "householder_product: reflections (…, m, n) with m >= n and taus (…, k) "
@@ -457,7 +457,7 @@ def triangular_solve(
         bool(left_side), bool(lower), bool(transpose_a),
         bool(conjugate_a) and dtypes.is_complex(x.dtype), bool(unit_diagonal),
     )  # fmt: skip
-    vector = y.ndim == x.ndim - 1
+    vector = 0 < y.ndim == x.ndim - 1
     if not vector:
         return bind_compound(systems.triangular_solve_p, x, y, arg=arg)[0]
     place = y.ndim if left_side else y.ndim - 1

@@ -26,6 +26,7 @@ import numpy as np
 from ftrace import dtypes, errors
 from ftrace.ground.fork_safe import cached_property
 from ftrace.numpy.axes import bound_to, cast
+from ftrace.numpy.elementwise import refuse_complex
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import Shape
@@ -287,7 +288,7 @@ def parameter(x: Any, dtype: np.dtype[Any]) -> Any:
     if type(x) in (bool, int, float):
         check_fits(x, dtype)
         return np.asarray(x).astype(dtype)[()]
-    aval_of(x)
+    refuse_complex("random: a parameter", x)
     return x
 
 

@@ -139,6 +139,13 @@ def test_iterative_solvers_solve_and_differentiate(name: str) -> None:
     np.testing.assert_array_equal(begun, 3.0)
 
 
+def test_of_a_singular_matrix_gmres_gives_nan_and_says_so() -> None:
+    for method in ("batched", "incremental"):
+        x, info = gmres(0 * MATRIX, RIGHT, solve_method=method)
+        assert np.isnan(x).all()
+        assert info == -1
+
+
 def test_iterative_solvers_refuse_what_does_not_fit() -> None:
     with pytest.raises(errors.TreeError):
         cg(lambda x: x, RIGHT, x0={"a": RIGHT})

@@ -265,7 +265,7 @@ def _gmres(
         x, first, left, k = state
         basis = fnp.zeros((count + 1, b.size), b.dtype).at[0].set(first)
         basis, y = cycle(partial(_arnoldi, image), basis, left, inner, count)
-        x = x + y @ basis[:-1]
+        x = x + (y + 0 * y) @ basis[:-1]  # infinities, of a singular one, become NaN
         return (x, *begin(x), k + 1)
 
     return while_loop(goes_on, step, (x0, *begin(x0), 0))[0]
