@@ -98,7 +98,7 @@ def minimize(
     given: Any = args
     if not isinstance(given, tuple):
         raise errors.ArgumentError(f"minimize: args must be a tuple, got {args!r}")
-    known = _OPTIONS.get(method.lower())
+    known = _OPTIONS.get(str(method).lower())
     if known is None:
         names = ["BFGS", *[name for name in _OPTIONS if name != "bfgs"]]
         raise errors.ValueRangeError(
@@ -269,6 +269,7 @@ def _descend(
     status = status_of(value, gradient, 1, 0)
     first = (x0, value, gradient, memory.first, trial, 1, 0, status)
     x, value, gradient, known, _, count, k, status = while_loop(goes_on, step, first)
+    x = fnp.where(fnp.isnan(gradient), gradient, x)  # known no better than its slope
     return OptimizeResults(
         x=x, success=status == _CONVERGED, status=status, fun=value, jac=gradient,
         hess_inv=memory.result(known), nfev=count, njev=count, nit=k,
@@ -307,8 +308,9 @@ def _line_search(
 
     def search(_: Any) -> Any:
         first = (start, start, fnp.asarray(False), step, 0, fnp.asarray(False))
-        found = while_loop(goes_on, look, first)
-        return found[0], found[4]
+        low, _, bounded, _, count, done = while_loop(goes_on, look, first)
+        # What falls without end has no such step.
+        return _choose(bounded | done, low, start), count
 
     def stay(_: Any) -> Any:
         return start, 0

@@ -175,6 +175,11 @@ def test_minimize_says_why_it_stopped() -> None:
     assert (early.success, early.status, early.nit) == (False, 1, 3)
     nowhere = minimize(lambda x: fnp.sum(fnp.log(x)), np.array([-1.0]))
     assert not nowhere.success
+    unknown = minimize(lambda x: fnp.sum(x) * np.nan, np.ones(2))
+    assert np.isnan(unknown.x).all()
+    down = minimize(fnp.sum, np.array([0.5, -0.5]))
+    assert (down.success, down.status, down.nfev) == (False, 5, 11)
+    np.testing.assert_array_equal(down.x, [0.5, -0.5])
     there = minimize(rosenbrock, np.ones(2))
     assert (there.success, there.nit, there.nfev) == (True, 0, 1)
 
