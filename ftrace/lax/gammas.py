@@ -118,7 +118,7 @@ def log_beta(a: Any, b: Any) -> Any:
     a, b = fnp.minimum(a, b), fnp.maximum(a, b)
     # Here the logarithms of gamma are small.
     plain = _log_gamma(a) + _log_gamma(b) - _log_gamma(a + b)
-    use = fnp.logical_and(a > 0, fnp.logical_and(b >= _LEAST, b < math.inf))
+    use = (b >= _LEAST) & (a + b >= _LEAST) & (b < math.inf)
     small, b = choose(use, a, 1.0), choose(use, b, _LEAST)
     both = small >= _LEAST
     total = small + b

@@ -239,7 +239,7 @@ def _descend(
         finite = fnp.isfinite(value) & fnp.isfinite(gradient).all()
         many = (k >= settings["maxiter"]) | (count >= evaluations)
         status = fnp.where(many, _TOO_MANY_ITERATIONS, _RUNNING)
-        status = fnp.where(~(size > settings["gtol"]), _CONVERGED, status)
+        status = fnp.where(size <= settings["gtol"], _CONVERGED, status)
         return fnp.where(finite, status, _NO_STEP)
 
     def goes_on(state: Any) -> Any:

@@ -238,3 +238,10 @@ def test_a_nan_beside_zero_stays() -> None:
         np.testing.assert_array_equal(got, [np.nan, 0.0, np.nan])
         slopes = ft.grad(function, (0, 1))(0.0, 3.0)
         np.testing.assert_allclose(slopes[1], 0.0)
+
+
+def test_beta_of_a_negative_number_beside_a_large_one() -> None:
+    a, b = np.array([-2.5, -0.5, -89.5, -20.5]), np.array([1e10, 1e10, 100.0, 31.0])
+    wanted = scipy_special.beta(a, b)
+    np.testing.assert_allclose(special.beta(a, b), wanted, rtol=1e-12)
+    np.testing.assert_allclose(special.beta(*np.float32([a, b])), wanted, rtol=1e-4)
