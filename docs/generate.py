@@ -276,13 +276,7 @@ def accuracy_page() -> str:
             "`jit`."
         ),
         paragraph(
-            "Products of matrices of bfloat16 are added up in float32. Processors "
-            "with AVX512-BF16 add them in pairs (decision `bfloat16_pairs`): each "
-            "product is exact, and a sum of n products has an error of at most n "
-            "roundings of the sum of their magnitudes, as without pairs. But operands "
-            "and sums that are subnormal (below 2⁻¹²⁶) count as zeros there, and "
-            "where a product or a sum on the way is beyond float32 the order in which "
-            "a pair is added decides which infinity it is, or NaN."
+            "Products of matrices of bfloat16 are added up in float32: each is exact."
         ),
         paragraph(
             "Functions of one complex number have the values of C17, Annex G, at "

@@ -85,7 +85,7 @@ CACHES = (32 << 10, 1 << 20, 32 << 20)
 PROCESSORS = {
     cpu: Target.of("x86_64-unknown-linux-gnu", cpu, features, CACHES, cores=2)
     for cpu, features in (
-        ("x86-64-v4", "+avx512bf16,+avx512vnni"), ("x86-64-v3", ""),
+        ("x86-64-v4", ""), ("x86-64-v3", ""),
     )
 }  # fmt: skip
 

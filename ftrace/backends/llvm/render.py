@@ -107,7 +107,6 @@ Strategy = Callable[..., Schedule | None]
 PRODUCTS: tuple[tuple[str, Strategy], ...] = (
     ("sliding", nchw.find_sliding),
     ("sliding_sums", filter_gradient.find_sliding_sum),
-    ("without_panels", strategies.find_in_place),
     ("in_blocks", strategies.find_blocks),
 )
 

@@ -47,8 +47,7 @@ class Load:
       item: bytes of an element.
       outer: how many such products there are.
       others: how often the right operands serve for further rows.
-      right, left, sums: how many panels of each there are; without right ones the
-        sums need no blocks.
+      right, left, sums: how many panels of each there are.
       heavy: the sums go through panels in any case.
       together: rows of a tile at most.
       apart: right rows that do not push each other out of the first cache, if all
@@ -96,7 +95,7 @@ def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
     deep = min(_deep_ways(target, load), key=_cycles_of)
     few = min(_SHALLOW, load.apart)
-    may = load.right and 0 < few < load.depth and target.decides("few_rows")
+    may = 0 < few < load.depth and target.decides("few_rows")
     ways = _shallow_ways(target, load, few) if may else ()
     shallow = min(ways, key=_cycles_of, default=deep)
     sure = _SURE if load.apart >= _SHALLOW else _SURE_CLOSE
@@ -153,13 +152,13 @@ def _shallow_cycles(
 def _deep_ways(target: Target, load: Load) -> Iterator[Blocks]:
     """Ways to cut where each element of a panel is used as often as can be."""
     tile = _deep_tile(target, load)
-    strip = tile.vectors * target.vector_bytes * max(load.right, 1)
+    strip = tile.vectors * target.vector_bytes * load.right
     room = int(target.l2 * _RIGHT)
     total = -(-load.vectors // tile.vectors)
     depth = _depth(target, load, strip, total)
     tiles = -(-load.rows // tile.rows)
     row = depth * load.item * load.left
-    most = max(min(room // (depth * strip), total), 1) if load.right else total
+    most = max(min(room // (depth * strip), total), 1)
     least = 1
     if load.left:
         least = -(-tiles // max(int(target.l2 * _LEFT) // (tile.rows * row), 1))
@@ -185,8 +184,6 @@ def _deep_tile(target: Target, load: Load) -> RegisterTile:
     terms are added, depends on the tile: cores do not count here.
     """
     sizes = load.rows, load.vectors, target.registers, target.costs, load.together
-    if not load.right:
-        return register_tile(*sizes)
 
     def cycles(tile: RegisterTile) -> float:
         strips = -(-load.vectors // tile.vectors)
@@ -206,7 +203,7 @@ def _depth(target: Target, load: Load, strip: int, strips: int) -> int:
     room = int(target.l2 * _RIGHT)
     lanes = target.vector_bytes // load.item
     least = min(strips, 2) if load.left else 1
-    if not load.right or load.depth * strip * least <= room:
+    if load.depth * strip * least <= room:
         return load.depth
     most = min(strips, _STRIPS) if load.left else 1
     deep = max(room // (strip * most), 1)

@@ -1,14 +1,12 @@
 """Strategies for products: how a contraction runs on a processor.
 
-    find_in_place    small products: operands are read where they stand
     find_blocks      what is worth blocks that fit in the caches:
         as_panels    matrix products: one axis of rows and one of columns in a block
         in_blocks    any contraction
 
-The first two are rows of `PRODUCTS` in `render.py`. Each gives a schedule
-(`schedule/schedule_tree.py`), or None. The scheme of blocks is that of the
-BLIS library (Van Zee and van de Geijn, 2015), with panels filled by arbitrary
-expressions.
+Each gives a schedule (`schedule/schedule_tree.py`), or None. The scheme of blocks is
+that of the BLIS library (Van Zee and van de Geijn, 2015), with panels filled by
+arbitrary expressions.
 """
 
 from __future__ import annotations
@@ -16,14 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from ftrace.backends.llvm.contraction import find as contraction
 from ftrace.backends.llvm.contraction.block_sizes import Load, choose_blocks
-from ftrace.backends.llvm.contraction.dot_product_instructions import (
-    chosen_groups,
-    in_groups,
-)
 from ftrace.backends.llvm.contraction.find import Contraction, is_worthwhile
 from ftrace.backends.llvm.schedule import (
     layout,
@@ -47,10 +40,6 @@ DEPTH = 512
 #: Rows of a block: each element of panel b is used so often.
 HEIGHT = 256
 LEAST_HEIGHT = 64
-#: Multiplications that make up for a panel of sums.
-_WORTH_SUMS = 1 << 12
-#: Rows of fewer columns make vectors that are mostly empty.
-_SHORT_ROWS = 4
 #: The axes of a block should be so long; where nothing is filled two rows will do.
 LONG_ROWS, FEW_ROWS = 8, 2
 
@@ -112,7 +101,7 @@ def _unit(
     left: Sequence[Panel] = (),
     into: tuple[Panel, ...] = (),
     sharing: tuple[Node | EvenRows, ...] = (),
-    **how: Any,
+    ahead: int = 0,
 ) -> tuple[Statement, ...]:
     """The sums of a unit, and what becomes of them.
 
@@ -121,22 +110,14 @@ def _unit(
       into: where sums are put; results go from registers to where they belong if it is
         nowhere.
       sharing: units that differ in these alone fill right panels once.
-      how: see `Accumulate`.
+      ahead: see `Accumulate`.
     """
     rows, columns, depth, _ = tiles
-    part = Part.of(columns.cut, 1)
-    offsets = tuple(
-        Panel("offsets", node, 1, columns.length, (part,), True)
-        for node in plan.offsets
-    )
     shared: list[Statement] = [tree.Fill(panel) for panel in right]
-    if offsets:
-        operands = plan.offsets, tuple(right)
-        shared.append(tree.Accumulate(*operands, None, columns, depth, offsets))
     if shared and sharing and not depth.several:
         shared = [tree.Once(sharing, tuple(shared))]
     operands = plan.reduces, (*right, *left)
-    add = tree.Accumulate(*operands, rows, columns, depth, into, offsets, **how)
+    add = tree.Accumulate(*operands, rows, columns, depth, into, ahead)
     own: tuple[Statement, ...] = (*map(tree.Fill, left), add)
     around = [p.cut for panel in left for p in panel.parts if p.cut is not depth]
     if around and around[0] is not rows.cut:
@@ -144,9 +125,9 @@ def _unit(
     blocks = tree.for_blocks(depth, *shared, *own)
     if not into:
         return blocks
-    sums, axes = (*into, *offsets), (*rows.cut.within, *columns.cut.within)
-    store = tree.Store(sums, axes, (columns.cut, rows.cut))
-    clears = map(tree.Clear, sums if depth.several else ())
+    axes = (*rows.cut.within, *columns.cut.within)
+    store = tree.Store(into, axes, (columns.cut, rows.cut))
+    clears = map(tree.Clear, into if depth.several else ())
     return (*clears, *blocks, store)
 
 
@@ -251,36 +232,12 @@ def _cut_rows(
         height //= 2
 
 
-def find_in_place(
-    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Schedule | None:
-    """A product that is not worth blocks, but whose operands are best read in place.
-
-    Loops over tiles alone would be as fast, but what becomes of the sums may be a long
-    expression, which they repeat for each register of a tile. And vectors of two or
-    three columns would be mostly empty: only tiles, which share what is read, pay.
-    """
-    if is_worthwhile(plan, facts, target):
-        return None
-    if not contraction.reads_in_place(plan, facts):
-        return None
-    work = prod(tiling.size_of(a) for a in (*plan.rows, *plan.columns, *plan.ranges))
-    if tiling.size_of(plan.columns[-1]) < _SHORT_ROWS:
-        work *= prod(map(tiling.size_of, plan.outer))
-    elif not contraction.is_heavy(plan, kernel):
-        return None
-    if work < _WORTH_SUMS:
-        return None
-    return as_panels(kernel, plan, facts, target, packed=False)
-
-
 def as_panels(
     kernel: Kernel,
     plan: Contraction,
     facts: Facts,
     target: Target,
     long: int = LONG_ROWS,
-    packed: bool = True,
 ) -> Schedule | None:
     """A matrix product, if blocks of one axis each are enough.
 
@@ -297,7 +254,6 @@ def as_panels(
 
     Args:
       long: what the axis of rows has to be.
-      packed: the right operands stand in panels; else they are read in place.
     """
     sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
     *more, column = plan.columns
@@ -319,7 +275,7 @@ def as_panels(
             item=item,
             outer=prod(map(tiling.size_of, plan.outer)),
             others=prod(map(tiling.size_of, others)),
-            right=len(plan.right) if packed else 0,
+            right=len(plan.right),
             left=0 if plan.loose else len(plan.left),
             sums=len(plan.reduces),
             heavy=heavy,
@@ -338,7 +294,7 @@ def as_panels(
         cut_ranges(_walk(plan, facts), blocks.depth, lanes), facts.free,
     )  # fmt: skip
     right, left, sums = list[Panel](), list[Panel](), tuple[Panel, ...]()
-    if packed and not blocks.shallow:
+    if not blocks.shallow:
         right = [_in_strips(tiles, columns, node) for node in plan.right]
     if not (plan.loose or blocks.shallow):
         left = _left_panels(plan, tiles, lanes, facts)
@@ -348,7 +304,7 @@ def as_panels(
     far = size * len(plan.right) > target.l2 and target.decides("fetch_ahead")
     ahead = tiles.depth.length if blocks.shallow and far else 0
     sharing = (*others, rows)
-    unit = _unit(plan, tiles, right, left, sums, sharing, ahead=ahead)
+    unit = _unit(plan, tiles, right, left, sums, sharing, ahead)
     return Schedule(kernel, lanes, (*plan.outer, columns, *sharing), unit)
 
 
@@ -368,15 +324,11 @@ def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
 def find_blocks(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Schedule | None:
-    """Any contraction; of groups where the processor multiplies them."""
+    """Any contraction."""
     if not is_worthwhile(plan, facts, target):
         return None
-    groups, views = chosen_groups(plan, target), tuple[tree.View, ...]()
     few = target.decides("few_rows") and contraction.reads_in_place(plan, facts)
-    long = FEW_ROWS if few and groups is None else LONG_ROWS
-    if groups is not None:
-        kernel, plan, views = in_groups(kernel, plan, groups, facts)
     known, found = (kernel, plan, facts, target), None
     if target.decides("in_panels"):
-        found = as_panels(*known, long)
-    return replace(found or in_blocks(*known), views=views)
+        found = as_panels(*known, FEW_ROWS if few else LONG_ROWS)
+    return found or in_blocks(*known)

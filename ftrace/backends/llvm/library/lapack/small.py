@@ -229,10 +229,6 @@ class Routines(LibraryFunction):
 # Small matrices.
 
 
-#: Matrices of no more rows are unrolled: their elements are in registers.
-_UNROLLED = 6
-
-
 def exchange(f: Function, order: str, i: str, chosen: str) -> None:
     """Exchanges two of the row numbers."""
     one = f.item("i32", order, i)
@@ -269,40 +265,6 @@ def _cholesky(f: Routines, unit: str) -> None:
     """Row by row; where a number without a root stands under one, all of it is NaN."""
     (n,) = f.kernel.sizes
     result, a = f.buffer(0, unit), f.buffer(1, unit)
-    if n <= _UNROLLED:
-        _unrolled_cholesky(f, n, result, a)
-    else:
-        _looped_cholesky(f, n, result, a)
-
-
-def _unrolled_cholesky(f: Routines, n: int, result: str, a: str) -> None:
-    rows: list[list[str]] = []
-    bad = "false"
-    for i in range(n):
-        row: list[str] = []
-        for j in range(i + 1):
-            total = f.get(f.address(a, (i * n + j, 1)))
-            other = row if j == i else rows[j]
-            for left, right in zip(row, other, strict=False):
-                total = f.less_product(total, left, right)
-            if j < i:
-                row.append(f.apply("fdiv", total, rows[j][j]))
-                continue
-            row.append(f.intrinsic("sqrt", total))
-            bad = f.let(f"or i1 {bad}, {f.is_no_pivot(total)}")
-        rows.append(row)
-    for i, row in enumerate(rows):
-        for j in range(n):
-            at = f.address(result, (i * n + j, 1))
-            if j > i:
-                f.put(f.real.constant(0), at)
-                continue
-            nan = f.real.constant(np.nan)
-            value = f.let(f"select i1 {bad}, {f.real} {nan}, {f.real} {row[j]}")
-            f.put(value, at)
-
-
-def _looped_cholesky(f: Routines, n: int, result: str, a: str) -> None:
     f.clear(result, n * n * f.size)
     total = f.variable(f.real.text, f.real.constant(0))
     bad = f.variable("i1", "false")
