@@ -9,6 +9,7 @@ go through them. A function may also read and write references from around it, o
 it is given: under `jit` and in the bodies of loops and branches what they hold is one
 more argument and result; `vmap` maps those that are arguments, not those from around
 it; under `grad`, `vjp` and `jvp` no derivative goes through what remains in them.
+Backward rules of `custom_vjp` write those that their function is given.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def swap(ref: Ref, idx: Any, val: Value) -> Any:
 
 def addupdate(ref: Ref, idx: Any, val: Value) -> None:
     """`ref[idx] += val`; where an index comes twice, both are added."""
-    ref.write(ref.read().at[idx].add(val))
+    ref.addupdate(val, idx)
 
 
 tell_missing(__name__)

@@ -17,6 +17,7 @@ from ftrace.trace.body import close, trace_body
 from ftrace.trace.flatten_arguments import Output, read_argnums, type_of, wraps
 from ftrace.trace.graph import Graph, substitute
 from ftrace.trace.pytree import tree
+from ftrace.trace.references import Ref
 from ftrace.trace.tracing.tracer import Value, stack
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
@@ -75,7 +76,9 @@ def make_jaxpr(
         leaves, treedef = tree.flatten((given, kwargs))
 
         def call(*tracers: Value) -> Any:
-            moving, named = tree.unflatten(treedef, tracers)
+            pairs = zip(leaves, tracers, strict=True)
+            own = [Ref(x) if isinstance(leaf, Ref) else x for leaf, x in pairs]
+            moving, named = tree.unflatten(treedef, own)
             rest = iter(moving)
             full = [x if i in static else next(rest) for i, x in enumerate(args)]
             return fun(*full, **named)

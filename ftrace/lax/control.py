@@ -35,9 +35,7 @@ from ftrace.trace.references import (
     Ref,
     Written,
     held,
-    hold,
     lend,
-    of_transform,
     threaded,
     with_parameters,
 )
@@ -165,11 +163,12 @@ def _branch(
     try:
         traced = _traced(what, branches, treedef, avals, values)
     except Written as written:
-        refs = of_transform(written, what)
-        branches = [threaded(b, refs) for b in branches]
-        result, last = _branch(what, index, branches, (held(refs), *operands), names)
-        hold(refs, last)
-        return result
+
+        def again(refs: Sequence[Ref]) -> Any:
+            inner = [threaded(b, refs) for b in branches]
+            return _branch(what, index, inner, (held(refs), *operands), names)
+
+        return written.answer(what, again)
     first = traced[0].treedef
     for name, other in zip(names[1:], traced[1:], strict=True):
         if other.treedef != first:
@@ -279,18 +278,19 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     try:
         found = _settle("while_loop", avals, names, body_of, test_of)
     except Written as written:
-        refs = of_transform(written, "while_loop")
-        test_too, body_too = threaded(cond_fun, refs), threaded(body_fun, refs)
 
-        def test_state(state: Any) -> Any:
-            return test_too(state[1], state[0])[0]
+        def again(refs: Sequence[Ref]) -> Any:
+            test, body = threaded(cond_fun, refs), threaded(body_fun, refs)
 
-        def next_state(state: Any) -> Any:
-            return body_too(state[1], state[0])
+            def holds(state: Any) -> Any:
+                return test(state[1], state[0])[0]
 
-        result, last = while_loop(test_state, next_state, (init_val, held(refs)))
-        hold(refs, last)
-        return result
+            def step(state: Any) -> Any:
+                return body(state[1], state[0])
+
+            return while_loop(holds, step, (init_val, held(refs)))
+
+        return written.answer("while_loop", again)
     (body, test), first, avals = found
     predicate = _predicate(test, cond_fun)
     if test.draft.effects:
@@ -600,8 +600,20 @@ def _scan(
     try:
         (body,), first, avals = _settle(what, begin, names, body_of)
     except Written as written:
-        refs = of_transform(written, what)
-        return _scan_beside(refs, what, f, init, xs, length, reverse, counter)
+
+        def again(refs: Sequence[Ref]) -> Any:
+            """The references go around with the carry."""
+            body = threaded(f, refs)
+
+            def step(state: Any, x: Any) -> Any:
+                (carry, y), last = body(state[1], state[0], x)
+                return (carry, last), y
+
+            first = init, held(refs)
+            (carry, last), ys = _scan(what, step, first, xs, length, reverse, counter)
+            return (carry, ys), last
+
+        return written.answer(what, again)
     draft = body.draft
     count = len(avals)
     outputs = [*bodies.returned(draft.outputs[:count], avals), *draft.outputs[count:]]
@@ -639,21 +651,6 @@ def _scan_in_python(
 
 def _stack(*values: Value) -> Any:
     return stack(values)
-
-
-def _scan_beside(
-    refs: Sequence[Ref], what: str, f: Function, init: Any, *rest: Any
-) -> Any:
-    """A scan whose body writes references from around it: they go around with it."""
-    body = threaded(f, refs)
-
-    def step(state: Any, x: Any) -> Any:
-        (carry, y), last = body(state[1], state[0], x)
-        return (carry, last), y
-
-    (carry, last), ys = _scan(what, step, (init, held(refs)), *rest)
-    hold(refs, last)
-    return carry, ys
 
 
 def _check_pair(what: str, f: Function, wanted: tree.TreeDef, body: Traced) -> None:

@@ -8,8 +8,14 @@ as one more argument, and returns what it holds at last.
     Written   raised where it ends, if that was a reference from around it
     threaded  the function with these references as an argument and a result
 
-A transform that catches `Written` traces the function again, threaded; one that does
-not has no meaning for it, and the exception says so to the user.
+A transform that catches `Written` traces the function again, threaded (`beside`); one
+that does not has no meaning for it, and the exception says so to the user.
+
+A backward rule may write a reference, too. What it writes goes backwards through the
+program, as cotangents do: so it is one. Beside a reference that such a rule is given
+there is another one, its `Back`, of zeros, which goes from call to call. Its cotangent
+after all of them is what the reference holds when the backward pass begins, that before
+them what it holds at last.
 """
 
 from __future__ import annotations
@@ -22,8 +28,11 @@ from threading import local
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
+
 from ftrace.errors import ArgumentError
-from ftrace.trace.arrays.array import is_array
+from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.pytree import tree
 
 Value = Any  # Array | Tracer
@@ -73,12 +82,29 @@ class Ref:
     Its shape and dtype stay. Functions get it as an argument or from around them.
     """
 
-    __slots__ = ("__weakref__", "_born", "_value")
+    __slots__ = ("__weakref__", "_back", "_born", "_value")
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Value, back: Value = None) -> None:
         self._value = value
         self._born = next(_serials)
+        self._back = None if back is None else Back(self, back)
         live.add(self)
+
+    @property
+    def back(self) -> Back:
+        """What goes to its backward rules and comes from them."""
+        if self._back is None:
+            self._back = Back(self, self.zeros)
+        return self._back
+
+    @property
+    def zeros(self) -> Value:
+        return Array.of(np.zeros(self.shape, self.dtype))
+
+    @property
+    def parts(self) -> list[Ref]:
+        """Itself, and its back if it has one."""
+        return [self] if self._back is None else [self, self._back]
 
     def read(self) -> Value:
         """What it holds."""
@@ -144,6 +170,10 @@ class Ref:
         return self.read().size
 
     @property
+    def sharding(self) -> Any:
+        return self.read().sharding
+
+    @property
     def aval(self) -> AbstractRef:
         return AbstractRef(self.read().aval)
 
@@ -163,11 +193,29 @@ class Ref:
     def __setitem__(self, index: Any, value: Any) -> None:
         self.write(self.read().at[index].set(value))
 
+    def addupdate(self, value: Any, idx: Any = ...) -> None:
+        """`ref[idx] += value`; where an index comes twice, both are added."""
+        self.write(self.read().at[idx].add(value))
+
     def __bool__(self) -> bool:
         raise ArgumentError("a reference is no bool; read it with ref[...]")
 
     def __repr__(self) -> str:
         return repr(self.read()).replace("Array", "Ref", 1)
+
+
+class Back(Ref):
+    """The zeros whose cotangents are what a reference holds.
+
+    Attributes:
+      of: the reference.
+    """
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Ref, value: Value) -> None:
+        super().__init__(value)
+        self.of, self._born = of, of._born
 
 
 #: The references that there are.
@@ -183,8 +231,47 @@ class Written(ArgumentError):
             f"one in a program, which {transform} gives no meaning here; pass the "
             "reference as an argument, or return the value"
         )
-        self.transform, self.refs = transform, tuple(refs)
-        self.depth = len(_thread.frames)
+        self.transform, self._refs = transform, tuple(refs)
+        self._depth = len(_thread.frames)
+
+    def refs_of(self, transform: str) -> Sequence[Ref]:
+        """The references that the function of this transform has written.
+
+        Raises:
+          Written: it was one within.
+        """
+        if self.transform != transform or self._depth != len(_thread.frames):
+            raise self
+        return self._refs
+
+    def answer(self, transform: str, again: Callable[[Sequence[Ref]], Any]) -> Any:
+        """What the transform makes of the function all the same.
+
+        Args:
+          again: makes (result, values) of the function that is threaded with these
+            references, which get the values.
+        """
+        refs = self.refs_of(transform)
+        result, last = again(refs)
+        hold(refs, last)
+        return result
+
+    def differentiated(
+        self, transform: str, again: Callable[[Callable[..., Any]], Any],
+        function: Callable[..., Any], has_aux: bool,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """The same of a derivative: none goes through what is written.
+
+        Args:
+          again: the transform, of a function with `has_aux`; its last result is aux.
+        """
+
+        def with_values(refs: Sequence[Ref]) -> Any:
+            run = threaded(function, refs, aux=has_aux)
+            *results, (aux, values) = again(partial(run, held(refs)))
+            return ((*results, aux) if has_aux else tuple(results)), values
+
+        return self.answer(transform, with_values)
 
 
 class Frame:
@@ -214,11 +301,11 @@ class Frame:
 
     def __exit__(self, kind: Any, *_: object) -> None:
         _thread.frames.pop()
-        # A program is used again, when they hold something else.
+        # A program is used again, when they hold something else; a jaxpr is not run.
         found = self.written
         if self.transform == "jit":
             found = {**self.touched, **self.written}
-        if found and kind is None:
+        if found and kind is None and self.transform != "make_jaxpr":
             raise Written(self.transform, found)
 
 
@@ -228,12 +315,15 @@ def running(transform: str) -> Any:
 
 
 def threaded(
-    function: Callable[..., Any], refs: Sequence[Ref], written: set[int] | None = None
-) -> Callable[..., Any]:
+    function: Callable[..., Any], refs: Sequence[Ref], written: set[int] | None = None,
+    aux: bool | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """(values, *args) -> (result, values), of what the references hold.
 
     Args:
       written: gets the positions of those that the function writes.
+      aux: the function returns a pair (result, aux), or it does not: the threaded one
+        returns (result, (aux, values)).
     """
 
     def call(values: Sequence[Value], *args: Any, **kwargs: Any) -> Any:
@@ -243,7 +333,9 @@ def threaded(
         pairs = enumerate(zip(values, found, strict=True))
         if written is not None:
             written.update([i for i, (old, new) in pairs if new is not old])
-        return result, found
+        if aux is None:
+            return result, found
+        return (result[0], (result[1], found)) if aux else (result, (None, found))
 
     call.__name__ = getattr(function, "__name__", "function")
     return call
@@ -255,7 +347,9 @@ def with_parameters(
     treedef: tree.TreeDef,
     written: set[int] | None = None,
 ) -> Callable[..., Any]:
-    """(values, others) -> (result, values), of a function that is given references.
+    """(contents, others) -> (result, contents), of a function given references.
+
+    The contents of one are the values of its parts.
 
     Args:
       function: of the tuple that is the tree of leaves; it gets references of its own.
@@ -268,35 +362,92 @@ def with_parameters(
             full.insert(i, ref)
         return function(*tree.unflatten(treedef, full))
 
-    def call(values: Sequence[Value], others: Sequence[Any]) -> Any:
-        own = [Ref(value) for value in values]
-        return threaded(partial(run, own), own, written)(values, others)
+    def call(contents: Sequence[tuple[Value, ...]], others: Sequence[Any]) -> Any:
+        own = [Ref(*content) for content in contents]
+        parts = [part for ref in own for part in ref.parts]
+        values = [value for content in contents for value in content]
+        result, last = threaded(partial(run, own), parts, written)(values, others)
+        if sum(len(ref.parts) for ref in own) > len(parts):
+            raise BacksWanted
+        rest = iter(last)
+        return result, [tuple([next(rest) for _ in c]) for c in contents]
 
     call.__name__ = getattr(function, "__name__", "function")
     return call
 
 
+def check_distinct(refs: Sequence[Ref]) -> None:
+    if len({*refs}) < len(refs):
+        raise ArgumentError("a function is given the same reference twice")
+
+
+class BacksWanted(Exception):
+    """A backward rule within is given references that a function has got."""
+
+
 def lend(
     refs: Sequence[Ref],
-    run: Callable[..., tuple[Any, Sequence[Value]]],
+    run: Callable[..., tuple[Any, Sequence[tuple[Value, ...]]]],
     others: Sequence[Any],
     written: set[int] | None = None,
+    backs: bool = False,
 ) -> Any:
-    """The result of (values, *args) -> (result, values), which the references get.
+    """The result of (contents, *args) -> (result, contents), which the references get.
+
+    Args:
+      backs: all of them have one.
 
     Raises:
       ArgumentError: one is given twice, or used from around the function as well.
     """
-    if len({*refs}) < len(refs):
-        raise ArgumentError("a function is given the same reference twice")
-    values = held(refs)
+    check_distinct(refs)
+    parts = [[ref, ref.back] if backs else ref.parts for ref in refs]
+    contents, found = [tuple(held(p)) for p in parts], None
     _thread.lent += refs
     try:
-        result, last = run(values, others)
+        found = run(contents, others)
+    except BacksWanted:
+        pass
     finally:
         del _thread.lent[len(_thread.lent) - len(refs) :]
-    hold(refs, last, written)
+    if found is None:
+        return lend(refs, run, others, written, True)
+    result, last = found
+    every = [part for both in parts for part in both]
+    hold(every, [value for content in last for value in content], written)
     return result
+
+
+class Threaded(NamedTuple):
+    """A call of a function that is given what references hold, instead of these.
+
+    Attributes:
+      run: that function.
+      refs: these references.
+      others: its other arguments.
+      written: the numbers of those that it writes.
+      lent: they are arguments; otherwise they are from around it.
+    """
+
+    run: Any
+    refs: Sequence[Ref]
+    others: Sequence[Any]
+    written: set[int]
+    lent: bool
+
+    @property
+    def arguments(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        if not self.lent:
+            return held(self.refs), self.others
+        return [tuple(held(ref.parts)) for ref in self.refs], self.others
+
+    def __call__(self) -> Any:
+        """The result, when the references have got what they hold then."""
+        if self.lent:
+            return lend(self.refs, self.run, self.others, self.written)
+        result, last = self.run(*self.arguments)
+        hold(self.refs, last, self.written)
+        return result
 
 
 def held(refs: Iterable[Ref]) -> list[Value]:
@@ -311,40 +462,3 @@ def hold(
     for i, (ref, value) in enumerate(zip(refs, values, strict=True)):
         if written is None or i in written:
             ref.write(value)
-
-
-def of_transform(found: Written, transform: str) -> Sequence[Ref]:
-    """The references that the function of this transform has written.
-
-    Raises:
-      Written: it was one within.
-    """
-    if found.transform != transform or found.depth != len(_thread.frames):
-        raise found
-    return found.refs
-
-
-def differentiated_beside(
-    transform: Callable[[Callable[..., Any]], Sequence[Any]],
-    function: Callable[..., Any],
-    refs: Sequence[Ref],
-    has_aux: bool,
-) -> tuple[Any, ...]:
-    """What a transform makes of a function that writes references.
-
-    No derivative goes through what is written in them.
-
-    Args:
-      transform: of a function with `has_aux`; its last result is aux.
-    """
-    before, run = held(refs), threaded(function, refs)
-
-    def with_values(*args: Any, **kwargs: Any) -> Any:
-        result, values = run(before, *args, **kwargs)
-        result, aux = result if has_aux else (result, None)
-        return result, (aux, values)
-
-    with_values.__name__ = run.__name__
-    *results, (aux, values) = transform(with_values)
-    hold(refs, values)
-    return (*results, aux) if has_aux else tuple(results)

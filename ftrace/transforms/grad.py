@@ -26,11 +26,13 @@ from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_grad
 from ftrace.trace.primitives.sources import const_like, scope_and_position, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import (
+    Back,
     Ref,
     Written,
-    differentiated_beside,
+    check_distinct,
+    held,
     hold,
-    of_transform,
+    threaded,
     with_parameters,
 )
 from ftrace.trace.tracing.scopes import owned
@@ -97,21 +99,18 @@ def _value_and_grad(
         avals = [aval_of(x) for x in values]
         check_inputs(name, avals, holomorphic, allow_int)
         output = Output(call, name, has_aux)
+        called = flatten_arguments.name_of(fun)
         try:
             graph = trace("grad", output, avals, values)
         except Written as written:
-            refs = of_transform(written, name)
-
-            def again(fun: Function) -> Any:
-                way = name, fun, argnums, True, holomorphic, allow_int
-                (value, aux), gradient = _value_and_grad(*way)(*args, **kwargs)
-                return value, gradient, aux
-
-            value, gradient, *aux = differentiated_beside(again, fun, refs, has_aux)
-            return ((value, *aux) if has_aux else value), gradient
-        head = _check_scalar(
-            name, graph, output, flatten_arguments.name_of(fun), holomorphic
-        )
+            found = _vjp_beside(written, name, call, values, has_aux)
+            value, pull, *aux = found
+            aval = _check_scalar(name, value, called, holomorphic)
+            answer = tree.unflatten(treedef, pull(np.ones((), aval.dtype)))
+            value = (value, *aux) if has_aux else value
+            return value, answer[0] if chosen.single else answer
+        head = output.build(graph.outputs[: output.count])
+        _check_scalar(name, head, called, holomorphic)
         leaves = graph.inputs[: len(avals)]
 
         def differentiated() -> Graph:
@@ -193,29 +192,31 @@ _SCALAR = tree.structure(0)
 
 
 def _check_scalar(
-    transform: str, graph: Graph, output: Output, name: str, holomorphic: bool
-) -> Node:
-    if output.structure != _SCALAR:
+    transform: str, result: Any, name: str, holomorphic: bool
+) -> ShapedArray:
+    """The type of the result, a value or a node, of a function that has a gradient."""
+    structure = tree.structure(result)
+    if structure != _SCALAR:
         raise errors.ArgumentError(
-            f"{transform}: {name} must return one scalar, got {output.count} values in "
-            f"the structure {tree.readable(output.structure)}; return the scalar "
+            f"{transform}: {name} must return one scalar, got {structure.num_leaves} "
+            f"values in the structure {tree.readable(structure)}; return the scalar "
             "itself, and the others as aux with has_aux=True"
         )
-    head = graph.outputs[0]
-    if head.shape != ():
+    aval = result.aval if isinstance(result, Node) else aval_of(result)
+    origin = getattr(result, "origin", None)
+    if aval.shape != ():
         raise errors.ShapeError(
-            f"{transform}: {name} must return a scalar, got {head.aval!r}; sum it, or "
-            "use jacrev",
-            head.origin,
+            f"{transform}: {name} must return a scalar, got {aval!r}; sum it, or use "
+            "jacrev",
+            origin,
         )
     fits = dtypes.is_complex if holomorphic else dtypes.is_float
-    if not fits(head.dtype):
+    if not fits(aval.dtype):
         wanted = "complex" if holomorphic else "real float"
         raise errors.DerivativeError(
-            f"{transform}: {name} must return a {wanted} scalar, got {head.aval!r}",
-            head.origin,
+            f"{transform}: {name} must return a {wanted} scalar, got {aval!r}", origin
         )
-    return head
+    return aval
 
 
 def jvp(
@@ -258,9 +259,8 @@ def jvp(
     try:
         graph = trace("jvp", output, types, [*values, *kept], along=len(kept))
     except Written as written:
-        refs = of_transform(written, "jvp")
         again = partial(jvp, primals=primals, tangents=tangents, has_aux=True)
-        return differentiated_beside(again, fun, refs, has_aux)
+        return written.differentiated("jvp", again, fun, has_aux)
     moving = graph.inputs[len(avals) :]
     leaves = {graph.inputs[i]: moving[k] for k, i in enumerate(varying)}
     primal_out = graph.outputs[: output.count]
@@ -315,8 +315,8 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     return vjp_for("vjp", fun, primals, has_aux)
 
 
-def _beside_references(transform: Any) -> Any:
-    """A transform of functions that are given references, or write some around them.
+def _takes_references(transform: Any) -> Any:
+    """A transform of functions that are given references.
 
     An argument that is one has a cotangent, that of what it held at first.
     """
@@ -326,41 +326,73 @@ def _beside_references(transform: Any) -> Any:
     ) -> Any:
         leaves, treedef = tree.flatten(tuple(primals))
         places = [i for i, x in enumerate(leaves) if type(x) is Ref]
-        if places:
-            own = [leaves[i] for i in places]
-            run = with_parameters(fun, places, treedef)
-
-            def of_values(*args: Any) -> Any:
-                given = dict(enumerate(tree.leaves(args)))
-                result, last = run([given.pop(i) for i in places], [*given.values()])
-                result, aux = result if has_aux else (result, None)
-                return result, (aux, last)
-
-            held = [x.read() if type(x) is Ref else x for x in leaves]
-            found = transform(name, of_values, tree.unflatten(treedef, held), True)
-            *results, (aux, last) = found
-            hold(own, last)
-            return (*results, aux) if has_aux else tuple(results)
-        try:
+        if not places:
             return transform(name, fun, primals, has_aux)
-        except Written as written:
-            refs = of_transform(written, name)
+        own = [leaves[i] for i in places]
+        check_distinct(own)
+        run = with_parameters(fun, places, treedef)
 
-            def again(fun: Function) -> Any:
-                return transform(name, fun, primals, True)
+        def of_values(*args: Any) -> Any:
+            given = dict(enumerate(tree.leaves(args)))
+            contents = [(given.pop(i), leaves[i].zeros) for i in places]
+            result, last = run(contents, [*given.values()])
+            result, aux = result if has_aux else (result, None)
+            return result, (aux, [value for value, _ in last])
 
-            return differentiated_beside(again, fun, refs, has_aux)
+        held = [x.read() if type(x) is Ref else x for x in leaves]
+        found = transform(name, of_values, tree.unflatten(treedef, held), True)
+        *results, (aux, last) = found
+        hold(own, last)
+        return (*results, aux) if has_aux else tuple(results)
 
     return call
 
 
-@_beside_references
+def _vjp_beside(
+    written: Written, name: str, fun: Function, primals: Sequence[Any], has_aux: bool
+) -> Any:
+    """`vjp` of a function that writes references, or whose backward rules do."""
+    refs = written.refs_of(name)
+    backs = [ref for ref in refs if type(ref) is Back]
+    others = [ref for ref in refs if type(ref) is not Back]
+    run, before, count = threaded(fun, [*backs, *others]), held(others), len(backs)
+
+    def with_backs(zeros: Sequence[Value], *args: Any) -> Any:
+        result, last = run([*zeros, *before], *args)
+        result, aux = result if has_aux else (result, None)
+        return (result, last[:count]), (aux, last[count:])
+
+    with_backs.__name__ = run.__name__
+    (result, _), whole, (aux, last) = vjp_for(
+        name, with_backs, (held(backs), *primals), True
+    )
+    hold(others, last)
+    owners = [back.of for back in backs]
+
+    def pulled(cotangents: Sequence[Value]) -> list[Any]:
+        found = whole.run([*cotangents, *held(owners)])
+        hold(owners, found[:count])
+        return found[count:]
+
+    types = whole.types[: len(whole.types) - count]
+    pull = Linear(
+        "vjp", pulled if backs else whole.run, types, tree.structure(result),
+        whole.results[count:], tree.structure(tuple(primals)), single=True,
+    )  # fmt: skip
+    return (result, pull, aux) if has_aux else (result, pull)
+
+
+@_takes_references
 def vjp_for(
     name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
 ) -> Any:
     """`vjp`, under the name of what the user has called."""
     tree.check_callable(fun, name)
-    values, treedef, graph, output = _trace_primals("vjp", fun, primals, has_aux, name)
+    try:
+        traced = _trace_primals("vjp", fun, primals, has_aux, name)
+    except Written as written:
+        return _vjp_beside(written, name, fun, primals, has_aux)
+    values, treedef, graph, output = traced
     avals = [aval_of(x) for x in values]
     heads = graph.outputs[: output.count]
     types = [tangent_type(n.aval) for n in heads]
@@ -528,15 +560,21 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     return linearize_for("linearize", fun, primals, has_aux)
 
 
-@_beside_references
+@_takes_references
 def linearize_for(
     name: str, fun: Function, primals: Sequence[Any], has_aux: bool = False
 ) -> Any:
     """`linearize`, under the name of what the user has called."""
     tree.check_callable(fun, name)
-    values, treedef, graph, output = _trace_primals(
-        "linearize", fun, primals, has_aux, name
-    )
+    try:
+        traced = _trace_primals("linearize", fun, primals, has_aux, name)
+    except Written as written:
+
+        def again(fun: Function) -> Any:
+            return linearize_for(name, fun, primals, True)
+
+        return written.differentiated(name, again, fun, has_aux)
+    values, treedef, graph, output = traced
     avals = [aval_of(x) for x in values]
     leaves = autodiff.tangents_of_leaves(graph.inputs[: len(avals)])
     heads = graph.outputs[: output.count]

@@ -165,6 +165,83 @@ def test_cotangents_are_added_to_references() -> None:
     np.testing.assert_allclose(kept, np.sin(2.0), rtol=1e-6)
 
 
+@ft.custom_vjp
+def _stash(cell: Any, x: Any) -> Any:
+    return x
+
+
+def _backward(cell: Any, ct: Any) -> tuple[None, Any]:
+    cell[...] = cell[...] * 10 + ct
+    return None, ct
+
+
+_stash.defvjp(lambda cell, x: (x, cell), _backward)
+
+
+def test_backward_rules_write_references_that_functions_are_given() -> None:
+    def plain(cell: Any, x: Any) -> Any:
+        return _stash(cell, x * _stash(cell, 2 * x))
+
+    def scanned(cell: Any, x: Any) -> Any:
+        def step(y: Any, _: Any) -> Any:
+            return _stash(cell, y * x), None
+
+        return lax.scan(ft.checkpoint(step), x, None, length=2)[0]
+
+    def branched(cell: Any, x: Any) -> Any:
+        return lax.cond(x > 0, lambda: plain(cell, x), lambda: x)
+
+    def of_two(cell: Any, x: Any) -> Any:
+        cell[...] = cell[...] + 1.0  # forward; backward comes later
+        return plain(cell, x)
+
+    for function, slope, left in (
+        (plain, 12.0, 713.0),
+        (scanned, 27.0, 713.0),
+        (branched, 12.0, 713.0),
+        (of_two, 12.0, 813.0),
+    ):
+
+        def pulled(cell: Any, x: Any, f: Any = function) -> Any:
+            return ft.vjp(lambda x: f(cell, x), x)[1](1.0)[0]
+
+        gradient = ft.grad(function, 1)
+        for derivative in (
+            gradient, ft.jit(gradient), ft.grad(ft.jit(function), 1), pulled,
+            ft.jit(pulled),
+        ):  # fmt: skip
+            cell = ft.new_ref(7.0)
+            for _ in range(2):
+                cell[...] = 7.0
+                assert (derivative(cell, 3.0), cell[...]) == (slope, left)
+    cell = ft.new_ref(7.0)
+    assert (plain(cell, 3.0), cell[...]) == (18, 7)
+    with pytest.raises(ft.errors.ArgumentError, match="reference of dtype int32"):
+        ft.grad(plain, 1)(ft.new_ref(7), 3.0)
+
+
+def test_shapes_and_graphs_of_functions_that_write_references() -> None:
+    cell = ft.new_ref(fnp.zeros(2))
+
+    def f(given: Any, x: Any) -> Any:
+        given[0] = x
+        cell[...] += given[...]
+        return cell[...] * x
+
+    assert ft.eval_shape(f, ft.new_ref(fnp.ones(2)), 2.0).shape == (2,)
+    assert ft.eval_shape(lambda: f(cell, 2.0)).shape == (2,)
+    jaxpr = ft.make_jaxpr(f)(ft.new_ref(fnp.ones(2)), 2.0)
+    assert [a.shape for a in jaxpr.in_avals] == [(2,), ()]
+    np.testing.assert_array_equal(cell[...], [0, 0])
+    given = ft.new_ref(fnp.ones(2))
+    compiled = ft.jit(lambda given, x: given.addupdate(x)).lower(given, 2.0).compile()
+    around = ft.jit(lambda x: f(cell, x)).lower(2.0).compile()
+    for k in (1.0, 2.0):
+        compiled(given, 2.0)
+        np.testing.assert_array_equal(given[...], 1 + 2 * k)
+        np.testing.assert_array_equal(around(2.0)[0], 8)
+
+
 def test_what_references_cannot_do_is_said() -> None:
     cell = ft.new_ref(fnp.zeros(2))
 

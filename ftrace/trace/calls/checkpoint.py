@@ -40,12 +40,7 @@ from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
 from ftrace.trace.primitives.primitive import Batched, Primitive, Results, item_p
 from ftrace.trace.primitives.sources import const_p, variable
 from ftrace.trace.pytree import tree
-from ftrace.trace.references import (
-    Ref,
-    Written,
-    differentiated_beside,
-    of_transform,
-)
+from ftrace.trace.references import Ref, Written
 from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.scopes import asarray, rounded, with_all_bits
 from ftrace.trace.tracing.trace import trace
@@ -479,12 +474,11 @@ def checkpoint(
         try:
             found = called("checkpoint", output, values, [])
         except Written as written:
-            refs = of_transform(written, "checkpoint")
 
             def run(fun: Callable[..., Any]) -> Any:
                 return again(fun)(*args, **kwargs)
 
-            return differentiated_beside(run, fun, refs, has_aux=False)[0]
+            return written.differentiated("checkpoint", run, fun, False)[0]
         if found is None:
             return _run_now(call, values, treedef)
         arg = Checkpoint(found.body, found.effects, kept, apart)

@@ -23,11 +23,12 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_call as calls, custom_derivative, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, SymbolicZero
 from ftrace.trace.calls.rule_graphs import Called, Rule
-from ftrace.trace.flatten_arguments import name_of
+from ftrace.trace.flatten_arguments import flatten_values, name_of
 from ftrace.trace.graph import Flags, Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
+from ftrace.trace.references import Ref, check_distinct, live
 from ftrace.trace.tracing.scopes import (
     Scope,
     all_bits,
@@ -43,6 +44,7 @@ from ftrace.trace.tracing.tracer import (
 )
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
 from ftrace.transforms.custom.rules_on_values import Level, level_of
+from ftrace.transforms.custom.rules_with_references import call_with_references
 
 Function = Callable[..., Any]
 
@@ -331,9 +333,20 @@ class WithDerivative(calls.WithRules):
         return {**vars(self), "_made": None}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call, scopes = self.invocation(args, kwargs), open_scopes()
-        if None in self.rules:
+        if any(rule is None for rule in self.rules):
             raise calls.no_rule(self.fun, self.kind, "derivative", self.setter)
+        scopes = open_scopes()
+        leaves = tree.leaves((args, kwargs)) if live else ()
+        refs = [x for x in leaves if type(x) is Ref]
+        if refs:
+            check_distinct(refs)
+            full = calls.resolved(self.fun, self._signature, self.kind, args, kwargs)
+            if scopes:
+                return self._with_references(full)
+            result = self.fun(*full)
+            flatten_values(result, f"the result of {name_of(self.fun)}")
+            return result
+        call = self.invocation(args, kwargs)
         if not scopes:
             return call.run()
         level = level_of(call.values)
@@ -348,6 +361,13 @@ class WithDerivative(calls.WithRules):
         call.forget()
         rules = self._rules_of(call, found)
         return calls.record(self.op, call, found, found.closed, rules)
+
+    def _with_references(self, args: Sequence[Any]) -> Any:
+        """The result of a call that is given references, where something is traced."""
+        raise ArgumentError(
+            f"{self.kind} of {name_of(self.fun)}: no references are arguments; pass "
+            "what they hold, or write backward rules with custom_vjp"
+        )
 
     def _reaches_within(self, level: Level, call: Invocation) -> bool:
         """Do the rules use what is traced in a scope within the level's, as of vmap?"""
@@ -519,6 +539,9 @@ class custom_vjp(WithDerivative):
     on_leaves = _VjpRules
     fwd: Function | None = None
     bwd: Function | None = None
+
+    def _with_references(self, args: Sequence[Any]) -> Any:
+        return call_with_references(self, args, custom_vjp_primal_tree_values)
 
     def defvjp(
         self,

@@ -38,12 +38,9 @@ from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import (
     Ref,
+    Threaded,
     Written,
-    held,
-    hold,
-    lend,
     live,
-    of_transform,
     threaded,
     with_parameters,
 )
@@ -252,16 +249,26 @@ class Jitted(RecordedCallable, Travels):
 
     def plain_call(self, *args: Any, **kwargs: Any) -> Any:
         """A call in Python's code, whether or not calls like it could be native."""
-        return (self._call_beside_refs if live else self._call)(args, kwargs)
+        if not live:
+            return self._call(args, kwargs)
+        found = self._beside_refs(args, kwargs, self._call)
+        return found() if type(found) is Threaded else found
 
-    def _call_beside_refs(self, args: Any, kwargs: Any) -> Any:
-        """A call that may have references as arguments, or use some from around it."""
+    def _beside_refs(
+        self, args: Any, kwargs: Any, attempt: Callable[[Any, Any], Any]
+    ) -> Any:
+        """What is tried with a call, or a call of another function in its place.
+
+        That is one that has references as arguments, or uses some from around it.
+        """
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, treedef = tree.flatten(given)
         places = [i for i, x in enumerate(leaves) if type(x) is Ref]
         others = [x for x in leaves if type(x) is not Ref]
-        refs: Sequence[Ref] = [leaves[i] for i in places]
-        types = () if places else self._types(leaves, args, kwargs)
+        try:
+            types = () if places else tuple([type_of(x) for x in leaves])
+        except ArgumentError:
+            return attempt(args, kwargs)  # it tells more
         key = treedef, static, tuple(places), types
         if self._with_refs is None:
             self._with_refs = {}
@@ -277,25 +284,21 @@ class Jitted(RecordedCallable, Travels):
 
             call.__name__ = of_leaves.__name__ = name_of(self._fun)
             written: set[int] = set()
-            if not places:
-                try:
-                    return self._call(args, kwargs)
-                except Written as error:
-                    refs = of_transform(error, "jit")
-                run = threaded(of_leaves, refs, written)
+            if places:
+                around, run = (), with_parameters(call, places, treedef, written)
             else:
-                run = with_parameters(call, places, treedef, written)
-            around = None if places else refs
+                try:
+                    return attempt(args, kwargs)
+                except Written as error:
+                    around = error.refs_of("jit")
+                run = threaded(of_leaves, around, written)
             known = Jitted(run, device=self._device), around, written
             if len(self._with_refs) >= SIGNATURES_KEPT:
                 self._with_refs.pop(next(iter(self._with_refs)))
             self._with_refs[key] = known
         run, around, written = known
-        if around is None:
-            return lend(refs, run, others, written)
-        result, last = run(held(around), others)
-        hold(around, last, written)
-        return result
+        refs = [leaves[i] for i in places]
+        return Threaded(run, refs or around, others, written, bool(places))
 
     def _call(self, args: Any, kwargs: Any) -> Any:
         config = settings.current()
@@ -425,15 +428,23 @@ class Jitted(RecordedCallable, Travels):
 
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The graph for these arguments; arrays or shapes with dtypes."""
+        if live:
+            found = self._beside_refs(args, kwargs, self._traced_at)
+            if type(found) is Threaded:  # to call it is to call this function
+                return stages.Traced(found.run._stages(found.arguments, {}, self))
+        return stages.Traced(
+            self._stages(args, kwargs, None if self._dynamic is None else self)
+        )
+
+    def _stages(self, args: Any, kwargs: Any, called: Any) -> stages.Call:
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, in_tree = tree.flatten(given)
-        call = stages.Call(
+        return stages.Call(
             name_of(self._fun), self._traced_at(args, kwargs)[0], in_tree,
             tuple([type_of(x) for x in leaves]),
             arguments.leaves_of(self._donated, given, static), self.target(()),
-            None if self._dynamic is None else self,
+            called,
         )  # fmt: skip
-        return stages.Traced(call)
 
     def _traced_at(self, args: Any, kwargs: Any) -> tuple[OneTrace, Sizes]:
         """The graph, and the sizes of dynamic dimensions that are none in it."""
@@ -454,6 +465,10 @@ class Jitted(RecordedCallable, Travels):
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without computing it."""
+        if live:
+            found = self._beside_refs(args, kwargs, self._traced_at)
+            if type(found) is Threaded:
+                return found.run.eval_shape(*found.arguments)[0]
         traced, sizes = self._traced_at(args, kwargs)
         types = [
             ShapeDtypeStruct(
