@@ -671,8 +671,8 @@ def isrealobj(x: Any) -> bool:
 
 def isscalar(element: Any) -> bool:
     """Is it a number, or an array without axes?"""
-    if isinstance(element, (ArrayLike, np.ndarray)):
-        return element.ndim == 0
+    if isinstance(element, np.ndarray) or tracer.is_value(element):
+        return not shape(element)
     return bool(np.isscalar(element))
 
 
