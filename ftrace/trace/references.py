@@ -8,14 +8,14 @@ as one more argument, and returns what it holds at last.
     Written   raised where it ends, if that was a reference from around it
     threaded  the function with these references as an argument and a result
 
-A transform that catches `Written` traces the function again, threaded (`beside`); one
-that does not has no meaning for it, and the exception says so to the user.
+A transform that catches `Written` traces the function again, threaded; one that does
+not has no meaning for it, and the exception says so to the user.
 
 A backward rule may write a reference, too. What it writes goes backwards through the
 program, as cotangents do: so it is one. Beside a reference that such a rule is given
 there is another one, its `Back`, of zeros, which goes from call to call. Its cotangent
 after all of them is what the reference holds when the backward pass begins, that before
-them what it holds at last.
+them what it holds at last: of integers as far as float32 can tell them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.errors import ArgumentError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import Array, is_array
@@ -99,7 +100,8 @@ class Ref:
 
     @property
     def zeros(self) -> Value:
-        return Array.of(np.zeros(self.shape, self.dtype))
+        dtype = self.dtype if dtypes.is_inexact(self.dtype) else dtypes.float32
+        return Array.of(np.zeros(self.shape, dtype))
 
     @property
     def parts(self) -> list[Ref]:
@@ -168,10 +170,6 @@ class Ref:
     @property
     def size(self) -> int:
         return self.read().size
-
-    @property
-    def sharding(self) -> Any:
-        return self.read().sharding
 
     @property
     def aval(self) -> AbstractRef:

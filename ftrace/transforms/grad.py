@@ -355,11 +355,11 @@ def _vjp_beside(
     refs = written.refs_of(name)
     backs = [ref for ref in refs if type(ref) is Back]
     others = [ref for ref in refs if type(ref) is not Back]
-    run, before, count = threaded(fun, [*backs, *others]), held(others), len(backs)
+    run, before = threaded(fun, [*backs, *others], aux=has_aux), held(others)
+    count = len(backs)
 
     def with_backs(zeros: Sequence[Value], *args: Any) -> Any:
-        result, last = run([*zeros, *before], *args)
-        result, aux = result if has_aux else (result, None)
+        result, (aux, last) = run([*zeros, *before], *args)
         return (result, last[:count]), (aux, last[count:])
 
     with_backs.__name__ = run.__name__
@@ -367,11 +367,12 @@ def _vjp_beside(
         name, with_backs, (held(backs), *primals), True
     )
     hold(others, last)
-    owners = [back.of for back in backs]
 
     def pulled(cotangents: Sequence[Value]) -> list[Any]:
-        found = whole.run([*cotangents, *held(owners)])
-        hold(owners, found[:count])
+        seeds = [b.of.read().astype(b.dtype) for b in backs]
+        found = whole.run([*cotangents, *seeds])
+        for back, value in zip(backs, found, strict=False):
+            back.of.write(value.astype(back.of.dtype))
         return found[count:]
 
     types = whole.types[: len(whole.types) - count]

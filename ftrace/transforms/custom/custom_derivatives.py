@@ -23,12 +23,12 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls import custom_call as calls, custom_derivative, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, Promise, SymbolicZero
 from ftrace.trace.calls.rule_graphs import Called, Rule
-from ftrace.trace.flatten_arguments import flatten_values, name_of
+from ftrace.trace.flatten_arguments import name_of
 from ftrace.trace.graph import Flags, Node, dependents, substitute
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.primitive import Compound
 from ftrace.trace.pytree import tree
-from ftrace.trace.references import Ref, check_distinct, live
+from ftrace.trace.references import Ref, live
 from ftrace.trace.tracing.scopes import (
     Scope,
     all_bits,
@@ -43,8 +43,8 @@ from ftrace.trace.tracing.tracer import (
     is_value,
 )
 from ftrace.trace.tracing.weak_constants import default_bits, is_narrow
+from ftrace.transforms.custom.reference_rules import call_with_references
 from ftrace.transforms.custom.rules_on_values import Level, level_of
-from ftrace.transforms.custom.rules_with_references import call_with_references
 
 Function = Callable[..., Any]
 
@@ -337,15 +337,9 @@ class WithDerivative(calls.WithRules):
             raise calls.no_rule(self.fun, self.kind, "derivative", self.setter)
         scopes = open_scopes()
         leaves = tree.leaves((args, kwargs)) if live else ()
-        refs = [x for x in leaves if type(x) is Ref]
-        if refs:
-            check_distinct(refs)
+        if self.op is custom_derivative.custom_vjp_p and Ref in map(type, leaves):
             full = calls.resolved(self.fun, self._signature, self.kind, args, kwargs)
-            if scopes:
-                return self._with_references(full)
-            result = self.fun(*full)
-            flatten_values(result, f"the result of {name_of(self.fun)}")
-            return result
+            return call_with_references(self, full, custom_vjp_primal_tree_values)
         call = self.invocation(args, kwargs)
         if not scopes:
             return call.run()
@@ -361,13 +355,6 @@ class WithDerivative(calls.WithRules):
         call.forget()
         rules = self._rules_of(call, found)
         return calls.record(self.op, call, found, found.closed, rules)
-
-    def _with_references(self, args: Sequence[Any]) -> Any:
-        """The result of a call that is given references, where something is traced."""
-        raise ArgumentError(
-            f"{self.kind} of {name_of(self.fun)}: no references are arguments; pass "
-            "what they hold, or write backward rules with custom_vjp"
-        )
 
     def _reaches_within(self, level: Level, call: Invocation) -> bool:
         """Do the rules use what is traced in a scope within the level's, as of vmap?"""
@@ -539,9 +526,6 @@ class custom_vjp(WithDerivative):
     on_leaves = _VjpRules
     fwd: Function | None = None
     bwd: Function | None = None
-
-    def _with_references(self, args: Sequence[Any]) -> Any:
-        return call_with_references(self, args, custom_vjp_primal_tree_values)
 
     def defvjp(
         self,

@@ -249,8 +249,6 @@ class Jitted(RecordedCallable, Travels):
 
     def plain_call(self, *args: Any, **kwargs: Any) -> Any:
         """A call in Python's code, whether or not calls like it could be native."""
-        if not live:
-            return self._call(args, kwargs)
         found = self._beside_refs(args, kwargs, self._call)
         return found() if type(found) is Threaded else found
 
@@ -261,6 +259,8 @@ class Jitted(RecordedCallable, Travels):
 
         That is one that has references as arguments, or uses some from around it.
         """
+        if not live:
+            return attempt(args, kwargs)
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, treedef = tree.flatten(given)
         places = [i for i, x in enumerate(leaves) if type(x) is Ref]
@@ -428,23 +428,18 @@ class Jitted(RecordedCallable, Travels):
 
     def trace(self, *args: Any, **kwargs: Any) -> stages.Traced:
         """The graph for these arguments; arrays or shapes with dtypes."""
-        if live:
-            found = self._beside_refs(args, kwargs, self._traced_at)
-            if type(found) is Threaded:  # to call it is to call this function
-                return stages.Traced(found.run._stages(found.arguments, {}, self))
-        return stages.Traced(
-            self._stages(args, kwargs, None if self._dynamic is None else self)
-        )
-
-    def _stages(self, args: Any, kwargs: Any, called: Any) -> stages.Call:
+        found = self._beside_refs(args, kwargs, self._traced_at)
+        if type(found) is Threaded:
+            return found.run.trace(*found.arguments).called_by(self)
         given, static = arguments.split(self._fun, self._static, args, kwargs)
         leaves, in_tree = tree.flatten(given)
-        return stages.Call(
-            name_of(self._fun), self._traced_at(args, kwargs)[0], in_tree,
+        call = stages.Call(
+            name_of(self._fun), found[0], in_tree,
             tuple([type_of(x) for x in leaves]),
             arguments.leaves_of(self._donated, given, static), self.target(()),
-            called,
+            None if self._dynamic is None else self,
         )  # fmt: skip
+        return stages.Traced(call)
 
     def _traced_at(self, args: Any, kwargs: Any) -> tuple[OneTrace, Sizes]:
         """The graph, and the sizes of dynamic dimensions that are none in it."""
@@ -465,11 +460,10 @@ class Jitted(RecordedCallable, Travels):
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, without computing it."""
-        if live:
-            found = self._beside_refs(args, kwargs, self._traced_at)
-            if type(found) is Threaded:
-                return found.run.eval_shape(*found.arguments)[0]
-        traced, sizes = self._traced_at(args, kwargs)
+        found = self._beside_refs(args, kwargs, self._traced_at)
+        if type(found) is Threaded:
+            return found.run.eval_shape(*found.arguments)[0]
+        traced, sizes = found
         types = [
             ShapeDtypeStruct(
                 evaluate_shape(n.shape, sizes), n.dtype, weak_type=n.aval.weak_type

@@ -8,6 +8,7 @@ compiled = lowered.compile()  what runs: compiled(x)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,10 @@ class Traced(_Stage):
     def jaxpr(self) -> Any:
         """The graph as a jaxpr, with JAX's classes and in JAX's grammar."""
         return import_module("ftrace.compat.view").jaxpr_of_graph(self.graph)
+
+    def called_by(self, function: Callable[..., Any]) -> Traced:
+        """The same, of which the compiled function calls this one."""
+        return Traced(replace(self._call, dynamic=function))
 
     def lower(self, *, lowering_platforms: Any = None, **_: Any) -> Lowered:
         """Its program for a device."""
