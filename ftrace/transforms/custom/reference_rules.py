@@ -76,7 +76,7 @@ def call_with_references(custom: Any, args: Sequence[Any], unwrap: Any) -> Any:
         own = [Ref(x.astype(ref.dtype)) for ref, x in pairs]
         residuals = tree.map(lambda x: own[number[x]] if type(x) is Ref else x, kept)
         constants = [args[i] for i in sorted(fixed)]
-        found = calls.as_tuple(custom.bwd(*constants, residuals, ct))
+        found: Any = calls.as_tuple(custom.bwd(*constants, residuals, ct))
         grads = calls.aligned(moving, found) if type(found) is tuple else None
         if grads is None:
             return found  # it is told that this does not fit
