@@ -90,6 +90,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "array_garbage_collection_guard": (None, "allow", "log", "fatal"),
 }
 
+#: Those that are read, in `random`.
+READ = ("legacy_prng_key", "random_seed_offset")
+
 #: Values that ask for nothing else than what is done anyway: there is one processor,
 #: products are computed with all bits, and nothing is copied where the memory is one.
 MET: dict[str, tuple[Any, ...]] = {

@@ -409,7 +409,7 @@ def _changes(settings: dict[str, Any]) -> dict[str, Any]:
         _others(others.items(), "others")
         for name, value in others.items():
             met = jax_settings.NAMES[name], *jax_settings.MET.get(name, ())
-            if value not in met:
+            if value not in met and name not in jax_settings.READ:
                 _tell(name)
         changes["others"] = tuple(others.items())
     return changes

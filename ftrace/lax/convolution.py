@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.lax import options
 from ftrace.lax.elementwise import check_dtypes
@@ -78,8 +79,20 @@ def dot_general(
                 f"{name}: the {what} axes {left} of {x.shape} and {right} of {y.shape} "
                 "must pair up, with one size each"
             )
+    if x.dtype != y.dtype:  # the one that holds more, where `promoted` may take a third
+        most = max(x.dtype, y.dtype, key=_capacity)
+        preferred_element_type = preferred_element_type or most
+        x, y = [ax.cast(v, dtypes.wide(most)) for v in (x, y)]
     (x, y), final = promoted(x, y, preferred_element_type=preferred_element_type)
     return finished(dot_axes(name, x, y, summed, batch), final)
+
+
+def _capacity(dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """By what XLA's HigherPrecisionType compares: range, then digits, then signs."""
+    real, kind = dtypes.real_dtype(dtype), dtypes.kind(dtype)
+    info = dtypes.finfo(real) if kind in "fc" else None
+    most, digits = (info.maxexp, info.nmant) if info else (-1, -1)
+    return kind == "c", most, digits, dtypes.bits_of(real), "bui".find(kind)
 
 
 def _axes(
@@ -94,10 +107,10 @@ def _axes(
 def dot(
     lhs: Value,
     rhs: Value,
-    precision: options.PrecisionLike = None,
-    preferred_element_type: Any = None,
     *,
     dimension_numbers: options.DotDimensionNumbers | None = None,
+    precision: options.PrecisionLike = None,
+    preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
     """The product of vectors and matrices; `dot_general` where axes are given.

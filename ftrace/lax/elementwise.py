@@ -426,7 +426,7 @@ def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
                 f"lax.bitcast_convert_type is not defined between {x.dtype} and "
                 f"{target}"
             )
-    old, new = x.dtype.itemsize, target.itemsize
+    old, new = dtypes.bits_of(x.dtype), dtypes.bits_of(target)
     if old > new:
         x = split_bits(x, new)
     elif old < new:

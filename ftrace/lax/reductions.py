@@ -184,11 +184,11 @@ def reduce(
     """
     tree.check_callable(computation, "lax.reduce")
     leaves, treedef = tree.flatten(operands)
-    starts = tree.leaves(init_values)
-    if len(starts) != len(leaves) or not leaves:
+    starts, structure = tree.flatten(init_values)
+    if structure != treedef or not leaves or any(aval_of(x).ndim for x in starts):
         raise errors.ValueRangeError(
-            f"lax.reduce: {len(leaves)} operands need as many init_values, got "
-            f"{len(starts)}"
+            f"lax.reduce: init_values must be scalars in a tree like that of the "
+            f"operands, {treedef}, got {init_values!r:.99}"
         )
     values = [ax.as_value(x) for x in leaves]
     axes = ax.canonical_axes(tuple(dimensions), values[0].ndim, "lax.reduce")

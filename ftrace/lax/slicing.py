@@ -116,6 +116,8 @@ def _starts(
     parts: list[Any]
     if isinstance(start_indices, (list, tuple)):
         parts = [*start_indices]  # pyright: ignore[reportUnknownArgumentType]
+        if arrays := [part for part in parts if hasattr(part, "dtype")]:
+            check_dtypes(f"{name.removeprefix('lax.')}: start_indices", *arrays)
     else:
         vector = ax.as_value(start_indices)
         if vector.ndim != 1:
@@ -189,6 +191,7 @@ def dynamic_slice(
 
     Raises:
       ShapeError: the sizes exceed the shape, or a start is missing.
+      DtypeError: the starts have several dtypes.
     """
     x = ax.as_value(operand)
     sizes = _check_sizes("lax.dynamic_slice", x, slice_sizes)

@@ -9,6 +9,7 @@ Where array and index are known NumPy does it, at once.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -207,6 +208,14 @@ def update(
     """
     dtype, _ = ew.common_type(x, values)
     if dtype != x.dtype:  # computed in the common dtype, as without an index
+        cut = dtype.itemsize < 8 or dtypes.kind(dtype) != dtypes.kind(x.dtype)
+        if cut or settings.current().enable_x64 is not None:
+            warnings.warn(
+                "scatter inputs have incompatible types: what is put into an array of "
+                f"{x.dtype.name} is cut to it, got {values.dtype.name}; write .astype",
+                FutureWarning,
+                stacklevel=2,
+            )
         wide = update(ax.cast(x, dtype), index, values, kind, mode, wrap)
         return ax.cast(wide, x.dtype, x.weak_type)
     if (masked := _mask_update(x, index, values, kind)) is not None:

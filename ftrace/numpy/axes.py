@@ -193,7 +193,7 @@ def checked_size(value: Any, what: str) -> Any:
 
 def _entries(x: Any) -> tuple[Any, ...] | None:
     """The entries of a sequence or a vector; None for a single value."""
-    return tuple(x) if hasattr(x, "__iter__") and getattr(x, "ndim", 1) else None
+    return tuple(x) if getattr(x, "ndim", 1) and np.iterable(x) else None
 
 
 def is_sequence(x: Any) -> bool:

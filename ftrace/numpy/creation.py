@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes, errors
+from ftrace.ground import settings
 from ftrace.ground.errstate import ignore_errors, restore_errors
 from ftrace.numpy import axes as ax
 from ftrace.numpy.shape import concatenate, stack
@@ -646,8 +647,10 @@ def promoted_type(*args: Any) -> tuple[np.dtype[Any], bool]:
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
-    """The least dtype to which both can be promoted."""
-    return result_type(a, b)
+    """The least dtype to which both can be promoted, also one that is not created."""
+    mode = settings.current().enable_x64
+    with settings.config(enable_x64=None if mode is None else True):
+        return result_type(a, b)
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:

@@ -437,26 +437,26 @@ def view(x: Value, dtype: Any = None) -> Any:
     target = x.dtype if dtype is None else dtypes.as_dtype(dtype)
     if target == x.dtype:
         return x
-    pair = dtypes.is_complex(target)
-    width = target.itemsize >> pair
-    size = x.dtype.itemsize * (x.shape[-1] if x.ndim else 1)
-    if size % target.itemsize or (x.ndim == 0 and size != target.itemsize):
+    pair, whole = dtypes.is_complex(target), dtypes.bits_of(target)
+    width = whole >> pair
+    size = dtypes.bits_of(x.dtype) * (x.shape[-1] if x.ndim else 1)
+    if size % whole or (x.ndim == 0 and size != whole):
         raise ShapeError(
-            f"view: the {size} bytes of the last axis of {x.dtype}{[*x.shape]} "
+            f"view: the {size} bits of the last axis of {x.dtype}{[*x.shape]} "
             f"are no whole elements of {target}"
         )
     before = x.shape[:-1]
-    shape = (*before, size // target.itemsize) if x.ndim else ()
+    shape = (*before, size // whole) if x.ndim else ()
     if dtypes.is_complex(x.dtype):
         x = stack([ew.real(x), ew.imag(x)], -1)
-    old = x.dtype.itemsize
+    old = dtypes.bits_of(x.dtype)
     if old < width:
         x = join_bits(ax.reshape(x, (*before, size // width, width // old)), width)
     elif old > width:
         x = split_bits(x, width)
     x = reinterpret(x, dtypes.real_dtype(target))
     if pair:
-        x = ax.reshape(x, (*before, size // target.itemsize, 2))
+        x = ax.reshape(x, (*before, size // whole, 2))
         x = bind(p.make_complex, x[..., 0], x[..., 1])
     return ax.reshape(x, shape)
 
@@ -469,7 +469,7 @@ def byteswap(x: Value) -> Any:
         return x
     if dtypes.is_complex(kind):
         raise DtypeError(f"byteswap takes real numbers, got {kind}")
-    bits = reinterpret(x, _unsigned(size))
+    bits = reinterpret(x, _unsigned(8 * size))
     swapped = bits & 0
     for i in range(size):
         swapped = swapped | (((bits >> 8 * i) & 255) << 8 * (size - 1 - i))
@@ -481,28 +481,28 @@ def reinterpret(x: Any, dtype: np.dtype[Any]) -> Any:
     return x if x.dtype == dtype else bind(p.bitcast, x, arg=dtype)
 
 
-def split_bits(x: Any, itemsize: int) -> Any:
+def split_bits(x: Any, width: int) -> Any:
     """Each element as unsigned integers along a new last axis, the lowest first."""
-    whole = _unsigned(x.dtype.itemsize)
-    shape = (*x.shape, x.dtype.itemsize // itemsize)
+    old = dtypes.bits_of(x.dtype)
+    whole, shape = _unsigned(old), (*x.shape, old // width)
     bits = ax.expand(ax.insert_axes(reinterpret(x, whole), (x.ndim,)), shape)
-    parts = bind(p.shift_right_logical, bits, _shifts(shape, whole, itemsize))
-    return ax.cast(parts, _unsigned(itemsize))
+    parts = bind(p.shift_right_logical, bits, _shifts(shape, whole, width))
+    return ax.cast(parts, _unsigned(width))
 
 
-def join_bits(x: Any, itemsize: int) -> Any:
+def join_bits(x: Any, size: int) -> Any:
     """The elements along the last axis, the lowest first, as one unsigned integer."""
-    whole, width, last = _unsigned(itemsize), x.dtype.itemsize, x.ndim - 1
+    whole, width, last = _unsigned(size), dtypes.bits_of(x.dtype), x.ndim - 1
     bits = ax.cast(reinterpret(x, _unsigned(width)), whole)
     placed = bind(p.shift_left, bits, _shifts(x.shape, whole, width))
     return ax.drop_axes(bind(reduce_sum_p, placed, arg=(last,)), (last,))
 
 
-def _unsigned(itemsize: int) -> np.dtype[Any]:
-    return np.dtype(f"u{itemsize}")
+def _unsigned(bits: int) -> np.dtype[Any]:
+    return dtypes.as_dtype(f"uint{bits}")
 
 
-def _shifts(shape: Sequence[int], dtype: np.dtype[Any], itemsize: int) -> Any:
+def _shifts(shape: Sequence[int], dtype: np.dtype[Any], width: int) -> Any:
     """How far the parts along the last axis stand from the lowest bit."""
     places = ax.iota(dtype, tuple(shape), len(shape) - 1)
-    return elementwise(p.mul, places, ax.full((), 8 * itemsize, dtype))
+    return elementwise(p.mul, places, ax.full((), width, dtype))

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ftrace import dtypes
 from ftrace.errors import ConcretizationTypeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
@@ -56,6 +58,8 @@ def groups_of(x: Any, equal_nan: bool = True, placed: bool = True) -> Groups:
     Elements whose places nobody asks for (`placed`) are sorted by themselves, which is
     several times as fast as to sort their places.
     """
+    if equal_nan and dtypes.is_complex(x.dtype):  # in order, and equal: by both parts
+        x = ax.choose(x == x, x, ax.cast(complex(np.nan, np.nan), x.dtype))
     size, width = x.shape[0], prod(x.shape[1:])
     table = ax.reshape(x, (size, width))
     if width == 0 or not (placed or x.ndim > 1):
@@ -400,7 +404,7 @@ def setxor1d(
 
     Args:
       ar1, ar2: arrays, which are flattened.
-      assume_unique: accepted, without effect.
+      assume_unique: what is repeated in one array counts as in both.
       size: how many are returned; required where an array is traced.
       fill_value: what fills the rest; by default the least element, or 0.
 
@@ -416,7 +420,7 @@ def setxor1d(
     apart = ordered != ordered
     ends = ends | apart & ~concatenate([first[1:], false])
     begins = begins | apart & concatenate([false, first[:-1]])
-    alone = ax.choose(first, ends, begins)
+    alone = begins & ends if assume_unique else ax.choose(first, ends, begins)
     return chosen("setxor1d", ordered, alone, size, fill_value)
 
 

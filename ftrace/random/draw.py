@@ -15,6 +15,7 @@ each call, or compiled from the first one on, which the size alone decides.
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from inspect import Parameter, signature
@@ -25,6 +26,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground.fork_safe import cached_property
+from ftrace.ground.settings import config
 from ftrace.numpy.axes import bound_to, cast
 from ftrace.numpy.elementwise import refuse_complex
 from ftrace.trace import tiering
@@ -213,6 +215,15 @@ def check_key(name: str, key: Any) -> Any:
             f"random.{name} takes a single key, got an array of keys of shape {shape}; "
             "use vmap to draw with each of them"
         )
+    policy = "allow" if dtypes.is_key(key.dtype) else config.read("legacy_prng_key")
+    if policy != "allow":
+        text = (
+            "Legacy uint32 key array passed as key to jax.random function, "
+            f"random.{name}; random.key makes typed ones"
+        )
+        if policy == "error":
+            raise errors.ValueRangeError(text)
+        warnings.warn(text, UserWarning, stacklevel=3)
     return key
 
 

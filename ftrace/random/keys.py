@@ -363,6 +363,8 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
         raise ValueRangeError(
             f"random.key: the seed must be a scalar, got {aval!r}; use vmap for several"
         )
+    if offset := settings.config.read("random_seed_offset"):
+        seed = seed + offset
     return draw(seed_key, seed, dtype=dtype)
 
 

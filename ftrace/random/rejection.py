@@ -279,7 +279,7 @@ def poisson(
       out_sharding: accepted, without effect.
 
     Returns:
-      The counts; -1 where `lam` is NaN.
+      The counts; -1 where `lam` is NaN or less than 0, and 0 where it is infinite.
 
     Raises:
       DtypeError: the dtype is no integer.
@@ -301,7 +301,7 @@ def _poisson(key: Key, lam: Any, shape: Shape, dtype: Dtype) -> Any:
         _by_products(key, ax.choose(few & (lam < np.inf), lam, -1)),
         _by_hat(key, ax.choose(few, 1e5, lam)),
     )
-    return ax.cast(ax.choose(lam == 0, 0, found), dtype)
+    return ax.cast(ax.choose((lam == 0) | (lam == np.inf), 0, found), dtype)
 
 
 def _by_products(key: Key, lam: Any) -> Any:

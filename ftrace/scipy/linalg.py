@@ -17,6 +17,7 @@ import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
 from ftrace.lax import linalg as lax_linalg
+from ftrace.lax.control import fori_loop
 from ftrace.lax.elementwise import stop_gradient
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import inexact, promote_inexact
@@ -244,10 +245,36 @@ def _as_complex(x: Any) -> Any:
 
 
 def rsf2csf(T: Value, Z: Value, check_finite: bool = True) -> tuple[Any, Any]:
-    """A real Schur form as a complex one: T becomes upper triangular."""
+    """A real Schur form as a complex one: T becomes upper triangular.
+
+    From the last row on a rotation takes away what stands beside the diagonal, as in
+    SciPy. Source: Golub and Van Loan, Matrix Computations, section 7.4.
+    """
     t, z = promote_inexact(square("rsf2csf", T), square("rsf2csf", Z))
-    triangle, turn = bind_compound(factors.schur_p, _as_complex(t))
-    return triangle, matmul(z, turn)
+    shape = broadcast_shapes("rsf2csf", [t.shape, z.shape])
+    n = shape[-1]
+    rows, columns = fnp.mgrid[:n, :n]
+
+    def rotate(step: Any, both: tuple[Any, Any]) -> tuple[Any, Any]:
+        (t, z), low = both, n - 1 - step
+        pair = low - 1 + fnp.arange(2)
+        block = t[..., pair[:, None], pair]
+        across, size = block[..., 1, 0], abs(fnp.linalg.diagonal(block)).sum(-1)
+        own = fnp.linalg.eigvals(block)[..., 0] - block[..., 1, 1]
+        turns = abs(across) > fnp.finfo(t.dtype).eps * size
+        length = fnp.where(turns, fnp.hypot(abs(own), abs(across)), 1)
+        c = fnp.where(turns, own / length, 1)
+        s = fnp.where(turns, across / length, 0)
+        turn = fnp.stack([fnp.stack([c.conj(), s], -1), fnp.stack([-s, c], -1)], -2)
+        whole = fnp.broadcast_to(fnp.eye(n, dtype=t.dtype), shape)
+        whole = whole.at[..., pair[:, None], pair].set(turn)
+        back = whole.mT.conj()
+        t = fnp.where(columns >= low - 1, matmul(whole, t), t)
+        t = fnp.where(rows <= low, matmul(t, back), t)
+        return t.at[..., low, low - 1].set(0), matmul(z, back)
+
+    parts = [ax.broadcast_to(_as_complex(x), shape) for x in (t, z)]
+    return fori_loop(0, n - 1, rotate, tuple(parts))
 
 
 def hessenberg(

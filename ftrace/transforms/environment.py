@@ -175,7 +175,8 @@ def make_array_from_callback(
     """
     shape = tuple(shape)
     ((_, index),) = sharding.addressable_devices_indices_map(shape).items()
-    part = asarray(np.asarray(data_callback(index), dtype))
+    data, same = data_callback(index), dtype is None
+    part = asarray(data if same and is_value(data) else np.asarray(data, dtype))
     _check_part("make_array_from_callback", part.shape, sharding.shard_shape(shape))
     return device_put(part, sharding)
 

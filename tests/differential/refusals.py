@@ -124,7 +124,7 @@ REFUSED_BY_FTRACE = {
     r"lax\.(gather|scatter\w*)": ("windows, of shape .* must fit the array of shape",),
     r"numpy\.unravel_index": ("takes integers, got (bool|float)",),
     r"numpy\.fft\.r?fftfreq": ("n must be positive, got (0|-)",),
-    r"scipy\.linalg\.(hessenberg|rsf2csf|schur)": ("has no derivative: the",),
+    r"scipy\.linalg\.(hessenberg|schur)": ("has no derivative: the",),
     r"scipy\.fft\..*": ("a real array is required, got complex",),
     r"(lax|numpy)\.full(_like)?": ("is complex, and",),
     r"lax\.collapse": ("there are no axes from",),

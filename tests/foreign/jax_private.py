@@ -376,6 +376,7 @@ def _dtypes() -> dict[str, Any]:
     return {
         **{name: getattr(ml_dtypes, name) for name in small},
         "float0": ft.float0,
+        "dtype": ft.numpy.result_type,
         "default_types": of_kind,
         "default_float_dtype": of_kind["f"],
         "default_int_dtype": of_kind["i"],
@@ -414,7 +415,7 @@ def _backend() -> dict[str, Any]:
     get_backend.cache_clear = lambda: None
     return {
         "get_backend": get_backend,
-        "devices": lambda *_: [SimpleNamespace(device_kind="cpu", id=0)],
+        "devices": lambda *_: ft.devices(),
         "local_devices": lambda *_, **__: ft.devices(),
         "num_cpu_devices": SimpleNamespace(value=1),
     }
@@ -482,6 +483,12 @@ class _PRNGKeyArray(metaclass=_KeyArrays):
     """The class of arrays of keys: theirs is that of all arrays."""
 
 
+def _unwrapped(keys: Any) -> Any:
+    if not isinstance(keys, _PRNGKeyArray):
+        raise TypeError(f"random_unwrap takes key array operand, got {keys}")
+    return ft.random.key_data(keys)
+
+
 def _prng() -> dict[str, Any]:
     random = ft.random
     known = {
@@ -501,7 +508,7 @@ def _prng() -> dict[str, Any]:
         "prngs": known, "PRNGKeyArray": _PRNGKeyArray,
         "PRNGImpl": lambda **parts: SimpleNamespace(**parts),
         "random_seed": of_known(random.key),
-        "random_wrap": of_known(random.wrap_key_data), "random_unwrap": random.key_data,
+        "random_wrap": of_known(random.wrap_key_data), "random_unwrap": _unwrapped,
         "random_bits": lambda key, bit_width, shape: random.bits(
             key, shape, f"uint{bit_width}"
         ),
@@ -535,6 +542,7 @@ SERVED: dict[str, Callable[[], dict[str, Any]]] = {
         "utils": _lib_utils(), "version": (0, 10, 2), "jaxlib_extension_version": 0,
     },
     "lax.lax": lambda: {"remaining": _remaining},
+    "lax.utils": dict,
     "lib.cuda_versions": dict,
     "monitoring": lambda: {
         "register_event_duration_secs_listener": lambda _: None,

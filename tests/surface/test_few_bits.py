@@ -149,3 +149,17 @@ def test_what_dtypes_of_few_bits_do_not_join() -> None:
         x & x
     with refuses(errors.DtypeError, "differ in width"):
         lax.bitcast_convert_type(fnp.ones(2, "int4"), "uint8")
+
+
+def test_bits_are_read_as_elements_of_fewer_bits_and_back() -> None:
+    x = np.arange(-64, 64, dtype=np.int8).reshape(4, 32)
+    for f in (
+        lax.bitcast_convert_type,
+        ft.jit(lax.bitcast_convert_type, static_argnums=1),
+    ):
+        halves = f(x, FEW["int4"])
+        assert halves.shape == (4, 32, 2)
+        assert np.array_equal(halves[..., 1].astype(np.int8), x >> 4)
+        assert np.array_equal(f(halves, np.dtype("int8")), x)
+        assert f(halves, FEW["uint2"]).shape == (4, 32, 2, 2)
+    assert np.array_equal(fnp.array(x).view("int4").view("int32"), x.view("int32"))

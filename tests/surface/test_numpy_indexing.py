@@ -28,6 +28,7 @@ from tests.support.recorded_values import PARTS, check_part
 from tests.support.refusals import refuses
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_index_gives_what_jax_gives_and_the_same_traced(part: int) -> None:
     check_part("indexing", part)
@@ -434,6 +435,7 @@ def test_positions_in_a_flat_array_are_integers_that_hold_them(
     np.testing.assert_array_equal(found, [30150, 607])
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
 def test_updates_of_integers_by_floats_are_computed_in_floats(dtype: str) -> None:
     x = fnp.array([1, 2, 3], dtype)

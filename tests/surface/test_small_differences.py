@@ -322,3 +322,114 @@ def test_what_takes_the_place_of_nan_is_looked_at_again() -> None:
     for call in (fnp.nan_to_num, ft.jit(fnp.nan_to_num)):
         low = call(x, nan=-np.inf, posinf=2.0)
         assert low.tolist() == [np.finfo(np.float32).min, 2, 1]
+
+
+def test_a_product_of_two_dtypes_has_the_one_that_holds_more() -> None:
+    pairs = {
+        "float16 bfloat16": "bfloat16", "int8 bfloat16": "bfloat16",
+        "int32 uint32": "int32", "uint8 uint16": "uint16", "bool int8": "int8",
+        "complex64 float32": "complex64", "int4 float32": "float32",
+        "float8_e4m3fn float8_e5m2": "float8_e5m2",
+    }  # fmt: skip
+    for both, dtype in pairs.items():
+        x, y = (fnp.ones((2, 2), name) for name in both.split())
+        with ft.numpy_dtype_promotion("strict"):
+            got = lax.dot(x, y), lax.dot(y, x)
+        assert [str(product.dtype) for product in got] == [dtype] * 2
+        assert np.all(got[0].astype("float32") == 2)
+
+
+def test_operands_of_lax_that_do_not_fit_are_refused() -> None:
+    x, pair = fnp.ones((3, 4)), (np.int32(1), np.int16(2))
+    with pytest.raises(TypeError, match="int32, int16"):
+        lax.dynamic_slice(x, pair, (2, 2))
+    with pytest.raises(TypeError, match="int32, int16"):
+        lax.dynamic_update_slice(x, x[:2, :2], pair)
+    for start in ({"y": 0.0}, {"x": np.ones(3, np.float32)}):
+        with pytest.raises(ValueError, match="in a tree like that of the operands"):
+            lax.reduce({"x": x}, start, lambda x, y: x, [0])
+
+
+def test_eigenvectors_are_those_under_jit() -> None:
+    x = np.random.default_rng(0).standard_normal((5, 5)).astype(np.float32)
+    for f in (fnp.linalg.eigh, fnp.linalg.svd):
+        for got, want in zip(f(x), ft.jit(f)(x), strict=True):
+            assert np.array_equal(got, want)
+
+
+def test_rotations_to_a_complex_form_are_those_of_scipy() -> None:
+    scipy = pytest.importorskip("scipy.linalg")
+    x = np.random.default_rng(0).standard_normal((3, 6, 6))
+    forms = [scipy.schur(a) for a in x]
+    want = [scipy.rsf2csf(*form) for form in forms]
+    got = linalg.rsf2csf(*map(np.stack, zip(*forms, strict=True)))
+    for a, b in zip(got, zip(*want, strict=True), strict=True):
+        assert np.allclose(a, np.stack(b), atol=1e-12)
+
+
+def test_numbers_of_which_a_part_is_nan_are_one_in_a_set() -> None:
+    nan = np.nan
+    x = np.array([complex(nan, 1), complex(0, nan), 1, complex(nan, nan), 0, 1j])
+    assert fnp.unique(x).shape == np.unique(x).shape == (4,)
+    repeated = np.array([1, 1, 2]), np.array([2, 3])
+    got = fnp.setxor1d(*repeated, assume_unique=True)
+    assert got.tolist() == np.setxor1d(*repeated, assume_unique=True).tolist() == [3]
+
+
+def test_squares_of_great_complex_numbers_have_no_nan() -> None:
+    for f in (fnp.square, ft.jit(fnp.square)):
+        got = f(np.array([2e38 + 2e38j, 2e38 - 2e38j, 1 + 2j], np.complex64))
+        assert got.real.tolist() == [0, 0, -3]
+        assert got.imag.tolist() == [np.inf, -np.inf, 4]
+
+
+def test_whole_results_have_no_cotangent_in_a_custom_gradient() -> None:
+    seen: list[Any] = []
+
+    @ft.custom_gradient
+    def f(x: Any) -> Any:
+        def pullback(ct: Any) -> Any:
+            seen.append(ct[1].dtype)
+            return ct[0] * 3
+
+        return (x, fnp.round(x).astype(int)), pullback
+
+    assert ft.grad(lambda x: f(x)[0])(1.5) == 3
+    assert set(seen) == {ft.float0}
+
+
+def test_updates_that_are_cut_warn() -> None:
+    x = fnp.arange(3)
+    for cut in (lambda: x.at[0].set(1.5), lambda: ft.jit(lambda x: x.at[1].add(1j))(x)):
+        with pytest.warns(
+            FutureWarning, match="scatter inputs have incompatible types"
+        ):
+            assert cut().dtype == x.dtype
+    with pytest.warns(FutureWarning, match="float16 is cut to it, got float32"):
+        x.astype("float16").at[0].set(np.float32(2))
+    x.astype("float32").at[0].set(np.array(2.0))  # NumPy's double bits alone
+    with ft.config(jax_enable_x64=False):
+        x.at[0].set(np.uint8(2))
+        with pytest.raises(TypeError, match="a list is no index"):
+            x[[0, 1]]
+    assert x[[0, 1]].shape == (2,)
+
+
+def test_keys_of_old_and_offsets_of_seeds() -> None:
+    key = ft.random.PRNGKey(3)
+    with ft.legacy_prng_key("warn"), pytest.warns(UserWarning, match="Legacy uint32"):
+        ft.random.uniform(key)
+    with ft.legacy_prng_key("error"):
+        ft.random.uniform(ft.random.key(3))
+        with pytest.raises(ValueError, match=r"random\.uniform"):
+            ft.random.uniform(key)
+    with ft.config(jax_random_seed_offset=2):
+        assert np.array_equal(ft.random.PRNGKey(1), key)
+    lam = np.array([np.inf, -1, np.nan, 0], np.float32)
+    assert ft.random.poisson(key, lam).tolist() == [0, -1, -1, 0]
+
+
+def test_dtypes_are_promoted_also_where_they_are_narrowed() -> None:
+    with ft.config(jax_enable_x64=False):
+        assert fnp.promote_types("int64", "float64") == np.float64
+        assert fnp.result_type("int64", "float64") == np.float32

@@ -59,11 +59,12 @@ def _is_ufunc(name: str) -> bool:
     return pairs and name != "ldexp"
 
 
-def checked(name: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """A call of a public function of that name, checked as the settings say."""
-    config = settings.current()
+def checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
+    """A call of a public function, checked as the settings say."""
+    config, name = settings.current(), function.__name__
     strict, ranks = config.numpy_dtype_promotion, config.numpy_rank_promotion
-    if strict == "strict" and (name in _PROMOTING or _is_ufunc(name)):
+    promotes = not function.__module__.startswith("ftrace.lax")
+    if strict == "strict" and promotes and (name in _PROMOTING or _is_ufunc(name)):
         named = [value for value in kwargs.values() if hasattr(value, "dtype")]
         _check_dtypes([*args[name == "where" : _PROMOTING.get(name, 2)], *named])
     if ranks != "allow" and (name in _BROADCASTING or _is_ufunc(name)):

@@ -125,7 +125,7 @@ def recalling(
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if settings.Config.any_checks_calls and settings.current().checks_calls:
-            return checked(function.__name__, call, args, kwargs)
+            return checked(function, call, args, kwargs)
         scopes = stack.scopes
         if not scopes or provenance.origin is not None or len(scopes) <= stack.floor:
             if computes and not scopes and _has_large(args):

@@ -85,12 +85,13 @@ def multiplication(aval: ShapedArray) -> Ufunc:
 
 
 def square(x: Any) -> Any:
-    """Of complex numbers, without a difference of infinite squares."""
+    """Of complex numbers, without a difference of infinite squares, nor 0·∞."""
     value = np.multiply(x, x)
     if _is_bounded(value):
         return value
     re, im = x.real, x.imag
-    return make_complex((re - im) * (re + im), 2 * (re * im))
+    even = abs(re) - abs(im) == 0
+    return make_complex(np.where(even, 0, (re - im) * (re + im)), 2 * (re * im))
 
 
 def _is_bounded(value: Any) -> bool:
@@ -420,6 +421,8 @@ def convert(x: Any, dtype: np.dtype[Any]) -> Any:
             return integers(x, dtype)
         if dtype.itemsize <= 2 and target == "f" and x.dtype != np.float32:
             x = x.astype(np.float32)
+        if dtypes.is_narrow(x.dtype):  # ml_dtypes converts few pairs of them
+            x = x.astype(dtypes.wide(x.dtype))
         return x.astype(dtype)
 
 

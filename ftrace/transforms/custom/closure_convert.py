@@ -17,7 +17,7 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import Draft, close
 from ftrace.trace.calls import custom_call, rule_graphs
-from ftrace.trace.calls.custom_call import Invocation
+from ftrace.trace.calls.custom_call import Invocation, zeros_of
 from ftrace.trace.calls.custom_derivative import linear_call_p
 from ftrace.trace.flatten_arguments import Output, flatten_values, name_of, wraps
 from ftrace.trace.graph import Body, Graph
@@ -119,13 +119,17 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     def forward(*args: Any) -> Any:
         value, pullback = fun(*args)
         leaves, treedef = tree.flatten(value)
-        structure = tree.structure(args)
+        structure, types = tree.structure(args), [aval_of(x) for x in leaves]
+        float0 = [None if dtypes.is_inexact(a.dtype) else zeros_of(a) for a in types]
+        moving = [x for x, zero in zip(leaves, float0, strict=True) if zero is None]
 
         def flat(*cotangents: Value) -> list[Value]:
-            found = pullback(tree.unflatten(treedef, cotangents))
+            given = iter(cotangents)
+            parts = [next(given) if zero is None else zero for zero in float0]
+            found = pullback(tree.unflatten(treedef, parts))
             return flatten_values(found, "custom_gradient: the cotangent ")[0]
 
-        draft = rule_graphs.trace_call("custom_gradient", flat, leaves)
+        draft = rule_graphs.trace_call("custom_gradient", flat, moving)
         _refuse_effects(draft, "custom_gradient", pullback)
         body = close([*draft.free, *draft.arguments], draft.outputs)
         if len(draft.outputs) != structure.num_leaves:
@@ -139,8 +143,8 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     def backward(residuals: Any, cotangent: Any) -> Any:
         pullback, structure, values = residuals
-        found = _apply(pullback.body, [*values, *tree.leaves(cotangent)])
-        return tree.unflatten(structure, found)
+        moving = [x for x in tree.leaves(cotangent) if x.dtype != dtypes.float0]
+        return tree.unflatten(structure, _apply(pullback.body, [*values, *moving]))
 
     made = custom_vjp(value_of)
     signature = custom_call.signature_of(fun)

@@ -80,7 +80,7 @@ eigh hessenberg qr schur svd {values=no small=70}: spd
 eigh_tridiagonal {rough=16}: vector vector eigvals_only=[True]!
 polar {rough=64 small=70}: spd
 qr_multiply {values=no small=70}: square square
-rsf2csf {values=no small=70}: square square
+rsf2csf {small=70}: square square
 sqrtm {rough=64 small=70}: spd
 block_diag: any any?
 circulant companion fiedler fiedler_companion toeplitz hankel: vector

@@ -68,9 +68,10 @@ def mul(z: Complex, w: Complex) -> Complex:
 
 
 def square(z: Complex) -> Complex:
-    """(re - im)(re + im) + i·2·re·im: no difference of infinite squares."""
-    product = z.re * z.im
-    return Complex((z.re - z.im) * (z.re + z.im), product + product)
+    """(re - im)(re + im) + i·2·re·im: no difference of infinite squares, nor 0·∞."""
+    product, gap = z.re * z.im, abs(z.re) - abs(z.im)
+    re = select(eq(gap, 0.0), 0.0, (z.re - z.im) * (z.re + z.im))
+    return Complex(re, product + product)
 
 
 def mul_zero(z: Complex, w: Complex) -> Complex:

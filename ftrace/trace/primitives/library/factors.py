@@ -246,8 +246,9 @@ def _changed(u: Node, first: Node, turn: Node, image: Node, inverse: Node) -> No
 
 
 svd_p = library_op.host(
-    "svd", _infer_svd, _svd, _svd_tangent, doc="singular values and vectors"
-)
+    "svd", _infer_svd, _svd, _svd_tangent, doc="singular values and vectors",
+    compiled_from=library_op.SIGNS,
+)  # fmt: skip
 
 
 # Hermitian matrices.
@@ -288,7 +289,7 @@ def _over_gaps(inner: Node, values: Node) -> Node:
 
 eigh_p = library_op.host(
     "eigh", library_op.of_square("eigh", library_op.same, _real_values),
-    _eigh, _eigh_tangent,
+    _eigh, _eigh_tangent, compiled_from=library_op.SIGNS,
     doc="eigenvectors and ascending eigenvalues of a hermitian matrix",
 )  # fmt: skip
 

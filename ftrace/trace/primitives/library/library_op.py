@@ -70,6 +70,11 @@ def no_tangents(node: Node, tangents: Results) -> Results:
     return [None] * len(node.aval.items)
 
 
+#: The signs of vectors are as under `jit`: NumPy computes float32 in float64, and has
+#: others. A call is also shorter, if it is not the first one.
+SIGNS = CompiledFrom(1)
+
+
 class _Facts(TypedDict, total=False):
     no_derivative: str
     jvp: Callable[[Node, Results], Results]
