@@ -170,6 +170,10 @@ class PrimitiveError(FtraceError, ValueError):
     """A primitive's record lacks a rule."""
 
 
+class UnsupportedError(ValueRangeError, NotImplementedError):
+    """A choice that others have, and that is not there: splines of order 3."""
+
+
 class MissingRuleError(FtraceError, NotImplementedError):
     """A primitive of a library has no rule for what is asked of it."""
 
@@ -224,11 +228,17 @@ class DtypeOverflowError(FtraceError, OverflowError):
     """A Python integer does not fit the dtype it must take."""
 
 
-def one_of(what: str, value: Any, choices: Collection[Any]) -> None:
+def one_of(
+    what: str,
+    value: Any,
+    choices: Collection[Any],
+    error: type[FtraceError] = ValueRangeError,
+) -> None:
     """Raises where an argument is none of those that there are.
 
     Args:
       what: the function and its argument, for the message: "qr: mode".
+      error: the class of what is raised.
 
     Raises:
       ValueRangeError: it is another.
@@ -236,4 +246,4 @@ def one_of(what: str, value: Any, choices: Collection[Any]) -> None:
     if value not in choices:
         *names, last = map(repr, choices)
         listed = f"{', '.join(names)} or {last}" if names else last
-        raise ValueRangeError(f"{what} must be {listed}, got {value!r}")
+        raise error(f"{what} must be {listed}, got {value!r}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ShapeError, one_of
+from ftrace.errors import ShapeError, UnsupportedError, one_of
 from ftrace.ground.missing_names import tell_missing
 from ftrace.lax.elementwise import round as round_away
 from ftrace.numpy.axes import as_value, cast, choose
@@ -38,7 +38,7 @@ def map_coordinates(
 
     Raises:
       ShapeError: there is not one array of coordinates per axis.
-      ValueRangeError: the order or the mode is unknown.
+      UnsupportedError: the order or the mode is another.
     """
     x = as_value(input)
     places = [as_value(c) for c in coordinates]
@@ -48,8 +48,8 @@ def map_coordinates(
             f"{len(places)} for an input of shape {x.shape}"
         )
     modes = ("constant", "nearest", "wrap", "mirror", "reflect")
-    one_of("map_coordinates: mode", mode, modes)
-    one_of("map_coordinates: order", order, (0, 1))
+    one_of("map_coordinates: mode", mode, modes, UnsupportedError)
+    one_of("map_coordinates: order", order, (0, 1), UnsupportedError)
     outside = cast(cval, x.dtype)
     corners = product(*map(_nearest if order == 0 else _neighbours, places))
     result: Any = None

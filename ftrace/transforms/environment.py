@@ -22,7 +22,7 @@ from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import AbstractRef, Ref
 from ftrace.trace.tracing.scopes import asarray
-from ftrace.trace.tracing.tracer import aval_of, is_value
+from ftrace.trace.tracing.tracer import Tracer, aval_of, is_value
 from ftrace.transforms.device_placement import device_put, devices
 
 _TUPLE: type[Any] = tuple
@@ -218,13 +218,14 @@ def make_array_from_single_device_arrays(
 
     Raises:
       ShapeError: a part has not the shape that the sharding says.
-      ValueRangeError: there are more or less parts, or of another dtype.
+      ValueRangeError: there are more or less parts, traced ones, or of another dtype.
     """
     what = "make_array_from_single_device_arrays"
-    if len(arrays) != sharding.num_devices:
+    known = [x for x in arrays if not isinstance(x, Tracer)]
+    if not len(known) == len(arrays) == sharding.num_devices:
         raise ValueRangeError(
             f"{what}: the sharding has {sharding.num_devices} devices, got "
-            f"{len(arrays)} arrays"
+            f"{len(arrays)} arrays, {len(known)} of them known"
         )
     (part,) = map(asarray, arrays)
     if dtype is not None and part.dtype != dtypes.as_dtype(dtype):

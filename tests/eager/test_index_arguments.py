@@ -75,6 +75,7 @@ def test_updates_by_arrays_and_masks_are_those_of_numpy(kind: str) -> None:
             equal(getattr(a.at[index], kind)(1.5), expected)
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")
 def test_values_are_arrays_and_numbers_of_any_dtype() -> None:
     x, a = table(), fnp.asarray(table())
     for n in range(CALLS + 2):

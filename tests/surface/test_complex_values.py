@@ -73,8 +73,8 @@ def log1p(z: complex) -> complex:
 
 def square(z: complex) -> complex:
     x, y = z.real, z.imag
-    lost = abs(x) == abs(y) > 1e38  # 0·∞
-    return complex(nan if lost else (x - y) * (x + y), 2 * (x * y))
+    even = 0 in (x - y, x + y)
+    return complex(0 if even else (x - y) * (x + y), 2 * (x * y))
 
 
 def reciprocal(z: complex) -> complex:

@@ -433,3 +433,16 @@ def test_dtypes_are_promoted_also_where_they_are_narrowed() -> None:
     with ft.config(jax_enable_x64=False):
         assert fnp.promote_types("int64", "float64") == np.float64
         assert fnp.result_type("int64", "float64") == np.float32
+
+
+def test_ranks_are_checked_in_vectorize_and_orders_of_splines_are_named() -> None:
+    add = fnp.vectorize(fnp.add, signature="(),()->()")
+    x, y = fnp.zeros((3, 3)), fnp.zeros(3)
+    with ft.numpy_rank_promotion("raise"):
+        assert add(x, y[0]).shape == (3, 3)
+        with pytest.raises(ValueError, match="same number of axes"):
+            add(x, y)
+    with ft.numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="vectorize"):
+        add(x, y)
+    with pytest.raises(NotImplementedError, match="order must be 0 or 1, got 3"):
+        ft.scipy.ndimage.map_coordinates(y, [y], order=3)

@@ -16,6 +16,7 @@ from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.aliasing import owning
+from ftrace.trace.eager.checked_calls import check_ranks
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 
@@ -213,6 +214,7 @@ def _map_cores(function: Callable[..., Any], operands: list[Any], cores: Any) ->
     sizes: dict[str, int] = {}
     pairs = zip(operands, inputs, strict=True)
     loops = [_check_core(operand.shape, core, sizes) for operand, core in pairs]
+    check_ranks("vectorize", loops)
     loop = broadcast_shapes("vectorize", loops) if loops else ()
     ndim = len(loop)
     padded = [

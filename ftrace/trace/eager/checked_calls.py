@@ -22,6 +22,7 @@ from ftrace.errors import NonFiniteError, ShapeError, TypePromotionError
 from ftrace.errors.user_line import warn_user
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import is_array
+from ftrace.trace.avals import Shape
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.primitive import compound_of
@@ -62,13 +63,14 @@ def _is_ufunc(name: str) -> bool:
 def checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
     """A call of a public function, checked as the settings say."""
     config, name = settings.current(), function.__name__
-    strict, ranks = config.numpy_dtype_promotion, config.numpy_rank_promotion
+    strict = config.numpy_dtype_promotion
     promotes = not function.__module__.startswith("ftrace.lax")
     if strict == "strict" and promotes and (name in _PROMOTING or _is_ufunc(name)):
         named = [value for value in kwargs.values() if hasattr(value, "dtype")]
         _check_dtypes([*args[name == "where" : _PROMOTING.get(name, 2)], *named])
-    if ranks != "allow" and (name in _BROADCASTING or _is_ufunc(name)):
-        _check_ranks(name, args, ranks == "raise")
+    if name in _BROADCASTING or _is_ufunc(name):
+        shapes = [aval_of(x).shape for x in args if is_value(x)]
+        check_ranks(name, shapes)
     with settings.config(debug_nans=False, debug_infs=False, **_PLAIN):
         result = call(*args, **kwargs)
     if not (config.debug_nans or config.debug_infs):
@@ -113,12 +115,17 @@ def _check_dtypes(operands: Iterable[Any]) -> None:
         )
 
 
-def _check_ranks(name: str, operands: Iterable[Any], refuses: bool) -> None:
-    shapes = [aval_of(x).shape for x in operands if is_value(x)]
-    if len({len(shape) for shape in shapes if shape}) <= 1:
+def check_ranks(name: str, shapes: Sequence[Shape]) -> None:
+    """Raises or warns, as the settings say, where arrays have several numbers of axes.
+
+    Raises:
+      ShapeError: `numpy_rank_promotion` is "raise".
+    """
+    policy = settings.current().numpy_rank_promotion
+    if policy == "allow" or len({len(shape) for shape in shapes if shape}) <= 1:
         return
     listed = " ".join(map(str, shapes))
-    if refuses:
+    if policy == "raise":
         raise ShapeError(
             f"Operands could not be broadcast together for {name} on shapes {listed} "
             "and with the config option jax_numpy_rank_promotion='raise'; give them "

@@ -100,6 +100,10 @@ class _Pullback:
     body: Body
 
 
+def _moves(x: Value) -> bool:
+    return dtypes.is_inexact(aval_of(x).dtype)
+
+
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A function with a gradient of its own.
 
@@ -119,16 +123,15 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     def forward(*args: Any) -> Any:
         value, pullback = fun(*args)
         leaves, treedef = tree.flatten(value)
-        structure, types = tree.structure(args), [aval_of(x) for x in leaves]
-        float0 = [None if dtypes.is_inexact(a.dtype) else zeros_of(a) for a in types]
-        moving = [x for x, zero in zip(leaves, float0, strict=True) if zero is None]
+        structure = tree.structure(args)
 
         def flat(*cotangents: Value) -> list[Value]:
             given = iter(cotangents)
-            parts = [next(given) if zero is None else zero for zero in float0]
+            parts = [next(given) if _moves(x) else zeros_of(aval_of(x)) for x in leaves]
             found = pullback(tree.unflatten(treedef, parts))
             return flatten_values(found, "custom_gradient: the cotangent ")[0]
 
+        moving = list(filter(_moves, leaves))
         draft = rule_graphs.trace_call("custom_gradient", flat, moving)
         _refuse_effects(draft, "custom_gradient", pullback)
         body = close([*draft.free, *draft.arguments], draft.outputs)
@@ -143,7 +146,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     def backward(residuals: Any, cotangent: Any) -> Any:
         pullback, structure, values = residuals
-        moving = [x for x in tree.leaves(cotangent) if x.dtype != dtypes.float0]
+        moving = filter(_moves, tree.leaves(cotangent))
         return tree.unflatten(structure, _apply(pullback.body, [*values, *moving]))
 
     made = custom_vjp(value_of)
