@@ -41,9 +41,9 @@ ROWS: tuple[tuple[str, str], ...] = (
     (r"(?i)cudnn|cublas|rocm|_tpu|magma|_gpu", "accelerators"),
     (r"errors_test|traceback", "how frames are left out of tracebacks"),
     (
-        r"Arange\w*Jaxpr|testIntegerPower|MatmulBothSize1BatchDims|PreferredElementType"
+        r"Arange\w*Jaxpr|testIntegerPower\d|MatmulBothSize1BatchDims|testPreferredElementType"
         r"|SimpleIndexingUsesSlice|NormalizationByType|UnsignedNoNormalization"
-        r"|preferred_element_type|select_jvp_complexity|WhereExtraCode|lax_test.*Reduce\d"
+        r"|preferred_element_type|select_jvp_complexity|WhereExtraCode|lax_test.*testReduce\d"
         r"|InBounds\w*Wrap|PiecewiseRecompile|forwards_extensive|input_to_output_forw"
         r"|typecheck_param|NestedBatchingMatMat",
         JAXPR,
