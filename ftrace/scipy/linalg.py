@@ -182,7 +182,7 @@ def eigh_tridiagonal(
 
     Args:
       d: (n,), the diagonal, real.
-      e: (n - 1,), below the diagonal.
+      e: (n - 1,), above the diagonal, its conjugate below.
       eigvals_only: return the values alone.
       select: "a", all; "i", those of the numbers from select_range[0] to
         select_range[1], both included.
@@ -208,7 +208,7 @@ def eigh_tridiagonal(
             "eigh_tridiagonal: select must be 'a', or 'i' with select_range, got "
             f"{select!r} and {select_range!r}"
         )
-    matrix = fnp.diag(main) + fnp.diag(beside, -1) + fnp.diag(fnp.conj(beside), 1)
+    matrix = fnp.diag(main) + fnp.diag(beside, 1) + fnp.diag(fnp.conj(beside), -1)
     v, w = lax_linalg.eigh(matrix, symmetrize_input=False)
     if select_range is not None:
         name = "eigh_tridiagonal: range"

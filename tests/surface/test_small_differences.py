@@ -357,6 +357,13 @@ def test_eigenvectors_are_those_under_jit() -> None:
             assert np.array_equal(got, want)
 
 
+def test_what_stands_above_the_diagonal_is_given() -> None:
+    d, e = np.array([1.0, 2, 3]) + 0j, np.array([1 + 2j, 0.5j])
+    w, v = linalg.eigh_tridiagonal(d, e)
+    matrix = np.diag(d) + np.diag(e, 1) + np.diag(e.conj(), -1)
+    assert np.allclose(matrix @ v, v * w)
+
+
 def test_rotations_to_a_complex_form_are_those_of_scipy() -> None:
     scipy = pytest.importorskip("scipy.linalg")
     x = np.random.default_rng(0).standard_normal((3, 6, 6))
