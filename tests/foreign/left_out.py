@@ -84,6 +84,7 @@ ROWS: tuple[tuple[str, str], ...] = (
     (r"tree_util_test.*(serialize_treedef|testWalk|StableHash)", OPTREE),
     (r"core_test.*(pp_kv_pair|tracer_reprs|test_str_aval|mem_space)", TEXT),
     (r"core_test.*(residual_forwarding)", PULLBACK),
+    (r"array_test.*array_impl_name", PRIVATE),
     (r"concreteness_error_includes|unimplemented_interpreter|wrong_output_abs", ERRORS),
 )
 
