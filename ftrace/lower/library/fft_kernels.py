@@ -26,9 +26,8 @@ Numbers stand in memory in one of four forms:
     abreast    (outer, inner, size): a vector has a number of each of as many rows
     transposed (outer, inner, size) -> (outer, size, inner): rows abreast become columns
 
-The kernels of real rows have names of their own: "rfft" and "irfft" do everything, of
-powers of two; "half" makes the transform of real rows from those of their pairs of
-numbers, and "pairs" is the way back.
+The kernels of real rows have names of their own: "half" makes the transform of real
+rows from those of their pairs of numbers, and "pairs" is the way back.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class Form:
     cut: bool = False
 
     def __str__(self) -> str:
-        way = "inverse " if all(self.swaps) or self.kind == "irfft" else ""
+        way = "inverse " if all(self.swaps) else ""
         words = [f"{way}{self.kind} {self.outer}x[{self.size}]x{self.inner}"]
         words += [word for word in ("twisted", "padded", "convolved", "cut")
                   if getattr(self, word)]  # fmt: skip
@@ -291,8 +290,6 @@ class _Kernels:
             whole = self._along(p.make_complex(x, zeros_like(x)), x.ndim - 1)
             return movement.shrink_axis(whole, x.ndim - 1, 0, half + 1)
         outer = prod(lead)
-        if _is_in_one(size):
-            return self._step(x, result, Form("rfft", outer, half))
         x = self._rows(x, outer, half, self._wide(outer, half))
         return self._step(x, result, Form("half", outer, half))
 
@@ -303,9 +300,6 @@ class _Kernels:
         if size % 2 or size < 4:
             return p.real(self._along(_mirror(x, size), last))
         outer, result = prod(lead), ShapedArray.of((*lead, size), self._real)
-        if _is_in_one(size):
-            form = Form("irfft", outer, half, scale=1 / half, swaps=(True, True))
-            return self._step(x, result, form)
         x = self._step(x, self._wide(outer, half), Form("pairs", outer, half))
         return self._rows(x, outer, half, result)
 
@@ -339,11 +333,6 @@ def _are_alone(form: Form, rows: int) -> bool:
 def _most(size: int) -> int:
     """How many numbers one kernel transforms, of columns and of rows abreast."""
     return COLUMN if radices.is_smooth(size) else CONVOLUTION
-
-
-def _is_in_one(size: int) -> bool:
-    """Is a real row of this length transformed by one kernel?"""
-    return radices.is_power(size) and size <= 2 * ROW
 
 
 def _mirror(x: Node, size: int) -> Node:

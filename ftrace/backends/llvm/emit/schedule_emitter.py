@@ -191,8 +191,7 @@ class ScheduleEmitter:
         axes = tuple(steps)
         values = [node.src[0] for node in s.totals]
         values = substitute(values, self.loads(s.operands))
-        values, ranges, own = _merge(stage, values, depth)
-        spans = own | spans
+        ranges, spans = depth.cut.within, depth.spans() | spans
         if s.ahead:
             column = s.columns.cut.within[-1]
             later = Prefetch.of(values, column, ranges[-1], s.ahead, stage.facts)
@@ -349,19 +348,3 @@ _EMIT: dict[type[tree.Statement], Callable[[ScheduleEmitter, Any], None]] = {
     tree.Slide: ScheduleEmitter.slide,
     tree.Store: ScheduleEmitter.store,
 }
-
-
-def _merge(
-    stage: Stage, values: list[Node], depth: blocked_ranges.Block
-) -> tuple[list[Node], tuple[Node, ...], dict[Node, Span]]:
-    """One range in place of several, where every load walks through them evenly."""
-    ranges, facts = depth.cut.within, stage.facts
-    facts.learn(values)
-    if len(ranges) > 1:
-        whole = stage.new_range(depth.cut.length)
-        moved = index_facts.lay_flat(values, ranges, whole, facts, start=depth.start)
-        if moved is not None:
-            split = depth.cut.split is not None
-            spans = {whole: Span("0", depth.count())} if split else {}
-            return substitute(values, moved), (whole,), spans
-    return values, ranges, depth.spans()

@@ -11,7 +11,6 @@ three are computed once per node, sources first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from types import MappingProxyType
 
 from ftrace import dtypes
@@ -243,46 +242,6 @@ def facts_of(kernel: ir.Kernel) -> Facts:
 def index_of(load: Node) -> Node:
     """The index of a load."""
     return load.src[1]
-
-
-def lay_flat(
-    values: Sequence[Node],
-    ranges: Sequence[Node],
-    flat: Node,
-    facts: Facts,
-    start: Node | None = None,
-) -> dict[Node, Node] | None:
-    """What stands for ranges in expressions so that one runs through all of them.
-
-    None where expressions do not depend on them as they lie side by side.
-
-    Args:
-      start: where the first of the ranges begins.
-    """
-    first, *_, last = ranges
-    sizes = [ir.axis_of(r).size for r in ranges]
-    weights = {r: prod(sizes[n + 1 :]) for n, r in enumerate(ranges)}
-    pending = list(values)
-    seen = set(pending)
-    while pending:
-        node = pending.pop()
-        if node in weights:
-            return None
-        if node.dtype is ir.INDEX and node in facts.affine:
-            terms = facts.affine[node].terms
-            step = terms.get(last, 0)
-            if any(terms.get(r, 0) != step * w for r, w in weights.items()):
-                return None
-            inside = [a for a in terms if a.op is not ir.range_p]
-            if any(not facts.free[a].isdisjoint(ranges) for a in inside):
-                return None
-            continue
-        src = (index_of(node), *node.src[2:]) if node.op is ir.load_p else node.src
-        fresh = [s for s in src if s not in seen]
-        seen.update(fresh)
-        pending += fresh
-    zero = const(0, ir.INDEX)
-    return dict.fromkeys(ranges, zero) | {first: start or zero, last: flat}
 
 
 # Expressions of indices, written anew.

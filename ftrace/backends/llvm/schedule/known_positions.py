@@ -21,12 +21,10 @@ is such a reduce as well: one of its axes lies side by side.
 
 Windows with borders are written out too, element by element:
 
-    out[i] = the sum over k of x[2·i + k - 1]  (where that is in x)  ·  w[k]
-    out[i] = the sum over k of y[(i + 1 - k) / 2]  (where that is even)  ·  w[k]
+    out[i] = the greatest over k of x[2·i + k - 1]  (where that is in x)
 
-What is left of the questions in the first is where a row begins and ends, and there
-the loops are cut (see below). In the second, the derivative, half the elements of the
-window are known to be in a hole once i is written out as two rows in turn.
+What is left of the questions is where a row begins and ends, and there the loops are
+cut (see below).
 
 Loops are cut in pieces:
 
@@ -86,7 +84,7 @@ _NUMBERS = 1 << 20
 
 
 def stores_over(
-    kernel: ir.Kernel, facts: Facts, places: Mapping[Node, ix.Index], taps: bool = False
+    kernel: ir.Kernel, facts: Facts, places: Mapping[Node, ix.Index]
 ) -> tuple[ir.Store, ...]:
     """The stores of a kernel of which some ranges are elsewhere: see `move`."""
     new: dict[Node, Node] = {}
@@ -94,7 +92,7 @@ def stores_over(
     for node in kernel.nodes:
         moved = move(node, facts, places)
         src = tuple([new[s] for s in node.src])
-        new[node] = rebuild(node, src, taps) if moved is None else moved
+        new[node] = rebuild(node, src) if moved is None else moved
     return replace_expressions(kernel, new)
 
 
@@ -156,7 +154,7 @@ def replace_expressions(
     return tuple(found)
 
 
-def rebuild(node: Node, src: tuple[Node, ...], taps: bool = False) -> Node:
+def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
     """A node of other sources; what is known of constants is folded."""
     if src == node.src:
         return node
@@ -167,10 +165,6 @@ def rebuild(node: Node, src: tuple[Node, ...], taps: bool = False) -> Node:
     varies = node.dtype is ir.INDEX and not all(s.op is const_p for s in src)
     if varies or node.op in (ir.load_p, ir.reduce_p):
         return make_node(node.op, node.aval, src, node.arg)
-    if node.op is ir.fma_p and taps:
-        for old, found in zip(node.src[:2], src[:2], strict=True):
-            if old.op is ir.load_p and found.op is const_p:
-                return src[2]  # nothing is there: it adds nothing
     return scalar(node, src)
 
 
@@ -198,7 +192,7 @@ def without_short_axes(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Ke
             continue
         if any(_takes_turns(kernel, axis, long, facts, most) for long in kernel.axes):
             places = map(ix.constant_index, range(size))
-            turns = [stores_over(kernel, facts, {axis: at}, True) for at in places]
+            turns = [stores_over(kernel, facts, {axis: at}) for at in places]
             axes = tuple(a for a in kernel.axes if a is not axis)
             in_turn = tuple(s for turn in zip(*turns, strict=True) for s in turn)
             return replace(kernel, axes=axes, stores=in_turn)
@@ -255,7 +249,7 @@ def without_short_reduces(kernel: ir.Kernel, facts: Facts, target: Target) -> ir
         if node.op is ir.reduce_p:
             new[node] = _combine(node, new, facts, target)
         else:
-            new[node] = rebuild(node, tuple([new[s] for s in node.src]), True)
+            new[node] = rebuild(node, tuple([new[s] for s in node.src]))
     return replace(kernel, stores=replace_expressions(kernel, new))
 
 
@@ -282,7 +276,7 @@ def _is_beside(
 def _moves_in_windows(
     inside: list[Node], long: Node, short: list[Node], facts: Facts, most: int
 ) -> bool:
-    """Do windows with borders move along it, or their derivatives?"""
+    """Do windows with borders move along it?"""
     if ix.size_of(long) < _LEAST:
         return False
     for node in inside:
@@ -290,9 +284,6 @@ def _moves_in_windows(
             continue
         terms = facts.affine[index_of(node)].terms
         if 1 <= terms.get(long, 0) <= most and any(r in terms for r in short):
-            return True
-        holes = any(n.op.name == "rem" for n in toposort([node.src[2]]))
-        if holes and terms.get(long) == 1:
             return True
     return False
 
@@ -325,7 +316,7 @@ def _combine(
         moved = dict(zip(short, map(ix.constant_index, places), strict=True))
         for node in inside:
             src = tuple([new.get(s) or known.get(s, s) for s in node.src])
-            new[node] = move(node, facts, moved) or rebuild(node, src, True)
+            new[node] = move(node, facts, moved) or rebuild(node, src)
         if fused:
             factors = [new.get(s) or known.get(s, s) for s in value.src]
             found = make_node(ir.fma_p, reduce.aval, (*factors, found))

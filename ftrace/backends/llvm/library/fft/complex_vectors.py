@@ -190,26 +190,7 @@ class Side:
         raise NotImplementedError
 
 
-class Memory(Side):
-    """Complex numbers in memory, the imaginary part `apart` after the real one."""
-
-    def __init__(self, f: Waves, base: str, apart: int) -> None:
-        self._f = f
-        self._base = base
-        self._apart = apart
-
-    def first(self) -> Pair:
-        """The parts of the first number."""
-        f = self._f
-        a, b = (f.load(f.t.text, f.at(self._base, at)) for at in (0, self._apart))
-        return a, b
-
-    def set_first(self, x: Pair) -> None:
-        for value, at in zip(x, (0, self._apart), strict=True):
-            self._f.store(self._f.t.text, value, self._f.at(self._base, at))
-
-
-class Place(Memory):
+class Place(Side):
     """Complex numbers in memory, side by side.
 
     Args:
@@ -218,8 +199,17 @@ class Place(Memory):
     """
 
     def __init__(self, f: Waves, base: str, inner: int = 0) -> None:
-        super().__init__(f, base, 1)
-        self._inner = inner
+        self._f, self._base, self._inner = f, base, inner
+
+    def first(self) -> Pair:
+        """The parts of the first number."""
+        f = self._f
+        a, b = (f.load(f.t.text, f.at(self._base, at)) for at in (0, 1))
+        return a, b
+
+    def set_first(self, x: Pair) -> None:
+        for at, value in enumerate(x):
+            self._f.store(self._f.t.text, value, self._f.at(self._base, at))
 
     def _index(self, at: str) -> str:
         f = self._f
@@ -252,11 +242,11 @@ class Place(Memory):
         )
 
 
-class Buffer(Memory):
+class Buffer(Side):
     """Numbers on the stack, the parts apart."""
 
     def __init__(self, f: Waves) -> None:
-        super().__init__(f, f.place(f.t.text, 2 * f.plane), f.plane)
+        self._f, self._base = f, f.place(f.t.text, 2 * f.plane)
 
     def take(self, at: str, mask: str = "") -> Pair:
         assert not mask

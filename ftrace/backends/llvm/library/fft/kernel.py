@@ -28,7 +28,6 @@ from ftrace.backends.llvm.emit.module import Rendered
 from ftrace.backends.llvm.library.fft.complex_vectors import (
     ACROSS,
     Buffer,
-    Memory,
     Numbers,
     Pair,
     Place,
@@ -285,24 +284,6 @@ def _row_bases(f: Waves, row: str) -> list[str]:
     return bases
 
 
-def _real_rows(f: Waves) -> int:
-    """Rows of real numbers, from first to last."""
-    form = f.form
-    half = f.roots("half", form.size)
-    buffers = [Buffer(f), Buffer(f)]
-    with f.repeat("%end", "%begin") as unit:
-        to, of = _row_bases(f, unit)
-        if form.kind == "irfft":
-            pairs_from(f, of, buffers[1], half)
-            target = scale(f, exchange(Place(f, to)), form.scale)
-            transform(f, exchange(buffers[1]), target, buffers)
-        else:
-            last = buffers[(len(stages_of(form.size)) - 1) % 2]
-            transform(f, Place(f, of), last, buffers)
-            real_from(f, last, to, half)
-    return form.outer
-
-
 def _half_rows(f: Waves) -> int:
     """Rows of the transforms of real rows from those of their pairs, or back."""
     half = f.roots("half", f.form.size)
@@ -390,8 +371,6 @@ def _row_of(f: Waves, base: str, strip: Strip, size: int) -> str:
 
 _WRITERS = {
     "rows": _rows,
-    "rfft": _real_rows,
-    "irfft": _real_rows,
     "half": _half_rows,
     "pairs": _half_rows,
 }
@@ -426,7 +405,7 @@ def _half_roots(f: Waves, half: str, k: str) -> Pair:
     return f.take(half, k, f.lanes), f.take(half, behind, f.lanes)
 
 
-def real_from(f: Waves, side: Memory, target: str, half: str) -> None:
+def real_from(f: Waves, side: Place, target: str, half: str) -> None:
     """The transform of a real row from that of its pairs."""
     n, lanes = f.form.size, f.lanes
     place = Place(f, target)
@@ -443,7 +422,7 @@ def real_from(f: Waves, side: Memory, target: str, half: str) -> None:
         f.store(f.t.text, f.t.constant(0), f.at(target, at + 1))
 
 
-def pairs_from(f: Waves, source: str, side: Memory, half: str) -> None:
+def pairs_from(f: Waves, source: str, side: Place, half: str) -> None:
     """What the pairs of a real row are transformed to."""
     n, lanes = f.form.size, f.lanes
     place = Place(f, source)
