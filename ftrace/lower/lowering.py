@@ -13,6 +13,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from itertools import compress
 from typing import Any, Final
 
 from ftrace.errors import ArgumentError, DeviceError, GraphError
@@ -46,6 +47,7 @@ from ftrace.trace.graph import Body, Graph, Node, bodies_of, has_any, toposort
 from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.elementwise import copy
+from ftrace.trace.primitives.indexing import scatter_p
 from ftrace.trace.primitives.library.fft import fft_p
 from ftrace.trace.primitives.library.scan import extremum_tangent_p
 from ftrace.trace.primitives.movement import permute_p
@@ -238,7 +240,7 @@ def _build(work: Work) -> Work:
         ]
         if not too_many:
             built |= {
-                draft.number: build_step(draft.step, work.limits)
+                draft.number: build_step(draft.step, work.limits, work.given)
                 for draft in plan.drafts
                 if draft.step is not None
             }
@@ -254,7 +256,19 @@ def _share_memory(work: Work) -> Work:
     sharing = buffer_reuse.share_memory(
         plan.drafts, work.built, plan.outputs, work.given
     )
-    return replace(work, sharing=sharing)
+    built = dict(work.built)
+    for number, step in work.built.items():
+        if isinstance(step, BuiltStep) and step.places:
+            pairs = step.carried_in_place()
+            had = [sharing.owner.get(result) is first for first, result in pairs]
+            if not all(had):
+                places = dict(compress(step.places.items(), had))
+                built[number] = step = _build_branches(step.node, work.limits, places)
+            kept = {result for _, result in step.carried_in_place()}
+            for _, result in compress(pairs, had):
+                if result not in kept:
+                    del sharing.owner[result]
+    return replace(work, sharing=sharing, built=built)
 
 
 def _assemble(work: Work) -> Work:
@@ -332,37 +346,75 @@ def lower(
     return Lowered(graph, simplified, plan, program)
 
 
-def lower_body(body: Body, limits: Limits, carry: range = range(0)) -> ir.Program:
+def lower_body(
+    body: Body, limits: Limits, places: Mapping[int, int], stays: bool = False
+) -> ir.Program:
     """The program of a body: each output has memory of its own, also what it got.
 
-    An input of `carry`, whose next value is the output of its number there, may be
-    overwritten by that, and is, where that is safe.
+    Args:
+      places: numbers of inputs that may be overwritten, and are, where that is safe, by
+        the output of that number.
+      stays: such an output may also be the input as it is.
     """
     outputs: list[Node] = []
     taken: set[Node] = set()
-    for node in run_stages(simplified_body(body), limits, SUITING):
+    home = {k: body.inputs[i] for i, k in places.items()} if stays else {}
+    for k, node in enumerate(run_stages(simplified_body(body), limits, SUITING)):
         root = root_of(node)
-        while is_variable(root) or root in taken:  # the third copy is one of a copy
+        # The third copy is one of a copy.
+        while root is not home.get(k) and (is_variable(root) or root in taken):
             node = root = copy(node)
         taken.add(root)
         outputs.append(node)
     graph = Graph(body.inputs, tuple(outputs))
     given: dict[Node, Node | None] = {
-        body.inputs[i]: root_of(outputs[k]) for k, i in enumerate(carry)
+        body.inputs[i]: root_of(outputs[k]) for i, k in places.items()
     }
     return _make_program(Work(graph, limits, given))[1]
 
 
-def build_step(node: Node, limits: Limits) -> BuiltStep | BuiltKernel:
-    """An operation that is a step by itself, with the programs that it runs."""
+def build_step(
+    node: Node, limits: Limits, given: Collection[Node]
+) -> BuiltStep | BuiltKernel:
+    """An operation that is a step by itself, with the programs that it runs.
+
+    Args:
+      given: inputs that may be overwritten.
+    """
     if node.op is register_loop_p:
         return built_recurrence(node, root_of)
-    arg, carry = node.arg, range(0)
+    arg = node.arg
     if isinstance(arg, canonical_loop.Loop):
-        carry = range(arg.consts, arg.consts + arg.carry)
-    return BuiltStep(
-        node, tuple(lower_body(body, limits, carry) for body in bodies_of(node.arg))
-    )
+        carried = {arg.consts + k: k for k in range(arg.carry)}
+        return BuiltStep(node, (lower_body(arg.body, limits, carried),))
+    places: dict[int, int] = {}
+    shares = "share_memory" not in settings.current().disabled_rules
+    for body in bodies_of(arg) if shares else ():
+        for k, output in enumerate(simplified_body(body)):
+            root = root_of(output)
+            while root.op is scatter_p:
+                root = root_of(root.src[0])
+            if output.ndim and root in body.inputs:
+                i = body.inputs.index(root)
+                source = root_of(node.src[1 + i])
+                if not is_variable(source) or source in given:
+                    places.setdefault(i, k)
+    once = {k: i for i, k in places.items()}
+    return _build_branches(node, limits, {i: k for k, i in once.items()})
+
+
+def _build_branches(node: Node, limits: Limits, places: Mapping[int, int]) -> BuiltStep:
+    """Branches, of which results have the memory of operands where all can do that."""
+    bodies = bodies_of(node.arg)
+    programs = tuple([lower_body(body, limits, places, True) for body in bodies])
+    kept = {
+        i: k
+        for i, k in places.items()
+        if all(p.outputs[k] == p.inputs[i] for p in programs)
+    }
+    if kept != places:
+        return _build_branches(node, limits, kept)
+    return BuiltStep(node, programs, kept)
 
 
 def _splitting_node(built: BuiltKernel, plan: Schedule, forced: set[Node]) -> Node:

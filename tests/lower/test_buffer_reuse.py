@@ -12,7 +12,7 @@ from hypothesis import example, given, settings, strategies as st
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.lower.program.ir import RunKernel, RunLoop
+from ftrace.lower.program.ir import RunBranch, RunKernel, RunLoop
 
 DEVICES = ("cpu", "interpreter", "opencl")
 ROWS, COLUMNS = 6, 4
@@ -157,6 +157,65 @@ def test_a_donated_array_that_no_result_can_take_is_told_once() -> None:
         step(x, y, y + 1)
     assert (len(told), told[0].filename) == (1, __file__)
     step(fnp.zeros(()), fnp.ones(3), fnp.ones(3))
+
+
+BRANCHES: dict[str, Callable[..., Any]] = {
+    "one is left": lambda x, y: (x.at[0].set(9.0), y),
+    "the other is left": lambda x, y: (x, y.at[1].add(3.0)),
+    "both are left": lambda x, y: (x, y),
+    "they change places": lambda x, y: (y, x),
+    "one is made anew": lambda x, y: (x[::-1] + y, y),
+    "one becomes both": lambda x, y: (x, x),
+    "a loop, a branch": lambda x, y: (
+        lax.fori_loop(0, 3, lambda i, x: x.at[i].set(i), x),
+        lax.cond(y[0] > 0, lambda y: y, lambda y: y.at[2].set(8.0), y),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_branches_leave_values_where_they_are(device: str) -> None:
+    given = table()[0], table()[1] - 2
+
+    def loop(x: Any, y: Any) -> Any:
+        def step(i: Any, pair: Any) -> Any:
+            return lax.switch(i, [*BRANCHES.values()], *pair)
+
+        return lax.fori_loop(0, len(BRANCHES), step, (x, y))
+
+    def once(i: Any, x: Any, y: Any) -> Any:
+        a, b = fnp.sort(x), fnp.sort(y)
+        return lax.switch(i, [*BRANCHES.values()], a, b), lax.switch(
+            i, [*BRANCHES.values()], x, b + 1
+        )
+
+    with ft.config(device=device):
+        found = ft.jit(loop)(*given)
+        with ft.disable_jit():
+            wanted = loop(*map(fnp.asarray, given))
+        np.testing.assert_array_equal(found, wanted)
+        run = ft.jit(once)
+        for i in range(len(BRANCHES)):
+            with ft.disable_jit():
+                wanted = once(i, *map(fnp.asarray, given))
+            np.testing.assert_array_equal(run(i, *given), wanted)
+
+
+def test_a_branch_in_a_loop_copies_nothing() -> None:
+    def step(c: Any) -> Any:
+        i, *pair = c
+        first, other = (
+            lambda x, y: (x.at[i].set(i), y),
+            lambda x, y: (x, y.at[i].add(i)),
+        )
+        return i + 1, *lax.cond(i % 3 == 0, first, other, *pair)
+
+    run = ft.jit(lambda *c: lax.while_loop(lambda c: c[0] < c[1].size, step, c))
+    rows = np.ones(2000, np.float32), np.ones(2000, np.float32)
+    (loop,) = loops(run.lower(0, *rows).program)
+    (branch,) = [s for s in loop.body.steps if isinstance(s, RunBranch)]
+    assert [len(b.steps) for b in branch.branches] == [1, 1]
+    assert set(branch.results) < set(branch.operands)
 
 
 def test_a_donated_array_that_others_see_is_copied() -> None:

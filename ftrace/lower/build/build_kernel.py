@@ -12,8 +12,8 @@ computed or loaded alike. What is built of the one is then the kernel of the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, replace
 from typing import Any
 
 from ftrace import dtypes
@@ -45,10 +45,13 @@ class BuiltStep:
     Attributes:
       node: the operation.
       programs: of its bodies.
+      places: of branches, the operands whose memory results have in all of them, by
+        number, each with that of the result.
     """
 
     node: Node
     programs: tuple[Program, ...]
+    places: Mapping[int, int] = field(default_factory=dict[int, int])
 
     @property
     def reads(self) -> list[Node]:
@@ -74,10 +77,14 @@ class BuiltStep:
         return body.outputs[k] == body.inputs[arg.consts + k]
 
     def carried_in_place(self) -> list[tuple[Node, Node]]:
-        """The (first value, result) of each carry that is updated in place."""
+        """The (first value, result) of each carry that is updated in place.
+
+        Likewise of branches: they leave a value where it is, or write it there.
+        """
         arg = self.node.arg
         if not isinstance(arg, Loop):
-            return []
+            operands = self.reads[1:]
+            return [(operands[i], self.writes[k]) for i, k in self.places.items()]
         initial = self.reads[arg.predicate + arg.consts :]
         return [
             (initial[k], self.writes[k])

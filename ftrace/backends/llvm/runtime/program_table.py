@@ -305,6 +305,8 @@ class _Writer:
         copies: list[tuple[int, int]] = []
         for slot, result in zip(branch.outputs, step.results, strict=True):
             if slot in known:
+                if known[slot] == r.Reference(result, 0):
+                    continue  # it is where it was, or has been written there
                 copies.append((slot, len(branch.slots) + len(more)))
                 more.append(r.Reference(result, 0))
             else:
