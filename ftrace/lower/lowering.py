@@ -13,7 +13,6 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from itertools import compress
 from typing import Any, Final
 
 from ftrace.errors import ArgumentError, DeviceError, GraphError
@@ -240,7 +239,7 @@ def _build(work: Work) -> Work:
         ]
         if not too_many:
             built |= {
-                draft.number: build_step(draft.step, work.limits, work.given)
+                draft.number: build_step(draft.step, work.limits)
                 for draft in plan.drafts
                 if draft.step is not None
             }
@@ -250,24 +249,15 @@ def _build(work: Work) -> Work:
 
 
 def _share_memory(work: Work) -> Work:
-    if "share_memory" in settings.current().disabled_rules:
-        return work
-    plan = work.plan
-    sharing = buffer_reuse.share_memory(
-        plan.drafts, work.built, plan.outputs, work.given
-    )
-    built = dict(work.built)
-    for number, step in work.built.items():
-        if isinstance(step, BuiltStep) and step.places:
-            pairs = step.carried_in_place()
-            had = [sharing.owner.get(result) is first for first, result in pairs]
-            if not all(had):
-                places = dict(compress(step.places.items(), had))
-                built[number] = step = _build_branches(step.node, work.limits, places)
-            kept = {result for _, result in step.carried_in_place()}
-            for _, result in compress(pairs, had):
-                if result not in kept:
-                    del sharing.owner[result]
+    """What has the memory of what; with that the programs of branches are made."""
+    plan, built, sharing = work.plan, dict(work.built), work.sharing
+    if "share_memory" not in settings.current().disabled_rules:
+        sharing = buffer_reuse.share_memory(
+            plan.drafts, built, plan.outputs, work.given
+        )
+    for number, step in built.items():
+        if isinstance(step, BuiltStep) and not step.programs:
+            built[number] = _build_branches(step, sharing.owner, work.limits)
     return replace(work, sharing=sharing, built=built)
 
 
@@ -373,13 +363,11 @@ def lower_body(
     return _make_program(Work(graph, limits, given))[1]
 
 
-def build_step(
-    node: Node, limits: Limits, given: Collection[Node]
-) -> BuiltStep | BuiltKernel:
+def build_step(node: Node, limits: Limits) -> BuiltStep | BuiltKernel:
     """An operation that is a step by itself, with the programs that it runs.
 
-    Args:
-      given: inputs that may be overwritten.
+    Those of branches are made when it is known which results have the memory of
+    operands: it may be those that a branch leaves as they are, or updates.
     """
     if node.op is register_loop_p:
         return built_recurrence(node, root_of)
@@ -388,33 +376,36 @@ def build_step(
         carried = {arg.consts + k: k for k in range(arg.carry)}
         return BuiltStep(node, (lower_body(arg.body, limits, carried),))
     places: dict[int, int] = {}
-    shares = "share_memory" not in settings.current().disabled_rules
-    for body in bodies_of(arg) if shares else ():
+    for body in bodies_of(arg):
         for k, output in enumerate(simplified_body(body)):
             root = root_of(output)
             while root.op is scatter_p:
                 root = root_of(root.src[0])
-            if output.ndim and root in body.inputs:
-                i = body.inputs.index(root)
-                source = root_of(node.src[1 + i])
-                if not is_variable(source) or source in given:
-                    places.setdefault(i, k)
-    once = {k: i for i, k in places.items()}
-    return _build_branches(node, limits, {i: k for k, i in once.items()})
+            if output.ndim and root in body.inputs and k not in places.values():
+                places.setdefault(body.inputs.index(root), k)
+    return BuiltStep(node, (), places)
 
 
-def _build_branches(node: Node, limits: Limits, places: Mapping[int, int]) -> BuiltStep:
-    """Branches, of which results have the memory of operands where all can do that."""
-    bodies = bodies_of(node.arg)
-    programs = tuple([lower_body(body, limits, places, True) for body in bodies])
-    kept = {
-        i: k
-        for i, k in places.items()
-        if all(p.outputs[k] == p.inputs[i] for p in programs)
+def _build_branches(
+    step: BuiltStep, owner: dict[Node, Node], limits: Limits
+) -> BuiltStep:
+    """With programs; a result loses the memory that one of them cannot put it in."""
+    operands, results = step.reads[1:], step.writes
+    places = {
+        i: k for i, k in step.places.items() if owner.get(results[k]) is operands[i]
     }
-    if kept != places:
-        return _build_branches(node, limits, kept)
-    return BuiltStep(node, programs, kept)
+    bodies = bodies_of(step.node.arg)
+    while True:
+        programs = tuple([lower_body(body, limits, places, True) for body in bodies])
+        lost = [
+            i
+            for i, k in places.items()
+            if any(p.outputs[k] != p.inputs[i] for p in programs)
+        ]
+        if not lost:
+            return BuiltStep(step.node, programs)
+        for i in lost:
+            del owner[results[places.pop(i)]]
 
 
 def _splitting_node(built: BuiltKernel, plan: Schedule, forced: set[Node]) -> Node:

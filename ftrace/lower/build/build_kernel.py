@@ -45,8 +45,8 @@ class BuiltStep:
     Attributes:
       node: the operation.
       programs: of its bodies.
-      places: of branches, the operands whose memory results have in all of them, by
-        number, each with that of the result.
+      places: of branches, the numbers of operands, each with that of the result that
+        may have its memory.
     """
 
     node: Node
@@ -79,7 +79,7 @@ class BuiltStep:
     def carried_in_place(self) -> list[tuple[Node, Node]]:
         """The (first value, result) of each carry that is updated in place.
 
-        Likewise of branches: they leave a value where it is, or write it there.
+        Likewise of branches, which may leave a value where it is, or write it there.
         """
         arg = self.node.arg
         if not isinstance(arg, Loop):

@@ -165,18 +165,13 @@ class Ready:
 
 def _tell_of_useless(graph: Graph, donated: tuple[int, ...]) -> None:
     """Warns of donated leaves that are used, and that no result is as large as."""
-    left = Counter([(n.shape, n.dtype) for n in graph.outputs])
-    used = {*toposort(graph.outputs)}
-    useless: list[str] = []
-    for node in [graph.inputs[i] for i in donated]:
-        kind = node.shape, node.dtype
-        if node in used and not left[kind]:
-            useless.append(repr(node.aval))
-        left[kind] -= left[kind] > 0
+    used = {*toposort(graph.outputs)} & {graph.inputs[i] for i in donated}
+    given = Counter([n.aval.strong() for n in graph.inputs if n in used])
+    useless = given - Counter([n.aval.strong() for n in graph.outputs])
     if useless:
         warn_user(
-            f"Some donated buffers were not usable: {', '.join(useless)}. No result of "
-            "this shape and dtype is left to take them; do not donate them"
+            f"Some donated buffers were not usable: {[*useless.elements()]}. No result "
+            "of this shape and dtype is left to take them; do not donate them"
         )
 
 
