@@ -144,11 +144,11 @@ def user_origin() -> Origin | None:
     return _generated_origin()
 
 
-def warn_user(text: str) -> None:
-    """A UserWarning about the user's own line."""
+def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
+    """A warning about the user's own line."""
     origin = user_origin()
     place = ("<unknown>", 1) if origin is None else (origin.file, origin.line)
-    warnings.warn_explicit(text, UserWarning, *place)
+    warnings.warn_explicit(text, category, *place)
 
 
 def _generated_origin() -> Origin | None:

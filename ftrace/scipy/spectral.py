@@ -8,7 +8,6 @@ detrend       less the constant or the lines that fit best
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors, numpy as fnp
+from ftrace.errors.user_line import warn_user
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, fft
 from ftrace.numpy.axes import as_value, cast
@@ -293,9 +293,8 @@ class _Spectrum:
         nfft: int | None, trend: Any, onesided: bool,
     ) -> _Spectrum:  # fmt: skip
         if onesided and dtypes.is_complex(x.dtype):
-            warnings.warn(
+            warn_user(
                 f"{name}: a complex signal has two sides; say return_onesided=False",
-                stacklevel=4,
             )
             onesided = False
         if nperseg is not None:
@@ -357,9 +356,8 @@ def _window(
         return win, win.size
     size = most if size is None else size
     if size > most:
-        warnings.warn(
+        warn_user(
             f"{name}: nperseg={size} is more than the signal has; it becomes {most}",
-            stacklevel=5,
         )
         size = most
     if window == "hann":

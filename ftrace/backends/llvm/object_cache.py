@@ -23,14 +23,13 @@ import shlex
 import stat
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from io import FileIO
 
 from ftrace.backends.llvm.compile_threads import apart, is_main
 from ftrace.errors import CacheWarning
-from ftrace.errors.user_line import user_origin
+from ftrace.errors.user_line import user_origin, warn_user
 from ftrace.ground import settings
 
 try:  # that of hashlib brings OpenSSL with it, 4 ms of a warm start
@@ -154,16 +153,12 @@ class ObjectCache:
     def _tell(self, message: str) -> None:
         if self.told:
             return
-        place = user_origin()
-        if place is None and not is_main():
+        if user_origin() is None and not is_main():
             self._untold = message  # one of ours: where the user's line is known it is
             return
         self.told, self._untold = True, None
         with suppress(CacheWarning):  # where warnings are errors: nothing here raises
-            if place is None:
-                warnings.warn(message, CacheWarning, stacklevel=2)
-            else:
-                warnings.warn_explicit(message, CacheWarning, place.file, place.line)
+            warn_user(message, CacheWarning)
 
     def sweep(self) -> None:
         """Removes the files read longest ago until the rest fits the limit."""

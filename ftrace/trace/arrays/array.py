@@ -445,8 +445,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def unsafe_buffer_pointer(self) -> int:
         """The address of its elements, in memory that a result may take later."""
-        device = self.device
-        if self.memory is HOST and device.host:
+        if self.memory is HOST and (device := self.device).host:
             self._buffer = self.copied_to(device)
         buffer = self.buffer
         flat = buffer.device.copy_out(buffer, self._dtype, self.size)

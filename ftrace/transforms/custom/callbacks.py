@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ftrace.errors import ArgumentError
+from ftrace.errors.user_line import warn_user
 from ftrace.trace.effects import METHODS, call_back
 
 
@@ -49,11 +49,10 @@ def pure_callback(
       DerivativeError: a derivative is taken; give one with `ftrace.custom_jvp`.
     """
     if vectorized is not None:
-        warnings.warn(
+        warn_user(
             "pure_callback: vectorized= is deprecated; write "
             f"vmap_method={'legacy_vectorized' if vectorized else 'sequential'!r}",
             DeprecationWarning,
-            stacklevel=2,
         )
         if vmap_method is not None:
             raise ArgumentError(
