@@ -366,9 +366,9 @@ def associative_scan(
     def combine(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
         result = fn(tree.unflatten(treedef, left), tree.unflatten(treedef, right))
         found, structure = tree.flatten(result)
-        if structure != treedef:
+        if len(found) != len(values):  # what holds the leaves may be of another class
             raise errors.TreeError(
-                f"lax.associative_scan: fn must return a tree like its arguments, "
+                f"lax.associative_scan: fn must return as many leaves as it takes, "
                 f"{tree.readable(treedef)}; got {tree.readable(structure)}"
             )
         return [ax.as_value(x) for x in found]

@@ -312,7 +312,7 @@ def ravel_multi_index(
             f"ravel_multi_index: {len(multi_index)} index arrays for {len(sizes)} axes"
         )
     one_of("ravel_multi_index: order", order, ("C", "F"))
-    arrays = ew.promote_together(*multi_index) if multi_index else []
+    arrays = ew.promote_together(*multi_index) if sizes else []
     if any(ew.kind_of(i) not in "iu" for i in arrays):
         raise ValueRangeError("ravel_multi_index takes integers")
     bounded = [_bounded(i, n, m) for i, n, m in zip(arrays, sizes, modes, strict=True)]

@@ -90,6 +90,10 @@ def test_sizes_of_unravel_index_may_be_traced() -> None:
         assert np.array_equal(known, traced)
     far = fnp.ravel_multi_index((np.array([3, 9]), np.array([5, 1])), (7, 6), "ignore")
     assert np.array_equal(far, [23, 55])
+    assert fnp.ravel_multi_index(fnp.array([[1, 2], [0, 3]]), (3, 4)).tolist() == [
+        4,
+        11,
+    ]
 
 
 def test_of_conditions_that_hold_the_last_counts() -> None:
@@ -453,3 +457,23 @@ def test_ranks_are_checked_in_vectorize_and_orders_of_splines_are_named() -> Non
         add(x, y)
     with pytest.raises(NotImplementedError, match="order must be 0 or 1, got 3"):
         ft.scipy.ndimage.map_coordinates(y, [y], order=3)
+
+
+def test_trees_of_a_scan_may_be_of_another_class() -> None:
+    class Pair(NamedTuple):
+        a: Any
+        b: Any
+
+    pair = Pair(fnp.arange(4), fnp.ones(4))
+    sums = lax.associative_scan(lambda x, y: (x[0] + y[0], x[1] * y[1]), pair)
+    assert isinstance(sums, Pair)
+    assert sums.a.tolist() == [0, 1, 3, 6]
+    with pytest.raises(ft.errors.TreeError, match="as many leaves"):
+        lax.associative_scan(lambda x, y: (x[0],), pair)
+
+
+def test_kinds_of_calls_are_counted() -> None:
+    f = ft.jit(lambda x: x + 1)
+    for x in (1.0, 2.0, np.ones(3)):
+        f(x)
+    assert f._cache_size() == 2

@@ -478,6 +478,10 @@ class Jitted(RecordedCallable, Travels):
         self._with_refs = None
         self.forget_records()
 
+    def _cache_size(self) -> int:
+        """How many kinds of calls have been traced: JAX's private name is in use."""
+        return len(self._traced)
+
     def reduced(self, protocol: Any) -> Any:
         parts = self._fun, self._static, self._donated, self._device, self._dynamic
         return Jitted, parts
