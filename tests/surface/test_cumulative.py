@@ -311,7 +311,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: lax.associative_scan(lambda a, b: (a, b), X),
         errors.TreeError,
-        "a tree like its arguments",
+        "as many leaves as it takes",
     ),
 ]  # fmt: skip
 
