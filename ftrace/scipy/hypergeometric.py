@@ -10,7 +10,12 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ConcretizationTypeError, ValueRangeError
+from ftrace.errors import (
+    ArgumentError,
+    ConcretizationTypeError,
+    ShapeError,
+    ValueRangeError,
+)
 from ftrace.lax.control import fori_loop
 from ftrace.lax.gammas import any_gamma, compose, log_beta, run_wide, stirling_rest
 from ftrace.lax.incomplete import converge, rounding, with_slopes
@@ -22,7 +27,10 @@ from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms.grad import jvp
 
-__all__ = ["bernoulli", "bessel_jn", "comb", "hyp1f1", "hyp2f1", "sph_harm_y"]
+__all__ = [
+    "bernoulli", "bessel_jn", "comb", "hyp1f1", "hyp2f1", "lpmn", "lpmn_values",
+    "sph_harm_y",
+]  # fmt: skip
 
 
 def _hypergeometric(upper: tuple[Any, ...], lower: Any, x: Any, wanted: Any) -> Any:
@@ -348,6 +356,78 @@ def _harmonics(n: Any, m: Any, theta: Any, phi: Any, most: int) -> Any:
     imag = choose(m < 0, -imag, imag)
     sign = choose(odd, -1.0, 1.0)
     return bind(p.make_complex, sign * real, sign * imag)
+
+
+# Associated Legendre functions.
+
+
+def lpmn(m: int, n: int, z: Value) -> tuple[Any, Any]:
+    """Associated Legendre functions Pₙᵐ(z) of all orders and degrees, and their slopes.
+
+    Args:
+      m, n: the greatest order and the greatest degree, which must be equal.
+      z: real numbers along one axis; beyond ±1 orders from 1 are NaN.
+
+    Returns:
+      Values and derivatives of shape (m + 1, n + 1, len(z)), with the phase of Condon
+      and Shortley; 0 where the order is greater than the degree.
+
+    Raises:
+      ArgumentError: m and n differ.
+      ShapeError: z has not one axis.
+    """
+    x, most = _check_legendre("lpmn", m, n, z)
+    return jvp(partial(_legendre, most=most, normal=False), (x,), (fnp.ones_like(x),))
+
+
+def lpmn_values(m: int, n: int, z: Value, is_normalized: bool) -> Any:
+    """The values of `lpmn`.
+
+    Args:
+      m, n, z: as of `lpmn`.
+      is_normalized: times √((2n + 1)/4π·(n - m)!/(n + m)!), as spherical harmonics are.
+
+    Raises:
+      ArgumentError: m and n differ.
+      ShapeError: z has not one axis.
+    """
+    x, most = _check_legendre("lpmn_values", m, n, z)
+    return _legendre(x, most, is_normalized)
+
+
+def _check_legendre(name: str, m: int, n: int, z: Value) -> tuple[Any, int]:
+    order, most = static_int(m, f"{name}: m"), static_int(n, f"{name}: n")
+    if order != most or most < 0:
+        raise ArgumentError(f"{name}: m and n must be equal, got {order} and {most}")
+    (x,) = promote_inexact(z)
+    refuse_complex(name, x)
+    if x.ndim != 1:
+        raise ShapeError(f"{name}: z must have one axis, got shape {x.shape}")
+    return x, most
+
+
+def _legendre(z: Any, most: int, normal: bool) -> Any:
+    """By order, degree and place: degrees climb from the diagonal (DLMF 14.10.3)."""
+    orders = np.arange(most + 1.0)[:, None]
+    ratios = (2 * orders[1:] - 1) / (2 * orders[1:])
+    products = np.cumprod(np.concatenate([np.ones((1, 1)), ratios]), axis=0)
+    start = (-1) ** orders * np.sqrt((2 * orders + 1) / (4 * math.pi) * products)
+    inside = choose(fnp.abs(z) <= 1, 1 - z * z, math.nan)
+    diagonal = start.astype(z.dtype) * inside ** (orders / 2).astype(z.dtype)
+    before = here = fnp.zeros_like(diagonal)
+    degrees: list[Any] = []
+    for k in range(most + 1):
+        above = orders < k
+        up = np.sqrt((4 * k * k - 1) / np.where(above, k * k - orders**2, np.inf))
+        below = np.maximum((k - 1) ** 2 - orders**2, 0)
+        down = np.sqrt(below / abs(4 * (k - 1) ** 2 - 1))
+        climbed = up.astype(z.dtype) * (z * here - down.astype(z.dtype) * before)
+        before, here = here, fnp.where(orders == k, diagonal, climbed)
+        # (n + m)!/(n - m)!, 0 where m > n
+        ways = [math.perm(k + m, 2 * m) or 1 for m in range(most + 1)]
+        norms = [math.sqrt((2 * k + 1) / (4 * math.pi * way)) for way in ways]
+        degrees.append(here if normal else here / np.array(norms, z.dtype)[:, None])
+    return fnp.stack(degrees, axis=1)
 
 
 # The gamma function of complex numbers.

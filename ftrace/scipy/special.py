@@ -33,6 +33,8 @@ from ftrace.scipy.hypergeometric import (
     complex_log_gamma,
     hyp1f1,
     hyp2f1,
+    lpmn as lpmn,
+    lpmn_values as lpmn_values,
     sph_harm_y,
 )
 from ftrace.scipy.integrals import (
@@ -60,7 +62,7 @@ __all__ = [
     "gammaln", "gammasgn", "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div",
     "log_ndtr", "log_softmax", "loggamma", "logit", "logsumexp", "multigammaln", "ndtr",
     "ndtri", "owens_t", "poch", "polygamma", "rel_entr", "sici", "softmax", "spence",
-    "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
+    "lpmn", "lpmn_values", "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 
 # The distribution of a standard normal value, its logarithm and its inverse.

@@ -187,6 +187,23 @@ def test_wofz_is_that_of_scipy_in_all_quadrants() -> None:
     assert special.wofz(np.float32(1)).dtype == np.complex64
 
 
+def test_legendre_functions_are_harmonics_along_a_meridian() -> None:
+    angle = np.linspace(0.1, 3, 7)
+    z = np.cos(angle)
+    degree = np.arange(7)[None, :, None]
+    made = special.lpmn_values(6, 6, z, True)
+    wanted = scipy_special.sph_harm_y(degree, degree.reshape(-1, 1, 1), angle, 0.0).real
+    np.testing.assert_allclose(made, wanted, atol=1e-14)
+    values, slopes = ft.jit(special.lpmn, static_argnums=(0, 1))(6, 6, z)
+    assert values[2, 4] == pytest.approx(7.5 * (7 * z**2 - 1) * (1 - z**2))
+    assert slopes[2, 4] == pytest.approx(30 * z * (4 - 7 * z**2))
+    ends = special.lpmn(2, 2, np.array([-1.0, 1.0]))[1]
+    assert np.asarray(ends)[::2, 2] == pytest.approx(np.array([[-3, 3], [6, -6]]))
+    for wrong in ((2, 3, z), (2, 2, z[None]), (-1, -1, z)):
+        with pytest.raises(ValueError, match="lpmn: "):
+            special.lpmn(*wrong)
+
+
 def test_bessel_functions_harmonics_and_bernoulli_numbers() -> None:
     z = np.linspace(-20, 20, 41)
     got = special.bessel_jn(z.reshape(41, 1), v=4)
