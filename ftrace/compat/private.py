@@ -84,6 +84,7 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
     "jax._src.flatten_util": "jax.flatten_util",
     "jax._src.interpreters": {},
     "jax._src.interpreters.ad": "jax.interpreters.ad",
+    "jax._src.public_test_util": "jax.test_util",
     "jax._src.state": {},
     "jax._src.state.types": {"AbstractRef": AbstractRef},
     "jax._src.traceback_util": {
