@@ -60,6 +60,7 @@ def value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
 ) -> Function:
     """A function that returns the value of `fun` and its gradient.
 
@@ -69,6 +70,7 @@ def value_and_grad(
       has_aux: `fun` returns something beside the scalar that is passed through.
       holomorphic: arguments and result are complex, and `fun` is holomorphic.
       allow_int: integer arguments are allowed; their gradient has dtype float0.
+      reduce_axes: must be empty: sum over mapped axes by `lax.psum`.
 
     Returns:
       f(*args, **kwargs) -> (value, gradient), or ((value, aux), gradient). The
@@ -78,9 +80,18 @@ def value_and_grad(
       DerivativeError: an argument or the result is not of an inexact dtype.
       ShapeError: the result is not a scalar.
     """
+    _check_reduce_axes("value_and_grad", reduce_axes)
     return _value_and_grad(
         "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int
     )
+
+
+def _check_reduce_axes(name: str, reduce_axes: Sequence[Any]) -> None:
+    if reduce_axes:
+        raise errors.UnsupportedError(
+            f"{name}: reduce_axes must be empty, got {reduce_axes!r}; sum gradients "
+            "over a mapped axis by lax.psum"
+        )
 
 
 def _value_and_grad(
@@ -141,12 +152,14 @@ def grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
 ) -> Function:
     """A function that returns the gradient of `fun`; see `value_and_grad`.
 
     Returns:
       f(*args, **kwargs) -> gradient, or (gradient, aux) with `has_aux`.
     """
+    _check_reduce_axes("grad", reduce_axes)
     both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int)
 
     @wraps(fun)
@@ -300,18 +313,22 @@ def _tangent_or_zero(tangent: Node | None, primal: Node) -> Node:
     return cast(found, primal.dtype, primal.aval.weak_type)
 
 
-def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
+def vjp(
+    fun: Function, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()
+) -> Any:
     """The value of `fun`, and the function that pulls cotangents back to its arguments.
 
     Args:
       fun: any function of arrays.
       primals: its positional arguments.
       has_aux: `fun` returns a pair (output, aux).
+      reduce_axes: must be empty, as of `value_and_grad`.
 
     Returns:
       (output, vjp_fun), and aux with `has_aux`. `vjp_fun(ct)` takes a cotangent of the
       structure of the output and returns a tuple with a cotangent per primal.
     """
+    _check_reduce_axes("vjp", reduce_axes)
     return vjp_for("vjp", fun, primals, has_aux)
 
 
@@ -595,12 +612,15 @@ def linearize_for(
     return output.answer(results, push)
 
 
-def linear_transpose(fun: Function, *primals: Any) -> Function:
+def linear_transpose(
+    fun: Function, *primals: Any, reduce_axes: Sequence[Any] = ()
+) -> Function:
     """The transpose of a linear function.
 
     Args:
       fun: linear in its arguments.
       primals: arrays, or anything with shape and dtype, that tell the types.
+      reduce_axes: must be empty, as of `value_and_grad`.
 
     Returns:
       A function from a cotangent of the output to a tuple with one per primal.
@@ -608,6 +628,7 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     Raises:
       DerivativeError: `fun` is not linear.
     """
+    _check_reduce_axes("linear_transpose", reduce_axes)
     tree.check_callable(fun, "linear_transpose")
     leaves, treedef = tree.flatten(tuple(primals))
     avals = [type_of(x) for x in leaves]

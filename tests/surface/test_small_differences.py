@@ -477,3 +477,13 @@ def test_kinds_of_calls_are_counted() -> None:
     for x in (1.0, 2.0, np.ones(3)):
         f(x)
     assert f._cache_size() == 2
+
+
+def test_axes_that_gradients_are_summed_over_are_none() -> None:
+    for transform in (ft.grad, ft.value_and_grad):
+        assert transform(fnp.sum, reduce_axes=())(np.ones(2)) is not None
+        with pytest.raises(NotImplementedError, match=r"lax\.psum"):
+            transform(fnp.sum, reduce_axes=("batch",))
+    for transform in (ft.vjp, ft.linear_transpose):
+        with pytest.raises(NotImplementedError, match=r"lax\.psum"):
+            transform(fnp.sum, np.ones(2), reduce_axes=("batch",))
