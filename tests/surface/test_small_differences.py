@@ -487,3 +487,13 @@ def test_axes_that_gradients_are_summed_over_are_none() -> None:
     for transform in (ft.vjp, ft.linear_transpose):
         with pytest.raises(NotImplementedError, match=r"lax\.psum"):
             transform(fnp.sum, np.ones(2), reduce_axes=("batch",))
+
+
+def test_elements_one_after_the_other() -> None:
+    x = fnp.arange(6.0).reshape(2, 3)
+    assert list(x.flat) == [*range(6)]
+    assert x.flat[-2] == 4
+    with pytest.raises(ValueError, match="read-only"):
+        x.flat[0] = 1.0
+    for each in (x, x[1, 1], fnp.asarray(4.0)):  # pytest asks for what is flat
+        assert each == pytest.approx(each, abs=1e-4)

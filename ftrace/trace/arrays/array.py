@@ -358,6 +358,11 @@ class Array(ArrayLike, metaclass=_ArrayType):
         return super().__iter__()
 
     @property
+    def flat(self) -> Any:
+        """NumPy's iterator over the elements, which cannot be set."""
+        return np.asarray(self).flat
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return self._shape
 
