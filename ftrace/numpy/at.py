@@ -25,6 +25,7 @@ from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.body import close, trace_body
 from ftrace.trace.control.while_loop import While, while_p
+from ftrace.trace.eager.checked_calls import check_types
 from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import require_room
 from ftrace.trace.primitives import minmax
@@ -206,6 +207,7 @@ def update(
       ShapeError: the values do not broadcast to the place.
       IndexBoundsError: an index that is known is out of bounds.
     """
+    check_types((x, values))
     dtype, _ = ew.common_type(x, values)
     if dtype != x.dtype:  # computed in the common dtype, as without an index
         cut = dtype.itemsize < 8 or dtypes.kind(dtype) != dtypes.kind(x.dtype)

@@ -353,7 +353,9 @@ def frombuffer(
 
 
 def _of_one_value(name: str, value: int):
-    def filled(shape: Any, dtype: Dtype = None, *, device: Any = None) -> Any:
+    def filled(
+        shape: Any, dtype: Dtype = None, *, device: Any = None, out_sharding: Any = None
+    ) -> Any:
         target = dtype_or(dtype, dtypes.default_dtype("f"))
         return placed(ax.full(ax.check_sizes(shape, name), value, target), device)
 

@@ -87,6 +87,8 @@ def categorical(
     shape: Any = None,
     replace: bool = True,
     mode: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Indices along `axis`, drawn with probabilities softmax(logits).
 
@@ -98,6 +100,7 @@ def categorical(
         `axis`; by default the latter alone.
       replace: if false, what leading sizes of `shape` count are different categories.
       mode: "high" for probabilities below 1e-7, or "highest"; by default "low".
+      out_sharding: accepted, without effect.
 
     Raises:
       ShapeError: `shape` does not end in that of `logits` without `axis`.

@@ -418,6 +418,10 @@ def test_updates_that_are_cut_warn() -> None:
             assert cut().dtype == x.dtype
     with pytest.warns(FutureWarning, match="float16 is cut to it, got float32"):
         x.astype("float16").at[0].set(np.float32(2))
+    with ft.config(numpy_dtype_promotion="strict"):
+        x.at[0].set(2)
+        with pytest.raises(ft.errors.TypePromotionError, match="float32"):
+            x.at[0].set(np.float32(2))
     x.astype("float32").at[0].set(np.array(2.0))  # NumPy's double bits alone
     with ft.config(jax_enable_x64=False):
         x.at[0].set(np.uint8(2))

@@ -63,11 +63,10 @@ def _is_ufunc(name: str) -> bool:
 def checked(function: Function, call: Function, args: Any, kwargs: Any) -> Any:
     """A call of a public function, checked as the settings say."""
     config, name = settings.current(), function.__name__
-    strict = config.numpy_dtype_promotion
     promotes = not function.__module__.startswith("ftrace.lax")
-    if strict == "strict" and promotes and (name in _PROMOTING or _is_ufunc(name)):
+    if promotes and (name in _PROMOTING or _is_ufunc(name)):
         named = [value for value in kwargs.values() if hasattr(value, "dtype")]
-        _check_dtypes([*args[name == "where" : _PROMOTING.get(name, 2)], *named])
+        check_types([*args[name == "where" : _PROMOTING.get(name, 2)], *named])
     if name in _BROADCASTING or _is_ufunc(name):
         shapes = [aval_of(x).shape for x in args if is_value(x)]
         check_ranks(name, shapes)
@@ -98,7 +97,14 @@ def unchecked(function: Function) -> Function:
     return cast(Function, call)
 
 
-def _check_dtypes(operands: Iterable[Any]) -> None:
+def check_types(operands: Iterable[Any]) -> None:
+    """Raises, if the settings say so, where the dtypes of operands differ.
+
+    Raises:
+      TypePromotionError: `numpy_dtype_promotion` is "strict".
+    """
+    if settings.current().numpy_dtype_promotion != "strict":
+        return
     leaves = tree.leaves(list(operands))
     avals = [aval_of(x) for x in leaves if is_value(x)]
     strong: set[Any] = {a.dtype for a in avals if not a.weak_type}
