@@ -3,9 +3,9 @@
 python -m docs.generate
 
 primitives.md   from the records
-accuracy.md     from the table of error bounds
-lowering.md     the lists of rules, between its markers
 jax-names.md    from the names of JAX, and what is missing of them
+accuracy.md     the tables of error bounds, between its markers
+lowering.md     the lists of rules and decisions, between its markers
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import pkgutil
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from docs.accuracy import OF_COMPOSITIONS
 from docs.jax_names import DIFFERS_, SAME, in_alias_alone, statuses
@@ -24,7 +25,7 @@ from ftrace import lower, trace
 from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
 from ftrace.lower.legalize.math import ACCURACY
 from ftrace.lower.lowering import MOVEMENT, PIPELINE, PROGRAM, SIMPLIFY, SPLIT
-from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS, ONE_BY_ONE
+from ftrace.numpy.elementwise import OF_EQUAL_TERMS, OF_SUMS
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
 
@@ -69,12 +70,12 @@ def make_all_primitives() -> None:
 def generated_pages() -> dict[Path, str]:
     """The text that each page should have."""
     make_all_primitives()
-    page = DOCS / "lowering.md"
+    accuracy, lowering = DOCS / "accuracy.md", DOCS / "lowering.md"
     return {
         DOCS / "primitives.md": primitives_page(),
-        DOCS / "accuracy.md": accuracy_page(),
         DOCS / "jax-names.md": jax_names_page(),
-        page: with_decisions(with_rules(page.read_text(encoding="utf-8"))),
+        accuracy: with_tables(accuracy, error_tables()),
+        lowering: with_tables(lowering, rule_tables() | decision_tables()),
     }
 
 
@@ -239,119 +240,39 @@ def primitives_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-# Accuracy.
+# Tables between the markers of pages that are written by hand.
 
 
-def accuracy_page() -> str:
-    parts = [
-        NOTE,
-        "# Accuracy of the elementary functions",
-        paragraph(
-            "Devices without an instruction for a function compute it by plain "
-            "arithmetic (`ftrace/lower/legalize/math`). The table has the greatest "
-            "error that was seen, rounded up: in float32 over numbers from the whole "
-            "range, "
-            "against float64; in float64 over millions of numbers, against 113 bits. "
-            "The unit is the distance to the next number (ulp); 0.5 is a correctly "
-            "rounded result. The tests hold each function to its bound."
+def with_tables(path: Path, tables: Mapping[str, str]) -> str:
+    """A page with each table between its marker and the next end."""
+    page = path.read_text(encoding="utf-8")
+    for name, body in tables.items():
+        begin, end = f"<!-- {name} -->", "<!-- end -->"
+        head, _, rest = page.partition(begin)
+        _, _, tail = rest.partition(end)
+        page = f"{head}{begin}\n\n{body}\n\n{end}{tail}"
+    return page
+
+
+def error_tables() -> dict[str, str]:
+    """Error bounds."""
+
+    def rows(bounds: Iterable[tuple[str, tuple[str | float, ...]]]) -> Any:
+        for name, cells in bounds:
+            texts = [c if isinstance(c, str) else f"{c:g}" for c in cells]
+            words = " " in name.partition("(")[0]
+            yield name if words else f"`{name}`", *texts
+
+    functions, composed = ACCURACY.items(), OF_COMPOSITIONS.items()
+    sums = [*OF_SUMS.items(), ("a sum of equal numbers", OF_EQUAL_TERMS)]
+    units = "float32", "float64"
+    return {
+        "errors of functions": table(("function", *units), rows(functions)),
+        "errors of compositions": table(("function", "where", *units), rows(composed)),
+        "errors of sums": table(
+            ("function", "roundings"), rows((name, (bound,)) for name, bound in sums)
         ),
-        paragraph(
-            "The bounds of `lgamma` and `digamma` hold for positive arguments; for "
-            "negative ones, near a zero of the function, they are units of 1."
-        ),
-        paragraph(
-            "float16 and bfloat16 are computed in float32 and rounded once. The "
-            "interpreter calls NumPy, and Python's `math` in float64 where NumPy lacks "
-            "the function."
-        ),
-        paragraph(
-            "Processors with AVX-512 compute `tanh`, `erf` and `erfc` of float32 in "
-            "pieces, by tables in registers (decision `functions_in_pieces`): `tanh` "
-            "and `erf` are right to 1 there."
-        ),
-        paragraph(
-            "`x**n` for a whole number n of Python's multiplies: that is n − 1 "
-            "roundings, and one more for a negative n, whose result is as good where "
-            "it is denormal. One of a 16-bit float is rounded once, with and without "
-            "`jit`."
-        ),
-        paragraph(
-            "Products of matrices of bfloat16 are added up in float32: each is exact."
-        ),
-        paragraph(
-            "Functions of one complex number have the values of C17, Annex G, at "
-            "infinities, NaN and zeros, and do not overflow on the way at huge or "
-            "subnormal numbers: with and without `jit`, in every element alike. "
-            "Products and quotients of infinities, NaN and zeros, and products that "
-            "overflow on the way, are NumPy's, with and without `jit`: of the two "
-            "products in each part of z·w the first is not rounded, on processors with "
-            "an fma, and the imaginary part of z·conj(z) is a rounding. `prod` and "
-            "`cumprod` multiply lengths and add angles under `jit`: each result is "
-            "accurate as a whole, not in each part, and infinities and NaN on the way "
-            "may differ."
-        ),
-        table(
-            ("function", "float32", "float64"),
-            [
-                (f"`{name}`", f"{single:g}", f"{double:g}")
-                for name, (single, double) in ACCURACY.items()
-            ],
-        ),
-        "## Functions composed of them",
-        paragraph(
-            "Against 45 digits, compiled; NumPy, which computes small arrays outside "
-            "of `jit`, may add 1.5. `betaln` of two numbers below 10, `beta` and "
-            "`poch` are differences or exponentials of `lgamma`, whose error grows "
-            "with its size, and so are `gamma` and `factorial` of negative numbers "
-            "and beyond 26 (float64: 140): there 120 were seen, of that `betaln` 14 "
-            "where it is not near its zeros. The terms of `zeta(x, q)` are powers of "
-            "sums that are rounded. `gelu` far below 0 has the error of exp(-x²/2), "
-            "whose argument is rounded: at -12 about 130, both ways. `ndtri` of "
-            "float64 is less exact where the probability is subnormal."
-        ),
-        paragraph(
-            "The incomplete gamma and beta functions hold for all parameters. Where "
-            "they are tiny, p, their error is of about |log p| units; `owens_t` and "
-            "`expn` likewise. `random_gamma_grad` has no such loss. Near a zero of "
-            "`expi`, of `sici` and of the hypergeometric functions the bounds are of "
-            "the greatest term that is added. `bessel_jn` is exact to a few units of 1 "
-            "as far as `n_iter` is well beyond |z|: 50 serves up to 20. Of `wofz` each "
-            "number, not each part, has an error of 10 units, and of |z|² where it "
-            "grows as exp(-z²)."
-        ),
-        table(
-            ("function", "where", "float32", "float64"),
-            [
-                (f"`{name}`", where, f"{single:g}", f"{double:g}")
-                for name, (where, single, double) in OF_COMPOSITIONS.items()
-            ],
-        ),
-        "## Sums",
-        paragraph(
-            "Long sums are added up in parts, compiled or not, so that their error "
-            "does not grow with the number of terms: along any axis, of any layout. "
-            "The unit is a rounding (2⁻²⁴ in float32, 2⁻⁵³ in float64) of the sum of "
-            "the magnitudes of all terms; of functions that are no sum, of the "
-            "greatest result. The table has what was seen of up to a million random "
-            "numbers, rounded up. Where all terms are alike, so are roundings: of n "
-            f"equal numbers a sum has an error of n − 1, and of {OF_EQUAL_TERMS} at "
-            "the most. Floats of 16 bits are added up in float32, and rounded once."
-        ),
-        paragraph(
-            "One term after the other is added by "
-            + ", ".join(f"`{name}`" if " " not in name else name for name in ONE_BY_ONE)
-            + ": at the worst an error of as many roundings as terms, as a rule of "
-            "about the root of that. But running sums of float32 are added up in "
-            "float64 and rounded once, and products of matrices that are few and long, "
-            "and many terms at few places, are added up in parts; without jit such "
-            "terms of float32 are added up in float64."
-        ),
-        table(
-            ("function", "roundings"),
-            [(f"`{name}`", f"{units:g}") for name, units in OF_SUMS.items()],
-        ),
-    ]
-    return "\n\n".join(parts) + "\n"
+    }
 
 
 # Rules.
@@ -378,19 +299,12 @@ def rules_table(rules: PatternMatcher) -> str:
     return table(("rule", "before -> after"), rows)
 
 
-def with_rules(page: str) -> str:
-    """The page with the lists of rules between its markers."""
+def rule_tables() -> dict[str, str]:
     lists = {"simplify": SIMPLIFY, "movement": MOVEMENT, "split": SPLIT}
-    for name, rules in lists.items():
-        begin, end = f"<!-- rules {name} -->", "<!-- end -->"
-        head, _, rest = page.partition(begin)
-        _, _, tail = rest.partition(end)
-        page = f"{head}{begin}\n\n{rules_table(rules)}\n\n{end}{tail}"
-    return page
+    return {f"rules {name}": rules_table(rules) for name, rules in lists.items()}
 
 
-def with_decisions(page: str) -> str:
-    """The page with the tables of decisions between their markers."""
+def decision_tables() -> dict[str, str]:
     pages = {
         "loops": ("loops", "registers"),
         "host": ("compounds", "library"),
@@ -400,15 +314,12 @@ def with_decisions(page: str) -> str:
         "memory": ("memory",),
     }
     made = {stage.name: stage.decisions for stage in (*PIPELINE, *PROGRAM)}
+    tables: dict[str, str] = {}
     for name, stages in pages.items():
         decisions = [row for stage in stages for row in made[stage].items()]
-        begin, end = f"<!-- decisions {name} -->", "<!-- end -->"
-        head, _, rest = page.partition(begin)
-        _, _, tail = rest.partition(end)
         rows = [(f"`{key}`", text) for key, text in decisions]
-        body = table(("decision", "what it does"), rows)
-        page = f"{head}{begin}\n\n{body}\n\n{end}{tail}"
-    return page
+        tables[f"decisions {name}"] = table(("decision", "what it does"), rows)
+    return tables
 
 
 if __name__ == "__main__":

@@ -61,12 +61,6 @@ OF_SUMS: Final[dict[str, float]] = {
 #: and never more than there are terms.
 OF_EQUAL_TERMS: Final = 300
 
-#: In these each term meets the total of all before it: no more roundings than terms.
-ONE_BY_ONE: Final = (
-    "cumsum", "cumulative_sum", "segment_sum", "bincount", "x.at[i].add",
-    "products of matrices",
-)  # fmt: skip
-
 Unary = Callable[[Value], Any]
 Binary = Callable[[Value, Value], Any]
 
