@@ -12,7 +12,7 @@ computed or loaded alike. What is built of the one is then the kernel of the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
@@ -25,17 +25,18 @@ from ftrace.lower.build.index_view import View, chosen_view
 from ftrace.lower.build.relax_mul_zero import relax_products
 from ftrace.lower.control.canonical_loop import Loop
 from ftrace.lower.kernel import affine_index as ix, ir
+from ftrace.lower.kernel.element_builder import ElementBuilder
 from ftrace.lower.kernel.integer_bounds import values_of
 from ftrace.lower.kernel.iota_indices import targets_of
 from ftrace.lower.program.ir import Program
 from ftrace.lower.schedule.drafts import Context, Draft, Schedule
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, inherited_origin, make_node
-from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt, select
+from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt
 from ftrace.trace.primitives.indexing import axes_and_kind, gather_p
 from ftrace.trace.primitives.primitive import items
 from ftrace.trace.primitives.reduction import COMBINES
-from ftrace.trace.primitives.sources import const, const_p, dim_p, iota_p, zeros_like
+from ftrace.trace.primitives.sources import const, const_p, dim_p
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,22 +131,24 @@ def build_kernel(draft: Draft, plan: Schedule) -> BuiltKernel:
     return replace(built, kernel=relax_products(built.kernel))
 
 
-class _Builder:
+Work = Generator[tuple[Node, Context], Any, Any]
+
+
+class _Builder(ElementBuilder[tuple[Node, Context]]):
     """Builds the expressions of one view."""
 
     def __init__(self, view: View) -> None:
+        super().__init__()
         self.view = view
-        self.expressions: dict[tuple[Node, Context], Node] = {}
         self.buffers: dict[Node, int] = {}
-        self.origins: dict[Origin, None] = {}
-        self.valid_nodes: dict[ix.Valid, Node | None] = {}
 
     def build(self) -> BuiltKernel:
         view = self.view
         stored = view.stored()
         stores = {self._buffer(node): node for node, _ in stored}
-        with inherited_origin() as take:
-            self._express_all(take)
+        with inherited_origin() as self.take:
+            for root in reversed(view.root_contexts()):
+                self.element(root)
             made = [s for node, context in stored for s in self._stores(node, context)]
         loads = {i: n for n, i in self.buffers.items() if i not in stores}
         values = stores | loads
@@ -160,119 +163,67 @@ class _Builder:
     def _buffer(self, node: Node) -> int:
         return self.buffers.setdefault(node, len(self.buffers))
 
-    def _express_all(self, take: Callable[[Node], None]) -> None:
-        """Expressions from the roots on demand: operands and index arrays first."""
-        expressions = self.expressions
-        pending: list[tuple[Node, Context, list[tuple[Node, Context]] | None]]
-        pending = [(*root, None) for root in self.view.root_contexts()]
-        while pending:
-            node, context, needs = pending[-1]
-            if (node, context) in expressions:
-                pending.pop()
-                continue
-            if needs is None:
-                needs = self._needs(node, context)
-                missing = [need for need in needs if need not in expressions]
-                if missing:
-                    pending[-1] = (node, context, needs)
-                    pending += [(*need, None) for need in reversed(missing)]
-                    continue
-            pending.pop()
-            take(node)
-            expressions[node, context] = self._expression(node, context)
-
-    def _needs(self, node: Node, context: Context) -> list[tuple[Node, Context]]:
-        """What must be expressed before `node` is."""
-        if node.op in (const_p, dim_p):
-            return []
-        needs: list[tuple[Node, Context]] = []
-        if node not in self.view.loaded:
-            inner = self.view.operands(node, context)
-            needs = [(s, c) for s, c in inner if c.valid is not None]
-        assert context.valid is not None
-        plan = self.view.plan
-        if not plan.readings:
-            return needs
-        used = [*context.indices, *(c.position for c in context.valid)]
-        return needs + plan.reads(used, self.view.draft)
-
-    def _expression(self, node: Node, context: Context) -> Node:
-        scalar = ShapedArray.of((), node.dtype)
-        if node.op is const_p:
-            return make_node(const_p, scalar, (), node.arg)
-        if node.op is dim_p:
-            return cast(const(node.arg, ir.INDEX), node.dtype)
-        if node in self.view.loaded:
-            return self._load(node, context)
-        if node.op is iota_p:
-            axis: int = node.arg
-            return cast(self._index(context.indices[axis]), node.dtype)
-        inner = self.view.operands(node, context)
+    def express(self, key: tuple[Node, Context]) -> Work:
+        """Operands and index arrays come first."""
+        node, context = key
+        view, (indices, valid) = self.view, (context.indices, context.valid)
+        assert valid is not None
+        given, loaded = node.op in (const_p, dim_p), node in view.loaded
+        inner = [] if given or loaded else view.operands(node, context)
+        needs = [need for need in inner if need[1].valid is not None]
+        count = len(needs)  # none, where a movement has no operand
+        if view.plan.readings and not given:
+            used = [*indices, *(c.position for c in valid)]
+            needs += view.plan.reads(used, view.draft)
+        found: list[Node] = []
+        for need in needs:
+            found.append(self._rounded(need[0], (yield need)))
+        src = tuple(found[:count])
+        self.take(node)
+        if loaded and not given:
+            return self.load(self._buffer(node), node, indices, valid)
+        if not inner:
+            return self.source(node, indices)
+        if not src:
+            return const(0, node.dtype)
         if node.op.family == "movement":
-            return self._moved(node, context, inner[0][1])
-        sources = [self._operand(*need) for need in inner]
+            inside = inner[0][1].valid
+            assert inside is not None
+            return self.moved(src[0], inside, valid)
         if node.op.family == "reduction":
-            level = self.view.plan.levels[node]
-            group = self.view.ranges.of_reduce(node, context, level)
-            if not group.atoms:
-                return sources[0]
-            return ir.reduce(COMBINES[node.op].name, sources[0], tuple(group.atoms))
+            group = view.ranges.of_reduce(node, context, view.plan.levels[node])
+            ranges, name = tuple(group.atoms), COMBINES[node.op].name
+            return ir.reduce(name, src[0], ranges) if ranges else src[0]
         if node.op is gather_p or node.op.family == "identity":
-            return sources[0]
-        return make_node(node.op, scalar, tuple(sources), node.arg)
+            return src[0]
+        scalar = ShapedArray.of((), node.dtype)
+        return make_node(node.op, scalar, src, node.arg)
 
-    def _operand(self, node: Node, context: Context) -> Node:
+    def _rounded(self, node: Node, value: Node) -> Node:
         """What an operation takes: other kernels load the same number."""
-        value = self.expressions[node, context]
         if value.op is ir.load_p or not rounds_operand(node, self.view.plan):
             return value
         return cast(cast(value, dtypes.float32), node.dtype)
 
-    def _load(self, node: Node, context: Context) -> Node:
-        index = self._index(ix.flatten_index(context.indices, node.shape))
-        assert context.valid is not None
-        buffer = ir.param(self._buffer(node), node.dtype, node.size)
-        return ir.load(buffer, index, self._valid(context.valid))
-
-    def _moved(self, node: Node, context: Context, inner: Context) -> Node:
-        """The operand's value, and zero where the movement has no operand."""
-        if inner.valid is None:
-            return const(0, node.dtype)
-        value = self._operand(node.src[0], inner)
-        if inner.valid == context.valid or ir.is_masked(value):
-            return value
-        valid = self._valid(inner.valid)
-        assert valid is not None
-        return select(valid, value, zeros_like(value))
-
-    def _index(self, index: ix.Index) -> Node:
-        return ix.render_index(index, self._value)
-
-    def _value(self, value: Node) -> Node:
-        """What stands for the value of an index array in an index."""
+    def value_in_index(self, atom: Node) -> Node:
         view = self.view
-        ((array, context),) = view.plan.reads([ix.index_of_atom(value)], view.draft)
-        return cast(self.expressions[array, context], ir.INDEX)
-
-    def _valid(self, valid: ix.Valid) -> Node | None:
-        if valid not in self.valid_nodes:
-            self.valid_nodes[valid] = ix.render_valid(valid, self._value)
-        return self.valid_nodes[valid]
+        (read,) = view.plan.reads([ix.index_of_atom(atom)], view.draft)
+        return cast(self.expressions[read], ir.INDEX)
 
     def _store(self, node: Node, context: Context) -> ir.Store:
         draft = self.view.draft
         buffer = self.buffers[node]
         if draft.scattered is not None:
             return self._scatter(node, buffer, context)
-        index = self._index(ix.flatten_index(context.indices, node.shape))
+        index = self.rendered(ix.flatten_index(context.indices, node.shape))
         value = node.src[0] if draft.kind == "scatter" else node
         return ir.Store(buffer, index, self.expressions[value, context])
 
     def _stores(self, node: Node, context: Context) -> list[ir.Store]:
         if node not in self.view.draft.sums:
             return [self._store(node, context)]
-        index = self._index(ix.flatten_index(context.indices, node.shape))
-        first = self._valid(
+        index = self.rendered(ix.flatten_index(context.indices, node.shape))
+        first = self.valid_node(
             ix.ALWAYS | {ix.Condition(self.view.row_of_sum(node), 0, 1)}
         )
         whole = dict(self.view.root_contexts())
@@ -289,15 +240,15 @@ class _Builder:
         updates, at = self.view.root_contexts()[0]
         plan = self.view.plan
         assert context.valid is not None
-        valid = self._valid(context.valid)
+        valid = self.valid_node(context.valid)
         for axis, target in targets_of(node, at.indices, plan.number_of).items():
             if target.counts:
                 continue  # see `_scattered_at`
-            index = self._index(target.where)
+            index = self.rendered(target.where)
             (value,) = target.where.terms
             for part in _in_bounds(index, plan.reading(value).array, node.shape[axis]):
                 valid = part if valid is None else bit_and(valid, part)
-        index = self._index(ix.flatten_index(context.indices, node.shape))
+        index = self.rendered(ix.flatten_index(context.indices, node.shape))
         combine = "" if kind == "set" else kind
         return ir.Store(buffer, index, self.expressions[updates, at], valid, combine)
 

@@ -9,5 +9,7 @@ From the ground up:
     affine_index     Index arithmetic: where an element of a value comes from
     iota_indices     Where index arrays point: those that count are ranges, the others
                      are read
+    element_builder  An expression for each element that is asked for: of a node of a
+                     graph, at a place
     loop_tree        Where each expression of a kernel is computed: a tree of loops
 """

@@ -10,14 +10,13 @@ an index array holds:
     element(carry, (1,))              -> load(register)
     element(carry, (data,))           -> select(data = 1, …), over all registers
 
-A rule is a generator: it yields the elements that it needs and is sent their
-expressions, so that nothing recurses over the graph.
+Rules are those of `kernel/element_builder.py`.
 """
 
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from math import gcd
 from typing import Any
@@ -29,9 +28,10 @@ from ftrace.errors import GraphError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis.cost import CHEAP, ELEMENTWISE
 from ftrace.lower.kernel import affine_index as ix, ir
+from ftrace.lower.kernel.element_builder import ElementBuilder, Indices, through
 from ftrace.lower.legalize.math.term import RELAXED
 from ftrace.lower.register_loops import register_loop
-from ftrace.lower.simplify.fold_constants import evaluate_scalar, move_constant
+from ftrace.lower.simplify.fold_constants import evaluate_scalar
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.graph import Node, constant_value, make_node
 from ftrace.trace.primitives import elementwise as p
@@ -78,7 +78,6 @@ def _simplified(node: Node) -> Node:
     return node
 
 
-Indices = tuple[ix.Index, ...]
 Key = tuple[int, Node, Indices, ix.Valid]
 Work = Generator[Key, Any, Any]
 
@@ -128,7 +127,7 @@ class Scope:
     block: list[register_loop.Statement]
 
 
-class Elements(ABC):
+class Elements(ElementBuilder[Key]):
     """Expresses elements of all operations on arrays; control flow is left open.
 
     Args:
@@ -142,12 +141,12 @@ class Elements(ABC):
     """
 
     def __init__(self, first_operand: int) -> None:
+        super().__init__()
         self.first_operand = first_operand
         self.scopes: list[Scope] = []
         self.registers: list[ir.BufferSpec] = []
         self.operands: dict[Node, int] = {}
         self.inlined: frozenset[Node] = frozenset()
-        self._known: dict[Key, Any] = {}
         self._ranges = itertools.count()
         self.values: dict[int, Node] = {}  # of index arrays, by their number
         self.value_of: dict[Node, int] = {}
@@ -191,45 +190,12 @@ class Elements(ABC):
 
     # Elements.
 
-    def run(self, work: Work) -> Any:
-        """The answer of a generator that asks for elements: nothing recurses."""
-        answer: Any = None
-        pending: list[tuple[Key | None, Work]] = [(None, work)]
-        while pending:
-            key, work = pending[-1]
-            try:
-                needed = work.send(answer)
-            except StopIteration as done:
-                pending.pop()
-                answer = done.value
-                if key is not None:
-                    self._known[key] = answer
-                continue
-            answer = self._known_or_simple(needed)
-            if answer is None:
-                if len(self._known) > _MOST_ELEMENTS:
-                    raise Unsuited("too many elements")
-                pending.append((needed, self._express(*needed)))
-        return answer
-
-    def _known_or_simple(self, key: Key) -> Any:
-        """What is known already, and constants, positions and values in memory."""
-        found = self._known.get(key)
-        if found is None:
-            found = self._leaf(*key)
-            if found is not None:
-                self._known[key] = found
-        return found
-
-    def _leaf(
-        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
-    ) -> Node | None:
+    def leaf(self, key: Key) -> Node | None:
+        """Constants, positions and values in memory."""
+        scope, node, indices, valid = key
         op = node.op
-        if op is const_p:
-            return move_constant(node, ())
-        if op is iota_p:
-            axis: int = node.arg
-            return p.cast(self.rendered(indices[axis]), node.dtype)
+        if op in (const_p, iota_p):
+            return self.source(node, indices)
         if is_variable(node):
             bound = self.scopes[scope].bound.get(node)
             if isinstance(bound, Registers):
@@ -245,29 +211,24 @@ class Elements(ABC):
             return self._stored(node, indices, valid)
         return None
 
-    def _express(
-        self, scope: int, node: Node, indices: Indices, valid: ix.Valid
-    ) -> Work:
+    def express(self, key: Key) -> Work:
+        if len(self.expressions) > _MOST_ELEMENTS:
+            raise Unsuited("too many elements")
+        scope, node, indices, valid = key
         if is_variable(node):
             bound = self.scopes[scope].bound[node]
             assert isinstance(bound, Operand)
             at = indices if bound.at is None else (bound.at, *indices)
-            return _through((bound.scope, bound.node, at, valid))
+            return through((bound.scope, bound.node, at, valid))
         if node.op.family == "identity":
-            return _through((scope, node.src[0], indices, valid))
+            return through((scope, node.src[0], indices, valid))
         rule = self._rules.get(node.op) or self._rules.get(node.op.family, self.control)
         return rule(scope, node, indices, valid)
 
     # Leaves.
 
-    def rendered(self, index: ix.Index) -> Node:
-        return ix.render_index(index, self._value)
-
-    def _value(self, value: Node) -> Node:
-        return self.values[value.arg.number]
-
-    def valid_node(self, valid: ix.Valid) -> Node | None:
-        return ix.render_valid(valid, self._value)
+    def value_in_index(self, atom: Node) -> Node:
+        return self.values[atom.arg.number]
 
     def in_register(self, bound: Registers, position: ix.Index) -> Node:
         found = bound.places.get(position)
@@ -306,9 +267,7 @@ class Elements(ABC):
         if node.aval is TOKEN or isinstance(node.aval, Stack):
             raise Unsuited("no array")
         number = self.operands.setdefault(node, len(self.operands))
-        buffer = ir.param(self.first_operand + number, node.dtype, node.size)
-        index = self.rendered(ix.flatten_index(indices, node.shape))
-        return ir.load(buffer, index, self.valid_node(valid))
+        return self.load(self.first_operand + number, node, indices, valid)
 
     # Operations.
 
@@ -332,12 +291,7 @@ class Elements(ABC):
         at, inside = ix.source_index(node, indices, valid)
         if inside is None:
             return const(0, node.dtype)
-        value = yield scope, node.src[0], at, inside
-        if inside == valid or ir.is_masked(value):
-            return value
-        where = self.valid_node(inside)
-        assert where is not None
-        return p.select(where, value, const(0, node.dtype))
+        return self.moved((yield scope, node.src[0], at, inside), inside, valid)
 
     def _reduction(
         self, scope: int, node: Node, indices: Indices, valid: ix.Valid
@@ -447,10 +401,6 @@ class Elements(ABC):
 def places(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """All positions in an array, row-major."""
     return itertools.product(*map(range, sizes))
-
-
-def _through(key: Key) -> Work:
-    return (yield key)
 
 
 def _is_leafless(node: Node) -> bool:
