@@ -225,9 +225,10 @@ class CPU(Device):
         start = time.perf_counter()
         if tuned:
             from ftrace.backends.llvm.kernels.autotune import compile_tuned
+            from ftrace.backends.llvm.render import ways_to_render
 
             infos = {kernel: step.info for kernel, step in missing.items()}
-            codes = compile_tuned(infos, render_kernel, self.threads, self.allocate)
+            codes = compile_tuned(infos, ways_to_render, self.threads, self.allocate)
         else:
             from ftrace.backends.llvm.kernels.compile_kernels import compile_kernels
 

@@ -16,8 +16,9 @@ It needs all renderers, so that it is loaded with the first kernel that is not o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -53,11 +54,11 @@ from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
-from ftrace.backends.llvm.schedule.choose_tiling import Chooser
+from ftrace.backends.llvm.schedule.choose_tiling import find_tilings
 from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.prefetch import fetches
-from ftrace.backends.llvm.schedule.schedule_tree import Schedule, Store
-from ftrace.backends.llvm.schedule.tiling_ir import size_of
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule, StoreResults
+from ftrace.backends.llvm.schedule.tiling_ir import Tiling, size_of
 from ftrace.backends.llvm.schedule.transposed_access import find_transposed
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
@@ -99,11 +100,11 @@ class Case:
         return all(map(self.target.decides, names))
 
 
-#: Gives the schedule of a kernel, if it is for it.
-Strategy = Callable[..., Schedule | None]
+#: Gives schedules of a kernel, if it is for it: first the one that its model prefers.
+Strategy = Callable[..., Iterator[Schedule]]
 
 #: How sums of products are computed: what decides it, and the strategy. The first
-#: that has an answer is taken.
+#: answer is taken; `tune` looks at the others, too.
 PRODUCTS: tuple[tuple[str, Strategy], ...] = (
     ("sliding", nchw.find_sliding),
     ("sliding_sums", filter_gradient.find_sliding_sum),
@@ -111,17 +112,16 @@ PRODUCTS: tuple[tuple[str, Strategy], ...] = (
 )
 
 
-def schedule_of(case: Case) -> Schedule | None:
-    """The schedule of a kernel that is a sum of products."""
+def schedules_of(case: Case) -> Iterator[Schedule]:
+    """The schedules of a kernel that is a sum of products."""
     for decision, find in PRODUCTS:
         plan = case.plan if case.decides("in_blocks", decision) else None
-        found = plan and find(case.kernel, plan, case.facts, case.target)
-        if found is not None:
-            return found
-    return None
+        if plan is not None:
+            yield from find(case.kernel, plan, case.facts, case.target)
 
 
-# The ways to render a kernel: each as the code of its parts, mostly one.
+# The ways to render a kernel: each as the code of its parts, mostly one. The first is
+# taken without further ado; what comes later is made only if it is asked for.
 
 
 @dataclass(eq=False)
@@ -129,6 +129,7 @@ class Code:
     """The code of a kernel, and what is known when it has been written.
 
     Attributes:
+      schedule: how it runs.
       emit: writes the function, given the buffers that it stores to past the caches;
         returns how many units it has, and sizes that are known at calls only.
       operations: of the whole kernel.
@@ -138,6 +139,7 @@ class Code:
       worth: operations that pay for waking another thread.
     """
 
+    schedule: Schedule | Tiling
     emit: Callable[[Writer, frozenset[int]], tuple[Any, tuple[Any, ...]]]
     operations: Any
     streamed: frozenset[int] = frozenset()
@@ -167,7 +169,7 @@ def _scheduled(case: Case, schedule: Schedule, operations: Any, **known: Any) ->
         stage = Stage(schedule.kernel, target, facts, values)
         return ScheduleEmitter(schedule, stage).emit(), tuple(values.dims)
 
-    return Code(emit, operations, **known)
+    return Code(schedule, emit, operations, **known)
 
 
 def _product(case: Case, schedule: Schedule, streamed: frozenset[int]) -> Code:
@@ -178,7 +180,7 @@ def _product(case: Case, schedule: Schedule, streamed: frozenset[int]) -> Code:
     )  # fmt: skip
 
 
-def _nest(case: Case, streamed: frozenset[int]) -> Code:
+def _nest(case: Case, streamed: frozenset[int]) -> Iterator[Code]:
     """One nest of loops."""
     kernel, block, facts, target = case.kernel, case.block, case.facts, case.target
     cut = kept = None
@@ -191,85 +193,93 @@ def _nest(case: Case, streamed: frozenset[int]) -> Code:
     if kept is not None:
         kernel, block, facts = kept, place(kept), facts_of(kept)
     own = () if cut is None else cut.axes
-    tiling = Chooser(kernel, block, facts, target, own, kept is not None).choose()
-    if target.decides("fetch_ahead"):
-        tiling = replace(tiling, ahead=fetches(kernel, facts, tiling, target))
     private = len(case.kernel.buffers)
 
-    def emit(writer: Writer, streamed: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
-        values = Values(writer, facts, target, kernel.buffers, streamed)
-        for number, spec in list(enumerate(kernel.buffers))[private:]:
-            kind = f"[{spec.size * spec.dtype.itemsize} x i8]"
-            memory = writer.memory(kind, f"%kept{number}")
-            values.add_buffer(number, memory, spec.size)
-        units = Nest(values, tiling).function(block)
-        return units, tuple(values.dims)
+    def code(tiling: Tiling) -> Code:
+        def emit(writer: Writer, past: frozenset[int]) -> tuple[Any, tuple[Any, ...]]:
+            values = Values(writer, facts, target, kernel.buffers, past)
+            for number, spec in list(enumerate(kernel.buffers))[private:]:
+                kind = f"[{spec.size * spec.dtype.itemsize} x i8]"
+                memory = writer.memory(kind, f"%kept{number}")
+                values.add_buffer(number, memory, spec.size)
+            units = Nest(values, tiling).function(block)
+            return units, tuple(values.dims)
 
-    worth = max(WORTH_A_THREAD, 8 * tiling.setup_operations)
-    worth *= _DENSE if tiling.in_tiles else 1
-    return Code(emit, tiling.operations, streamed, worth=worth)
+        worth = max(WORTH_A_THREAD, 8 * tiling.setup_operations)
+        worth *= _DENSE if tiling.in_tiles else 1
+        return Code(tiling, emit, tiling.operations, streamed, worth=worth)
+
+    for tiling in find_tilings(kernel, block, facts, target, own, kept is not None):
+        ahead = fetches(kernel, facts, tiling, target)
+        asks = target.decides("fetch_ahead")
+        yield code(replace(tiling, ahead=ahead) if asks else tiling)
 
 
-def _phases(case: Case) -> Sequence[Code]:
+def _phases(case: Case) -> Iterator[Sequence[Code]]:
     """Each remainder of a position apart, one after the other: code for each."""
     kernel, target = case.kernel, case.target
     parts = phases(kernel, case.facts) if case.decides("in_phases") else []
     if len(parts) < 2:
-        return ()
-    codes: list[Code] = []
-    for part in (Case(one, target) for one in parts):
-        product, none = schedule_of(part), frozenset[int]()
-        codes.append(_product(part, product, none) if product else _nest(part, none))
-    return codes
+        return
+    ways = [_phase(Case(part, target)) for part in parts]
+    yield from zip(*ways, strict=False)
 
 
-def _sum_of_products(case: Case) -> Sequence[Code]:
+def _phase(case: Case) -> Iterator[Code]:
+    """One of them: a sum of products, or a nest of loops."""
+    none = frozenset[int]()
+    for found in schedules_of(case):
+        yield _product(case, found, none)
+    yield from _nest(case, none)
+
+
+def _sum_of_products(case: Case) -> Iterator[Sequence[Code]]:
     """A sum of products, in a stage."""
-    found = schedule_of(case)
-    if found is None:
-        return ()
-    return [_product(case, found, streamed_buffers(case.kernel, case.target))]
+    for found in schedules_of(case):
+        yield [_product(case, found, streamed_buffers(case.kernel, case.target))]
 
 
-def _squares(case: Case) -> Sequence[Code]:
+def _squares(case: Case) -> Iterator[Sequence[Code]]:
     """An elementwise kernel with transposed operands, block by block."""
     target = case.target
     if case.kernel.is_dynamic or not case.decides("in_squares"):
-        return ()  # blocks are of sizes that are known
+        return  # blocks are of sizes that are known
     found = find_transposed(case.kernel, case.facts, target)
     if found is None:
-        return ()
+        return
     kernel = found.kernel
     case = case if kernel is case.kernel else Case(kernel, target)
-    scattered = any(isinstance(s, Store) and s.squares for s in found.unit)
+    scattered = any(isinstance(s, StoreResults) and s.squares for s in found.unit)
     operations = len(kernel.nodes) * prod(kernel.shape)
     streamed = streamed_buffers(kernel, target, scattered)
-    return [_scheduled(case, found, operations, streamed=streamed)]
+    yield [_scheduled(case, found, operations, streamed=streamed)]
 
 
-def _written_out(case: Case) -> Sequence[Code]:
+def _written_out(case: Case) -> Iterator[Sequence[Code]]:
     """Short axes and sums by steps, if there are any."""
     kernel, target = case.kernel, case.target
     if kernel.is_dynamic or not case.decides("short_axes"):
-        return ()
+        return
     found = known_positions.without_short_reduces(kernel, case.facts, target)
     known = case.facts if found is kernel else facts_of(found)
     found = known_positions.without_short_axes(found, known, target)
-    return () if found is kernel else _nests(Case(found, target))
+    if found is not kernel:
+        yield from _nests(Case(found, target))
 
 
-def _nests(case: Case) -> Sequence[Code]:
+def _nests(case: Case) -> Iterator[Sequence[Code]]:
     """A kernel as nests of loops: mostly one."""
     target = case.target
     cases = [case]
     if case.decides("cut_at_borders"):
         boxes = known_positions.boxes(case.kernel, target)
         cases = [Case(one, target) for one in boxes] if len(boxes) > 1 else cases
-    return [_nest(part, streamed_buffers(part.kernel, target)) for part in cases]
+    nests = [_nest(part, streamed_buffers(part.kernel, target)) for part in cases]
+    yield from zip(*nests, strict=False)
 
 
-#: The first that has an answer is taken.
-STRATEGIES: tuple[Callable[[Case], Sequence[Code]], ...] = (
+#: The first answer is taken.
+STRATEGIES: tuple[Callable[[Case], Iterator[Sequence[Code]]], ...] = (
     _phases,
     _sum_of_products,
     _squares,
@@ -278,14 +288,34 @@ STRATEGIES: tuple[Callable[[Case], Sequence[Code]], ...] = (
 )
 
 
-def render(kernel: Kernel, target: Target, name: str) -> Rendered:
-    """The code of a legal kernel (see `lower/legalize/`), as function `name`."""
+def ways_to_run(kernel: Kernel, target: Target) -> Iterator[Sequence[Code]]:
+    """The code of a legal kernel (see `lower/legalize/`), as `tune` may choose it.
+
+    All ways are those of the first strategy that has an answer: another one may add in
+    another order.
+    """
     case = Case(kernel, target)
-    codes = next(codes for strategy in STRATEGIES if (codes := strategy(case)))
+    for strategy in STRATEGIES:
+        codes: Sequence[Code] = ()
+        for codes in strategy(case):
+            yield codes
+        if codes:
+            return
+
+
+def render(kernel: Kernel, target: Target, name: str) -> Rendered:
+    """The code of a legal kernel, as function `name`."""
+    return _rendered(next(ways_to_run(kernel, target)), target, name)
+
+
+def _rendered(codes: Sequence[Code], target: Target, name: str) -> Rendered:
+    """The code of a kernel in one of its ways."""
+    schedules = tuple(code.schedule for code in codes)
     if len(codes) == 1:
         (code,) = codes
         module = write_function(target, name, code.streamed, code.write)
-        return Rendered.of(module, code.units, code.operations, code.worth, code.dims)
+        known = module, code.units, code.operations, code.worth, code.dims
+        return replace(Rendered.of(*known), schedules=schedules)
     names = [f"{name}.{n}" for n in range(len(codes))]
     modules = [
         write_function(target, own, code.streamed, code.write, True)
@@ -294,7 +324,8 @@ def render(kernel: Kernel, target: Target, name: str) -> Rendered:
     units = [code.units for code in codes]
     whole = write_in_turn(name, list(zip(names, units, strict=True)))
     cost = sum(code.operations // code.dense for code in codes)
-    return Rendered.of(join([*modules, whole]), sum(units), cost)
+    rendered = Rendered.of(join([*modules, whole]), sum(units), cost)
+    return replace(rendered, schedules=schedules)
 
 
 def _recurrence(
@@ -305,9 +336,8 @@ def _recurrence(
     return write(kernel, target, name)
 
 
-#: What writes kernels of a kind.
+#: What writes kernels of a kind that has one way to run.
 _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
-    Kernel: render,
     register_loop.Recurrence: _recurrence,
     Factor: render_factor,
     Transform: render_transform,
@@ -315,11 +345,19 @@ _WRITERS: dict[type[Kernel], Callable[[Any, Target, str], Rendered]] = {
 }
 
 
-def render_any(kernel: Kernel, target: Target) -> Rendered:
-    """The code of a kernel of any kind, in operations that a processor has."""
-    write = _WRITERS[type(kernel)]
+def ways_to_render(kernel: Kernel, target: Target) -> Iterator[Callable[[], Rendered]]:
+    """What gives the code of a kernel of any kind, in operations of the processor."""
+    write = _WRITERS.get(type(kernel))
     if isinstance(kernel, register_loop.Recurrence):
         kernel = register_loop.legalize_registers(kernel, operations_of(target))
-    elif write is render:
-        kernel = legalize(kernel, operations_of(target) | called_in(kernel))
-    return write(kernel, target, NAME)
+    if write is not None:
+        yield partial(write, kernel, target, NAME)
+        return
+    kernel = legalize(kernel, operations_of(target) | called_in(kernel))
+    for codes in ways_to_run(kernel, target):
+        yield partial(_rendered, codes, target, NAME)
+
+
+def render_any(kernel: Kernel, target: Target) -> Rendered:
+    """The code of a kernel of any kind, in operations that a processor has."""
+    return next(ways_to_render(kernel, target))()

@@ -47,7 +47,7 @@ DECISIONS = {
 }
 
 
-class Steps(NamedTuple):
+class ReductionSteps(NamedTuple):
     """How a reduction is done in steps.
 
     Attributes:
@@ -63,7 +63,7 @@ class Steps(NamedTuple):
     dtype: np.dtype[Any] | None = None
 
 
-def in_steps(x: Node, steps: Steps) -> Node:
+def in_steps(x: Node, steps: ReductionSteps) -> Node:
     """A reduction, step by step."""
     found = x.src[0] if steps.dtype is None else cast(x.src[0], steps.dtype)
     found = movement.move_axis(movement.reshape(found, steps.shape), steps.ahead, 0)
@@ -89,13 +89,13 @@ def _is_large(x: Node) -> bool:
     return enough and not cost.is_contraction(x)
 
 
-def _by_axes(x: Node) -> Steps | None:
+def _by_axes(x: Node) -> ReductionSteps | None:
     outer, *inner = cost.reduced_axes(x)
     shape = x.src[0].shape
     length = prod(shape[a] for a in inner)
     if length < WIDE or (length < LONG and _blocks_of(x, outer)):
         return None
-    return Steps(shape, (tuple(inner), (outer,)))
+    return ReductionSteps(shape, (tuple(inner), (outer,)))
 
 
 def block_count(size: int, results: int = 1) -> int | None:
@@ -119,13 +119,13 @@ def _blocks_of(x: Node, axis: int) -> int:
     return 0 if x.size > FEW or blocks is None or same_size(blocks, size) else blocks
 
 
-def _by_blocks(x: Node) -> Steps | None:
+def _by_blocks(x: Node) -> ReductionSteps | None:
     outer, *inner = cost.reduced_axes(x)
     blocks = _blocks_of(x, outer)
     if not blocks:
         return None
     shape = _cut(x.src[0].shape, outer, blocks)
-    return Steps(shape, ((outer + 1, *[a + 1 for a in inner]), (outer,)))
+    return ReductionSteps(shape, ((outer + 1, *[a + 1 for a in inner]), (outer,)))
 
 
 def _cut(shape: Shape, axis: int, parts: int) -> Shape:
@@ -134,7 +134,7 @@ def _cut(shape: Shape, axis: int, parts: int) -> Shape:
     return (*shape[:axis], parts, size, *shape[axis + 1 :])
 
 
-def _by_narrow_rows(x: Node) -> Steps | None:
+def _by_narrow_rows(x: Node) -> ReductionSteps | None:
     axis, *others = cost.reduced_axes(x)
     shape = x.src[0].shape
     size, inside = shape[axis], prod(x.shape[axis:])
@@ -146,7 +146,7 @@ def _by_narrow_rows(x: Node) -> Steps | None:
     if not counts:
         return None
     cut = _cut(_cut(shape, axis, blocks), axis + 1, rows // counts[0])
-    return Steps(cut, ((axis + 1,), (axis,), (axis + 2,)))
+    return ReductionSteps(cut, ((axis + 1,), (axis,), (axis + 2,)))
 
 
 # Contractions of few results: each part of what is summed over is one of its own.
@@ -211,7 +211,7 @@ def _of_factors(product: Node, change: Callable[[Node], Node]) -> Node:
     return found
 
 
-def _rule(name: str, steps_of: Callable[[Node], Steps | None]) -> Rule:
+def _rule(name: str, steps_of: Callable[[Node], ReductionSteps | None]) -> Rule:
     def split(x: Node) -> Node | None:
         steps = steps_of(x)
         return None if steps is None else in_steps(x, steps)
@@ -243,7 +243,7 @@ def sums_in_steps(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
     """The outputs with sums in two steps, where threads or kernels share the first."""
     disabled = settings.current().disabled_rules
     order = toposort(outputs)
-    chosen: dict[Node, Steps] = {}
+    chosen: dict[Node, ReductionSteps] = {}
     if "sum_beside_rows" not in disabled:
         chosen |= _sums_beside(order, outputs, _LEAST * limits.cache)
     if "filters_in_parts" not in disabled:
@@ -273,7 +273,7 @@ _MANY_PRODUCTS = 1 << 23
 _PARTS = (8, 7, 6, 5, 4, 3, 2)
 
 
-def _filters(node: Node) -> Steps | None:
+def _filters(node: Node) -> ReductionSteps | None:
     """The sum over blocks of the outermost axis of the sums within them."""
     if node.op is not reduce_sum_p or any_dynamic(node.src[0].shape):
         return None
@@ -292,7 +292,7 @@ def _filters(node: Node) -> Steps | None:
     if not parts:
         return None
     shape = _cut(source.shape, first, parts)
-    return Steps(shape, (tuple(a + 1 for a in axes), (0,)), ahead=first)
+    return ReductionSteps(shape, (tuple(a + 1 for a in axes), (0,)), ahead=first)
 
 
 def _has_windows(node: Node) -> bool:
@@ -329,19 +329,21 @@ _NEAR = 64
 
 def _sums_beside(
     order: Sequence[Node], outputs: Sequence[Node], least: int
-) -> dict[Node, Steps]:
+) -> dict[Node, ReductionSteps]:
     """Sums in two halves, where another kernel may do the first."""
     wanted = {n: b for n in order if (b := _row_blocks_of(n, least))}
     chosen = wanted and _with_company(wanted, order, outputs)
     return {node: _by_rows(node, wanted[node]) for node in chosen}
 
 
-def _by_rows(node: Node, blocks: int) -> Steps:
+def _by_rows(node: Node, blocks: int) -> ReductionSteps:
     """The sum over blocks of the sums within them; the halves are not rounded."""
     rows = prod(node.src[0].shape[a] for a in cost.reduced_axes(node))
     half = node.dtype.itemsize == 2 and dtypes.is_float(node.dtype)
     dtype = dtypes.float32 if half else None
-    return Steps((blocks, rows // blocks, node.size), ((1,), (0,)), dtype=dtype)
+    return ReductionSteps(
+        (blocks, rows // blocks, node.size), ((1,), (0,)), dtype=dtype
+    )
 
 
 def _row_blocks_of(node: Node, least: int) -> int:

@@ -59,7 +59,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RegionCuts:
     """How a region is cut.
 
     Attributes:
@@ -78,7 +78,7 @@ class Plan:
     blocks: int
 
 
-def plan_cuts(region: Region, target: int) -> Plan | None:
+def plan_cuts(region: Region, target: int) -> RegionCuts | None:
     """Blocks whose peak has about `target` bytes; None if there is but one."""
     axes = _axes(region)
     elements = prod(region.shape)
@@ -97,7 +97,7 @@ def plan_cuts(region: Region, target: int) -> Plan | None:
     if not outer:
         return None
     end = outer.pop()
-    return Plan(tuple(outer), end.number, end.size, 1, end.size)
+    return RegionCuts(tuple(outer), end.number, end.size, 1, end.size)
 
 
 def _axes(region: Region) -> list[tuple[int, int]]:
@@ -134,7 +134,7 @@ def _in_blocks(
     inside: int,
     target: int,
     last: bool,
-) -> Plan | None:
+) -> RegionCuts | None:
     """Blocks of a class, of which a slice of size 1 has a peak of `inside` bytes."""
     iterations = prod(c.size for c in outer)
     # What blocks add to should not be moved more often than their own values.
@@ -149,7 +149,7 @@ def _in_blocks(
     if summed and iterations < FEW_ITERATIONS:
         parts = min(_PARTS, -(-size // rows), size * inside // (2 * summed))
         parts = parts if parts > iterations else 1
-    return Plan(outer, number, size, parts, _blocks(size, rows * parts))
+    return RegionCuts(outer, number, size, parts, _blocks(size, rows * parts))
 
 
 def _summed_bytes(region: Region, number: int, outer: Sequence[int]) -> int:
@@ -245,7 +245,7 @@ class _Loops:
       summed: for each class that is cut the outputs that are reduced along it.
     """
 
-    def __init__(self, region: Region, plan: Plan) -> None:
+    def __init__(self, region: Region, plan: RegionCuts) -> None:
         self.region = region
         self.plan = plan
         self.outputs = list(dict.fromkeys(region.outputs))

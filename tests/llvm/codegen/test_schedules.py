@@ -14,7 +14,7 @@ from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
 from ftrace.backends.llvm.convolution.nchw import find_sliding
 from ftrace.backends.llvm.render import Case
 from ftrace.backends.llvm.scalar.ops import operations_of
-from ftrace.backends.llvm.schedule.choose_tiling import Chooser
+from ftrace.backends.llvm.schedule.choose_tiling import find_tilings
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.legalize.legalize import legalize
@@ -25,7 +25,7 @@ WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "", CACHES, cores=2)
 
 def matrix(case: Case) -> Schedule | None:
     assert case.plan is not None
-    return as_panels(case.kernel, case.plan, case.facts, WIDE)
+    return next(as_panels(case.kernel, case.plan, case.facts, WIDE), None)
 
 
 def blocks(case: Case) -> Schedule | None:
@@ -73,7 +73,7 @@ def by_filters(x: Any, w: Any, y: Any) -> Any:
 
 
 def of_plan(find: Any) -> Any:
-    return lambda case: find(case.kernel, case.plan, case.facts, WIDE)
+    return lambda case: next(find(case.kernel, case.plan, case.facts, WIDE), None)
 
 
 #: The strategy, a program and the shapes of its arrays.
@@ -112,7 +112,7 @@ def test_a_tiling_prints_as_the_loops_that_it_stands_for() -> None:
     a, b = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
     product: Any = ft.jit(lambda a, b: a @ b, device="cpu").lower(a, b)
     case = Case(legalize(product.kernels[0], operations_of(WIDE)), WIDE)
-    found = Chooser(case.kernel, case.block, case.facts, WIDE, (), False).choose()
+    found = next(find_tilings(case.kernel, case.block, case.facts, WIDE))
     text = """
 for units of i0, i1 by 32:
     for each i1 by 2 vectors of 16

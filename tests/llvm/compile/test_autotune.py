@@ -10,6 +10,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace.backends.llvm.compile import object_cache
 from ftrace.backends.llvm.kernels import autotune
 from ftrace.errors import ArgumentError
 
@@ -58,41 +59,50 @@ def tuned(function: Any, arguments: tuple[Any, ...]) -> Any:
         return np.asarray(ft.jit(function)(*arguments), np.float32)
 
 
-@pytest.mark.parametrize("schedule", list(autotune.SCHEDULES))
 @pytest.mark.parametrize("program", list(PROGRAMS))
-def test_every_schedule_computes_the_same(
-    program: str, schedule: str, monkeypatch: pytest.MonkeyPatch
+def test_every_schedule_gives_the_same_bits(
+    program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     function, arguments = PROGRAMS[program]
+    expected = np.asarray(ft.jit(function)(*arguments), np.float32)
+    monkeypatch.setattr(autotune, "MOST", 7)
+    for pick in (-1, -3):
 
-    def pick(candidates: Any, *_: Any) -> str:
-        assert candidates[0].name == "default"
-        return schedule
+        def choose(candidates: Any, *_: Any, pick: int = pick) -> int:
+            assert candidates[0].number == 0
+            return int(candidates[max(pick, -len(candidates))].number)
 
-    # A pattern of sizes that no other test has: nothing is found in memory.
-    monkeypatch.setattr(autotune, "fastest", pick)
-    found = tuned(lambda *args: function(*args), arguments)
-    expected = ft.jit(function, device="interpreter")(*arguments)
-    half = program == "half precision"
-    np.testing.assert_allclose(
-        found, np.asarray(expected, np.float32),
-        rtol=2e-2 if half else 2e-5, atol=0.5 if half else 2e-5,
-    )  # fmt: skip
+        monkeypatch.setattr(autotune, "fastest", choose)
+        object_cache.clear()
+        ft.devices("cpu")[0].clear_cache()
+        found = tuned(lambda *args: function(*args), arguments)
+        assert found.tobytes() == expected.tobytes()
 
 
-def test_most_programs_have_several_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
-    names: list[list[str]] = []
+def test_sums_in_another_order_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders: set[Any] = set()
+    compiled = autotune.compile_kernels
 
-    def note(candidates: Any, *_: Any) -> str:
-        names.append([c.name for c in candidates])
-        return "default"
+    def note(kernels: Any, render: Any, *args: Any, **known: Any) -> Any:
+        orders.add(render(kernels[0]).order_of_sums)
+        return compiled(kernels, render, *args, **known)
 
-    monkeypatch.setattr(autotune, "fastest", note)
+    monkeypatch.setattr(autotune, "compile_kernels", note)
+    tuned(fnp.sum, (normal(5000, 3),))
+    assert len(orders) == 1
+
+
+def test_most_programs_have_several_schedules(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(autotune, "MOST", 4)
     x = normal(300, 511)
     tuned(lambda x: ft.nn.softmax(x @ x.T) * 3, (x,))
-    assert names
-    assert all(len(set(found)) == len(found) > 1 for found in names)
-    assert any("half vectors" in found for found in names)
+    shown = capsys.readouterr().err.split("tuning kernels")[1:]
+    assert shown
+    for kernel in shown:
+        assert "for units of" in kernel
+        assert kernel.count("×") >= 1
 
 
 def test_the_choice_is_kept_on_disk(
@@ -100,9 +110,9 @@ def test_the_choice_is_kept_on_disk(
 ) -> None:
     asked: list[int] = []
 
-    def pick(candidates: Any, *_: Any) -> str:
+    def pick(candidates: Any, *_: Any) -> int:
         asked.append(1)
-        return str(candidates[-1].name)
+        return int(candidates[-1].number)
 
     monkeypatch.setattr(autotune, "fastest", pick)
     x = normal(12_345)
@@ -132,12 +142,13 @@ def test_nothing_is_tried_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_quickest_wins_by_more_than_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = {"default": 1.0, "a": 0.99, "b": 1.2}
-    monkeypatch.setattr(autotune, "_clock", lambda name, *_: lambda: seconds[name])
-    candidates: Any = [autotune.Candidate(name, name) for name in seconds]
-    assert autotune.fastest(candidates, [], 1) == "default"
-    seconds["b"] = 0.5
-    assert autotune.fastest(candidates, [], 1) == "b"
+    seconds = [1.0, 0.99, 1.2]
+    monkeypatch.setattr(autotune, "_runner", lambda number, *_: number)
+    monkeypatch.setattr(autotune, "_clock", lambda number: lambda: seconds[number])
+    candidates: Any = [autotune.Candidate(n, str(n), n) for n in range(3)]
+    assert autotune.fastest(candidates, [], 1) == 0
+    seconds[2] = 0.5
+    assert autotune.fastest(candidates, [], 1) == 2
 
 
 def test_without_memory_the_default_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +172,7 @@ def test_on_a_terminal_one_line_shows_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr(autotune, "_tune", lambda *_: "default")
+    monkeypatch.setattr(autotune, "_tune", lambda *_: 0)
     x = normal(12_349)
     tuned(lambda x: (fnp.sum(x * 11), fnp.sort(x * 12) + 1)[0], (x,))
     shown = capsys.readouterr().err

@@ -92,7 +92,7 @@ def read_by(kernel: Kernel, arrays: Sequence[Array]) -> list[Array]:
 
 def sum_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     plan, facts = plan_of(kernel)
-    return find_sliding_sum(kernel, plan, facts, target or host_target())
+    return next(find_sliding_sum(kernel, plan, facts, target or host_target()), None)
 
 
 def in_order(found: Any, case: Any, last: bool) -> Array:

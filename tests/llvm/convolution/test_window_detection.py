@@ -95,7 +95,7 @@ def windows_of(kernel: Kernel) -> list[Window]:
 
 def sliding_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     plan, facts = plan_of(kernel)
-    return find_sliding(kernel, plan, facts, target or host_target())
+    return next(find_sliding(kernel, plan, facts, target or host_target()), None)
 
 
 def run(

@@ -93,13 +93,28 @@ class Blocks:
 @memo(1024)
 def choose_blocks(target: Target, load: Load) -> Blocks:
     """The cheapest way to cut."""
-    deep = min(_deep_ways(target, load), key=_cycles_of)
+    deep = min(_deep_ways(target, load, _deep_tile(target, load)), key=_cycles_of)
     few = min(_SHALLOW, load.apart)
     may = 0 < few < load.depth and target.decides("few_rows")
     ways = _shallow_ways(target, load, few) if may else ()
     shallow = min(ways, key=_cycles_of, default=deep)
     sure = _SURE if load.apart >= _SHALLOW else _SURE_CLOSE
     return deep if deep.cycles <= shallow.cycles * sure else shallow
+
+
+def ways_to_cut(target: Target, load: Load) -> Iterator[Blocks]:
+    """The cheapest way, then others with as many terms in a block, by their cost.
+
+    Of each tile those are looked at whose units differ most.
+    """
+    best, found = choose_blocks(target, load), list[Blocks]()
+    yield best
+    sizes = load.rows, load.vectors, target.registers, target.costs, load.together
+    for tile in () if best.shallow else (best.tile, *register_tiles(*sizes)):
+        ways = [w for w in _deep_ways(target, load, tile) if w.depth == best.depth]
+        ways.sort(key=_cycles_of, reverse=True)
+        found += {w.strips * w.tiles.bit_length(): w for w in ways}.values()
+    yield from sorted(found, key=_cycles_of)
 
 
 def _cycles_of(blocks: Blocks) -> float:
@@ -149,9 +164,8 @@ def _shallow_cycles(
     return cycles * (-(-pieces // target.cores) + 0.15) * size
 
 
-def _deep_ways(target: Target, load: Load) -> Iterator[Blocks]:
+def _deep_ways(target: Target, load: Load, tile: RegisterTile) -> Iterator[Blocks]:
     """Ways to cut where each element of a panel is used as often as can be."""
-    tile = _deep_tile(target, load)
     strip = tile.vectors * target.vector_bytes * load.right
     room = int(target.l2 * _RIGHT)
     total = -(-load.vectors // tile.vectors)

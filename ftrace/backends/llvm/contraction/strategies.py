@@ -4,19 +4,19 @@
         as_panels    matrix products: one axis of rows and one of columns in a block
         in_blocks    any contraction
 
-Each gives a schedule (`schedule/schedule_tree.py`), or None. The scheme of blocks is
-that of the BLIS library (Van Zee and van de Geijn, 2015), with panels filled by
-arbitrary expressions.
+Each gives schedules (`schedule/schedule_tree.py`) of what it is for: the best by its
+model, then others that may be better. The scheme of blocks is that of the BLIS library
+(Van Zee and van de Geijn, 2015), with panels filled by arbitrary expressions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from ftrace.backends.llvm.contraction import find as contraction
-from ftrace.backends.llvm.contraction.block_sizes import Load, choose_blocks
+from ftrace.backends.llvm.contraction.block_sizes import Load, ways_to_cut
 from ftrace.backends.llvm.contraction.find import Contraction, is_worthwhile
 from ftrace.backends.llvm.schedule import (
     layout,
@@ -126,7 +126,7 @@ def _unit(
     if not into:
         return blocks
     axes = (*rows.cut.within, *columns.cut.within)
-    store = tree.Store(into, axes, (columns.cut, rows.cut))
+    store = tree.StoreResults(into, axes, (columns.cut, rows.cut))
     clears = map(tree.Clear, into if depth.several else ())
     return (*clears, *blocks, store)
 
@@ -160,10 +160,10 @@ def in_blocks(
     outer = (*plan.outer, *columns.outer)
     units = sample(columns.blocks) * prod(map(tiling.size_of, outer))
     rows, others = _cut_rows(plan, row, tile.rows, units, target.cores)
-    steps = tiling.Steps(0, tile.rows, plan.loose)
+    steps = tiling.RangeTiling(0, tile.rows, plan.loose)
     tiles = _Tiles(
         Tiled(rows, steps, not plan.loose),
-        Tiled(columns, tiling.Steps(lanes, tile.vectors), True),
+        Tiled(columns, tiling.RangeTiling(lanes, tile.vectors), True),
         cut_ranges(_walk(plan, facts), deep, lanes), facts.free,
     )  # fmt: skip
     # Tiles read beyond the block: what stands there must not slow them down.
@@ -238,7 +238,7 @@ def as_panels(
     facts: Facts,
     target: Target,
     long: int = LONG_ROWS,
-) -> Schedule | None:
+) -> Iterator[Schedule]:
     """A matrix product, if blocks of one axis each are enough.
 
     A unit is a block of rows and some strips of columns:
@@ -250,7 +250,7 @@ def as_panels(
 
     Where k is one block and f is light, results go from registers to where they belong;
     else the sums of a unit stand in a panel until all of them are known. How large
-    blocks are is decided in `block_sizes.py`.
+    blocks are is decided in `block_sizes.py`: the best first.
 
     Args:
       long: what the axis of rows has to be.
@@ -258,54 +258,63 @@ def as_panels(
     sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
     *more, column = plan.columns
     if any(map(is_dynamic, sizes)) or more:
-        return None
+        return
     row = max(plan.rows, key=tiling.size_of)
     others = tuple(a for a in plan.rows if a is not row)
     if tiling.size_of(row) < long or (others and not plan.loose):
-        return None
+        return
     heavy = contraction.is_heavy(plan, kernel)
+    load = _load(plan, row, others, heavy, facts, target)
+    item, lanes = load.item, target.vector_bytes // load.item
+    for blocks in ways_to_cut(target, load):
+        tile, width = blocks.tile, blocks.tile.vectors * lanes
+        columns = Cut((), column, width * blocks.strips, (), strip=width)
+        rows = EvenRows(row, tile.rows, blocks.tiles * tile.rows)
+        tiles = _Tiles(
+            Tiled(rows, tiling.RangeTiling(0, tile.rows)),
+            Tiled(columns, tiling.RangeTiling(lanes, tile.vectors)),
+            cut_ranges(_walk(plan, facts), blocks.depth, lanes), facts.free,
+        )  # fmt: skip
+        right, left, sums = list[Panel](), list[Panel](), tuple[Panel, ...]()
+        if not blocks.shallow:
+            right = [_in_strips(tiles, columns, node) for node in plan.right]
+        if not (plan.loose or blocks.shallow):
+            left = _left_panels(plan, tiles, lanes, facts)
+        if tiles.depth.several or heavy:
+            sums = tiles.sums(plan.reduces, columns.length + lanes, True)
+        size = prod(tiling.size_of(r) for r in (*plan.columns, *plan.ranges)) * item
+        far = size * len(plan.right) > target.l2 and target.decides("fetch_ahead")
+        ahead = tiles.depth.length if blocks.shallow and far else 0
+        sharing = (*others, rows)
+        unit = _unit(plan, tiles, right, left, sums, sharing, ahead)
+        yield Schedule(kernel, lanes, (*plan.outer, columns, *sharing), unit)
+
+
+def _load(
+    plan: Contraction,
+    row: Node,
+    others: Sequence[Node],
+    heavy: bool,
+    facts: Facts,
+    target: Target,
+) -> Load:
+    """What the model of blocks has to know: see `Load`, and above."""
     item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
-    lanes = target.vector_bytes // item
-    blocks = choose_blocks(
-        target,
-        Load(
-            rows=tiling.size_of(row),
-            vectors=-(-tiling.size_of(column) // lanes),
-            depth=prod(tiling.size_of(r) for r in plan.ranges),
-            item=item,
-            outer=prod(map(tiling.size_of, plan.outer)),
-            others=prod(map(tiling.size_of, others)),
-            right=len(plan.right),
-            left=0 if plan.loose else len(plan.left),
-            sums=len(plan.reduces),
-            heavy=heavy,
-            together=tiling.rows_together(
-                plan.left, row if plan.loose else None, facts, target
-            ),
-            apart=contraction.rows_apart(plan, facts, target),
-        ),
+    moved = row if plan.loose else None
+    return Load(
+        rows=tiling.size_of(row),
+        vectors=-(-tiling.size_of(plan.columns[-1]) * item // target.vector_bytes),
+        depth=prod(map(tiling.size_of, plan.ranges)),
+        item=item,
+        outer=prod(map(tiling.size_of, plan.outer)),
+        others=prod(map(tiling.size_of, others)),
+        right=len(plan.right),
+        left=0 if plan.loose else len(plan.left),
+        sums=len(plan.reduces),
+        heavy=heavy,
+        together=tiling.rows_together(plan.left, moved, facts, target),
+        apart=contraction.rows_apart(plan, facts, target),
     )
-    tile, width = blocks.tile, blocks.tile.vectors * lanes
-    columns = Cut((), column, width * blocks.strips, (), strip=width)
-    rows = EvenRows(row, tile.rows, blocks.tiles * tile.rows)
-    tiles = _Tiles(
-        Tiled(rows, tiling.Steps(0, tile.rows)),
-        Tiled(columns, tiling.Steps(lanes, tile.vectors)),
-        cut_ranges(_walk(plan, facts), blocks.depth, lanes), facts.free,
-    )  # fmt: skip
-    right, left, sums = list[Panel](), list[Panel](), tuple[Panel, ...]()
-    if not blocks.shallow:
-        right = [_in_strips(tiles, columns, node) for node in plan.right]
-    if not (plan.loose or blocks.shallow):
-        left = _left_panels(plan, tiles, lanes, facts)
-    if tiles.depth.several or heavy:
-        sums = tiles.sums(plan.reduces, columns.length + lanes, True)
-    size = prod(tiling.size_of(r) for r in (*plan.columns, *plan.ranges)) * item
-    far = size * len(plan.right) > target.l2 and target.decides("fetch_ahead")
-    ahead = tiles.depth.length if blocks.shallow and far else 0
-    sharing = (*others, rows)
-    unit = _unit(plan, tiles, right, left, sums, sharing, ahead)
-    return Schedule(kernel, lanes, (*plan.outer, columns, *sharing), unit)
 
 
 def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
@@ -323,12 +332,12 @@ def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
 
 def find_blocks(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Schedule | None:
+) -> Iterator[Schedule]:
     """Any contraction."""
     if not is_worthwhile(plan, facts, target):
-        return None
+        return
     few = target.decides("few_rows") and contraction.reads_in_place(plan, facts)
-    known, found = (kernel, plan, facts, target), None
+    known = kernel, plan, facts, target
     if target.decides("in_panels"):
-        found = as_panels(*known, FEW_ROWS if few else LONG_ROWS)
-    return found or in_blocks(*known)
+        yield from as_panels(*known, FEW_ROWS if few else LONG_ROWS)
+    yield in_blocks(*known)

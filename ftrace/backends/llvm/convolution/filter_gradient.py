@@ -12,7 +12,7 @@ does not depend on how units are shared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -21,9 +21,8 @@ from ftrace.backends.llvm.contraction import find as contraction
 from ftrace.backends.llvm.convolution import find as convolution
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window
 from ftrace.backends.llvm.schedule.tiling_ir import size_of, step_cycles
-from ftrace.backends.llvm.schedule.windows import Window
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel, axis_of
@@ -69,10 +68,10 @@ class Shape:
 
 def find_sliding_sum(
     kernel: Kernel, plan: contraction.Contraction, facts: Facts, target: Target
-) -> tree.Schedule | None:
+) -> Iterator[tree.Schedule]:
     """The contraction as such a gradient, if it is one."""
     if not convolution.is_sum_of_products(kernel, plan):
-        return None
+        return
     rows = (plan.left[0], plan.right[0], plan.rows, plan.columns)
     columns = (plan.right[0], plan.left[0], plan.columns, plan.rows)
     for left, right, slid, still in (rows, columns):
@@ -81,8 +80,8 @@ def find_sliding_sum(
             continue
         found = _as_sliding(plan, left, right, slid, still[0], facts)
         if found is not None:
-            return _schedule(found, kernel, facts, target)
-    return None
+            yield _schedule(found, kernel, facts, target)
+            return
 
 
 def _as_sliding(
@@ -152,7 +151,7 @@ def _schedule(
     )
     inside = {*rows.within, *taps.within, *columns.within}
     axes = tuple(a for a in kernel.axes if a in inside)
-    store = tree.Store((sums,), axes, (columns, rows))
+    store = tree.StoreResults((sums,), axes, (columns, rows))
     places = (*s.plan.outer, rows, columns)
     return tree.Schedule(kernel, lanes, places, convolution.slide(add, store))
 

@@ -1,6 +1,6 @@
 """Which kernels are convolutions, and what it costs to evaluate what they read.
 
-Contractions (see `contraction/find.py`) with a window (see `schedule/windows.py`) are
+Contractions (see `contraction/find.py`) with a window (see `schedule/layout.py`) are
 convolutions. The operand that has it is the *image*, the other one is *still*. Windows
 slide along columns, or along what is summed over, where the taps are rows: the gradient
 by the filters.
@@ -15,9 +15,8 @@ from ftrace import dtypes
 from ftrace.backends.llvm.contraction.find import Contraction
 from ftrace.backends.llvm.schedule import schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
-from ftrace.backends.llvm.schedule.layout import Panel
+from ftrace.backends.llvm.schedule.layout import Panel, Window
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
-from ftrace.backends.llvm.schedule.windows import Window
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
@@ -156,7 +155,7 @@ def fill_cost(
 # How they run.
 
 
-def slide(s: tree.Slide, store: tree.Store) -> tuple[tree.Statement, ...]:
+def slide(s: tree.Slide, store: tree.StoreResults) -> tuple[tree.Statement, ...]:
     """A unit: operands are filled for each block, and tiles run over them."""
     fills = [tree.Fill(image) for image in s.images]
     if isinstance(s.still, Panel):

@@ -25,13 +25,13 @@ from ftrace.backends.llvm.convolution.find import (
 )
 from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, cut_ranges
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window, cut_ranges
 from ftrace.backends.llvm.schedule.tiling_ir import (
     register_tile,
+    register_tiles,
     rows_together,
     size_of,
 )
-from ftrace.backends.llvm.schedule.windows import Window
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel
@@ -116,21 +116,23 @@ class Blocks(NamedTuple):
 
 def find_sliding(
     kernel: Kernel, plan: find.Contraction, facts: Facts, target: Target
-) -> tree.Schedule | None:
+) -> Iterator[tree.Schedule]:
     """The contraction as a convolution, where that pays."""
     if len(plan.rows) != 1 or not is_sum_of_products(kernel, plan):
-        return None
-    best, least = None, float("inf")
+        return
+    best, least = list[tuple[Shape, Blocks]](), float("inf")
     for window in find_windows(plan.right[0], plan.columns, plan.ranges, facts):
         shape = _shape(plan, window, facts, target)
         candidates = [] if shape is None else _candidates(shape)
         if shape is None or not candidates:
             continue
-        found = [(_cycles(shape, blocks), blocks) for blocks in candidates]
-        cycles, blocks = min(found, key=lambda pair: pair[0])
+        found = [(_cycles(shape, blocks), shape, blocks) for blocks in candidates]
+        found.sort(key=lambda way: way[0])
+        cycles = found[0][0]
         if cycles < least and _without(shape) >= cycles * 0.9:
-            best, least = (shape, blocks), cycles
-    return None if best is None else _schedule(kernel, *best, facts)
+            best, least = [way[1:] for way in found], cycles
+    for shape, blocks in best:
+        yield from _schedules(kernel, shape, blocks, facts)
 
 
 def _shape(
@@ -162,7 +164,10 @@ def _shape(
     )  # fmt: skip
 
 
-def _schedule(kernel: Kernel, s: Shape, blocks: Blocks, facts: Facts) -> tree.Schedule:
+def _schedules(
+    kernel: Kernel, s: Shape, blocks: Blocks, facts: Facts
+) -> Iterator[tree.Schedule]:
+    """With the best tile of registers, then with that of each width."""
     window, target, lanes = s.window, s.target, s.lanes
     (left,), (right,), (row,) = s.plan.left, s.plan.right, s.plan.rows
     columns, outer = _cut_columns(s, blocks)
@@ -171,9 +176,6 @@ def _schedule(kernel: Kernel, s: Shape, blocks: Blocks, facts: Facts) -> tree.Sc
     depth = cut_ranges(s.others, max(min(s.deep, room), 1))
     rows = Cut.of_first([row], s.rows // blocks.parts)
     pitch = layout.whole_vectors(columns, lanes)
-    tile = register_tile(
-        rows.length, pitch // lanes, target.registers, target.costs, s.together
-    )
     short = columns.split is not None and size_of(columns.split) % columns.size > 0
     images = layout.images_of(
         right, (window,), columns, Part.of(depth, 1, facts.free[right]), lanes,
@@ -188,11 +190,13 @@ def _schedule(kernel: Kernel, s: Shape, blocks: Blocks, facts: Facts) -> tree.Sc
         still = Panel("still", left, rows.length, deep, parts, zeros=0)
     parts = Part.of(rows, pitch), Part.of(columns, 1)
     sums = Panel("sums", s.plan.reduces[0], rows.length, pitch, parts)
-    size = tile.rows, tile.vectors
-    add = tree.Slide(images, still, rows, columns, depth, size, sums, depth.several)
-    axes = (*rows.within, *columns.within)
-    store = tree.Store((sums,), axes, (columns, rows))
-    return tree.Schedule(kernel, lanes, (*outer, columns, rows), slide(add, store))
+    axes, places = (*rows.within, *columns.within), (*outer, columns, rows)
+    store = tree.StoreResults((sums,), axes, (columns, rows))
+    known = rows.length, pitch // lanes, target.registers, target.costs, s.together
+    for tile in dict.fromkeys((register_tile(*known), *register_tiles(*known))):
+        size, adds = (tile.rows, tile.vectors), depth.several
+        add = tree.Slide(images, still, rows, columns, depth, size, sums, adds)
+        yield tree.Schedule(kernel, lanes, places, slide(add, store))
 
 
 def _cut_columns(s: Shape, blocks: Blocks) -> tuple[Cut, tuple[Node, ...]]:

@@ -17,9 +17,8 @@ From the ground up:
                         reduces and stores
     staged_kernel       Parts of a kernel that run one after the other on a block that
                         fits in the cache
-    blocked_ranges      The block of a cut that is open, and panels of two blocks
-    image_panels        Images: operands that windows see are evaluated once for each
-                        line that a block sees
+    blocked_ranges      The block of a cut that is open, panels of two blocks, and
+                        images
     microkernel         Tiles of sums in registers: the innermost loops where windows
                         slide over images
     schedule_emitter    Carries schedules out, statement by statement

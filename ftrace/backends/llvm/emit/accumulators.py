@@ -13,7 +13,7 @@ from ftrace import dtypes
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At
 from ftrace.backends.llvm.ir.types import Type
-from ftrace.backends.llvm.schedule.tiling_ir import Steps
+from ftrace.backends.llvm.schedule.tiling_ir import BLOCK, RangeTiling
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.legalize.math.term import RELAXED
 from ftrace.trace.graph import Node
@@ -21,10 +21,7 @@ from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import is_dynamic
 
-#: Iterations whose floats are added one after the other; longer sums are made of
-#: such blocks, so that their error grows like the square root of the length.
-BLOCK = 64
-#: The same where many sums run beside each other and their number bounds the speed.
+#: `BLOCK` where many sums run beside each other and their number bounds the speed.
 LONG_BLOCK = 512
 
 
@@ -84,7 +81,7 @@ class Sum:
 class Lines:
     """The accumulators of one reduce loop: its sums, several times where unrolled."""
 
-    def __init__(self, values: Values, sums: list[Sum], steps: Steps) -> None:
+    def __init__(self, values: Values, sums: list[Sum], steps: RangeTiling) -> None:
         self.values = values
         self.sums = sums
         self.copies = steps.copies if steps.lanes else 1

@@ -1,33 +1,43 @@
-"""The block of a cut that is open, and panels of two blocks.
+"""The block of a cut that is open, panels of two blocks, and images.
 
 A panel is filled by evaluating an expression over two blocks, in whole vectors. Where
 the expression's loads are contiguous along another range than the panel is, it is
-evaluated along that range, and squares of registers are turned.
+evaluated along that range, and squares of registers are turned. An image has its
+padding in it, so that taps, strides and dilations are distances and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import field
 from types import MappingProxyType
 
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.writer import lowest
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, sum_of
-from ftrace.backends.llvm.schedule.layout import Cut, EvenRows, Part, VectorRows
-from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Steps, size_of
-from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load_p
-from ftrace.trace.graph import Node, toposort
-from ftrace.trace.primitives.elementwise import div, mul, rem, sub
+from ftrace.backends.llvm.schedule.layout import (
+    Cut,
+    EvenRows,
+    Image,
+    Part,
+    VectorRows,
+)
+from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, RangeTiling, size_of
+from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
+from ftrace.trace.graph import Node, substitute, toposort
+from ftrace.trace.primitives.elementwise import add, bit_and, div, lt, mul, rem, sub
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.bounds import upper_bound
+from ftrace.trace.symbolic.dim import same_size
 
 #: Bytes of pieces of rows that are asked for before they are needed.
 _AHEAD = 2 << 10
-_ONE = Steps()
+_ONE = RangeTiling()
 #: Where every range runs one by one.
-NO_STEPS: Mapping[Node, Steps] = MappingProxyType({})
+NO_STEPS: Mapping[Node, RangeTiling] = MappingProxyType({})
 
 
 def fit_lanes(r: Node, blocks: Sequence[Block], lanes: int) -> int:
@@ -75,7 +85,7 @@ class Block:
         opened.enter_context(self.stage.at(node, value))
         return node
 
-    def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
+    def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
         """The part of the split range that is in the block, in its steps."""
         split = self.cut.split
         if split is None:
@@ -89,7 +99,7 @@ class Block:
         number = self.stage.values.number(total)
         return {split: Span(first, lowest(self.stage.writer, last, number))}
 
-    def tile_spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
+    def tile_spans(self, steps: Mapping[Node, RangeTiling]) -> dict[Node, Span]:
         """The tiles that are in the block."""
         return self.spans(steps)
 
@@ -163,10 +173,10 @@ class EvenBlock(Block):
         higher = lowest(self.stage.writer, tile, number(first.count))
         return self.stage.writer.pure(f"add i64 {row}, {higher}", row, higher)
 
-    def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
+    def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
         return {self.rows.axis: Span(self.begin, self.end)}
 
-    def tile_spans(self, steps: Mapping[Node, Steps]) -> dict[Node, Span]:
+    def tile_spans(self, steps: Mapping[Node, RangeTiling]) -> dict[Node, Span]:
         return {self.rows.axis: self.tiles}
 
 
@@ -184,7 +194,7 @@ class VectorBlock(Block):
         size = size_of(self.rows.rows.axis)
         self.start = self._named(opened, size, stage.scaled(whole, lanes))
 
-    def spans(self, steps: Mapping[Node, Steps] = NO_STEPS) -> dict[Node, Span]:
+    def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
         pure, axis = self.stage.writer.pure, self.rows.rows.axis
         width = steps[axis].width if axis in steps else 1
         begin, end = self.rows.begin, self.rows.end
@@ -220,10 +230,10 @@ def fill_panel(
     vector = _vector_of(node, ranges, minor, blocks, lanes, facts)
     width = _lanes_of(node, vector, blocks, lanes)
     store = Store(memory.number, index, node)
-    steps = {vector: Steps(width, _copies(vector, width, blocks))}
+    steps = {vector: RangeTiling(width, _copies(vector, width, blocks))}
     if vector is not minor:
-        steps[vector] = Steps(width)
-        steps[minor] = Steps(0, width, False)
+        steps[vector] = RangeTiling(width)
+        steps[minor] = RangeTiling(0, width, False)
     spans: dict[Node, Span] = {}
     for block in blocks:
         spans |= {r: s for r, s in block.spans(steps).items() if r in ranges}
@@ -315,3 +325,107 @@ def _lanes_of(node: Node, r: Node, blocks: Sequence[Block], lanes: int) -> int:
     loads = [n.dtype.itemsize for n in toposort([node]) if n.op is load_p]
     widest = max([node.dtype.itemsize, *loads])
     return fit_lanes(r, blocks, min(target.vector_bytes // widest, lanes))
+
+
+# Images: operands that windows see are evaluated once for each line.
+
+
+@dataclass(eq=False)
+class _Lines:
+    """The lines of an image that a block sees.
+
+    Attributes:
+      ranges: that run over them.
+      terms: of their places.
+      spans: of ranges that run in part.
+      moved: pixels and taps that see a line.
+      within: nothing is read where it does not hold.
+    """
+
+    ranges: list[Node] = field(default_factory=list[Node])
+    terms: list[Node] = field(default_factory=list[Node])
+    spans: dict[Node, Span] = field(default_factory=dict[Node, Span])
+    moved: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    within: Node | None = None
+
+
+def fill_image(
+    memory: Scratch, image: Image, along: Block, beside: Block, lanes: int
+) -> None:
+    """Evaluates the operand for a block.
+
+    Args:
+      along: the block that windows slide along.
+      beside: of what the image has beside its lines.
+      lanes: of a vector at most.
+    """
+    stage, lines = memory.stage, _lines_of(image, along)
+    (value,) = substitute([image.node], lines.moved)
+    if lines.within is not None:
+        value = _loaded_within(value, lines.within)
+    terms = [*lines.terms, *beside.terms(image.beside)]
+    ranges, blocks = [*image.beside.ranges, *lines.ranges], [along, beside]
+    last, spans = ranges[-1], lines.spans
+    steps = {last: RangeTiling(fit_lanes(last, blocks, lanes))}
+    for block in blocks:
+        if block.cut.split in ranges:
+            spans |= block.spans(steps)
+    store = Store(memory.number, sum_of(terms), value)
+    stage.run(ranges, [store], steps, spans)
+
+
+def _lines_of(image: Image, along: Block) -> _Lines:
+    stage, found, cut = along.stage, _Lines(), image.along
+    sizes = dict(zip(cut.within, cut.extents, strict=True))
+    windows = {window.column: (window, group) for window, group in image.windows}
+    axes = cut.order or cut.within
+    for axis in axes:
+        start = along.start if axis is cut.split else None
+        if axis not in windows:
+            found.ranges.append(axis)
+            found.terms += along.terms(Part(cut, image.steps[axis], (axis,)))
+            continue
+        window, group = windows[axis]
+        by = window.stride // group.apart
+        line = stage.new_range(window.reach(sizes[axis], group))
+        weight = image.steps[window.tap] // window.dilation
+        found.terms.append(mul(line, const(weight, INDEX)))
+        number: Node = const(group.first, INDEX)
+        if group.classes > 1:
+            kind = stage.new_range(group.classes)
+            found.ranges.append(kind)
+            found.terms.append(mul(kind, const(image.kinds[axis], INDEX)))
+            number = add(kind, number)
+        found.ranges.append(line)
+        # Which pixel and tap see it does not matter: by·u + dilation·v = 1.
+        v = pow(window.dilation, -1, by) if by > 1 else 0
+        u = (1 - window.dilation * v) // by
+        pixel, tap = _times(line, u), _times(line, v)
+        found.moved[axis] = pixel if start is None else add(pixel, start)
+        found.moved[window.tap] = window.tap_of(add(tap, number))
+        if start is None or same_size(axis_of(axis).size % cut.size, 0):
+            continue
+        if axis is axes[-1]:
+            # A vector may reach beyond the last pixel.
+            place = add(line, mul(start, const(by, INDEX)))
+            all_of_them = window.reach(window.pixels, group)
+            found.within = lt(place, const(all_of_them, INDEX))
+        else:
+            behind = window.reach(cut.size, group) - by * cut.size
+            last = stage.scaled(along.extent(axis), by, behind)
+            found.spans[line] = Span("0", last)
+    return found
+
+
+def _times(line: Node, by: int) -> Node:
+    return mul(line, const(by, INDEX)) if by else const(0, INDEX)
+
+
+def _loaded_within(value: Node, valid: Node) -> Node:
+    """The same; nothing is read where it is not valid."""
+    moved: dict[Node, Node] = {}
+    for n in toposort([value]):
+        if n.op is load_p:
+            both = [bit_and(valid, condition) for condition in n.src[2:]]
+            moved[n] = load(n.src[0], n.src[1], both[0] if both else valid)
+    return substitute([value], moved)[0]

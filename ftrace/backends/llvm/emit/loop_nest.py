@@ -23,13 +23,14 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from ftrace.backends.llvm.emit.accumulators import BLOCK, Lines, Sum, block_size
+from ftrace.backends.llvm.emit.accumulators import Lines, Sum, block_size
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.ir.types import Type, first_lanes, index_type
 from ftrace.backends.llvm.ir.writer import digits, highest, lowest
 from ftrace.backends.llvm.schedule.tiling_ir import (
-    Steps,
+    BLOCK,
+    RangeTiling,
     Tiles,
     Tiling,
     cut,
@@ -47,7 +48,7 @@ from ftrace.trace.symbolic.dim import is_dynamic, same_size
 _BLOCKS = 16
 
 
-class Place(NamedTuple):
+class SumRow(NamedTuple):
     """Where the sums of a reduce are: `origin` would be that of column 0."""
 
     node: Node
@@ -116,7 +117,7 @@ class Nest:
 
     # Ranges.
 
-    def open(self, node: Node, base: str, steps: Steps, tiles: Tiles) -> Opened:
+    def open(self, node: Node, base: str, steps: RangeTiling, tiles: Tiles) -> Opened:
         masks: list[str | None] = [None] * tiles.copies
         if tiles.tail:
             masks[-1] = first_lanes(steps.lanes, tiles.tail)
@@ -170,7 +171,7 @@ class Nest:
     def _span(
         self,
         axis: Node,
-        steps: Steps,
+        steps: RangeTiling,
         parts: Sequence[Tiles],
         span: Span,
         body: Callable[[], None],
@@ -194,7 +195,7 @@ class Nest:
     def tiles(
         self,
         axis: Node,
-        steps: Steps,
+        steps: RangeTiling,
         tiles: Tiles,
         start: str,
         stop: str,
@@ -298,7 +299,7 @@ class Nest:
                 text = values.ops.combine_lanes(str(total.node.arg), total.type, text)
             values.put(total.node, total.at, text)
 
-    def sums(self, loop: ReduceLoop, steps: Steps) -> list[Sum]:
+    def sums(self, loop: ReduceLoop, steps: RangeTiling) -> list[Sum]:
         """The accumulators of a reduce, whose last range runs in these steps."""
         values = self.values
         found: list[Sum] = []
@@ -313,7 +314,7 @@ class Nest:
     ) -> list[str]:
         """Runs over the first of the ranges, and inside over the others."""
         node, *others = ranges
-        steps = Steps() if others else self.tiling.of(node)
+        steps = RangeTiling() if others else self.tiling.of(node)
         inner = 1
         for other in others:
             inner *= -(-size_of(other) // self.tiling.of(other).width)
@@ -413,7 +414,7 @@ class Nest:
     # Columns, row by row.
 
     def by_rows(self, loop: Loop, span: Span | None) -> None:
-        sums: list[Place] = []
+        sums: list[SumRow] = []
         for statement in loop.body:
             if isinstance(statement, ReduceLoop):
                 sums += self._sweep(loop, statement, span, sums)
@@ -426,27 +427,27 @@ class Nest:
         self.each_tile(loop.axis, span, finish)
 
     def _sweep(
-        self, loop: Loop, reduce: ReduceLoop, span: Span | None, known: list[Place]
-    ) -> list[Place]:
+        self, loop: Loop, reduce: ReduceLoop, span: Span | None, known: list[SumRow]
+    ) -> list[SumRow]:
         """All rows of one reduce; returns where its sums are."""
         writer = self.writer
         *outer, last = reduce.ranges
-        blocks = cut(axis_of(last).size, Steps(0, self.tiling.rows, even=False))
+        blocks = cut(axis_of(last).size, RangeTiling(0, self.tiling.rows, even=False))
         group = block_size(_BLOCKS, blocks[0].count)
         sums = [self._place(node, loop, span, "") for node in reduce.reduces]
-        parts: list[Place] = []
+        parts: list[SumRow] = []
         if blocks[0].count > 2 * group and any(self._sum(s).rounds for s in sums):
             parts = [self._place(node, loop, span, ".part") for node in reduce.reduces]
 
-        def add_rows(tiles: Tiles, start: str, stop: str, into: list[Place]) -> None:
+        def add_rows(tiles: Tiles, start: str, stop: str, into: list[SumRow]) -> None:
             """Adds rows start … stop - 1 to the sums, block by block."""
             text = writer.open_loop(start, stop, tiles.width)
-            opened = self.open(last, text.index, Steps(0, tiles.copies), tiles)
+            opened = self.open(last, text.index, RangeTiling(0, tiles.copies), tiles)
 
             def body() -> None:
                 self._recall(known)
                 totals = [self._sum(place) for place in into]
-                lines = Lines(self.values, totals, Steps())
+                lines = Lines(self.values, totals, RangeTiling())
                 state = [self._load(place) for place in into]
                 state = self.accumulate(reduce, opened, lines, state)
                 for place, value in zip(into, state, strict=True):
@@ -483,7 +484,7 @@ class Nest:
 
     # Sums in memory.
 
-    def _place(self, node: Node, loop: Loop, span: Span | None, suffix: str) -> Place:
+    def _place(self, node: Node, loop: Loop, span: Span | None, suffix: str) -> SumRow:
         """Memory for the sums of a reduce, in the columns of a span."""
         steps = self.tiling.of(loop.axis)
         parts = cut(axis_of(loop.axis).size, steps)
@@ -495,14 +496,14 @@ class Nest:
         kind = f"[{tiles * steps.width * size} x i8]"
         name = self.writer.memory(kind, f"%sums{self._count}{suffix}")
         if span is None:
-            return Place(node, name)
+            return SumRow(node, name)
         origin = self.values.access.pointer(name, [(-steps.width, span.first)], 0, size)
-        return Place(node, origin)
+        return SumRow(node, origin)
 
-    def _sum(self, place: Place) -> Sum:
+    def _sum(self, place: SumRow) -> Sum:
         return Sum(place.node, (), Type.of(place.node.dtype, self.values.lanes))
 
-    def _pointer(self, place: Place) -> str:
+    def _pointer(self, place: SumRow) -> str:
         vector = self.values.vector
         assert vector is not None
         size = place.node.dtype.itemsize
@@ -510,23 +511,23 @@ class Nest:
             return self.values.access.pointer(place.origin, [(1, vector.base)], 0, size)
         return self.values.access.pointer(place.origin, [], int(vector.base), size)
 
-    def _load(self, place: Place) -> str:
+    def _load(self, place: SumRow) -> str:
         total = self._sum(place)
         return self.values.access.load(total.type, self._pointer(place), True)
 
-    def _put(self, place: Place, value: str) -> None:
+    def _put(self, place: SumRow, value: str) -> None:
         self.values.access.store(self._sum(place).type, value, self._pointer(place))
 
-    def _clear(self, places: list[Place]) -> None:
+    def _clear(self, places: list[SumRow]) -> None:
         for place in places:
             self._put(place, self._sum(place).identity)
 
-    def _join(self, sums: list[Place], parts: list[Place]) -> None:
+    def _join(self, sums: list[SumRow], parts: list[SumRow]) -> None:
         for total, part in zip(sums, parts, strict=True):
             a, b = self._load(total), self._load(part)
             self._put(total, self._sum(total).combine(self.values, a, b))
 
-    def _recall(self, places: list[Place]) -> None:
+    def _recall(self, places: list[SumRow]) -> None:
         """Makes finished sums the values of their reduces."""
         for place in places:
             self.values.put(place.node, (), self._load(place))

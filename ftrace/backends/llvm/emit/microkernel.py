@@ -9,13 +9,13 @@ other products are loops of a nest (`loop_nest.py`, `accumulators.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ftrace.backends.llvm.emit.addressing import Access, Term
 from ftrace.backends.llvm.ir.types import Type
-from ftrace.backends.llvm.ir.writer import OpenLoop, Writer
+from ftrace.backends.llvm.ir.writer import Writer
 from ftrace.backends.llvm.scalar.ops import Operations
-from ftrace.backends.llvm.schedule.tiling_ir import Tiles
+from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, cut
 from ftrace.ground.fast_dataclasses import dataclass
 
 #: Products that are written one after the other at most.
@@ -36,15 +36,15 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Place:
+class Address:
     """A place in memory: a pointer, and terms in elements."""
 
     base: str
     terms: tuple[Term, ...] = ()
     constant: int = 0
 
-    def plus(self, *terms: Term, constant: int = 0) -> Place:
-        return Place(self.base, (*self.terms, *terms), self.constant + constant)
+    def plus(self, *terms: Term, constant: int = 0) -> Address:
+        return Address(self.base, (*self.terms, *terms), self.constant + constant)
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,13 @@ class Tile:
         return len(self.offsets)
 
 
-def open_tiles(writer: Writer, tiles: Tiles) -> OpenLoop:
-    """A loop over tiles of one size."""
-    stop = tiles.start + tiles.count * tiles.width
-    return writer.open_loop(str(tiles.start), str(stop), tiles.width)
+def each_tile(writer: Writer, size: int, most: int) -> Iterator[tuple[str, int]]:
+    """Loops over tiles of at most so many: where one begins, and how many it has."""
+    for tiles in cut(size, RangeTiling(0, most)):
+        stop = tiles.start + tiles.count * tiles.width
+        loop = writer.open_loop(str(tiles.start), str(stop), tiles.width)
+        yield loop.index, tiles.copies
+        writer.close_loop(loop)
 
 
 def _copies(count: str, tile: Tile, registers: int) -> int:
@@ -94,7 +97,12 @@ class MicroKernel:
         self.access = access
 
     def sums(
-        self, tile: Tile, walks: Sequence[Walk], a: Place, b: Place, state: list[str]
+        self,
+        tile: Tile,
+        walks: Sequence[Walk],
+        a: Address,
+        b: Address,
+        state: list[str],
     ) -> list[str]:
         """Adds to the sums of a tile, row by row, what loops inside one another give.
 
@@ -118,7 +126,7 @@ class MicroKernel:
             state = self.sums(tile, inner, *here, state)
         return state if loop is None else self.writer.close_loop(loop, state)
 
-    def _step(self, tile: Tile, a: Place, b: Place, state: list[str]) -> list[str]:
+    def _step(self, tile: Tile, a: Address, b: Address, state: list[str]) -> list[str]:
         """One step: rows × vectors products are added."""
         t, found = tile.type, list(state)
         p = self.pointer(b, t)
@@ -141,7 +149,7 @@ class MicroKernel:
             return self.ops.call("fma", t, a, b, total)
         return self.ops.apply("add", t, total, self.ops.apply("mul", t, a, b))
 
-    def pointer(self, place: Place, t: Type) -> str:
+    def pointer(self, place: Address, t: Type) -> str:
         return self.access.pointer(
             place.base, list(place.terms), place.constant, t.bytes
         )
@@ -152,7 +160,7 @@ class MicroKernel:
         return self.writer.pure(f"getelementptr i8, ptr {p}, i64 {offset}", p)
 
     def keep(
-        self, tile: Tile, state: Sequence[str], out: Place, rows: Sequence[int],
+        self, tile: Tile, state: Sequence[str], out: Address, rows: Sequence[int],
         add: bool,
     ) -> None:  # fmt: skip
         """Stores the sums of a tile, or adds them to what is there.

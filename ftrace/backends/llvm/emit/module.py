@@ -13,6 +13,8 @@ from typing import Any, Final
 from ftrace.backends.llvm.ir.function_builder import Function
 from ftrace.backends.llvm.ir.writer import ARGUMENTS, Writer
 from ftrace.backends.llvm.runtime.work_estimate import WORTH_A_THREAD
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule
+from ftrace.backends.llvm.schedule.tiling_ir import Tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel, bytes_of, load_p
@@ -85,16 +87,28 @@ class Rendered:
       grain: how many units are worth a thread's while.
       dims: sizes that are known at calls only, which the code finds as int64 in a
         buffer behind the kernel's own. Then `parallel` may be one, too.
+      schedules: how its parts run, as far as that is chosen.
     """
 
     module: Module
     parallel: int
     grain: int
     dims: tuple[Any, ...] = ()
+    schedules: tuple[Schedule | Tiling, ...] = ()
 
     @property
     def text(self) -> str:
         return self.module.text
+
+    @property
+    def words(self) -> str:
+        """How it runs."""
+        return "\n".join(map(str, self.schedules))
+
+    @property
+    def order_of_sums(self) -> tuple[tuple[str, ...], ...]:
+        """In which order terms are added: with the same one bits are the same."""
+        return tuple(schedule.order_of_sums for schedule in self.schedules)
 
     @staticmethod
     def of(

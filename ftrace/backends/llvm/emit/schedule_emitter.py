@@ -8,19 +8,17 @@ in it as the one before: see `microkernel.py` (`Slide`).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
 from typing import Any
 
 from ftrace.backends.llvm.emit import blocked_ranges, microkernel
-from ftrace.backends.llvm.emit.image_panels import fill_image
 from ftrace.backends.llvm.emit.loop_nest import Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, Stage
 from ftrace.backends.llvm.ir.types import Type
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
-from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Steps, cut, size_of
+from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, RangeTiling, size_of
 from ftrace.lower.kernel.affine_index import sum_of_terms
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, reduce
 from ftrace.trace.graph import Node, substitute
@@ -174,7 +172,7 @@ class ScheduleEmitter:
         panel, memory = s.panel, self.memory[s.panel.key]
         if isinstance(panel, layout.Image):
             along, beside = self.block(panel.along), self.block(panel.beside.cut)
-            fill_image(memory, panel, along, beside, self.schedule.lanes)
+            blocked_ranges.fill_image(memory, panel, along, beside, self.schedule.lanes)
             return
         blocks = [self.block(part.cut) for part in panel.parts]
         blocked_ranges.fill_panel(
@@ -185,7 +183,7 @@ class ScheduleEmitter:
 
     def accumulate(self, s: tree.Accumulate) -> None:
         stage, depth, later = self.stage, self.block(s.depth), None
-        steps, spans = dict[Node, Steps](), dict[Node, Span]()
+        steps, spans = dict[Node, RangeTiling](), dict[Node, Span]()
         for tiled in (s.rows, s.columns):
             self._tile(tiled, steps, spans)
         axes = tuple(steps)
@@ -203,7 +201,7 @@ class ScheduleEmitter:
         self.lines.clear()
 
     def _tile(
-        self, tiled: tree.Tiled, steps: dict[Node, Steps], spans: dict[Node, Span]
+        self, tiled: tree.Tiled, steps: dict[Node, RangeTiling], spans: dict[Node, Span]
     ) -> None:
         """How loops over the tiles of a block run: their steps, and parts of ranges."""
         stage, block = self.stage, self.block(tiled.cut)
@@ -235,55 +233,61 @@ class ScheduleEmitter:
     # Sums over windows.
 
     def slide(self, s: tree.Slide) -> None:
-        stage, writer = self.stage, self.stage.writer
-        micro = microkernel.MicroKernel(writer, stage.values.ops, stage.values.access)
-        lanes = self.schedule.lanes
-        t = Type.of(s.into.node.dtype, lanes)
-        still, still_steps = self._still(s)
-        left_steps = still_steps if s.by_columns else s.images[0].steps
-        row = s.rows.within[-1] if s.rows.within else None
-        step = left_steps.get(row, 0) if row is not None else 0
+        """Tiles of rows and vectors, for each part of the taps."""
+        writer, (rows, vectors) = self.stage.writer, s.tile
+        wide = s.into.pitch // self.schedule.lanes
         height = s.rows.extents[-1] if s.rows.within else 1
-        sums = microkernel.Place(self._buffer(s.into))
-        weights = s.into.parts[0]
+        still = self._still(s)
+        for part in s.parts:
+            for across in microkernel.each_tile(writer, wide, vectors):
+                for down in microkernel.each_tile(writer, height, rows):
+                    self._slide_tile(s, *still, part, across, down)
+
+    def _slide_tile(
+        self,
+        s: tree.Slide,
+        still: microkernel.Address,
+        steps: Mapping[Node, int],
+        part: range,
+        across: tuple[str, int],
+        down: tuple[str, int],
+    ) -> None:
+        """The sums of one tile, over all images, in registers, and where they go."""
+        values, lanes, taps = self.stage.values, self.schedule.lanes, s.taps
+        (row, rows), (vector, vectors) = down, across
+        left = steps if s.by_columns else s.images[0].steps
+        step = left.get(s.rows.within[-1], 0) if s.rows.within else 0
+        pairs = [(n, k) for n in range(rows) for k in part]
+        offsets = tuple(n * step + taps[k] for n, k in pairs)
+        t = Type.of(s.into.node.dtype, lanes)
+        tile = microkernel.Tile(t, offsets, vectors)
+        micro = microkernel.MicroKernel(self.stage.writer, values.ops, values.access)
+        state = [t.zero] * (tile.rows * tile.vectors)
+        for image in s.images:
+            base = microkernel.Address(self._buffer(image))
+            walks, first = self._walks(s, image, steps)
+            moved = still.plus(constant=first)
+            a, b = (moved, base) if s.by_columns else (base, moved)
+            a, b = a.plus((step, row)), b.plus((lanes, vector))
+            state = micro.sums(tile, walks, a, b, state)
+        weights, pitch = s.into.parts[0], s.into.pitch
         assert weights.cut is s.rows
-        pitch, taps = s.into.pitch, s.taps
-        rows_of, wide = s.tile
-        for part, across_tiles in itertools.product(
-            s.parts, cut(pitch // lanes, Steps(0, wide))
-        ):
-            across = microkernel.open_tiles(writer, across_tiles)
-            for rows in cut(height, Steps(0, rows_of)):
-                down = microkernel.open_tiles(writer, rows)
-                pairs = [(n, k) for n in range(rows.copies) for k in part]
-                offsets = tuple(n * step + taps[k] for n, k in pairs)
-                tile = microkernel.Tile(t, offsets, across_tiles.copies)
-                state = [t.zero] * (tile.rows * tile.vectors)
-                for image in s.images:
-                    base = microkernel.Place(self._buffer(image))
-                    walks, first = self._walks(s, image, still_steps)
-                    moved = still.plus(constant=first)
-                    a, b = (moved, base) if s.by_columns else (base, moved)
-                    a = a.plus((step, down.index))
-                    b = b.plus((lanes, across.index))
-                    state = micro.sums(tile, walks, a, b, state)
-                out = sums.plus((weights.weight, down.index), (lanes, across.index))
-                places = [n * weights.weight + k * pitch for n, k in pairs]
-                micro.keep(tile, state, out, places, s.adds)
-                writer.close_loop(down)
-            writer.close_loop(across)
+        sums = microkernel.Address(self._buffer(s.into))
+        out = sums.plus((weights.weight, row), (lanes, vector))
+        places = [n * weights.weight + k * pitch for n, k in pairs]
+        micro.keep(tile, state, out, places, s.adds)
 
     def _buffer(self, memory: layout.Memory) -> str:
         return self.stage.values.buffer(self.memory[memory.key].number)
 
-    def _still(self, s: tree.Slide) -> tuple[microkernel.Place, Mapping[Node, int]]:
+    def _still(self, s: tree.Slide) -> tuple[microkernel.Address, Mapping[Node, int]]:
         """Where the other operand stands for the first row or column and step.
 
         And elements from one step to the next of each range.
         """
         stage, values, node = self.stage, self.stage.values, s.still
         if isinstance(node, layout.Panel):
-            return microkernel.Place(self._buffer(node)), node.steps()
+            return microkernel.Address(self._buffer(node)), node.steps()
         form = stage.facts.affine[index_facts.index_of(node)]
         terms = {a: c for a, c in form.terms.items() if values.is_open(a)}
         for block in self.blocks.values():
@@ -292,7 +296,7 @@ class ScheduleEmitter:
                 terms[block.start] = form.terms[split]
         found, constant = values.terms(sum_of_terms(terms, form.constant), ())
         number = int(node.src[0].arg)
-        place = microkernel.Place(values.buffer(number), tuple(found), constant)
+        place = microkernel.Address(values.buffer(number), tuple(found), constant)
         return place, form.terms
 
     def _walks(
@@ -318,13 +322,13 @@ class ScheduleEmitter:
 
     # What becomes of the sums.
 
-    def store(self, s: tree.Store) -> None:
+    def store(self, s: tree.StoreResults) -> None:
         stage, found = self.stage, self.loads(s.panels)
         stores = index_facts.replace_in_stores(stage.kernel.stores, found)
         blocks, lanes = [self.block(of) for of in s.cuts], self.schedule.lanes
         axes, last = s.axes, s.axes[-1]
         if s.squares:
-            steps = {axes[0]: Steps(lanes), last: Steps(0, lanes, False)}
+            steps = {axes[0]: RangeTiling(lanes), last: RangeTiling(0, lanes, False)}
             # What is read lies side by side along the first axis, what is written along
             # the last: through the caches that counts more, for whose lines are read.
             if stores[0].buffer in stage.values.streamed:
@@ -332,7 +336,7 @@ class ScheduleEmitter:
         else:
             widest = max(store.value.dtype.itemsize for store in stores)
             lanes = min(stage.target.vector_bytes // widest, lanes)
-            steps = {last: Steps(blocked_ranges.fit_lanes(last, blocks, lanes))}
+            steps = {last: RangeTiling(blocked_ranges.fit_lanes(last, blocks, lanes))}
         spans: dict[Node, Span] = {}
         for block in blocks:
             spans |= block.spans(steps)
@@ -346,5 +350,5 @@ _EMIT: dict[type[tree.Statement], Callable[[ScheduleEmitter, Any], None]] = {
     tree.Fill: ScheduleEmitter.fill,
     tree.Accumulate: ScheduleEmitter.accumulate,
     tree.Slide: ScheduleEmitter.slide,
-    tree.Store: ScheduleEmitter.store,
+    tree.StoreResults: ScheduleEmitter.store,
 }

@@ -23,7 +23,7 @@ from ftrace.backends.llvm.ir.types import Type
 from ftrace.backends.llvm.ir.writer import Writer, digits
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, EvenRows
-from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, Steps, Tiling
+from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, RangeTiling, Tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import ir
@@ -215,7 +215,7 @@ class Stage:
         self,
         axes: Sequence[Node],
         stores: Sequence[ir.Store],
-        steps: Mapping[Node, Steps],
+        steps: Mapping[Node, RangeTiling],
         spans: Mapping[Node, Span],
         **directives: Any,
     ) -> None:

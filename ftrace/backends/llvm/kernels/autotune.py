@@ -1,12 +1,11 @@
 """Schedules tried on the machine itself: `ft.config(tune=True)`.
 
-How a kernel runs follows from what is known of the processor: how wide its vectors
-are, how many registers and how much cache it has (`llvm/target.py`). Other schedules
-are therefore those for a processor that is a little different. Each is compiled and
-timed on memory of the kernel's sizes, in turn with the others, and the name of the
-fastest is kept on disk: the next process need not try again.
+Strategies give a kernel schedules, first the one that a model of the processor prefers
+(`ways_to_run` in `render.py`). Those that add in the same order as that one are
+compiled, run on memory of the kernel's sizes, held to the same bits, and timed in turn.
+The number of the fastest is kept on disk: the next process need not try again.
 
-Every schedule computes what the kernel says; sums may be added in another order.
+So results are those of kernels that are not tuned, bit by bit.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,79 +30,77 @@ from ftrace.backends.llvm.target import Target, host_target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.assembly.serialize import kernel_identity
 from ftrace.lower.kernel.ir import BufferSpec, Kernel, KernelInfo
-from ftrace.lower.register_loops.register_loop import Recurrence
 from ftrace.trace.arrays.buffer import Buffer
 
-RenderFor = Callable[[Kernel, Target], Rendered]
+#: Gives what renders a kernel, in each way to run it that there is.
+Ways = Callable[[Kernel, Target], Iterator[Callable[[], Rendered]]]
 Allocate = Callable[[int], Buffer]
+#: Memory for a parameter: what owns it, and its bytes.
+Memory = tuple[Buffer, Any]
 
-#: What is tried: a name, and the processor that the schedule is made for.
-SCHEDULES: Mapping[str, Callable[[Target], Target]] = {
-    "default": lambda t: t,
-    "half vectors": lambda t: replace(t, vector_bytes=max(t.vector_bytes // 2, 16)),
-    "half the registers": lambda t: replace(t, registers=t.registers // 2),
-    "half of L1": lambda t: replace(t, l1=t.l1 // 2),
-    "half of L2": lambda t: replace(t, l2=t.l2 // 2),
-    "twice L2": lambda t: replace(t, l2=t.l2 * 2),
-    "past the caches": lambda t: replace(t, l3=0),
-    "through the caches": lambda t: replace(t, l3=1 << 62),
-    "more pieces": lambda t: replace(t, cores=t.cores * 4),
-    "one piece": lambda t: replace(t, cores=1),
-}
-#: Timings of each schedule; the best of them counts.
-ROUNDS = 7
+#: How many schedules are tried.
+MOST = 24
+#: Rounds of timings. After each the slower half goes, down to so many that are left.
+ROUNDS, FINALISTS = 12, 3
 #: Seconds of one timing: shorter runs are repeated.
 LEAST = 1e-3
 #: Seconds for all timings of a kernel, when one run is not longer than that.
-BUDGET = 0.5
-#: How much faster than the default a schedule must be to take its place.
+BUDGET = 1.0
+#: How much faster than the first a schedule must be to take its place.
 GAIN = 0.97
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A schedule of a kernel, compiled."""
+    """A way to run a kernel, compiled.
 
-    name: str
+    Attributes:
+      number: among all ways; 0 is taken without tuning.
+      words: its schedule.
+    """
+
+    number: int
+    words: str
     compiled: CompiledKernel
 
 
 def compile_tuned(
-    kernels: Mapping[Kernel, KernelInfo],
-    render: RenderFor,
-    threads: int,
-    allocate: Allocate,
+    kernels: Mapping[Kernel, KernelInfo], ways: Ways, threads: int, allocate: Allocate
 ) -> list[CompiledKernel]:
     """The code of kernels, each in the fastest schedule for this machine.
 
     Args:
       kernels: no two of them equal, and how they are called.
-      render: the text of a kernel for a processor.
+      ways: to run a kernel on a processor.
       threads: how many threads run them.
       allocate: gives memory, as programs get it.
     """
-    names = {kernel: _find_choice(kernel, threads) for kernel in kernels}
-    unknown = [kernel for kernel, name in names.items() if name is None]
-    for number, kernel in enumerate(unknown, 1):
-        names[kernel] = _tune(kernel, render, threads, allocate)
-        _show_progress(number, len(unknown), kernels[kernel].name)
-    return [_compile(k, name or "default", render) for k, name in names.items()]
+    numbers = {kernel: _find_choice(kernel, threads) for kernel in kernels}
+    unknown = [kernel for kernel, number in numbers.items() if number is None]
+    for n, kernel in enumerate(unknown, 1):
+        _show_progress(n, len(unknown), kernels[kernel].name)
+        numbers[kernel] = _tune(kernel, ways, threads, allocate)
+
+    def compile_chosen(kernel: Kernel, number: int) -> CompiledKernel:
+        def render(kernel: Kernel) -> Rendered:
+            return next(islice(ways(kernel, host_target()), number, None))()
+
+        (code,) = compile_kernels([kernel], render, 1, way=number)
+        return code
+
+    return [compile_chosen(kernel, number or 0) for kernel, number in numbers.items()]
 
 
 def _show_progress(number: int, count: int, name: str) -> None:
     """A line for each kernel; on a terminal it takes the place of the one before."""
     line = f"tuning kernels: {number} of {count}, {name}"
-    if sys.stderr.isatty():
-        line = f"\r\033[K{line}"
-    end = "" if sys.stderr.isatty() and number < count else "\n"
-    sys.stderr.write(line + end)
+    _show(line, "" if sys.stderr.isatty() and number < count else "\n")
+
+
+def _show(line: str, end: str = "\n") -> None:
+    begin = "\r\033[K" if sys.stderr.isatty() else ""
+    sys.stderr.write(begin + line + end)
     sys.stderr.flush()
-
-
-def _compile(kernel: Kernel, name: str, render: RenderFor) -> CompiledKernel:
-    target = SCHEDULES[name](host_target())
-    (code,) = compile_kernels([kernel], lambda k: render(k, target), 1, target)
-    return code
 
 
 def _choice_key(kernel: Kernel, threads: int) -> tuple[str, ...] | None:
@@ -112,98 +110,151 @@ def _choice_key(kernel: Kernel, threads: int) -> tuple[str, ...] | None:
     return ("schedule", str(threads), *cache_key(identity))
 
 
-def _find_choice(kernel: Kernel, threads: int) -> str | None:
-    """The name of the schedule that was found before; what cannot be tried has none."""
-    looped = isinstance(kernel, Recurrence) and kernel.scan is None
-    if looped or kernel.is_dynamic:
-        return "default"
+def _find_choice(kernel: Kernel, threads: int) -> int | None:
+    """The number that was found before; it is 0 for what cannot be tried."""
+    if type(kernel) is not Kernel or kernel.is_dynamic:
+        return 0
     key = _choice_key(kernel, threads)
     if key is None:
-        return "default"
+        return 0
     found = object_cache.load(*key)
-    name = "" if found is None else found.decode("utf-8", "replace")
-    return name if name in SCHEDULES else None
+    return int(found) if found is not None and found.isdigit() else None
 
 
-def _tune(kernel: Kernel, render: RenderFor, threads: int, allocate: Allocate) -> str:
-    """The name of the fastest schedule, which is kept on disk."""
-    candidates = list(candidates_of(kernel, render))
-    name = "default"
+def _tune(kernel: Kernel, ways: Ways, threads: int, allocate: Allocate) -> int:
+    """The number of the fastest schedule, which is kept on disk."""
+    candidates = list(candidates_of(kernel, ways))
+    number = 0
     if len(candidates) > 1:
         with suppress(MemoryError):
             memory = [_fill(spec, allocate) for spec in kernel.buffers]
-            name = fastest(candidates, memory, threads)
+            alike = list(with_same_bits(kernel, candidates, memory, threads))
+            number = fastest(alike, memory, threads)
     key = _choice_key(kernel, threads)
     if key is not None:
-        object_cache.store(name.encode(), *key)
-    return name
+        object_cache.store(str(number).encode(), *key)
+    return number
 
 
-def candidates_of(kernel: Kernel, render: RenderFor) -> Iterator[Candidate]:
-    """The schedules of a kernel whose code differs, the default first."""
+def candidates_of(kernel: Kernel, ways: Ways) -> Iterator[Candidate]:
+    """The ways to run a kernel whose code differs, but not the order of its sums."""
     seen: set[tuple[str, int]] = set()
-    for name, change in SCHEDULES.items():
-        target = change(host_target())
-        rendered = render(kernel, target)
+    first: Rendered | None = None
+    for number, render in enumerate(ways(kernel, host_target())):
+        rendered = render()
+        first = first or rendered
         code = rendered.text, rendered.grain
-        if code not in seen:
-            seen.add(code)
-            yield Candidate(name, _compile(kernel, name, render))
+        if code in seen or rendered.order_of_sums != first.order_of_sums:
+            continue
+        seen.add(code)
+        (made,) = compile_kernels([kernel], partial(_as_it_is, rendered), 1, way=number)
+        yield Candidate(number, rendered.words, made)
+        if len(seen) == MOST:
+            return
 
 
-def _fill(spec: BufferSpec, allocate: Allocate) -> Any:
-    """Memory for a parameter: numbers near one; positions are all the first."""
+def _as_it_is(rendered: Rendered, _: Kernel) -> Rendered:
+    return rendered
+
+
+def _fill(spec: BufferSpec, allocate: Allocate) -> Memory:
     buffer = allocate(spec.size * spec.dtype.itemsize)
     memory = buffer.memory.view(np.uint8)[: spec.size * spec.dtype.itemsize]
+    _write_numbers(spec, memory)
+    return buffer, memory
+
+
+def _write_numbers(spec: BufferSpec, memory: Any) -> None:
+    """Numbers near one; positions are all the first."""
     values = memory.view(spec.dtype)
     if dtypes.is_inexact(spec.dtype):
-        pattern = np.linspace(0.5, 1.5, 1021).astype(spec.dtype)
+        pattern = np.random.default_rng(0).uniform(0.5, 1.5, 1021).astype(spec.dtype)
         for start in range(0, spec.size, pattern.size):
             part = values[start : start + pattern.size]
             part[...] = pattern[: part.size]
     else:
         memory[...] = 0
-    return buffer, memory
+
+
+def with_same_bits(
+    kernel: Kernel,
+    candidates: Sequence[Candidate],
+    memory: Sequence[Memory],
+    threads: int,
+) -> Iterator[Candidate]:
+    """Those whose results are those of the first."""
+    expected: list[bytes] | None = None
+    for candidate in candidates:
+        for spec, (_, part) in zip(kernel.buffers, memory, strict=True):
+            _write_numbers(spec, part)
+        _runner(candidate.compiled, memory, threads)()
+        written = {store.buffer for store in kernel.stores}
+        found = [memory[number][1].tobytes() for number in sorted(written)]
+        expected = expected or found
+        if found == expected:
+            yield candidate
 
 
 def fastest(
-    candidates: Sequence[Candidate], memory: Sequence[tuple[Any, Any]], threads: int
-) -> str:
-    """The name of the candidate that runs fastest on this memory.
+    candidates: Sequence[Candidate], memory: Sequence[Memory], threads: int
+) -> int:
+    """The number of the candidate that runs fastest on this memory.
 
-    The candidates take turns, so that whatever slows one of them slows the others.
+    The candidates take turns, so that whatever slows one of them slows the others, and
+    the first one is in all rounds: successive halving (Jamieson and Talwalkar, 2016).
     """
-    addresses = [part.ctypes.data for _, part in memory]
-    pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
-    clocks = {c.name: _clock(c.compiled, pointers, threads) for c in candidates}
-    best = {name: clock() for name, clock in clocks.items()}
-    begin = time.perf_counter()
+    clocks = {c: _clock(_runner(c.compiled, memory, threads)) for c in candidates}
+    best = dict.fromkeys(candidates, float("inf"))
+    field, begin = list(candidates), time.perf_counter()
     for _ in range(ROUNDS):
-        for name, clock in clocks.items():
-            best[name] = min(best[name], clock())
+        best |= {c: min(best[c], clocks[c]()) for c in field}
         if time.perf_counter() - begin > BUDGET:
             break
+        others = sorted(field[1:], key=best.__getitem__)
+        field = [field[0], *others[: max(len(field) // 2, FINALISTS)]]
     winner = min(best, key=best.__getitem__)
-    default = candidates[0].name
-    return winner if best[winner] < GAIN * best[default] else default
+    if best[winner] >= GAIN * best[candidates[0]]:
+        winner = candidates[0]
+    _show_tried(best, winner)
+    return winner.number
 
 
-def _clock(
-    compiled: CompiledKernel, pointers: Any, threads: int
-) -> Callable[[], float]:
-    """Seconds of one run, measured over as many as it takes to see the difference."""
-    parallel = runtime().parallel
+def _show_tried(seconds: Mapping[Candidate, float], winner: Candidate) -> None:
+    """The time of each, beside the first; and what it does otherwise."""
+    first, *others = seconds
+    lines = first.words.splitlines()
+    _show(f"  {seconds[first] * 1e6:.1f} µs  {lines[0] if lines else ''}")
+    for line in lines[1:]:
+        _show(f"           {line}")
+    for c in sorted(others, key=seconds.__getitem__):
+        words = c.words.splitlines()
+        own = [line.strip() for line in words if line not in lines] or words[-1:]
+        mark = "*" if c is winner else " "
+        _show(f" {mark}× {seconds[c] / seconds[first]:.2f}   {'; '.join(own)}")
+
+
+def _runner(
+    compiled: CompiledKernel, memory: Sequence[Memory], threads: int
+) -> Callable[[], None]:
+    """Runs a kernel once on this memory."""
+    addresses = [part.ctypes.data for _, part in memory]
+    pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
     arguments = compiled.address, pointers, compiled.units, compiled.grain, threads
-    parallel(*arguments)
+    return partial(runtime().parallel, *arguments)
+
+
+def _clock(run: Callable[[], None]) -> Callable[[], float]:
+    """Seconds of one run, measured over as many as it takes to see the difference."""
+    run()
     start = time.perf_counter()
-    parallel(*arguments)
+    run()
     once = time.perf_counter() - start
     count = max(1, round(LEAST / max(once, 1e-7)))
 
     def seconds() -> float:
         start = time.perf_counter()
         for _ in range(count):
-            parallel(*arguments)
+            run()
         return (time.perf_counter() - start) / count
 
     return seconds

@@ -46,6 +46,7 @@ def compile_kernels(
     render: Render,
     threads: int,
     target: Target | None = None,
+    way: int = 0,
 ) -> list[CompiledKernel]:
     """The machine code of kernels.
 
@@ -54,8 +55,9 @@ def compile_kernels(
       render: gives the code of one that is not on disk.
       threads: how many may compile at the same time.
       target: the processor that `render` writes for, if not just this one.
+      way: the number of the way to run that `render` writes.
     """
-    keys = [_key(kernel, target) for kernel in kernels]
+    keys = [_key(kernel, target, way) for kernel in kernels]
     modules = Modules()
     found = [_load(key, modules) for key in keys]
     missing = [n for n, made in enumerate(found) if made is None]
@@ -82,9 +84,9 @@ def _text(render: Render, kernel: Kernel) -> str:
     return render(kernel).text
 
 
-def _key(kernel: Kernel, target: Target | None = None) -> tuple[str, ...] | None:
-    identity = kernel_identity(kernel)
-    return None if identity is None else ("kernel", *cache_key(identity, target))
+def _key(kernel: Kernel, target: Target | None, way: int) -> tuple[str, ...] | None:
+    identity, kind = kernel_identity(kernel), f"kernel{way or ''}"
+    return None if identity is None else (kind, *cache_key(identity, target))
 
 
 def _load(key: tuple[str, ...] | None, modules: Modules) -> Made | None:

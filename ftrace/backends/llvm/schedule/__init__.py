@@ -7,10 +7,8 @@ From the ground up:
     known_positions    Kernels in which the answers to questions of position are known
     tiling_ir          How the loops of a kernel run, as a value, and the tiles that
                        follow from it
-    windows            Windows: an axis and a range of a sum that an operand has only
-                       together
-    layout             Ranges cut in blocks, and what stands in memory of a block:
-                       panels and images
+    layout             Ranges cut in blocks, windows, and what stands in memory of a
+                       block
     schedule_tree      How a kernel runs in blocks that fit in the caches: a tree of
                        statements
     transposed_access  Elementwise kernels that read some operands the other way round

@@ -7,7 +7,8 @@ chooses is in `tiling_ir.py`; how many sums of a product the registers hold, in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 from ftrace.backends.llvm.scalar.ops import CALLED
@@ -48,70 +49,88 @@ _MANY_ROWS = 64
 _REPEATED = 16
 
 
-class Chooser:
-    """Decides the tiling of one kernel.
+def find_tilings(
+    kernel: ir.Kernel,
+    block: list[Statement],
+    facts: Facts,
+    target: Target,
+    segments: Sequence[Node] = (),
+    along_rows: bool = False,
+) -> Iterator[tiling.Tiling]:
+    """The tilings of a kernel: first the one of least cost, then others like it.
 
     Args:
       segments: axes that stand side by side, as pieces of one.
       along_rows: rows keep values: lanes must not be rows.
     """
+    costs = vector_cost.VectorCosts(kernel, facts, target)
+    axes = kernel.axes[-1:] if along_rows else kernel.axes
+    axes = [a for a in axes if _may_be_vector(kernel, a)]
+    together = [a for a in axes if a in segments]
+    groups = [[a] for a in axes if a not in segments] + [together]
+    candidates: list[vector_cost.Vectors] = []
+    for group in groups:
+        lanes = {a: costs.lanes_of(a) for a in group}
+        candidates.append({a: n for a, n in lanes.items() if n > 1})
+    candidates = [c for c in candidates if c] + [{}]
+    candidates.sort(key=lambda c: costs.of_block(block, c, None))
+    best = Chooser(block, costs)
+    yield (found := best.choose(candidates[0]))
+    for chunk in (1, 4, 16, 64, 256):
+        yield replace(found, chunk=chunk)
+    terms = (prod(map(tiling.size_of, n.src[1:])) for n in best.reduces())
+    if max(terms, default=0) > 2 * tiling.BLOCK:
+        return  # the tile decides the order in which they are added
+    yield from best.variants(candidates[0])
+    for vectors in candidates[1:]:
+        yield Chooser(block, costs).choose(vectors)
 
-    def __init__(
-        self,
-        kernel: ir.Kernel,
-        block: list[Statement],
-        facts: Facts,
-        target: Target,
-        segments: Sequence[Node] = (),
-        along_rows: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.along_rows = along_rows
-        self.segments = segments
-        self.top = block
-        self.facts = facts
-        self.target = target
-        self.costs = vector_cost.VectorCosts(kernel, facts, target)
-        self.steps: dict[Node, tiling.Steps] = {}
-        self.parallel: list[Loop] = []
-        self.chunk = self.operations = self.rows = 1
-        self.strips: Loop | None = None
-        self.setup: list[ReduceLoop] = []
-        self.setup_operations = 0
+
+def _may_move(kernel: ir.Kernel, axis: Node) -> bool:
+    return tiling.size_of(axis) > 1 and ir.axis_of(axis).number not in kernel.ordered
+
+
+def _may_be_vector(kernel: ir.Kernel, axis: Node) -> bool:
+    """Around axes that run in order the lanes would be far apart in memory."""
+    inside = kernel.axes[kernel.axes.index(axis) :]
+    ordered = {ir.axis_of(a).number for a in inside} & kernel.ordered
+    return _may_move(kernel, axis) and not ordered
+
+
+class Chooser:
+    """Decides the tiling of one kernel whose vectors run along certain axes.
+
+    Attributes:
+      steps: how each range runs.
+      columns: the loop whose reduces run row by row.
+    """
+
+    def __init__(self, block: list[Statement], costs: vector_cost.VectorCosts) -> None:
+        self.kernel, self.facts, self.target = costs.kernel, costs.facts, costs.target
+        self.top, self.costs = block, costs
+        self.steps: dict[Node, tiling.RangeTiling] = {}
         self.columns: Loop | None = None
 
-    def choose(self) -> tiling.Tiling:
-        axes = self.kernel.axes[-1:] if self.along_rows else self.kernel.axes
-        axes = [a for a in axes if self._may_be_vector(a)]
-        together = [a for a in axes if a in self.segments]
-        groups = [[a] for a in axes if a not in self.segments] + [together]
-        candidates: list[vector_cost.Vectors] = []
-        for group in groups:
-            lanes = {a: self.costs.lanes_of(a) for a in group}
-            candidates.append({a: n for a, n in lanes.items() if n > 1})
-        candidates = [c for c in candidates if c] + [{}]
-        best = min(candidates, key=lambda c: self.costs.of_block(self.top, c, None))
-        self.steps.update({a: tiling.Steps(n) for a, n in best.items()})
-        self._unroll(self.top, best, None)
-        self.operations = int(self.costs.operations(self.top, 1))
-        self._share()
-        return tiling.Tiling(
-            self.steps, tuple(self.parallel), self.chunk, self.strips, self.operations,
-            tuple(self.setup), self.setup_operations, self.columns, self.rows,
-        )  # fmt: skip
+    def choose(self, vectors: vector_cost.Vectors) -> tiling.Tiling:
+        self.steps.update({a: tiling.RangeTiling(n) for a, n in vectors.items()})
+        self._unroll(self.top, vectors, None)
+        return self._share()
 
-    def _of(self, axis: Node) -> tiling.Steps:
-        return self.steps.get(axis, tiling.ONE_BY_ONE)
-
-    def _may_move(self, axis: Node) -> bool:
-        a = ir.axis_of(axis)
-        return tiling.size_of(axis) > 1 and a.number not in self.kernel.ordered
-
-    def _may_be_vector(self, axis: Node) -> bool:
-        """Around axes that run in order the lanes would be far apart in memory."""
-        inside = self.kernel.axes[self.kernel.axes.index(axis) :]
-        ordered = {ir.axis_of(a).number for a in inside} & self.kernel.ordered
-        return self._may_move(axis) and not ordered
+    def variants(self, chosen: vector_cost.Vectors) -> Iterator[tiling.Tiling]:
+        """What has been chosen with one decision about an axis taken otherwise."""
+        found, columns = dict(self.steps), self.columns
+        for axis in self.kernel.axes:
+            steps = found.get(axis)
+            if steps is None or columns is not None:
+                continue
+            most = -(-tiling.size_of(axis) // max(steps.lanes, 1))
+            for copies in (1, 2, 3, 4, 6, 8):
+                if copies != steps.copies and copies <= most:
+                    self.steps = {**found, axis: replace(steps, copies=copies)}
+                    yield self._share()
+            if axis in chosen and steps.lanes >= 4:
+                self.steps = {**found, axis: replace(steps, lanes=steps.lanes // 2)}
+                yield self._share()
 
     # Unrolling.
 
@@ -127,8 +146,8 @@ class Chooser:
                 if statement.axis in chosen:
                     inner = statement.axis, chosen[statement.axis]
                     if self._runs_by_rows(statement, inner):
-                        self.columns, self.rows = statement, _ROWS_AT_ONCE
-                        self.steps[statement.axis] = tiling.Steps(inner[1])
+                        self.columns = statement
+                        self.steps[statement.axis] = tiling.RangeTiling(inner[1])
                     elif has_reduce(statement.body):
                         self._unroll_tile(statement, inner)
                     else:
@@ -163,7 +182,7 @@ class Chooser:
             while abreast > 1 and _wasted(whole, abreast, masked):
                 abreast //= 2
         copies = min(max(copies, abreast), whole)
-        self.steps[loop.axis] = tiling.Steps(
+        self.steps[loop.axis] = tiling.RangeTiling(
             vector[1], copies, True, masked, abreast > 1
         )
 
@@ -173,9 +192,9 @@ class Chooser:
         rows = self._row_axis(node)
         height = tiling.size_of(rows) if rows is not None else 1
         vectors = -(-tiling.size_of(node) // lanes)
-        widest = max(r.dtype.itemsize for r in self._reduces())
+        widest = max(r.dtype.itemsize for r in self.reduces())
         registers = max(widest * lanes // self.target.vector_bytes, 1)
-        most = tiling.rows_together(self._reduces(), rows, self.facts, self.target)
+        most = tiling.rows_together(self.reduces(), rows, self.facts, self.target)
         room = self.target.registers // registers
         if not self.target.decides("tiles"):
             height = vectors = 1
@@ -184,9 +203,9 @@ class Chooser:
         tile = tiling.register_tile(
             height, vectors, room, self.target.costs, min(most, copies // vectors)
         )
-        self.steps[node] = tiling.Steps(lanes, tile.vectors)
+        self.steps[node] = tiling.RangeTiling(lanes, tile.vectors)
         if rows is not None:
-            self.steps[rows] = tiling.Steps(0, tile.rows)
+            self.steps[rows] = tiling.RangeTiling(0, tile.rows)
 
     def _copies_worth(self, loop: Loop) -> int:
         """Copies of a body that are worth compiling.
@@ -236,17 +255,17 @@ class Chooser:
             and any(ir.axis_of(r).reduced for r in self.facts.free[n])
         ]
 
-    def _reduces(self) -> list[Node]:
+    def reduces(self) -> list[Node]:
         return [n for n in self.facts.free if n.op is ir.reduce_p]
 
     def _row_axis(self, vector: Node) -> Node | None:
         """The axis whose iterations can share most of what a reduce loads."""
         free = self.facts.free
-        reduces = self._reduces()
+        reduces = self.reduces()
         inside = self._inner_loads()
         best, most = None, 0
         for axis in self.kernel.axes:
-            if axis is vector or not self._may_move(axis):
+            if axis is vector or not _may_move(self.kernel, axis):
                 continue
             if not all(axis in free[r] for r in reduces):
                 continue
@@ -268,10 +287,12 @@ class Chooser:
         whole = max(tiling.size_of(node) // lanes, 1)
         rows = self._rows_abreast(loop, node)
         if rows is not None and copies == 2 * _ABREAST and whole >= copies:
-            self.steps[rows] = tiling.Steps(0, _ABREAST)
+            self.steps[rows] = tiling.RangeTiling(0, _ABREAST)
             copies //= _ABREAST
         abreast = self.target.decides("interleaved_vectors") and weight > _LIGHT_BODY
-        self.steps[node] = tiling.Steps(lanes, min(copies, whole), abreast=abreast)
+        self.steps[node] = tiling.RangeTiling(
+            lanes, min(copies, whole), abreast=abreast
+        )
 
     def _rows_abreast(self, loop: ReduceLoop, vector: Node) -> Node | None:
         """The axis of which several rows are read at once, by one look at the other.
@@ -285,45 +306,65 @@ class Chooser:
             return None
         if ir.bytes_of(self.kernel.buffers) <= self.target.l3 // 2:
             return None  # a cache is as quick with one
-        if self._reduces() != list(loop.reduces):
+        if self.reduces() != list(loop.reduces):
             return None
-        most = tiling.rows_together(self._reduces(), rows, self.facts, self.target)
+        most = tiling.rows_together(self.reduces(), rows, self.facts, self.target)
         return rows if most >= _ABREAST else None
 
     # Units of work.
+
+    def _of(self, axis: Node) -> tiling.RangeTiling:
+        return self.steps.get(axis, tiling.ONE_BY_ONE)
 
     def _units(self, axis: Node) -> int:
         """How many tiles, alike or not, an axis that runs around others has."""
         found = tiling.equal_tiles(axis, self._of(axis))
         return tiling.size_of(axis) if found is None else sample(found.count)
 
-    def _after_setup(self) -> Sequence[Statement]:
-        """The outermost block without reduces that every thread may repeat.
-
-        They depend on no axis, and are brief beside the rest.
-        """
-        first = [s for s in self.top if isinstance(s, ReduceLoop)]
-        cost = int(self.costs.operations(first, 1))
-        if not first or _REPEATED * cost > self.operations:
-            return self.top
-        self.setup = first
-        self.setup_operations = cost
-        return [s for s in self.top if not isinstance(s, ReduceLoop)]
-
-    def _share(self) -> None:
+    def _share(self) -> tiling.Tiling:
         """Which loops the threads share, and how much of them makes a unit."""
-        block = self._after_setup()
-        outer = 1
-        while True:
-            inner = [s for s in block if not isinstance(s, Let)]
-            if len(inner) != 1 or not isinstance(inner[0], Loop):
-                break
-            loop = inner[0]
+        operations = int(self.costs.operations(self.top, 1))
+        # Reduces that depend on no axis, and are brief, every thread may repeat.
+        setup = [s for s in self.top if isinstance(s, ReduceLoop)]
+        cost = int(self.costs.operations(setup, 1))
+        if _REPEATED * cost > operations:
+            setup, cost = [], 0
+        parallel, outer = self._parallel([s for s in self.top if s not in setup])
+        loop, chunk, strips = self.columns, 1, None
+        if loop is not None and loop not in parallel[-1:]:
+            self.columns = None
+            self._unroll_tile(loop, (loop.axis, self._of(loop.axis).lanes))
+        elif loop is not None:
+            chunk = self._columns_of_unit(loop, outer)
+        elif parallel:
+            tiles = self._tiles(parallel[-1])
+            each = max(operations // (outer * tiles), 1)
+            worth = -(-_UNIT // each)
+            few = -(-outer * tiles // _UNITS)
+            chunk = min(max(worth, few), tiles)
+        else:
+            strips = self._strips()
+            if strips is not None:
+                tiles = self._tiles(strips)
+                chunk = -(-tiles // min(tiles, 2 * self.target.cores))
+        return tiling.Tiling(
+            self.steps, tuple(parallel), chunk, strips, operations, tuple(setup), cost,
+            self.columns, _ROWS_AT_ONCE,
+        )  # fmt: skip
+
+    def _tiles(self, loop: Loop) -> int:
+        size = tiling.size_of(loop.axis)
+        return sum(part.count for part in tiling.cut(size, self._of(loop.axis)))
+
+    def _parallel(self, block: Sequence[Statement]) -> tuple[list[Loop], int]:
+        """The loops that threads share, and units of those around the last one."""
+        parallel, outer = list[Loop](), 1
+        while (loop := self._only_loop(block)) is not None:
             if ir.axis_of(loop.axis).number in self.kernel.ordered:
                 break
-            if self.parallel:
-                outer *= self._units(self.parallel[-1].axis)
-            self.parallel.append(loop)
+            if parallel:
+                outer *= self._units(parallel[-1].axis)
+            parallel.append(loop)
             block = loop.body
             if self.columns is None and (
                 tiling.equal_tiles(loop.axis, self._of(loop.axis)) is None
@@ -332,52 +373,31 @@ class Chooser:
                 break
             if loop is self.columns:
                 break
-        if self.columns is not None:
-            self._share_columns(outer)
-            return
-        if not self.parallel:
-            self._share_inside()
-            return
-        last = self.parallel[-1].axis
-        tiles = sum(p.count for p in tiling.cut(tiling.size_of(last), self._of(last)))
-        each = max(self.operations // (outer * tiles), 1)
-        worth = -(-_UNIT // each)
-        few = -(-outer * tiles // _UNITS)
-        self.chunk = min(max(worth, few), tiles)
+        return parallel, outer
 
-    def _share_columns(self, outer: int) -> None:
+    def _only_loop(self, block: Sequence[Statement]) -> Loop | None:
+        """The loop over an axis that a block is, but for what it computes first."""
+        inner = [s for s in block if not isinstance(s, Let)]
+        return inner[0] if len(inner) == 1 and isinstance(inner[0], Loop) else None
+
+    def _columns_of_unit(self, loop: Loop, outer: int) -> int:
         """Stretches of columns whose sums stay in the first cache.
 
         Long ones, for each row of one is a jump: one for each core, if there is room.
         """
-        loop = self.columns
-        assert loop is not None
-        lanes = self._of(loop.axis).lanes
-        if not self.parallel or loop is not self.parallel[-1]:
-            self.columns = None
-            self._unroll_tile(loop, (loop.axis, lanes))
-            return
-        tiles = -(-tiling.size_of(loop.axis) // lanes)
+        tiles = -(-tiling.size_of(loop.axis) // self._of(loop.axis).lanes)
         most = _STRETCH // self.target.vector_bytes
         parts = -(-self.target.cores // outer)
-        self.chunk = max(min(-(-tiles // parts), most), 1)
+        return max(min(-(-tiles // parts), most), 1)
 
-    def _share_inside(self) -> None:
+    def _strips(self) -> Loop | None:
         """Under axes that run in order, each thread may take a strip of the others."""
-        block: Sequence[Statement] = self.top
-        while True:
-            inner = [s for s in block if not isinstance(s, Let)]
-            if len(inner) != 1 or not isinstance(inner[0], Loop):
-                return
-            loop = inner[0]
-            if ir.axis_of(loop.axis).number not in self.kernel.ordered:
-                break
-            block = loop.body
-        steps = self._of(loop.axis)
-        tiles = sum(p.count for p in tiling.cut(tiling.size_of(loop.axis), steps))
-        if loop not in self.top and steps.lanes:
-            self.strips = loop
-            self.chunk = -(-tiles // min(tiles, 2 * self.target.cores))
+        loop = self._only_loop(self.top)
+        while loop and ir.axis_of(loop.axis).number in self.kernel.ordered:
+            loop = self._only_loop(loop.body)
+        if loop is None or loop in self.top:
+            return None
+        return loop if self._of(loop.axis).lanes else None
 
 
 def _wasted(vectors: int, copies: int, masked: bool) -> bool:

@@ -99,7 +99,7 @@ class Tiled(NamedTuple):
     """
 
     cut: Cut | EvenRows
-    steps: tiling.Steps
+    steps: tiling.RangeTiling
     flat: bool = False
 
     @property
@@ -198,7 +198,7 @@ class Slide:
 
 
 @dataclass(frozen=True, eq=False)
-class Store:
+class StoreResults:
     """What becomes of the sums of a block: the kernel's own stores.
 
     Attributes:
@@ -219,7 +219,7 @@ class Store:
         return f"out <- f({', '.join(map(str, self.panels)) or '…'}){turned}"
 
 
-Statement = ForEach | Once | Clear | Fill | Accumulate | Slide | Store
+Statement = ForEach | Once | Clear | Fill | Accumulate | Slide | StoreResults
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +246,16 @@ class Schedule:
             yield statement
             if isinstance(statement, ForEach | Once):
                 pending += reversed(statement.body)
+
+    @property
+    def order_of_sums(self) -> tuple[str, ...]:
+        """In which order terms are added: with the same one bits are the same."""
+        found: list[str] = []
+        for s in self.statements():
+            if isinstance(s, Accumulate | Slide):
+                long = isinstance(s, Accumulate) and s.depth.length > 2 * tiling.BLOCK
+                found.append(f"{s}" if long else f"{type(s).__name__} {s.depth}")
+        return tuple(found)
 
     def memory(self) -> list[Memory]:
         """What has memory of its own: operands, then sums."""

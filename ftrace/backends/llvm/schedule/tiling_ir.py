@@ -1,8 +1,8 @@
 """How the loops of a kernel run, as a value, and the tiles that follow from it.
 
-A range of 100 in vectors of 16 lanes, unrolled up to 4 times (`Steps`), is cut into a
-tile of 4 vectors and one of 3, of whose last 4 lanes exist (`Tiles`). `Tiling`
-holds the steps of every range of one kernel, and what else `emit/loop_nest.py` does.
+A range of 100 in vectors of 16 lanes, unrolled up to 4 times (`RangeTiling`), is cut in
+a tile of 4 vectors and one of 3, of whose last 4 lanes exist (`Tiles`). `Tiling` holds
+how every range of one kernel runs, and what else `emit/loop_nest.py` does.
 
 How much of a product the registers hold is a tile of rows times vectors of sums. Each
 sum waits for the one before it, so that a few have to be under way at once; each row
@@ -27,9 +27,14 @@ from ftrace.trace.graph import Node, toposort
 from ftrace.trace.symbolic.bounds import sample
 from ftrace.trace.symbolic.dim import is_dynamic
 
+#: Iterations whose floats are added one after the other; longer sums are made of
+#: such blocks, so that their error grows like the square root of the length. In sums
+#: of two blocks at most the tile around them does not decide the order.
+BLOCK = 64
+
 
 @dataclass(frozen=True)
-class Steps:
+class RangeTiling:
     """How one range runs.
 
     Attributes:
@@ -89,7 +94,7 @@ class Tiles:
         return self.inner or self.width
 
 
-ONE_BY_ONE = Steps()
+ONE_BY_ONE = RangeTiling()
 
 
 class Fetch(NamedTuple):
@@ -161,7 +166,7 @@ class Tiling:
         along another, which is unrolled as often as there are lanes.
     """
 
-    steps: Mapping[Node, Steps]
+    steps: Mapping[Node, RangeTiling]
     parallel: Sequence[Loop] = ()
     chunk: int = 1
     strips: Loop | None = None
@@ -183,7 +188,15 @@ class Tiling:
         rows = [s for r, s in steps if not s.lanes and not axis_of(r).reduced]
         return any(s.copies > 1 for s in rows)
 
-    def of(self, node: Node) -> Steps:
+    @property
+    def order_of_sums(self) -> tuple[str, ...]:
+        """In which order terms are added: with the same one bits are the same."""
+        pairs = self.steps.items()
+        found = [f"{name_of_range(r)} {s}" for r, s in pairs if axis_of(r).reduced]
+        by_rows = self.columns and name_of_range(self.columns.axis)
+        return tuple(found) if by_rows is None else (*found, by_rows)
+
+    def of(self, node: Node) -> RangeTiling:
         return self.steps.get(node, ONE_BY_ONE)
 
     def __str__(self) -> str:
@@ -199,7 +212,7 @@ class Tiling:
         return "\n".join(lines)
 
 
-def cut(size: int, steps: Steps) -> list[Tiles]:
+def cut(size: int, steps: RangeTiling) -> list[Tiles]:
     """A range in tiles: many whole ones, and what is left."""
     if is_dynamic(size):
         return _cut_dynamic(size, steps)
@@ -219,7 +232,7 @@ def cut(size: int, steps: Steps) -> list[Tiles]:
     return parts
 
 
-def _cut_dynamic(size: Any, steps: Steps) -> list[Tiles]:
+def _cut_dynamic(size: Any, steps: RangeTiling) -> list[Tiles]:
     """The same where the size is known at calls only: each part may be empty.
 
     The last vectors of a dynamic range are masked.
@@ -267,7 +280,7 @@ def size_of(axis: Node) -> int:
     return sample(axis_of(axis).size)
 
 
-def equal_tiles(axis: Node, steps: Steps) -> Tiles | None:
+def equal_tiles(axis: Node, steps: RangeTiling) -> Tiles | None:
     """The tiles of an axis that runs around others, if all of them are alike."""
     if steps.width == 1:
         return Tiles(0, axis_of(axis).size, 1, 1)

@@ -27,7 +27,7 @@ from ftrace.backends.llvm.schedule.index_facts import (
     replace_in_stores,
 )
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, whole_vectors
-from ftrace.backends.llvm.schedule.schedule_tree import Fill, Schedule, Store
+from ftrace.backends.llvm.schedule.schedule_tree import Fill, Schedule, StoreResults
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel import ir
 from ftrace.lower.register_loops.register_loop import cost
@@ -134,6 +134,6 @@ def _schedule(
         Panel("turned", node, rows.length, pitch, parts)
         for node in (() if whole else turned)
     )
-    store = Store(panels, (row, column), (rows, columns), squares=whole)
+    store = StoreResults(panels, (row, column), (rows, columns), squares=whole)
     body = (*map(Fill, panels), store)
     return Schedule(kernel, lanes, (*outer, rows, columns), body)
