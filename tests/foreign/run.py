@@ -84,7 +84,8 @@ class Counts:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.skipped:
-            why = getattr(report, "wasxfail", None) or report.longrepr[-1]
+            expected = hasattr(report, "wasxfail")
+            why = report.wasxfail if expected else report.longrepr[-1]
             said = str(why).removeprefix("Skipped: ")
             kind, _, rest = said.partition(": ")
             left_out = kind in ("left out", "private", "backend")

@@ -218,6 +218,20 @@ def test_a_branch_in_a_loop_copies_nothing() -> None:
     assert set(branch.results) < set(branch.operands)
 
 
+def test_an_operand_that_branches_have_twice_is_not_copied() -> None:
+    def step(i: Any, x: Any) -> Any:
+        return lax.cond(i % 3 == 0, x, lambda x: x.at[i].set(i), x, lambda x: x)
+
+    run = ft.jit(lambda n, x: lax.fori_loop(0, n, step, x))
+    x = np.ones(2000, np.float32)
+    (loop,) = loops(run.lower(5, x).program)
+    (branch,) = [s for s in loop.body.steps if isinstance(s, RunBranch)]
+    assert [len(b.steps) for b in branch.branches] == [0, 1]
+    np.testing.assert_array_equal(
+        run(5, x), np.where(np.arange(2000) == 3, 3, x - (np.arange(2000) == 0))
+    )
+
+
 def test_a_donated_array_that_others_see_is_copied() -> None:
     step = ft.jit(lambda t: t * 2, donate_argnums=0)
     x = ft.jit(lambda t: t + 1)(np.zeros(1000, np.float32))

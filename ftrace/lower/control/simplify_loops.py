@@ -462,13 +462,14 @@ def _prune_branches(
 def _with_constants(
     body: Body, operands: Sequence[Node], places: Sequence[int]
 ) -> tuple[tuple[Node, ...], list[Node], list[int]]:
-    """A body in which inputs that are constants are known: (inputs, outputs, rest)."""
+    """A body that knows which inputs are constants or one: (inputs, outputs, rest)."""
+    first = {operands[i]: i for i in reversed(places)}
     given = [
-        operands[i] if operands[i].op is const_p else n
-        for i, n in enumerate(body.inputs)
+        x if x.op is const_p else body.inputs[first.get(x, i)]
+        for i, x in enumerate(operands)
     ]
     outputs = apply_body(body, given)
-    return body.inputs, outputs, [i for i in places if is_variable(given[i])]
+    return body.inputs, outputs, [i for i in places if given[i] is body.inputs[i]]
 
 
 def _spread(results: Sequence[Node], places: Sequence[int], node: Node) -> list[Node]:
