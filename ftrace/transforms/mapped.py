@@ -188,8 +188,8 @@ def shard_map(
       check_vma, check_rep, auto: accepted for JAX's sake.
 
     Raises:
-      DeviceError: the mesh has several devices, or there is none.
-      ValueRangeError: a spec names an axis that the mesh has not.
+      DeviceError: the mesh has several devices.
+      ValueRangeError: the mesh has no axes, or not one that a spec names.
       ShapeError: a spec is longer than an array has axes.
     """
     if f is None:
@@ -204,7 +204,8 @@ def shard_map(
     def shard_map_f(*args: Any) -> Any:
         own = get_mesh() if mesh is None else mesh
         if not same_size(own.size, 1):
-            raise DeviceError(
+            error = DeviceError if own.axis_names else ValueRangeError
+            raise error(
                 f"shard_map needs a mesh of one device, got {own!r}; use vmap for "
                 "lanes on one device"
             )

@@ -238,6 +238,8 @@ class _Served(Loader):
             for home in homes:
                 try:
                     public = getattr(import_module(home), name)
+                    if type(public) is Missing:
+                        raise AttributeError(name)
                     if not isinstance(public, ModuleType):
                         return public
                 except (AttributeError, ImportError):

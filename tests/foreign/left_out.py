@@ -24,7 +24,7 @@ TOKENS = "tokens: effects keep their order by themselves"
 ROWS: tuple[tuple[str, str], ...] = (
     (r"(?i)stablehlo|_hlo|hlo_|mlir|_lowering_", TEXT),
     (
-        r"(?i)^(?!.*(array_test|WithSharding|random_lax))"
+        r"(?i)^(?!.*(array_test|WithSharding|random_lax|shard_map_test))"
         r".*(shard(?!_?map)|_mesh|multi_?device|pmap|multi_?host)",
         DEVICES,
     ),
