@@ -332,7 +332,7 @@ class _Joined:
 
     Numbers in a string before them say otherwise: the axis along which to join, how
     many axes each has at least, and before which of these its own stand (-1: the last);
-    "r" makes a row of it, "c" a column.
+    "r" makes a row of what has one axis, "c" a column.
     """
 
     def __init__(self, *numbers: int) -> None:
@@ -347,7 +347,7 @@ class _Joined:
         if directive in ("r", "c"):
             found = self._join(tuple(parts[1:]))
             shape = (1, found.size) if directive == "r" else (found.size, 1)
-            return ax.reshape(found, shape)
+            return ax.reshape(found, shape) if found.ndim == 1 else found
         if directive:
             numbers, parts = self._numbers_of(directive), parts[1:]
         axis, ndim, place = numbers

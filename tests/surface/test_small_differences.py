@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -385,6 +386,16 @@ def test_numbers_of_which_a_part_is_nan_are_one_in_a_set() -> None:
     repeated = np.array([1, 1, 2]), np.array([2, 3])
     got = fnp.setxor1d(*repeated, assume_unique=True)
     assert got.tolist() == np.setxor1d(*repeated, assume_unique=True).tolist() == [3]
+
+
+def test_directives_make_matrices_of_vectors() -> None:
+    vectors = [1, 2, 3], [4, 5, 6]
+    for letter in "rc":
+        for ours, theirs in ((fnp.c_, np.c_), (fnp.r_, np.r_)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PendingDeprecationWarning)
+                want = theirs[letter, vectors[0], vectors[1]]
+            assert np.array_equal(ours[letter, vectors[0], vectors[1]], want)
 
 
 def test_squares_of_great_complex_numbers_have_no_nan() -> None:

@@ -202,6 +202,8 @@ def test_pmap_and_shard_map_run_on_one_device() -> None:
         ft.shard_map(lambda x: x.sum(), mesh=ONE, in_specs=P(), out_specs=P("x"))(X)
     with pytest.raises(errors.DeviceError, match="mesh of one device"):
         ft.shard_map(g, mesh=WIDE, in_specs=P(), out_specs=P())(X)
+    with pytest.raises(ValueError, match="mesh of one device"):
+        ft.shard_map(g, in_specs=P(), out_specs=P())(X)
 
 
 def test_there_is_one_process_with_its_devices(capsys: Any) -> None:
