@@ -7,6 +7,8 @@ of x and `width` of y, and multiplies each with each. The results of a row are v
 A block that would reach beyond the end is moved back; what it shares with the block
 before it is computed by both and stored by the other.
 
+On PoCL a convolution takes a thirteenth of the time of loops, a product a third.
+
 x and y are any expressions: an elementwise function of loads, a masked load. A load of
 y that runs along memory with n is a vector load.
 """
