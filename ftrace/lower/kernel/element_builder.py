@@ -70,11 +70,9 @@ class ElementBuilder(ABC, Generic[Key]):
                 continue
             answer = self.expressions.get(needed)
             if answer is None:
-                answer = self.leaf(needed)
+                answer = self.expressions[needed] = self.leaf(needed)
                 if answer is None:
                     pending.append((needed, self.express(needed)))
-                else:
-                    self.expressions[needed] = answer
         return answer
 
     def rendered(self, index: ix.Index) -> Node:
@@ -83,8 +81,7 @@ class ElementBuilder(ABC, Generic[Key]):
     def valid_node(self, valid: ix.Valid) -> Node | None:
         """Is there an element? None where there always is."""
         if valid not in self._valid_nodes:
-            found = ix.render_valid(valid, self.value_in_index)
-            self._valid_nodes[valid] = found
+            self._valid_nodes[valid] = ix.render_valid(valid, self.value_in_index)
         return self._valid_nodes[valid]
 
     def source(self, node: Node, indices: Indices) -> Node:

@@ -133,7 +133,7 @@ def _unit(
 
 def in_blocks(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
-) -> Schedule:
+) -> Iterator[Schedule]:
     """Any contraction.
 
     A unit is a block of rows and columns:
@@ -159,25 +159,25 @@ def in_blocks(
     deep = max(min(DEPTH * 4 // item, room), 16)
     outer = (*plan.outer, *columns.outer)
     units = sample(columns.blocks) * prod(map(tiling.size_of, outer))
-    rows, others = _cut_rows(plan, row, tile.rows, units, target.cores)
     steps = tiling.RangeTiling(0, tile.rows, plan.loose)
-    tiles = _Tiles(
-        Tiled(rows, steps, not plan.loose),
-        Tiled(columns, tiling.RangeTiling(lanes, tile.vectors), True),
-        cut_ranges(_walk(plan, facts), deep, lanes), facts.free,
-    )  # fmt: skip
-    # Tiles read beyond the block: what stands there must not slow them down.
-    right = [
-        Panel(
-            "right", node, tiles.terms(node), pitch,
-            (tiles.held(node, pitch), Part.of(columns, 1)), zeros=columns.length,
-        )
-        for node in plan.right
-    ]  # fmt: skip
-    left = [] if plan.loose else _left_panels(plan, tiles, lanes, facts)
-    sums = tiles.sums(plan.reduces, pitch, False)
-    unit = _unit(plan, tiles, right, left, sums)
-    return Schedule(kernel, lanes, (*outer, *others, columns, rows), unit)
+    for rows, others in _cuts_of_rows(plan, row, tile.rows, units, target.cores):
+        tiles = _Tiles(
+            Tiled(rows, steps, not plan.loose),
+            Tiled(columns, tiling.RangeTiling(lanes, tile.vectors), True),
+            cut_ranges(_walk(plan, facts), deep, lanes), facts.free,
+        )  # fmt: skip
+        # Tiles read beyond the block: what stands there must not slow them down.
+        right = [
+            Panel(
+                "right", node, tiles.terms(node), pitch,
+                (tiles.held(node, pitch), Part.of(columns, 1)), zeros=columns.length,
+            )
+            for node in plan.right
+        ]  # fmt: skip
+        left = [] if plan.loose else _left_panels(plan, tiles, lanes, facts)
+        sums = tiles.sums(plan.reduces, pitch, False)
+        unit = _unit(plan, tiles, right, left, sums)
+        yield Schedule(kernel, lanes, (*outer, *others, columns, rows), unit)
 
 
 def _walk(plan: Contraction, facts: Facts) -> list[Node]:
@@ -209,27 +209,32 @@ def _cut_columns(
     return best[1], best[2]
 
 
-def _cut_rows(
+def _cuts_of_rows(
     plan: Contraction, row: Node, tile: int, columns: int, cores: int
-) -> tuple[EvenRows | Cut, list[Node]]:
-    """High blocks, but enough of them for all cores; and the rows around them.
+) -> list[tuple[EvenRows | Cut, list[Node]]]:
+    """Blocks of rows, and the rows around them: high ones, but enough for all cores.
+
+    What is best comes first, then lower blocks, then higher ones.
 
     Args:
       columns: blocks of columns, at all places around them.
     """
-    height = HEIGHT
-    while True:
+    found: list[tuple[EvenRows | Cut, list[Node]]] = []
+    best, height = 0, HEIGHT
+    while not found or height // 2 >= tile:
         if plan.loose:
             others = [a for a in plan.rows if a is not row]
             rows: EvenRows | Cut = EvenRows(row, tile, height)
         else:
             rows = cut_ranges(plan.rows, height)
             others = list(rows.outer)
-        units = columns * sample(rows.blocks) * prod(map(tiling.size_of, others))
+        found.append((rows, others))
         enough = 4 * cores if height > LEAST_HEIGHT else cores
-        if units >= enough or height // 4 < tile:
-            return rows, others
+        units = columns * sample(rows.blocks) * prod(map(tiling.size_of, others))
+        if units < enough and height // 4 >= tile and best == len(found) - 1:
+            best += 1
         height //= 2
+    return found[best:] + found[:best]
 
 
 def as_panels(
@@ -340,4 +345,4 @@ def find_blocks(
     known = kernel, plan, facts, target
     if target.decides("in_panels"):
         yield from as_panels(*known, FEW_ROWS if few else LONG_ROWS)
-    yield in_blocks(*known)
+    yield from in_blocks(*known)

@@ -100,16 +100,6 @@ class Rendered:
     def text(self) -> str:
         return self.module.text
 
-    @property
-    def words(self) -> str:
-        """How it runs."""
-        return "\n".join(map(str, self.schedules))
-
-    @property
-    def order_of_sums(self) -> tuple[tuple[str, ...], ...]:
-        """In which order terms are added: with the same one bits are the same."""
-        return tuple(schedule.order_of_sums for schedule in self.schedules)
-
     @staticmethod
     def of(
         module: Module,

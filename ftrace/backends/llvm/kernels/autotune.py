@@ -139,16 +139,16 @@ def _tune(kernel: Kernel, ways: Ways, threads: int, allocate: Allocate) -> int:
 def candidates_of(kernel: Kernel, ways: Ways) -> Iterator[Candidate]:
     """The ways to run a kernel whose code differs, but not the order of its sums."""
     seen: set[tuple[str, int]] = set()
-    first: Rendered | None = None
+    first: Any = None
     for number, render in enumerate(ways(kernel, host_target())):
         rendered = render()
-        first = first or rendered
-        code = rendered.text, rendered.grain
-        if code in seen or rendered.order_of_sums != first.order_of_sums:
+        order = [schedule.order_of_sums for schedule in rendered.schedules]
+        first, code = first or order, (rendered.text, rendered.grain)
+        if code in seen or order != first:
             continue
         seen.add(code)
         (made,) = compile_kernels([kernel], partial(_as_it_is, rendered), 1, way=number)
-        yield Candidate(number, rendered.words, made)
+        yield Candidate(number, "\n".join(map(str, rendered.schedules)), made)
         if len(seen) == MOST:
             return
 

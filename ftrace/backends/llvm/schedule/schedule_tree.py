@@ -254,7 +254,7 @@ class Schedule:
         for s in self.statements():
             if isinstance(s, Accumulate | Slide):
                 long = isinstance(s, Accumulate) and s.depth.length > 2 * tiling.BLOCK
-                found.append(f"{s}" if long else f"{type(s).__name__} {s.depth}")
+                found.append(f"{s if long else type(s).__name__} {s.depth}")
         return tuple(found)
 
     def memory(self) -> list[Memory]:
