@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
+from ftrace.compat.alias import HOMES
 from ftrace.ground.missing_names import NOT_YET, names_of_jax, reason_of
 
 SAME, DIFFERS_ = "same", "differs"
@@ -87,6 +88,8 @@ def is_there(module: str, name: str, roots: tuple[str, ...] = ROOTS) -> bool:
     """Is a name of JAX's in ftrace, or in what stands in the place of jax?"""
     for root in roots:
         home = f"{root}.{module}" if module else root
+        if root != ROOTS[0]:
+            home = HOMES.get(f"jax.{module}", home)
         try:
             if hasattr(import_module(home), name):
                 return True

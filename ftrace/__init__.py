@@ -70,8 +70,8 @@ try:  # as `_importing` does
         vjp,
     )
     from ftrace.transforms.jacobian import hessian, jacfwd, jacrev, jacrev as jacobian
-    from ftrace.transforms.jit.compile_large_eager import BACKEND as _BACKEND
     from ftrace.transforms.jit.compiled_graph import cache_clear, clear_caches
+    from ftrace.transforms.jit.eager_programs import BACKEND as _BACKEND
     from ftrace.transforms.jit.jit import (
         disable_jit,
         eval_shape,

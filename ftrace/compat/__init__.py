@@ -1,6 +1,6 @@
 """Programs and libraries that were written for others run on ftrace as they are.
 
-zeros, primitive, linear_util, api_util   what libraries bring, and what they wrap
+primitive, linear_util, api_util          what libraries bring, and what they wrap
 jaxpr, lax_primitives, contraction        jaxprs, and JAX's primitives by their names
 view, staging  the jaxpr of a graph; of a function
 callbacks    exceptions of callbacks in compiled programs

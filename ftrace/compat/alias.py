@@ -1,6 +1,7 @@
 """`import jax` is ftrace: a finder of modules that goes before all others.
 
-    jax.a.b  ->  ftrace.compat.jax.a.b, where there is such a file
+    jax.a.b  ->  the module in HOMES, where there is a row
+             ->  ftrace.compat.jax.a.b, where there is such a file
              ->  what `private.MODULES` makes, for JAX's private modules
              ->  ftrace.a.b
 
@@ -30,6 +31,15 @@ from ftrace.ground import settings
 #: The packages whose names are served, and where what is their own lies.
 PACKAGES = ("jax", "jaxlib")
 OWN = "ftrace.compat"
+
+#: Modules whose names all stand in one that has another place.
+HOMES = {
+    "jax.ad": "ftrace.transforms.tangents",
+    "jax.api_util": f"{OWN}.api_util",
+    "jax.extend.linear_util": f"{OWN}.linear_util",
+    "jax.extend.source_info_util": f"{OWN}.private",
+    "jax.lib": f"{OWN}.jaxlib",
+}
 
 #: Libraries, and the versions whose own tests were run on ftrace: see tests/foreign.
 TRIED = {
@@ -145,6 +155,8 @@ def _note_version(library: str) -> None:
 
 def home_of(name: str) -> str | None:
     """The module of ftrace that a module of JAX's is."""
+    if name in HOMES:
+        return HOMES[name]
     homes = [f"{OWN}.{name}"]
     if name.startswith("jax."):
         homes.append(f"ftrace.{name.removeprefix('jax.')}")

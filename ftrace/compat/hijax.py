@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ftrace.compat.zeros import (
+from ftrace.compat.primitive import (
     Zero as Zero,
     instantiate_zeros as instantiate_zeros,
     is_undefined_primal as is_undefined_primal,

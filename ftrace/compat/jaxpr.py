@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace as _replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from ftrace import dtypes
@@ -179,6 +180,10 @@ class Jaxpr:
     __repr__ = __str__
 
 
+#: What a closed jaxpr shows of its jaxpr.
+_SHOWN = "in_avals", "out_avals", "eqns", "effects", "constvars", "invars", "outvars"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ClosedJaxpr:
     """A jaxpr, and the values of what it closes over."""
@@ -186,37 +191,10 @@ class ClosedJaxpr:
     jaxpr: Jaxpr
     consts: list[Any] = field(default_factory=list[Any])
 
-    @property
-    def in_avals(self) -> list[ShapedArray]:
-        return self.jaxpr.in_avals
-
-    @property
-    def out_avals(self) -> list[ShapedArray]:
-        return self.jaxpr.out_avals
-
-    @property
-    def literals(self) -> list[Any]:
-        return self.consts
-
-    @property
-    def eqns(self) -> list[JaxprEqn]:
-        return self.jaxpr.eqns
-
-    @property
-    def effects(self) -> frozenset[Any]:
-        return self.jaxpr.effects
-
-    @property
-    def constvars(self) -> list[Var]:
-        return self.jaxpr.constvars
-
-    @property
-    def invars(self) -> list[Var]:
-        return self.jaxpr.invars
-
-    @property
-    def outvars(self) -> list[Atom]:
-        return self.jaxpr.outvars
+    literals = property(attrgetter("consts"))
+    in_avals, out_avals, eqns, effects, constvars, invars, outvars = (
+        property(attrgetter(f"jaxpr.{name}")) for name in _SHOWN
+    )
 
     def replace(self, **changes: Any) -> ClosedJaxpr:
         """The closed jaxpr with other fields."""

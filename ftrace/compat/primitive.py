@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes, errors
-from ftrace.compat.zeros import UndefinedPrimal, Zero
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import apply_body, placed
+from ftrace.trace.calls.custom_call import SymbolicZero, zeros_of
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.calls.user_primitive import UserArg, UserRecord
 from ftrace.trace.effects import Same
@@ -42,10 +42,68 @@ from ftrace.trace.primitives.primitive import (
     Results,
     items,
 )
+from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.scopes import asarray, outside_scopes, scope_of
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
 from ftrace.transforms.custom.callbacks import pure_callback
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
+
+
+class Zero:
+    """A tangent or cotangent that is zero.
+
+    Attributes:
+      aval: its type.
+    """
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    @staticmethod
+    def from_primal_value(value: Any) -> Zero:
+        """The tangent of a value that does not vary."""
+        return Zero(type_of(value).to_tangent_aval())
+
+    def instantiate(self) -> Any:
+        """The zeros as an array."""
+        return zeros_of(self.aval)
+
+    def __repr__(self) -> str:
+        return f"Zero({self.aval!r})"
+
+
+@dataclass(frozen=True)
+class UndefinedPrimal:
+    """An operand in which an operation is linear, while its transpose is asked for."""
+
+    aval: ShapedArray
+
+
+def is_undefined_primal(value: Any) -> bool:
+    """Is its cotangent asked for?"""
+    return type(value) is UndefinedPrimal
+
+
+def instantiate_zeros(value: Any) -> Any:
+    """The value; of a `Zero` the zeros as an array."""
+    symbolic = isinstance(value, (Zero, SymbolicZero))
+    return value.instantiate() if symbolic else value
+
+
+def add_tangents(x: Any, y: Any) -> Any:
+    """The sum of two tangents, either of which may be a `Zero`."""
+    if isinstance(x, Zero):
+        return y
+    return x if isinstance(y, Zero) else x + y
+
+
+for _kind in (Zero, UndefinedPrimal):
+    tree.register_pytree_node(
+        _kind, lambda x: ((), x.aval), lambda aval, _, kind=_kind: kind(aval)
+    )
+
 
 Function = Callable[..., Any]
 _SEVERAL: tuple[type[Any], ...] = (tuple, list)

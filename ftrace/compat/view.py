@@ -23,9 +23,8 @@ from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.checkpoint import Checkpoint
 from ftrace.trace.calls.custom_derivative import Ruled, custom_jvp_p, custom_vjp_p
 from ftrace.trace.calls.user_primitive import UserArg
-from ftrace.trace.control.cond import Branches
+from ftrace.trace.control.conditional import Branches, While
 from ftrace.trace.control.scan import Scan
-from ftrace.trace.control.while_loop import While
 from ftrace.trace.graph import Body, Graph, Node, constant_value, is_constant, nodes_of
 from ftrace.trace.primitives.movement import reshape_p
 from ftrace.trace.primitives.primitive import Compound, compound_of, item_p

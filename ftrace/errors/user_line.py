@@ -162,10 +162,7 @@ def _generated_origin() -> Origin | None:
 
 
 #: Where public functions stand behind others, which have them in a variable.
-_AROUND = tuple(
-    os.path.join(_OURS, "trace", name)
-    for name in ("eager/dispatch.py", "eager/aliasing.py")
-)
+_AROUND = os.path.join(_OURS, "trace", "eager", "dispatch.py")
 
 
 def called_function() -> str:
@@ -177,7 +174,7 @@ def called_function() -> str:
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and is_internal(frame):
         code = frame.f_code
-        if code.co_name == "call" and code.co_filename in _AROUND:
+        if code.co_name == "call" and code.co_filename == _AROUND:
             name = getattr(frame.f_locals.get("function"), "__name__", "")
         frame = frame.f_back
     return name

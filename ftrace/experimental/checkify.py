@@ -27,9 +27,8 @@ from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import ArrayLike
 from ftrace.trace.body import close, trace_body
 from ftrace.trace.calls.rule_graphs import Call
-from ftrace.trace.control.cond import Branches, cond_p
+from ftrace.trace.control.conditional import Branches, While, cond_p, while_p
 from ftrace.trace.control.scan import Scan, scan_p
-from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.effects import call_back, callback_p
 from ftrace.trace.flatten_arguments import Output, wraps

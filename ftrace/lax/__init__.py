@@ -20,7 +20,6 @@ from ftrace.lax.slicing import *
 from ftrace.lax.solvers import *
 from ftrace.lax.sorting import *
 from ftrace.lax.special import *
-from ftrace.lax.staging import *
 from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
 
 _computing = ("convolution", "elementwise", "ragged", "reductions", "special")

@@ -23,9 +23,8 @@ from ftrace.numpy.axes import as_value, cast
 from ftrace.numpy.shape import concatenate, stack
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import close
-from ftrace.trace.control.cond import Branches, cond_p
+from ftrace.trace.control.conditional import Branches, While, cond_p, while_p
 from ftrace.trace.control.scan import Scan, scan_p
-from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.flatten_arguments import NOT_GIVEN, flatten_values, name_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import add, cast as cast_node

@@ -36,10 +36,9 @@ from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.register_loops.register_loop import built_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule as scheduling
 from ftrace.lower.schedule.drafts import Schedule
-from ftrace.lower.simplify.fold_constants import CONSTANTS
+from ftrace.lower.simplify.fold_constants import CONSTANTS, REDUCES
 from ftrace.lower.simplify.identities import ALGEBRA, LOGIC
 from ftrace.lower.simplify.indexing import ONE_HOT, PRIVATIZED, SCATTERS
-from ftrace.lower.simplify.reductions import REDUCES
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.calls.inline import inline_calls, loose_tokens
 from ftrace.trace.graph import Body, Graph, Node, bodies_of, has_any, toposort

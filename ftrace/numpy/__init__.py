@@ -29,7 +29,6 @@ from ftrace.numpy.floats import *
 from ftrace.numpy.floats import byteswap as _byteswap
 from ftrace.numpy.functions.curves import *
 from ftrace.numpy.functions.functional import *
-from ftrace.numpy.functions.polynomials import *
 from ftrace.numpy.functions.ufuncs import *
 from ftrace.numpy.functions.ufuncs import (
     METHODS as _METHODS,

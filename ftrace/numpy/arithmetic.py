@@ -14,7 +14,7 @@ from ftrace.numpy import axes as ax, elementwise as ew
 from ftrace.trace.arrays.array import is_array, recording
 from ftrace.trace.bind import bind, bind_compound, broadcast_shapes, do_now, elementwise
 from ftrace.trace.body import BODY_DEPTH, close
-from ftrace.trace.control.while_loop import While, while_p
+from ftrace.trace.control.conditional import While, while_p
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p

@@ -24,7 +24,7 @@ from ftrace.numpy.indexing import Index
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.bind import bind, bind_compound
 from ftrace.trace.body import close, trace_body
-from ftrace.trace.control.while_loop import While, while_p
+from ftrace.trace.control.conditional import While, while_p
 from ftrace.trace.eager.checked_calls import check_types
 from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import require_room

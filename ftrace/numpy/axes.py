@@ -20,7 +20,7 @@ from ftrace.ground.tables import memo
 from ftrace.trace.arrays.array import Array, ArrayLike, recording
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.bind import bind, broadcast_shapes
-from ftrace.trace.eager.call_recorder import Number
+from ftrace.trace.eager.composite import Number
 from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.graph import constant_bits
 from ftrace.trace.primitives import movement

@@ -18,9 +18,8 @@ from ftrace.numpy.indexing import index_parts
 from ftrace.numpy.shape import broadcast_arrays, concatenate, stack
 from ftrace.trace.arrays.array import Array, surface
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.aliasing import own
 from ftrace.trace.eager.composite import run_fused
-from ftrace.trace.eager.dispatch import Eager, member
+from ftrace.trace.eager.dispatch import Eager, member, own
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic

@@ -18,7 +18,7 @@ from ftrace.errors import (
 )
 from ftrace.lax.control import fori_loop
 from ftrace.lax.gammas import any_gamma, compose, log_beta, run_wide, stirling_rest
-from ftrace.lax.incomplete import converge, rounding, with_slopes
+from ftrace.lax.special import converge, rounding, with_slopes
 from ftrace.numpy.axes import as_value, cast, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.trace.bind import bind

@@ -21,7 +21,7 @@ import numpy as np
 import ftrace.numpy as fnp
 from ftrace import dtypes
 from ftrace.lax.gammas import compose
-from ftrace.lax.incomplete import (
+from ftrace.lax.special import (
     converge,
     gamma_fraction,
     is_double,

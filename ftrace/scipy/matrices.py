@@ -18,7 +18,7 @@ from ftrace.numpy.elementwise import inexact, promote_inexact, values_together
 from ftrace.numpy.factorizations import square
 from ftrace.numpy.floats import finfo
 from ftrace.trace.bind import bind_compound, broadcast_shapes
-from ftrace.trace.eager.aliasing import owning
+from ftrace.trace.eager.dispatch import owning
 from ftrace.trace.primitives.library import factors
 from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms.grad import jvp

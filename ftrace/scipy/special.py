@@ -17,7 +17,7 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ValueRangeError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.lax import gammas
-from ftrace.lax.incomplete import beta_ratio, lower_gamma, upper_gamma
+from ftrace.lax.special import beta_ratio, lower_gamma, upper_gamma
 from ftrace.numpy.axes import cast, check_count, choose, static_int
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
 from ftrace.numpy.floats import bessel, horner

@@ -24,8 +24,7 @@ from ftrace.trace import evaluate
 from ftrace.trace.arrays.array import Array, is_array, recording, surface
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.backend import backend, count_operation
-from ftrace.trace.eager.call_recorder import is_of_host
-from ftrace.trace.eager.composite import run_fused
+from ftrace.trace.eager.composite import is_of_host, run_fused
 from ftrace.trace.graph import Node, origin_now, provenance
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound, Primitive

@@ -31,7 +31,7 @@ from ftrace.errors import ShapeError
 from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import BODY_DEPTH
-from ftrace.trace.control import cond
+from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.evaluate import Plan
 from ftrace.trace.graph import Body, Node
 from ftrace.trace.primitives import elementwise as p, reduction
@@ -301,7 +301,7 @@ def _cofactors(whole: Node) -> Sequence[Node]:
     bodies = tuple(
         Body(tuple(names), (by(*names),)) for by in (_by_singular_values, _by_factors)
     )
-    return cond.cond_p.results(all_good, *operands, arg=cond.Branches(bodies))
+    return cond_p.results(all_good, *operands, arg=Branches(bodies))
 
 
 def _determinant(factors: Node, pivots: Node) -> Node:

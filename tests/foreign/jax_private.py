@@ -27,8 +27,7 @@ import ml_dtypes
 import numpy as np
 
 import ftrace as ft
-from ftrace.compat.alias import home_of
-from ftrace.compat.private import MODULES
+from ftrace.compat.private import MODULES, home_of
 
 #: Private modules that run as they are.
 EXECUTED = (

@@ -19,8 +19,8 @@ import ftrace.numpy as fnp
 import ftrace.ops as ops
 import ftrace.scipy.signal as signal
 import ftrace.scipy.special as special
-import ftrace.scipy.stats.norm as norm
 from ftrace.errors import FtraceError
+from ftrace.scipy.stats import norm
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import trace

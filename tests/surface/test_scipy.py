@@ -12,7 +12,6 @@ import ftrace.numpy as fnp
 import ftrace.ops as ops
 import ftrace.scipy.signal as signal
 import ftrace.scipy.special as special
-import ftrace.scipy.stats.norm as norm
 from ftrace import config, grad, jit, random
 from ftrace.errors import (
     ArgumentError,
@@ -22,6 +21,7 @@ from ftrace.errors import (
     ShapeError,
     ValueRangeError,
 )
+from ftrace.scipy.stats import norm
 from tests.support import recorded_surface
 
 RNG = np.random.default_rng(17)

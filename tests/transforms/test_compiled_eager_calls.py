@@ -16,7 +16,7 @@ from ftrace.scipy import special
 from ftrace.trace import tiering
 from ftrace.trace.symbolic.dim import any_dynamic
 from ftrace.trace.tiering import Tier
-from ftrace.transforms.jit import compile_large_eager
+from ftrace.transforms.jit import eager_programs
 from ftrace.transforms.jit.jit import Ready
 
 rng = np.random.default_rng(5)
@@ -137,13 +137,13 @@ def test_cheap_calls_wait_for_a_kernel_of_their_own(
 ) -> None:
     monkeypatch.setattr(tiering, "PAYS_ANY_SIZE", least)
     made: list[Any] = []
-    make = compile_large_eager._any_size  # pyright: ignore[reportPrivateUsage]
+    make = eager_programs._any_size  # pyright: ignore[reportPrivateUsage]
 
     def noted(call: Any) -> Any:
         made.append(call)
         return make(call)
 
-    monkeypatch.setattr(compile_large_eager, "_any_size", noted)
+    monkeypatch.setattr(eager_programs, "_any_size", noted)
     x, y = fnp.asarray(X), fnp.asarray(Y)
     positive = fnp.asarray(P)
     want = fnp.where(positive, x, y)

@@ -19,6 +19,13 @@ from ftrace.compat.autograd.core import defvjp_argnum, primitive, vspace
 from ftrace.compat.autograd.wrap_util import unary_to_nary
 from ftrace.errors import ConcretizationTypeError
 
+__all__ = [
+    "checkpoint", "deriv", "elementwise_grad", "grad", "grad_and_aux", "grad_named",
+    "hessian", "hessian_tensor_product", "hessian_vector_product", "holomorphic_grad",
+    "jacobian", "make_ggnvp", "make_hvp", "make_jvp", "make_vjp", "multigrad_dict",
+    "tensor_jacobian_product", "value_and_grad", "vector_jacobian_product",
+]  # fmt: skip
+
 Function = Callable[..., Any]
 
 make_vjp = unary_to_nary(core.make_vjp)

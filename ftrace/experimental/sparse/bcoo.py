@@ -30,6 +30,13 @@ from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms.vmap import vmap
 from ftrace.tree_util import register_pytree_node_class
 
+__all__ = [
+    "BCOO", "CuSparseEfficiencyWarning", "JAXSparse", "SparseEfficiencyError",
+    "SparseEfficiencyWarning", "bcoo_eliminate_zeros", "bcoo_extract",
+    "bcoo_fromdense", "bcoo_sort_indices", "bcoo_sum_duplicates", "bcoo_todense",
+    "bcoo_update_layout",
+]  # fmt: skip
+
 Shape = tuple[int, ...]
 
 

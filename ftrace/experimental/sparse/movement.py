@@ -29,6 +29,12 @@ from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import cast
 from ftrace.trace.eager.checked_calls import unchecked
 
+__all__ = [
+    "bcoo_broadcast_in_dim", "bcoo_concatenate", "bcoo_dynamic_slice",
+    "bcoo_reduce_sum", "bcoo_reshape", "bcoo_rev", "bcoo_slice", "bcoo_squeeze",
+    "bcoo_transpose",
+]  # fmt: skip
+
 
 def _parted(name: str, mat: BCOO, axes: Sequence[int]) -> tuple[list[int], ...]:
     """Axes of the batch, of the sparse ones, and of the dense ones, from 0 each."""

@@ -43,6 +43,11 @@ from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.tracing.tracer import Tracer, is_value
 from ftrace.transforms.vmap import vmap
 
+__all__ = [
+    "bcoo_dot_general", "bcoo_dot_general_sampled", "bcoo_multiply_dense",
+    "bcoo_multiply_sparse",
+]  # fmt: skip
+
 Numbers = tuple[
     tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
 ]

@@ -29,8 +29,8 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.analysis.cost import ELEMENTWISE, weight
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import BODY_DEPTH, apply_body, close
+from ftrace.trace.control.conditional import While, while_p
 from ftrace.trace.control.scan import Scan, scan_p, stacked_type
-from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.graph import Body, Node, bodies_of, constant_value, toposort
 from ftrace.trace.graph_map import Rule, convert
 from ftrace.trace.primitives.broadcast import expand_p

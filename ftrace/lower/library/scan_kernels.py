@@ -30,7 +30,7 @@ from ftrace.lower.kernel import ir
 from ftrace.lower.register_loops import register_loop
 from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
-from ftrace.trace.control.cond import Branches, cond_p
+from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p, reduction, sources
 from ftrace.trace.primitives.broadcast import reduce_sum_p

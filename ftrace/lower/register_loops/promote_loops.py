@@ -35,7 +35,7 @@ from ftrace.lower.register_loops.register_loop import (
 )
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray, Stack
 from ftrace.trace.body import apply_body
-from ftrace.trace.control.cond import Branches, cond_p
+from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.graph import Body, Node, toposort
 from ftrace.trace.primitives.elementwise import eq, select
 from ftrace.trace.primitives.movement import reshape

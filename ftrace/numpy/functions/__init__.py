@@ -2,6 +2,5 @@
 
 functional   Functions of slices, of elements and of places: vectorize, piecewise
 ufuncs       Functions of elements as objects: add.reduce, add.outer
-curves       Functions given by numbers: convolution, differences, interpolation
-polynomials  Vectors of coefficients: roots, fits
+curves       Functions given by numbers: convolution, interpolation, polynomials
 """

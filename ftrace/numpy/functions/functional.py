@@ -15,8 +15,8 @@ from ftrace.numpy.creation import asarray
 from ftrace.trace.arrays.array import surface
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import broadcast_shapes
-from ftrace.trace.eager.aliasing import owning
 from ftrace.trace.eager.checked_calls import check_ranks
+from ftrace.trace.eager.dispatch import owning
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 

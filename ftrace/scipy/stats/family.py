@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import ftrace.numpy as fnp
+from ftrace import dtypes
 from ftrace.lax.gammas import run_wide
 from ftrace.numpy.axes import cast, choose
 from ftrace.numpy.elementwise import promote_inexact, refuse_complex
@@ -71,14 +72,17 @@ def _evaluate(*operands: Any, of: str) -> Any:
 
 
 def install(
-    name: str, about: str, functions: dict[str, tuple[Signature, Formula]]
-) -> Distribution:
+    name: str, about: str, functions: dict[str, tuple[Signature, Formula]],
+    wide: str = "",
+) -> Distribution:  # fmt: skip
     """A module of functions, which promote their operands to one float dtype."""
     made: dict[str, Formula] = {}
     for function, (signature, formula) in functions.items():
         FORMULAS[f"{name}.{function}"] = formula
         doc = f"{DOCS[function][0]} {about}."
-        made[function] = _function(name, function, signature, doc)
+        made[function] = _function(
+            name, function, signature, doc, function in wide.split()
+        )
     return functions_of(name, about, **made)
 
 
@@ -97,7 +101,7 @@ def functions_of(name: str, about: str, **functions: Formula) -> Distribution:
 
 
 def _function(
-    distribution: str, name: str, parameters: Signature, doc: str
+    distribution: str, name: str, parameters: Signature, doc: str, wide: bool
 ) -> Callable[..., Any]:
     key = f"{distribution}.{name}"
 
@@ -111,6 +115,9 @@ def _function(
         refuse_complex(key, *operands)
         broadcast_shapes(key, [x.shape for x in operands])
         dtype, weak = operands[0].dtype, all(x.weak_type for x in operands)
+        if wide:
+            default = dtypes.default_dtype("f"), False
+            dtype, weak = dtypes.promote((dtype, weak), default)
         return cast(run_wide(_evaluate, operands, of=key), dtype, weak)
 
     made: Any = named(call, name, doc)
@@ -141,6 +148,7 @@ def distribution(
     symmetric: bool = False,
     place: str = "loc scale",
     first: dict[str, str] | None = None,
+    wide: str = "",
     **formulas: Formula,
 ) -> Distribution:
     """Declares a continuous distribution.
@@ -155,6 +163,7 @@ def distribution(
       symmetric: around 0.
       place: "loc scale", or "" for a distribution that has neither.
       first: functions whose first parameter has another name.
+      wide: functions whose result is at least of the default dtype of floats.
       formulas: for location 0 and scale 1: of a value, or of a probability, and the
         shapes.
     """
@@ -164,7 +173,7 @@ def distribution(
     for function in functions.split():
         signature = signature_of(first.get(function, DOCS[function][1]), shapes, place)
         made[function] = signature, family.formula(function)
-    return install(name, about, made)
+    return install(name, about, made, wide)
 
 
 #: The probabilities where a support begins.

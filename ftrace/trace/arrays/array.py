@@ -29,7 +29,7 @@ class Recording:
     """What notes the steps of an eager call, if something does.
 
     Attributes:
-      tape: see `trace/eager/call_recorder.py`. It is told, too, when the values of an
+      tape: see `trace/eager/composite.py`. It is told, too, when the values of an
         Array decide what Python's code does.
     """
 

@@ -7,9 +7,8 @@ From the ground up:
     checkpoint         checkpoint: a function whose derivative computes it again, and
                        policies: which values that keeps
     custom_derivative  Functions with derivatives of their own: custom_jvp, custom_vjp,
-                       linear_call
-    implicit           Solutions of equations, whose derivatives follow from the
-                       equation: custom_root, custom_linear_solve
+                       linear_call; solutions of equations: custom_root,
+                       custom_linear_solve
     custom_call        Calls of functions that have rules: their arguments, and what
                        the rules return
     custom_vmap        custom_vmap: functions whose batching the user writes

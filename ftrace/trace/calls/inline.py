@@ -19,8 +19,8 @@ from ftrace.trace.calls import custom_derivative
 from ftrace.trace.calls.checkpoint import name_p
 from ftrace.trace.calls.rule_graphs import Call, Held, held_p
 from ftrace.trace.calls.user_primitive import UserArg
+from ftrace.trace.control.conditional import While
 from ftrace.trace.control.scan import Scan
-from ftrace.trace.control.while_loop import While
 from ftrace.trace.graph import (
     Body,
     Graph,

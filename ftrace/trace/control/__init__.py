@@ -3,8 +3,8 @@
 From the ground up:
 
     scan            scan: a body for each element along the leading axis, with a carry
-    cond            cond: one of several bodies, chosen by an index
-    while_loop      while: a body as long as a predicate of its carry holds
+    conditional     cond: one of several bodies; while: a body as long as a predicate
+                    of its carry holds
     merge_branches  Loops and branches that do the same thing become one
 
 The derivative of each is two nodes: the operation itself, which also gives what its

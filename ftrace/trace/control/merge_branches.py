@@ -14,9 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.trace.control.cond import Branches, cond_p
+from ftrace.trace.control.conditional import Branches, While, cond_p, while_p
 from ftrace.trace.control.scan import Scan, scan_p
-from ftrace.trace.control.while_loop import While, while_p
 from ftrace.trace.graph import Body, Graph, Node, toposort
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives.primitive import items

@@ -1,4 +1,15 @@
-"""Compositions as one graph: recorded as such, or done by a plan of NumPy's calls.
+"""What calls became: the steps that NumPy did, and compositions as one graph.
+
+While a tape is on, whatever computes an Array at once notes it:
+
+    mean(x)   ->   add.reduce(x, (0,)) -> a,   reshape(a, ()) -> b,   divide(b, 8) -> c
+
+What most functions do depends on the types of their arrays alone. So the steps for some
+arrays are those for all others of the same types, and can be done again without the
+function: see `devices.llvm.call.record_eager`. An Array that is not on the tape was
+made by something that notes nothing; then there are no steps to repeat.
+
+Compositions are recorded as such, or done by a plan of NumPy's calls:
 
     run_fused(matmul, [x, y])   traced values   its operations
                                 arrays          its plan, without what lies between
@@ -11,20 +22,262 @@ of a function of a module is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from operator import getitem
+from threading import get_ident
+from typing import Any, TypeVar, cast as cast_to
 
 import numpy as np
 
+from ftrace import dtypes
+from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
 from ftrace.trace.arrays.array import Array, recording
+from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend, count_operation
-from ftrace.trace.eager.call_recorder import Tape, Value as Made
 from ftrace.trace.eager.dispatch import calls, signature
-from ftrace.trace.evaluate import Plan, no_memory
+from ftrace.trace.evaluate import Contraction, Plan, apply, no_memory
 from ftrace.trace.graph import Graph, Node
+from ftrace.trace.primitives.broadcast import reduce_sum_p, sum_call
+from ftrace.trace.primitives.elementwise import cast_p
+from ftrace.trace.primitives.movement import shear_p
+from ftrace.trace.primitives.primitive import Compound, Primitive, item_p
+from ftrace.trace.primitives.reference import convert, converter
+from ftrace.trace.tiering import ASKED
 from ftrace.trace.tracing.scopes import asarray, scope_of
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """`result = function(*operands)`, in NumPy.
+
+    Operands and results are told apart by identity: an Array stands for its values, as
+    does an object that another step has as its result. All else stands for itself.
+    """
+
+    function: Function
+    operands: tuple[Any, ...]
+    result: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """What is between two steps, where that is no Array.
+
+    Attributes:
+      dtype: of an array of NumPy's; None of a tuple of such.
+      size: its elements.
+      shape: of an array.
+    """
+
+    dtype: np.dtype[Any] | None
+    size: int
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """A Python number, in the dtype in which it is used."""
+
+    shape = ()
+
+    value: complex
+    dtype: np.dtype[Any]
+
+
+class Tape:
+    """The steps of what happens in one thread.
+
+    Attributes:
+      steps: in their order.
+      constants: Arrays that depend on no other one.
+      refused: there is nothing to repeat.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.constants: list[Array] = []
+        self.refused = False
+        self._thread = get_ident()
+
+    def note(self, function: Function, operands: Sequence[Any], result: Any) -> None:
+        """One step; those of other threads are not ours.
+
+        Where there might be no memory for the result, somebody must ask each time.
+        """
+        if get_ident() == self._thread:
+            self.refused |= result.size >= ASKED
+            self.steps.append(Step(function, tuple(operands), result))
+
+    def note_constant(self, array: Array) -> None:
+        """An Array that depends on no other one."""
+        if get_ident() == self._thread:
+            self.constants.append(array)
+
+    def refuse(self) -> None:
+        """The values of an array decide what is done: there is nothing to repeat."""
+        if get_ident() == self._thread:
+            self.refused = True
+
+    def note_primitive(
+        self,
+        op: Primitive,
+        aval: ShapedArray,
+        arg: Any,
+        operands: Sequence[Any],
+        result: Any,
+    ) -> None:
+        if op is cast_p:
+            self._note_conversion(operands[0], aval.dtype, result)
+            return
+        shape = operands[0].shape if op is reduce_sum_p else None
+        function, more = call_of(op, aval, arg, shape)
+        self.note(function, [*operands, *more], result)
+
+    def note_elementwise(
+        self,
+        op: Primitive,
+        aval: ShapedArray,
+        operands: Sequence[Any],
+        dtype: np.dtype[Any],
+        result: Array,
+    ) -> None:
+        """A primitive whose operands are converted first."""
+        values = [self.converted(x, dtype) for x in operands]
+        self.note_primitive(op, aval, None, values, result)
+
+    def converted(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        """`x` in a dtype: the same, a number, or what a further step gives."""
+        if type(x) in (int, float) or dtypes.is_number_in(x, dtype):
+            return Number(x, dtype)
+        if type(x) in (bool, complex):
+            return convert(np.asarray(x), dtype)[()]
+        if x.dtype == dtype:
+            return x
+        value = Made(dtype, x.size, x.shape)
+        self._note_conversion(x, dtype, value)
+        return value
+
+    def _note_conversion(self, x: Any, dtype: np.dtype[Any], result: Any) -> None:
+        self.note(converter(x.dtype, dtype), [x, dtype], result)
+
+    def note_results(
+        self,
+        op: Compound,
+        avals: Sequence[ShapedArray],
+        arg: Any,
+        operands: Sequence[Any],
+        results: Sequence[Array | Made],
+    ) -> None:
+        """The only result of what NumPy does, or all of them, taken from a tuple."""
+        if len(results) == 1:
+            self.note(only_result_of(op, avals, arg), operands, results[0])
+            return
+        self.note_several(results_of(op, avals, arg), operands, results)
+
+    def note_several(
+        self,
+        function: Function,
+        operands: Sequence[Any],
+        results: Sequence[Array | Made],
+    ) -> None:
+        """A step that makes a tuple, and those that take the results from it."""
+        whole = Made(None, sum(x.size for x in results))
+        self.note(function, operands, whole)
+        for place, result in enumerate(results):
+            self.note(getitem, [whole, place], result)
+
+    def note_plan(self, plan: Plan, values: Sequence[Any], result: Any) -> None:
+        """The steps of a plan of one result; the last operands are NumPy arrays."""
+        slots: dict[int, Any] = dict(enumerate(values))
+        slots.update(plan.constants)
+        for node, contracts, sources, slot in plan.steps():
+            operands = [slots[i] for i in sources]
+            if type(node.op) is Compound:
+                avals = cast_to(Any, node.aval).items
+                if not is_of_host(node.op):
+                    self.refuse()
+                    return
+                results = [Made(a.dtype, a.size, a.shape) for a in avals]
+                self.note_results(node.op, avals, node.arg, operands, results)
+                slots[slot] = results
+                continue
+            if node.op is item_p and type(operands[0]) is list:
+                slots[slot] = operands[0][node.arg]
+                continue
+            made = Made(node.dtype, node.size, node.shape)
+            slots[slot] = made = result if slot == plan.output else made
+            if contracts is not None and contracts.adds_all:
+                self._note_sum(contracts, operands, made)
+            elif contracts is not None:
+                self.note(contracts, operands, made)
+            elif isinstance(node.op, Primitive) and node.op is not shear_p:
+                self.note_primitive(node.op, node.aval, node.arg, operands, made)
+            else:
+                self.note(partial(_applied, node), operands, made)
+        if slots[plan.output] is not result:
+            self.note(np.asarray, [slots[plan.output]], result)
+
+    def _note_sum(
+        self, sum_of: Contraction, operands: Sequence[Any], result: Any
+    ) -> None:
+        """A product that is stored, and its sum."""
+        product, total = cast_to(Any, (sum_of.product, sum_of.node))
+        stored = Made(product.dtype, product.size, product.shape)
+        self.note_primitive(product.op, product.aval, product.arg, operands, stored)
+        self.note_primitive(total.op, total.aval, total.arg, [stored], result)
+
+
+def _applied(node: Node, *operands: Any) -> Any:
+    return apply(node, operands)
+
+
+def is_of_host(op: Any) -> bool:
+    """Is this a `Compound` that NumPy does, with no code of a user in it?"""
+    return type(op) is Compound and op.family in ("host", "barrier") and op.pure
+
+
+def only_result_of(op: Compound, avals: Any, arg: Any) -> Function:
+    """The meaning of a `Compound` of one result, as a function of arrays.
+
+    A record is silent as a whole: its steps need not be.
+    """
+    return partial(_only_result, op.numpy, tuple(avals), arg)
+
+
+def _only_result(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
+    (result,) = function(avals, arg, *operands)
+    return result
+
+
+def results_of(op: Compound, avals: Any, arg: Any) -> Function:
+    """The meaning of a `Compound`, as a function of arrays that returns a tuple.
+
+    What is taken from it is given its dtype by the step that takes it.
+    """
+    return partial(_results, op.numpy, tuple(avals), arg)
+
+
+def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
+    return tuple(function(avals, arg, *operands))
+
+
+def call_of(
+    op: Primitive, aval: ShapedArray, arg: Any, shape: Any = None
+) -> tuple[Function, tuple[Any, ...]]:
+    """The meaning of a primitive as a function, and what it takes after the arrays.
+
+    Args:
+      shape: of the first operand; sums need it, for it says how they are added up.
+    """
+    if op is reduce_sum_p and shape is not None:
+        return sum_call(shape, aval, arg)
+    direct = None if op.direct is None else op.direct(aval, arg)
+    return direct or (partial(op.numpy, aval, arg), ())
 
 
 def run_fused(

@@ -348,8 +348,7 @@ minimum = _binary(
 
 def _absolute_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
     (x,), (t,) = node.src, tangents
-    if t is None:
-        return None
+    assert t is not None  # a rule is asked where some operand varies
     if dtypes.is_complex(x.dtype):  # the real part of conj(x)·t / |x|
         unit = div(conj(x), cast(maximum(node, tiny_like(node)), x.dtype))
         return real(scale(t, unit))
@@ -633,8 +632,6 @@ def _infer_select(arg: Any, *avals: ShapedArray) -> ShapedArray:
 
 def _select_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None:
     _, t, u = tangents
-    if t is None and u is None:
-        return None
     zero = zeros_like(node)
     return select(node.src[0], t or zero, u or zero)
 

@@ -232,8 +232,6 @@ def _scatter_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
     axes, kind = axes_and_kind(node)
     x, updates, *indices = node.src
     t, u, *_ = tangents
-    if t is None and u is None:
-        return None
     t, u = t or zeros_like(x), u or zeros_like(updates)
     if kind in ("add", "set"):
         return scatter(t, u, indices, axes, kind)

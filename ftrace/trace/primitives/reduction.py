@@ -77,8 +77,7 @@ def _extremum_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
     """The mean of the tangents at the positions that hold the extremum."""
     (x,), (t,) = node.src, tangents
     axes: Axes = node.arg
-    if t is None:
-        return None
+    assert t is not None
     here = p.cast(p.eq(x, broadcast.expand(node, x.shape)), x.dtype)
     count = broadcast.reduce_sum(here, axes)
     return p.div(broadcast.reduce_sum(p.scale(t, here), axes), count)
@@ -88,8 +87,7 @@ def _product_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | None
     """A tree of products: exact also where factors are zero."""
     (x,), (t,) = node.src, tangents
     axes: Axes = node.arg
-    if t is None:
-        return None
+    assert t is not None
     if same_size(x.size, 0):
         return zeros_like(node)
     for axis in axes:

@@ -6,16 +6,12 @@ From the ground up:
                          of them
     argument_kinds       Which arguments of a jitted function are what: static, given
                          up, of dynamic sizes
-    ready                What a jitted function has become for one signature: traced,
-                         and ready to run
     structs              Types of arrays that need not exist, as users write and read
                          them
     stages               A jitted function for one signature, stage by stage: traced,
                          lowered, compiled
     jit                  jit: a function is traced once per shape signature, then runs
                          as one program
-    eager_programs       Graphs derived by un-jitted transforms, ready to run when they
-                         are derived again, also for other numbers
-    compile_large_eager  Calls on large arrays outside of jit are compiled, as those
-                         inside are
+    eager_programs       Programs for calls outside of jit: of un-jitted transforms, and
+                         on large arrays
 """

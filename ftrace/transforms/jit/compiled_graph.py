@@ -28,9 +28,8 @@ from ftrace.trace.backend import operations
 from ftrace.trace.calls.carry_keys import carry_keys
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.merge_branches import closed_graph
-from ftrace.trace.eager.aliasing import own_array
 from ftrace.trace.eager.checked_calls import check_program
-from ftrace.trace.eager.dispatch import inline_again
+from ftrace.trace.eager.dispatch import inline_again, own_array
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import Graph, Node, bury, one_order, operations_of
 from ftrace.trace.symbolic.bounds import Sizes, evaluate_shape

@@ -52,7 +52,7 @@ from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, stack
 from ftrace.transforms.device_placement import sole_device
 from ftrace.transforms.jit import argument_kinds as arguments, stages
 from ftrace.transforms.jit.compiled_graph import apply_graph, device_for, weight_of
-from ftrace.transforms.jit.ready import OneTrace, Ready
+from ftrace.transforms.jit.stages import OneTrace, Ready
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 #: Signatures of a function that are kept whatever they weigh.

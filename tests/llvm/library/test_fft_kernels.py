@@ -17,9 +17,12 @@ from ftrace.backends.llvm.library.fft.twiddles import stage_offsets
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.library import fft_kernels
-from ftrace.lower.library.fft_kernels import COLUMN, ROW, Form, Transform
-from ftrace.lower.library.fft_radices import (
+from ftrace.lower.library.fft_kernels import (
+    COLUMN,
     RADICES,
+    ROW,
+    Form,
+    Transform,
     is_smooth,
     matrix_of,
     smooth_from,

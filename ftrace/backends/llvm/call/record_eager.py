@@ -1,7 +1,7 @@
 """Eager calls become records: what Python's code did is done again without it.
 
 A call that has come often is made once more in Python with a tape on
-(`trace.eager.call_recorder`). The steps from its arguments to its result, in the order
+(`trace.eager.composite`). The steps from its arguments to its result, in the order
 in which they were done, are what its record does. A step that is one ufunc is done by
 the inner loop of it, without what NumPy does around that: the code of NumPy on the same
 elements in the same order, so the bits are those of NumPy.
@@ -38,7 +38,7 @@ from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import Table, memo
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.eager.call_recorder import Number, Step as Taped, Tape, Value
+from ftrace.trace.eager.composite import Made as Value, Number, Step as Taped, Tape
 from ftrace.trace.eager.dispatch import Eager, integer_classes, is_by_place
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (

@@ -7,9 +7,7 @@ random        the generators of keys
 source_info_util   whose frames are no lines of the user's
 """
 
-from ftrace.compat.jax.extend import (
-    core as core,
-    linear_util as linear_util,
-    random as random,
-    source_info_util as source_info_util,
-)
+from ftrace.compat import linear_util as linear_util, private as source_info_util
+from ftrace.compat.jax.extend import core as core, random as random
+
+__all__ = ["core", "linear_util", "random", "source_info_util"]

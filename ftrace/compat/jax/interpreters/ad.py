@@ -15,15 +15,13 @@ from ftrace.compat.lax_primitives import NAMED
 from ftrace.compat.linear_util import WrappedFun, wrap_init
 from ftrace.compat.primitive import (
     Primitive,
-    jvps as primitive_jvps,
-    transposes as primitive_transposes,
-)
-from ftrace.compat.zeros import (
     UndefinedPrimal as UndefinedPrimal,
     Zero as Zero,
     add_tangents as add_tangents,
     instantiate_zeros as instantiate_zeros,
     is_undefined_primal as is_undefined_primal,
+    jvps as primitive_jvps,
+    transposes as primitive_transposes,
 )
 from ftrace.errors import DerivativeError, MissingRuleError
 from ftrace.trace.avals import ShapedArray

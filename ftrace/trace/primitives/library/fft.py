@@ -97,8 +97,7 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
     element of the half counts twice, but those that are their own partner.
     """
     (ct,) = cotangents
-    if ct is None:
-        return (None,)
+    assert ct is not None
     kind, lengths = node.arg
     if kind in ("fft", "ifft"):
         return (fourier(ct, kind, lengths),)

@@ -175,9 +175,8 @@ def transpose_last(
         if any(linear[:-1]):
             raise not_linear(name, node)
         (ct,) = cotangents
+        assert ct is not None
         others: list[Node | None] = [None] * (len(node.src) - 1)
-        if ct is None:
-            return [*others, None]
         operands, arg = transposed(node)
         op = node.op
         assert isinstance(op, Compound)
