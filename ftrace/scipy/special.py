@@ -4,6 +4,8 @@ A branch that is not taken gets an argument that it can bear, so that derivative
 finite wherever the function's are.
 """
 
+# ruff: noqa: F403
+
 from __future__ import annotations
 
 import math
@@ -26,29 +28,10 @@ from ftrace.numpy.reductions import (
     logsumexp,
     softmax as _softmax,
 )
-from ftrace.scipy.hypergeometric import (
-    bernoulli,
-    bessel_jn,
-    comb,
-    complex_log_gamma,
-    hyp1f1,
-    hyp2f1,
-    lpmn as lpmn,
-    lpmn_values as lpmn_values,
-    sph_harm_y,
-)
-from ftrace.scipy.integrals import (
-    dawsn,
-    erfcx,
-    exp1,
-    expi,
-    expn,
-    fresnel,
-    owens_t,
-    sici,
-    spence,
-    wofz,
-)
+from ftrace.scipy import hypergeometric, integrals
+from ftrace.scipy.hypergeometric import *
+from ftrace.scipy.hypergeometric import complex_log_gamma
+from ftrace.scipy.integrals import *
 from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.dispatch import named, publish
 from ftrace.trace.primitives import elementwise as p
@@ -56,14 +39,14 @@ from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "boxcox1p", "comb",
-    "dawsn", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp1", "expi",
-    "expit", "expn", "factorial", "fresnel", "gamma", "gammainc", "gammaincc",
-    "gammaln", "gammasgn", "hyp1f1", "hyp2f1", "i0", "i0e", "i1", "i1e", "kl_div",
-    "log_ndtr", "log_softmax", "loggamma", "logit", "logsumexp", "multigammaln", "ndtr",
-    "ndtri", "owens_t", "poch", "polygamma", "rel_entr", "sici", "softmax", "spence",
-    "lpmn", "lpmn_values", "sph_harm_y", "wofz", "xlog1py", "xlogy", "zeta",
+    "beta", "betainc", "betaln", "boxcox", "boxcox1p", "digamma", "entr", "erf",
+    "erfc", "erfinv", "expit", "factorial", "gamma", "gammainc", "gammaincc",
+    "gammaln", "gammasgn", "i0", "i0e", "i1", "i1e", "kl_div", "log_ndtr",
+    "log_softmax", "loggamma", "logit", "logsumexp", "multigammaln", "ndtr",
+    "ndtri", "poch", "polygamma", "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
+__all__ += hypergeometric.__all__
+__all__ += integrals.__all__
 
 # The distribution of a standard normal value, its logarithm and its inverse.
 #
