@@ -279,12 +279,13 @@ def index_parts(index: Any) -> Any:
     Raises:
       DtypeError: it is a list, and the dtypes are JAX's, where these are no indices.
     """
-    if isinstance(index, list) and settings.current().enable_x64 is not None:
+    is_list = isinstance(index, list)  # named, so that its parts stay untyped
+    if bool(is_list) and settings.current().enable_x64 is not None:
         raise errors.DtypeError(
             f"a list is no index, got {index!r:.60}; write a tuple for one place, or "
             "np.array(list) for several"
         )
-    is_tuple = isinstance(index, tuple)  # named, so that its parts stay untyped
+    is_tuple = isinstance(index, tuple)  # likewise
     return index if bool(is_tuple) else (index,)
 
 

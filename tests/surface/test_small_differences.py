@@ -367,6 +367,7 @@ def test_what_stands_above_the_diagonal_is_given() -> None:
     w, v = linalg.eigh_tridiagonal(d, e)
     matrix = np.diag(d) + np.diag(e, 1) + np.diag(e.conj(), -1)
     assert np.allclose(matrix @ v, v * w)
+    assert lax.linalg.tridiagonal(np.array([[2 + 3j]]))[0] == 2  # hermitian: real
 
 
 def test_rotations_to_a_complex_form_are_those_of_scipy() -> None:

@@ -566,7 +566,8 @@ def _infer_tridiagonal(lower: bool, a: ShapedArray) -> tuple[ShapedArray, ...]:
 def _tridiagonal(avals: Any, lower: bool, a: Array) -> Sequence[Array]:
     if a.shape[-1] < 2 or not a.size:
         diagonal = np.diagonal(a.real, 0, -2, -1)
-        return np.array(a), diagonal, *(np.zeros(x.shape, x.dtype) for x in avals[2:])
+        packed = a.real.astype(a.dtype)
+        return packed, diagonal, *(np.zeros(x.shape, x.dtype) for x in avals[2:])
     linalg = lapack_numpy.need_scipy("tridiagonal")
     name = "hetrd" if np.iscomplexobj(a) else "sytrd"
     (trd,) = linalg.get_lapack_funcs((name,), (a,))
