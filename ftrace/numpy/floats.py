@@ -292,9 +292,13 @@ def nextafter(x1: Value, x2: Value, /) -> Any:
 
 
 def spacing(x: Value, /) -> Any:
-    """The distance from x to the next number of greater size."""
+    """The distance to the next number of greater size; of float16, to the next above.
+
+    Its sign is that of x, but for float16: so NumPy and JAX have it.
+    """
     x = ax.strong(*ew.promote_inexact(x))
-    away = ax.choose(x < 0, -math.inf, math.inf)
+    below = x == -math.inf if x.dtype == dtypes.float16 else x < 0
+    away = ax.choose(below, -math.inf, math.inf)
     return elementwise(p.nextafter, x, ax.cast(away, x.dtype)) - x
 
 

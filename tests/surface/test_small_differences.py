@@ -399,6 +399,13 @@ def test_directives_make_matrices_of_vectors() -> None:
             assert np.array_equal(ours[letter, vectors[0], vectors[1]], want)
 
 
+def test_spacing_is_that_of_numpy() -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    for every in (x, x.astype(np.float32)):
+        with np.errstate(all="ignore"):
+            assert np.array_equal(fnp.spacing(every), np.spacing(every), equal_nan=True)
+
+
 def test_squares_of_great_complex_numbers_have_no_nan() -> None:
     for f in (fnp.square, ft.jit(fnp.square)):
         got = f(np.array([2e38 + 2e38j, 2e38 - 2e38j, 1 + 2j], np.complex64))
