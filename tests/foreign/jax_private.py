@@ -27,7 +27,8 @@ import ml_dtypes
 import numpy as np
 
 import ftrace as ft
-from ftrace.compat.private import MODULES, home_of
+from ftrace.compat.alias import home_of
+from ftrace.compat.private import MODULES
 
 #: Private modules that run as they are.
 EXECUTED = (
