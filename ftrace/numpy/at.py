@@ -233,7 +233,7 @@ def update(
     if known is not None:
         parsed = indexing.parse_and_check(x.shape, index, wrap)
     else:
-        parsed = indexing.parse_index(x.shape, index, mode, wrap)
+        parsed = indexing.parse_index(x.shape, index, mode, wrap, together=True)
     values = fitted(values, parsed.result_shape, f"at.{kind}")
     values = ax.cast(values, x.dtype)
     region = indexing.sliced(x, parsed)

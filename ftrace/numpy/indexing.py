@@ -209,7 +209,11 @@ class Index:
 
 
 def parse_index(
-    shape: Shape, index: Any, mode: str | None = None, wrap: bool = True
+    shape: Shape,
+    index: Any,
+    mode: str | None = None,
+    wrap: bool = True,
+    together: bool = False,
 ) -> Index:
     """Takes an index apart.
 
@@ -218,6 +222,8 @@ def parse_index(
       index: what stands in the brackets.
       mode: with one, integers out of bounds are kept, as an array of no axes is.
       wrap: negative integers count from the end.
+      together: integers beside traced indices are arrays of no axes, too: what is
+        updated there stays whole, and may be updated in place.
 
     Raises:
       IndexBoundsError: it has too many parts, or an integer is out of bounds.
@@ -231,7 +237,12 @@ def parse_index(
     batch_shapes: list[Shape] = []
     order: list[Any] = []  # what the parts give: an axis, None, Ellipsis, or a word
     axis = 0
-    for part in _without_ellipsis(shape, [_plain(p) for p in index_parts(index)]):
+    parts = _without_ellipsis(shape, [_plain(p) for p in index_parts(index)])
+    joined = together and any(isinstance(part, Tracer) for part in parts)
+    for part in parts:
+        if joined and type(part) is int and not is_dynamic(shape[axis]):
+            part = part if mode else _check_integer(part, axis, shape, wrap)
+            part = np.asarray(part)
         if part is None or part is Ellipsis:
             order.append(part)
         elif type(part) is slice:

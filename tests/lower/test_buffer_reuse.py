@@ -12,6 +12,7 @@ from hypothesis import example, given, settings, strategies as st
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
+from ftrace.errors import IndexBoundsError
 from ftrace.lower.program.ir import RunBranch, RunKernel, RunLoop
 
 DEVICES = ("cpu", "interpreter", "opencl")
@@ -230,6 +231,24 @@ def test_an_operand_that_branches_have_twice_is_not_copied() -> None:
     np.testing.assert_array_equal(
         run(5, x), np.where(np.arange(2000) == 3, 3, x - (np.arange(2000) == 0))
     )
+
+
+def test_a_number_beside_a_traced_index_copies_nothing() -> None:
+    def step(i: Any, x: Any) -> Any:
+        return x.at[i, -1].set(i).at[1, :, i].add(1)
+
+    def write(n: Any, x: Any) -> Any:
+        return lax.fori_loop(0, n, step, x)
+
+    x = np.zeros((5, 4, 600), np.float32)
+    (loop,) = loops(ft.jit(write).lower(3, x).program)
+    assert all(s.info.operations < x.size for s in loop.body.steps)
+    for i in range(3):
+        x[i, -1] = i
+        x[1, :, i] += 1
+    np.testing.assert_array_equal(ft.jit(write)(3, np.zeros_like(x)), x)
+    with pytest.raises(IndexBoundsError):
+        ft.jit(lambda i, x: x.at[i, 4].set(0))(0, x)
 
 
 def test_a_donated_array_that_others_see_is_copied() -> None:
