@@ -26,6 +26,10 @@ from ftrace.trace.primitives.elementwise import mul
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.symbolic.dim import is_dynamic
 
+#: Where the operand of a slide stands that keeps still; elements from one step to the
+#: next of each range.
+_Still = tuple[microkernel.Address, Mapping[Node, int]]
+
 
 class ScheduleEmitter:
     """Carries a schedule out in a stage.
@@ -241,20 +245,18 @@ class ScheduleEmitter:
         for part in s.parts:
             for across in microkernel.each_tile(writer, wide, vectors):
                 for down in microkernel.each_tile(writer, height, rows):
-                    self._slide_tile(s, *still, part, across, down)
+                    self._slide_tile(s, still, part, across, down)
 
     def _slide_tile(
-        self,
-        s: tree.Slide,
-        still: microkernel.Address,
-        steps: Mapping[Node, int],
-        part: range,
-        across: tuple[str, int],
-        down: tuple[str, int],
+        self, s: tree.Slide, operand: _Still, part: range, *at: tuple[str, int]
     ) -> None:
-        """The sums of one tile, over all images, in registers, and where they go."""
+        """The sums of one tile, over all images, in registers, and where they go.
+
+        Args:
+          at: its first vector and how many it has, and the same of its rows.
+        """
+        (still, steps), ((vector, vectors), (row, rows)) = operand, at
         values, lanes, taps = self.stage.values, self.schedule.lanes, s.taps
-        (row, rows), (vector, vectors) = down, across
         left = steps if s.by_columns else s.images[0].steps
         step = left.get(s.rows.within[-1], 0) if s.rows.within else 0
         pairs = [(n, k) for n in range(rows) for k in part]
@@ -280,7 +282,7 @@ class ScheduleEmitter:
     def _buffer(self, memory: layout.Memory) -> str:
         return self.stage.values.buffer(self.memory[memory.key].number)
 
-    def _still(self, s: tree.Slide) -> tuple[microkernel.Address, Mapping[Node, int]]:
+    def _still(self, s: tree.Slide) -> _Still:
         """Where the other operand stands for the first row or column and step.
 
         And elements from one step to the next of each range.

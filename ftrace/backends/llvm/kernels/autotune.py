@@ -40,7 +40,8 @@ Memory = tuple[Buffer, Any]
 
 #: How many schedules are tried.
 MOST = 24
-#: Rounds of timings. After each the slower half goes, down to so many that are left.
+#: Rounds of timings. After the second and each later one the slower half goes, down to
+#: so many that are left.
 ROUNDS, FINALISTS = 12, 3
 #: Seconds of one timing: shorter runs are repeated.
 LEAST = 1e-3
@@ -206,12 +207,13 @@ def fastest(
     clocks = {c: _clock(_runner(c.compiled, memory, threads)) for c in candidates}
     best = dict.fromkeys(candidates, float("inf"))
     field, begin = list(candidates), time.perf_counter()
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         best |= {c: min(best[c], clocks[c]()) for c in field}
         if time.perf_counter() - begin > BUDGET:
             break
-        others = sorted(field[1:], key=best.__getitem__)
-        field = [field[0], *others[: max(len(field) // 2, FINALISTS)]]
+        if number:
+            others = sorted(field[1:], key=best.__getitem__)
+            field = [field[0], *others[: max(len(field) // 2, FINALISTS)]]
     winner = min(best, key=best.__getitem__)
     if best[winner] >= GAIN * best[candidates[0]]:
         winner = candidates[0]
@@ -220,17 +222,14 @@ def fastest(
 
 
 def _show_tried(seconds: Mapping[Candidate, float], winner: Candidate) -> None:
-    """The time of each, beside the first; and what it does otherwise."""
-    first, *others = seconds
+    """The time of each, and how it runs: what is not as in the first."""
+    first = next(iter(seconds))
     lines = first.words.splitlines()
-    _show(f"  {seconds[first] * 1e6:.1f} µs  {lines[0] if lines else ''}")
-    for line in lines[1:]:
-        _show(f"           {line}")
-    for c in sorted(others, key=seconds.__getitem__):
-        words = c.words.splitlines()
-        own = [line.strip() for line in words if line not in lines] or words[-1:]
+    for c in sorted(seconds, key=seconds.__getitem__):
+        own = [line.strip() for line in c.words.splitlines() if line not in lines]
+        words = f"\n{'':16}".join(lines) if c is first else "; ".join(own or lines[-1:])
         mark = "*" if c is winner else " "
-        _show(f" {mark}× {seconds[c] / seconds[first]:.2f}   {'; '.join(own)}")
+        _show(f" {mark}{seconds[c] * 1e6:10.1f} µs  {words}")
 
 
 def _runner(
