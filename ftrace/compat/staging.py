@@ -15,10 +15,10 @@ from ftrace.compat.view import TracedJaxpr
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import close, trace_body
 from ftrace.trace.flatten_arguments import Output, read_argnums, type_of, wraps
-from ftrace.trace.graph import Graph, substitute
+from ftrace.trace.graph import Graph
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref
-from ftrace.trace.tracing.tracer import Value, stack
+from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
 
@@ -29,22 +29,17 @@ def trace_to_jaxpr(
 ) -> ClosedJaxpr:
     """The jaxpr of a function from flat values to flat values.
 
-    What it uses beside its arguments, arrays and traced values, are constants; the
-    indices of axes with names stay what they are.
+    What it uses beside its arguments, arrays and traced values, are constants.
     """
     draft = trace_body("make_jaxpr", function, avals)
     before, after = draft.effects[:1], draft.effects[1:]
-    indices = {id(axis.index): axis.index.node for axis in stack.axes}
-    free = dict(zip(draft.free, draft.values, strict=True))
-    named = {n: indices[id(x)] for n, x in free.items() if id(x) in indices}
-    consts = [n for n in free if n not in named]
-    inputs = [*draft.arguments, *consts, *before]
-    body = close(inputs, substitute([*draft.outputs, *after], named))
+    inputs = [*draft.arguments, *draft.free, *before]
+    body = close(inputs, [*draft.outputs, *after])
     count, results = len(inputs) - len(before), len(draft.outputs)
     effects = (*body.inputs[count:], *body.outputs[results:])
     graph = Graph(body.inputs[:count], body.outputs[:results], (), effects)
     return ClosedJaxpr(
-        TracedJaxpr(graph, len(draft.arguments), debug_info), [free[n] for n in consts]
+        TracedJaxpr(graph, len(draft.arguments), debug_info), [*draft.values]
     )
 
 

@@ -13,7 +13,7 @@ not has no meaning for it, and the exception says so to the user.
 
 A backward rule may write a reference, too. What it writes goes backwards through the
 program, as cotangents do: so it is one. Beside a reference that such a rule is given
-there is another one, its `Back`, of zeros, which goes from call to call. Its cotangent
+there is another one, its back, of zeros, which goes from call to call. Its cotangent
 after all of them is what the reference holds when the backward pass begins, that before
 them what it holds at last: of integers as far as float32 can tell them.
 """
@@ -83,19 +83,20 @@ class Ref:
     Its shape and dtype stay. Functions get it as an argument or from around them.
     """
 
-    __slots__ = ("__weakref__", "_back", "_born", "_value")
+    __slots__ = ("__weakref__", "_back", "_born", "_value", "of")
 
-    def __init__(self, value: Value, back: Value = None) -> None:
+    def __init__(self, value: Value, back: Value = None, of: Any = None) -> None:
         self._value = value
-        self._born = next(_serials)
-        self._back = None if back is None else Back(self, back)
+        self._born = next(_serials) if of is None else of._born
+        self._back = None if back is None else Ref(back, of=self)
+        self.of: Any = of  # the reference that it is the back of
         live.add(self)
 
     @property
-    def back(self) -> Back:
+    def back(self) -> Ref:
         """What goes to its backward rules and comes from them."""
         if self._back is None:
-            self._back = Back(self, self.zeros)
+            self._back = Ref(self.zeros, of=self)
         return self._back
 
     @property
@@ -200,20 +201,6 @@ class Ref:
 
     def __repr__(self) -> str:
         return repr(self.read()).replace("Array", "Ref", 1)
-
-
-class Back(Ref):
-    """The zeros whose cotangents are what a reference holds.
-
-    Attributes:
-      of: the reference.
-    """
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: Ref, value: Value) -> None:
-        super().__init__(value)
-        self.of, self._born = of, of._born
 
 
 #: The references that there are.

@@ -26,7 +26,6 @@ from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_grad
 from ftrace.trace.primitives.sources import const_like, scope_and_position, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import (
-    Back,
     Ref,
     Written,
     check_distinct,
@@ -370,8 +369,8 @@ def _vjp_beside(
 ) -> Any:
     """`vjp` of a function that writes references, or whose backward rules do."""
     refs = written.refs_of(name)
-    backs = [ref for ref in refs if type(ref) is Back]
-    others = [ref for ref in refs if type(ref) is not Back]
+    backs = [ref for ref in refs if ref.of is not None]
+    others = [ref for ref in refs if ref.of is None]
     run, before = threaded(fun, [*backs, *others], aux=has_aux), held(others)
     count = len(backs)
 
@@ -587,10 +586,7 @@ def linearize_for(
     try:
         traced = _trace_primals("linearize", fun, primals, has_aux, name)
     except Written as written:
-
-        def again(fun: Function) -> Any:
-            return linearize_for(name, fun, primals, True)
-
+        again = partial(linearize_for, name, primals=primals, has_aux=True)
         return written.differentiated(name, again, fun, has_aux)
     values, treedef, graph, output = traced
     avals = [aval_of(x) for x in values]

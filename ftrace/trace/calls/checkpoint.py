@@ -474,11 +474,9 @@ def checkpoint(
         try:
             found = called("checkpoint", output, values, [])
         except Written as written:
-
-            def run(fun: Callable[..., Any]) -> Any:
-                return again(fun)(*args, **kwargs)
-
-            return written.differentiated("checkpoint", run, fun, False)[0]
+            return written.differentiated(
+                "checkpoint", lambda f: again(f)(*args, **kwargs), fun, False
+            )[0]
         if found is None:
             return _run_now(call, values, treedef)
         arg = Checkpoint(found.body, found.effects, kept, apart)

@@ -265,11 +265,7 @@ class Jitted(RecordedCallable, Travels):
         leaves, treedef = tree.flatten(given)
         places = [i for i, x in enumerate(leaves) if type(x) is Ref]
         others = [x for x in leaves if type(x) is not Ref]
-        try:
-            types = () if places else tuple([type_of(x) for x in leaves])
-        except ArgumentError:
-            return attempt(args, kwargs)  # it tells more
-        key = treedef, static, tuple(places), types
+        key = treedef, static, tuple(places)
         if self._with_refs is None:
             self._with_refs = {}
         known = self._with_refs.get(key)
