@@ -23,7 +23,7 @@ from ftrace.ground.fast_dataclasses import Immutable, NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.tree import TreeDef
-from ftrace.trace.references import running
+from ftrace.trace.references import Frame, Ref, running
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 
 
@@ -250,6 +250,7 @@ class Output:
       treedef: the structure of the result, known after the call.
       aux: the second part of the result under `has_aux`: leaves that are not arrays
         are kept as they are; the others are outputs of the graph.
+      reads: references from around it that it has read, and what they held.
       numbers: Python's numbers among the values, the first of them those of the result.
     """
 
@@ -264,6 +265,7 @@ class Output:
         self.aux_static: list[Any] = []
         self.count = 0
         self.numbers: dict[int, Any] = {}
+        self.reads: dict[Ref, Value] = {}
 
     @staticmethod
     def of_leaves(
@@ -293,8 +295,9 @@ class Output:
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[Value]:
         """The values of the result, then those of aux."""
-        with running(self.transform):
+        with running(self.transform) as frame:
             result = self.function(*args, **kwargs)
+        self.reads = frame.touched if isinstance(frame, Frame) else {}
         aux_values: list[Value] = []
         if self.has_aux:
             if not isinstance(result, _SEQUENCE) or len(result) != 2:

@@ -111,16 +111,17 @@ class Ref:
 
     def read(self) -> Value:
         """What it holds."""
-        found = self._value
         self._check()
+        found, within = self._value, list[Frame]()
         for frame in self._frames_since():
             if self in frame.values:
                 found = frame.values[self]
                 break
-            if frame.ends_trace:
-                frame.touched[self] = None
+            within.append(frame)
         if found is None:
             raise ArgumentError("this reference has been frozen: it holds nothing")
+        for frame in within:
+            frame.touched[self] = found
         return found
 
     def write(self, value: Value) -> None:
@@ -269,7 +270,8 @@ class Frame:
     Attributes:
       ends_trace: references from around it must not be written when it ends.
       values: what those hold that it has written or was given.
-      touched, written: of those from around it, in their order.
+      touched: what those from around it have held that were read.
+      written: of those from around it, in their order.
     """
 
     def __init__(self, transform: str, given: Iterable[tuple[Ref, Value]] = ()) -> None:
@@ -277,7 +279,7 @@ class Frame:
         self.ends_trace = transform != ""
         self.serial = next(_serials)
         self.values = dict(given)
-        self.touched: dict[Ref, None] = {}
+        self.touched: dict[Ref, Value] = {}
         self.written: dict[Ref, None] = {}
 
     def __enter__(self) -> Frame:
@@ -286,12 +288,9 @@ class Frame:
 
     def __exit__(self, kind: Any, *_: object) -> None:
         _thread.frames.pop()
-        # A program is used again, when they hold something else; a jaxpr is not run.
-        found = self.written
-        if self.transform == "jit":
-            found = {**self.touched, **self.written}
-        if found and kind is None and self.transform != "make_jaxpr":
-            raise Written(self.transform, found)
+        # A jaxpr is not run.
+        if self.written and kind is None and self.transform != "make_jaxpr":
+            raise Written(self.transform, {**self.touched, **self.written})
 
 
 def running(transform: str) -> Any:

@@ -309,3 +309,21 @@ def test_a_reference_made_in_a_function_is_from_around_those_that_come_later() -
     assert scale(3.0) == 6.0
     made[0][...] = 5.0
     assert scale(3.0) == 15.0
+
+
+def test_what_is_only_read_is_traced_again_when_it_has_changed() -> None:
+    cell, traces = ft.new_ref(2.0), list[Any]()
+
+    @ft.jit
+    def scaled(x: Any) -> Any:
+        traces.append(x)
+        return x * cell[...]
+
+    outer = ft.jit(lambda x: scaled(x) + 1)
+    compiled = scaled.lower(1.0).compile()
+    for value, count in ((2.0, 1), (2.0, 1), (5.0, 3), (6.0, 3)):
+        if cell[...] != value:
+            cell[...] = value
+        calls = scaled, scaled, compiled, lambda x: outer(x) - 1, ft.grad(scaled)
+        assert [f(1.0) for f in calls] == [value] * 5
+        assert len(traces) <= count + 2

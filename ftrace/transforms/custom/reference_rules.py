@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ftrace.errors import ArgumentError
+from ftrace.errors import ArgumentError, TreeError
 from ftrace.trace.calls import custom_call as calls
 from ftrace.trace.calls.custom_call import SymbolicZero
 from ftrace.trace.flatten_arguments import flatten_values
@@ -79,7 +79,10 @@ def call_with_references(custom: Any, args: Sequence[Any], unwrap: Any) -> Any:
         found: Any = calls.as_tuple(custom.bwd(*constants, residuals, ct))
         grads = calls.aligned(moving, found) if type(found) is tuple else None
         if grads is None:
-            return found  # it is told that this does not fit
+            raise TreeError(
+                f"the bwd rule of {fun.__name__} must return a tuple with a cotangent "
+                f"per argument, or None for zero, got {found!r:.80}"
+            )
         last = [o.read().astype(x.dtype) for o, (_, x) in zip(own, pairs, strict=True)]
         others = [x for i, x in enumerate(grads) if i not in places]
         return last, [grads[i] for i in places], others

@@ -308,6 +308,9 @@ class Jitted(RecordedCallable, Travels):
             types, sizes = self._resolve(args, kwargs, treedef, given, types)
         signature = (treedef, static, config.rules, stack.axes, types)
         traced = self._traced.get(signature) or self._trace(signature, values)
+        reads = traced.output.reads
+        if any(ref.read() is not held for ref, held in reads.items()):
+            raise Written("jit", reads)
         if traced_call or not traced.closed:
             return self._apply(traced, values)
         device = self.target([asarray(x) for x in values if type(x) not in _PLAIN])
@@ -322,7 +325,7 @@ class Jitted(RecordedCallable, Travels):
                     ready = Ready.of(graph, device, donated, traced.output)
                 traced.programs[key] = ready
                 self._keep(signature, traced)
-        elif config.checks_programs:
+        elif config.checks_programs or reads:
             pass  # each call is looked at
         elif ready.records and ready.records[-1] not in self._records:
             for record in ready.records:  # which others of this function have made
@@ -433,7 +436,7 @@ class Jitted(RecordedCallable, Travels):
             name_of(self._fun), found[0], in_tree,
             tuple([type_of(x) for x in leaves]),
             arguments.leaves_of(self._donated, given, static), self.target(()),
-            None if self._dynamic is None else self,
+            self if self._dynamic or found[0].output.reads else None,
         )  # fmt: skip
         return stages.Traced(call)
 
