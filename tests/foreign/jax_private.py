@@ -47,7 +47,7 @@ PUBLIC = {
     "api_util": "jax.api_util",
     "array": "jax",
     "checkify": "jax.experimental.checkify",
-    "core": "jax.extend.core jax.core jax.errors jax.ref jax",
+    "core": "jax.extend.core jax jax.core jax.errors jax.ref",
     "custom_batching": "jax.custom_batching",
     "custom_derivatives": "jax.custom_derivatives",
     "debugging": "jax.debug",
