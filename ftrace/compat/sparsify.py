@@ -31,7 +31,9 @@ _OF_ZERO = (
     "integer_pow", "log1p", "round", "sign", "sin", "sinh", "sqrt", "square", "tan",
     "tanh",
 )  # fmt: skip
-_LINEAR = ("convert_element_type", "copy", "imag", "neg", "real", "stop_gradient")
+_LINEAR = (
+    "conj", "convert_element_type", "copy", "imag", "neg", "real", "stop_gradient",
+)  # fmt: skip
 
 Rule = Callable[..., Any]
 
@@ -67,8 +69,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
             return results
 
         closed = make_jaxpr(dense)(*shown)
-        given = [x.to_bcoo() if isinstance(x, compressed.Format) else x for x in leaves]
-        return tree.unflatten(kept[0], evaluate(closed, *given))
+        return tree.unflatten(kept[0], evaluate(closed, *leaves))
 
     return sparsified
 
@@ -101,7 +102,7 @@ def _apply(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
             f"sparse rule for {name} is not implemented: there is none for what may "
             "be dense; call x.todense() before"
         )
-    found = rule(eqn, *values)
+    found = rule(eqn, *(values if name in _LINEAR else map(_as_bcoo, values)))
     return found if primitive.multiple_results else [found]
 
 
@@ -129,7 +130,15 @@ def _operator(name: str, swapped: str = "") -> Rule:
     return rule
 
 
-def _of_elements(eqn: JaxprEqn, x: BCOO) -> BCOO:
+def _as_bcoo(x: Any) -> Any:
+    return x.to_bcoo() if isinstance(x, compressed.Format) else x
+
+
+def _of_elements(eqn: JaxprEqn, x: Any) -> Any:
+    if isinstance(x, compressed.Format):
+        data = eqn.primitive.bind(x.data, **eqn.params)
+        rest = [getattr(x, name) for name in x.parts[1:]]
+        return type(x)((data, *rest), shape=x.shape, **x.known)
     if eqn.primitive.name in _OF_ZERO and not x.unique_indices:
         x = bcoo.bcoo_sum_duplicates(x, x.nse)
     return replaced(x, eqn.primitive.bind(x.data, **eqn.params))

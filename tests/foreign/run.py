@@ -22,7 +22,7 @@ _EXCUSED = tuple(
     (re.compile(f"^E +{pattern}", re.MULTILINE), said)
     for pattern, said in (
         # An exception of the right class in words of our own.
-        (r"AssertionError: \"[^\"]*\" does not match \"", ERRORS),
+        (r"AssertionError: \"[\s\S]*?\" does not match \"", ERRORS),
         ("AssertionError: Exception message does not match", ERRORS),
         (
             "AssertionError: (Expected warning|DeprecationWarning) not .*Deprecation",
