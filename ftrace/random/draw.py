@@ -36,7 +36,7 @@ from ftrace.trace.backend import Program, backend
 from ftrace.trace.bind import broadcast_shapes
 from ftrace.trace.eager.composite import Composite, composite_of
 from ftrace.trace.eager.exact_subgraph import exact_part
-from ftrace.trace.evaluate import Plan
+from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph, bodies_of
 from ftrace.trace.tiering import Tally
 from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
@@ -67,8 +67,8 @@ class Sampler(Composite):
         self._program: Program | None = None
 
     @cached_property
-    def _plan(self) -> Plan:
-        return Plan(self.part.outputs, self.part.inputs)
+    def _plan(self) -> NumpyPlan:
+        return NumpyPlan(self.part.outputs, self.part.inputs)
 
     def begin(self, *given: Any) -> Sequence[Any]:
         program = self._compiled()

@@ -23,7 +23,7 @@ from ftrace.trace.autodiff import jvp_nodes, split_known, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
 from ftrace.trace.batching import batch_nodes
 from ftrace.trace.effects import check_repeatable, rehearsal
-from ftrace.trace.evaluate import Plan
+from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Body, Node, dependents, substitute, toposort
 from ftrace.trace.primitives.broadcast import broadcast_leading
 from ftrace.trace.primitives.elementwise import cast
@@ -66,9 +66,9 @@ def apply_body(body: Body, operands: Sequence[Node]) -> list[Node]:
 
 
 @memo(1024)
-def plan_of(body: Body) -> Plan:
+def plan_of(body: Body) -> NumpyPlan:
     """The NumPy evaluation of a body: call it on one array per input."""
-    return Plan(body.outputs, body.inputs)
+    return NumpyPlan(body.outputs, body.inputs)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """NumPy evaluation of a graph, node by node: the reference, and eager operations.
 
-A `Plan` is made once from nodes and may be run often: the steps in order, the places
-of their operands, and what is let go after each. The product that a sum over expanded
-operands would add up is never made (`numpy_contraction.py`).
+A `NumpyPlan` is made once from nodes and may be run often: the steps in order, the
+places of their operands, and what is let go after each. The product that a sum over
+expanded operands would add up is never made (`numpy_contraction.py`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _is_view(x: Any, shape: tuple[int, ...]) -> bool:
 def evaluate_graph(graph: Graph, *arguments: Any) -> list[Any]:
     """The outputs of a graph for NumPy arrays, one per input that is not captured."""
     captured = [np.asarray(value) for value in graph.captured]
-    return Plan(graph.outputs, graph.inputs)([*arguments, *captured])
+    return NumpyPlan(graph.outputs, graph.inputs)([*arguments, *captured])
 
 
 def evaluate(outputs: Sequence[Node], known: Mapping[Node, Any]) -> list[Any]:
@@ -83,15 +83,15 @@ def evaluate(outputs: Sequence[Node], known: Mapping[Node, Any]) -> list[Any]:
       outputs: what to evaluate.
       known: values of variables, and of any other nodes that were evaluated before.
     """
-    return Plan(outputs, tuple(known))(list(known.values()))
+    return NumpyPlan(outputs, tuple(known))(list(known.values()))
 
 
-class Plan:
+class NumpyPlan:
     """The steps that lead from the values of some nodes to those of others.
 
     Args:
       outputs: the nodes whose values a call returns.
-      given: the nodes whose values a call gets; `Plan(...)(values)`.
+      given: the nodes whose values a call gets; `NumpyPlan(...)(values)`.
     """
 
     __slots__ = ("_constants", "_large", "_outputs", "_size", "_steps")

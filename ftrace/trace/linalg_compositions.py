@@ -32,7 +32,7 @@ from ftrace.ground.tables import memo
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import BODY_DEPTH
 from ftrace.trace.control.conditional import Branches, cond_p
-from ftrace.trace.evaluate import Plan
+from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Body, Node
 from ftrace.trace.primitives import elementwise as p, reduction
 from ftrace.trace.primitives.broadcast import expand, reduce_sum
@@ -76,9 +76,9 @@ def composition(
 
 
 @memo(256)
-def _plan(op: Compound, arg: Any, types: tuple[ShapedArray, ...]) -> Plan:
+def _plan(op: Compound, arg: Any, types: tuple[ShapedArray, ...]) -> NumpyPlan:
     names = [variable(aval, BODY_DEPTH, i) for i, aval in enumerate(types)]
-    return Plan(PARTS[op](op(*names, arg=arg)), names)
+    return NumpyPlan(PARTS[op](op(*names, arg=arg)), names)
 
 
 # The pseudoinverse.

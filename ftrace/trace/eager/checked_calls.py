@@ -23,7 +23,7 @@ from ftrace.errors.user_line import warn_user
 from ftrace.ground import settings
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import Shape
-from ftrace.trace.evaluate import Plan
+from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.primitive import compound_of
 from ftrace.trace.pytree import tree
@@ -178,7 +178,7 @@ def check_program(
         return
     ops = map(compound_of, graph.nodes)
     repeats = len(operands) > 0 and all(op is None or op.pure for op in ops)
-    plan = Plan(graph.outputs, graph.inputs)
+    plan = NumpyPlan(graph.outputs, graph.inputs)
     for node, value in plan.each(operands) if repeats else ():
         if _kind_of_any(value if compound_of(node) else [value]):
             raise NonFiniteError(

@@ -36,7 +36,7 @@ from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.dispatch import calls, signature
-from ftrace.trace.evaluate import Contraction, Plan, apply, no_memory
+from ftrace.trace.evaluate import Contraction, NumpyPlan, apply, no_memory
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.broadcast import reduce_sum_p, sum_call
 from ftrace.trace.primitives.elementwise import cast_p
@@ -191,7 +191,7 @@ class Tape:
         for place, result in enumerate(results):
             self.note(getitem, [whole, place], result)
 
-    def note_plan(self, plan: Plan, values: Sequence[Any], result: Any) -> None:
+    def note_plan(self, plan: NumpyPlan, values: Sequence[Any], result: Any) -> None:
         """The steps of a plan of one result; the last operands are NumPy arrays."""
         slots: dict[int, Any] = dict(enumerate(values))
         slots.update(plan.constants)
@@ -314,10 +314,10 @@ class Composite:
         self.captured = [np.asarray(value) for value in graph.captured]
 
     @cached_property
-    def rest(self) -> Plan:
+    def rest(self) -> NumpyPlan:
         """How NumPy goes on from the part."""
         known = (*self.graph.inputs, *self.part.outputs)
-        return Plan(self.graph.outputs, known)
+        return NumpyPlan(self.graph.outputs, known)
 
     @property
     def is_whole(self) -> bool:
