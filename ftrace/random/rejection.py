@@ -470,14 +470,13 @@ def multinomial(
       n: numbers of trials, of the shape of `p` without its last axis, or less.
       p: the probabilities of the outcomes, along the last axis.
       shape: of the result, to which `p` broadcasts; by default that of `p`.
-      dtype: a float dtype.
+      dtype: of the counts, which are made in floats.
       unroll: as of `lax.scan`.
 
     Raises:
-      DtypeError: the dtype is no float.
       ShapeError: `p` has no axis, or does not broadcast to `shape`.
     """
-    wanted = how.check_dtype("multinomial", dtype)
+    wanted = how.check_dtype("multinomial", dtype, "fiucb")
     own = aval_of(p).shape
     if not own:
         raise ShapeError("random.multinomial: p must have an axis, got a scalar")

@@ -89,16 +89,17 @@ def _along_several(name: str, along: Callable[..., Any]):
     def along_several(
         x: Value,
         type: int = 2,
-        s: Sequence[int] | None = None,
-        axes: Sequence[int] | None = None,
+        s: int | Sequence[int] | None = None,
+        axes: int | Sequence[int] | None = None,
         norm: str | None = None,
     ) -> Any:
         value = inexact(x)
+        sizes = None if s is None else ax.check_shape(s, name)
         if axes is None:
-            count = value.ndim if s is None else len(s)
-            axes = range(-min(count, value.ndim), 0)
-        places = ax.canonical_axes(tuple(axes), value.ndim, name)
-        lengths = [None] * len(places) if s is None else list(s)
+            count = value.ndim if sizes is None else len(sizes)
+            axes = tuple(range(-min(count, value.ndim), 0))
+        places = ax.canonical_axes(axes, value.ndim, name)
+        lengths = [None] * len(places) if sizes is None else sizes
         if len(lengths) != len(places):
             raise ShapeError(
                 f"{name}: one length per axis is required, got {lengths} for the axes "

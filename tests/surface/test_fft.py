@@ -164,6 +164,8 @@ def test_cosine_transforms_along_axes(device: Any) -> None:
     longer = cosine.dct(x, n=7, axis=1)
     padded = np.pad(x, [(0, 0), (0, 3), (0, 0)])
     np.testing.assert_allclose(longer, cosine.dct(padded, axis=1), atol=1e-12)
+    one = cosine.dctn(x, s=3, axes=1)
+    np.testing.assert_array_equal(one, cosine.dct(x, n=3, axis=1))
     shorter = cosine.dctn(x, s=(2, 3))
     np.testing.assert_allclose(shorter, cosine.dctn(x[:, :2, :3], axes=(1, 2)))
 
