@@ -186,3 +186,5 @@ def test_spsolve_solves_and_has_derivatives() -> None:
     np.testing.assert_allclose(of_b, wanted, rtol=1e-5)
     found = sparse.CSR((of_data, *parts), shape=(3, 3)).todense()
     np.testing.assert_allclose(found, whole * (square != 0), rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match="reorder must be 0, 1, 2 or 3"):
+        linalg.spsolve(mat.data, *parts, U, reorder=4)

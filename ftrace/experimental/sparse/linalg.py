@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import lax, numpy as fnp
-from ftrace.errors import DtypeError, MissingExtraError, ShapeError
+from ftrace.errors import DtypeError, MissingExtraError, ShapeError, one_of
 from ftrace.experimental.sparse.compressed import CSR
 from ftrace.ground.missing_names import tell_missing
 from ftrace.numpy.axes import as_value, cast
@@ -136,11 +136,14 @@ def spsolve(
     Args:
       data, indices, indptr: the matrix, (n, n).
       b: (n,).
-      tol, reorder: accepted, without effect.
+      tol: accepted, without effect.
+      reorder: 0 to 3, without effect.
 
     Raises:
+      ValueRangeError: there is no such `reorder`.
       MissingExtraError: SciPy is not there, when it is computed.
     """
+    one_of("spsolve: reorder", reorder, range(4))
     values, side = as_value(data), as_value(b)
     parts = [as_value(x) for x in (indices, indptr)]
 
