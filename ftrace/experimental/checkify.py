@@ -132,8 +132,7 @@ class Error:
         found: list[tuple[Any, JaxException]] = []
         for place in product(*map(range, code.shape)):
             if number := int(code[place]):
-                told = map(np.asarray, self._payloads[number - 1])
-                values = [fnp.asarray(np.asarray(x[place])) for x in told]
+                values = [fnp.asarray(x)[place] for x in self._payloads[number - 1]]
                 found.append((place, self._sites[number - 1].error(values)))
         if not found:
             return None

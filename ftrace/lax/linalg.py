@@ -13,7 +13,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError
+from ftrace.errors import DtypeError, ShapeError, UnsupportedError, ValueRangeError
 from ftrace.lax.control import while_loop
 from ftrace.numpy import axes as ax
 from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
@@ -250,12 +250,12 @@ def schur(
       sort_eig_vals, select_callable: not supported.
 
     Raises:
-      ArgumentError: an order of the eigenvalues is asked for.
+      UnsupportedError: an order of the eigenvalues is asked for.
       ShapeError: the matrices are not square.
       MissingExtraError: SciPy is not installed.
     """
     if sort_eig_vals or select_callable is not None:
-        raise ArgumentError("schur: sorted eigenvalues are not supported")
+        raise UnsupportedError("schur: sorted eigenvalues are not supported")
     found = bind_compound(factors.schur_p, square("schur", x))
     return found if compute_schur_vectors else found[:1]
 
@@ -290,7 +290,7 @@ def qdwh(
     """
     a = matrices("qdwh", x)
     if dynamic_shape is not None:
-        raise ArgumentError("qdwh: dynamic_shape is not supported; slice the matrix")
+        raise UnsupportedError("qdwh: dynamic_shape is not supported; slice the matrix")
     if a.ndim != 2 or a.shape[0] < a.shape[1]:
         raise ShapeError(
             f"qdwh: a matrix of at least as many rows as columns is required, got "

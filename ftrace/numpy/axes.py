@@ -204,7 +204,7 @@ def is_sequence(x: Any) -> bool:
 def no_out(name: str, out: Any) -> None:
     """Raises where NumPy's `out=` is given: arrays are immutable."""
     if out is not None:
-        raise errors.ArgumentError(
+        raise errors.UnsupportedError(
             f"{name}: the argument 'out' is not supported, since arrays are "
             "immutable; use the result instead"
         )

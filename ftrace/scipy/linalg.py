@@ -15,7 +15,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, ShapeError, ValueRangeError, one_of
+from ftrace.errors import ShapeError, UnsupportedError, ValueRangeError, one_of
 from ftrace.lax import linalg as lax_linalg
 from ftrace.lax.control import fori_loop
 from ftrace.lax.elementwise import stop_gradient
@@ -143,12 +143,12 @@ def eigh(
       (w, v), or w.
 
     Raises:
-      ArgumentError: `eigvals` is given.
+      UnsupportedError: `eigvals` is given.
       ValueRangeError: the type is unknown.
       ShapeError: the matrices are not square.
     """
     if eigvals is not None:
-        raise ArgumentError("eigh: eigvals is not supported; slice the result")
+        raise UnsupportedError("eigh: eigvals is not supported; slice the result")
     one_of("eigh: type", type, (1, 2, 3))
     if b is None:
         v, w = lax_linalg.eigh(square("eigh", a), lower=lower)

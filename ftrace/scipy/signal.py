@@ -52,10 +52,10 @@ def detrend(
 
     Raises:
       ValueRangeError: the type is another, or a position lies outside.
-      ArgumentError: `overwrite_data` is given.
+      UnsupportedError: `overwrite_data` is given.
     """
     if overwrite_data is not None:
-        raise errors.ArgumentError(
+        raise errors.UnsupportedError(
             "detrend: arrays are immutable; leave out overwrite_data"
         )
     errors.one_of("detrend: type", type, _TYPES)

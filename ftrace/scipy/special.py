@@ -16,7 +16,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ValueRangeError
+from ftrace.errors import DtypeError, UnsupportedError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.lax import gammas
 from ftrace.lax.special import beta_ratio, lower_gamma, upper_gamma
@@ -336,10 +336,10 @@ def factorial(n: Any, exact: bool = False) -> Any:
     """n! as a float; 0 for negative n.
 
     Raises:
-      ValueRangeError: `exact` is asked for.
+      UnsupportedError: `exact` is asked for.
     """
     if exact:
-        raise ValueRangeError(
+        raise UnsupportedError(
             "factorial: exact=True is not supported; use math.factorial"
         )
     below = n < 0

@@ -11,7 +11,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace import errors, lax
+from ftrace import errors, lax, random
 from ftrace.experimental.checkify import (
     Error,
     JaxRuntimeError,
@@ -154,3 +154,13 @@ def test_automatic_checks_tell_of_nan_divisors_and_indices() -> None:
     assert told(lambda x, i: x[i] / 0.0, all_checks, x, 5)[:6] == "out-of"  # the first
     error = checkify(lambda x: check(x > 1, "{} {x}", [x], x=x))(0.5)[0]
     assert "[Array(0.5, dtype=float32" in str(error.get())  # arrays, as in JAX
+
+
+def test_what_is_told_may_hold_keys() -> None:
+    def f(key: Any) -> Any:
+        check(False, "not {key}", key=key)
+        return key
+
+    told = checkify(f)(random.split(random.key(0)))[0].get()
+    assert told is not None
+    assert "key<fry>" in told

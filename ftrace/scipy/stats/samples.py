@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import ftrace.numpy as fnp
-from ftrace import dtypes, random
-from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
+from ftrace import dtypes, errors, random
+from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lax.reductions import cummax, cummin
 from ftrace.numpy.axes import as_value, canonical_axis, cast, choose
@@ -28,7 +28,7 @@ Axis = int | None
 def _check_policy(name: str, policy: str) -> None:
     one_of(f"{name}: nan_policy", policy, ("propagate", "omit", "raise"))
     if policy != "propagate":
-        raise ArgumentError(
+        raise errors.UnsupportedError(
             f"{name}: nan_policy={policy!r} is not supported, since what is computed "
             "does not depend on values; look for NaN outside"
         )
@@ -49,7 +49,7 @@ def mode(
     Of several the least; NaN is one value, the greatest. Of nothing NaN, 0 times.
 
     Raises:
-      ArgumentError: the policy is not "propagate".
+      UnsupportedError: the policy is not "propagate".
     """
     _check_policy("mode", nan_policy)
     x = fnp.atleast_1d(as_value(a))
@@ -104,7 +104,7 @@ def rankdata(
 
     Raises:
       ValueRangeError: there is no such method.
-      ArgumentError: the policy is not "propagate".
+      UnsupportedError: the policy is not "propagate".
     """
     _check_policy("rankdata", nan_policy)
     one_of("rankdata: method", method, ("average", "min", "max", "dense", "ordinal"))
