@@ -14,6 +14,7 @@ from ftrace.errors import (
     ArgumentError,
     ConcretizationTypeError,
     ShapeError,
+    UnsupportedError,
     ValueRangeError,
 )
 from ftrace.lax.control import fori_loop
@@ -305,10 +306,10 @@ def sph_harm_y(
 
     Raises:
       ConcretizationTypeError: `n` is traced, and `n_max` is not given.
-      ArgumentError: `diff_n` is given.
+      UnsupportedError: `diff_n` is given.
     """
     if diff_n is not None:
-        raise ArgumentError("sph_harm_y: diff_n must be None")
+        raise UnsupportedError("sph_harm_y: diff_n must be None")
     if n_max is None:
         if isinstance(n, Tracer):
             raise ConcretizationTypeError(

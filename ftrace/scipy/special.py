@@ -224,6 +224,7 @@ def xlog1py(x: Value, y: Value) -> Any:
 def entr(x: Value) -> Any:
     """-x·log(x); 0 for x = 0, -inf for negative x."""
     (x,) = promote_inexact(x)
+    refuse_complex("entr", x)
     below = x < 0
     safe = choose(below, 1.0, x)
     return choose(below, -np.inf, -xlogy(safe, safe))
@@ -361,7 +362,7 @@ def multigammaln(a: Value, d: int) -> Any:
     """The logarithm of the gamma function of matrices of d rows."""
     count = static_int(d, "multigammaln: d")
     (a,) = promote_inexact(a)
-    result = 0.25 * count * (count - 1) * math.log(math.pi)
+    result = fnp.full_like(a, 0.25 * count * (count - 1) * math.log(math.pi))
     for j in range(count):
         result = gammaln(a - j / 2) + result
     return result

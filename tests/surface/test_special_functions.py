@@ -249,6 +249,12 @@ def test_the_gamma_function_of_complex_numbers_has_its_principal_branch() -> Non
     )
 
 
+def test_multigammaln_of_no_rows_has_the_shape_of_a() -> None:
+    np.testing.assert_array_equal(special.multigammaln(np.ones(3), 0), np.zeros(3))
+    with pytest.raises(DtypeError, match="entr is not defined for complex"):
+        special.entr(1j)
+
+
 def test_a_nan_beside_zero_stays() -> None:
     for function in (special.xlogy, special.xlog1py):
         got = function(np.array([0.0, 0.0, np.nan]), np.array([np.nan, -5.0, 2.0]))

@@ -200,6 +200,12 @@ def test_parameters_out_of_range_are_nan() -> None:
     assert all(np.isnan(x) for x in bad)
 
 
+def test_a_normal_distribution_without_directions() -> None:
+    none = np.zeros((2, 0))
+    got = stats.multivariate_normal.logpdf(none, none[0], np.zeros((0, 0)))
+    np.testing.assert_array_equal(got, np.zeros(2))
+
+
 def test_distributions_are_of_real_numbers() -> None:
     with pytest.raises(DtypeError, match=r"cauchy\.cdf is not defined for complex"):
         stats.cauchy.cdf(1j)

@@ -17,7 +17,7 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ArgumentError, DtypeError, ShapeError
+from ftrace.errors import DtypeError, ShapeError, UnsupportedError
 from ftrace.lax.gammas import log_beta, stirling_rest
 from ftrace.lax.linalg import cholesky, triangular_solve
 from ftrace.lax.special import (
@@ -512,10 +512,12 @@ def _normal_log_density(
 
     Raises:
       ShapeError: the shapes do not fit.
-      ArgumentError: `allow_singular` is given.
+      UnsupportedError: `allow_singular` is given.
     """
     if allow_singular is not None:
-        raise ArgumentError("multivariate_normal.logpdf: allow_singular must be None")
+        raise UnsupportedError(
+            "multivariate_normal.logpdf: allow_singular must be None"
+        )
     x, mean, cov = promote_inexact(x, mean, cov)
     if not mean.ndim:
         return -0.5 * (fnp.square(x - mean) / cov + LOG_TWO_PI + fnp.log(cov))
@@ -533,7 +535,8 @@ def _normal_log_density(
         batch = np.broadcast_shapes(factor.shape[:-2], y.shape[:-1])
         shared = math.prod(factor.shape[:-2]) == 1
         if shared:  # one factor: all points are columns of one system
-            columns = fnp.reshape(fnp.broadcast_to(y, (*batch, n)), (-1, n)).T
+            rows = (math.prod(batch), n)
+            columns = fnp.reshape(fnp.broadcast_to(y, (*batch, n)), rows).T
             factor = fnp.reshape(factor, (n, n))
             white = triangular_solve(factor, columns, left_side=True, lower=True)
             white = fnp.reshape(white.T, (*batch, n))
