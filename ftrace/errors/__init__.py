@@ -91,10 +91,6 @@ class ArgumentError(FtraceError, TypeError, ValueError):
     """An argument is of the wrong kind: not an array, not a function, unknown name."""
 
 
-class UnsupportedError(ArgumentError, NotImplementedError):
-    """An argument of NumPy's or SciPy's that has no effect here. Do without it."""
-
-
 class UnknownSettingError(ArgumentError, AttributeError):
     """There is no setting of this name."""
 

@@ -17,7 +17,7 @@ import numpy
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ShapeError, ValueRangeError, one_of
+from ftrace.errors import ShapeError, UnsupportedError, ValueRangeError, one_of
 from ftrace.lax.elementwise import complex as make_complex
 from ftrace.numpy import axes as ax
 from ftrace.numpy.elementwise import inexact
@@ -37,7 +37,7 @@ def _along(name: str):
         axis: int = -1,
         norm: str | None = None,
     ) -> Any:
-        one_of(f"{name}: type", type, (2, 3))
+        one_of(f"{name}: type", type, (2, 3), UnsupportedError)
         one_of(f"{name}: norm", norm, (None, "backward", "forward", "ortho"))
         value = inexact(x)
         if value.dtype.itemsize == 2:
