@@ -25,6 +25,7 @@ from ftrace.trace.primitives.sources import iota, scope_and_position, variable
 from ftrace.trace.pytree import tree
 from ftrace.trace.references import Ref, lend, with_parameters
 from ftrace.trace.tracing.axes import Axis, bound
+from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.trace import trace
 from ftrace.trace.tracing.tracer import Value, aval_of, is_value
 from ftrace.transforms.jit.compiled_graph import apply_graph
@@ -122,8 +123,14 @@ def vmap(
 
 
 def _is_choice(leaf: Any) -> bool:
-    """Is it no array and no number? A bool of Python's chooses, too, as a string."""
-    return type(leaf) is bool or not is_value(leaf)
+    """Is it no array and no number? A bool of Python's chooses, too, as a string.
+
+    So does a number of Python's where the function is traced once for many calls.
+    """
+    scope = current_scope()
+    once = scope is not None and not scope.recalls
+    kinds = (bool, int, float, complex) if once else (bool,)
+    return type(leaf) in kinds or not is_value(leaf)
 
 
 def _map_refs(

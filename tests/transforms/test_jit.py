@@ -410,3 +410,12 @@ def test_functions_that_their_traces_hold_go_with_the_caches() -> None:
     for _ in range(3):
         gc.collect()
     assert alive() is None
+
+
+def test_numbers_that_a_vmap_shares_stay_numbers_where_jit_traces_once() -> None:
+    def scaled(x: Any, n: Any, rate: Any) -> Any:
+        assert [type(n), type(rate)] == [int, float]
+        return x * rate if n > 1 else x
+
+    f = ft.jit(lambda x: ft.vmap(scaled, (0, None, None))(x, 2, 0.5))
+    assert f(fnp.arange(3.0)).tolist() == [0, 0.5, 1]

@@ -27,7 +27,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.dispatch import Record
 from ftrace.trace.flatten_arguments import Output
-from ftrace.trace.graph import Graph, toposort
+from ftrace.trace.graph import Graph, Node, toposort
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import Container, layout_of
 from ftrace.trace.symbolic.bounds import Sizes
@@ -91,7 +91,7 @@ class Ready:
     ) -> Ready:
         """A graph, ready to be compiled, compiled for a device."""
         if donated:
-            _tell_of_useless(graph, donated)
+            _tell_of_useless(graph, [graph.inputs[i] for i in donated])
         compiled = compile_graph(graph, device, donated)
         leaves = graph.inputs[: len(graph.inputs) - len(graph.captured)]
         captured = tuple(graph.captured)
@@ -117,7 +117,6 @@ class Ready:
         for i in self.donated:  # one that is given twice is copied
             if any(x is given[i] for k, x in enumerate(given) if k != i):
                 given[i] = Array.of(np.array(given[i].numpy()), given[i].weak_type)
-            given[i] = owned(values[i], given[i])
         try:
             results: list[Any] = self.compiled([*given, *self.captured], sizes)
         finally:
@@ -174,10 +173,9 @@ class Ready:
         return self.compiled.executable.bind(signature)
 
 
-def _tell_of_useless(graph: Graph, donated: tuple[int, ...]) -> None:
+def _tell_of_useless(graph: Graph, donated: Sequence[Node]) -> None:
     """Warns of donated leaves that are used, and that no result is as large as."""
-    used = {*toposort(graph.outputs)} & {graph.inputs[i] for i in donated}
-    given = Counter([n.aval.strong() for n in graph.inputs if n in used])
+    given = Counter([n.aval.strong() for n in toposort(graph.outputs) if n in donated])
     useless = given - Counter([n.aval.strong() for n in graph.outputs])
     if useless:
         warn_user(

@@ -304,13 +304,10 @@ class _Writer:
         more: list[r.Reference] = []
         copies: list[tuple[int, int]] = []
         for slot, result in zip(branch.outputs, step.results, strict=True):
-            if slot in known:
-                if known[slot] == r.Reference(result, 0):
-                    continue  # it is where it was, or has been written there
+            place = r.Reference(result, 0)
+            if known.setdefault(slot, place) != place:
                 copies.append((slot, len(branch.slots) + len(more)))
-                more.append(r.Reference(result, 0))
-            else:
-                known[slot] = r.Reference(result, 0)
+                more.append(place)
         references = [*_references(branch, known), *more]
         record = self._nested(branch, references, copies)
         return self.block.add(*record)

@@ -23,7 +23,7 @@ from ftrace.compat.primitive import (
     jvps as primitive_jvps,
     transposes as primitive_transposes,
 )
-from ftrace.errors import DerivativeError, MissingRuleError
+from ftrace.errors import MissingRuleError, UnexpectedTracerError
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.custom.rules_on_values import varies
@@ -31,7 +31,7 @@ from ftrace.transforms.custom.rules_on_values import varies
 Rule = Callable[..., Any]
 stop_gradient_p = NAMED["stop_gradient"]
 add_jaxvals_p = NAMED["add_any"]
-CustomVJPException = DerivativeError
+CustomVJPException = UnexpectedTracerError
 SymbolicZero = ftrace.custom_derivatives.SymbolicZero
 
 
