@@ -28,6 +28,7 @@ def inside(shape: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(1, -1) if n > 2 else slice(None) for n in shape)
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")
 @covering(1, dtype=[np.float32, np.int8, np.float64, np.bool_], shape=SHAPES)
 def test_pieces_are_put_together_as_numpy_does(
     shape: tuple[int, ...], dtype: Any
