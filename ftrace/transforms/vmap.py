@@ -123,13 +123,13 @@ def vmap(
 
 
 def _is_choice(leaf: Any) -> bool:
-    """Is it no array, and no float? Python's integers choose, too, as a string does.
+    """Is it no array and no number? A bool of Python's chooses, too, as a string.
 
-    So does a float of Python's where the function is traced once for many calls.
+    So does a number of Python's where the function is traced once for many calls.
     """
     scope = current_scope()
     once = scope is not None and not scope.recalls
-    kinds = (bool, int, float, complex) if once else (bool, int)
+    kinds = (bool, int, float, complex) if once else (bool,)
     return type(leaf) in kinds or not is_value(leaf)
 
 

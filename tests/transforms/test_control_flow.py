@@ -492,10 +492,6 @@ def test_bodies_see_the_values_of_what_is_known_around_them(run: Any) -> None:
     repeat = ft.jit(fnp.repeat, static_argnums=1)
     twice = run(lambda x: ft.vmap(repeat, (0, None))(x, 2))(fnp.eye(2))
     assert twice.shape == (2, 4)
-    kinds: list[type] = []
-    look = ft.vmap(lambda x, n: (kinds.append(type(n)), x)[1], (0, None))
-    run(lambda x: look(x, 2))(fnp.eye(2))
-    assert kinds[0] is int
     many = run(lambda x: ft.vmap(count_to, (0, None))(x, 8))
     assert many(fnp.arange(7)).tolist() == [8, 9, 10, 11, 12, 5, 6]
     with pytest.raises(ft.errors.TracerBoolConversionError):

@@ -28,6 +28,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.flatten_arguments import Parameters, name_of, read_argnums
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import Dim, Symbol, same_size, symbol_of
+from ftrace.trace.tracing.tracer import Tracer, unbound_variable
 
 # What `isinstance` is asked for, so that the entries stay untyped.
 _MAPPING: tuple[type[Any], ...] = (Mapping,)
@@ -110,6 +111,14 @@ def check_disjoint(fun: Any, static: Chosen, donated: Chosen) -> None:
         )
 
 
+def _as_number(x: Any) -> Any:
+    """The number that stands for all instances of a `vmap`; others as they are."""
+    if type(x) is not Tracer or x.shape or not (x.weak_type or x.dtype == bool):
+        return x
+    known = x.dtype.kind in "bi" and unbound_variable(x.node) is None
+    return x.item() if known else x
+
+
 def split(
     fun: Any, static: Chosen, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
@@ -120,8 +129,8 @@ def split(
     """
     if not any(static):
         return (args, kwargs), None
-    fixed = [(i, args[i]) for i in static.positions(len(args))]
-    named = [(n, kwargs[n]) for n in sorted(static.names) if n in kwargs]
+    fixed = [(i, _as_number(args[i])) for i in static.positions(len(args))]
+    named = [(n, _as_number(kwargs[n])) for n in sorted(static.names) if n in kwargs]
     for name, value in (*fixed, *named):
         try:
             hash(value)
