@@ -189,8 +189,9 @@ class Callback:
                     self.origin,
                 ) from error
             except Exception as error:
-                within = getattr(error.__traceback__, "tb_next", None)
-                if isinstance(error, TypeError) and within is None:
+                # In no variable of this frame: memory would wait for the collector.
+                at_call = getattr(error.__traceback__, "tb_next", None) is None
+                if at_call and isinstance(error, TypeError):
                     raise errors.CallbackError(
                         f"{self.kind}: {error}", self.origin
                     ) from error

@@ -136,7 +136,7 @@ def test_vectorized_is_deprecated() -> None:
     (None, lambda: 3, errors.CallbackError, ["must return None", "one array"]),
     ({"a": SCALAR, "b": [SCALAR]}, lambda: {"a": 1.0, "b": [np.ones(2, f32)]},
      errors.CallbackError, ["['b'][0]", "(2,)"]),
-    (SCALAR, lambda: "text", errors.ArgumentError, ["str: 'text'"]),
+    (SCALAR, lambda: "text", errors.CallbackError, ["str: 'text'"]),
 ])  # fmt: skip
 def test_wrong_results_are_named(
     mode: str, specs: Any, result: Any, error: Any, parts: Any

@@ -376,7 +376,9 @@ def _recalls(function: Any) -> bool:
     """Is one of the functions that it is made of one that `recalling` made?"""
     while not hasattr(function, "__code__"):
         function = function.behind
-    return function.__code__.co_filename == dispatch.__file__
+    code = function.__code__
+    owns = dispatch.owning(abs).__code__  # stands in the same file, and recalls nothing
+    return code.co_filename == dispatch.__file__ and code is not owns
 
 
 def test_lines_of_functions_that_are_called_are_their_own() -> None:
