@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.inputs import normal, weights
+import numpy as np
+
+from benchmarks.inputs import integers, normal, weights
 from benchmarks.row import Family, Row
+from ftrace.dtypes import bfloat16
 
 FAMILY = Family("contraction")
+
+
+def short_floats(*shape: int, seed: int = 0) -> Any:
+    """Standard normal bfloat16."""
+    return normal(*shape, seed=seed).astype(bfloat16)
+
+
+def short_integers(*shape: int, seed: int = 0) -> Any:
+    """Uniform int8 from -64 to 63."""
+    return integers(*shape, high=128, seed=seed, dtype=np.int8) - np.int8(64)
 
 
 def product(m: int, k: int, n: int, name: str) -> Row:
@@ -34,6 +47,23 @@ product(333, 777, 555, "333×777×555")
 product(700, 900, 500, "700×900×500")
 product(96, 300, 200, "96×300×200")
 product(32, 1024, 1024, "32×1024×1024")
+
+
+@FAMILY.row(
+    "bfloat16 512³",
+    lambda: (short_floats(512, 512), short_floats(512, 512, seed=1)),
+    tolerance=1e-2,
+)
+def of_bfloat16(_: Any) -> Any:
+    return lambda a, b: a @ b
+
+
+@FAMILY.row(
+    "int8 512³, sums of int32",
+    lambda: (short_integers(512, 512), short_integers(512, 512, seed=1)),
+)
+def of_int8(lib: Any) -> Any:
+    return lambda a, b: lib.lax.dot(a, b, preferred_element_type=lib.np.int32)
 
 
 @FAMILY.row(

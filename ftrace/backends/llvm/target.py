@@ -82,6 +82,8 @@ class Target:
       native_maximum: has a maximum where NaN wins.
       masked: masks of loads and stores cost nothing.
       scale: multiplies by powers of two given as floats (AVX-512's scalef).
+      pairs: multiplies pairs of bfloat16 and adds them to float32 (AVX512-BF16).
+      groups: multiplies groups of small integers and adds them to int32 (AVX512-VNNI).
       l1, l2: bytes of the caches of one core.
       l3: bytes of the last cache.
       cores: how many threads can run.
@@ -104,6 +106,8 @@ class Target:
     native_maximum: bool
     masked: bool
     scale: bool
+    pairs: bool = False
+    groups: bool = False
     l1: int = 32 << 10
     l2: int = 512 << 10
     l3: int = 8 << 20
@@ -159,6 +163,8 @@ class Target:
             native_maximum=arm,
             masked=wide,
             scale=wide,
+            pairs=wide and "avx512bf16" in names,
+            groups=wide and "avx512vnni" in names,
             l1=l1, l2=l2, l3=l3, cores=cores,
         )  # fmt: skip
 

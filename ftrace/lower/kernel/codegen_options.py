@@ -9,6 +9,8 @@ DECISIONS = {
     "in_blocks": "sums of products are computed in blocks that fit into the caches",
     "in_panels": "blocks of matrices are copied into panels, in the order of the sums",
     "few_rows": "products of few rows go through the sums a few terms at a time",
+    "bfloat16_pairs": "products of bfloat16 are added two by two, in one instruction",
+    "integer_groups": "products of small integers are added four by four, or in pairs",
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
     "in_squares": "operands that lie across are turned square by square, in registers",

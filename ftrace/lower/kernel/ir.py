@@ -71,6 +71,13 @@ reduce_p = KernelOp("reduce")
 #: a·b + c, rounded once; made by `lower/legalize/math/term.py` for devices that have
 #: it.
 fma_p = KernelOp("fma")
+#: Two products of bfloat16, whose factors are the halves of two float32; in a sum only.
+pairs_p = KernelOp("pairs")
+#: The same of two int16 in the halves of an int32, and of four numbers of 8 bits, of
+#: which those of the first factor have no sign; the sum wraps.
+word_pairs_p = KernelOp("word_pairs")
+byte_quads_p = KernelOp("byte_quads")
+
 #: Names of operations, of this process, whose formula a user has given
 #: (`extend.elementwise`). Nothing that is computed by one is kept on disk: another
 #: process may have another function of that name.

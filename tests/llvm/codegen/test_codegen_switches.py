@@ -21,7 +21,7 @@ from ftrace.lower.kernel.codegen_options import DECISIONS
 
 Array = Any
 F = Callable[..., Any]
-WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
+WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512bf16,+avx512vnni")
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
@@ -54,6 +54,14 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     "in_blocks": (fnp.matmul, (normal(300, 1200), normal(1200, 600))),
     "in_panels": (lambda x, y: x.T @ y, (normal(300, 200), normal(300, 280))),
     "few_rows": (fnp.matmul, (normal(40, 1700), normal(1700, 450))),
+    "bfloat16_pairs": (
+        lambda x, y: fnp.matmul(x, y, preferred_element_type=fnp.float32),
+        (normal(70, 80).astype(ft.dtypes.bfloat16),
+         normal(80, 90).astype(ft.dtypes.bfloat16))),
+    "integer_groups": (
+        lambda x, y: fnp.matmul(x, y, preferred_element_type="int32"),
+        (np.ones((72, 128), np.int8), np.ones((128, 80), np.int8)),
+    ),
     "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
     "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
     "in_squares": (lambda x, y: x.T + y, (normal(150, 170), normal(170, 150))),

@@ -52,6 +52,7 @@ class Contraction:
       reduces: the sums.
       loose: the left operands can be used where they stand in memory: one axis of
         rows suffices.
+      offsets: sums that depend on columns alone, and that results are reduced by.
     """
 
     outer: tuple[Node, ...]
@@ -62,6 +63,7 @@ class Contraction:
     right: tuple[Node, ...]
     reduces: tuple[Node, ...]
     loose: bool = False
+    offsets: tuple[Node, ...] = ()
 
 
 def find_contraction(

@@ -13,10 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import prod
 
 from ftrace.backends.llvm.contraction import find as contraction
 from ftrace.backends.llvm.contraction.block_sizes import Load, ways_to_cut
+from ftrace.backends.llvm.contraction.dot_product_instructions import (
+    chosen_groups,
+    in_groups,
+)
 from ftrace.backends.llvm.contraction.find import Contraction, is_worthwhile
 from ftrace.backends.llvm.schedule import (
     layout,
@@ -115,11 +120,19 @@ def _unit(
       ahead: see `Accumulate`.
     """
     rows, columns, depth, _ = tiles
+    part = Part.of(columns.cut, 1)
+    offsets = tuple(
+        Panel("offsets", node, 1, columns.length, (part,), True)
+        for node in plan.offsets
+    )
     shared: list[Statement] = [tree.Fill(panel) for panel in right]
+    if offsets:
+        operands = plan.offsets, tuple(right)
+        shared.append(tree.Accumulate(*operands, None, columns, depth, offsets))
     if shared and sharing and not depth.several:
         shared = [tree.Once(sharing, tuple(shared))]
     operands = plan.reduces, (*right, *left)
-    add = tree.Accumulate(*operands, rows, columns, depth, into, ahead)
+    add = tree.Accumulate(*operands, rows, columns, depth, into, offsets, ahead)
     own: tuple[Statement, ...] = (*map(tree.Fill, left), add)
     around = [p.cut for panel in left for p in panel.parts if p.cut is not depth]
     if around and around[0] is not rows.cut:
@@ -127,9 +140,9 @@ def _unit(
     blocks = tree.for_blocks(depth, *shared, *own)
     if not into:
         return blocks
-    axes = (*rows.cut.within, *columns.cut.within)
-    store = tree.StoreResults(into, axes, (columns.cut, rows.cut))
-    clears = map(tree.Clear, into if depth.several else ())
+    sums, axes = (*into, *offsets), (*rows.cut.within, *columns.cut.within)
+    store = tree.StoreResults(sums, axes, (columns.cut, rows.cut))
+    clears = map(tree.Clear, sums if depth.several else ())
     return (*clears, *blocks, store)
 
 
@@ -340,14 +353,19 @@ def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
 def find_blocks(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
-    """Any contraction."""
+    """Any contraction; of groups where the processor multiplies them."""
     if not (is_worthwhile(plan, facts, target) or _saves_code(kernel, plan, facts)):
         return
     few = target.decides("few_rows") and contraction.reads_in_place(plan, facts)
+    groups, views = chosen_groups(plan, target), tuple[tree.View, ...]()
+    if groups is not None:
+        kernel, plan, views = in_groups(kernel, plan, groups, facts)
     known = kernel, plan, facts, target
+    found = in_blocks(*known)
     if target.decides("in_panels"):
-        yield from as_panels(*known, FEW_ROWS if few else LONG_ROWS)
-    yield from in_blocks(*known)
+        long = FEW_ROWS if few and groups is None else LONG_ROWS
+        found = chain(as_panels(*known, long), found)
+    yield from (replace(schedule, views=views) for schedule in found)
 
 
 def _saves_code(kernel: Kernel, plan: Contraction, facts: Facts) -> bool:

@@ -13,14 +13,23 @@ from ftrace import dtypes
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At
 from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.scalar import avx512
+from ftrace.backends.llvm.scalar.instructions import Row
 from ftrace.backends.llvm.schedule.tiling_ir import BLOCK, RangeTiling
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import byte_quads_p, pairs_p, word_pairs_p
 from ftrace.lower.legalize.math.term import RELAXED
-from ftrace.trace.graph import Node
+from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.reduction import identity_of
 from ftrace.trace.symbolic.bounds import upper_bound
 from ftrace.trace.symbolic.dim import is_dynamic
 
+#: What adds the products of a group to a sum.
+_GROUPS: dict[Op, Row] = {
+    pairs_p: avx512.add_pairs,
+    word_pairs_p: avx512.add_word_pairs,
+    byte_quads_p: avx512.add_byte_quads,
+}
 #: `BLOCK` where many sums run beside each other and their number bounds the speed.
 LONG_BLOCK = 512
 
@@ -57,16 +66,20 @@ class Sum:
         Another reduce of the same products, as their maximum, needs them rounded.
         """
         value, target = self.node.src[0], values.ops.target
-        if self.node.arg != "add" or not target.fma:
-            return False
-        if not target.decides("unrounded_products"):
+        if self.node.arg != "add" or value.op in _GROUPS:
+            return self.node.arg == "add"
+        if not target.fma or not target.decides("unrounded_products"):
             return False
         return dtypes.kind(self.node.dtype) == "f" and bool(products_of(value))
 
     def add(self, values: Values, at: At, old: str, mask: str | None) -> str:
         """`old` combined with the value that the reduce has now."""
         t, value = self.type, self.node.src[0]
-        if self.takes_products(values):
+        add_group = _GROUPS.get(value.op)
+        if add_group is not None:
+            a, b = (values.plain(s, t.lanes, at) for s in value.src)
+            new = add_group(values.ops, t, old, a, b)
+        elif self.takes_products(values):
             new = old
             for negative, factors in products_of(value):
                 a, b = (values.plain(s, t.lanes, at) for s in factors)

@@ -43,6 +43,8 @@ class ScheduleEmitter:
 
     def __init__(self, schedule: tree.Schedule, stage: Stage) -> None:
         self.schedule, self.stage = schedule, stage
+        for view in schedule.views:
+            stage.new_view(view.buffer, view.group)
         self.memory: dict[tuple[str, Node], Scratch] = {}
         for found in schedule.memory():
             padded = isinstance(found, layout.Panel) and found.padded
@@ -189,7 +191,8 @@ class ScheduleEmitter:
         stage, depth, later = self.stage, self.block(s.depth), None
         steps, spans = dict[Node, RangeTiling](), dict[Node, Span]()
         for tiled in (s.rows, s.columns):
-            self._tile(tiled, steps, spans)
+            if tiled is not None:
+                self._tile(tiled, steps, spans)
         axes = tuple(steps)
         values = [node.src[0] for node in s.totals]
         values = substitute(values, self.loads(s.operands))
@@ -225,7 +228,8 @@ class ScheduleEmitter:
     def _stores(self, s: tree.Accumulate, sums: dict[Node, Node]) -> list[Store]:
         """What is stored of sums in registers."""
         if not s.into:
-            return index_facts.replace_in_stores(self.stage.kernel.stores, sums)
+            found = sums | self.loads(s.finished)
+            return index_facts.replace_in_stores(self.stage.kernel.stores, found)
         return [
             Store(
                 self.memory[panel.key].number, self.place(panel.parts),

@@ -135,6 +135,15 @@ class Stage:
             self.values.padded.add(number)
         return panel
 
+    def new_view(self, number: int, group: int) -> None:
+        """A buffer of the kernel is seen as elements `group` times as large."""
+        view = len(self.kernel.buffers) + self._buffers
+        self._buffers += 1
+        size = self.values.sizes[number] // group
+        self.values.add_buffer(view, self.values.buffer(number), size)
+        if number not in self.values.fixed:
+            self.values.fixed.discard(view)  # nothing is written there
+
     def _allocate(self, nbytes: int) -> str:
         writer = self.writer
         assert writer.level.depth == 0

@@ -4,6 +4,9 @@ ldexp                a·2ⁿ, rounded once
 mantissa, exponent   the parts of a number, special values included
 range_of             minimum and maximum with -0 below +0
 table                32 float32, which stay in two registers
+add_pairs            c + a₀·b₀ + a₁·b₁ of bfloat16 in the halves of float32
+add_word_pairs       the same of int16 in the halves of int32
+add_byte_quads       c + a₀·b₀ + … + a₃·b₃ of uint8 and int8 in the parts of int32
 
 They work on 128, 256 or 512 bits (the table on 512): shorter vectors and scalars get
 idle lanes, longer ones go in halves.
@@ -78,6 +81,24 @@ def _exponent(o: Instructions, t: Type, a: str) -> str:
     return o.binary("fsub", t, of(a), of(_mantissa(o, t, a)))
 
 
+def _add_pairs(o: Instructions, t: Type, total: str, a: str, b: str) -> str:
+    pair = f"<{2 * t.lanes} x bfloat>"
+    name = f"@llvm.x86.avx512bf16.dpbf16ps.{t.lanes * t.bits}"
+    x, y = (o.pure(f"bitcast {t} {text} to {pair}", text) for text in (a, b))
+    return o.pure(o.writer.call(t, name, (t, total), (pair, x), (pair, y)), total, x, y)
+
+
+def _add_integers(word: str) -> Row:
+    def add(o: Instructions, t: Type, total: str, a: str, b: str) -> str:
+        name = f"@llvm.x86.avx512.{word}.{t.lanes * t.bits}"
+        return o.pure(o.writer.call(t, name, (t, total), (t, a), (t, b)), total, a, b)
+
+    return _in_registers(add)
+
+
+add_pairs: Row = _in_registers(_add_pairs)
+add_word_pairs = _add_integers("vpdpwssd")
+add_byte_quads = _add_integers("vpdpbusd")
 scale: Row = _in_registers(_scale)
 mantissa: Row = _in_registers(_mantissa)
 exponent: Row = _in_registers(_exponent)

@@ -116,23 +116,26 @@ class Accumulate:
     Attributes:
       totals: the sums.
       operands: what stands in panels.
-      rows, columns: how tiles run.
+      rows, columns: how tiles run; without rows the sums depend on columns alone.
       depth: what is summed over.
       into: where sums are put; results go from registers to where they belong if it is
         nowhere.
+      finished: other sums that results need.
       ahead: operands are asked for so many terms ahead.
     """
 
     totals: tuple[Node, ...]
     operands: tuple[Panel, ...]
-    rows: Tiled
+    rows: Tiled | None
     columns: Tiled
     depth: Cut
     into: tuple[Panel, ...] = ()
+    finished: tuple[Panel, ...] = ()
     ahead: int = 0
 
     def __str__(self) -> str:
-        tile = f"{self.rows.steps} rows × {self.columns.steps}"
+        tile = str(self.columns.steps)
+        tile = tile if self.rows is None else f"{self.rows.steps} rows × {tile}"
         tile += f", {self.ahead} terms ahead" if self.ahead else ""
         value = " · ".join(["…", *[p.name for p in self.operands]])
         return _sum_text(self.into, self.depth.several, value, tile)
@@ -222,6 +225,13 @@ class StoreResults:
 Statement = ForEach | Once | Clear | Fill | Accumulate | Slide | StoreResults
 
 
+class View(NamedTuple):
+    """A buffer of a kernel, seen as elements `group` times as large."""
+
+    buffer: int
+    group: int
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """How a kernel runs.
@@ -231,12 +241,14 @@ class Schedule:
       lanes: of a vector.
       places: what tells units apart.
       unit: what each of them does.
+      views: buffers beside those of the kernel.
     """
 
     kernel: Kernel
     lanes: int
     places: tuple[Node | Cut | EvenRows, ...]
     unit: tuple[Statement, ...]
+    views: tuple[View, ...] = ()
 
     def statements(self) -> Iterator[Statement]:
         """All of them, each before those inside it."""
