@@ -28,6 +28,20 @@ def _(_: Any) -> Any:
     return lambda table, rows: table[rows]
 
 
+@FAMILY.row(
+    "100,000 lookups in a table of 16",
+    lambda: (normal(16), integers(100_000, high=16, seed=1)),
+    bytes=True,
+)
+def look_up(_: Any) -> Any:
+    return lambda table, places: table[places]
+
+
+@look_up.peer("torch", "numpy")
+def _(_: Any) -> Any:
+    return lambda table, places: table[places]
+
+
 def updates_and_rows() -> tuple[Any, ...]:
     return (
         normal(4096, WIDTH),

@@ -32,6 +32,7 @@ from benchmarks.rows import (
     contractions,
     convolution,
     elementwise,
+    indexing,
     movement,
     reductions,
 )
@@ -155,7 +156,6 @@ OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "depthwise, small images": depthwise(64, 7, 5),
     "depthwise, by filters": by_filters(depthwise(32, 28, 3)),
     "small table": (lambda t, i: t[i], (ones(200), np.zeros(5000, np.int32))),
-    "gather of rows": (lambda x, i: x[i] * 2, (ones(999, 64), np.zeros(500, np.int32))),
     "running sum": (lambda x: fnp.cumsum(x, 1), (ones(64, 1000),)),
     "running sum of columns": (lambda x: fnp.cumsum(x, 0), (ones(300, 500),)),
     "loop in registers": (
@@ -192,7 +192,14 @@ CODES: dict[str, dict[str, Program]] = {
     module.FAMILY.name: {
         row.name: lambda row=row: program_of(row) for row in module.FAMILY.rows
     }
-    for module in (contractions, convolution, reductions, elementwise, movement)
+    for module in (
+        contractions,
+        convolution,
+        reductions,
+        elementwise,
+        movement,
+        indexing,
+    )
 }
 CODES["others"] = {name: lambda name=name: OTHERS[name] for name in OTHERS}
 ROWS = [(family, name) for family, names in CODES.items() for name in names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 DECISIONS = {
     "functions_in_pieces": "tanh, erf and erfc look polynomials up in registers",
+    "held_tables": "small tables are held in registers, which are permuted",
     "interleaved_vectors": "steps of a long chain are done for several vectors in turn",
     "in_phases": "where only every n-th place meets an element, remainders are apart",
     "in_blocks": "sums of products are computed in blocks that fit into the caches",

@@ -49,6 +49,10 @@ def long_chain(x: Array) -> Any:
 #: For each decision a program whose code it changes, and its arguments.
 PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     "functions_in_pieces": (lambda x: fnp.tanh(x) + ft.lax.erf(x), (normal(300),)),
+    "held_tables": (
+        lambda t, i: t[i],
+        (normal(200), np.arange(5000, dtype=np.int32) * 7 % 200),
+    ),
     "interleaved_vectors": (long_chain, (normal(1 << 16),)),
     "in_phases": (by_image, (normal(2, 8, 20, 20), normal(16, 8, 3, 3))),
     "in_blocks": (fnp.matmul, (normal(300, 1200), normal(1200, 600))),

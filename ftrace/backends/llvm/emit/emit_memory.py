@@ -4,6 +4,16 @@ contiguous   the index grows by 1 (or -1) from lane to lane
 window       by 2 to 8: vectors side by side, and every second element of them
 gather       any other way
 
+Small tables are held in registers: to look a number up is to permute them.
+
+    Before: v = gather(table + index)
+    After:  t0, t1, …: vectors of the table, before the loop
+            v = permute(t0, index, t1), or of the next pair where a bit of index is set
+
+A gather reads memory once for each lane, even from the first cache. AVX-512 permutes
+two registers at once by an index per lane; so up to sixteen of them hold a table, of
+256 elements with 32 bits or less, or of 128 with 64.
+
 A processor asks for memory ahead by itself where one loop runs on and on. It does not
 see in time where the next of many short pieces begins: rows that are far apart, the
 pixels of another image.
@@ -13,8 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ftrace import dtypes
+from ftrace.backends.llvm.emit.addressing import Access, memory_type
 from ftrace.backends.llvm.emit.emit_values import At, Expressions
 from ftrace.backends.llvm.ir.types import Type, first_lanes, index_type, mask_type
+from ftrace.backends.llvm.scalar.avx512 import from_table
+from ftrace.backends.llvm.scalar.instructions import Instructions
 from ftrace.backends.llvm.schedule.index_facts import Condition, index_of
 from ftrace.backends.llvm.schedule.tiling_ir import Fetch, Prefetch
 from ftrace.lower.kernel.affine_index import Index
@@ -24,6 +38,12 @@ from ftrace.trace.symbolic.bounds import surely_less, upper_bound
 
 #: Elements apart in a window that is masked: its masks have to be spread.
 _MASKED_WINDOW = 4
+#: Elements of some buffer of a kernel that holds tables in registers: filling these
+#: takes as long as some vectors of lookups.
+_OFTEN = 1 << 12
+#: Bits of a register, and how many of them hold a table at most.
+_REGISTER = 512
+_MOST = 16
 
 
 class Values(Expressions):
@@ -102,6 +122,10 @@ class Values(Expressions):
                 return found
         p, offsets, offset_type = self._scattered(index, base, size, number, at)
         mask = self._everywhere(uniform, mask)
+        if stride is None and not fixed and self._is_held(number, t):
+            table = self.sizes[number]
+            found = look_up(self.ops, access, t, p, table, offsets, offset_type)
+            return found if mask is None else self.ops.select(mask, t, found, t.zero)
         mask = self.ops.all_of(t.lanes, mask, self.active)
         return access.gather(t, p, offsets, offset_type, mask, fixed)
 
@@ -121,6 +145,14 @@ class Values(Expressions):
             return mask
         every = self.ops.splat(uniform, mask_type(self.lanes))
         return self.ops.all_of(self.lanes, every, mask)
+
+    def _is_held(self, number: int, t: Type) -> bool:
+        """Is a table small enough for registers, and read often enough?"""
+        size, target = self.sizes[number], self.ops.target
+        if not isinstance(size, int) or not target.scale or not fits(size, t):
+            return False
+        largest = max(s for s in self.sizes if isinstance(s, int))
+        return largest >= _OFTEN and target.decides("held_tables")
 
     def _window(
         self,
@@ -424,3 +456,66 @@ class Values(Expressions):
             if abs(step) * size >= 64 * len(ats):
                 for at in ats:
                     self.prefetch(Fetch.of(node, form + step), at)
+
+
+# Tables in registers.
+
+
+def _bits(t: Type) -> int:
+    """Of a table's element in a register."""
+    return 64 if t.bits == 64 else 32
+
+
+def fits(size: int, t: Type) -> bool:
+    """Do registers hold so many elements?"""
+    return 0 < size <= _MOST * (_REGISTER // _bits(t))
+
+
+def look_up(
+    o: Instructions,
+    memory: Access,
+    t: Type,
+    base: str,
+    size: int,
+    index: str,
+    kind: Type,
+) -> str:
+    """The elements at `index`, of type `kind`, from a table of `size` at `base`.
+
+    An index outside of the table gives any of its elements, or 0.
+    """
+    element = memory_type(t)
+    number = Type.of(dtypes.int64 if _bits(t) == 64 else dtypes.int32, 0)
+    lanes = _REGISTER // number.bits
+    wide = number.with_lanes(lanes)
+    table = _table(o, memory, element.integer().with_lanes(lanes), wide, base, size)
+    places = number.with_lanes(t.lanes)
+    if kind.bits != places.bits:
+        word = "sext" if kind.bits < places.bits else "trunc"
+        index = o.convert(word, kind, places, index)
+    found = from_table(table)(o, places, index)
+    stored = element.integer()
+    if stored.bits != places.bits:
+        found = o.convert("trunc", places, stored, found)
+    if t.kind == "b":
+        return o.binary("icmp ne", stored, found, stored.zero)
+    if stored.text == t.text:
+        return found
+    return o.convert("bitcast", stored, t, found)
+
+
+def _table(
+    o: Instructions, memory: Access, element: Type, wide: Type, base: str, size: int
+) -> list[str]:
+    """Its vectors, an even number of them."""
+    table: list[str] = []
+    for first in range(0, size, wide.lanes):
+        distance = first * element.bits // 8
+        p = o.pure(f"getelementptr i8, ptr {base}, i64 {distance}", base)
+        count = min(size - first, wide.lanes)
+        mask = first_lanes(wide.lanes, count) if count < wide.lanes else None
+        part = memory.load(element, p, False, mask)
+        if element.bits != wide.bits:
+            part = o.convert("zext", element, wide, part)
+        table.append(part)
+    return table + [table[-1]] * (len(table) % 2)

@@ -4,11 +4,12 @@ ldexp                a·2ⁿ, rounded once
 mantissa, exponent   the parts of a number, special values included
 range_of             minimum and maximum with -0 below +0
 table                32 float32, which stay in two registers
+from_table           integers in some registers, by index
 add_pairs            c + a₀·b₀ + a₁·b₁ of bfloat16 in the halves of float32
 add_word_pairs       the same of int16 in the halves of int32
 add_byte_quads       c + a₀·b₀ + … + a₃·b₃ of uint8 and int8 in the parts of int32
 
-They work on 128, 256 or 512 bits (the table on 512): shorter vectors and scalars get
+They work on 128, 256 or 512 bits (tables on 512): shorter vectors and scalars get
 idle lanes, longer ones go in halves.
 """
 
@@ -117,11 +118,35 @@ def table(numbers: Sequence[float]) -> Row:
     """The row that looks a float32 up by the five lowest bits of its fraction."""
 
     def look_up(o: Instructions, t: Type, a: str) -> str:
-        i = t.integer()
-        bits = o.convert("bitcast", t, i, a)
+        bits = o.convert("bitcast", t, t.integer(), a)
         low, high = (t.lanewise(numbers[n : n + t.lanes]) for n in (0, t.lanes))
-        name = "@llvm.x86.avx512.vpermi2var.ps.512"
-        call = o.writer.call(t, name, (t, low), (i, bits), (t, high))
-        return o.pure(call, low, bits, high)
+        return _permute(o, t, low, bits, high)
 
     return _in_registers(look_up, least=_MOST)
+
+
+def from_table(table: Sequence[str]) -> Row:
+    """The row that looks integers up in an even number of registers, by index."""
+
+    def look_up(o: Instructions, t: Type, index: str) -> str:
+        pairs = zip(table[::2], table[1::2], strict=True)
+        found = [_permute(o, t, low, index, high) for low, high in pairs]
+        bit = 2 * t.lanes
+        while len(found) > 1:
+            part = o.binary("and", t, index, bit)
+            upper = o.binary("icmp ne", t, part, t.zero)
+            halves = zip(found[::2], found[1::2], strict=False)
+            joined = [o.select(upper, t, high, low) for low, high in halves]
+            found = joined + found[2 * len(joined) :]
+            bit *= 2
+        return found[0]
+
+    return _in_registers(look_up, least=_MOST)
+
+
+def _permute(o: Instructions, t: Type, low: str, index: str, high: str) -> str:
+    """The elements, of two registers, that the lowest bits of an index name."""
+    kind = {("f", 32): "ps", ("i", 64): "q"}.get((t.kind, t.bits), "d")
+    name = f"@llvm.x86.avx512.vpermi2var.{kind}.512"
+    call = o.writer.call(t, name, (t, low), (t.integer(), index), (t, high))
+    return o.pure(call, low, index, high)

@@ -1,4 +1,4 @@
-"""Lookups in small tables: what is looked up is what memory has."""
+"""Small tables in registers: what is looked up is what memory has."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace.backends.llvm.device import render_kernel
+from ftrace.backends.llvm.target import Target
 
 Array = np.ndarray[Any, Any]
+WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4")
+MIDDLE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v3")
 
 
 def table_of(size: int, dtype: str) -> Array:
@@ -22,7 +26,7 @@ def indices(size: int, count: int, dtype: str = "int32") -> Array:
     return np.random.default_rng(count).integers(0, size, count).astype(dtype)
 
 
-@pytest.mark.parametrize("size", [1, 33, 256])
+@pytest.mark.parametrize("size", [1, 16, 17, 33, 100, 129, 256])
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint16", "float16", "int32", "float32"]
 )
@@ -33,7 +37,7 @@ def test_a_table_is_looked_up_as_memory_is(dtype: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64"])
-@pytest.mark.parametrize("size", [5, 129])
+@pytest.mark.parametrize("size", [5, 64, 128, 129])
 def test_a_table_of_64_bits_is_looked_up_as_memory_is(dtype: str, size: int) -> None:
     table, where = table_of(size, dtype), indices(size, 4100)
     with ft.config(enable_x64=True):
@@ -60,6 +64,24 @@ def test_what_is_outside_of_the_table_is_what_was_asked_for() -> None:
 def test_rows_of_a_small_table() -> None:
     table, where = table_of(64, "float32").reshape(16, 4), indices(16, 5000)
     np.testing.assert_array_equal(ft.jit(lambda t, i: t[i])(table, where), table[where])
+
+
+def held(f: Any, target: Target, *arguments: Array) -> bool:
+    (kernel,) = ft.jit(f).lower(*arguments).kernels
+    return "vpermi2var" in render_kernel(kernel, target).text
+
+
+def look_up(table: Any, where: Any) -> Any:
+    return table[where]
+
+
+def test_tables_are_held_where_they_fit_and_it_pays() -> None:
+    where = indices(100, 5000)
+    assert held(look_up, WIDE, table_of(256, "float32"), where)
+    assert held(look_up, WIDE, table_of(256, "uint8"), where)
+    assert not held(look_up, WIDE, table_of(257, "float32"), where)
+    assert not held(look_up, WIDE, table_of(256, "float32"), where[:500])
+    assert not held(look_up, MIDDLE, table_of(256, "float32"), where)
 
 
 def test_a_table_that_is_written_is_read_from_memory() -> None:
