@@ -155,6 +155,37 @@ pooling("max of 2×2, 16 of 32, 56²", (16, 32, 56, 56), 2, 2)
 pooling("max of 3×3 by 2, 16 of 32, 56²", (16, 32, 56, 56), 3, 2)
 pooling_gradient("gradient of max of 2×2, 16 of 32, 56²", (16, 32, 56, 56))
 
+
+def gradients_channels_last(
+    name: str, images: tuple[int, ...], filters: tuple[int, ...], groups: int
+) -> Row:
+    """Both gradients of a 3×3 convolution in the layout of flax and haiku."""
+
+    @FAMILY.row(
+        name,
+        lambda: images_and_filters(images, filters),
+        flops=6.0 * prod(images[:3]) * prod(filters),
+    )
+    def row(lib: Any) -> Any:
+        def loss(x: Any, w: Any) -> Any:
+            found = lib.lax.conv_general_dilated(
+                x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+                feature_group_count=groups,
+            )  # fmt: skip
+            return lib.np.sum(found**2)
+
+        return lib.grad(loss, argnums=(0, 1))
+
+    return row
+
+
+gradients_channels_last(
+    "gradients, channels last 32 of 32→64, 14²", (32, 14, 14, 32), (3, 3, 32, 64), 1
+)
+gradients_channels_last(
+    "gradients, channels last 8 of 32 × 4→4, 28²", (8, 28, 28, 128), (3, 3, 4, 128), 32
+)
+
 IMAGES, FILTERS = (32, 32, 14, 14), (64, 32, 3, 3)
 
 

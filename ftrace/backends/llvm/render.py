@@ -28,7 +28,7 @@ from ftrace.backends.llvm.contraction.find import (
     find_contraction,
     reduce_loop,
 )
-from ftrace.backends.llvm.convolution import filter_gradient, nchw
+from ftrace.backends.llvm.convolution import filter_gradient, nchw, nhwc
 from ftrace.backends.llvm.convolution.split_strides import phases
 from ftrace.backends.llvm.emit.called_functions import called_in
 from ftrace.backends.llvm.emit.emit_memory import Values
@@ -108,6 +108,7 @@ Strategy = Callable[..., Iterator[Schedule]]
 PRODUCTS: tuple[tuple[str, Strategy], ...] = (
     ("sliding", nchw.find_sliding),
     ("sliding_sums", filter_gradient.find_sliding_sum),
+    ("sliding_rows", nhwc.find_sliding_rows),
     ("in_blocks", strategies.find_blocks),
 )
 

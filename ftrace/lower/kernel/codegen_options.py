@@ -14,6 +14,7 @@ DECISIONS = {
     "integer_groups": "products of small integers are added four by four, or in pairs",
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
+    "sliding_rows": "windows of channels that lie side by side slide along rows",
     "in_squares": "operands that lie across are turned square by square, in registers",
     "transposed_results": "where all operands lie across, results turn by squares",
     "short_axes": "short axes and sums over short windows are written out by steps",

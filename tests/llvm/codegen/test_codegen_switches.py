@@ -32,6 +32,11 @@ def convolution(stride: int = 1) -> F:
     return lambda x, w: ft.lax.conv_general_dilated(x, w, (stride, stride), "SAME")
 
 
+def channels_last(x: Array, w: Array) -> Any:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return ft.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=numbers)
+
+
 def by_image(x: Array, w: Array) -> Any:
     return ft.grad(lambda x: (convolution(2)(x, w) ** 2).sum())(x)
 
@@ -68,6 +73,7 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
     ),
     "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
     "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
+    "sliding_rows": (channels_last, (normal(2, 20, 20, 16), normal(3, 3, 16, 32))),
     "in_squares": (lambda x, y: x.T + y, (normal(150, 170), normal(170, 150))),
     "transposed_results": (lambda x: x.T * 2, (normal(150, 170),)),
     "short_axes": (lambda x, y: x * y[:, None], (normal(5000, 3), normal(5000))),

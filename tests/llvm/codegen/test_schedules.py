@@ -12,6 +12,7 @@ import ftrace as ft
 from ftrace.backends.llvm.contraction.strategies import as_panels, in_blocks
 from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
 from ftrace.backends.llvm.convolution.nchw import find_sliding
+from ftrace.backends.llvm.convolution.nhwc import find_sliding_rows
 from ftrace.backends.llvm.render import Case
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.choose_tiling import find_tilings
@@ -68,6 +69,13 @@ def convolution(stride: int = 1) -> Any:
     return lambda x, w: ft.lax.conv_general_dilated(x, w, (stride, stride), "SAME")
 
 
+def channels_last(groups: int = 1) -> Any:
+    return lambda x, w: ft.lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
+    )  # fmt: skip
+
+
 def by_filters(x: Any, w: Any, y: Any) -> Any:
     return ft.grad(lambda w: (convolution()(x, w) * y).sum())(w)
 
@@ -86,6 +94,21 @@ for units of i0 by 2 × i2 × i3, i1:
     fill image1[r6 × r5][line of i0 by 2 × i2 × i3]
     sums[i1][i0 × i2 × i3] <- … · (image + image1)    8 rows × 2 vectors
     out <- f(sums[i1][i0 × i2 × i3])"""),
+    "channels last": (
+        of_plan(find_sliding_rows), channels_last(),
+        ((8, 14, 14, 64), (3, 3, 64, 64)), """
+for units of i0, i1 × i2, i3:
+    fill image[line of i1 × i2][r6]
+    sums[i1 × i2][i3] <- image · …    14 rows × 2 vectors
+    out <- f(sums[i1 × i2][i3])"""),
+    "groups": (
+        of_plan(find_sliding_rows), channels_last(8),
+        ((4, 14, 14, 32), (3, 3, 4, 32)), """
+for units of i0, i1 × i2, i3 by 4 × i4:
+    fill image[line of i1 × i2][r7][i3 × i4]
+    fill still[r7 × r5 × r6][i3 × i4]
+    sums[i1 × i2][i3 × i4] <- image · still    14 rows × 1 vectors
+    out <- f(sums[i1 × i2][i3 × i4])"""),
     "by filters": (
         of_plan(find_sliding_sum), by_filters,
         ((8, 32, 28, 28), (64, 32, 3, 3), (8, 64, 28, 28)), """

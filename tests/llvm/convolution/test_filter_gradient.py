@@ -130,10 +130,11 @@ def test_small_caches_make_small_blocks(case: Any, last: bool) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("case", [_CASES[0], _CASES[3], _CASES[9]], ids=str)
-def test_gradients_by_filters_slide(case: Any) -> None:
-    arrays = operands(case, False)[2:]
-    assert sum_of(one_kernel(case, False, arrays)) is not None
+def test_gradients_by_filters_slide(case: Any, last: bool) -> None:
+    arrays = operands(case, last)[2:]
+    assert sum_of(one_kernel(case, last, arrays)) is not None
 
 
 def test_other_contractions_do_not() -> None:

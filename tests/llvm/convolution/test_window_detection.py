@@ -14,6 +14,7 @@ import ftrace as ft
 from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.convolution.find import Window, find_windows
 from ftrace.backends.llvm.convolution.nchw import find_sliding
+from ftrace.backends.llvm.convolution.nhwc import find_sliding_rows
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
@@ -38,6 +39,7 @@ from tests.support.run_llvm_kernel import behind_fence, linked
 
 Array = np.ndarray[Any, Any]
 _sliding = import_module("ftrace.backends.llvm.convolution.nchw")
+_sliding_rows = import_module("ftrace.backends.llvm.convolution.nhwc")
 
 
 pytestmark = pytest.mark.usefixtures("private_cache")
@@ -96,6 +98,11 @@ def windows_of(kernel: Kernel) -> list[Window]:
 def sliding_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     plan, facts = plan_of(kernel)
     return next(find_sliding(kernel, plan, facts, target or host_target()), None)
+
+
+def sliding_rows_of(kernel: Kernel) -> Schedule | None:
+    plan, facts = plan_of(kernel)
+    return next(find_sliding_rows(kernel, plan, facts, host_target()), None)
 
 
 def run(
@@ -188,9 +195,13 @@ def channels_last(function: Any, ndim: int, filters: str) -> Any:
 
 
 @pytest.mark.parametrize("case", _CASES, ids=str)
-@pytest.mark.parametrize("filters", ["last", "first"])
-def test_channels_may_be_last(case: Any, filters: str) -> None:
-    """The image is the left operand."""
+@pytest.mark.parametrize(("filters", "deep"), [("last", False), ("first", True)])
+def test_channels_may_be_last(
+    case: Any, filters: str, deep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image is the left operand; sums of several parts are put aside."""
+    if deep:
+        monkeypatch.setattr(_sliding_rows, "DEPTH", 20)
     images, weights, strides, pads, dilation, groups = case
     x, w = normal(*images), normal(*weights, seed=1)
     wanted = expected(x, w, *case[2:])
@@ -206,6 +217,7 @@ def test_channels_may_be_last(case: Any, filters: str) -> None:
     if filters == "last":
         w = np.ascontiguousarray(np.moveaxis(w, (0, 1), (-1, -2)))
     kernel = kernel_of(function, x, w)
+    assert groups > 1 or weights[0] < 8 or sliding_rows_of(kernel) is not None
     found = run(kernel, [x, w], 3)
     shape = (wanted.shape[0], *wanted.shape[2:], wanted.shape[1])
     found = np.moveaxis(found.reshape(shape), -1, 1)

@@ -25,9 +25,8 @@ from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window
 from ftrace.backends.llvm.schedule.tiling_ir import size_of, step_cycles
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.kernel.ir import Kernel, axis_of
+from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
-from ftrace.trace.symbolic.dim import same_size
 
 #: Taps of all windows at most: their tiles are written one after the other.
 _MOST_TAPS = 128
@@ -37,8 +36,6 @@ _VECTORS = 8
 _LEAST_ROWS = 48
 #: The part of L2 that each panel may take.
 _SHARE = 4
-#: Rows of an operand so far apart (in bytes) are put together.
-_FAR = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +46,9 @@ class Shape:
       windows: each of a pixel range and an axis of taps.
       left, right: the operand that slides, and the other one.
       channel: the axis that the left one has beside its taps, if any.
-      column: the axis of the right one.
+      columns: the axis of the right one; of groups, the two that lie side by side.
       others: what is summed over beside the pixels.
+      channels_last: the left one is evaluated in vectors of channels.
     """
 
     plan: contraction.Contraction
@@ -58,8 +56,13 @@ class Shape:
     left: Node
     right: Node
     channel: tuple[Node, ...]
-    column: Node
+    columns: tuple[Node, ...]
     others: tuple[Node, ...]
+    channels_last: bool
+
+    @property
+    def groups(self) -> bool:
+        return len(self.columns) > 1
 
     @property
     def taps(self) -> int:
@@ -72,13 +75,20 @@ def find_sliding_sum(
     """The contraction as such a gradient, if it is one."""
     if not convolution.is_sum_of_products(kernel, plan):
         return
+    lanes = target.vector_bytes // plan.reduces[0].dtype.itemsize
+    groups = convolution.with_groups(kernel, plan, facts, lanes)
+    if groups is not None and target.decides("sliding_rows"):
+        sides = groups.left[0], groups.right[0], groups.rows, groups.columns
+        found = _as_sliding(groups, *sides, facts)
+        if found is not None:
+            yield _schedule(found, kernel, facts, target)
+            return
     rows = (plan.left[0], plan.right[0], plan.rows, plan.columns)
     columns = (plan.right[0], plan.left[0], plan.columns, plan.rows)
     for left, right, slid, still in (rows, columns):
-        lanes = target.vector_bytes // right.dtype.itemsize
         if len(still) != 1 or 4 * size_of(still[0]) < lanes:
             continue
-        found = _as_sliding(plan, left, right, slid, still[0], facts)
+        found = _as_sliding(plan, left, right, slid, still, facts)
         if found is not None:
             yield _schedule(found, kernel, facts, target)
             return
@@ -86,7 +96,7 @@ def find_sliding_sum(
 
 def _as_sliding(
     plan: contraction.Contraction, left: Node, right: Node, slid: Sequence[Node],
-    column: Node, facts: Facts,
+    columns: tuple[Node, ...], facts: Facts,
 ) -> Shape | None:  # fmt: skip
     """The same with `left` as the operand that slides."""
     windows, beside = _windows(left, plan.ranges, slid, facts)
@@ -94,12 +104,13 @@ def _as_sliding(
         return None
     windows.sort(key=lambda w: slid.index(w.tap))
     pixels = [w.column for w in windows]
-    if not convolution.can_fill(left, pixels[-1], facts):
+    last = len(columns) > 1 or not convolution.can_fill(left, pixels[-1], facts)
+    if last and not (beside and convolution.can_fill(left, beside[0], facts)):
         return None
     others = [r for r in plan.ranges if r not in pixels]
     others = contraction.in_memory_order([left], others, facts)
-    sides = tuple(beside), column, tuple(others)
-    return Shape(plan, tuple(windows), left, right, *sides)
+    sides = tuple(beside), columns, tuple(others)
+    return Shape(plan, tuple(windows), left, right, *sides, last)
 
 
 def _windows(
@@ -131,21 +142,24 @@ def _schedule(
 ) -> tree.Schedule:
     s, item = shape, shape.right.dtype.itemsize
     lanes = target.vector_bytes // item
-    columns = _cut_columns(s.column, lanes)
+    columns = _cut_columns(s.columns, lanes)
     pitch = layout.whole_vectors(columns, lanes)
     room = target.l2 // _SHARE // item  # elements of a panel
     rows = _cut_channels(s, columns.blocks, pitch, room, target)
-    tile, parts = _tile(s.taps, rows.length, pitch // lanes, target)
+    tile, parts = _tile(s, rows.length, pitch // lanes, target)
     depth = _cut_pixels(s, rows.length, pitch, tile, room, lanes, target)
     beside = Part.of(rows, 1, facts.free[s.left])
-    images = layout.images_of(s.left, s.windows, depth, beside, lanes, zeros=0)
+    images = layout.images_of(
+        s.left, s.windows, depth, beside, lanes, channels_last=s.channels_last,
+        groups=columns if s.groups else None, zeros=0,
+    )  # fmt: skip
     taps = Cut.whole([w.tap for w in s.windows])
     places = (
         Part.of(rows, pitch * taps.length), Part.of(taps, pitch), Part.of(columns, 1)
     )  # fmt: skip
     height = rows.length * taps.length
     sums = Panel("sums", s.plan.reduces[0], height, pitch, places)
-    still = _still(s.right, columns, depth, lanes, facts)
+    still = convolution.still_operand(s.right, columns, depth, lanes, facts)
     add = tree.Slide(
         images, still, rows, columns, depth, tile, sums, True, _in_parts(s.taps, parts)
     )
@@ -156,32 +170,17 @@ def _schedule(
     return tree.Schedule(kernel, lanes, places, convolution.slide(add, store))
 
 
-def _still(
-    node: Node, columns: Cut, summed: Cut, lanes: int, facts: Facts
-) -> Panel | Node:
-    """It is read where it stands if vectors of it are side by side, near each other."""
-    width, free = layout.whole_vectors(columns, lanes), facts.free[node]
-    axis, form = columns.within[-1], contraction.plain_form(node, facts)
-    if form is not None and contraction.runs_along(node, axis, facts):
-        steps = [abs(form.terms.get(r, 0)) for r in (*summed.outer, *summed.within)]
-        near = min((n for n in steps if n), default=0) * node.dtype.itemsize < _FAR
-        # All columns that tiles read have to be there.
-        rests = axis_of(axis).size % width, columns.length % width
-        if near and same_size(rests, (0, 0)):
-            return node
-    parts = Part.of(summed, width, free), Part.of(columns, 1)
-    high = summed.positions(free)
-    return Panel("still", node, high, width, parts, zeros=columns.length)
-
-
 def _in_parts(count: int, parts: int) -> tuple[range, ...]:
     """So many taps in parts as equal as can be."""
     edges = [n * count // parts for n in range(parts + 1)]
     return tuple(range(*pair) for pair in pairwise(edges))
 
 
-def _cut_columns(column: Node, lanes: int) -> Cut:
-    """Blocks of columns: whole vectors, where they are not all in one."""
+def _cut_columns(columns: tuple[Node, ...], lanes: int) -> Cut:
+    """Blocks of columns: whole vectors, if they are not all in one; of groups one."""
+    *groups, column = columns
+    if groups:
+        return Cut.of_first(columns, max(lanes // size_of(column), 1))
     vectors = -(-size_of(column) // lanes)
     each = -(-vectors // -(-vectors // _VECTORS))
     return Cut((), column, each * lanes, ()) if each < vectors else Cut.whole([column])
@@ -194,8 +193,8 @@ def _cut_channels(s: Shape, blocks: int, pitch: int, room: int, target: Target) 
       blocks: of columns, of so many each.
       room: elements of a panel.
     """
-    if not s.channel:
-        return Cut.whole(())
+    if not s.channel or s.groups:
+        return Cut.whole(s.channel)
     size = whole = size_of(s.channel[0])
     others = prod(map(size_of, s.plan.outer)) * blocks
     for n in (n for n in range(1, whole + 1) if whole % n == 0):
@@ -216,7 +215,7 @@ def _cut_pixels(
     first, *rest = [w.column for w in s.windows]
     inside = prod(map(size_of, rest))
     line = prod(w.reach(w.pixels, w.whole) for w in s.windows[1:])
-    step = s.windows[0].stride * line * channels
+    step = s.windows[0].stride * line * channels * (pitch if s.groups else 1)
     strip = inside * tile[1] * lanes
     near = target.l1 // 2 // s.right.dtype.itemsize
     most = max(min(room // max(inside * pitch, step), near // strip), 1)
@@ -228,13 +227,16 @@ def _cut_pixels(
 
 
 def _tile(
-    taps: int, channels: int, vectors: int, target: Target
+    s: Shape, channels: int, vectors: int, target: Target
 ) -> tuple[tuple[int, int], int]:
     """The best tile, channels and vectors, and in how many parts the taps are."""
+    taps = s.taps
     best, least = ((1, 1), taps), float("inf")
     for wide in range(1, min(vectors, 4) + 1):
         room = max((target.registers - 2 - wide) // wide, 1)
         high, parts = min(max(room // taps, 1), channels), -(-taps // room)
+        if s.channels_last and not s.groups:  # numbers side by side
+            high, parts = min(room, channels), taps
         rows = -(-taps // parts) * high
         across, rest = divmod(vectors, wide)
         cycles = across * step_cycles(rows, wide, target.costs)

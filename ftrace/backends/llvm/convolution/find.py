@@ -2,31 +2,34 @@
 
 Contractions (see `contraction/find.py`) with a window (see `schedule/layout.py`) are
 convolutions. The operand that has it is the *image*, the other one is *still*. Windows
-slide along columns, or along what is summed over, where the taps are rows: the gradient
-by the filters.
+slide along columns, along rows, or along what is summed over, where the taps are rows:
+the gradient by the filters. Columns may be groups and their places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import gcd, prod
 
 from ftrace import dtypes
-from ftrace.backends.llvm.contraction.find import Contraction
-from ftrace.backends.llvm.schedule import schedule_tree as tree
+from ftrace.backends.llvm.contraction.find import Contraction, plain_form, runs_along
+from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
-from ftrace.backends.llvm.schedule.layout import Panel, Window
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window
 from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import INDEX, Kernel, axis_of, load_p, range_p
 from ftrace.trace.graph import Node, toposort
-from ftrace.trace.symbolic.dim import is_dynamic
+from ftrace.trace.symbolic.dim import is_dynamic, same_size
 
 #: The numbers that tiles of registers add up.
 FLOATS = (dtypes.float32, dtypes.float64)
 #: Fewer products are not worth it.
 _LEAST = 1 << 14
+#: Rows of an operand so far apart (in bytes) are put together.
+_FAR = 4096
 
 
 def find_windows(
@@ -128,6 +131,27 @@ def is_sum_of_products(kernel: Kernel, plan: Contraction) -> bool:
     return {factor.dtype for factor in factors} == {total.dtype}
 
 
+def with_groups(
+    kernel: Kernel, plan: Contraction, facts: Facts, lanes: int
+) -> Contraction | None:
+    """The same with columns that are groups and their places, side by side.
+
+        out[p, g, o] = f(the sum over c, t of left(p + t, g, c) · right(g, c, t, o), …)
+
+    A group has too few places for a vector; a vector has all places of some groups.
+    """
+    (store, *more), (*others, column) = kernel.stores, plan.columns
+    both = (*plan.left, *plan.right)
+    terms, width = facts.affine[store.index].terms, size_of(column)
+    for axis in plan.outer:
+        if terms.get(axis) == width and all(axis in facts.free[n] for n in both):
+            if more or others or 2 * width > lanes or 2 * size_of(axis) * width < lanes:
+                return None
+            outer = tuple(a for a in plan.outer if a is not axis)
+            return replace(plan, outer=outer, columns=(axis, column))
+    return None
+
+
 # What it costs to evaluate an operand.
 
 
@@ -153,6 +177,24 @@ def fill_cost(
 
 
 # How they run.
+
+
+def still_operand(
+    node: Node, columns: Cut, summed: Cut, lanes: int, facts: Facts
+) -> Panel | Node:
+    """It is read where it stands if vectors of it are side by side, near each other."""
+    width, free = layout.whole_vectors(columns, lanes), facts.free[node]
+    axis, form = columns.within[-1], plain_form(node, facts)
+    if form is not None and runs_along(node, axis, facts):
+        steps = [abs(form.terms.get(r, 0)) for r in (*summed.outer, *summed.within)]
+        near = min((n for n in steps if n), default=0) * node.dtype.itemsize < _FAR
+        # All columns that tiles read have to be there.
+        rests = axis_of(axis).size % width, columns.length % width
+        if near and same_size(rests, (0, 0)):
+            return node
+    parts = Part.of(summed, width, free), Part.of(columns, 1)
+    high = summed.positions(free)
+    return Panel("still", node, high, width, parts, zeros=columns.length)
 
 
 def slide(s: tree.Slide, store: tree.StoreResults) -> tuple[tree.Statement, ...]:

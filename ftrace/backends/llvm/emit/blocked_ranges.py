@@ -350,13 +350,19 @@ class _Lines:
 
 
 def fill_image(
-    memory: Scratch, image: Image, along: Block, beside: Block, lanes: int
+    memory: Scratch,
+    image: Image,
+    along: Block,
+    beside: Block,
+    columns: Block | None,
+    lanes: int,
 ) -> None:
     """Evaluates the operand for a block.
 
     Args:
       along: the block that windows slide along.
       beside: of what the image has beside its lines.
+      columns: of groups; vectors run along them.
       lanes: of a vector at most.
     """
     stage, lines = memory.stage, _lines_of(image, along)
@@ -365,6 +371,12 @@ def fill_image(
         value = _loaded_within(value, lines.within)
     terms = [*lines.terms, *beside.terms(image.beside)]
     ranges, blocks = [*image.beside.ranges, *lines.ranges], [along, beside]
+    if image.channels_last:
+        ranges = [*lines.ranges, *image.beside.ranges]
+    if columns is not None and image.columns is not None:
+        terms += columns.terms(image.columns)
+        ranges += columns.cut.within
+        blocks.append(columns)
     last, spans = ranges[-1], lines.spans
     steps = {last: RangeTiling(fit_lanes(last, blocks, lanes))}
     for block in blocks:
@@ -405,7 +417,7 @@ def _lines_of(image: Image, along: Block) -> _Lines:
         found.moved[window.tap] = window.tap_of(add(tap, number))
         if start is None or same_size(axis_of(axis).size % cut.size, 0):
             continue
-        if axis is axes[-1]:
+        if axis is axes[-1] and not image.channels_last:
             # A vector may reach beyond the last pixel.
             place = add(line, mul(start, const(by, INDEX)))
             all_of_them = window.reach(window.pixels, group)

@@ -178,7 +178,9 @@ class ScheduleEmitter:
         panel, memory = s.panel, self.memory[s.panel.key]
         if isinstance(panel, layout.Image):
             along, beside = self.block(panel.along), self.block(panel.beside.cut)
-            blocked_ranges.fill_image(memory, panel, along, beside, self.schedule.lanes)
+            columns = panel.columns and self.block(panel.columns.cut)
+            lanes = self.schedule.lanes
+            blocked_ranges.fill_image(memory, panel, along, beside, columns, lanes)
             return
         blocks = [self.block(part.cut) for part in panel.parts]
         blocked_ranges.fill_panel(
@@ -241,22 +243,29 @@ class ScheduleEmitter:
     # Sums over windows.
 
     def slide(self, s: tree.Slide) -> None:
-        """Tiles of rows and vectors, for each part of the taps."""
+        """Tiles of rows and vectors of each line, for each part of the taps."""
         writer, (rows, vectors) = self.stage.writer, s.tile
         wide = s.into.pitch // self.schedule.lanes
         height = s.rows.extents[-1] if s.rows.within else 1
         still = self._still(s)
-        for part in s.parts:
-            for across in microkernel.each_tile(writer, wide, vectors):
-                for down in microkernel.each_tile(writer, height, rows):
-                    self._slide_tile(s, still, part, across, down)
+        with ExitStack() as opened:
+            block, lines = self.block(s.rows), dict[Node, str]()
+            for axis in s.rows.within[:-1]:
+                loop = self.stage.loop(block.extent(axis))
+                lines[axis] = opened.enter_context(loop)
+            for part in s.parts:
+                for across in microkernel.each_tile(writer, wide, vectors):
+                    for down in microkernel.each_tile(writer, height, rows):
+                        self._slide_tile(s, still, part, lines, across, down)
 
     def _slide_tile(
-        self, s: tree.Slide, operand: _Still, part: range, *at: tuple[str, int]
-    ) -> None:
+        self, s: tree.Slide, operand: _Still, part: range, lines: Mapping[Node, str],
+        *at: tuple[str, int],
+    ) -> None:  # fmt: skip
         """The sums of one tile, over all images, in registers, and where they go.
 
         Args:
+          lines: the position in the block of each axis of the rows around it.
           at: its first vector and how many it has, and the same of its rows.
         """
         (still, steps), ((vector, vectors), (row, rows)) = operand, at
@@ -266,7 +275,8 @@ class ScheduleEmitter:
         pairs = [(n, k) for n in range(rows) for k in part]
         offsets = tuple(n * step + taps[k] for n, k in pairs)
         t = Type.of(s.into.node.dtype, lanes)
-        tile = microkernel.Tile(t, offsets, vectors)
+        spread = s.images[0].columns is not None
+        tile = microkernel.Tile(t, offsets, vectors, spread)
         micro = microkernel.MicroKernel(self.stage.writer, values.ops, values.access)
         state = [t.zero] * (tile.rows * tile.vectors)
         for image in s.images:
@@ -274,11 +284,15 @@ class ScheduleEmitter:
             walks, first = self._walks(s, image, steps)
             moved = still.plus(constant=first)
             a, b = (moved, base) if s.by_columns else (base, moved)
-            a, b = a.plus((step, row)), b.plus((lanes, vector))
+            a = a.plus(*[(left.get(r, 0), i) for r, i in lines.items()], (step, row))
+            a = a.plus((lanes, vector)) if spread else a
+            b = b.plus((lanes, vector))
             state = micro.sums(tile, walks, a, b, state)
         weights, pitch = s.into.parts[0], s.into.pitch
         assert weights.cut is s.rows
         sums = microkernel.Address(self._buffer(s.into))
+        own = s.rows.steps(weights.weight, s.rows.within)
+        sums = sums.plus(*[(own[r], i) for r, i in lines.items()])
         out = sums.plus((weights.weight, row), (lanes, vector))
         places = [n * weights.weight + k * pitch for n, k in pairs]
         micro.keep(tile, state, out, places, s.adds)

@@ -379,7 +379,9 @@ class Image:
     Attributes:
       windows: each with the classes of its taps that see this image.
       along: windows slide along its ranges.
-      beside: what the image has beside its lines.
+      beside: what the image has beside its lines; with channels last, inside them.
+      columns: groups and their places: the image has a vector of them where it would
+        have a number.
       steps: elements from one value to the next of each axis, range and tap.
       kinds: the same of the classes of a window, by its pixel.
       zeros: 0 where all of it is zero at first; what is in no line stays so.
@@ -391,6 +393,8 @@ class Image:
     windows: tuple[tuple[Window, Group], ...]
     along: Cut
     beside: Part
+    channels_last: bool
+    columns: Part | None
     zeros: int | None
     behind: bool
     rows: int
@@ -408,7 +412,9 @@ class Image:
         return list(product(*(range(window.taps) for window, _ in self.windows)))
 
     def __str__(self) -> str:
-        return f"{self.name}{self.beside}[line of {self.along}]"
+        lines, beside = f"[line of {self.along}]", str(self.beside)
+        places = [lines, beside] if self.channels_last else [beside, lines]
+        return f"{self.name}{''.join(places)}{self.columns or ''}"
 
 
 Memory = Panel | Image
@@ -426,6 +432,8 @@ def images_of(
     beside: Part,
     lanes: int,
     apart: bool = False,
+    channels_last: bool = False,
+    groups: Cut | None = None,
     zeros: int | None = None,
     behind: bool = False,
 ) -> tuple[Image, ...]:
@@ -434,10 +442,13 @@ def images_of(
     Args:
       apart: vectors need pixels side by side: each class of a strided window has its
         lines.
+      groups: columns, if they are groups; then channels are last.
       others: see `Image`.
     """
     found: list[Image] = []
     kinds_of = [w.groups if apart else [w.whole] for w in windows]
+    columns = None if groups is None else Part.of(groups, 1)
+    each = 1 if groups is None else whole_vectors(groups, lanes)
     assert isinstance(beside.cut, Cut)
     count = beside.cut.positions(beside.ranges)
     sizes = dict(zip(along.within, along.extents, strict=True))
@@ -445,7 +456,7 @@ def images_of(
         pairs = tuple(zip(windows, chosen, strict=True))
         of_pixels = {window.column: (window, group) for window, group in pairs}
         steps, kinds = dict[Node, int](), dict[Node, int]()
-        weight = 1
+        weight = count * each if channels_last else 1
         for axis in (along.order or along.within)[::-1]:
             if axis not in of_pixels:
                 steps[axis] = weight
@@ -457,13 +468,16 @@ def images_of(
             weight *= window.reach(sizes[axis], group)
             kinds[axis] = weight
             weight *= group.classes
-        pitch = not_aliased(weight, node.dtype.itemsize, lanes)
-        steps |= beside.cut.steps(pitch, beside.ranges)
-        own = beside._replace(weight=pitch)
+        rows, pitch, unit = 1, weight, each
+        if not channels_last:
+            rows = count
+            unit = pitch = not_aliased(weight, node.dtype.itemsize, lanes)
+        steps |= beside.cut.steps(unit, beside.ranges)
+        own = beside._replace(weight=unit)
         found.append(
             Image(
-                f"image{n or ''}", node, pairs, along, own, zeros, behind, count, pitch,
-                steps, kinds,
+                f"image{n or ''}", node, pairs, along, own, channels_last, columns,
+                zeros, behind, rows, pitch, steps, kinds,
             )
         )  # fmt: skip
     return tuple(found)

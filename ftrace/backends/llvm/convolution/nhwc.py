@@ -1,0 +1,145 @@
+"""Convolutions whose left operand slides along the rows: numbers of pixels.
+
+    out[p, j] = f(the sum over c, t of left(p + t, c) · right(j, c, t), …)
+    out[p, g, o] = f(the sum over c, t of left(p + t, g, c) · right(g, c, t, o), …)
+
+A unit is a block of lines of pixels, and of columns. The left operand is evaluated once
+for each pixel that the block sees, into a panel with padding: its numbers are spread
+over vectors one at a time, so that taps and strides are distances in it and nothing
+else. Tiles are pixels of one line beside each other, and vectors of columns.
+
+A vector has all places of some groups: of groups that panel has a vector for each
+number, which serves all taps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from ftrace.backends.llvm.contraction.find import Contraction, in_memory_order
+from ftrace.backends.llvm.convolution import find as convolution
+from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
+from ftrace.backends.llvm.schedule.index_facts import Facts
+from ftrace.backends.llvm.schedule.layout import Cut, Panel, Part, Window, cut_ranges
+from ftrace.backends.llvm.schedule.tiling_ir import (
+    register_tile,
+    register_tiles,
+    size_of,
+)
+from ftrace.backends.llvm.target import Target
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.trace.graph import Node
+
+#: Terms of a sum that are added up before they are put aside (of 4-byte elements).
+DEPTH = 512
+#: Pixels of a block at least, where there are more than cores need.
+_FEW_PIXELS = 64
+#: Images of fewer pixels share the weights of a block.
+_MANY_PIXELS = 128
+#: Vectors in a row of a block of columns; where such blocks are not alike.
+_VECTORS, _EVEN_VECTORS = 12, 16
+#: The part of the second cache that the sums, or the panel of groups, may take.
+_SHARE = 4
+
+
+def find_sliding_rows(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Iterator[tree.Schedule]:
+    """The contraction as a convolution with channels last, if it is one."""
+    if not convolution.is_sum_of_products(kernel, plan):
+        return
+    (left,), (*more, column) = plan.left, plan.columns
+    item = left.dtype.itemsize
+    lanes = target.vector_bytes // item
+    groups = convolution.with_groups(kernel, plan, facts, lanes)
+    windows: dict[Node, Window] = {}  # one for each axis of taps
+    for window in convolution.find_windows(left, plan.rows, plan.ranges, facts):
+        windows.setdefault(window.tap, window)
+    others = [r for r in plan.ranges if r not in windows]
+    others = in_memory_order([left], others, facts)
+    if not windows or not others or more or size_of(plan.rows[-1]) < 4:
+        return
+    if not convolution.can_fill(left, others[-1], facts):
+        return
+    if groups is not None:
+        plan = groups
+        columns = Cut.of_first(plan.columns, max(lanes // size_of(column), 1))
+    elif size_of(column) * item < 32:
+        return
+    else:
+        columns = _cut_columns(column, lanes)
+    deep = max(DEPTH * 4 // item // prod(w.taps for w in windows.values()), 1)
+    depth = cut_ranges(others, deep, lanes)
+    known = list(windows.values()), columns, depth
+    yield from _schedules(kernel, plan, *known, facts, target)
+
+
+def _cut_columns(column: Node, lanes: int) -> Cut:
+    """Blocks of columns."""
+    vectors = -(-size_of(column) // lanes)
+    blocks = column_blocks(vectors)
+    if blocks == 1:
+        return Cut.whole([column])
+    return Cut((), column, -(-vectors // blocks) * lanes, ())
+
+
+def column_blocks(vectors: int) -> int:
+    """In how many blocks columns are: of blocks that are alike no panel is needed."""
+    blocks = -(-vectors // _VECTORS)
+    fewer = -(-vectors // _EVEN_VECTORS)
+    return fewer if vectors % blocks and vectors % fewer == 0 else blocks
+
+
+def _schedules(
+    kernel: Kernel, plan: Contraction, windows: list[Window], columns: Cut, depth: Cut,
+    facts: Facts, target: Target,
+) -> Iterator[tree.Schedule]:  # fmt: skip
+    """With the best tile of registers, then with that of each width."""
+    (left,), (right,), (total,) = plan.left, plan.right, plan.reduces
+    lanes, groups = target.vector_bytes // total.dtype.itemsize, len(plan.columns) > 1
+    pitch = layout.whole_vectors(columns, lanes)
+    each = pitch * (max(depth.length, 1) if groups else 1)
+    room = target.l2 // _SHARE // total.dtype.itemsize // each
+    rows, outer = _cut_rows(plan, windows, columns.blocks, room, target)
+    summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
+    still = convolution.still_operand(right, columns, summed, lanes, facts)
+    images = layout.images_of(
+        left, windows, rows, Part.of(depth, 1, facts.free[left]), lanes,
+        channels_last=True, groups=columns if groups else None,
+    )  # fmt: skip
+    parts = Part.of(rows, pitch), Part.of(columns, 1)
+    sums = Panel("sums", total, rows.length, pitch, parts)
+    axes = (*rows.within, *columns.within)
+    store = tree.StoreResults((sums,), axes, (columns, rows))
+    known = rows.extents[-1], pitch // lanes, target.registers, target.costs
+    for tile in dict.fromkeys((register_tile(*known), *register_tiles(*known))):
+        size, adds = (tile.rows, tile.vectors), depth.several
+        add = tree.Slide(images, still, rows, columns, depth, size, sums, adds)
+        unit, places = convolution.slide(add, store), (*outer, rows, columns)
+        yield tree.Schedule(kernel, lanes, places, unit)
+
+
+def _cut_rows(
+    plan: Contraction, windows: list[Window], columns: int, room: int, target: Target
+) -> tuple[Cut, tuple[Node, ...]]:
+    """Blocks of lines, and the axes around them: small images are several in a block.
+
+    Args:
+      columns: blocks of them.
+      room: pixels of a block at most.
+    """
+    at = min(plan.rows.index(w.column) for w in windows)
+    if at and prod(map(size_of, plan.rows[at:])) < _MANY_PIXELS:
+        at -= 1
+    first, *rest = rows = plan.rows[at:]
+    outer = (*plan.outer, *plan.rows[:at])
+    units = columns * prod(map(size_of, outer))
+    size, inside = size_of(first), prod(map(size_of, rest))
+    while rest and size > 1:
+        few = units * -(-size_of(first) // size) < 4 * target.cores
+        if size * inside <= room and (size * inside <= _FEW_PIXELS or not few):
+            break
+        size = -(-size // 2)
+    return Cut.of_first(rows, size), outer
