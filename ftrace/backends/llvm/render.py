@@ -109,6 +109,7 @@ PRODUCTS: tuple[tuple[str, Strategy], ...] = (
     ("sliding", nchw.find_sliding),
     ("sliding_sums", filter_gradient.find_sliding_sum),
     ("sliding_rows", nhwc.find_sliding_rows),
+    ("few_columns", strategies.find_dots),
     ("in_blocks", strategies.find_blocks),
 )
 

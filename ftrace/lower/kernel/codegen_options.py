@@ -12,6 +12,7 @@ DECISIONS = {
     "few_rows": "products of few rows go through the sums a few terms at a time",
     "bfloat16_pairs": "products of bfloat16 are added two by two, in one instruction",
     "integer_groups": "products of small integers are added four by four, or in pairs",
+    "few_columns": "vectors of products with few columns run along the sums",
     "sliding": "windows slide over lines of the image, which stand in a panel once",
     "sliding_sums": "gradients by the filters read each pixel of an image once",
     "sliding_rows": "windows of channels that lie side by side slide along rows",

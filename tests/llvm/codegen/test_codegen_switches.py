@@ -71,6 +71,7 @@ PROGRAMS: dict[str, tuple[F, tuple[Array, ...]]] = {
         lambda x, y: fnp.matmul(x, y, preferred_element_type="int32"),
         (np.ones((72, 128), np.int8), np.ones((128, 80), np.int8)),
     ),
+    "few_columns": (fnp.matmul, (normal(100, 300), normal(300, 3))),
     "sliding": (convolution(), (normal(2, 16, 20, 20), normal(32, 16, 3, 3))),
     "sliding_sums": (by_filters, (normal(4, 32, 20, 20), normal(32, 32, 3, 3))),
     "sliding_rows": (channels_last, (normal(2, 20, 20, 16), normal(3, 3, 16, 32))),

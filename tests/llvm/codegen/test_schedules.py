@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.contraction.strategies import as_panels, in_blocks
+from ftrace.backends.llvm.contraction.strategies import as_panels, find_dots, in_blocks
 from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
 from ftrace.backends.llvm.convolution.nchw import find_sliding
 from ftrace.backends.llvm.convolution.nhwc import find_sliding_rows
@@ -24,6 +24,11 @@ CACHES = (32 << 10, 1 << 20, 32 << 20)
 WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "", CACHES, cores=2)
 
 
+def few_columns(case: Case) -> Schedule | None:
+    assert case.plan is not None
+    return next(find_dots(case.kernel, case.plan, case.facts, WIDE), None)
+
+
 def matrix(case: Case) -> Schedule | None:
     assert case.plan is not None
     return next(as_panels(case.kernel, case.plan, case.facts, WIDE), None)
@@ -35,6 +40,11 @@ def blocks(case: Case) -> Schedule | None:
 
 
 GOLDEN: dict[str, tuple[Callable[[Case], Schedule | None], tuple[int, ...], str]] = {
+    "few columns": (few_columns, (500, 300, 3), """
+for units of i0 by 63:
+    once for all i0 by 63:
+        fill right[i1][r2]
+    out <- f(… · right)    7 rows × 3 columns, r2 in vectors of 16"""),
     "matrix": (matrix, (512, 2000, 500), """
 for units of i1 by 64, i0 by 516:
     once for all i0 by 516:

@@ -1,5 +1,6 @@
 """Strategies for products: how a contraction runs on a processor.
 
+    find_dots        few columns: vectors run along what is summed over
     find_blocks      what is worth blocks that fit in the caches:
         as_panels    matrix products: one axis of rows and one of columns in a block
         in_blocks    any contraction
@@ -49,6 +50,9 @@ LEAST_HEIGHT = 64
 _WORTH_SUMS = 1 << 12
 #: The axes of a block should be so long; where nothing is filled two rows will do.
 LONG_ROWS, FEW_ROWS = 8, 2
+#: With few columns: rows that make up for the panel of the right operand; rows of a
+#: unit, about.
+_LEAST_ROWS, _UNIT_ROWS = 16, 64
 
 
 class _Tiles(NamedTuple):
@@ -109,6 +113,7 @@ def _unit(
     into: tuple[Panel, ...] = (),
     sharing: tuple[Node | EvenRows, ...] = (),
     ahead: int = 0,
+    along: tiling.RangeTiling | None = None,
 ) -> tuple[Statement, ...]:
     """The sums of a unit, and what becomes of them.
 
@@ -117,7 +122,7 @@ def _unit(
       into: where sums are put; results go from registers to where they belong if it is
         nowhere.
       sharing: units that differ in these alone fill right panels once.
-      ahead: see `Accumulate`.
+      ahead, along: see `Accumulate`.
     """
     rows, columns, depth, _ = tiles
     part = Part.of(columns.cut, 1)
@@ -132,7 +137,7 @@ def _unit(
     if shared and sharing and not depth.several:
         shared = [tree.Once(sharing, tuple(shared))]
     operands = plan.reduces, (*right, *left)
-    add = tree.Accumulate(*operands, rows, columns, depth, into, offsets, ahead)
+    add = tree.Accumulate(*operands, rows, columns, depth, into, offsets, along, ahead)
     own: tuple[Statement, ...] = (*map(tree.Fill, left), add)
     around = [p.cut for panel in left for p in panel.parts if p.cut is not depth]
     if around and around[0] is not rows.cut:
@@ -348,6 +353,62 @@ def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
     across = Part.of(columns, 1)._replace(strips=deep * width)
     rows, parts = deep * (columns.size // width), (tiles.held(node, width), across)
     return Panel("right", node, rows, width, parts, True)
+
+
+def find_dots(
+    kernel: Kernel, plan: Contraction, facts: Facts, target: Target
+) -> Iterator[Schedule]:
+    """A contraction as one of few columns, if that is best.
+
+        right[j][k] <- b(k, j)                  once, turned if it stands otherwise
+        out[i, j] <- f(the sum over k of a(i, k) · right[j][k])
+
+    Vectors along three columns would be mostly empty, and along the rows far apart in
+    memory. What is summed over may be taps around channels that lie side by side, of
+    which some are outside of an image: all lanes are, or none. A tile has a vector of
+    partial sums for each pair of some rows and a column; their lanes are added up at
+    the end.
+    """
+    sizes = [axis_of(a).size for a in (*kernel.axes, *plan.ranges)]
+    (*others, length), (*more, column) = plan.ranges, plan.columns
+    if any(map(is_dynamic, sizes)) or more:
+        return
+    row = max(plan.rows, key=tiling.size_of)
+    item = max(n.dtype.itemsize for n in (*plan.left, *plan.right, *plan.reduces))
+    lanes = target.vector_bytes // item
+    wide, deep = tiling.size_of(column), prod(map(tiling.size_of, plan.ranges))
+    if 2 * wide > lanes or deep < 2 * lanes or tiling.size_of(row) < _LEAST_ROWS:
+        return
+    if others and tiling.size_of(length) % lanes:
+        return
+    if deep * wide * item * len(plan.right) > target.l1:
+        return
+    if not all(contraction.runs_along(n, length, facts) for n in plan.left):
+        return
+    # Of sums in vectors of columns, each step takes half a cycle per row.
+    if 0.5 * deep <= wide * (0.5 * deep / lanes + target.costs.add_lanes):
+        return
+    room = (target.registers - 1 - wide) // ((wide + 1) * len(plan.reduces))
+    tile = min(room, tiling.rows_together(plan.left, row, facts, target))
+    if tile < 1:
+        return
+    columns, rows = Cut.whole(plan.columns), EvenRows(row, tile, _UNIT_ROWS)
+    tiles = _Tiles(
+        Tiled(rows, tiling.RangeTiling(0, tile)),
+        Tiled(columns, tiling.RangeTiling(0, wide)), Cut.whole(plan.ranges), facts.free,
+    )  # fmt: skip
+    pitch = (-(-deep // lanes) + 1) * lanes
+    across = Part.of(columns, pitch)
+    right = [
+        Panel("right", node, wide, pitch, (across, tiles.held(node)), True)
+        for node in plan.right
+    ]
+    heavy = contraction.is_heavy(plan, kernel)
+    sums = tiles.sums(plan.reduces if heavy else (), columns.length, False)
+    sharing = (*[a for a in plan.rows if a is not row], rows)
+    along = tiling.RangeTiling(lanes)
+    unit = _unit(plan, tiles, right, (), sums, sharing, along=along)
+    yield Schedule(kernel, lanes, (*plan.outer, *sharing), unit)
 
 
 def find_blocks(

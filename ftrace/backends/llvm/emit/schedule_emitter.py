@@ -199,6 +199,8 @@ class ScheduleEmitter:
         values = [node.src[0] for node in s.totals]
         values = substitute(values, self.loads(s.operands))
         ranges, spans = depth.cut.within, depth.spans() | spans
+        if s.along is not None:
+            steps[ranges[-1]] = s.along
         if s.ahead:
             column = s.columns.cut.within[-1]
             later = Prefetch.of(values, column, ranges[-1], s.ahead, stage.facts)

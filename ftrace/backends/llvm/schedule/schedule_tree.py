@@ -121,6 +121,7 @@ class Accumulate:
       into: where sums are put; results go from registers to where they belong if it is
         nowhere.
       finished: other sums that results need.
+      along: how the last range that is summed over runs, if vectors run along it.
       ahead: operands are asked for so many terms ahead.
     """
 
@@ -131,10 +132,14 @@ class Accumulate:
     depth: Cut
     into: tuple[Panel, ...] = ()
     finished: tuple[Panel, ...] = ()
+    along: tiling.RangeTiling | None = None
     ahead: int = 0
 
     def __str__(self) -> str:
         tile = str(self.columns.steps)
+        if self.along is not None:
+            last = layout.name_of(self.depth.within[-1])
+            tile += f" columns, {last} in vectors of {self.along.lanes}"
         tile = tile if self.rows is None else f"{self.rows.steps} rows × {tile}"
         tile += f", {self.ahead} terms ahead" if self.ahead else ""
         value = " · ".join(["…", *[p.name for p in self.operands]])
