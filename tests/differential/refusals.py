@@ -137,6 +137,7 @@ REFUSED_BY_FTRACE = {
         "do not broadcast to the place",
         "mode must be 'fill'",
     ),
+    r"scipy\.stats\..*": ("is not defined for complex numbers",),
     r"random\.uniform": ("do not broadcast to shape",),
     r"random\.choice": ("must be an array or a count, got c",),
     r"nn\.initializers.*|numpy\.\w+|lax\.\w+": (

@@ -53,10 +53,9 @@ def test_every_operation_has_a_sample() -> None:
         value
         for module in MODULES
         for value in vars(module).values()
-        if isinstance(value, Compound)
+        if isinstance(value, Compound) and value.family == "host"
     }
     assert ours == {sample.op for sample in SAMPLES}
-    assert all(op.family == "host" for op in ours)
 
 
 # Laws.
@@ -521,7 +520,7 @@ def test_lanes_factorise_as_long_as_they_need(device: Any) -> None:
         (lambda x: lax.linalg.triangular_solve(x, x), errors.ShapeError, "square"),
         (lambda x: lax.linalg.triangular_solve(x[:, :2], x.astype("f4")),
          errors.DtypeError, "differ in dtype"),
-        (lambda x: lax.linalg.schur(x, sort_eig_vals=True), errors.ArgumentError,
+        (lambda x: lax.linalg.schur(x, sort_eig_vals=True), NotImplementedError,
          "sorted"),
         (lambda x: linalg.solve(x, x, assume_a="x"), errors.ValueRangeError, "'her'"),
         (lambda x: linalg.solve_triangular(x[:, :2], x, trans=3),

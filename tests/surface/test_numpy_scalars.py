@@ -74,6 +74,7 @@ def _same(found: Any, wanted: Any) -> None:
         )
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible:FutureWarning")
 @covering(1, dtype=["float32", "bfloat16", "int32", "uint8"], expression=_ROWS)
 def test_beside_an_array_they_are_what_pythons_numbers_are(
     expression: str, dtype: str

@@ -122,9 +122,14 @@ def test_arguments_are_checked() -> None:
         ft.custom_vjp(lambda x: x).defvjp(lambda x: x, None)
     with pytest.raises(StaticArgumentError, match="names 'z'"):
         ft.custom_jvp(lambda x: x, nondiff_argnames=("z",))
+    g = ft.custom_jvp(lambda x, *, k=1: x * k)
+    with pytest.raises(AttributeError, match="without a rule for its derivative"):
+        g(1.0, k=2)
+    g.defjvps(None)
     with pytest.raises(ArgumentError, match="k can be given by name only"):
-        ft.custom_jvp(lambda x, *, k=1: x * k)(1.0, k=2)
+        g(1.0, k=2)
     f = ft.custom_jvp(lambda x: x)
+    f.defjvps(None)
     with pytest.raises(ArgumentError, match="missing"):
         f()
     with pytest.raises(ArgumentError, match="must be an array or a number"):
@@ -135,8 +140,10 @@ def test_arguments_are_checked() -> None:
     product.defjvps(lambda t, result, x, y: t * y)
     with pytest.raises(ArgumentError, match="with 2 arguments and has 1 rules"):
         ft.grad(product)(1.0, 2.0)
+    h = ft.custom_vjp(lambda x: x, nondiff_argnums=(3,))
+    h.defvjp(lambda x: (x, None), lambda residuals, ct: (ct,))
     with pytest.raises(StaticArgumentError, match="the argument 3 of"):
-        ft.custom_vjp(lambda x: x, nondiff_argnums=(3,))(1.0)
+        h(1.0)
     with pytest.raises(ArgumentError, match="must be an int or a tuple of ints"):
         ft.custom_vjp(lambda x: x, nondiff_argnums="x")
 

@@ -178,6 +178,7 @@ def _backward(cell: Any, ct: Any) -> tuple[None, Any]:
 _stash.defvjp(lambda cell, x: (x, cell), _backward)
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible:FutureWarning")
 def test_backward_rules_write_references_that_functions_are_given() -> None:
     def plain(cell: Any, x: Any) -> Any:
         return _stash(cell, x * _stash(cell, 2 * x))

@@ -40,7 +40,8 @@ OUTSIDE = {
         lax.ScatterDimensionNumbers lax.Tolerance lax.linalg.EigImplementation
         lax.linalg.EighImplementation lax.linalg.SvdAlgorithm
         nn.initializers.Initializer
-        scipy.interpolate.RegularGridInterpolator image.ResizeMethod
+        scipy.interpolate.RegularGridInterpolator scipy.stats.ModeResult
+        image.ResizeMethod
         scipy.stats.gaussian_kde random.key_dtype
         scipy.optimize.OptimizeResults tree_util.DictKey tree_util.FlattenedIndexKey
         tree_util.GetAttrKey tree_util.KeyEntry tree_util.KeyPath tree_util.SequenceKey

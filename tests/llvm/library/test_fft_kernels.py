@@ -19,10 +19,12 @@ from ftrace.lower.assembly.serialize import program_of, program_text
 from ftrace.lower.library import fft_kernels
 from ftrace.lower.library.fft_kernels import (
     COLUMN,
-    RADICES,
     ROW,
     Form,
     Transform,
+)
+from ftrace.lower.library.fft_radices import (
+    RADICES,
     is_smooth,
     matrix_of,
     smooth_from,
