@@ -114,10 +114,10 @@ for units of i0, i1 × i2, i3:
     "groups": (
         of_plan(find_sliding_rows), channels_last(8),
         ((4, 14, 14, 32), (3, 3, 4, 32)), """
-for units of i0, i1 × i2, i3 by 4 × i4:
-    fill image[line of i1 × i2][r7][i3 × i4]
-    fill still[r7 × r5 × r6][i3 × i4]
-    sums[i1 × i2][i3 × i4] <- image · still    14 rows × 1 vectors
+for units of i0, i1 by 7 × i2, i3 by 8 × i4:
+    fill image[line of i1 by 7 × i2][r7][i3]
+    fill still[r7 × r5 × r6][i4 × i3]
+    sums[i1 × i2][i3 × i4] <- image · still    14 rows × 2 vectors
     out <- f(sums[i1 × i2][i3 × i4])"""),
     "by filters": (
         of_plan(find_sliding_sum), by_filters,

@@ -143,6 +143,7 @@ def _schedule(
     s, item = shape, shape.right.dtype.itemsize
     lanes = target.vector_bytes // item
     columns = _cut_columns(s.columns, lanes)
+    lanes = columns.size if s.groups else lanes
     pitch = layout.whole_vectors(columns, lanes)
     room = target.l2 // _SHARE // item  # elements of a panel
     rows = _cut_channels(s, columns.blocks, pitch, room, target)
@@ -180,7 +181,7 @@ def _cut_columns(columns: tuple[Node, ...], lanes: int) -> Cut:
     """Blocks of columns: whole vectors, if they are not all in one; of groups one."""
     *groups, column = columns
     if groups:
-        return Cut.of_first(columns, max(lanes // size_of(column), 1))
+        return convolution.cut_groups(columns, lanes)
     vectors = -(-size_of(column) // lanes)
     each = -(-vectors // -(-vectors // _VECTORS))
     return Cut((), column, each * lanes, ()) if each < vectors else Cut.whole([column])
@@ -193,13 +194,13 @@ def _cut_channels(s: Shape, blocks: int, pitch: int, room: int, target: Target) 
       blocks: of columns, of so many each.
       room: elements of a panel.
     """
-    if not s.channel or s.groups:
-        return Cut.whole(s.channel)
+    if not s.channel:
+        return Cut.whole(())
     size = whole = size_of(s.channel[0])
     others = prod(map(size_of, s.plan.outer)) * blocks
     for n in (n for n in range(1, whole + 1) if whole % n == 0):
         fits = whole // n * s.taps * pitch <= room
-        if n > 1 and fits and whole // n * s.taps < _LEAST_ROWS:
+        if n > 1 and fits and whole // n * s.taps < _LEAST_ROWS and not s.groups:
             break
         size = whole // n
         if fits and n * others >= 2 * target.cores:
@@ -215,7 +216,7 @@ def _cut_pixels(
     first, *rest = [w.column for w in s.windows]
     inside = prod(map(size_of, rest))
     line = prod(w.reach(w.pixels, w.whole) for w in s.windows[1:])
-    step = s.windows[0].stride * line * channels * (pitch if s.groups else 1)
+    step = s.windows[0].stride * line * channels * (lanes if s.groups else 1)
     strip = inside * tile[1] * lanes
     near = target.l1 // 2 // s.right.dtype.itemsize
     most = max(min(room // max(inside * pitch, step), near // strip), 1)

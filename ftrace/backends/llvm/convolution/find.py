@@ -138,18 +138,28 @@ def with_groups(
 
         out[p, g, o] = f(the sum over c, t of left(p + t, g, c) · right(g, c, t, o), …)
 
-    A group has too few places for a vector; a vector has all places of some groups.
+    A group has too few places for a vector; a vector has a place of many groups.
     """
     (store, *more), (*others, column) = kernel.stores, plan.columns
     both = (*plan.left, *plan.right)
     terms, width = facts.affine[store.index].terms, size_of(column)
     for axis in plan.outer:
         if terms.get(axis) == width and all(axis in facts.free[n] for n in both):
-            if more or others or 2 * width > lanes or 2 * size_of(axis) * width < lanes:
+            if more or others or 2 * width > lanes or 4 * size_of(axis) < lanes:
                 return None
             outer = tuple(a for a in plan.outer if a is not axis)
             return replace(plan, outer=outer, columns=(axis, column))
     return None
+
+
+def cut_groups(columns: tuple[Node, ...], lanes: int) -> Cut:
+    """Blocks of a vector of groups, one place of all of them after the other.
+
+    Where groups are few vectors are short.
+    """
+    groups, place = columns
+    lanes = min(lanes, 1 << (size_of(groups) - 1).bit_length())
+    return Cut((), groups, lanes, (place,), (place, groups))
 
 
 # What it costs to evaluate an operand.
@@ -185,14 +195,15 @@ def still_operand(
     """It is read where it stands if vectors of it are side by side, near each other."""
     width, free = layout.whole_vectors(columns, lanes), facts.free[node]
     axis, form = columns.within[-1], plain_form(node, facts)
-    if form is not None and runs_along(node, axis, facts):
+    if not columns.order and form is not None and runs_along(node, axis, facts):
         steps = [abs(form.terms.get(r, 0)) for r in (*summed.outer, *summed.within)]
         near = min((n for n in steps if n), default=0) * node.dtype.itemsize < _FAR
         # All columns that tiles read have to be there.
         rests = axis_of(axis).size % width, columns.length % width
         if near and same_size(rests, (0, 0)):
             return node
-    parts = Part.of(summed, width, free), Part.of(columns, 1)
+    across = Part(columns, 1, columns.order or columns.within)
+    parts = Part.of(summed, width, free), across
     high = summed.positions(free)
     return Panel("still", node, high, width, parts, zeros=columns.length)
 

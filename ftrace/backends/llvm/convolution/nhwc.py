@@ -8,8 +8,8 @@ for each pixel that the block sees, into a panel with padding: its numbers are s
 over vectors one at a time, so that taps and strides are distances in it and nothing
 else. Tiles are pixels of one line beside each other, and vectors of columns.
 
-A vector has all places of some groups: of groups that panel has a vector for each
-number, which serves all taps.
+A group has too few places for vectors. So lanes are groups: that panel has a vector of
+them where it would have a number, and for each place of a group there is one of sums.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def find_sliding_rows(
         return
     if groups is not None:
         plan = groups
-        columns = Cut.of_first(plan.columns, max(lanes // size_of(column), 1))
+        columns = convolution.cut_groups(plan.columns, lanes)
     elif size_of(column) * item < 32:
         return
     else:
@@ -99,8 +99,9 @@ def _schedules(
     """With the best tile of registers, then with that of each width."""
     (left,), (right,), (total,) = plan.left, plan.right, plan.reduces
     lanes, groups = target.vector_bytes // total.dtype.itemsize, len(plan.columns) > 1
+    lanes = columns.size if groups else lanes
     pitch = layout.whole_vectors(columns, lanes)
-    each = pitch * (max(depth.length, 1) if groups else 1)
+    each = max(pitch, depth.length * lanes) if groups else pitch
     room = target.l2 // _SHARE // total.dtype.itemsize // each
     rows, outer = _cut_rows(plan, windows, columns.blocks, room, target)
     summed = replace(depth, inner=(*depth.inner, *[w.tap for w in windows]))
@@ -111,8 +112,9 @@ def _schedules(
     )  # fmt: skip
     parts = Part.of(rows, pitch), Part.of(columns, 1)
     sums = Panel("sums", total, rows.length, pitch, parts)
-    axes = (*rows.within, *columns.within)
-    store = tree.StoreResults((sums,), axes, (columns, rows))
+    axes = (*rows.within, columns.within[0])
+    place = columns.within[1] if groups else None
+    store = tree.StoreResults((sums,), axes, (columns, rows), place=place)
     known = rows.extents[-1], pitch // lanes, target.registers, target.costs
     for tile in dict.fromkeys((register_tile(*known), *register_tiles(*known))):
         size, adds = (tile.rows, tile.vectors), depth.several

@@ -375,7 +375,7 @@ def fill_image(
         ranges = [*lines.ranges, *image.beside.ranges]
     if columns is not None and image.columns is not None:
         terms += columns.terms(image.columns)
-        ranges += columns.cut.within
+        ranges += image.columns.ranges
         blocks.append(columns)
     last, spans = ranges[-1], lines.spans
     steps = {last: RangeTiling(fit_lanes(last, blocks, lanes))}

@@ -3,7 +3,7 @@
     sums[i, j] += left(i, k) · right(k, j)      i < rows, j < vectors
 
 Both operands stand in memory, the left one as numbers that are spread over a vector
-(where lanes are groups beside each other: as vectors), the right one as vectors. `k` is
+(where lanes are groups: as vectors), the right one as vectors. `k` is
 a nest of loops, in which both walk evenly. Tiles of other products are loops of a nest
 (`loop_nest.py`, `accumulators.py`).
 """
@@ -56,7 +56,7 @@ class Tile:
       type: of a vector of sums.
       offsets: where each row of the left operand begins.
       vectors: how many there are.
-      spread: the left operand has vectors like the right one, not numbers.
+      spread: the left operand has vectors, not numbers.
     """
 
     type: Type
@@ -141,13 +141,10 @@ class MicroKernel:
         q = self.pointer(a, t)
         for i in range(tile.rows):
             place = self._at(q, tile.offsets[i] * t.bytes)
-            number = "" if tile.spread else self.access.load(element, place, True)
-            each = number and self.ops.splat(number, t)
+            each = self.access.load(t if tile.spread else element, place, True)
+            each = each if tile.spread else self.ops.splat(each, t)
             for j, vector in enumerate(vectors):
                 at = i * tile.vectors + j
-                if tile.spread:
-                    beside = self._at(place, j * t.lanes * t.bytes)
-                    each = self.access.load(t, beside, True)
                 found[at] = self._add(t, vector, each, found[at])
         return found
 

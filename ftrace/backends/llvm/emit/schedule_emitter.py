@@ -287,7 +287,6 @@ class ScheduleEmitter:
             moved = still.plus(constant=first)
             a, b = (moved, base) if s.by_columns else (base, moved)
             a = a.plus(*[(left.get(r, 0), i) for r, i in lines.items()], (step, row))
-            a = a.plus((lanes, vector)) if spread else a
             b = b.plus((lanes, vector))
             state = micro.sums(tile, walks, a, b, state)
         weights, pitch = s.into.parts[0], s.into.pitch
@@ -348,6 +347,10 @@ class ScheduleEmitter:
         stage, found = self.stage, self.loads(s.panels)
         stores = index_facts.replace_in_stores(stage.kernel.stores, found)
         blocks, lanes = [self.block(of) for of in s.cuts], self.schedule.lanes
+        if s.place is not None:
+            each = [{s.place: const(n, INDEX)} for n in range(size_of(s.place))]
+            parts = [index_facts.replace_in_stores(stores, moved) for moved in each]
+            stores = [store for part in parts for store in part]
         axes, last = s.axes, s.axes[-1]
         if s.squares:
             steps = {axes[0]: RangeTiling(lanes), last: RangeTiling(0, lanes, False)}

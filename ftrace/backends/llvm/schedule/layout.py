@@ -380,8 +380,7 @@ class Image:
       windows: each with the classes of its taps that see this image.
       along: windows slide along its ranges.
       beside: what the image has beside its lines; with channels last, inside them.
-      columns: groups and their places: the image has a vector of them where it would
-        have a number.
+      columns: groups: the image has a vector of them where it would have a number.
       steps: elements from one value to the next of each axis, range and tap.
       kinds: the same of the classes of a window, by its pixel.
       zeros: 0 where all of it is zero at first; what is in no line stays so.
@@ -442,13 +441,13 @@ def images_of(
     Args:
       apart: vectors need pixels side by side: each class of a strided window has its
         lines.
-      groups: columns, if they are groups; then channels are last.
+      groups: columns, if they are groups and places; then channels are last.
       others: see `Image`.
     """
     found: list[Image] = []
     kinds_of = [w.groups if apart else [w.whole] for w in windows]
-    columns = None if groups is None else Part.of(groups, 1)
-    each = 1 if groups is None else whole_vectors(groups, lanes)
+    columns = None if groups is None else Part(groups, 1, groups.within[:1])
+    each = 1 if groups is None else groups.size
     assert isinstance(beside.cut, Cut)
     count = beside.cut.positions(beside.ranges)
     sizes = dict(zip(along.within, along.extents, strict=True))

@@ -215,12 +215,15 @@ class StoreResults:
       cuts: of which there are.
       squares: values are computed along the first of two axes, and stored along the
         last one, out of squares of registers.
+      place: of groups, which are the last axis: all of its values lie side by side, and
+        vectors of them are written together.
     """
 
     panels: tuple[Panel, ...]
     axes: tuple[Node, ...]
     cuts: tuple[Cut | EvenRows, ...]
     squares: bool = False
+    place: Node | None = None
 
     def __str__(self) -> str:
         turned = ", turned" if self.squares else ""
