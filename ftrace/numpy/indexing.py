@@ -241,8 +241,8 @@ def parse_index(
     joined = together and any(isinstance(part, Tracer) for part in parts)
     for part in parts:
         if joined and type(part) is int and not is_dynamic(shape[axis]):
-            part = part if mode else _check_integer(part, axis, shape, wrap)
-            part = np.asarray(part)
+            known = part if mode else _check_integer(part, axis, shape, wrap)
+            part = cast_to(Any, np.asarray(known))
         if part is None or part is Ellipsis:
             order.append(part)
         elif type(part) is slice:

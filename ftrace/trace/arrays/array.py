@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn, TypeGuard, cast
 
 import numpy as np
 
@@ -360,7 +360,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
     @property
     def flat(self) -> Any:
         """NumPy's iterator over the elements, which cannot be set."""
-        return np.asarray(self).flat
+        return cast(Any, np.asarray(self)).flat
 
     @property
     def shape(self) -> tuple[int, ...]:
