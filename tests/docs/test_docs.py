@@ -72,6 +72,17 @@ def test_promises_name_tests_and_commands_that_exist() -> None:
         assert (ROOT / path).exists(), f"reliability.md names {path}"
 
 
+@pytest.mark.parametrize("page", ["architecture.md", "lowering.md"])
+def test_maps_name_files_that_exist(page: str) -> None:
+    named = re.findall(
+        r"`([\w/]+/[\w.]+\.py)`", (ROOT / "docs" / page).read_text("utf-8")
+    )
+    rooms = [ROOT, ROOT / "ftrace", ROOT / "ftrace/backends/llvm"]
+    assert len(named) > 10
+    for path in named:
+        assert any((room / path).exists() for room in rooms), f"{page} names {path}"
+
+
 def test_every_page_is_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for path in ROOT.glob("docs/*.md"):

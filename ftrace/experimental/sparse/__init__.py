@@ -19,8 +19,6 @@ from ftrace.experimental.sparse.movement import *
 from ftrace.experimental.sparse.products import *
 from ftrace.ground.missing_names import no_attribute as _no_attribute
 
-jacobian = jacrev  # noqa: F405
-
 #: JAX's modules that are not loaded, or have another name.
 _MODULES = {"linalg": "linalg", **dict.fromkeys(("bcsr", "coo", "csr"), "compressed")}
 

@@ -40,7 +40,7 @@ from ftrace.numpy.axes import check_shape
 from ftrace.trace.eager.checked_calls import unchecked
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value
-from ftrace.transforms import grad as transforms, jacobian
+from ftrace.transforms import grad as transforms, jacobian as jacobians
 from ftrace.transforms.vmap import vmap
 from ftrace.tree_util import register_pytree_node_class
 
@@ -49,7 +49,8 @@ __all__ = [
     "bcsr_dot_general", "bcsr_extract", "bcsr_fromdense", "bcsr_sum_duplicates",
     "bcsr_todense", "coo_fromdense", "coo_matmat", "coo_matvec", "coo_todense",
     "csr_fromdense", "csr_matmat", "csr_matvec", "csr_todense", "empty", "eye",
-    "grad", "jacfwd", "jacrev", "random_bcoo", "todense", "value_and_grad",
+    "grad", "jacfwd", "jacobian", "jacrev", "random_bcoo", "todense",
+    "value_and_grad",
 ]  # fmt: skip
 
 
@@ -578,5 +579,5 @@ def _like(x: Any, data: Any, of_results: bool) -> Any:
 #: `ft.grad` and its like, whose results for sparse arguments are sparse.
 value_and_grad = _of_data(transforms.value_and_grad, False, True)
 grad = _of_data(transforms.grad, False, False)
-jacfwd = _of_data(jacobian.jacfwd, True, False)
-jacrev = _of_data(jacobian.jacrev, True, False)
+jacfwd = _of_data(jacobians.jacfwd, True, False)
+jacrev = jacobian = _of_data(jacobians.jacrev, True, False)
