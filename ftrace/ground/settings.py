@@ -146,9 +146,12 @@ class Config:
             object.__setattr__(self, name, check(getattr(self, name), name))
         promotes = self.numpy_dtype_promotion, self.numpy_rank_promotion
         strict = promotes != ("standard", "allow")
-        unusual = tuple(n for n in _OF_TRACES if getattr(self, n) != getattr(Config, n))
-        values = tuple(getattr(self, n) for n in unusual)
-        rules: Any = (self.enable_x64, unusual, values) if unusual else self.enable_x64
+        of_traces = [(name, getattr(self, name)) for name in _OF_TRACES]
+        unusual = [
+            *[pair for pair in of_traces if pair[1] != getattr(Config, pair[0])],
+            *[pair for pair in self.others if pair[0] in jax_settings.READ],
+        ]
+        rules: Any = (self.enable_x64, *unusual) if unusual else self.enable_x64
         object.__setattr__(self, "rules", rules)
         checks = strict or self.debug_nans or self.debug_infs
         object.__setattr__(self, "checks_calls", checks)

@@ -457,8 +457,11 @@ def test_keys_of_old_and_offsets_of_seeds() -> None:
         ft.random.uniform(ft.random.key(3))
         with pytest.raises(ValueError, match=r"random\.uniform"):
             ft.random.uniform(key)
+    make = ft.jit(lambda: ft.random.PRNGKey(1))
+    assert not np.array_equal(make(), key)
     with ft.config(jax_random_seed_offset=2):
         assert np.array_equal(ft.random.PRNGKey(1), key)
+        assert np.array_equal(make(), key)
     lam = np.array([np.inf, -1, np.nan, 0], np.float32)
     assert ft.random.poisson(key, lam).tolist() == [0, -1, -1, 0]
 

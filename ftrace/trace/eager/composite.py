@@ -6,7 +6,7 @@ While a tape is on, whatever computes an Array at once notes it:
 
 What most functions do depends on the types of their arrays alone. So the steps for some
 arrays are those for all others of the same types, and can be done again without the
-function: see `devices.llvm.call.record_eager`. An Array that is not on the tape was
+function: see `backends.llvm.call.record_eager`. An Array that is not on the tape was
 made by something that notes nothing; then there are no steps to repeat.
 
 Compositions are recorded as such, or done by a plan of NumPy's calls:
