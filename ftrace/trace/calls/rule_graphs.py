@@ -16,17 +16,14 @@ from dataclasses import field, replace
 from types import FunctionType, MethodType
 from typing import Any
 
-import numpy as np
-
 from ftrace.errors import UnexpectedTracerError
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.arrays.array import Array, ArrayLike
-from ftrace.trace.avals import REHEARSAL, TOKEN, ShapedArray
+from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import Draft, close, plan_of
 from ftrace.trace.control.scan import map_lanes
-from ftrace.trace.evaluate import evaluate
-from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute, toposort
+from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.barrier import barrier
 from ftrace.trace.primitives.primitive import Batched, Compound
@@ -276,39 +273,6 @@ def bind_call(op: Compound, call: Called, arg: Any) -> list[Value]:
     return record_compound(scope, op, nodes, arg, len(nodes) if call.effects else -1)
 
 
-class _Later:
-    """The value of a node, once the function around it has returned."""
-
-    def __init__(self, node: Node, around: Sequence[Scope]) -> None:
-        self.node = node
-        self.around = around
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        known: dict[Node, Any] = {}
-        for leaf in toposort([self.node]):
-            if leaf.aval is TOKEN and sources.is_variable(leaf):
-                known[leaf] = np.uint8(REHEARSAL)
-            elif sources.is_variable(leaf):
-                depth, index = sources.scope_and_position(leaf)
-                binding = self.around[depth].bindings[index]
-                if isinstance(binding, Tracer):
-                    binding = _Later(binding.node, self.around)
-                known[leaf] = np.asarray(binding)
-        return np.asarray(evaluate([self.node], known)[0])
-
-
-def later_values(operands: Sequence[Value]) -> tuple[Any, ...]:
-    """Values of operands for who asks later; () where nothing has values."""
-    around = tuple(scopes.open_scopes())
-    if not all(s.bound and not s.isolated for s in around):
-        return ()
-    return tuple(
-        _Later(x.node, around) if isinstance(x, Tracer) else x
-        for x in operands
-        if x is not None
-    )
-
-
 @dataclass(frozen=True)
 class Rule:
     """A user's function that is traced when a transform asks for it.
@@ -318,7 +282,6 @@ class Rule:
       key: rules with equal keys are equal.
       function: from flat values, and what `trace` is given, to flat values.
       closed: the values of the operands that the call closes over.
-      values: those of all operands, where Python may ask for them; or ().
       axes: those that had names where the rule was given.
       config: what was in force there.
       traced: the graphs that were asked for.
@@ -328,7 +291,6 @@ class Rule:
     key: Any
     function: Callable[..., Sequence[Value]] = field(compare=False, repr=False)
     closed: tuple[Value, ...] = field(compare=False, repr=False)
-    values: tuple[Any, ...] = field(compare=False, repr=False, default=())
     exact: tuple[tuple[int, int], ...] = ()
     axes: tuple[axes.Axis, ...] = field(default_factory=lambda: stack.axes, repr=False)
     config: settings.Config = field(
@@ -363,8 +325,6 @@ class Rule:
         with Scope(f"the {what} rule of {self.name}", isolated=True) as scope:
             tracers = [scope.input(aval) for aval in avals]
             operands = what in ("jvp", "fwd")
-            for i, value in enumerate(self.values[: None if operands else count]):
-                scope.bindings[i] = value
             for value, mine in zip(self.closed, tracers, strict=False):
                 scope.adopt(value, mine.node)
             if operands:

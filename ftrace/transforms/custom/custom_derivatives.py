@@ -379,15 +379,12 @@ class WithDerivative(calls.WithRules):
     def _rules_of(self, call: Invocation, found: Called) -> tuple[Rule, ...]:
         """The rules for a call, once for equal calls of a trace.
 
-        Calls are equal if they close over nothing, and Python knows no values.
+        Calls are equal if they close over nothing.
         """
         own = call.key(self.fun, *self.rules)
         key = (own, self.symbolic_zeros, settings.current().rules)
-        values = rule_graphs.later_values(found.operands)
-        if values:  # what Python decides by them is good for this call only
-            return self._make_rules(call, found, (key, object()), values)
         if found.closed:
-            return self._make_rules(call, found, key, values)
+            return self._make_rules(call, found, key)
         scope = open_scopes()[0]
         last = self._made
         if last is None or last[0]() is not scope:
@@ -395,16 +392,16 @@ class WithDerivative(calls.WithRules):
         full = (key, tuple(call.avals))
         made = last[1].get(full)
         if made is None:
-            made = last[1][full] = self._make_rules(call, found, full, values)
+            made = last[1][full] = self._make_rules(call, found, full)
         return made
 
     def _make_rules(
-        self, call: Invocation, found: Called, key: Any, values: tuple[Any, ...]
+        self, call: Invocation, found: Called, key: Any
     ) -> tuple[Rule, ...]:
         closed = found.operands[: found.closed]
         leaves = self.on_leaves(call, found, self.symbolic_zeros, self.rules)
         return tuple(
-            Rule(call.name, (key, n), getattr(leaves, n), closed, values, found.exact)
+            Rule(call.name, (key, n), getattr(leaves, n), closed, found.exact)
             for n in self.names
         )
 
