@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes as types_of
-from ftrace.errors import ArgumentError, DtypeError, PrimitiveError, ShapeError
+from ftrace.errors import (
+    ArgumentError,
+    DerivativeError,
+    DtypeError,
+    PrimitiveError,
+    ShapeError,
+)
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import OF_USERS
 from ftrace.lower.legalize.math import DECOMPOSITIONS
@@ -23,13 +29,16 @@ from ftrace.trace.bind import bind_compound, elementwise as bind_elementwise
 from ftrace.trace.body import apply_body
 from ftrace.trace.calls import custom_call
 from ftrace.trace.calls.rule_graphs import Rule
-from ftrace.trace.calls.user_primitive import UserArg, UserRecord, compound_of_user
+from ftrace.trace.calls.user_primitive import Flat, UserArg, UserRecord
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.flatten_arguments import type_of
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
+from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
+from ftrace.trace.symbolic.dim import same_size
+from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Value, aval_of
 from ftrace.transforms.jit.structs import ShapeDtypeStruct
 
@@ -250,19 +259,15 @@ def primitive(
       PrimitiveError: a rule is missing, or the name is taken.
     """
     _check_rules(name, infer=infer, numpy=numpy)
-    rules = _Rules(name, infer, numpy, jvp, transpose, batch, lower)
-    record = UserRecord(
-        name,
-        rules.types,
-        rules.values,
-        None if jvp is None else rules.tangents,
-        None if transpose is None else rules.cotangents,
-        None if batch is None else rules.lanes,
-        None if lower is None else rules.lowered,
-        tuple(linear),
-        no_derivative,
-    )
-    op = compound_of_user(record, doc)
+    if linear and transpose is None:
+        raise PrimitiveError(
+            f"the record of primitive {name!r} lacks transpose (it is linear)"
+        )
+    if any(i < 0 for i in linear):
+        raise PrimitiveError(
+            f"the record of primitive {name!r}: linear counts operands from 0, got "
+            f"{tuple(linear)}"
+        )
 
     def call(*operands: Value, **params: Any) -> Any:
         for key, value in params.items():
@@ -273,12 +278,43 @@ def primitive(
                     f"{name}: the parameter {key} must be hashable, got "
                     f"{type(value).__name__}; pass arrays by position"
                 ) from None
-        arg = UserArg(record, tuple(sorted(params.items())))
-        results = bind_compound(op, *operands, arg=arg)
+        results = bind_compound(op, *operands, arg=UserArg.of(record, params))
         several = rules.several(*[aval_of(x) for x in operands], **params)
         return tuple(results) if several else results[0]
 
+    if jvp is None and linear:
+        jvp = _linear_jvp(name, call, tuple(linear))
+    rules = _Rules(name, infer, numpy, tuple(linear), jvp, transpose, batch, lower)
+    record = UserRecord(
+        name, rules.types, rules.values, tuple(linear), rules.on_flat_values()
+    )
+    op = record.compound(name, no_derivative=no_derivative, doc=doc)
     return named(call, name, doc)
+
+
+def _linear_jvp(name: str, call: Function, linear: tuple[int, ...]) -> Function:
+    """The tangent of what is linear in some operands, all together."""
+
+    def jvp(primals: Any, results: Any, tangents: Any, **params: Any) -> Any:
+        moved = list(primals)
+        for i, tangent in enumerate(tangents):
+            if i in linear:
+                moved[i] = _zeros(aval_of(primals[i])) if tangent is None else tangent
+            elif tangent is not None:
+                raise DerivativeError(
+                    f"{name} is linear in its operands {linear}, and has no jvp that "
+                    f"tells of operand {i}"
+                )
+        return call(*moved, **params)
+
+    return jvp
+
+
+def _zeros(aval: ShapedArray) -> Value:
+    """Zeros, in the rule that is being traced."""
+    scope = current_scope()
+    assert scope is not None
+    return scope.wrap(const(0, aval.dtype, aval.shape))
 
 
 def _check_rules(name: Any, **rules: Any) -> None:
@@ -302,10 +338,21 @@ class _Rules:
     name: str
     infer: Function
     numpy: Function
+    linear: tuple[int, ...]
     jvp: Function | None
     transpose: Function | None
     batch: Function | None
     lower: Function | None
+
+    def on_flat_values(self) -> dict[str, Flat]:
+        """The rules that the user gave."""
+        given = {
+            "jvp": (self.jvp, self.tangents),
+            "transpose": (self.transpose, self.cotangents),
+            "batch": (self.batch, self.lanes),
+            "lower": (self.lower, self.lowered),
+        }
+        return {name: flat for name, (rule, flat) in given.items() if rule is not None}
 
     def several(self, *avals: ShapedArray, **params: Any) -> bool:
         """Is the result a tuple?"""
@@ -317,6 +364,11 @@ class _Rules:
         )
 
     def types(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        if any(i >= len(avals) for i in self.linear):
+            raise PrimitiveError(
+                f"{self.name} is linear in its operands {self.linear}, but was called "
+                f"with {len(avals)}"
+            )
         return [self._type(t) for t in _tuple(self._infer(avals, params))]
 
     def _type(self, found: Any) -> ShapedArray:
@@ -329,11 +381,32 @@ class _Rules:
             )
         return type_of(found)
 
-    def values(self, *arrays: Any, **params: Any) -> list[Any]:
-        found = self.numpy(*map(_read_only, arrays), **params)
-        return [np.asarray(x) for x in _tuple(found)]
+    def values(
+        self, avals: Sequence[ShapedArray], *arrays: Any, **params: Any
+    ) -> list[Any]:
+        answer = _tuple(self.numpy(*map(_read_only, arrays), **params))
+        found = [np.asarray(x) for x in answer]
+        if len(found) != len(avals):
+            raise PrimitiveError(
+                f"{self.name}: numpy returned {len(found)} results, but infer promised "
+                f"{len(avals)}"
+            )
+        for value, aval in zip(found, avals, strict=True):
+            if not same_size(tuple(value.shape), aval.shape):
+                raise ShapeError(
+                    f"{self.name}: numpy returned shape {tuple(value.shape)}, but "
+                    f"infer promised {aval!r}"
+                )
+            if not _settles(value.dtype, aval.dtype):
+                raise DtypeError(
+                    f"{self.name}: numpy returned {value.dtype}, but infer promised "
+                    f"{aval!r}"
+                )
+        return found
 
-    def tangents(self, flat: Sequence[Value], params: Any, mask: Any) -> list[Value]:
+    def tangents(
+        self, flat: Sequence[Value], params: Any, mask: Any
+    ) -> tuple[list[Value], list[bool]]:
         assert self.jvp is not None
         count = len(mask)
         size = len(flat) - count - sum(mask)
@@ -342,18 +415,20 @@ class _Rules:
         moving = tuple(next(given) if flag else None for flag in mask)
         found = self.jvp(primals, results, moving, **params)
         leaves = self._check("jvp", self.jvp, found, results, tangents=True)
-        return [x for x in leaves if x is not None]
+        return [x for x in leaves if x is not None], [x is not None for x in leaves]
 
     def cotangents(
-        self, flat: Sequence[Value], params: Any, linear: Any, types: Any
-    ) -> list[Value]:
+        self, flat: Sequence[Value], params: Any, linear: Any, mask: Any, types: Any,
+        results: Any,
+    ) -> tuple[list[Value], Any]:  # fmt: skip
         assert self.transpose is not None
-        count = linear.count(False)
-        given, cotangents = iter(flat[:count]), tuple(flat[count:])
+        given = iter(flat)
         operands = tuple(None if flag else next(given) for flag in linear)
+        pairs = zip(results, mask, strict=True)
+        cotangents = tuple(next(given) if has else _zeros(a) for a, has in pairs)
         found = self.transpose(cotangents, operands, **params)
         leaves = None
-        if isinstance(found, (tuple, list)):
+        if isinstance(found, _SEVERAL):
             leaves = custom_call.aligned(tuple(range(len(linear))), found)
         if leaves is None:
             raise PrimitiveError(
@@ -361,15 +436,14 @@ class _Rules:
                 f"per operand, or None, got {found!r:.80}",
                 custom_call.place_of(self.transpose),
             )
-        asked = [x for x, flag in zip(leaves, linear, strict=True) if flag]
-        pairs = zip(asked, types, strict=True)
-        filled = [custom_call.zeros_of(a) if x is None else x for x, a in pairs]
-        like = [ShapeDtypeStruct(a.shape, a.dtype) for a in types]
-        return self._check("transpose", self.transpose, tuple(filled), like)
+        rows = [row for row in zip(leaves, types, linear, strict=True) if row[2]]
+        filled = [custom_call.zeros_of(a) if x is None else x for x, a, _ in rows]
+        like = [ShapeDtypeStruct(a.shape, a.dtype) for _, a, _ in rows]
+        return self._check("transpose", self.transpose, tuple(filled), like), linear
 
     def lanes(
         self, flat: Sequence[Value], params: Any, size: int, flags: Any
-    ) -> list[Value]:
+    ) -> tuple[list[Value], list[int]]:
         assert self.batch is not None
         found = self.batch(size, list(flags), *flat, **params)
         avals = [aval_of(x) for x in flat]
@@ -377,12 +451,13 @@ class _Rules:
         single = [a.with_shape(a.shape[1:]) if has else a for a, has in pairs]
         types = self.types(*single, **params)
         like = [ShapeDtypeStruct((size, *a.shape), a.dtype) for a in types]
-        return self._check("batch", self.batch, found, like)
+        return self._check("batch", self.batch, found, like), [0] * len(like)
 
-    def lowered(self, flat: Sequence[Value], params: Any) -> list[Value]:
+    def lowered(self, flat: Sequence[Value], params: Any) -> tuple[list[Value], None]:
         assert self.lower is not None
         like = self.types(*[aval_of(x) for x in flat], **params)
-        return self._check("lower", self.lower, self.lower(*flat, **params), like)
+        found = self.lower(*flat, **params)
+        return self._check("lower", self.lower, found, like), None
 
     def _check(
         self, what: str, rule: Function, found: Any, like: Sequence[Any],
@@ -399,6 +474,15 @@ class _Rules:
             rule, treedef, avals,
         )  # fmt: skip
         return promise.check(promise.structure(got), tangents)
+
+
+def _settles(got: Any, promised: Any) -> bool:
+    """May a result be converted to the promised dtype? It may lose precision only."""
+    if got == promised:
+        return True
+    if not types_of.is_inexact(promised):
+        return False
+    return types_of.is_complex(promised) or not types_of.is_complex(got)
 
 
 def _read_only(array: Any) -> Any:

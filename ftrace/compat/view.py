@@ -16,7 +16,7 @@ import numpy as np
 
 from ftrace.compat import jaxpr, lax_primitives as jax
 from ftrace.compat.contraction import Contraction, contraction_of
-from ftrace.compat.primitive import Primitive, params_of, primitive_of
+from ftrace.compat.primitive import Primitive, primitive_of
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import TOKEN, Shape, ShapedArray
 from ftrace.trace.body import close, trace_body
@@ -419,7 +419,7 @@ def _describe_compound(node: Node) -> Steps:
     arg = node.arg
     primitive = primitive_of(arg)
     if primitive is not None:
-        return _step(node, primitive, params_of(arg))
+        return _step(node, primitive, arg.named)
     if isinstance(arg, UserArg):
         return _own(node)
     for kind, rule in _COMPOUNDS.items():

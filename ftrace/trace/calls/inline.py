@@ -174,7 +174,7 @@ class _Inliner:
         if isinstance(node.arg, Call):
             return apply_body(self.body(node.arg.body, looped), src)
         if isinstance(node.arg, UserArg):
-            expanded = node.arg.expanded([s.aval for s in src])
+            expanded = node.arg.expanded(src)
             if expanded is None:
                 return None
             return apply_body(self.body(expanded, looped), src)

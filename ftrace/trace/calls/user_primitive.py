@@ -2,32 +2,32 @@
 
 The built-in records have rules over nodes. A user's rules are written with arrays, as
 any other function; here they are traced for the types that are asked for, and their
-graphs take the place of nodes.
+graphs take the place of nodes. Those who make such records (`extend.py`,
+`compat/primitive.py`) say how the rules are called that users write for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from ftrace import dtypes
-from ftrace.errors import DerivativeError, DtypeError, PrimitiveError, ShapeError
+from ftrace.errors import DerivativeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.body import apply_body
+from ftrace.trace.body import apply_body, chosen, placed
 from ftrace.trace.calls.rule_graphs import Rule
 from ftrace.trace.control.scan import map_lanes
-from ftrace.trace.graph import Body, Flags, Node, Nodes
+from ftrace.trace.effects import Same
+from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
 from ftrace.trace.primitives.elementwise import cast
+from ftrace.trace.primitives.movement import move_axis
 from ftrace.trace.primitives.primitive import Batched, Compound, Results, items
-from ftrace.trace.primitives.sources import zeros_like
-from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.tracer import Value
 
-Function = Callable[..., Any]
-#: (tracers, *details) -> flat values
-Flat = Callable[..., Sequence[Value]]
+#: (values, params, *details) -> (values, what is said of them)
+Flat = Callable[..., tuple[Sequence[Value], Any]]
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,40 @@ class UserRecord:
     Attributes:
       name: of the primitive.
       infer: (*avals, **params) -> the types of the results.
-      numpy: (*arrays, **params) -> the results.
-      jvp, transpose, batch, lower: rules on flat values, or None; see `extend.py`.
-      linear: the operands in which it is linear, all together.
-      no_derivative: why it has none.
+      numpy: (avals of the results, *arrays, **params) -> the results.
+      linear: the operands in which it is linear, all together; None: the rules know.
+      rules: on flat values, those that there are:
+        jvp (operands, results and tangents, params, mask) -> the tangents that there
+          are, which these are; beside them may stand the results once more;
+        transpose (constant operands and cotangents, params, linear, mask, types of the
+          operands, of the results) -> the cotangents that there are, which these are;
+        batch (operands, params, size, flags) -> the results, the axes of their lanes;
+        lower (operands, params) -> the results, None.
     """
 
     name: str
     infer: Callable[..., Sequence[ShapedArray]]
     numpy: Callable[..., Sequence[Any]]
-    jvp: Flat | None = None
-    transpose: Flat | None = None
-    batch: Flat | None = None
-    lower: Flat | None = None
-    linear: tuple[int, ...] = ()
-    no_derivative: str = ""
-    rules: dict[Any, Rule] = field(compare=False, default_factory=dict[Any, Rule])
+    linear: tuple[int, ...] | None
+    rules: Mapping[str, Flat] = field(compare=False)
+    asked: dict[Any, tuple[Body, Any]] = field(
+        compare=False, default_factory=dict[Any, tuple[Body, Any]]
+    )
+
+    def compound(self, name: str, **facts: Any) -> Compound:
+        """The record in the form that the built-in ones have."""
+        rules = self.rules
+        return Compound(
+            name,
+            "call" if "lower" in rules else "host",
+            _infer,
+            _value,
+            _batch,
+            jvp=_jvp if "jvp" in rules else None,
+            transpose=_transpose if "transpose" in rules else None,
+            show=str,
+            **facts,
+        )
 
 
 @dataclass(frozen=True)
@@ -61,170 +79,106 @@ class UserArg:
 
     Attributes:
       record: the primitive.
-      params: names and values.
+      params: names and values; what cannot be hashed equals itself alone.
     """
 
     record: UserRecord
     params: tuple[tuple[str, Any], ...]
 
+    @staticmethod
+    def of(record: UserRecord, params: Mapping[str, Any]) -> UserArg:
+        found = [(name, _hashable(x)) for name, x in sorted(params.items())]
+        return UserArg(record, tuple(found))
+
     def __str__(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.params)
 
-    def trace(
-        self, what: str, function: Flat, avals: Sequence[ShapedArray], *details: Any
-    ) -> Body:
-        """The graph of a rule for these types."""
-        key = (what, self.params)
-        rule = self.record.rules.get(key)
-        if rule is None:
-            params = dict(self.params)
+    @property
+    def named(self) -> dict[str, Any]:
+        """The parameters as they were given."""
+        return {k: x.value if isinstance(x, Same) else x for k, x in self.params}
 
-            def flat(*arguments: Any) -> Sequence[Value]:
-                *given, tracers = arguments
-                return function(tracers, params, *given)
+    def ask(self, what: str, nodes: Sequence[Node], *details: Any) -> tuple[Body, Any]:
+        """The graph of a rule for operands of these types, and what it said beside."""
+        record, avals = self.record, tuple([n.aval for n in nodes])
+        key = what, self.params, avals, details
+        if key not in record.asked:
+            said: list[Any] = []
 
-            rule = Rule(self.record.name, key, flat, ())
-            self.record.rules[key] = rule
-        return rule.trace(what, avals, *details)
+            def flat(*given: Any) -> Sequence[Value]:
+                *asked, tracers = given
+                results, note = record.rules[what](tracers, self.named, *asked)
+                said.append(note)
+                return results
 
-    def expanded(self, avals: Sequence[ShapedArray]) -> Body | None:
+            body = Rule(record.name, key, flat, ()).trace(what, avals, *details)
+            record.asked[key] = body, said[0]
+        return record.asked[key]
+
+    def expanded(self, operands: Sequence[Node]) -> Body | None:
         """What the primitive is made of; None if the host computes it."""
-        lower = self.record.lower
-        return None if lower is None else self.trace("lower", lower, avals)
+        known = "lower" in self.record.rules
+        return self.ask("lower", operands)[0] if known else None
 
 
-def compound_of_user(record: UserRecord, doc: str) -> Compound:
-    """The record of a user's primitive in the form that the built-in ones have.
-
-    Raises:
-      PrimitiveError: a rule is missing, or the name is taken.
-    """
-    if record.linear and record.transpose is None:
-        raise PrimitiveError(
-            f"the record of primitive {record.name!r} lacks transpose (it is linear)"
-        )
-    if any(i < 0 for i in record.linear):
-        raise PrimitiveError(
-            f"the record of primitive {record.name!r}: linear counts operands from 0, "
-            f"got {record.linear}"
-        )
-    has_jvp = record.jvp is not None or bool(record.linear)
-    return Compound(
-        record.name,
-        "host" if record.lower is None else "call",
-        _infer,
-        _value,
-        _batch,
-        jvp=_jvp if has_jvp else None,
-        transpose=_transpose if record.transpose is not None else None,
-        no_derivative=record.no_derivative,
-        doc=doc,
-        show=str,
-    )
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return Same.of(value)
+    return value
 
 
 def _infer(arg: UserArg, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-    if any(i >= len(avals) for i in arg.record.linear):
-        raise PrimitiveError(
-            f"{arg.record.name} is linear in its operands {arg.record.linear}, but was "
-            f"called with {len(avals)}"
-        )
-    return tuple(arg.record.infer(*avals, **dict(arg.params)))
+    return tuple(arg.record.infer(*avals, **arg.named))
 
 
 def _value(avals: Sequence[ShapedArray], arg: UserArg, *arrays: Any) -> Sequence[Any]:
-    found = arg.record.numpy(*arrays, **dict(arg.params))
-    if len(found) != len(avals):
-        raise PrimitiveError(
-            f"{arg.record.name}: numpy returned {len(found)} results, but infer "
-            f"promised {len(avals)}"
-        )
-    for value, aval in zip(found, avals, strict=True):
-        if not same_size(tuple(value.shape), aval.shape):
-            raise ShapeError(
-                f"{arg.record.name}: numpy returned shape {tuple(value.shape)}, but "
-                f"infer promised {aval!r}"
-            )
-        if not _settles(value.dtype, aval.dtype):
-            raise DtypeError(
-                f"{arg.record.name}: numpy returned {value.dtype}, but infer promised "
-                f"{aval!r}"
-            )
-    return found
-
-
-def _settles(got: Any, promised: Any) -> bool:
-    """May a result be converted to the promised dtype? It may lose precision only."""
-    if got == promised:
-        return True
-    if not dtypes.is_inexact(promised):
-        return False
-    return dtypes.is_complex(promised) or not dtypes.is_complex(got)
+    return arg.record.numpy(avals, *arrays, **arg.named)
 
 
 def _jvp(node: Node, tangents: Results) -> Results:
-    arg: UserArg = node.arg
-    record = arg.record
-    if record.jvp is None:
-        return _linear_jvp(node, tangents)
-    mask = tuple(t is not None for t in tangents)
-    present = [t for t in tangents if t is not None]
-    results = items(node)
-    operands = [*node.src, *results, *present]
-    body = arg.trace("jvp", record.jvp, [n.aval for n in operands], mask)
-    found = iter(apply_body(body, operands))
+    results, mask = items(node), tuple(t is not None for t in tangents)
+    operands = [*node.src, *results, *chosen(tangents, mask)]
+    body, moving = node.arg.ask("jvp", operands, mask)
+    count = sum(moving)
+    own = dict(zip(body.inputs, operands, strict=True))
+    # Where a rule computes the results once more, they are those of the node.
+    again = zip(body.outputs[count:], results, strict=False)
+    same = {new: old for new, old in again if new not in own and new.aval is old.aval}
+    found = substitute(body.outputs[:count], {**same, **own})
+    pairs = zip(_spread(found, moving), results, strict=True)
     return [
-        cast(next(found), r.dtype) if dtypes.is_inexact(r.dtype) else None
-        for r in results
+        cast(t, r.dtype) if t is not None and dtypes.is_inexact(r.dtype) else None
+        for t, r in pairs
     ]
 
 
-def _linear_jvp(node: Node, tangents: Results) -> Results:
-    record: UserRecord = node.arg.record
-    src = list(node.src)
-    for i, (tangent, operand) in enumerate(zip(tangents, node.src, strict=True)):
-        if i in record.linear:
-            src[i] = tangent if tangent is not None else zeros_like(operand)
-        elif tangent is not None:
-            raise DerivativeError(
-                f"{record.name} is linear in its operands {record.linear}, and has no "
-                f"jvp that tells of operand {i}",
-                node.origin,
-            )
-    return items(node.op(*src, arg=node.arg))
+def _spread(found: Sequence[Node], flags: Sequence[bool]) -> Results:
+    return placed(len(flags), [i for i, has in enumerate(flags) if has], found)
 
 
 def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     arg: UserArg = node.arg
-    record = arg.record
-    assert record.transpose is not None
-    wanted = [i for i, flag in enumerate(linear) if flag]
-    if any(i not in record.linear for i in wanted):
+    record, wanted = arg.record, [i for i, flag in enumerate(linear) if flag]
+    if record.linear is not None and not set(wanted) <= set(record.linear):
         raise DerivativeError(
             f"{record.name} is linear in its operands {record.linear}, not in {wanted}",
             node.origin,
         )
-    results = items(node)
-    given = [
-        ct if ct is not None else zeros_like(r)
-        for ct, r in zip(cotangents, results, strict=True)
-    ]
+    mask = tuple(ct is not None for ct in cotangents)
     constant = [s for s, flag in zip(node.src, linear, strict=True) if not flag]
-    operands = [*constant, *given]
-    types = tuple(node.src[i].aval for i in wanted)
-    avals = [n.aval for n in operands]
-    body = arg.trace("transpose", record.transpose, avals, linear, types)
-    found = iter(apply_body(body, operands))
-    return [
-        cast(next(found), s.dtype) if flag else None
-        for s, flag in zip(node.src, linear, strict=True)
-    ]
+    operands = [*constant, *chosen(cotangents, mask)]
+    types = tuple([s.aval for s in node.src])
+    body, moving = arg.ask("transpose", operands, linear, mask, types, node.aval.items)
+    pairs = zip(_spread(apply_body(body, operands), moving), node.src, strict=True)
+    return [None if ct is None else cast(ct, s.dtype) for ct, s in pairs]
 
 
 def _batch(node: Node, src: Nodes, batched: Flags, size: int) -> Batched:
-    arg: UserArg = node.arg
-    if arg.record.batch is None:
+    if "batch" not in node.arg.record.rules:
         return map_lanes(node, src, batched, size)
-    body = arg.trace("batch", arg.record.batch, [s.aval for s in src], size, batched)
-    results = apply_body(body, src)
-    return results, [True] * len(results)
+    body, axes = node.arg.ask("batch", src, size, batched)
+    pairs = zip(apply_body(body, src), axes, strict=True)
+    found = [move_axis(n, axis, 0) if axis else n for n, axis in pairs]
+    return found, [axis is not None for axis in axes]
