@@ -36,9 +36,9 @@ test: $(VENV)/.test
 
 # Processors of fewer features than this one, and the tests of what their code does.
 CPUS ?= x86-64 x86-64-v3
-CPU_TESTS := tests/llvm/codegen/test_scalar_ops.py \
-	$(addprefix tests/llvm/,codegen/test_elementwise_kernels.py \
-	codegen/test_reduction_kernels.py contraction/test_contractions.py) \
+CPU_TESTS := tests/backends/llvm/emit/test_scalar_ops.py \
+	$(addprefix tests/backends/llvm/,emit/test_elementwise_kernels.py \
+	emit/test_reduction_kernels.py contraction/test_contractions.py) \
 	$(addprefix tests/laws/test_,primitive_laws.py minmax_signed_zeros.py) \
 	$(addprefix tests/lower/test_,decomposition_accuracy.py kernel_counts.py \
 	register_loops.py) \

@@ -303,7 +303,7 @@ def test_long_loop_ends_at_an_interrupt(threads: int) -> None:
     program = f"""
         import sys
         sys.path[:0] = {sys.path!r}
-        from tests.llvm.runtime.test_host_calls import *
+        from tests.backends.llvm.runtime.test_host_calls import *
         signal.signal(signal.SIGINT, signal.default_int_handler)  # also in background
         cpu = CPU()
         executable = cpu.compile(endless_program())
@@ -320,7 +320,7 @@ def test_long_loop_ends_at_an_interrupt(threads: int) -> None:
     done = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )  # fmt: skip
     assert done.stdout is not None
     assert done.stdout.readline() == "begun\n"

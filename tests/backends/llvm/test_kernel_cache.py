@@ -90,7 +90,7 @@ def run_python(program: str, **environment: str) -> str:
 def test_identity_is_the_same_in_every_process() -> None:
     program = """
         import hashlib, sys
-        from tests.llvm.compile.test_kernel_cache import *
+        from tests.backends.llvm.test_kernel_cache import *
         names = sorted(PROGRAMS, reverse={reverse})
         texts = {{n: "".join(map(kernel_identity, kernels_of(n))) for n in names}}
         for name in sorted(texts):

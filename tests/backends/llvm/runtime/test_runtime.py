@@ -364,7 +364,7 @@ def test_process_ends_while_workers_sleep_and_run() -> None:
         import sys, threading
         sys.path[:0] = {sys.path!r}
         import numpy as np
-        from tests.llvm.runtime.test_runtime import *
+        from tests.backends.llvm.runtime.test_runtime import *
         device_module.render_kernel = plain_render
         cpu = with_cores(8)
         executable = cpu.compile(chain(100_000, 3))
@@ -382,7 +382,7 @@ def test_process_ends_while_workers_sleep_and_run() -> None:
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program)],
             capture_output=True, text=True, timeout=60, check=False,
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[4],
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -641,7 +641,7 @@ def files_in(folder: Path) -> list[Path]:
 def test_cache_serves_the_next_process(tmp_path: Path) -> None:
     program = """
         import sys
-        from tests.llvm.runtime.test_runtime import *
+        from tests.backends.llvm.runtime.test_runtime import *
         device_module.render_kernel = plain_render
         cpu = CPU()
         (y,) = call(cpu.compile(chain(100, 2)), np.arange(100))
@@ -654,7 +654,7 @@ def test_cache_serves_the_next_process(tmp_path: Path) -> None:
         return subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program)],
             capture_output=True, text=True, timeout=60, check=True, env=environment,
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[4],
         ).stdout  # fmt: skip
 
     assert run() == "0 3"  # the runner, the kernel and its module
@@ -666,7 +666,7 @@ def test_cache_serves_the_next_process(tmp_path: Path) -> None:
 def test_rendered_text_is_the_same_in_every_process() -> None:
     program = """
         import sys
-        from tests.llvm.runtime.test_runtime import rendered
+        from tests.backends.llvm.runtime.test_runtime import rendered
         sys.stdout.write(rendered())
     """
 
@@ -674,7 +674,7 @@ def test_rendered_text_is_the_same_in_every_process() -> None:
         return subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program)],
             capture_output=True, text=True, timeout=60, check=True,
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[4],
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout  # fmt: skip
 

@@ -13,7 +13,12 @@ from ftrace.backends.llvm.convolution.filter_gradient import find_sliding_sum
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
-from tests.llvm.convolution.test_window_detection import kernel_of, normal, plan_of, run
+from tests.backends.llvm.convolution.test_window_detection import (
+    kernel_of,
+    normal,
+    plan_of,
+    run,
+)
 from tests.support.convolutions import gradient, strided
 from tests.support.covering import covering
 

@@ -213,7 +213,7 @@ def test_a_file_under_the_name_of_another_is_a_miss(folder: Path) -> None:
 def test_processes_that_compile_at_once_share_a_folder(folder: Path) -> None:
     program = """
         import numpy as np
-        from tests.llvm.compile.test_object_cache_faults import X, several
+        from tests.backends.llvm.test_object_cache_faults import X, several
         import ftrace as ft
         print(np.asarray(ft.jit(several)(X)).tobytes().hex())
     """

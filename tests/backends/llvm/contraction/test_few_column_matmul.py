@@ -15,8 +15,8 @@ from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.loop_tree import place
-from tests.llvm.convolution.test_filter_gradient import operands
-from tests.llvm.convolution.test_window_detection import kernel_of, normal, run
+from tests.backends.llvm.convolution.test_filter_gradient import operands
+from tests.backends.llvm.convolution.test_window_detection import kernel_of, normal, run
 from tests.support.convolutions import spread, strided
 
 Array = np.ndarray[Any, Any]

@@ -10,7 +10,7 @@ import pytest
 import ftrace as ft
 from ftrace.backends.llvm.convolution.nhwc import column_blocks
 from ftrace.backends.llvm.schedule.schedule_tree import Slide
-from tests.llvm.convolution.test_window_detection import (
+from tests.backends.llvm.convolution.test_window_detection import (
     expected,
     kernel_of,
     sliding_rows_of,
