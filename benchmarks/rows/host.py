@@ -42,6 +42,36 @@ def _(np: Any) -> Any:
     return lambda x: np.argsort(x, kind="stable")
 
 
+@FAMILY.row("fft2 512²", lambda: (normal(512, 512) + 1j * normal(512, 512, seed=1),))
+def fft2(lib: Any) -> Any:
+    return lib.np.fft.fft2
+
+
+@fft2.peer("torch")
+def _(torch: Any) -> Any:
+    return torch.fft.fft2
+
+
+@fft2.peer("numpy")
+def _(np: Any) -> Any:
+    return np.fft.fft2
+
+
+@FAMILY.row("rfft 256 × 1,000", lambda: (normal(256, 1000),))
+def rfft(lib: Any) -> Any:
+    return lib.np.fft.rfft
+
+
+@rfft.peer("torch")
+def _(torch: Any) -> Any:
+    return torch.fft.rfft
+
+
+@rfft.peer("numpy")
+def _(np: Any) -> Any:
+    return np.fft.rfft
+
+
 @FAMILY.row("cumsum 4M", lambda: (normal(1 << 22) * 1e-3,), bytes=True, tolerance=2e-2)
 def cumsum(lib: Any) -> Any:
     return lib.np.cumsum
