@@ -19,6 +19,8 @@ JAXPRS = "operations counted in jaxprs: ours share equal nodes and drop unused o
 PRIVATE = "functions of JAX's that are not public"
 OPTREE = "optree's: how treedefs print, the order of keys, who flattens what"
 TAKEN = "JAX refuses what has its meaning here"
+TRACES = "how often a function of Python's is traced"
+LANES = "lanes for which JAX asks a rule of vmap, in its jvp, beside those of the call"
 TOKENS = "tokens: effects keep their order by themselves"
 
 ROWS: tuple[tuple[str, str], ...] = (
@@ -36,6 +38,9 @@ ROWS: tuple[tuple[str, str], ...] = (
     ),
     (r"(?i)core_test.*pretty_print|custom_api_test.*pretty_print", TEXT),
     (r"custom_api_test.*(test_dce$|test_sequential_vmap)", JAXPRS),
+    (r"custom_api_test.*vmap_with_collective", JAXPR),
+    (r"custom_api_test.*nary_mixed_batching", TRACES),
+    (r"custom_api_test.*(extra_batched_(primals|tangents)|dataflow_violation)$", LANES),
     (r"vmap_preserves_docstr", "docstrings and signatures"),
     (r"key_reuse_test", "a checker of keys that are used twice"),
     (r"(?i)cache_miss|persistent|compilation_cache|compiler_ir|cpp_cache", BACKEND),

@@ -425,3 +425,26 @@ def test_derivatives_and_lanes_pass_a_barrier() -> None:
         ft.vmap(ft.grad(f), (0, None))(x, 2.0),
         2 * np.cos(x) * x + 2 * np.sin(x), rtol=1e-5,
     )  # fmt: skip
+
+
+def test_optimize_remat_spares_the_forward_rule_in_a_checkpoint() -> None:
+    """Where residuals are dropped, values are the function's; else the rule's."""
+
+    @ft.custom_vjp
+    def f(x: Any) -> Any:
+        return fnp.tan(x)
+
+    def backward(x: Any, ct: Any) -> Any:
+        return (fnp.cos(x) * ct,)
+
+    x, loop = (
+        np.float32(0.5),
+        lambda f: lambda x: lax.scan(lambda c, _: (f(c), None), x, length=1)[0],
+    )
+    for optimize, expected in ((True, np.tan(x)), (False, np.sin(x))):
+        f.defvjp(lambda x: (fnp.sin(x), x), backward, optimize_remat=optimize)
+        for g in (ft.checkpoint(f), ft.checkpoint(ft.jit(f)), ft.checkpoint(loop(f))):
+            value, grad = ft.value_and_grad(g)(x)
+            np.testing.assert_allclose(value, expected, 1e-6)
+            np.testing.assert_allclose(grad, np.cos(x), 1e-6)
+        np.testing.assert_allclose(ft.value_and_grad(f)(x)[0], np.sin(x), 1e-6)

@@ -309,6 +309,32 @@ def test_rules_may_differentiate_and_loop_at_every_order(wrap: Any) -> None:
         np.testing.assert_allclose(found, -6 * np.sin(x), rtol=1e-5)
 
 
+def test_a_rule_is_asked_for_no_lanes_that_its_tangents_do_not_share() -> None:
+    """As JAX does: of a linear function the tangents stay the same for all lanes."""
+    asked: list[bool] = []
+
+    @ft.custom_batching.custom_vmap
+    def f(x: Any) -> Any:
+        return 7 * x
+
+    @f.def_vmap
+    def _(size: int, in_batched: Any, x: Any) -> Any:
+        asked.append(in_batched[0])
+        return 11 * x, in_batched[0]
+
+    def pushed(x: Any, t: Any) -> Any:
+        return ft.jvp(f, (x,), (t,))
+
+    x = np.arange(3, dtype=np.float32)
+    value, tangent = ft.vmap(pushed, (0, None), (0, None))(x, np.float32(4))
+    np.testing.assert_array_equal(value, 11 * x)
+    assert tangent == 44
+    assert asked == [True, False]
+    asked.clear()
+    np.testing.assert_array_equal(ft.jacfwd(f)(x), 11 * np.eye(3))
+    assert asked == [False]
+
+
 def test_what_a_rule_makes_the_same_for_all_lanes_stays_it() -> None:
     """As a value, behind sorts and calls, and as a residual of a custom_vjp."""
     wide: list[Any] = []

@@ -213,11 +213,14 @@ class WithRules(Travels):
 
 
 def record(
-    op: Compound, call: Invocation, found: Called, closed: int, rules: tuple[Rule, ...]
-) -> Any:
+    op: Compound, call: Invocation, found: Called, closed: int,
+    rules: tuple[Rule, ...], spared: bool = False,
+) -> Any:  # fmt: skip
     """The results of a call that is recorded with its rules."""
     avals = tuple(aval_of(x) for x in found.operands if x is not None)
-    arg = Ruled(found.body, found.effects, call.name, avals, closed, rules)
+    arg = Ruled(
+        found.body, found.effects, call.name, avals, closed, rules, spared=spared
+    )
     return call.output.build(bind_call(op, found, arg))
 
 

@@ -78,6 +78,7 @@ class Ruled(Call):
           (residuals, cotangents) -> cotangents of the args;
         of a linear call: (residuals, cotangents) -> cotangents of the other operands.
       lanes: the vmaps around it.
+      spared: in a checkpoint its value is the function's, not that of its rule.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Ruled(Call):
     closed: int
     rules: tuple[Rule, ...]
     lanes: Lanes = ()
+    spared: bool = False
 
     def __str__(self) -> str:
         return self.name

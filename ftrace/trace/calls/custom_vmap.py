@@ -127,33 +127,35 @@ class _TangentBatcher(Batcher):
         self, avals: Sequence[ShapedArray], size: int, flags: Flags
     ) -> tuple[Body, list[bool]]:
         count = len(self.mask)
-        positions = [i for i, flag in enumerate(self.mask) if flag]
-        wide = list(flags[:count])
-        for i, has in zip(positions, flags[count:], strict=True):
-            wide[i] = wide[i] or has
+        moved = dict(zip(_set(self.mask), flags[count:], strict=True))
+        if not any(flags[i] and moved.get(i, True) for i in range(count)):
+            # Nothing has lanes together with its tangent: the rule is asked for none.
+            body, has = self.rule.batched(avals[:count], size, (False,) * count)
+            if not any(has):
+                return bodies.batch_body(self._tangents(body), flags, size)
+        wide = [flags[i] or moved.get(i, False) for i in range(count)]
         body, has = self.rule.batched(avals[:count], size, tuple(wide))
-        found = bodies.linearize(body, self.mask)
+        plain = self._tangents(body)
         inputs = [
             variable(bodies.with_axis(a, size) if flag else a, _OUTER_DEPTH, i)
             for i, (a, flag) in enumerate(zip(avals, flags, strict=True))
         ]
-        mapping = {
-            name: bodies.with_lanes(mine, had, want, size)
-            for name, mine, had, want in zip(
-                body.inputs, inputs, flags, wide, strict=False
-            )
-        }
-        for k, i in enumerate(positions):
-            name, mine = found.tangents[i], inputs[count + k]
-            assert name is not None
-            mapping[name] = bodies.with_lanes(mine, flags[count + k], wide[i], size)
-        outputs = [
-            bodies.or_zeros(found.outputs[k], body.outputs[k]) for k in self.wanted
-        ]
-        return (
-            bodies.close(inputs, substitute(outputs, mapping)),
-            [has[k] for k in self.wanted],
-        )
+        want = [*wide, *[wide[i] for i in moved]]
+        rows = zip(plain.inputs, inputs, flags, want, strict=True)
+        mapping = {n: bodies.with_lanes(x, had, w, size) for n, x, had, w in rows}
+        outputs = substitute(plain.outputs, mapping)
+        return bodies.close(inputs, outputs), [has[k] for k in self.wanted]
+
+    def _tangents(self, body: Body) -> Body:
+        """Operands and tangents -> the tangents of the results that are wanted."""
+        found = bodies.linearize(body, self.mask)
+        pairs = [(found.outputs[k], body.outputs[k]) for k in self.wanted]
+        outputs = [bodies.or_zeros(t, n) for t, n in pairs]
+        return bodies.close([*body.inputs, *found.names], outputs)
+
+
+def _set(flags: Flags) -> list[int]:
+    return [i for i, flag in enumerate(flags) if flag]
 
 
 def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
@@ -167,9 +169,7 @@ def _transpose(node: Node, cotangents: Results, linear: Flags) -> Results:
     backward = CustomVmap(body, False, arg.name, closed, rule)
     given = bodies.chosen(cotangents, known)
     results = custom_vmap_p.results(*constant, *given, arg=backward)
-    return bodies.placed(
-        len(linear), [i for i, flag in enumerate(linear) if flag], results
-    )
+    return bodies.placed(len(linear), _set(linear), results)
 
 
 @dataclass(frozen=True)

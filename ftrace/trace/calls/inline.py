@@ -16,7 +16,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.avals import TOKEN
 from ftrace.trace.body import apply_body, close
 from ftrace.trace.calls import custom_derivative
-from ftrace.trace.calls.checkpoint import name_p
+from ftrace.trace.calls.checkpoint import checkpoint_p, name_p
 from ftrace.trace.calls.rule_graphs import Call, Held, held_p
 from ftrace.trace.calls.user_primitive import UserArg
 from ftrace.trace.control.conditional import While
@@ -88,30 +88,42 @@ class _Follower:
     """One walk; what became of bodies is remembered."""
 
     def __init__(self) -> None:
-        self.bodies: dict[Body, Body] = {}
+        self.bodies: dict[tuple[Body, bool], Body] = {}
 
-    def followed(self, outputs: Sequence[Node], varying: set[Node]) -> list[Node]:
+    def followed(
+        self, outputs: Sequence[Node], varying: set[Node], again: bool = False
+    ) -> list[Node]:
+        """`again` tells that they are those of a checkpoint."""
+
         def change(node: Node, src: tuple[Node, ...]) -> Node | Sequence[Node]:
-            new = self._rebuilt(node, src, varying)
-            found = custom_derivative.follow(new) if node in varying else None
+            new = self._rebuilt(node, src, varying, again)
+            asked = node in varying and not (again and _is_spared(new))
+            found = custom_derivative.follow(new) if asked else None
             return new if found is None else found
 
         return exchange(outputs, change)
 
-    def _rebuilt(self, node: Node, src: tuple[Node, ...], varying: set[Node]) -> Node:
+    def _rebuilt(
+        self, node: Node, src: tuple[Node, ...], varying: set[Node], again: bool
+    ) -> Node:
         if node.op.family in HOLDERS and node not in varying:
             return rebuild(node, src)
         bodies = bodies_of(node.arg) if node.op.family in HOLDERS else ()
         if node.op in _RULED or not bodies:
             return rebuild(node, src)
-        return rebuild_with(node, src, [self._body(body) for body in bodies])
+        again = again or node.op is checkpoint_p
+        return rebuild_with(node, src, [self._body(body, again) for body in bodies])
 
-    def _body(self, body: Body) -> Body:
-        found = self.bodies.get(body)
+    def _body(self, body: Body, again: bool) -> Body:
+        found = self.bodies.get((body, again))
         if found is None:
-            outputs = self.followed(body.outputs, nodes_of(body.outputs))
-            found = self.bodies[body] = Body(body.inputs, tuple(outputs))
+            outputs = self.followed(body.outputs, nodes_of(body.outputs), again)
+            found = self.bodies[body, again] = Body(body.inputs, tuple(outputs))
         return found
+
+
+def _is_spared(node: Node) -> bool:
+    return isinstance(node.arg, custom_derivative.Ruled) and node.arg.spared
 
 
 # Calls become what they call.

@@ -315,6 +315,7 @@ class WithDerivative(calls.WithRules):
       setter: how it is given them.
       on_leaves: these as functions of flat values.
       symbolic_zeros: tangents and cotangents that are zero are `SymbolicZero`.
+      optimize_remat: in a checkpoint, values are the function's, not a rule's.
     """
 
     op: Compound
@@ -322,6 +323,7 @@ class WithDerivative(calls.WithRules):
     setter: str
     on_leaves: type[_OnLeaves]
     symbolic_zeros = False
+    optimize_remat = False
     _made: tuple[weakref.ref[Scope], dict[Any, tuple[Rule, ...]]] | None = None
 
     @property
@@ -354,7 +356,8 @@ class WithDerivative(calls.WithRules):
             return call.run()
         call.forget()
         rules = self._rules_of(call, found)
-        return calls.record(self.op, call, found, found.closed, rules)
+        spared = self.optimize_remat
+        return calls.record(self.op, call, found, found.closed, rules, spared)
 
     def _reaches_within(self, level: Level, call: Invocation) -> bool:
         """Do the rules use what is traced in a scope within the level's, as of vmap?"""
@@ -540,10 +543,11 @@ class custom_vjp(WithDerivative):
             argument; None is zero, also for a part of a tree.
           symbolic_zeros: `fwd` gets `CustomVJPPrimal`s, and cotangents that are zero
             are `SymbolicZero`.
-          optimize_remat: accepted; what a forward rule computes and nobody needs is
-            never computed.
+          optimize_remat: under `checkpoint`, which drops residuals, values are
+            computed by the function alone, not by `fwd`.
         """
         tree.check_callable(fwd, "defvjp")
         tree.check_callable(bwd, "defvjp")
         self.fwd, self.bwd = fwd, bwd
         self.symbolic_zeros = symbolic_zeros
+        self.optimize_remat = optimize_remat
