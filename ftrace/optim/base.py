@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from collections import namedtuple
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from types import FunctionType
 from typing import Any, Protocol
@@ -185,7 +185,7 @@ def beside_params(name: str, function: Callable[..., Any]) -> GradientTransforma
 
 def running(
     name: str, kind: Any, rule: Callable[..., Any], values: str | None = None,
-    counts: bool = True, **begin: tuple[Any, Any],
+    counts: bool = True, params: str = "", **begin: Any,
 ) -> GradientTransformation:  # fmt: skip
     """Of values that run along with each parameter.
 
@@ -196,22 +196,31 @@ def running(
         of steps, a function of it that returns that one.
       values: the names of the fields, if not all of them are there.
       counts: the number of steps is counted; otherwise `rule` is given None.
+      params: "given" has the rule take the parameter, too, where there is one; "needed"
+        where there must be.
       begin: for a value what it is at first, by default 0, and its dtype; None is that
-        of the parameter.
+        of the parameter. Or a function of the parameter.
     """
     counter = next((n for n in ("count", "t") if n in kind._fields), "")
     own = [n for n in kind._fields if n != counter]
     fields = own if values is None else values.split()
     counts = counts and bool(counter)
 
-    def init(params: Tree) -> Tree:
-        count = {counter: fnp.zeros((), dtypes.int32)} if counts else {}
-        return kind(
-            **count, **{n: _fill(params, *begin.get(n, (0, None))) for n in fields}
-        )
+    def first(field: str, param: Any) -> Any:
+        made = begin.get(field, (0, None))
+        if callable(made):
+            return made(fnp.asarray(param))
+        return fnp.full_like(param, made[0], dtype=made[1])
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
+    def init(params: Tree) -> Tree:
+        count = {counter: zero()} if counts else {}
+        trees = {n: tree.map(partial(first, n), params) for n in fields}
+        return kind(**count, **trees)
+
+    def update(updates: Tree, state: Tree, given: Tree | None = None) -> Any:
         check_state(name, state, kind)
+        known = [needed(name, given)] if params == "needed" else [given]
+        known = known if params and given is not None else []
         count = {counter: increment(getattr(state, counter))} if counts else {}
         function = rule(count.get(counter)) if counter else rule
         rows = list[Any]()
@@ -220,18 +229,14 @@ def running(
             rows.append(function(*values))
             return len(rows) - 1
 
-        places = each(note, updates, *[getattr(state, field) for field in fields])
+        trees = [getattr(state, field) for field in fields]
+        places = each(note, updates, *trees, *known)
         made, *values = (
             tree.map(lambda i, k=k: rows[i][k], places) for k in range(1 + len(fields))
         )
         return made, kind(**count, **dict(zip(fields, values, strict=True)))
 
     return GradientTransformation(init, update)
-
-
-def _fill(params: Tree, value: Any, dtype: Any) -> Tree:
-    """A tree like the parameters, full of one value."""
-    return tree.map(lambda param: fnp.full_like(param, value, dtype=dtype), params)
 
 
 def identity() -> GradientTransformation:
@@ -362,9 +367,13 @@ def each(function: Callable[..., Any], first: Tree, *rest: Tree) -> Tree:
     def apply(*values: Any) -> Any:
         if values[0] is None:
             return None
-        return function(*[x if type(x) is Array else fnp.asarray(x) for x in values])
+        return function(*map(_as_array, values))
 
     return tree.map_with_none("tree.map", apply, first, *rest)
+
+
+def _as_array(x: Any) -> Any:
+    return x if type(x) in (Array, list) else fnp.asarray(x)
 
 
 def zero() -> Any:

@@ -155,10 +155,10 @@ def _loop(more: Any, attempt: Any, start: Any) -> Any:
 # Strong Wolfe conditions.
 
 #: A length, the value and the slope there.
-_Point = namedtuple("_Point", "at value slope")
+Point = namedtuple("Point", "at value slope")
 
 
-class _Search(NamedTuple):
+class Search(NamedTuple):
     """Where a search stands.
 
     Attributes:
@@ -172,20 +172,20 @@ class _Search(NamedTuple):
     """
 
     count: Any
-    now: _Point
+    now: Point
     grad: Tree
-    safe: _Point
+    safe: Point
     safe_grad: Tree
-    low: _Point
-    high: _Point
-    third: _Point
+    low: Point
+    high: Point
+    third: Point
     lacks: Any
     found: Any
     done: Any
     failed: Any
 
 
-def _cubic_minimum(a: _Point, b: _Point, c: _Point) -> Any:
+def _cubic_minimum(a: Point, b: Point, c: Point) -> Any:
     """The minimum of the cubic through three points with the slope of the first."""
     db, dc = b.at - a.at, c.at - a.at
     rest_b = (b.value - a.value - a.slope * db) / db**2
@@ -196,12 +196,12 @@ def _cubic_minimum(a: _Point, b: _Point, c: _Point) -> Any:
     return a.at + (root - square) / (3.0 * cubic)
 
 
-def _quadratic_minimum(a: _Point, b: _Point) -> Any:
+def _quadratic_minimum(a: Point, b: Point) -> Any:
     d = b.at - a.at
     return a.at - a.slope / (2.0 * (b.value - a.value - a.slope * d) / d**2)
 
 
-def _middle(low: _Point, high: _Point, third: _Point) -> Any:
+def _middle(low: Point, high: Point, third: Point) -> Any:
     """By a cubic, a quadratic, or in half: the first that lies well inside."""
     width = fnp.abs(high.at - low.at)
     left, right = fnp.minimum(low.at, high.at), fnp.maximum(low.at, high.at)
@@ -216,18 +216,18 @@ def _middle(low: _Point, high: _Point, third: _Point) -> Any:
 
 
 #: From a length to the point there, the gradient, and what lacks of the conditions.
-_Attempt = Callable[[Any], tuple[_Point, Tree, Any]]
+_Attempt = Callable[[Any], tuple[Point, Tree, Any]]
 
 
 def _attempt(
-    function: Any, params: Tree, updates: Tree, start: _Point, slope_rtol: Any,
+    function: Any, params: Tree, updates: Tree, start: Point, slope_rtol: Any,
     curv_rtol: Any, approx_dec_rtol: Any,
 ) -> _Attempt:  # fmt: skip
     """Wolfe's conditions along the updates."""
 
-    def attempt(at: Any) -> tuple[_Point, Tree, Any]:
+    def attempt(at: Any) -> tuple[Point, Tree, Any]:
         value, grad = function(tree.add_scale(params, at, updates))
-        p = _Point(at, value, _dot(grad, updates))
+        p = Point(at, value, _dot(grad, updates))
         decrease = p.value - start.value - slope_rtol * p.at * start.slope
         if approx_dec_rtol is not None:
             steep = p.slope - (2 * slope_rtol - 1.0) * start.slope
@@ -241,10 +241,10 @@ def _attempt(
 
 def _searching(
     attempt: _Attempt, first: Any, factor: Any, longest: Any, tol: Any, steps: Any
-) -> Callable[[_Search], _Search]:
+) -> Callable[[Search], Search]:
     """A longer step, until an interval with a minimum is found."""
 
-    def search(s: _Search) -> _Search:
+    def search(s: Search) -> Search:
         at = fnp.where(s.count == 0, first, factor * s.now.at)
         is_longest = fnp.asarray(False)
         if longest is not None:
@@ -259,7 +259,7 @@ def _searching(
         low, high = tree.where(turned, (now, s.now), (s.now, now))
         found = over | turned | good
         done = good | (is_longest & ~found)
-        return _Search(
+        return Search(
             s.count + 1, now, slopes, safe, safe_grad, low, high, low, lacks, found,
             done, (s.count + 1 >= steps) & ~done,
         )  # fmt: skip
@@ -269,10 +269,10 @@ def _searching(
 
 def _zooming(
     attempt: _Attempt, precision: Any, tol: Any, steps: Any
-) -> Callable[[_Search], _Search]:
+) -> Callable[[Search], Search]:
     """A point within the interval, which becomes one of its ends."""
 
-    def zoom(s: _Search) -> _Search:
+    def zoom(s: Search) -> Search:
         now, slopes, lacks = attempt(_middle(s.low, s.high, s.third))
         done = fnp.maximum(*lacks) <= tol
         better = (lacks[0] <= tol) & (now.value < s.safe.value)
@@ -284,7 +284,7 @@ def _zooming(
         low = tree.where(worse, s.low, now)
         narrow = fnp.abs(s.high.at - s.low.at) <= precision
         over = (s.count + 1 >= steps) | (narrow & (safe.at > 0))
-        return _Search(
+        return Search(
             s.count + 1, now, slopes, safe, safe_grad, low, high, third, lacks,
             s.found, done, over & ~done,
         )  # fmt: skip
@@ -300,6 +300,35 @@ def _typed(function: Any, like: Any) -> Any:
         return tree.map(lambda x, y: fnp.asarray(x, fnp.asarray(y).dtype), found, like)
 
     return typed
+
+
+def strong_wolfe(
+    function: Callable[[Tree], tuple[Any, Tree]], params: Tree, updates: Tree,
+    value: Any, grad: Tree, first: Any, steps: Any, longest: Any = None, tol: Any = 0.0,
+    factor: Any = 2.0, slope_rtol: Any = 1e-4, curv_rtol: Any = 0.9,
+    approx_dec_rtol: Any = 1e-6, precision: Any = 1e-5,
+) -> Search:  # fmt: skip
+    """Searches for a length of the updates, from the length `first` on.
+
+    The options are those of `scale_by_zoom_linesearch`.
+    """
+    zero, no = fnp.zeros_like(first), fnp.asarray(False)
+    slope = _dot(updates, grad).astype(first.dtype)
+    start = Point(zero, fnp.asarray(value, first.dtype), slope)
+    lacks = (zero + fnp.inf, zero + fnp.inf)
+    begin = Search(
+        base.zero(), start, grad, start, grad, start, start, start, lacks, no, no, no
+    )
+    attempt = _attempt(
+        function, params, updates, start, slope_rtol, curv_rtol, approx_dec_rtol
+    )
+    search = _searching(attempt, first, factor, longest, tol, steps)
+    zoom = _zooming(attempt, precision, tol, steps)
+
+    def step(s: Search) -> Search:
+        return lax.cond(s.found, _typed(zoom, begin), _typed(search, begin), s)
+
+    return lax.while_loop(lambda s: ~(s.done | s.failed), step, begin)
 
 
 def scale_by_zoom_linesearch(
@@ -329,7 +358,7 @@ def scale_by_zoom_linesearch(
         "one".
       verbose: accepted; nothing is printed.
     """
-    name, steps = "scale_by_zoom_linesearch", max_linesearch_steps
+    name = "scale_by_zoom_linesearch"
     one_of(f"{name}: initial_guess_strategy", initial_guess_strategy, ("keep", "one"))
 
     def init(params: Tree) -> Any:
@@ -343,27 +372,13 @@ def scale_by_zoom_linesearch(
     ) -> Any:  # fmt: skip
         base.check_state(name, state, LinesearchState)
         function = value_and_grad(_function_of(name, value_fn, extra))
-        last, nothing = state.learning_rate, _first(params)[1]
-        zero, no = fnp.zeros_like(last), fnp.asarray(False)
-        slope = _dot(updates, grad).astype(last.dtype)
-        start = _Point(zero, fnp.asarray(value, last.dtype), slope)
-        begin = _Search(
-            base.zero(), start, grad, start, grad, start, start, start,
-            (nothing, nothing), no, no, no,
+        last = state.learning_rate
+        end = strong_wolfe(
+            function, params, updates, value, grad,
+            last if initial_guess_strategy == "keep" else fnp.ones_like(last),
+            max_linesearch_steps, max_learning_rate, tol, increase_factor, slope_rtol,
+            curv_rtol, approx_dec_rtol, stepsize_precision,
         )  # fmt: skip
-        attempt = _attempt(
-            function, params, updates, start, slope_rtol, curv_rtol, approx_dec_rtol
-        )
-        first = last if initial_guess_strategy == "keep" else zero + 1
-        search = _searching(
-            attempt, first, increase_factor, max_learning_rate, tol, steps
-        )
-        zoom = _zooming(attempt, stepsize_precision, tol, steps)
-
-        def step(s: _Search) -> _Search:
-            return lax.cond(s.found, _typed(zoom, begin), _typed(search, begin), s)
-
-        end = lax.while_loop(lambda s: ~(s.done | s.failed), step, begin)
         fallback = end.failed & ((end.safe.at > 0) | fnp.isinf(end.lacks[0]))
         now, slopes = tree.where(
             fallback, (end.safe, end.safe_grad), (end.now, end.grad)

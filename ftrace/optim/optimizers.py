@@ -7,7 +7,7 @@ These scale updates: by a number, a schedule, or running moments; each is one fo
 
 # Functions of arrays within are of any type.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 import ftrace.numpy as fnp
-from ftrace import dtypes
 from ftrace.errors import one_of
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.optim import base
@@ -79,17 +78,11 @@ def scale(step_size: Scalar) -> GradientTransformation:
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times `step_size_fn(number of steps done)`."""
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        base.check_state("scale_by_schedule", state, CountState)
-        size = fnp.asarray(step_size_fn(state.count))
-        made = base.each(lambda u: size.astype(u.dtype) * u, updates)
-        return made, CountState(base.increment(state.count))
+    def rule(count: Any) -> Any:
+        size = fnp.asarray(step_size_fn(count - 1))
+        return lambda update: (size.astype(update.dtype) * update,)
 
-    return GradientTransformation(_init_count, update)
-
-
-def _init_count(params: Tree) -> CountState:
-    return CountState(fnp.zeros((), dtypes.int32))
+    return base.running("scale_by_schedule", CountState, rule)
 
 
 def scale_by_learning_rate(
@@ -117,19 +110,18 @@ def add_decayed_weights(
     Raises:
       ArgumentError: `update` is called without the parameters.
     """
-    scheduled = callable(weight_decay)
+    name = "add_decayed_weights"
+    if callable(weight_decay):
+        schedule: Schedule = weight_decay
 
-    def update(updates: Tree, state: Tree, params: Tree | None = None) -> Any:
-        params = base.needed("weight decay", params)
-        if scheduled:
-            base.check_state("add_decayed_weights", state, CountState)
-        decay = weight_decay(state.count) if scheduled else weight_decay
-        state = CountState(base.increment(state.count)) if scheduled else state
-        return base.each(lambda u, param: u + decay * param, updates, params), state
+        def rule(count: Any) -> Any:
+            decay = schedule(count - 1)
+            return lambda update, param: (update + decay * param,)
 
-    init = _init_count if scheduled else base.init_empty
-    transformation = GradientTransformation(init, update)
-    return transformation if mask is None else base.masked(transformation, mask)
+        made = base.running(name, CountState, rule, params="needed")
+    else:
+        made = base.beside_params(name, lambda u, param: u + weight_decay * param)
+    return made if mask is None else base.masked(made, mask)
 
 
 # Moments.

@@ -385,33 +385,23 @@ def scale_by_novograd(
 ) -> GradientTransformation:
     """Updates over the norm of their whole array, with momentum (Ginsburg, 2019)."""
 
-    def init(params: Tree) -> Any:
-        zero = tree.map(lambda p: fnp.zeros((), fnp.asarray(p).dtype), params)
-        count = fnp.zeros((), "int32")
-        return MomentState(count, tree.zeros_like(params, mu_dtype), zero)
-
-    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
-        base.check_state("scale_by_novograd", state, MomentState)
-        count = base.increment(state.count)
+    def rule(count: Any) -> Any:
         first = count == 1
 
-        def square(g: Any, before: Any) -> Any:
-            now = fnp.sum(square_of(g)).astype(before.dtype)
-            return fnp.where(first, now, mix(now, before, b2))
-
-        nu = base.each(square, updates, state.nu)
-
-        def add(g: Any, nu: Any, mu: Any, *param: Any) -> Any:
+        def divide(g: Any, mu: Any, nu: Any, *param: Any) -> tuple[Any, ...]:
+            now = fnp.sum(square_of(g)).astype(nu.dtype)
+            nu = fnp.where(first, now, mix(now, nu, b2))
             made = over(g, nu, eps, eps_root)
             made = made + weight_decay * param[0] if param else made
-            return as_dtype(fnp.where(first, made, b1 * mu + made), mu_dtype)
+            mu = as_dtype(fnp.where(first, made, b1 * mu + made), mu_dtype)
+            return mu, mu, nu
 
-        mu = base.each(
-            add, updates, nu, state.mu, *([] if params is None else [params])
-        )
-        return mu, MomentState(count, mu, nu)
+        return divide
 
-    return GradientTransformation(init, update)
+    return base.running(
+        "scale_by_novograd", MomentState, rule, params="given", mu=(0, mu_dtype),
+        nu=lambda p: fnp.zeros((), p.dtype),
+    )  # fmt: skip
 
 
 def scale_by_optimistic_gradient(
@@ -440,40 +430,21 @@ def scale_by_sm3(
 ) -> GradientTransformation:
     """AdaGrad with bounds of squares along axes (Anil et al., 2019)."""
 
-    def init(params: Tree) -> Any:
-        def bounds(p: Any) -> list[Any]:
-            p = fnp.asarray(p)
-            return [fnp.zeros((size,), p.dtype) for size in p.shape]
+    def divide(g: Any, bounds: Any, before: Any) -> tuple[Any, ...]:
+        axes = range(g.ndim)
+        others = [[b for b in axes if b != a] for a in axes]
+        rows = map(fnp.expand_dims, bounds, others)
+        least = reduce(fnp.minimum, rows) if bounds else 0.0
+        square = (1.0 - b2 if b2 != 1.0 else 1.0) * g**2 + b2 * least
+        some = square > 0
+        made = fnp.where(some, g / fnp.sqrt(fnp.where(some, square + eps, 1)), 0)
+        mean = mix(made, before, b1)
+        return mean, [fnp.max(square, rest) for rest in others], mean
 
-        return SM3State(tree.map(bounds, params), tree.zeros_like(params))
-
-    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
-        base.check_state("scale_by_sm3", state, SM3State)
-
-        def bounded(g: Any, bounds: Any) -> Any:
-            rows = [
-                fnp.expand_dims(row, [a for a in range(g.ndim) if a != axis])
-                for axis, row in enumerate(bounds)
-            ]
-            least = reduce(fnp.minimum, rows) if rows else 0.0
-            return (1.0 - b2 if b2 != 1.0 else 1.0) * g**2 + b2 * least
-
-        squares = tree.map(bounded, updates, state.mu)
-
-        def divide(g: Any, square: Any) -> Any:
-            some = square > 0
-            return fnp.where(some, g / fnp.sqrt(fnp.where(some, square + eps, 1)), 0)
-
-        made = base.each(divide, updates, squares)
-        nu = base.each(lambda g, before: mix(g, before, b1), made, state.nu)
-
-        def along(square: Any) -> list[Any]:
-            axes = range(square.ndim)
-            return [fnp.max(square, [b for b in axes if b != a]) for a in axes]
-
-        return nu, SM3State(tree.map(along, squares), nu)
-
-    return GradientTransformation(init, update)
+    return base.running(
+        "scale_by_sm3", SM3State, divide,
+        mu=lambda p: [fnp.zeros((size,), p.dtype) for size in p.shape],
+    )  # fmt: skip
 
 
 def scale_by_distance_over_gradients(
@@ -487,31 +458,17 @@ def scale_by_distance_over_gradients(
     def length(x: Any, y: Any = 0.0) -> Any:
         return fnp.sqrt(fnp.sum(fnp.square(x - y)))
 
-    def init(params: Tree) -> Any:
-        begin = tree.map(lambda x: reps_rel * (1 + length(fnp.asarray(x))), params)
-        zero = tree.map(lambda x: fnp.zeros(()), params)
-        kept = tree.map(lambda x: fnp.asarray(x).astype(param_dtype), params)
-        return DistanceState(begin, zero, kept)
+    def step(g: Any, far: Any, total: Any, begin: Any, param: Any) -> tuple[Any, ...]:
+        far = fnp.maximum(far, length(param, begin))
+        total = total + fnp.sum(fnp.square(g))
+        return global_scale * (far / fnp.sqrt(total + eps)) * g, far, total, begin
 
-    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
-        params = base.needed("scale_by_distance_over_gradients", params)
-        base.check_state("scale_by_distance_over_gradients", state, DistanceState)
-
-        def farther(d: Any, x: Any, y: Any) -> Any:
-            return fnp.maximum(d, length(x, y))
-
-        far = base.each(farther, state.max_dist, params, state.init_params)
-        squares = base.each(
-            lambda s, g: s + fnp.sum(fnp.square(g)), state.grad_sum_of_squares, updates
-        )
-
-        def step(g: Any, d: Any, s: Any) -> Any:
-            return global_scale * (d / fnp.sqrt(s + eps)) * g
-
-        made = base.each(step, updates, far, squares)
-        return made, DistanceState(far, squares, state.init_params)
-
-    return GradientTransformation(init, update)
+    return base.running(
+        "scale_by_distance_over_gradients", DistanceState, step, params="needed",
+        max_dist=lambda x: reps_rel * (1 + length(x)),
+        grad_sum_of_squares=lambda x: fnp.zeros(()),
+        init_params=lambda x: x.astype(param_dtype),
+    )  # fmt: skip
 
 
 def scale_by_polyak(
@@ -572,23 +529,19 @@ def scale_by_factored_rms(
         *_, second, first = sorted(range(len(shape)), key=shape.__getitem__)
         return (second, first) if shape[second] >= min_dim_size_to_factor else None
 
-    def init(params: Tree) -> Any:
-        def zeros(p: Any) -> tuple[Any, ...]:
-            p = fnp.asarray(p)
-            axes, nothing = axes_of(p.shape), fnp.zeros((1,), p.dtype)
-            if axes is None:
-                return nothing, nothing, fnp.zeros_like(p)
-            rows, columns = (fnp.zeros_like(fnp.sum(p, a)) for a in reversed(axes))
-            return rows, columns, nothing
+    def first(index: int, p: Any) -> Any:
+        """Of rows, of columns, or of all: those that are not used have one element."""
+        axes = axes_of(p.shape)
+        if (axes is None) != (index == 2):
+            return fnp.zeros((1,), p.dtype)
+        return fnp.zeros_like(p if axes is None else fnp.sum(p, axes[1 - index]))
 
-        return FactoredState(fnp.zeros((), "int32"), *tree.split(zeros, 3, params))
+    def rule(count: Any) -> Any:
+        decay = decay_rate_fn(count - 1 - step_offset, decay_rate)
 
-    def update(updates: Tree, state: Any, params: Tree | None = None) -> Any:
-        base.needed("scale_by_factored_rms", params)
-        base.check_state("scale_by_factored_rms", state, FactoredState)
-        decay = decay_rate_fn(state.count - step_offset, decay_rate)
-
-        def divide(g: Any, rows: Any, columns: Any, every: Any) -> tuple[Any, ...]:
+        def divide(
+            g: Any, rows: Any, columns: Any, every: Any, _: Any
+        ) -> tuple[Any, ...]:
             square = square_of(g) + epsilon
             axes = axes_of(g.shape)
             if axes is None:
@@ -603,16 +556,17 @@ def scale_by_factored_rms(
             of_row = fnp.expand_dims(of_row, first)
             return g * of_row * fnp.expand_dims(of_column, second), rows, columns, every
 
-        before = (state.v_row, state.v_col, state.v)
-        made, *after = tree.split(divide, 4, updates, *before)
-        return made, FactoredState(base.increment(state.count), *after)
+        return divide
 
     if decay_rate_fn is not _rate_of_power and not callable(decay_rate_fn):
         raise ArgumentError(
             f"scale_by_factored_rms: decay_rate_fn must be a function, got "
             f"{decay_rate_fn!r:.60}"
         )
-    return GradientTransformation(init, update)
+    return base.running(
+        "scale_by_factored_rms", FactoredState, rule, params="needed",
+        v_row=partial(first, 0), v_col=partial(first, 1), v=partial(first, 2),
+    )  # fmt: skip
 
 
 base.check_hyperparameters(__name__)

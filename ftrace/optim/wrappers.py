@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import random
 from ftrace.errors import ArgumentError, ShapeError, TreeError
+from ftrace.flatten_util import ravel_pytree
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.optim import base, tree
 from ftrace.optim.base import (
     GradientTransformation,
     GradientTransformationExtraArgs,
-    MaskedNode,
     Scalar,
     Tree,
     with_extra_args_support,
@@ -494,46 +495,35 @@ def partition(
     Raises:
       TreeError: a label has no transformation.
     """
-    ways = {label: with_extra_args_support(t) for label, t in transforms.items()}
 
     def labels_of(params: Tree) -> Tree:
         return param_labels(params) if callable(param_labels) else param_labels
 
-    def part(labels: Tree, values: Tree, label: Any) -> Tree:
-        return tree.map(lambda x, v: v if x == label else MaskedNode(), labels, values)
+    def mask_of(label: Any, params: Tree) -> Tree:
+        return tree.map(lambda x: x == label, labels_of(params))
+
+    ways = {
+        label: base.masked(
+            way, partial(mask_of, label),
+            mask_compatible_extra_args=mask_compatible_extra_args,
+        )
+        for label, way in transforms.items()
+    }  # fmt: skip
 
     def init(params: Tree) -> Any:
-        labels = labels_of(params)
-        unknown = {x for x in tree.leaves(labels) if x not in ways}
+        unknown = {x for x in tree.leaves(labels_of(params)) if x not in ways}
         if unknown:
             raise TreeError(
                 "partition: no transformation for the labels "
                 f"{sorted(unknown, key=str)}; there are {sorted(ways, key=str)}"
             )
-        return PartitionState({
-            label: base.MaskedState(way.init(part(labels, params, label)))
-            for label, way in ways.items()
-        })  # fmt: skip
+        return PartitionState({label: way.init(params) for label, way in ways.items()})
 
     def update(updates: Tree, state: Any, params: Any = None, **extra: Any) -> Any:
         base.check_state("partition", state, PartitionState)
-        labels, states = labels_of(updates), dict[Any, Any]()
-        whole = tree.structure(updates)
-
-        def of_part(label: Any, x: Any) -> Any:
-            fits = mask_compatible_extra_args and tree.structure(x) == whole
-            return part(labels, x, label) if fits else x
-
+        states = dict(state.inner_states)
         for label, way in ways.items():
-            own = None if params is None else part(labels, params, label)
-            more = {name: of_part(label, x) for name, x in extra.items()}
-            mine, inner = part(labels, updates, label), state.inner_states[label]
-            made, inner = way.update(mine, inner.inner_state, own, **more)
-            states[label] = base.MaskedState(inner)
-            updates = tree.map(
-                lambda x, new, old, label=label: new if x == label else old,
-                labels, made, updates,
-            )  # fmt: skip
+            updates, states[label] = way.update(updates, states[label], params, **extra)
         return updates, PartitionState(states)
 
     return GradientTransformationExtraArgs(init, update)
@@ -560,22 +550,16 @@ def flatten(inner: GradientTransformation) -> GradientTransformationExtraArgs:
     """Transforms all updates as one vector."""
     way = with_extra_args_support(inner)
 
-    def joined(values: Tree) -> Any:
-        return fnp.concatenate([fnp.ravel(x) for x in tree.leaves(values)])
-
     def update(updates: Tree, state: Tree, params: Any = None, **extra: Any) -> Any:
-        params = None if params is None else joined(params)
-        made, state = way.update(joined(updates), state, params, **extra)
-        place = 0
+        params = None if params is None else ravel_pytree(params)[0]
+        vector, build = ravel_pytree(updates)
+        made, state = way.update(vector, state, params, **extra)
+        return build(made), state
 
-        def take(x: Any) -> Any:
-            nonlocal place
-            place += fnp.size(x)
-            return fnp.reshape(made[place - fnp.size(x) : place], fnp.shape(x))
+    def init(params: Tree) -> Tree:
+        return inner.init(ravel_pytree(params)[0])
 
-        return tree.map(take, updates), state
-
-    return GradientTransformationExtraArgs(lambda p: inner.init(joined(p)), update)
+    return GradientTransformationExtraArgs(init, update)
 
 
 base.check_hyperparameters(__name__)

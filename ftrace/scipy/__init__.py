@@ -12,7 +12,6 @@ from ftrace.scipy import (
     fft as fft,
     linalg as linalg,
     ndimage as ndimage,
-    optimize as optimize,
     signal as signal,
     special as special,
 )
@@ -22,12 +21,15 @@ if _TYPE_CHECKING:
         cluster as cluster,
         integrate as integrate,
         interpolate as interpolate,
+        optimize as optimize,
         sparse as sparse,
         spatial as spatial,
         stats as stats,
     )
 
-_LATER = ("cluster", "integrate", "interpolate", "sparse", "spatial", "stats")
+_LATER = (
+    "cluster", "integrate", "interpolate", "optimize", "sparse", "spatial", "stats",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> _Module:

@@ -8,24 +8,23 @@ L-BFGS  the same from the last steps alone (Nocedal 1980; algorithms 7.4 and 7.5
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ftrace import dtypes, errors, numpy as fnp
-from ftrace.lax.control import cond, fori_loop, while_loop
+from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import complex as join
 from ftrace.numpy.axes import cast
-from ftrace.numpy.floats import finfo
+from ftrace.optim import tree
+from ftrace.optim.base import GradientTransformation
+from ftrace.optim.linesearch import Point, scale_by_lbfgs, strong_wolfe
 from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms.grad import value_and_grad
 
 __all__ = ["OptimizeResults", "minimize"]
 
 Function = Callable[..., Any]
-
-#: A step must gain this part of what the slope promises, and flatten it to that part.
-_GAIN = 1e-4
-_FLATTEN = 0.9
 
 _RUNNING, _CONVERGED, _TOO_MANY_ITERATIONS, _NO_GAIN, _NO_STEP = -1, 0, 1, 4, 5
 
@@ -128,7 +127,7 @@ def minimize(
         return cast(value, x.dtype), cast(gradient, x.dtype)
 
     limited = method.lower() != "bfgs"
-    memory = _Steps(x, settings["maxcor"]) if limited else _Inverse(x)
+    memory = scale_by_lbfgs(settings["maxcor"]) if limited else _scale_by_bfgs()
     return _descend(at, x, memory, settings)
 
 
@@ -147,92 +146,45 @@ def _minimize_complex(
     return found._replace(x=join(v[:count], v[count:]), jac=join(g[:count], -g[count:]))
 
 
-class _Point(NamedTuple):
-    """Where a line search looks: how far, and what is there."""
-
-    step: Any
-    value: Any
-    gradient: Any
-    slope: Any
+#: What BFGS remembers: how many steps were taken, where the last one began and the
+#: gradient there, and an estimate of the inverse of the Hessian.
+_Inverse = namedtuple("_Inverse", "count params updates inverse")
 
 
-class _Inverse:
-    """What BFGS remembers: an estimate of the inverse of the Hessian.
+def _scale_by_bfgs() -> GradientTransformation:
+    """Gradients times that estimate.
 
     The first step tells its scale (Nocedal, Wright: equation 6.20).
     """
 
-    def __init__(self, x: Any) -> None:
-        self.first = (fnp.eye(x.shape[0], dtype=x.dtype), fnp.asarray(True))
+    def init(x: Any) -> Any:
+        return _Inverse(0, x, fnp.zeros_like(x), fnp.eye(x.shape[0], dtype=x.dtype))
 
-    def apply(self, memory: Any, gradient: Any) -> Any:
-        return memory[0] @ gradient
-
-    def update(self, memory: Any, moved: Any, change: Any) -> Any:
-        inverse, fresh = memory
+    def update(g: Any, state: Any, x: Any = None) -> Any:
+        count, inverse = state.count, state.inverse
+        moved, change = x - state.params, g - state.updates
         curvature = fnp.dot(moved, change)
-        good = curvature > 0
+        good = (count > 0) & (curvature > 0)
         safe = fnp.where(good, curvature, 1)
         size = fnp.dot(change, change)
         scale = safe / fnp.where(size > 0, size, 1)
-        old = fnp.where(fresh, scale * inverse, inverse)
-        away = fnp.eye(moved.shape[0], dtype=moved.dtype)
-        away = away - fnp.outer(moved, change) / safe
+        old = fnp.where(count == 1, scale * inverse, inverse)
+        away = fnp.eye(x.shape[0], dtype=x.dtype) - fnp.outer(moved, change) / safe
         new = away @ old @ away.T + fnp.outer(moved, moved) / safe
-        return fnp.where(good, new, inverse), fresh & ~good
+        inverse = fnp.where(good, new, inverse)
+        length = fnp.linalg.norm(g)
+        short = fnp.where((count > 0) | (length <= 1), 1, 1 / length)
+        return short * (inverse @ g), _Inverse(count + 1, x, g, inverse)
 
-    def result(self, memory: Any) -> Any:
-        return memory[0]
-
-
-class _Steps:
-    """What L-BFGS remembers: the last steps, and what they changed of the gradient."""
-
-    def __init__(self, x: Any, count: int) -> None:
-        self.count = count
-        rows = fnp.zeros((count, x.shape[0]), x.dtype)
-        # Steps, changes, one over their products (0: none), and the scale.
-        self.first = (rows, rows, fnp.zeros(count, x.dtype), fnp.ones((), x.dtype))
-
-    def apply(self, memory: Any, gradient: Any) -> Any:
-        steps, changes, weights, scale = memory
-
-        def back(i: Any, state: Any) -> Any:
-            q, parts = state
-            k = self.count - 1 - i
-            part = weights[k] * fnp.dot(steps[k], q)
-            return q - part * changes[k], parts.at[k].set(part)
-
-        def forth(k: Any, r: Any) -> Any:
-            return r + steps[k] * (parts[k] - weights[k] * fnp.dot(changes[k], r))
-
-        q, parts = fori_loop(0, self.count, back, (gradient, fnp.zeros_like(weights)))
-        return fori_loop(0, self.count, forth, scale * q)
-
-    def update(self, memory: Any, moved: Any, change: Any) -> Any:
-        steps, changes, weights, scale = memory
-        curvature = fnp.dot(moved, change)
-        good = curvature > 0
-        safe = fnp.where(good, curvature, 1)
-
-        def push(rows: Any, new: Any) -> Any:
-            return fnp.where(good, fnp.concatenate([rows[1:], new[None]]), rows)
-
-        size = fnp.dot(change, change)
-        scale = fnp.where(good, safe / fnp.where(size > 0, size, 1), scale)
-        return push(steps, moved), push(changes, change), push(weights, 1 / safe), scale
-
-    def result(self, memory: Any) -> Any:
-        return None
+    return GradientTransformation(init, update)
 
 
 def _descend(
-    at: Function, x0: Any, memory: _Inverse | _Steps, settings: Mapping[str, Any]
+    at: Function, x0: Any, memory: GradientTransformation, settings: Mapping[str, Any]
 ) -> OptimizeResults:
     """The loop: a direction, a step along it, and what that tells."""
     most = settings.get("line_search_maxiter", settings.get("maxls", 0))
     evaluations = min([settings.get(n, math.inf) for n in ("maxfun", "maxgrad")])
-    noise = 4 * float(finfo(x0.dtype).eps)
 
     def status_of(value: Any, gradient: Any, count: Any, k: Any) -> Any:
         size = fnp.linalg.norm(gradient, settings["norm"])
@@ -246,91 +198,31 @@ def _descend(
         return state[-1] == _RUNNING
 
     def step(state: Any) -> Any:
-        x, value, gradient, known, trial, count, k, _ = state
-        direction = -memory.apply(known, gradient)
-        slope = fnp.dot(gradient, direction)
-        start = _Point(fnp.zeros_like(value), value, gradient, slope)
-        found, used = _line_search(at, x, start, direction, trial, most, noise)
-        moved = found.step * direction
-        known = memory.update(known, moved, found.gradient - gradient)
-        good = (slope < 0) & (found.step > 0)
-        k = fnp.where(good, k + 1, k)
-        status = status_of(found.value, found.gradient, count + used, k)
+        x, value, gradient, known, count, k, _ = state
+        direction, known = memory.update(gradient, known, x)
+        slope = -fnp.dot(gradient, direction)
+        start, one = Point(0 * value, value, slope), fnp.ones_like(value)
+        end = strong_wolfe(at, x, -direction, value, gradient, one, most, factor=4.0)
+        # What falls without end has no such step.
+        best = tree.where(end.found, (end.safe, end.safe_grad), (start, gradient))
+        found, slopes = tree.where(end.failed, best, (end.now, end.grad))
+        good = (slope < 0) & (found.at > 0)
+        count, k = count + end.count, fnp.where(good, k + 1, k)
+        status = status_of(found.value, slopes, count, k)
         if "ftol" in settings:
             flat = value - found.value < settings["ftol"]
             status = fnp.where((status == _RUNNING) & flat, _NO_GAIN, status)
         status = fnp.where(good, status, _NO_STEP)
-        new = (x + moved, found.value, found.gradient, known, fnp.ones_like(trial))
-        return (*new, count + used, k, status)
+        x = x - found.at * direction
+        return x, found.value, slopes, known, count, k, status
 
     value, gradient = at(x0)
-    size = fnp.linalg.norm(gradient)
-    trial = fnp.minimum(1, 1 / fnp.where(size > 0, size, 1)).astype(x0.dtype)
-    status = status_of(value, gradient, 1, 0)
-    first = (x0, value, gradient, memory.first, trial, 1, 0, status)
-    x, value, gradient, known, _, count, k, status = while_loop(goes_on, step, first)
+    first = (x0, value, gradient, memory.init(x0), 1, 0)
+    first = (*first, status_of(value, gradient, 1, 0))
+    x, value, gradient, known, count, k, status = while_loop(goes_on, step, first)
+    last = memory.update(gradient, known, x)[1]
     x = fnp.where(fnp.isnan(gradient), gradient, x)  # known no better than its slope
     return OptimizeResults(
         x=x, success=status == _CONVERGED, status=status, fun=value, jac=gradient,
-        hess_inv=memory.result(known), nfev=count, njev=count, nit=k,
+        hess_inv=getattr(last, "inverse", None), nfev=count, njev=count, nit=k,
     )  # fmt: skip
-
-
-def _line_search(
-    at: Function, x: Any, start: _Point, direction: Any, step: Any, most: int,
-    noise: float,
-) -> tuple[_Point, Any]:  # fmt: skip
-    """A step that satisfies Wolfe's strong conditions, and how many were tried.
-
-    Between `low`, which gains enough and still falls, and `high`, which gains too
-    little or rises, there is such a step. If none is found it is `low`.
-    """
-    slack = noise * fnp.abs(start.value)
-
-    def goes_on(state: Any) -> Any:
-        _, _, _, _, count, done = state
-        return (count < most) & ~done
-
-    def look(state: Any) -> Any:
-        low, high, bounded, step, count, _ = state
-        value, gradient = at(x + step * direction)
-        found = _Point(step, value, gradient, fnp.dot(gradient, direction))
-        finite = fnp.isfinite(value) & fnp.isfinite(found.slope)
-        enough = start.value + _GAIN * step * start.slope + slack
-        short = ~finite | (value > enough)
-        done = ~short & (fnp.abs(found.slope) <= _FLATTEN * fnp.abs(start.slope))
-        too_far = ~done & (short | (found.slope > 0))
-        low = _choose(too_far, low, found)
-        high = _choose(too_far, found, high)
-        bounded = bounded | too_far
-        step = fnp.where(bounded, _between(low, high), 4 * low.step)
-        return low, high, bounded, step, count + 1, done
-
-    def search(_: Any) -> Any:
-        first = (start, start, fnp.asarray(False), step, 0, fnp.asarray(False))
-        low, _, bounded, _, count, done = while_loop(goes_on, look, first)
-        # What falls without end has no such step.
-        return _choose(bounded | done, low, start), count
-
-    def stay(_: Any) -> Any:
-        return start, 0
-
-    return cond(start.slope < 0, search, stay, 0)
-
-
-def _choose(where: Any, first: _Point, second: _Point) -> _Point:
-    pairs = zip(first, second, strict=True)
-    return _Point(*[fnp.where(where, a, b) for a, b in pairs])
-
-
-def _between(low: _Point, high: _Point) -> Any:
-    """The minimum of the cubic through two points, kept away from both."""
-    width = high.step - low.step
-    wide = fnp.where(width == 0, 1, width)
-    mean = low.slope + high.slope - 3 * (high.value - low.value) / wide
-    root = fnp.sqrt(fnp.maximum(mean * mean - low.slope * high.slope, 0))
-    bottom = high.slope - low.slope + 2 * root
-    part = 1 - (high.slope + root - mean) / fnp.where(bottom == 0, 1, bottom)
-    usable = fnp.isfinite(high.value) & fnp.isfinite(high.slope) & (bottom != 0)
-    part = fnp.where(usable & fnp.isfinite(part), part, 0.5)
-    return low.step + fnp.clip(part, 0.1, 0.9) * width
