@@ -25,7 +25,7 @@ import numpy as np
 from ftrace import dtypes, numpy as fnp
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy.axes import cast
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import uncheck
 from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms.vmap import vmap
 from ftrace.tree_util import register_pytree_node_class
@@ -382,7 +382,6 @@ def gather(x: Any, places: tuple[Any, ...]) -> Any:
     return x.at[places].get(mode="fill", fill_value=0)
 
 
-@unchecked
 def bcoo_todense(mat: BCOO) -> Any:
     """The dense array."""
     shape = (*mat.sparse_shape, *mat.dense_shape)
@@ -393,7 +392,6 @@ def bcoo_todense(mat: BCOO) -> Any:
     return each_batch(dense, check_sparse("bcoo_todense", mat))
 
 
-@unchecked
 def bcoo_fromdense(
     mat: Value, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
     index_dtype: Any = np.int32,
@@ -441,7 +439,6 @@ def bcoo_fromdense(
                 indices_sorted=True, unique_indices=True)  # fmt: skip
 
 
-@unchecked
 def bcoo_extract(sparr: BCOO, arr: Value, *, assume_unique: bool | None = None) -> BCOO:
     """The elements of a dense array at the indices of a sparse one.
 
@@ -492,7 +489,6 @@ def _segments(indices: Any, shape: Shape) -> tuple[Any, Any, Any, Any]:
     return order, fnp.cumsum(new) - 1, new, indices
 
 
-@unchecked
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """The elements in the order of their indices."""
 
@@ -505,7 +501,6 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
                 unique_indices=mat.unique_indices)  # fmt: skip
 
 
-@unchecked
 def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
     """Each index once, in order; the elements of equal ones are added.
 
@@ -538,7 +533,6 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
                 unique_indices=True)  # fmt: skip
 
 
-@unchecked
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """`bcoo_sum_duplicates` of the elements that are not zero."""
     data, indices = full_batch(mat)
@@ -550,7 +544,6 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
 # Layouts.
 
 
-@unchecked
 def bcoo_update_layout(
     mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,
     on_inefficient: str | None = "error",
@@ -651,6 +644,9 @@ def _sparse_to_batch(mat: BCOO, count: int) -> BCOO:
 def all_sparse(mat: BCOO) -> BCOO:
     """The array without axes of the batch and without dense ones."""
     return bcoo_update_layout(mat, n_batch=0, n_dense=0)
+
+
+uncheck(__name__)
 
 
 def __getattr__(name: str) -> Any:

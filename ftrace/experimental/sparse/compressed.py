@@ -18,7 +18,7 @@ import operator
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 from typing_extensions import Self
@@ -31,13 +31,16 @@ from ftrace.experimental.sparse.bcoo import (
     batched_shape,
     bcoo_extract,
     bcoo_fromdense,
+    bcoo_sum_duplicates,
+    bcoo_todense,
     operator_of,
     replaced,
 )
 from ftrace.experimental.sparse.movement import bcoo_broadcast_in_dim, bcoo_concatenate
-from ftrace.experimental.sparse.products import Numbers, bcoo_dot_general
+from ftrace.experimental.sparse.products import bcoo_dot_general
 from ftrace.numpy.axes import check_shape
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import uncheck
+from ftrace.trace.eager.dispatch import named
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value
 from ftrace.transforms import grad as transforms, jacobian as jacobians
@@ -52,6 +55,9 @@ __all__ = [
     "grad", "jacfwd", "jacobian", "jacrev", "random_bcoo", "todense",
     "value_and_grad",
 ]  # fmt: skip
+
+
+P = ParamSpec("P")
 
 
 def _rows(pointers: Any, count: int) -> Any:
@@ -129,10 +135,8 @@ class Format(JAXSparse):
 
     def operate(self, name: str, *args: Any) -> Any:
         """What BCOO's operator does, in the format again where it is a matrix."""
-        others = [x.to_bcoo() if isinstance(x, Format) else x for x in args]
-        found = self.to_bcoo().operate(name, *others)
-        back = isinstance(found, BCOO) and found.n_sparse == 2
-        return type(self).from_bcoo(found) if back else found
+        found = self.to_bcoo().operate(name, *map(_as_bcoo, args))
+        return _from_bcoo(type(self), found)
 
     @property
     def nse(self) -> int:
@@ -307,19 +311,36 @@ class BCSR(_Compressed):
 # Functions of matrices: the methods under other names.
 
 
-def bcsr_fromdense(
-    mat: Value, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
-    index_dtype: Any = np.int32,
-) -> BCSR:  # fmt: skip
-    """The elements of a dense array that are not zero: see `bcoo_fromdense`."""
-    return BCSR.fromdense(
-        mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
-    )
+def _of_bcsr(name: str, function: Callable[P, Any]) -> Callable[P, Any]:
+    """A function of BCOO that takes and gives BCSR."""
+
+    def through(*args: P.args, **kwargs: P.kwargs) -> Any:
+        given, named = tree.map(_as_bcoo, (args, kwargs), is_leaf=_is_format)
+        return _from_bcoo(BCSR, function(*given, **named))
+
+    return named(wraps(function)(through), name, function.__doc__)
 
 
-def bcsr_todense(mat: BCSR) -> Any:
-    """The dense array."""
-    return mat.todense()
+def _is_format(x: Any) -> bool:
+    return isinstance(x, Format)
+
+
+def _as_bcoo(x: Any) -> Any:
+    return x.to_bcoo() if isinstance(x, Format) else x
+
+
+def _from_bcoo(kind: type[Format], found: Any) -> Any:
+    """The result in the format, where it is a matrix."""
+    back = isinstance(found, BCOO) and found.n_sparse == 2
+    return kind.from_bcoo(found) if back else found
+
+
+bcsr_broadcast_in_dim = _of_bcsr("bcsr_broadcast_in_dim", bcoo_broadcast_in_dim)
+bcsr_concatenate = _of_bcsr("bcsr_concatenate", bcoo_concatenate)
+bcsr_dot_general = _of_bcsr("bcsr_dot_general", bcoo_dot_general)
+bcsr_fromdense = _of_bcsr("bcsr_fromdense", bcoo_fromdense)
+bcsr_sum_duplicates = _of_bcsr("bcsr_sum_duplicates", bcoo_sum_duplicates)
+bcsr_todense = _of_bcsr("bcsr_todense", bcoo_todense)
 
 
 def _functions(kind: type[Any], prefix: str) -> tuple[Callable[..., Any], ...]:
@@ -361,7 +382,6 @@ coo_fromdense, coo_todense, coo_matvec, coo_matmat = _functions(COO, "coo")
 csr_fromdense, csr_todense, csr_matvec, csr_matmat = _functions(CSR, "csr")
 
 
-@unchecked
 def bcsr_extract(indices: Value, indptr: Value, mat: Value) -> Any:
     """The elements of a dense array at the indices of a BCSR: its data."""
     x, columns = fnp.asarray(mat), fnp.asarray(indices)
@@ -369,39 +389,6 @@ def bcsr_extract(indices: Value, indptr: Value, mat: Value) -> Any:
     zeros = fnp.zeros((*columns.shape, *dense), x.dtype)
     where = BCSR((zeros, columns, indptr), shape=x.shape).to_bcoo()
     return bcoo_extract(where, x, assume_unique=True).data
-
-
-def bcsr_dot_general(
-    lhs: Any, rhs: Any, *, dimension_numbers: Numbers, precision: Any = None,
-    preferred_element_type: Any = None, out_sharding: Any = None,
-) -> Any:  # fmt: skip
-    """`lax.dot_general` where an operand is a BCSR: see `bcoo_dot_general`."""
-    given = [x.to_bcoo() if isinstance(x, Format) else x for x in (lhs, rhs)]
-    return bcoo_dot_general(
-        *given, dimension_numbers=dimension_numbers,
-        preferred_element_type=preferred_element_type,
-    )  # fmt: skip
-
-
-def bcsr_broadcast_in_dim(
-    mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
-    sharding: Any = None,
-) -> BCSR:  # fmt: skip
-    """The array with further axes: see `bcoo_broadcast_in_dim`."""
-    return BCSR.from_bcoo(bcoo_broadcast_in_dim(
-        mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions
-    ))  # fmt: skip
-
-
-def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
-    """Sparse arrays, one behind the other along an axis."""
-    found = bcoo_concatenate([m.to_bcoo() for m in operands], dimension=dimension)
-    return BCSR.from_bcoo(found)
-
-
-def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
-    """Each index once, in order."""
-    return mat.sum_duplicates(nse, remove_zeros=False)
 
 
 #: The formats by the names that `empty` and `eye` take.
@@ -415,7 +402,6 @@ def todense(arr: Any) -> Any:
     return arr.todense() if isinstance(arr, JAXSparse) else arr
 
 
-@unchecked
 def empty(
     shape: Sequence[int], dtype: Any = None, index_dtype: Any = "int32",
     sparse_format: str = "bcoo", n_batch: int = 0, n_dense: int = 0, nse: int = 0,
@@ -438,7 +424,6 @@ def empty(
     return _in_format("empty", sparse_format, made)
 
 
-@unchecked
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None,
     index_dtype: Any = "int32", sparse_format: str = "bcoo", n_batch: int = 0,
@@ -467,7 +452,6 @@ def _in_format(name: str, sparse_format: str, made: BCOO) -> Any:
     return made if kind is BCOO else kind.from_bcoo(made)
 
 
-@unchecked
 def random_bcoo(
     key: Any, shape: Sequence[int], *, dtype: Any = "float32",
     indices_dtype: Any = None, nse: float = 0.2, n_batch: int = 0, n_dense: int = 0,
@@ -522,43 +506,36 @@ def _of_data(transform: Callable[..., Any], of_results: bool, pair: bool) -> Any
     """
 
     def sparse_transform(
-        fun: Callable[..., Any], argnums: Any = 0, **kwargs: Any
+        fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **kwargs: Any
     ) -> Any:
         @wraps(fun)
         def derivative(*args: Any, **given: Any) -> Any:
             numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-            flat: dict[int, Any] = {}
-            for i in numbers:
-                flat[i % len(args)] = tree.flatten(args[i], is_leaf=_is_sparse)
+            chosen = [args[i] for i in numbers]
+            leaves, treedef = tree.flatten(chosen, is_leaf=_is_sparse)
 
-            def of_data(*parts: Any) -> Any:
+            def of_data(parts: Sequence[Any]) -> Any:
+                pairs = zip(leaves, parts, strict=True)
+                made = [replaced(x, d) if _is_sparse(x) else d for x, d in pairs]
                 whole = list(args)
-                for (i, (leaves, treedef)), data in zip(
-                    flat.items(), parts, strict=True
-                ):
-                    whole[i] = tree.unflatten(treedef, [
-                        replaced(x, d) if _is_sparse(x) else d
-                        for x, d in zip(leaves, data, strict=True)
-                    ])  # fmt: skip
+                for i, x in zip(numbers, tree.unflatten(treedef, made), strict=True):
+                    whole[i] = x
                 return fun(*whole, **given)
 
-            parts = [[x.data if _is_sparse(x) else x for x in leaves]
-                     for leaves, _ in flat.values()]  # fmt: skip
-            made = transform(of_data, tuple(range(len(parts))), **kwargs)(*parts)
-            value, found = made if pair else (None, made)
-            aux: Any = None
-            if kwargs.get("has_aux") and not pair:
-                found, aux = found
-            rows = [
-                tree.unflatten(treedef, [
-                    _like(x, d, of_results) for x, d in zip(leaves, data, strict=True)
-                ])
-                for (leaves, treedef), data in zip(flat.values(), found, strict=True)
-            ]  # fmt: skip
+            more = {"has_aux": True} if has_aux else {}
+            parts = [x.data if _is_sparse(x) else x for x in leaves]
+            found = transform(of_data, **more, **kwargs)(parts)
+            beside: Any = None
+            if pair:
+                beside, found = found
+            elif has_aux:
+                found, beside = found
+            pairs = zip(leaves, found, strict=True)
+            rows = tree.unflatten(treedef, [_like(x, d, of_results) for x, d in pairs])
             answer = rows[0] if isinstance(argnums, int) else tuple(rows)
             if pair:
-                return value, answer
-            return (answer, aux) if kwargs.get("has_aux") else answer
+                return beside, answer
+            return (answer, beside) if has_aux else answer
 
         return derivative
 
@@ -581,3 +558,4 @@ value_and_grad = _of_data(transforms.value_and_grad, False, True)
 grad = _of_data(transforms.grad, False, False)
 jacfwd = _of_data(jacobians.jacfwd, True, False)
 jacrev = jacobian = _of_data(jacobians.jacrev, True, False)
+uncheck(__name__)

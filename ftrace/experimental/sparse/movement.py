@@ -27,7 +27,7 @@ from ftrace.experimental.sparse.bcoo import (
 )
 from ftrace.numpy import axes as ax
 from ftrace.numpy.axes import cast
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import uncheck
 
 __all__ = [
     "bcoo_broadcast_in_dim", "bcoo_concatenate", "bcoo_dynamic_slice",
@@ -47,7 +47,6 @@ def _parted(name: str, mat: BCOO, axes: Sequence[int]) -> tuple[list[int], ...]:
     )
 
 
-@unchecked
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """The array with its axes in another order: batch, sparse, dense stay apart.
 
@@ -73,7 +72,6 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
                 unique_indices=mat.unique_indices)  # fmt: skip
 
 
-@unchecked
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """The sums along axes, as a sparse array."""
     batch, _, _ = _parted("bcoo_reduce_sum", mat, axes)
@@ -89,7 +87,6 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     return BCOO((data, indices[..., np.array(kept, np.int32)]), shape=shape)
 
 
-@unchecked
 def bcoo_reshape(
     mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None,
     sharding: Any = None,
@@ -141,7 +138,6 @@ def _cut(sizes: Sequence[int], total: int, whole: bool = False) -> int | None:
     return len(sizes) if product == total else None
 
 
-@unchecked
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     """The array without these axes, all of size 1."""
     found = ax.canonical_axes(tuple(dimensions), arr.ndim, "bcoo_squeeze")
@@ -163,7 +159,6 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
                 unique_indices=arr.unique_indices)  # fmt: skip
 
 
-@unchecked
 def bcoo_broadcast_in_dim(
     mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
     sharding: Any = None,
@@ -211,7 +206,6 @@ def bcoo_broadcast_in_dim(
     return BCOO((data, indices), shape=sizes)
 
 
-@unchecked
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """Sparse arrays, one behind the other along an axis that is not dense."""
     mats = [check_sparse("bcoo_concatenate", m) for m in operands]
@@ -257,7 +251,6 @@ def _with_nse(mat: BCOO, nse: int) -> BCOO:
     return BCOO((data, limited(indices, keep, mat.sparse_shape)), shape=mat.shape)
 
 
-@unchecked
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """The array backwards along axes."""
     batch, sparse, dense = _parted("bcoo_rev", operand, dimensions)
@@ -273,7 +266,6 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
                 unique_indices=operand.unique_indices)  # fmt: skip
 
 
-@unchecked
 def bcoo_slice(
     mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
@@ -288,10 +280,9 @@ def bcoo_slice(
             f"bcoo_slice: the slice from {starts} to {limits} in steps of {steps} is "
             f"not within the shape {mat.shape}"
         )
-    return _sliced(mat, starts, [b - a for a, b, _ in rows], steps)
+    return sliced(mat, starts, [b - a for a, b, _ in rows], steps)
 
 
-@unchecked
 def bcoo_dynamic_slice(
     mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]
 ) -> BCOO:
@@ -300,10 +291,10 @@ def bcoo_dynamic_slice(
     rows = zip(start_indices, sizes, mat.shape, strict=True)
     starts = [fnp.clip(fnp.where(fnp.asarray(a) < 0, fnp.asarray(a) + n, a), 0, n - m)
               for a, m, n in rows]  # fmt: skip
-    return _sliced(mat, starts, list(sizes), [1] * mat.ndim)
+    return sliced(mat, starts, list(sizes), [1] * mat.ndim)
 
 
-def _sliced(
+def sliced(
     mat: BCOO, starts: Sequence[Any], sizes: Sequence[int], steps: Sequence[int]
 ) -> BCOO:
     """From each start so many elements, of which every step-th."""
@@ -334,4 +325,5 @@ def _sliced(
     return bcoo_sum_duplicates(made, most) if most < mat.nse else made
 
 
+uncheck(__name__)
 OPERATORS["transpose"] = bcoo_transpose

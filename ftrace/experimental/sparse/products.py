@@ -1,5 +1,8 @@
 """Products, sums and indexing of sparse arrays, and their operators."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import math
@@ -29,17 +32,16 @@ from ftrace.experimental.sparse.bcoo import (
 )
 from ftrace.experimental.sparse.movement import (
     bcoo_broadcast_in_dim,
-    bcoo_dynamic_slice,
     bcoo_reduce_sum,
     bcoo_reshape,
     bcoo_rev,
-    bcoo_slice,
     bcoo_squeeze,
     bcoo_transpose,
+    sliced,
 )
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import alike
-from ftrace.trace.eager.checked_calls import unchecked
+from ftrace.trace.eager.checked_calls import uncheck, unchecked
 from ftrace.trace.tracing.tracer import Tracer, is_value
 from ftrace.transforms.vmap import vmap
 
@@ -56,7 +58,6 @@ Numbers = tuple[
 # Contractions.
 
 
-@unchecked
 def bcoo_dot_general(
     lhs: Any, rhs: Any, *, dimension_numbers: Numbers, precision: Any = None,
     preferred_element_type: Any = None, out_sharding: Any = None,
@@ -173,7 +174,6 @@ def _matmul(x: Any, y: Any) -> Any:
     return fnp.transpose(found, order)
 
 
-@unchecked
 def bcoo_dot_general_sampled(
     A: Any, B: Any, indices: Any, *, dimension_numbers: Numbers
 ) -> Any:
@@ -215,7 +215,6 @@ def bcoo_dot_general_sampled(
 # Elementwise.
 
 
-@unchecked
 def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
     """The data of a sparse array times a dense one, which broadcasts to its shape.
 
@@ -249,7 +248,6 @@ def _beside_dense(function: Callable[[Any, Any], Any], sp_mat: BCOO, v: Any) -> 
     return each_batch(apply, sp_mat, x)
 
 
-@unchecked
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     """The products of the elements of two sparse arrays, of as many axes."""
     if lhs.ndim != rhs.ndim:
@@ -275,11 +273,7 @@ def _multiply(x: BCOO, y: Any) -> Any:
 def _divide(x: BCOO, y: Any) -> Any:
     if isinstance(y, BCOO) or not is_value(y):
         return NotImplemented
-    return replaced(x, _beside_dense(_quotient, x, y))
-
-
-def _quotient(x: Any, y: Any) -> Any:
-    return x / y
+    return replaced(x, _beside_dense(operator.truediv, x, y))
 
 
 def _add(x: BCOO, y: Any) -> Any:
@@ -357,28 +351,12 @@ def _getitem(mat: BCOO, index: Any) -> BCOO:
     at = next(i for i, p in enumerate(parts) if p is Ellipsis)
     parts[at : at + 1] = [slice(None)] * (mat.ndim - used)
     places = [p for p in parts if p is not None]
-    starts, counts, steps = list[Any](), list[int](), list[int]()
-    turned, gone = list[int](), list[int]()
-    for axis, (part, size) in enumerate(zip(places, mat.shape, strict=True)):
-        start, count, step = _along(part, axis, size, mat.shape)
-        if step < 0:
-            start, step = start + (count - 1) * step if count else 0, -step
-            turned.append(axis)
-        starts.append(start)
-        counts.append(count)
-        steps.append(step)
-        if not isinstance(part, slice):
-            gone.append(axis)
-    if any(isinstance(s, Tracer) for s in starts):
-        if any(s != 1 for s in steps):
-            raise ArgumentError("sparse arrays take no steps beside a traced index")
-        found = bcoo_dynamic_slice(mat, starts, counts)
-    else:
-        limits = [s + max(n - 1, -1) * k + 1 if n else s
-                  for s, n, k in zip(starts, counts, steps, strict=True)]  # fmt: skip
-        found = bcoo_slice(
-            mat, start_indices=starts, limit_indices=limits, strides=steps
-        )
+    rows = [_along(p, i, mat.shape) for i, p in enumerate(places)]
+    turned = [i for i, (_, _, step) in enumerate(rows) if step < 0]
+    gone = [i for i, p in enumerate(places) if not isinstance(p, slice)]
+    starts = [a + (n - 1) * k if k < 0 else a for a, n, k in rows]
+    sizes = [max(n - 1, 0) * abs(k) + min(n, 1) for _, n, k in rows]
+    found = sliced(mat, starts, sizes, [abs(k) for _, _, k in rows])
     found = bcoo_rev(found, turned) if turned else found
     found = bcoo_squeeze(found, dimensions=gone) if gone else found
     left: list[Any] = [p for p in parts if p is None or isinstance(p, slice)]
@@ -390,44 +368,34 @@ def _getitem(mat: BCOO, index: Any) -> BCOO:
     return bcoo_broadcast_in_dim(found, shape=shape, broadcast_dimensions=kept)
 
 
-def _along(part: Any, axis: int, size: int, shape: Any) -> tuple[Any, int, int]:
+def _along(part: Any, axis: int, shape: Any) -> tuple[Any, int, int]:
     """Start, number of elements and step of an index along an axis."""
-    if isinstance(part, slice):
-        start, stop, step = part.indices(size)
-        return start, len(range(start, stop, step)), step
+    size = shape[axis]
     if isinstance(part, Tracer) and part.ndim == 0 and dtypes.is_integer(part.dtype):
-        return part, 1, 1
+        return fnp.clip(fnp.where(part < 0, part + size, part), 0, size - 1), 1, 1
     try:
-        place = operator.index(part)
+        found = range(size)[part]
     except TypeError:
         raise ArgumentError(
             "sparse arrays are indexed by integers, slices, None and Ellipsis, got "
             f"{type(part).__name__}; index the dense array, or multiply by a selection"
         ) from None
-    if not -size <= place < size:
+    except IndexError:
         raise IndexBoundsError(
-            f"index {place} is out of bounds for axis {axis} of size {size} of a "
+            f"index {part} is out of bounds for axis {axis} of size {size} of a "
             f"sparse array of shape {shape}"
-        )
-    return place % size, 1, 1
-
-
-def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def swapped(x: Any, y: Any) -> Any:
-        return function(y, x)
-
-    return swapped
-
-
-def _subtract_from(x: BCOO, y: Any) -> Any:
-    return _add(_negative(x), y)
+        ) from None
+    if isinstance(found, range):
+        return found.start if found else 0, len(found), found.step
+    return found, 1, 1
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
-    "matmul": _matmul, "rmatmul": _swapped(_matmul), "mul": _multiply,
+    "matmul": _matmul, "rmatmul": lambda x, y: _matmul(y, x), "mul": _multiply,
     "rmul": _multiply, "truediv": _divide, "add": _add, "radd": _add,
-    "sub": _subtract, "rsub": _subtract_from, "pow": _power, "neg": _negative,
-    "abs": _of_unique(fnp.abs), "getitem": _getitem, "sum": _sum,
+    "sub": _subtract, "rsub": lambda x, y: _add(_negative(x), y), "pow": _power,
+    "neg": _negative, "abs": _of_unique(fnp.abs), "getitem": _getitem, "sum": _sum,
     "reshape": _reshape,
 }  # fmt: skip
 OPERATORS.update({name: unchecked(f) for name, f in _OPERATORS.items()})
+uncheck(__name__)

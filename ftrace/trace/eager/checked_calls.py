@@ -11,8 +11,10 @@ and not for what it is composed of.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -95,6 +97,14 @@ def unchecked(function: Function) -> Function:
             return function(*args, **kwargs)
 
     return cast(Function, call)
+
+
+def uncheck(module: str) -> None:
+    """`unchecked` of all public functions of a module."""
+    space = vars(sys.modules[module])
+    for name in space["__all__"]:
+        if isinstance(space[name], FunctionType):
+            space[name] = unchecked(space[name])
 
 
 def check_types(operands: Iterable[Any]) -> None:
