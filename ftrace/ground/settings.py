@@ -62,7 +62,7 @@ class Config:
       disabled_rules: names of rewrite rules that are not applied.
       disable_jit: run jitted functions operation by operation.
       check_static_indices: an index that is known and out of bounds raises; False is
-        JAX's default: reading clips it, writing drops it.
+        JAX's default: reading clips it, writing drops it, and a list is no index.
       check_specs: check the graph against its specification between passes.
       threads: number of threads of the CPU device, no more than the machine has;
         None takes all cores that the process may use.

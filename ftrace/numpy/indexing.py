@@ -288,10 +288,10 @@ def index_parts(index: Any) -> Any:
     """What stands between the commas.
 
     Raises:
-      DtypeError: it is a list, and the dtypes are JAX's, where these are no indices.
+      DtypeError: it is a list, and indices are JAX's (`check_static_indices`).
     """
     is_list = isinstance(index, list)  # named, so that its parts stay untyped
-    if bool(is_list) and settings.current().enable_x64 is not None:
+    if bool(is_list) and not settings.current().check_static_indices:
         raise errors.DtypeError(
             f"a list is no index, got {index!r:.60}; write a tuple for one place, or "
             "np.array(list) for several"

@@ -48,6 +48,8 @@ def test_gradients_are_numpys_arrays_of_float64() -> None:
     assert found.flags.writeable
     onp.testing.assert_allclose(found, onp.cos(X) * X, 1e-15)
     assert type(grad(np.tanh)(1.0)) is onp.float64
+    picked = grad(lambda x: np.sum(x[[0, 1, 0]]))(X)  # a list is an index, as in NumPy
+    assert picked.tolist() == [2, 1, 0]
     with pytest.raises(TypeError, match="scalar-output"):
         grad(np.sin)(X)
     with pytest.warns(UserWarning, match="independent"):
