@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ftrace.errors import ArgumentError
+from ftrace.errors import ArgumentError, FormatError
 from ftrace.ground.missing_names import tell_missing
 from ftrace.trace.effects import call_back
 from ftrace.trace.pytree import tree
@@ -51,8 +51,9 @@ def print(
       skip_format_check: finds mistakes in `fmt` when it prints, not when it is called.
 
     Raises:
-      ArgumentError: an argument is missing in the format, or not used by it, or cannot
-        be printed with the specification that it has there.
+      FormatError: an argument that the format asks for was not given.
+      ArgumentError: one is not used by the format, or cannot be printed with the
+        specification that it has there.
     """
     return _write("debug.print", _printer, fmt, args, kwargs, skip_format_check)
 
@@ -249,7 +250,7 @@ class _StrictFormatter(Formatter):
         try:
             return args[key] if isinstance(key, int) else kwargs[key]
         except (IndexError, KeyError):
-            raise ArgumentError(
+            raise FormatError(
                 f"debug: the format asks for the argument {key!r}, which was not "
                 "given; write {{ and }} for braces"
             ) from None

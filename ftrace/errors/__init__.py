@@ -91,6 +91,12 @@ class ArgumentError(FtraceError, TypeError, ValueError):
     """An argument is of the wrong kind: not an array, not a function, unknown name."""
 
 
+class FormatError(ArgumentError, KeyError, IndexError):
+    """A format asks for an argument that was not given."""
+
+    __str__ = FtraceError.__str__
+
+
 class UnknownSettingError(ArgumentError, AttributeError):
     """There is no setting of this name."""
 

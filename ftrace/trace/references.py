@@ -20,6 +20,7 @@ them what it holds at last: of integers as far as float32 can tell them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -32,7 +33,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import ArgumentError
-from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.arrays.array import Array, is_array
 from ftrace.trace.pytree import tree
 
@@ -77,7 +78,80 @@ class AbstractRef:
         return f"Ref{{{self.inner_aval!r}}}"
 
 
-class Ref:
+class Place(ABC):
+    """What is read and written in place: a reference, or a part of one."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def read(self) -> Value:
+        """What it holds."""
+
+    @abstractmethod
+    def write(self, value: Value) -> None:
+        """Gives it another array of its shape and dtype."""
+
+    @property
+    def at(self) -> Parts:
+        """`ref.at[i]` is that part of it, to be read and written."""
+        return Parts(self)
+
+    @property
+    def shape(self) -> Any:
+        return self.read().shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.read().dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.read().size
+
+    def __getitem__(self, index: Any) -> Value:
+        found = self.read()
+        if index is not ...:
+            return found[index]
+        # An array that is given up later is not the one that it holds.
+        return found.copy() if is_array(found) else found
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.write(self.read().at[index].set(value))
+
+    def addupdate(self, value: Any, idx: Any = ...) -> None:
+        """`ref[idx] += value`; where an index comes twice, both are added."""
+        self.write(self.read().at[idx].add(value))
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The parts of a place, by their index."""
+
+    whole: Place
+
+    def __getitem__(self, index: Any) -> Part:
+        return Part(self.whole, index)
+
+
+@dataclass(frozen=True, eq=False)
+class Part(Place):
+    """A part of a place."""
+
+    whole: Place
+    index: Any
+
+    def read(self) -> Value:
+        return self.whole.read()[self.index]
+
+    def write(self, value: Value) -> None:
+        self.whole[self.index] = value
+
+
+class Ref(Place):
     """An array that is read and written in place: `ref[i]`, `ref[i] = x`.
 
     Its shape and dtype stay. Functions get it as an argument or from around them.
@@ -110,7 +184,6 @@ class Ref:
         return [self] if self._back is None else [self, self._back]
 
     def read(self) -> Value:
-        """What it holds."""
         self._check()
         found, within = self._value, list[Frame]()
         for frame in self._frames_since():
@@ -125,7 +198,6 @@ class Ref:
         return found
 
     def write(self, value: Value) -> None:
-        """Gives it another array of its shape and dtype."""
         self._check()
         for frame in self._frames_since():
             if frame.ends_trace:
@@ -158,22 +230,6 @@ class Ref:
             )
 
     @property
-    def shape(self) -> Any:
-        return self.read().shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.read().dtype
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return self.read().size
-
-    @property
     def aval(self) -> AbstractRef:
         return AbstractRef(self.read().aval)
 
@@ -182,20 +238,6 @@ class Ref:
 
     def __reduce__(self) -> Any:
         return Ref, (self.read(),)
-
-    def __getitem__(self, index: Any) -> Value:
-        found = self.read()
-        if index is not ...:
-            return found[index]
-        # An array that is given up later is not the one that it holds.
-        return found.copy() if is_array(found) else found
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self.write(self.read().at[index].set(value))
-
-    def addupdate(self, value: Any, idx: Any = ...) -> None:
-        """`ref[idx] += value`; where an index comes twice, both are added."""
-        self.write(self.read().at[idx].add(value))
 
     def __bool__(self) -> bool:
         raise ArgumentError("a reference is no bool; read it with ref[...]")

@@ -382,8 +382,11 @@ def test_wrong_formats_are_refused_before_anything_runs(
         debug.print(fmt, *ft.tree.unflatten(treedef, values))
 
     for call in (f, ft.jit(f)):
-        with pytest.raises(errors.ArgumentError, match=message):
+        with pytest.raises(errors.ArgumentError, match=message) as found:
             call(*leaves)
+        # As str.format raises.
+        for kind, text in ((IndexError, "argument 1"), (KeyError, "argument 'name'")):
+            assert isinstance(found.value, kind) or text not in message
     assert capsys.readouterr().out == ""
 
 

@@ -223,6 +223,25 @@ def test_effects_in_functions_and_rules(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.split("\n")[:-1] == ["forward 1.0", "backward 4.0"]
 
 
+def test_a_jvp_rule_prints_tangents(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where they have values: reverse mode prints what does not tell of them."""
+    f = ft.custom_jvp(fnp.sin)
+
+    @f.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        ft.debug.print("at {}", primals[0])
+        ft.debug.print("along {}", tangents[0])
+        return f(*primals), 2 * tangents[0]
+
+    x = fnp.ones(1)
+    for g in (f, ft.jit(f), ft.jit(lambda x: f(x[0])), ft.vmap(ft.jit(f))):
+        assert ft.jvp(g, (x,), (x * 3,))[1] == 6
+        told = capsys.readouterr().out.replace("[", "").replace(".]", ".0")
+        assert told == "at 1.0\nalong 3.0\n"
+        assert ft.grad(lambda x, g=g: g(x).sum())(x) == 2
+        assert "along" not in capsys.readouterr().out
+
+
 def test_a_function_is_given_its_rule_before_it_is_called() -> None:
     for kind, setter in (
         (ft.custom_jvp, "defjvp"),

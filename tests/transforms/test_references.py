@@ -82,12 +82,23 @@ def _in_a_jit(x: Any) -> Any:
     return cell[...]
 
 
+def _part_of_a_part(x: Any) -> Any:
+    cell = ft.new_ref(fnp.stack([x, x]))
+    row = cell.at[1]
+    assert (row.shape, row.dtype, row.ndim, row.size) == (x.shape, x.dtype, 1, 2)
+    row[0] *= 3
+    row.at[1:][...] += row.at[1][...]
+    row.addupdate(x[0], 1)
+    return refs.swap(row, ..., x) + cell[1] - cell[0]
+
+
 CASES: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
     (_written, lambda x: fnp.sin(x).at[1].set(fnp.sin(x[0]) * 2)),
     (_scanned, lambda x: x[0] * x[0] + (x[0] + x[0]) * x[1]),
     (_nested, lambda x: x.at[0].add(6 * x[1])),
     (_branched, lambda x: fnp.where(x[0] > 0, x[0] + 15 * x, x[1] + x * x[0])),
     (_of_parts, lambda x: fnp.stack([x[0] * x[1], x[1] * (x[0] * x[1])])),
+    (_part_of_a_part, lambda x: fnp.stack([3 * x[0], 2 * x[1] + x[0]])),
     (_in_a_jit, lambda x: (2 * x).at[0].set(3.0)),
 ]
 

@@ -23,7 +23,7 @@ from ftrace.trace.arrays.array import Array, ArrayLike
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.body import Draft, close, plan_of
 from ftrace.trace.control.scan import map_lanes
-from ftrace.trace.graph import Body, Flags, Node, Nodes, substitute
+from ftrace.trace.graph import Body, Flags, Node, Nodes, dependents, substitute
 from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.barrier import barrier
 from ftrace.trace.primitives.primitive import Batched, Compound
@@ -341,7 +341,13 @@ class Rule:
             if scope.tokens:  # the effects happen where the results are computed
                 before, after = scope.tokens
                 mapping[before] = sources.const(0, TOKEN.dtype)
-                outputs = barrier([*outputs, after])[:-1]
+                later: set[Node] = set()
+                if what == "jvp":  # what tells of tangents happens with these
+                    moving = [t.node for t in tracers[len(avals) - sum(details[0]) :]]
+                    later.update(dependents([*outputs, after], moving))
+                held = [n for n in outputs if after not in later or n in later]
+                behind = dict(zip(held, barrier([*held, after]), strict=False))
+                outputs = [behind.get(n, n) for n in outputs]
             return close([t.node for t in tracers], substitute(outputs, mapping))
 
     def _constant(self, what: str, value: Value) -> Node:
