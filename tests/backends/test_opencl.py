@@ -38,7 +38,7 @@ from tests.support.kernel_samples import (
 REAL = [dtype for dtype in dtypes.ALL if not dtypes.is_complex(dtype)]
 all_cases = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
-GPU = Traits(cpu=False, units=16, max_group=256, vector=1, doubles=True, clang=False)
+GPU = Traits(units=16, max_group=256, doubles=True)
 
 
 @pytest.fixture(scope="session")
@@ -49,26 +49,9 @@ def opencl() -> Any:
     return OpenCL()
 
 
-@pytest.fixture(scope="session")
-def written_for_gpus(opencl: Any) -> Any:
-    """The device there is, with the sources that a GPU would get."""
-    device = type(opencl)()
-    device.traits = GPU
-    return device
-
-
 @all_cases
 def test_opencl_computes_each_sample(opencl: Any, case: Case) -> None:
     got = run(opencl, case.kernel, case.inputs, case.outputs)
-    for result, wanted in zip(got, case.expected, strict=True):
-        assert_close(result, wanted, case.tolerance)
-
-
-@all_cases
-def test_source_for_gpus_computes_each_sample(
-    written_for_gpus: Any, case: Case
-) -> None:
-    got = run(written_for_gpus, case.kernel, case.inputs, case.outputs)
     for result, wanted in zip(got, case.expected, strict=True):
         assert_close(result, wanted, case.tolerance)
 
@@ -107,12 +90,8 @@ LARGE = [
 @pytest.mark.parametrize(
     "case", LARGE, ids=lambda case: f"{case.name}{case.kernel.shape}"
 )
-@pytest.mark.parametrize("device", ["opencl", "written_for_gpus"])
-def test_blocks_and_groups_fit_every_size(
-    device: str, case: Case, request: pytest.FixtureRequest
-) -> None:
-    found = request.getfixturevalue(device)
-    got = run(found, case.kernel, case.inputs, case.outputs)
+def test_blocks_and_groups_fit_every_size(opencl: Any, case: Case) -> None:
+    got = run(opencl, case.kernel, case.inputs, case.outputs)
     for result, wanted in zip(got, case.expected, strict=True):
         assert_close(result, wanted, case.tolerance)
 
@@ -366,7 +345,7 @@ def test_equal_kernels_have_equal_sources() -> None:
     case = samples.matmul_case()
     first, second = (render(case.kernel, GPU) for _ in range(2))
     assert first == second
-    assert program_source([first, second], GPU).count("__kernel") == 1
+    assert program_source([first, second]).count("__kernel") == 1
 
 
 def test_float64_on_a_device_without_it_says_so() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,10 @@ from ftrace.backends.interpreter.kernel import Evaluation, KernelPlan
 from ftrace.ground.fork_safe import free_after_fork
 from ftrace.ground.tables import Table
 from ftrace.lower.kernel.ir import Kernel
-from ftrace.lower.program.ir import Program, RunKernel, program_at
+from ftrace.lower.program.ir import Program, RunKernel
 from ftrace.trace.arrays import guard_pages
 from ftrace.trace.arrays.buffer import Buffer, HostAllocator
+from ftrace.trace.symbolic.bounds import Sizes
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
 
@@ -55,15 +57,15 @@ class Interpreter(Device):
         return _bytes(buffer)[: size * dtype.itemsize].view(dtype)
 
     def compile(self, program: Program) -> Executable:
-        if program.is_dynamic:
-            return DynamicProgram(
-                program,
-                _texts(program),
-                lambda sizes: self.compile(program_at(program, sizes)),
-            )
         with timed(self.counters, "compile_seconds"), self._lock:
             plans = [self._plan(step) for step in program.kernels]
-        return InterpretedProgram(self, program, plans)
+        if not program.is_dynamic:
+            return InterpretedProgram(self, program, plans)
+        return DynamicProgram(
+            program,
+            _texts(program),
+            lambda sizes: InterpretedProgram(self, program.at(sizes), plans, sizes),
+        )
 
     def _plan(self, step: RunKernel) -> KernelPlan:
         plan = self._plans.get(step.kernel)
@@ -79,13 +81,17 @@ class Interpreter(Device):
 
 
 class InterpretedProgram(DrivenProgram):
-    """A program with the plan of each of its kernels."""
+    """A program, for certain sizes, with the plan of each of its kernels."""
 
     def __init__(
-        self, device: Interpreter, program: Program, plans: Sequence[KernelPlan]
+        self,
+        device: Interpreter,
+        program: Program,
+        plans: Sequence[KernelPlan],
+        sizes: Sizes = MappingProxyType({}),
     ) -> None:
         found = dict(zip(program.kernels, plans, strict=True))
-        super().__init__(device, program, _InterpreterDriver(device, found))
+        super().__init__(device, program, _InterpreterDriver(device, found, sizes))
 
     @property
     def sources(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -100,15 +106,17 @@ class _InterpreterDriver(Driver):
 
     name = "interpreter"
 
-    def __init__(self, device: Interpreter, plans: dict[RunKernel, KernelPlan]) -> None:
+    def __init__(
+        self, device: Interpreter, plans: dict[RunKernel, KernelPlan], sizes: Sizes
+    ) -> None:
         self.device = device
         self.counters = device.counters
         self.plans = plans
+        self.sizes = sizes
 
     def run_kernel(self, step: RunKernel, memories: list[Array]) -> None:
         given = [memories[s] for s in step.slots]
-        aliased = _is_aliased(step, given)
-        Evaluation(self.plans[step], given, aliased).run()
+        Evaluation(self.plans[step], given, self.sizes).run()
 
     def copy(
         self, source: Array, first: int, target: Array, to: int, nbytes: int
@@ -146,11 +154,3 @@ def _texts(program: Program) -> tuple[str, ...]:
 
 def _bytes(buffer: Buffer) -> Array:
     return buffer.memory.view(np.uint8)
-
-
-def _is_aliased(step: RunKernel, memories: Sequence[Array]) -> bool:
-    """Does a buffer that the kernel writes overlap one that it reads?"""
-    pairs = list(zip(memories, step.kernel.buffers, strict=True))
-    written = [m for m, spec in pairs if spec.written]
-    read = [m for m, spec in pairs if not spec.written]
-    return any(np.may_share_memory(a, b) for a in written for b in read)

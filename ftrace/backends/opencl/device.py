@@ -83,18 +83,6 @@ def _choose_device(cl: Any) -> Any:
     return min(devices, key=lambda d: [not d.type & kind for kind in kinds])
 
 
-def _traits(cl: Any, device: Any) -> Traits:
-    cpu = bool(device.type & cl.device_type.CPU)
-    return Traits(
-        cpu=cpu,
-        units=device.max_compute_units,
-        max_group=device.max_work_group_size,
-        vector=max(device.native_vector_width_float, 4 if cpu else 1),
-        doubles="cl_khr_fp64" in device.extensions,
-        clang="PoCL" in device.version,
-    )
-
-
 class Memory:
     """A piece of device memory, and the parts of it that kernels have been given."""
 
@@ -160,7 +148,11 @@ class OpenCL(Device):
         with self.errors():
             self.context = cl.Context([self.handle])
             self.queue = cl.CommandQueue(self.context, self.handle)
-        self.traits = _traits(cl, self.handle)
+        self.traits = Traits(
+            units=self.handle.max_compute_units,
+            max_group=self.handle.max_work_group_size,
+            doubles="cl_khr_fp64" in self.handle.extensions,
+        )
         own = not self.handle.type & cl.device_type.CPU
         self.most_memory: int | None = self.handle.global_mem_size if own else None
         self.allocator = DeviceAllocator(self)
@@ -168,7 +160,7 @@ class OpenCL(Device):
         # starts the linker with the environment of the process. Where this thread
         # changes that meanwhile (`os.environ`), the linker does not start, and PoCL
         # ends the process.
-        self.finishes_code = self.traits.clang
+        self.finishes_code = "PoCL" in self.handle.version
         # Each parameter is a pointer; a few bytes are left to the driver.
         buffers = min(self.handle.max_parameter_size // 8 - 4, 120)
         self.limits = Limits(max_buffers=buffers)
@@ -276,14 +268,14 @@ class OpenCL(Device):
         start = time.perf_counter()
         rendered = [render(legalize(s.kernel, SUPPORTED), self.traits) for s in steps]
         with self.errors():
-            built = self.cl.Program(
-                self.context, program_source(rendered, self.traits)
-            ).build(options=self.options, cache_dir=False)
+            built = self.cl.Program(self.context, program_source(rendered)).build(
+                options=self.options, cache_dir=False
+            )
             # Kernels that differ may be the same text once they are legalized.
             functions = {n: getattr(built, n) for n in {t.name: 0 for t in rendered}}
             found: dict[Kernel, BuiltKernel] = {}
             for step, text in zip(steps, rendered, strict=True):
-                source = program_source([text], self.traits)
+                source = program_source([text])
                 function = functions[text.name]
                 kernel = found[step.kernel] = BuiltKernel(
                     function, text.global_size, text.local_size, source, text.dims

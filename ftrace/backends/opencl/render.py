@@ -6,13 +6,7 @@
     …
     for (int t9 = 0; t9 < 8; ++t9) { … }             and share the axis inside
 
-On a CPU a row is one work-item, and its lanes are the iterations of an innermost loop,
-which the compiler vectorises; what each lane sums up is in an array. (Work-items of a
-group that meet at barriers cost PoCL five times as much.)
-
-PoCL runs the work-items of a group in a loop and vectorises that loop only where it is
-the innermost one. A barrier in a loop of ours makes it so, and sums of columns twenty
-times faster: work-items without lanes get one.
+The code is that of GPUs everywhere: PoCL, which runs it on a CPU, is for tests.
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.opencl import scalar_ops
 from ftrace.backends.opencl.contraction import find_contraction, write_contraction
-from ftrace.backends.opencl.writer import Sizes, Traits, Writer, choose_launch
+from ftrace.backends.opencl.writer import GROUP, Sizes, Traits, Writer, choose_launch
 from ftrace.errors import DeviceError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import Kernel, Store, axis_of
@@ -41,8 +35,8 @@ from ftrace.trace.symbolic.dim import is_dynamic, same_size
 #: A sum longer than this is added up in blocks of `SUM_BLOCK`, for its rounding error.
 LONG_SUM = 1024
 SUM_BLOCK = 256
-#: Rows in a work-group of a CPU.
-ROWS_TOGETHER = 16
+#: Work-items of a group along an axis whose size only a call knows.
+DYNAMIC_WIDTH = 16
 
 BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
 
@@ -56,7 +50,6 @@ class _Loops:
     """The state of one call of `write_loops`.
 
     Attributes:
-      cpu: the lanes of a group are iterations, not work-items.
       alone: inside a reduce that the lanes share: those inside are each lane's own.
       padding: conditions that a work-item beyond the end does not fulfil.
     """
@@ -68,7 +61,6 @@ class _Loops:
             writer.kernel, writer.block, writer.forms, writer.traits
         )
         self.roles = self.launch.roles
-        self.cpu = writer.traits.cpu
         self.alone = False
         self.padding: list[str] = []
 
@@ -80,11 +72,6 @@ class _Loops:
     def _open_group(self) -> Sizes:
         axes = self.launch.axes("group")
         count = prod(axis_of(axis).size for axis in axes)
-        if self.cpu:
-            self.writer.unflatten("get_global_id(0)", axes)
-            if is_dynamic(count):
-                return (count,), None  # the driver finds what divides it
-            return (count,), (_divisor(count, ROWS_TOGETHER),)
         lanes = self.launch.lanes
         self.writer.line("const int lid = get_local_id(0);")
         self.writer.unflatten("get_group_id(0)", axes)
@@ -99,7 +86,7 @@ class _Loops:
             groups = [axes[-1:], axes[:-1]]
         else:
             counts, groups = [prod(sizes)], [axes]
-        local = _local_sizes(counts, writer.traits, self.launch.barriers)
+        local = _local_sizes(counts, writer.traits)
         padded: list[int] = []
         for dimension, (count, part) in enumerate(zip(counts, groups, strict=True)):
             width = local[dimension]
@@ -158,11 +145,8 @@ class _Loops:
     def _run_lanes(self, count: Any) -> AbstractContextManager[None]:
         """A block that the first `count` lanes run."""
         text = self.writer.number(count)
-        if not self.cpu:
-            everyone = count == self.launch.lanes
-            return self.writer.braces("" if everyone else f"if (lid < {text})")
-        self.writer.line("#pragma nounroll")
-        return self.writer.braces(f"for (int lid = 0; lid < {text}; ++lid)")
+        everyone = count == self.launch.lanes
+        return self.writer.braces("" if everyone else f"if (lid < {text})")
 
     def _write_store(self, store: Store, depth: int) -> None:
         """A store outside some axes: one of the work-items that share it does it."""
@@ -170,7 +154,7 @@ class _Loops:
         outside = self.axes[depth:]
         guards = list(self.padding)
         guards += [f"{names[axis]} == 0" for axis in outside if roles[axis] == "item"]
-        if self.launch.lanes and not self.cpu and not self._is_shared(depth):
+        if self.launch.lanes and not self._is_shared(depth):
             guards.append("lid == 0")
         if guards:
             with self.writer.braces(f"if ({' && '.join(guards)})"):
@@ -215,10 +199,6 @@ class _Loops:
         text = scalar_ops.combine(str(node.arg), dtype, total, value, self.writer.used)
         self.writer.line(f"{total} = {text};")
 
-    def _barrier(self) -> None:
-        if self.launch.barriers and not self.alone:
-            self.writer.line(BARRIER)
-
     def _reduce_body(self, loop: ReduceLoop, totals: Sequence[str], depth: int) -> None:
         self._write(loop.body, depth)
         for node, total in zip(loop.reduces, totals, strict=True):
@@ -237,14 +217,8 @@ class _Loops:
             if sums and size > LONG_SUM:
                 self._sum_in_blocks(loop, totals, depth)
             else:
-                self._reduce_range(loop, totals, depth, writer.for_loop(last))
-
-    def _reduce_range(
-        self, loop: ReduceLoop, totals: list[str], depth: int, head: str
-    ) -> None:
-        with self.writer.braces(head):
-            self._reduce_body(loop, totals, depth)
-            self._barrier()
+                with writer.braces(writer.for_loop(last)):
+                    self._reduce_body(loop, totals, depth)
 
     def _sum_in_blocks(self, loop: ReduceLoop, totals: list[str], depth: int) -> None:
         writer, last = self.writer, loop.ranges[-1]
@@ -256,49 +230,23 @@ class _Loops:
             inside = f"{first} < {late} ? {first} + {SUM_BLOCK} : {end}"
             writer.line(f"const int {stop} = {inside};")
             parts = [self._open_total(node) for node in loop.reduces]
-            inner = writer.for_loop(last, first, stop)
-            self._reduce_range(loop, parts, depth, inner)
+            with writer.braces(writer.for_loop(last, first, stop)):
+                self._reduce_body(loop, parts, depth)
             for node, total, part in zip(loop.reduces, totals, parts, strict=True):
                 self._add_to(node, total, part)
 
     def _reduce_together(self, loop: ReduceLoop, depth: int) -> list[str]:
         """Each lane reduces its share; then a tree combines what they have."""
         ranges = loop.ranges
-        if self.cpu:
-            shares = [self._open_array(node) for node in loop.reduces]
-            totals = [f"{share}[lid]" for share in shares]
-        else:
-            totals = shares = [self._open_total(node) for node in loop.reduces]
+        totals = [self._open_total(node) for node in loop.reduces]
         innermost = sample(axis_of(ranges[-1]).size)
         outer = ranges[:-1] if innermost >= self.launch.lanes else ()
         with self.writer.braces(*[self.writer.for_loop(r) for r in outer]):
             inner = ranges[len(outer) :]
             self._share(inner, lambda: self._reduce_body(loop, totals, depth))
-        combine_lanes = self._combine_array if self.cpu else self._combine_items
-        return list(map(combine_lanes, loop.reduces, shares))
+        return list(map(self._combine_lanes, loop.reduces, totals))
 
-    def _open_array(self, node: Node) -> str:
-        """The total of each lane, in an array."""
-        name = self.writer.fresh("s")
-        dtype = accumulator(node)
-        self.writer.line(f"{scalar_ops.C_TYPES[dtype]} {name}[{self.launch.lanes}];")
-        with self._run_lanes(self.launch.lanes):
-            start = scalar_ops.literal(identity_of(node.arg, dtype), dtype)
-            self.writer.line(f"{name}[lid] = {start};")
-        return name
-
-    def _combine_array(self, node: Node, array: str) -> str:
-        step = self.launch.lanes // 2
-        while step:
-            with self._run_lanes(step):
-                self._add_to(node, f"{array}[lid]", f"{array}[lid + {step}]")
-            step //= 2
-        total = self.writer.fresh("s")
-        c_type = scalar_ops.C_TYPES[accumulator(node)]
-        self.writer.line(f"const {c_type} {total} = {array}[0];")
-        return total
-
-    def _combine_items(self, node: Node, total: str) -> str:
+    def _combine_lanes(self, node: Node, total: str) -> str:
         """The lanes' totals are combined in local memory."""
         writer, lanes = self.writer, self.launch.lanes
         if lanes == 1:
@@ -333,15 +281,9 @@ def _nested(loop: Loop) -> tuple[list[Node], Sequence[Statement]]:
     return axes, body
 
 
-def _local_sizes(
-    counts: Sequence[int], traits: Traits, barriers: bool
-) -> tuple[int, ...]:
+def _local_sizes(counts: Sequence[int], traits: Traits) -> tuple[int, ...]:
     """Work-items of a group in each dimension: divisors of the counts if possible."""
-    if barriers:  # one vector: values that live across a barrier stay in registers
-        first = counts[0]
-        most = traits.vector if is_dynamic(first) else min(first, traits.vector)
-        return (most, *[1] * (len(counts) - 1))
-    budget = min(256 if traits.cpu else 128, traits.max_group)
+    budget = min(GROUP, traits.max_group)
     sizes: list[int] = []
     for count in counts:
         sizes.append(_width(count, budget))
@@ -352,16 +294,11 @@ def _local_sizes(
 def _width(count: int, limit: int) -> int:
     """The largest divisor of `count` up to a limit, or that if all are much smaller."""
     if is_dynamic(count):
-        return min(ROWS_TOGETHER, limit)
-    found = _divisor(count, limit)
-    return found if count <= limit or found * 4 >= limit else limit
-
-
-def _divisor(count: int, limit: int) -> int:
-    """The largest divisor of `count` up to a limit."""
+        return min(DYNAMIC_WIDTH, limit)
     if count <= limit:
         return max(count, 1)
-    return next(width for width in range(limit, 0, -1) if count % width == 0)
+    found = next(width for width in range(limit, 0, -1) if count % width == 0)
+    return found if found * 4 >= limit else limit
 
 
 @dataclass(frozen=True)
@@ -386,10 +323,10 @@ class Rendered:
     dims: tuple[Any, ...] = ()
 
 
-def program_source(kernels: Sequence[Rendered], traits: Traits) -> str:
+def program_source(kernels: Sequence[Rendered]) -> str:
     """One source text with several kernels and the helpers of all of them."""
     helpers = sorted({name for kernel in kernels for name in kernel.helpers})
-    functions = [scalar_ops.helper_source(name, traits.clang) for name in helpers]
+    functions = [scalar_ops.helper_source(name) for name in helpers]
     parts = ["#pragma OPENCL FP_CONTRACT OFF\n", *functions]
     return "\n".join([*parts, *dict.fromkeys(kernel.function for kernel in kernels)])
 
@@ -410,7 +347,7 @@ def render(kernel: Kernel, traits: Traits) -> Rendered:
             ".astype('float32')"
         )
     writer = Writer(kernel, traits)
-    contraction = find_contraction(kernel, writer.block, writer.forms, traits)
+    contraction = find_contraction(kernel, writer.block, writer.forms)
     if contraction is not None:
         sizes = write_contraction(writer, contraction)
     else:

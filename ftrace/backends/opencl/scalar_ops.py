@@ -6,10 +6,7 @@ a uchar of 0 or 1. A 16-bit float is its bits, a ushort.
 
 The names of functions that are called are collected; a source holds those it needs.
 They are what OpenCL C has under another meaning, or not at all: 16-bit floats, division
-of integers that never traps, casts that saturate. And what it has, under a name of
-ours: PoCL's own floor, sqrt or fma are calls into a library that its compiler neither
-inlines nor vectorises (ten times slower); there the builtins of its compiler, clang,
-take their place.
+of integers that never traps, casts that saturate.
 """
 
 from __future__ import annotations
@@ -110,7 +107,7 @@ def _row_neg(dtype: Dtype, x: list[str], used: set[str]) -> str:
 def _row_abs(dtype: Dtype, x: list[str], used: set[str]) -> str:
     category = dtypes.kind(dtype)
     if category == "f":
-        return _helper("fabs")(dtype, x, used)
+        return f"fabs({x[0]})"
     if category == "u":
         return x[0]
     return f"({C_TYPES[dtype]})({x[0]} < 0 ? 0 - ({wrapping(dtype)}){x[0]} : {x[0]})"
@@ -156,6 +153,10 @@ def _helper(function: str) -> Row:
     return row
 
 
+def _call(function: str) -> Row:
+    return lambda dtype, x, used: f"{function}({', '.join(x)})"
+
+
 def _row_is_finite(dtype: Dtype, x: list[str], used: set[str]) -> str:
     return f"{_row_abs(dtype, x, used)} < {literal(np.inf, dtype)}"
 
@@ -192,9 +193,9 @@ _ROWS: dict[str, Row] = {
     "add": _row_add, "sub": _infix("-"), "mul": _row_mul, "mul_zero": _row_mul_zero,
     "div": _row_div, "rem": _row_rem, "neg": _row_neg, "abs": _row_abs,
     "max": _extremum(">"), "min": _extremum("<"), "sign": _row_sign,
-    "floor": _helper("floor"), "ceil": _helper("ceil"), "trunc": _helper("trunc"),
-    "round": _helper("rint"), "sqrt": _helper("sqrt"), "is_finite": _row_is_finite,
-    "fma": _helper("fma"),
+    "floor": _call("floor"), "ceil": _call("ceil"), "trunc": _call("trunc"),
+    "round": _call("rint"), "sqrt": _call("sqrt"), "is_finite": _row_is_finite,
+    "fma": _call("fma"),
     "eq": _operator("=="), "ne": _operator("!="), "lt": _operator("<"),
     "le": _operator("<="), "gt": _operator(">"), "ge": _operator(">="),
     "and": _operator("&"), "or": _operator("|"), "xor": _operator("^"), "not": _row_not,
@@ -300,8 +301,6 @@ def _bitcast(x: str, source: Dtype, target: Dtype) -> str:
 # Functions that kernels call.
 
 
-_ROUNDING = ("floor", "ceil", "trunc", "rint", "sqrt", "fabs")
-
 _SHORT_FLOATS = {
     "float_of_half": """
 float float_of_half(ushort h) {
@@ -334,34 +333,18 @@ ushort bfloat_of_float(float x) {
 }
 
 
-def helper_source(name: str, clang: bool) -> str:
-    """The source of a helper function: `floor_float`, `quotient_int` and so on.
-
-    Args:
-      clang: write clang's builtins instead of OpenCL's.
-    """
+def helper_source(name: str) -> str:
+    """The source of a helper function: `quotient_int`, `saturate_float_int`, …."""
     if name in _SHORT_FLOATS:
         return _SHORT_FLOATS[name].lstrip()
     kind, _, types = name.partition("_")
-    if kind in (*_ROUNDING, "fma"):
-        return _builtin(name, kind, types, clang)
     return {
         "quotient": _quotient, "remainder": _remainder, "saturate": _saturate,
-        "multiply": _multiply_add, "load": _load_vector,
-    }[kind](name, types, clang)  # fmt: skip
+        "multiply": _multiply_add,
+    }[kind](name, types)  # fmt: skip
 
 
-def _builtin(name: str, function: str, c_type: str, clang: bool) -> str:
-    names = ("a", "b", "c") if function == "fma" else ("x",)
-    if clang:
-        function = f"__builtin_{function}{'f' if c_type == 'float' else ''}"
-    parameters = ", ".join(f"{c_type} {x}" for x in names)
-    return (
-        f"{c_type} {name}({parameters}) {{ return {function}({', '.join(names)}); }}\n"
-    )
-
-
-def _quotient(name: str, c_type: str, clang: bool) -> str:
+def _quotient(name: str, c_type: str) -> str:
     """x/0 is -1, and the least number over -1 wraps around."""
     unsigned = c_type.startswith("u")
     negated = "" if unsigned else f"y == -1 ? ({c_type})(0 - (u{c_type})x) : "
@@ -373,7 +356,7 @@ def _quotient(name: str, c_type: str, clang: bool) -> str:
     )
 
 
-def _remainder(name: str, c_type: str, clang: bool) -> str:
+def _remainder(name: str, c_type: str) -> str:
     """X rem 0 is x."""
     unsafe = "y == 0" if c_type.startswith("u") else "y == 0 || y == -1"
     return (
@@ -383,7 +366,7 @@ def _remainder(name: str, c_type: str, clang: bool) -> str:
     )
 
 
-def _saturate(name: str, types: str, clang: bool) -> str:
+def _saturate(name: str, types: str) -> str:
     """Float to integer: truncated and clamped; NaN is 0."""
     source, target = types.split("_")
     dtype = next(d for d in dtypes.INTEGER if C_TYPES[d] == target)
@@ -400,8 +383,8 @@ def _saturate(name: str, types: str, clang: bool) -> str:
     )
 
 
-def _multiply_add(name: str, types: str, clang: bool) -> str:
-    """a·b + c, rounded once where that is fast and twice elsewhere; also of vectors."""
+def _multiply_add(name: str, types: str) -> str:
+    """a·b + c, rounded once where that is fast and twice elsewhere."""
     c_type = types.removeprefix("add_")
     value = "a * b + c"
     if c_type.startswith(("int", "long")):
@@ -410,18 +393,4 @@ def _multiply_add(name: str, types: str, clang: bool) -> str:
     return (
         f"{c_type} {name}({c_type} a, {c_type} b, {c_type} c) {{\n"
         f"  #pragma OPENCL FP_CONTRACT ON\n  return {value};\n}}\n"
-    )
-
-
-def _load_vector(name: str, vector: str, clang: bool) -> str:
-    """A vector from memory that is aligned to its elements only."""
-    element = vector.rstrip("0123456789")
-    lanes = vector.removeprefix(element)
-    pointer = f"__global const {element} *p"
-    if not clang:
-        return f"{vector} {name}({pointer}) {{ return vload{lanes}(0, p); }}\n"
-    loose = f"loose_{vector}"
-    return (
-        f"typedef {vector} {loose} __attribute__((aligned(sizeof({element}))));\n"
-        f"{vector} {name}({pointer}) {{ return *(__global const {loose} *)p; }}\n"
     )

@@ -39,35 +39,21 @@ class Traits:
     """What the renderer knows of a device.
 
     Attributes:
-      cpu: its work-items are loop iterations on a few cores.
       units: how many groups run at one time.
       max_group: the most work-items of a group.
-      vector: how many floats an instruction takes.
       doubles: it computes in float64.
-      clang: its compiler is clang, and vectorises only what clang's builtins say.
     """
 
-    cpu: bool
     units: int
     max_group: int
-    vector: int
     doubles: bool
-    clang: bool
 
-    @property
-    def group(self) -> int:
-        """Lanes of a group that works on one row."""
-        return min(2 * self.vector if self.cpu else 128, self.max_group)
 
-    @property
-    def short_row(self) -> int:
-        """A row of fewer elements is done by one lane."""
-        return max(self.vector, 8) if self.cpu else 64
-
-    @property
-    def enough(self) -> int:
-        """Work-items that keep the device busy."""
-        return self.units * (4 if self.cpu else 1024)
+#: Lanes of a group that works on one row; a row of fewer elements than `SHORT_ROW` is
+#: done by one lane.
+GROUP, SHORT_ROW = 128, 64
+#: Work-items that keep a unit of the device busy.
+ENOUGH = 1024
 
 
 @dataclass(frozen=True)
@@ -77,13 +63,10 @@ class Launch:
     Attributes:
       roles: of each axis.
       lanes: work-items of a group that works on a row; 0 without groups.
-      barriers: reduces in the work-items get a barrier, for a compiler that
-        vectorises over work-items.
     """
 
     roles: dict[Node, str]
     lanes: int = 0
-    barriers: bool = False
 
     def axes(self, role: str) -> tuple[Node, ...]:
         return tuple(axis for axis, given in self.roles.items() if given == role)
@@ -106,18 +89,16 @@ def choose_launch(
     points = sample(prod(kernel.shape))
     longest = max((_count(loop) for _, loop in loops), default=0)
     along = any(_runs_along_memory(loop, axes, forms) for _, loop in loops)
-    if longest >= traits.short_row and (points < traits.enough or along):
-        roles = dict.fromkeys(axes, "group")
-        return Launch(roles, _lanes(longest, traits))
-    barriers = traits.clang and bool(loops) and not along
-    return Launch(dict.fromkeys(axes, "item"), barriers=barriers)
+    if longest >= SHORT_ROW and (points < traits.units * ENOUGH or along):
+        return Launch(dict.fromkeys(axes, "group"), _lanes(longest, traits))
+    return Launch(dict.fromkeys(axes, "item"))
 
 
 def _launch_rows(kernel: Kernel, depth: int, traits: Traits) -> Launch:
     rows, inside = kernel.axes[:depth], kernel.axes[depth:]
     length = sample(prod(axis_of(axis).size for axis in inside))
     count = sample(prod(axis_of(axis).size for axis in rows))
-    if length < traits.short_row and count >= traits.units:
+    if length < SHORT_ROW and count >= traits.units:
         roles = dict.fromkeys(rows, "item") | dict.fromkeys(inside, "serial")
         return Launch(roles)
     roles = dict.fromkeys(rows, "group") | dict.fromkeys(inside, "lane")
@@ -126,7 +107,7 @@ def _launch_rows(kernel: Kernel, depth: int, traits: Traits) -> Launch:
 
 def _lanes(length: int, traits: Traits) -> int:
     """A power of two, at most the length."""
-    return 1 << max(min(traits.group, length).bit_length() - 1, 0)
+    return 1 << max(min(GROUP, traits.max_group, length).bit_length() - 1, 0)
 
 
 def reduce_loops(block: Sequence[Statement]) -> list[tuple[int, ReduceLoop]]:

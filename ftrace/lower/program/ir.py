@@ -13,9 +13,6 @@ compiles a program into an `Executable`, once per shape signature. Where shapes 
 dynamic (`trace/symbolic/dim.py`) it is compiled once, and `at` gives the arrays and the
 arena for the sizes of a call.
 
-A device that compiles nothing, as the interpreter, takes kernels whose sizes are
-numbers: `program_at` replaces every dynamic dimension by its number.
-
 The memory plan says which parts of one arena hold the values between kernels. A value
 lives from the step that writes it to the last step that reads it. Values whose lives do
 not overlap may share memory: each takes the lowest place in the arena that is free
@@ -24,7 +21,7 @@ while it lives, the largest first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from math import prod
 from typing import Any
@@ -34,8 +31,8 @@ import numpy as np
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel import ir
 from ftrace.trace.avals import Shape, ShapedArray
-from ftrace.trace.graph import Node, make_node, making_nodes_of, toposort
-from ftrace.trace.primitives.sources import const, dim_p, variable
+from ftrace.trace.graph import Node, making_nodes_of
+from ftrace.trace.primitives.sources import variable
 from ftrace.trace.symbolic.bounds import Sizes, evaluate, evaluate_shape
 from ftrace.trace.symbolic.dim import any_dynamic, is_dynamic
 
@@ -398,14 +395,9 @@ def _step_at(step: Step, sizes: Sizes) -> Step:
         with making_nodes_of(step.node.origin):
             node = step.node.op(*operands, arg=arg)
         return replace(step, node=node)
-    return _over_programs(step, lambda program: program.at(sizes))
-
-
-def _over_programs(step: Step, change: Callable[[Program], Program]) -> Step:
-    """A step that runs other programs."""
     if isinstance(step, RunBranch):
-        return replace(step, branches=tuple(map(change, step.branches)))
-    return replace(step, body=change(step.body)) if isinstance(step, RunLoop) else step
+        return replace(step, branches=tuple([b.at(sizes) for b in step.branches]))
+    return replace(step, body=step.body.at(sizes))
 
 
 def _argument_at(arg: Any, sizes: Sizes) -> Any:
@@ -430,41 +422,3 @@ def _info_at(info: ir.KernelInfo, sizes: Sizes) -> ir.KernelInfo:
         operations=evaluate(info.operations, sizes),
         bytes=evaluate(info.bytes, sizes),
     )
-
-
-def program_at(program: Program, sizes: Sizes) -> Program:
-    """A program for these sizes, its kernels included."""
-    return _with_kernels(program.at(sizes), sizes)
-
-
-def _with_kernels(program: Program, sizes: Sizes) -> Program:
-    def changed(step: Step) -> Step:
-        if isinstance(step, RunKernel):
-            return replace(step, kernel=kernel_at(step.kernel, sizes))
-        return _over_programs(step, lambda inner: _with_kernels(inner, sizes))
-
-    return replace(program, steps=tuple(map(changed, program.steps)))
-
-
-def kernel_at(kernel: ir.Kernel, sizes: Sizes) -> ir.Kernel:
-    """A kernel for these sizes of its dynamic dimensions."""
-    new: dict[Node, Node] = {}
-    for node in toposort([*kernel.roots, *kernel.axes]):
-        new[node] = _node_at(node, sizes, new)
-    buffers = tuple(
-        replace(spec, size=evaluate(spec.size, sizes)) for spec in kernel.buffers
-    )
-    axes = tuple(new[axis] for axis in kernel.axes)
-    return replace(kernel.over(new), axes=axes, buffers=buffers)
-
-
-def _node_at(node: Node, sizes: Sizes, new: dict[Node, Node]) -> Node:
-    if node.op is ir.range_p:
-        axis = ir.axis_of(node)
-        return ir.make_range(axis.number, evaluate(axis.size, sizes), axis.reduced)
-    if node.op is ir.param_p:
-        number: int = node.arg
-        return ir.param(number, node.dtype, evaluate(node.size, sizes))
-    if node.op is dim_p:
-        return const(evaluate(node.arg, sizes), ir.INDEX)
-    return make_node(node.op, node.aval, tuple([new[s] for s in node.src]), node.arg)
