@@ -51,7 +51,7 @@ class Traits:
 
 #: Lanes of a group that works on one row; a row of fewer elements than `SHORT_ROW` is
 #: done by one lane.
-GROUP, SHORT_ROW = 128, 64
+GROUP, SHORT_ROW = 128, 32
 #: Work-items that keep a unit of the device busy.
 ENOUGH = 1024
 
