@@ -140,7 +140,8 @@ class Signature:
       captured: arrays that the function closed over: inputs behind the leaves.
       donated: the numbers of the leaves that are arrays which the caller gives up.
       overwritten: the numbers of the inputs that the program writes.
-      result: the layout of the result, of leaves of the types `avals`.
+      result: the layout of the result, of leaves of the types `avals`; None of what is
+        no Array.
     """
 
     config: Config
@@ -151,7 +152,7 @@ class Signature:
     donated: tuple[int, ...]
     overwritten: tuple[int, ...]
     result: Part
-    avals: tuple[ShapedArray, ...]
+    avals: tuple[ShapedArray | None, ...]
 
 
 #: Memory that an allocator gave.

@@ -66,9 +66,6 @@ RECORDS, KINDS_COUNTED = 32, 1 << 12
 LEAVES, ITEMS = 24, 16
 #: Bytes of an array that a record keeps to copy it, at the most.
 BYTES_KEPT = 1 << 16
-#: Elements of the result of one inner loop at the most: NumPy lets other threads run
-#: meanwhile, and above this its own work hardly counts.
-IN_LOOP = 1 << 14
 #: Elements, of any dtype, from which on it is asked whether there is memory for a
 #: result: that is asked at each call, and so there is no record of it.
 ASKED = memory_limit.LARGE // 16

@@ -20,7 +20,7 @@ From the ground up:
 
 A record says what the arguments of a call are, what is done, and what is made of the
 results. Of a jitted function it runs a program; of a public function of arrays that is
-called without jit it does steps: inner loops and calls of NumPy.
+called without jit it calls a function: what Python's code did in NumPy.
 
 The native code does what Python's code does for calls like an earlier one. Whatever it
 does not expect, it leaves to that, which has all the messages.

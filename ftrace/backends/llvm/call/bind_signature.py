@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from ftrace.backends.llvm.call import records as r
 from ftrace.backends.llvm.call.object_layout import NUMBER, template_of, word
 from ftrace.backends.llvm.runtime.records import Block, Place
 from ftrace.backends.llvm.runtime.work_estimate import Work
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.avals import LargeInteger, ShapedArray
+from ftrace.trace.avals import LargeInteger
 from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.pytree.structure_cache import Leaf, Nothing, Part
 from ftrace.trace.tracing.tracer import aval_of
@@ -51,14 +52,18 @@ class NotNative(Exception):
     """Calls of this kind stay with Python's code."""
 
 
-class Body(Protocol):
-    """What is done in place of a program."""
+class Plan(NamedTuple):
+    """What is done in NumPy.
 
-    def place(self, block: Block, refer: Callable[[Any], int]) -> Place: ...
+    Attributes:
+      function: is called on what NumPy has of the leaves.
+      many: it gives a tuple of so many values; 0 if it gives one.
+      sources: which of the leaves and these values each leaf of a result is.
+    """
 
-    def result(self, number: int, refer: Callable[[Any], int]) -> Sequence[Any]:
-        """The part of a result."""
-        ...
+    function: Any
+    many: int
+    sources: Sequence[int]
 
 
 class BoundCall:
@@ -68,7 +73,7 @@ class BoundCall:
       native: the native code of this process.
       signature: how it is called.
       executable: the program that runs.
-      body: what is done where there is none; such calls are left to Python if nothing.
+      plan: what is done where there is none; such calls are left to Python if nothing.
 
     Raises:
       NotNative: it cannot be done.
@@ -81,19 +86,18 @@ class BoundCall:
         native: Native,
         signature: Signature,
         executable: CPUExecutable | None = None,
-        body: Body | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self._native = native
         self._keeps: list[Any] = [signature, executable]
         self._block = Block()
         self._executable = executable
-        self._body = body
+        self._plan = plan
         self._signature = signature
         self._arrays = {
             number for number, (kind, _) in enumerate(signature.leaves) if kind is Array
         }
         record = self._block.add(*self._record())
-        del self._body  # what has to stay is kept; arguments of a call do not
         self._block.freeze()
         self.address = self._block.settle(record)
 
@@ -109,16 +113,16 @@ class BoundCall:
         leaves, captured, named = signature.leaves, signature.captured, signature.named
         inputs = len(leaves) + len(captured)
         made: Sequence[tuple[int, int]] = ()
-        entry, threads, work, body = 0, 0, Work(), 0
+        entry, threads, work, function, count = 0, 0, Work(), 0, 0
         if executable is not None:
             entry, work, made = executable.entry, executable.work, executable.made
+            count = len(made)
             threads = executable.device.threads_for(signature.config)
             if inputs != len(executable.program.inputs):
                 raise NotNative
-        elif self._body is not None:
-            body = self._body.place(self._block, self._refer)
         else:
-            body = self._block.add(*r.Steps(-1, 0, 0, 0))
+            function = self._refer(self._plan and self._plan.function)
+            count = self._plan.many if self._plan else 0
         if max(inputs + len(made), len(signature.avals)) > MOST_LEAVES:
             raise NotNative
         parts = [self._expected(x) for x in (*signature.positional, *named.values())]
@@ -127,9 +131,9 @@ class BoundCall:
             self._arrays.add(number)
             part = r.LeafPart(r.ARRAY, number, self._refer(aval_of(array)))
             captures.extend(r.Capture(self._refer(array), self._block.add(*part)))
-        makes: list[Any] = []
+        rows: list[Any] = []
         for nbytes, size in made:
-            makes.extend(r.Make(self._native.number_of(size), nbytes))
+            rows.extend(r.Make(self._native.number_of(size), nbytes))
         return r.Call(
             id(self),
             id(signature.config),
@@ -146,13 +150,13 @@ class BoundCall:
             self._list(signature.donated),
             len(signature.overwritten),
             self._list(signature.overwritten),
-            len(made),
-            self._list(makes),
+            count,
+            self._list(rows),
             self._result(signature.result),
             work.kernels,
             work.operations,
             work.bytes,
-            body,
+            function,
         )
 
     # Arguments.
@@ -242,33 +246,20 @@ class BoundCall:
         return self._block.add(*built)
 
     def _result_leaf(self, number: int) -> Sequence[Any]:
-        executable = self._executable
+        executable, aval = self._executable, self._signature.avals[number]
         if executable is None:
-            assert self._body is not None
-            return self._body.result(number, self._refer)
-        holder = executable.results[number]
-        if holder < len(executable.program.inputs) and holder not in self._arrays:
-            raise NotNative  # it would share what NumPy may change
-        return array_part(r.RESULT, holder, self._signature.avals[number], self._refer)
+            assert self._plan is not None
+            kind, holder = r.HOSTED, self._plan.sources[number]
+            if aval is None or holder < len(self._signature.leaves):
+                return r.GivenPart(r.GIVEN, holder)
+        else:
+            kind, holder = r.RESULT, executable.results[number]
+            given = holder < len(executable.program.inputs)
+            if given and holder not in self._arrays:
+                raise NotNative  # it would share what NumPy may change
+        assert aval is not None
+        facts = aval, aval.shape, aval.dtype, aval.weak_type
+        return r.ResultPart(kind, holder, *map(self._refer, facts))
 
 
 _SEQUENCES: dict[Any, int] = {list: r.LIST, slice: r.SLICE}
-
-
-def array_part(
-    kind: int, number: int, aval: ShapedArray, refer: Callable[[Any], int]
-) -> r.ResultPart:
-    """An Array of a type.
-
-    Args:
-      number: of what holds its values.
-      refer: the address of an object, which it keeps in memory.
-    """
-    return r.ResultPart(
-        kind,
-        number,
-        refer(aval),
-        refer(aval.shape),
-        refer(aval.dtype),
-        refer(aval.weak_type),
-    )

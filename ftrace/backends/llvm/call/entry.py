@@ -3,7 +3,7 @@
 call         what a jitted function's `__call__` is
 call_eager   what a public function's is; the methods of arrays are such functions
 attempt      one record: its result, null with an exception, MISS, or LEAVE
-run_steps    what NumPy makes of the leaves of an eager call
+run_function what NumPy makes of the leaves of an eager call
 
 What there is no record for goes to the method `plain_call`, which counts it and makes
 records. While anything is traced or recorded no eager call is native.
@@ -244,9 +244,8 @@ def attempt(f: ObjectFunction) -> None:
     f.hold(owner)
     with f.repeat(inputs) as i:
         f.hold(f.slot(held, i))
-    body = record.pointer("body")
-    with f.when(f.differ("ptr", body, "null")):
-        made = run_steps(f, "%record", body, held)
+    with f.when(f.differ("ptr", record.pointer("function"), "null")):
+        made = run_function(f, "%record", held)
         _release(f, held, inputs, owner)
         f.give(made)
     with f.when(f.differ("i64", record.number("donations"), 0)):
@@ -312,131 +311,41 @@ def hosted(f: ObjectFunction, offsets: layout.Offsets) -> None:
     f.give(host)
 
 
-@entries("ptr", "ptr %value", "ptr %dtype")
-def settled(f: ObjectFunction) -> None:
-    """What a step has made, as an array of a dtype; takes over the reference."""
-    state = f.state()
-    array = f.equal("ptr", f.type_of("%value"), state.pointer("ndarray"))
-    with f.when(array), f.when(f.equal("ptr", f.at("%value", layout.DTYPE), "%dtype")):
-        f.give("%value")
-    whole = f.ask(state.pointer("as_ndarray"), "%value")
-    with f.when(f.equal("ptr", whole, "null")):
-        f.let_go("%value")
-        f.give("null")
-    with f.when(f.equal("ptr", f.at(whole, layout.DTYPE), "%dtype")):
-        f.let_go("%value")
-        f.give(whole)
-    f.let_go("%value")
-    made = f.ask(state.pointer("settle"), whole, "%dtype")
-    f.let_go(whole)
-    f.give(made)
+@entries("ptr", "ptr %record", "ptr %held")
+def run_function(f: ObjectFunction) -> None:
+    """What a function makes of the leaves, in NumPy; null with an exception, or LEAVE.
 
-
-@entries("ptr", "ptr %step", "ptr %loop", "ptr %values")
-def loop(f: ObjectFunction) -> None:
-    """A step as one inner loop of NumPy's; null where NumPy shall do it."""
-    step, loop, state = f.view("%step", r.Step), f.view("%loop", r.Loop), f.state()
-    arity, operands = step.number("arity"), step.pointer("operands")
-    places = f.place("ptr", r.MOST_OPERANDS + 1)
-    with f.repeat(arity) as i:
-        thing = f.slot("%values", f.load("i64", f.word(operands, i)))
-        same = f.equal("ptr", f.type_of(thing), state.pointer("ndarray"))
-        f.give_if(f.let(f"xor i1 {same}, true"), "null")
-        dtype = f.slot(loop.pointer("dtypes"), i)
-        flags = f.let(
-            f"and i32 {f.load('i32', f.beyond(thing, layout.FLAGS))}, {layout.ORDERLY}"
-        )
-        orderly = f.equal("i32", flags, layout.ORDERLY)
-        same = f.equal("ptr", f.at(thing, layout.DTYPE), dtype)
-        good = f.let(f"and i1 {same}, {orderly}")
-        f.give_if(f.let(f"xor i1 {good}, true"), "null")
-        f.set_slot(places, i, f.at(thing, layout.DATA))
-    dtype = step.pointer("dtype")
-    f.outside("void Py_IncRef", f"ptr {dtype}")  # the array takes it over
-    ndim = f.let(f"trunc i64 {loop.number('ndim')} to i32")
-    made = f.let(
-        f"call ptr {state.pointer('new_ndarray')}(ptr {state.pointer('ndarray')}, "
-        f"ptr {dtype}, i32 {ndim}, ptr {loop.pointer('sizes')}, ptr null, ptr null, "
-        "i32 0, ptr null)"
-    )
-    with f.when(f.equal("ptr", made, "null")):
-        f.outside("void PyErr_Clear")  # no memory: NumPy will say so
-        f.give("null")
-    f.set_slot(places, arity, f.at(made, layout.DATA))
-    inner = f"ptr {loop.pointer('strides')}, ptr {loop.pointer('data')}"
-    call = f"ptr {places}, ptr {loop.at('elements')}, {inner}"
-    f.do(f"call void {loop.pointer('function')}({call})")
-    raised = f.outside("ptr PyErr_Occurred")  # as of integers' negative powers
-    with f.when(f.differ("ptr", raised, "null")):
-        f.let_go(made)
-        f.outside("void PyErr_Clear")
-        f.give("null")
-    f.give(made)
-
-
-@entries("ptr", "ptr %step", "ptr %values", "ptr %token")
-def step(f: ObjectFunction) -> None:
-    """What a step makes; or null, mostly with an exception.
-
-    From the first one on that NumPy does itself it tells of no floating-point errors.
+    NumPy tells of no floating-point errors meanwhile.
     """
-    step, state = f.view("%step", r.Step), f.state()
-    inner = step.pointer("loop")
-    with f.when(f.differ("ptr", inner, "null")):
-        quick = loop(f, "%step", inner, "%values")
-        f.give_if(f.differ("ptr", quick, "null"), quick)
-    loud = f.differ("i64", step.number("loud"), 0)
-    told = f.equal("ptr", f.load("ptr", "%token"), "null")
-    with f.when(f.let(f"and i1 {loud}, {told}")):
-        pair = f"ptr {state.pointer('hush_variable')}, ptr {state.pointer('silence')}"
-        f.store("ptr", f.outside("ptr PyContextVar_Set", f"{pair}"), "%token")
-    count, numbers = step.number("arity"), step.pointer("operands")
-    operands = f.word(f.pointers(f.sum(count, 1)), 1)
-    with f.repeat(count) as i:
-        number = f.load("i64", f.word(numbers, i))
-        f.set_slot(operands, i, f.slot("%values", number))
-    given = f.let(f"or i64 {count}, {_OFFSET}")
-    call = f"ptr {step.pointer('function')}, ptr {operands}, i64 {given}, ptr null"
-    made = f.outside("ptr PyObject_VectorcallDict", f"{call}")
-    f.give_if(f.equal("ptr", made, "null"), "null")
-    dtype = step.pointer("dtype")
-    with f.when(f.differ("ptr", dtype, "null")):
-        f.give(settled(f, made, dtype))
-    f.give(made)
-
-
-@entries("ptr", "ptr %record", "ptr %body", "ptr %held")
-def run_steps(f: ObjectFunction) -> None:
-    """The result of steps for leaves; null with an exception, or LEAVE."""
-    record, body, state = f.view("%record", r.Call), f.view("%body", r.Steps), f.state()
-    leaves, steps = record.number("inputs"), body.number("steps")
-    f.give_if(f.let(f"icmp slt i64 {steps}, 0"), LEAVE)
-    constants, total = body.number("constants"), f.sum(leaves, steps)
-    values = f.pointers(f.sum(f.sum(f.sum(constants, total), leaves), 1))
-    f.copy(values, body.pointer("pool"), f.let(f"shl i64 {constants}, 3"))
-    own = f.word(values, constants)  # the values that are held
-    filled, token = f.variable("i64", 0), f.variable("ptr", "null")
+    record, state = f.view("%record", r.Call), f.state()
+    function = record.pointer("function")
+    leaves, makes = record.number("inputs"), record.number("makes")
+    f.give_if(f.equal("ptr", function, state.pointer("none")), LEAVE)
+    operands = f.word(f.pointers(f.sum(leaves, 1)), 1)
+    filled, made = f.variable("i64", 0), f.variable("ptr", "null")
     result = f.variable("ptr", "null")
     with f.repeat(leaves) as i:
         host = hosted(f, f.slot("%held", i))
         f.stop_if(f.equal("ptr", host, "null"))
-        f.set_slot(own, i, host)
+        f.set_slot(operands, i, host)
         f.store("i64", f.sum(i, 1), filled)
     with f.when(f.equal("i64", f.load("i64", filled), leaves)):
-        with f.rows(body.pointer("first"), r.Step, steps) as one:
-            made = step(f, one.address, values, token)
-            f.stop_if(f.equal("ptr", made, "null"))
-            number = f.load("i64", filled)
-            f.set_slot(own, number, made)
-            f.store("i64", f.sum(number, 1), filled)
-        with f.when(f.equal("i64", f.load("i64", filled), total)):
-            f.copy(f.word(own, total), "%held", f.let(f"shl i64 {leaves}, 3"))
-            f.store("ptr", build(f, record.pointer("result"), values), result)
-    with f.when(f.differ("ptr", f.load("ptr", token), "null")):
-        pair = f"ptr {state.pointer('hush_variable')}, ptr {f.load('ptr', token)}"
-        f.outside("i32 PyContextVar_Reset", f"{pair}")
-        f.let_go(f.load("ptr", token))
-    _release(f, own, f.load("i64", filled))
+        variable = state.pointer("hush_variable")
+        pair = f"ptr {variable}, ptr {state.pointer('silence')}"
+        token = f.outside("ptr PyContextVar_Set", pair)
+        given = f.let(f"or i64 {leaves}, {_OFFSET}")
+        call = f"ptr {function}, ptr {operands}, i64 {given}, ptr null"
+        f.store("ptr", f.outside("ptr PyObject_VectorcallDict", call), made)
+        f.outside("i32 PyContextVar_Reset", f"ptr {variable}, ptr {token}")
+        f.let_go(token)
+    whole = f.load("ptr", made)
+    with f.when(f.differ("ptr", whole, "null")):
+        f.set_slot("%held", leaves, whole)
+        behind, nbytes = f.word("%held", leaves), f.let(f"shl i64 {makes}, 3")
+        f.copy(behind, f.beyond(whole, layout.ITEMS), nbytes)
+        f.store("ptr", build(f, record.pointer("result"), "%held"), result)
+        f.let_go(whole)
+    _release(f, operands, f.load("i64", filled))
     with f.when(f.differ("ptr", f.load("ptr", result), "null")):
         f.give(f.load("ptr", result))
     with f.when(f.differ("ptr", f.outside("ptr PyErr_Occurred"), "null")):

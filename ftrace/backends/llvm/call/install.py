@@ -202,9 +202,8 @@ class Native:
     @cached_property
     def eager_records(self) -> Any:
         """The records of eager calls; what makes them is loaded now."""
-        from ftrace.backends.llvm.call.record_eager import EagerRecords, new_ndarray
+        from ftrace.backends.llvm.call.record_eager import EagerRecords
 
-        self.put("new_ndarray", new_ndarray())
         recording = State.fields.index("recording")
         return EagerRecords(self, self.words[recording : recording + 1])
 
@@ -223,7 +222,6 @@ class Native:
             "none": None, "dict": dict, "text": str, "float": float, "int": int,
             "bool": bool, "true": True, "tuple_new": tuple_new, "exception": Exception,
             "traces": open_in_all_threads, "host_of": Array.numpy,
-            "settle": vars(np.ndarray)["astype"], "as_ndarray": np.asarray,
         }  # fmt: skip
         for field, value in objects.items():
             self.put(field, self.refer(value))

@@ -2,9 +2,8 @@
 
 A call that has come often is made once more in Python with a tape on
 (`trace.eager.composite`). The steps from its arguments to its result, in the order
-in which they were done, are what its record does. A step that is one ufunc is done by
-the inner loop of it, without what NumPy does around that: the code of NumPy on the same
-elements in the same order, so the bits are those of NumPy.
+in which they were done, become a function of what NumPy has of its arguments: that is
+what its record does. If it is one step it is NumPy's function itself.
 
     Arguments     what is expected of them; the leaves, for which steps are repeated
     Steps         the steps of the tape that lead from these to the results
@@ -13,32 +12,26 @@ elements in the same order, so the bits are those of NumPy.
 
 from __future__ import annotations
 
-import ctypes
-import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
-from operator import getitem
 from typing import Any, cast
 
 import numpy as np
 
 from ftrace.backends.base import Expected, Fixed, Index, Signature
-from ftrace.backends.llvm.call import records as r
 from ftrace.backends.llvm.call.bind_signature import (
     SCALARS,
     BoundCall,
     NotNative,
-    array_part,
+    Plan,
 )
-from ftrace.backends.llvm.runtime.records import Block, Place, Word
 from ftrace.ground import settings
-from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import fresh_after_fork
 from ftrace.ground.tables import Table, memo
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.eager.composite import Made as Value, Number, Step as Taped, Tape
+from ftrace.trace.eager.composite import Made, Number, Step as Taped, Tape
 from ftrace.trace.eager.dispatch import Eager, integer_classes, is_by_place
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
@@ -51,7 +44,6 @@ from ftrace.trace.pytree.structure_cache import (
 from ftrace.trace.tiering import (
     BYTES_KEPT,
     CALLS_BEFORE_RECORD,
-    IN_LOOP,
     ITEMS,
     KINDS_COUNTED,
     LEAVES,
@@ -192,35 +184,24 @@ def _another(x: Any) -> Any:
 # Steps.
 
 
-@dataclass(frozen=True)
-class At:
-    """The value of that number: a leaf, or what a step makes."""
-
-    number: int
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """A step.
-
-    Attributes:
-      operands: values, and constants.
-      dtype, shape: of an array that it makes; None where it makes something else, or
-        the shape is not known.
-    """
-
-    function: Any
-    operands: Sequence[Any]
-    dtype: Any
-    shape: tuple[int, ...] | None = None
-
-
 class Steps:
-    """The steps of a tape that lead to some results: what a record does.
+    """The steps of a tape that lead to some results, as a function of the leaves.
+
+        def call(x0, x1):
+            v0 = c0(x0, c1)
+            v1 = c2(v0, x1)
+            return v1
+
+    Each is done once meanwhile: what NumPy returns of the wrong dtype, or as a number,
+    is made an array of the right one.
 
     Args:
       given, fresh: the leaves, and the objects that stood for them.
       results: Arrays, of which some may be arguments, and what is always the same.
+
+    Attributes:
+      plan: what a record does.
+      read: the names of all operands.
 
     Raises:
       NotRecordable: something in between is not on the tape.
@@ -229,136 +210,88 @@ class Steps:
     def __init__(
         self, tape: Tape, given: Sequence[Any], fresh: Sequence[Any], results: Any
     ) -> None:
-        self.calls: list[Call] = []
-        self._given, self._results = given, results
-        self._leaves = {id(x): i for i, x in enumerate(fresh)}
-        self._numbers = dict(self._leaves)
+        self.read = set[str]()
+        self._lines: list[str] = []
+        self._scope: dict[str, Any] = {"asarray": np.asarray}
+        self._values = {
+            f"x{i}": x.numpy() if type(x) is Array else x for i, x in enumerate(given)
+        }
+        leaves = [*self._values]
+        self._names = dict(zip(map(id, fresh), leaves, strict=True))
         self._constants = {id(x): x.numpy() for x in tape.constants}
-        self._pool: list[Any] = []
         made = {id(step.result): step for step in tape.steps}
         for step in _needed(tape.steps, made, results):
-            result, operands = step.result, [self._resolve(x) for x in step.operands]
-            fixed = not any(type(x) is At for x in operands)
-            if fixed and type(result) is Array:
+            result, operands = step.result, [self._operand(x) for x in step.operands]
+            if type(result) is Array and not any(x[0] != "c" for x in operands):
                 self._constants[id(result)] = result.numpy()
             else:
-                shape = getattr(result, "shape", None)
-                call = Call(step.function, operands, result.dtype, shape)
-                self._numbers[id(result)] = self._append(call)
-        self._sources = [self._source(x) for x in results]
+                name = self._call(step.function, operands, result.dtype)
+                self._names[id(result)] = name
+        returned = [self._returned(x) for x in results]
+        values = [*dict.fromkeys(x for x in returned if x not in leaves)]
+        sources = [[*leaves, *values].index(x) for x in returned]
+        many = 0 if len(values) == 1 else len(values)
+        self.plan = Plan(self._function(leaves, values), many, sources)
 
-    def reads(self, leaf: int) -> bool:
-        return any(x == At(leaf) for call in self.calls for x in call.operands)
+    def _operand(self, x: Any) -> str:
+        """The name of a value; a number may be one in a dtype."""
+        name = self._names.get(id(x))
+        if name is None:
+            if id(x) in self._constants:
+                x = self._constants[id(x)]
+            if type(x) in (Array, Made):
+                raise NotRecordable
+            if type(x) is Number:
+                kind: Any = x.dtype.type
+                leaf = self._names.get(id(x.value))
+                if leaf is not None:
+                    return self._call(kind, [leaf])
+                x = kind(x.value)
+            name = self._constant(x)
+        return name
 
-    def _source(self, result: Any) -> int:
-        """The number of a result's value; of an argument that of the leaf."""
+    def _constant(self, x: Any) -> str:
+        name = f"c{len(self._scope)}"
+        self._scope[name] = self._values[name] = x
+        return name
+
+    def _call(self, function: Any, operands: Sequence[str], dtype: Any = None) -> str:
+        self.read.update(operands)
+        value = function(*[self._values[name] for name in operands])
+        text = f"{self._constant(function)}({', '.join(operands)})"
+        if dtype is not None and (type(value), value.dtype) != (np.ndarray, dtype):
+            value = np.asarray(value, dtype)
+            text = f"asarray({text}, {self._constant(dtype)})"
+        name = f"v{len(self._lines)}"
+        self._lines.append(f"{name} = {text}")
+        self._values[name] = value
+        return name
+
+    def _returned(self, result: Any) -> str:
+        """The name of a result's value; of an argument that of the leaf."""
         if type(result) is not Array:
-            return self._append(Call(getitem, [(result,), 0], None))
-        number = self._numbers.get(id(result))
-        if number is not None:
-            return number
+            return self._constant(result)
+        name = self._names.get(id(result))
+        if name is not None:
+            return name
         values = self._constants.get(id(result))
-        if values is None:
+        if values is None or values.nbytes > BYTES_KEPT:
             raise NotRecordable
-        # Each call has elements of its own, but for one that repeats, as in Python.
-        if not values.size or not any(values.strides):
-            return self._append(Call(np.asarray, [values], values.dtype))
-        if values.nbytes > BYTES_KEPT:
-            raise NotRecordable
-        return self._append(Call(_copied, [values], values.dtype))
+        # Each call has elements of its own.
+        return self._call(_copied, [self._constant(values)])
 
-    def _append(self, call: Call) -> int:
-        self.calls.append(call)
-        return len(self._given) + len(self.calls) - 1
+    def _function(self, leaves: Sequence[str], values: Sequence[str]) -> Any:
+        given, returned = ", ".join(leaves), ", ".join(values)
+        if self._lines == [f"v0 = c1({given})"] and returned == "v0":
+            return self._scope["c1"]
+        lines = [f"def call({given}):", *self._lines, f"return {returned}"]
+        exec(_code("\n  ".join(lines)), self._scope)
+        return self._scope.pop("call")
 
-    def _resolve(self, x: Any) -> Any:
-        number = self._numbers.get(id(x))
-        if number is not None:
-            return At(number)
-        if id(x) in self._constants:
-            return self._constants[id(x)]
-        if type(x) in (Array, Value):
-            raise NotRecordable
-        return self._number(x) if isinstance(x, Number) else x
 
-    def _number(self, x: Number) -> Any:
-        leaf = self._numbers.get(id(x.value))
-        if leaf is None:
-            return x.dtype.type(x.value)
-        return At(self._append(Call(x.dtype.type, [At(leaf)], x.dtype, ())))
-
-    # In memory: see `bind_signature.Body`.
-
-    def place(self, block: Block, refer: Callable[[Any], int]) -> Place:
-        loops = [self._loop(call, block, refer) for call in self.calls]
-        numbers: list[list[int]] = []
-        for call, loop in zip(self.calls, loops, strict=True):
-            row: list[int] = []
-            for x in call.operands:
-                if type(x) is At:
-                    row.append(x.number)
-                    continue
-                self._pool.append(x if loop is None else np.asarray(x, order="C"))
-                row.append(-len(self._pool))
-            numbers.append(row)
-        first = len(self._pool)
-        rows: list[Word] = []
-        for call, loop, row in zip(self.calls, loops, numbers, strict=True):
-            silent = getattr(call.function, "__name__", "") in _SILENT
-            rows += r.Step(
-                refer(call.function),
-                len(row),
-                block.add(*[first + n if n >= 0 else -n - 1 for n in row]),
-                0 if call.dtype is None else refer(call.dtype),
-                0 if loop is None else loop,
-                int(not silent),
-            )
-        pool = block.add(*map(refer, self._pool))
-        return block.add(*r.Steps(len(self.calls), block.add(*rows), first, pool))
-
-    def result(self, number: int, refer: Callable[[Any], int]) -> Sequence[Any]:
-        result, source = self._results[number], len(self._pool) + self._sources[number]
-        if id(result) in self._leaves:  # itself, which stands behind all values
-            source += len(self._given) + len(self.calls)
-        elif type(result) is Array:
-            return array_part(r.HOSTED, source, aval_of(result), refer)
-        return r.GivenPart(r.GIVEN, source)
-
-    def _loop(
-        self, call: Call, block: Block, refer: Callable[[Any], int]
-    ) -> Place | None:
-        """A step as one inner loop; None if it is none."""
-        ufunc, shape = call.function, call.shape
-        if not isinstance(ufunc, np.ufunc) or call.dtype is None or shape is None:
-            return None
-        elements, known = math.prod(shape), len(self._given)
-        operands = [
-            x if type(x) is not At
-            else self.calls[x.number - known] if x.number >= known
-            else self._given[x.number]
-            for x in call.operands
-        ]  # fmt: skip
-        if not 0 < elements <= IN_LOOP or len(operands) != ufunc.nin:
-            return None
-        dtypes: list[Any] = [getattr(x, "dtype", None) for x in operands]
-        shapes: list[Any] = [getattr(x, "shape", None) for x in operands]
-        if None in dtypes or None in shapes:
-            return None
-        sizes = [math.prod(s) for s in shapes]
-        if not all(n in (1, elements) for n in sizes):
-            return None
-        types = [np.dtype(x) for x in (*dtypes, call.dtype)]
-        text = "".join(t.char for t in types[:-1]) + "->" + types[-1].char
-        code = inner_loop(ufunc, text)
-        if code is None:
-            return None
-        strides = [
-            t.itemsize if n == elements else 0
-            for t, n in zip(types, [*sizes, elements], strict=True)
-        ]
-        of_operands = block.add(*strides), block.add(*map(refer, types[:-1]))
-        size = len(shape), block.add(*shape)
-        return block.add(*r.Loop(*code, elements, *of_operands, *size))
+@memo(1024)
+def _code(source: str) -> Any:
+    return compile(source, "<calls of NumPy>", "exec")
 
 
 def _needed(
@@ -371,86 +304,6 @@ def _needed(
             seen.add(id(step))
             pending.extend(made.get(id(x)) for x in step.operands)
     return [step for step in steps if id(step) in seen]
-
-
-#: Functions that never tell of floating-point errors.
-_SILENT = ("reshape", "transpose", "getitem", "where", "concatenate", "asarray")
-
-
-# Inner loops.
-
-#: `PyArray_NewFromDescr` and the version in the table of NumPy's C functions, and the
-#: version of which that is known.
-_NEW, _VERSION, _KNOWN = 94, 0, 0x02000000
-
-
-def new_ndarray() -> int:
-    """The address of what makes an array of NumPy's; 0 where it is not known."""
-    core: Any = getattr(np, "_core", None)
-    capsule = getattr(getattr(core, "multiarray", None), "_ARRAY_API", None)
-    if capsule is None:
-        return 0
-    pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = (
-        ctypes.c_void_p,
-        (ctypes.py_object, ctypes.c_char_p),
-    )
-    table = (ctypes.c_void_p * (_NEW + 1)).from_address(pointer(capsule, None))
-    version = ctypes.CFUNCTYPE(ctypes.c_uint)(table[_VERSION] or 0)()
-    return table[_NEW] or 0 if version == _KNOWN else 0
-
-
-class _Ufunc(ctypes.Structure):
-    """The beginning of `PyUFuncObject`."""
-
-    _fields_ = (
-        ("head", ctypes.c_ssize_t * 2),
-        ("nin", ctypes.c_int),
-        ("nout", ctypes.c_int),
-        ("nargs", ctypes.c_int),
-        ("identity", ctypes.c_int),
-        ("functions", ctypes.POINTER(ctypes.c_void_p)),
-        ("data", ctypes.POINTER(ctypes.c_void_p)),
-        ("ntypes", ctypes.c_int),
-    )
-
-
-@memo(1024)
-def inner_loop(ufunc: Any, types: str) -> tuple[int, int] | None:
-    """The loop of a ufunc for such types, as `ufunc.types` has them, and its data.
-
-    None where there is none, or where it does not do what the ufunc does.
-    """
-    known: list[str] = list(ufunc.types)
-    if types not in known or ufunc.nout != 1 or ufunc.nin > r.MOST_OPERANDS:
-        return None
-    if not new_ndarray():
-        return None
-    seen = _Ufunc.from_address(id(ufunc))
-    if (seen.nin, seen.nargs, seen.ntypes) != (ufunc.nin, ufunc.nargs, ufunc.ntypes):
-        return None
-    place = known.index(types)
-    function, data = seen.functions[place] or 0, seen.data[place] or 0
-    works = function and _does_the_same(ufunc, types, function, data)
-    return (function, data) if works else None
-
-
-def _does_the_same(ufunc: Any, types: str, function: int, data: int) -> bool:
-    count = 19
-    given = [np.linspace(-1.5, 7, count).astype(t) for t in types.partition("->")[0]]
-    try:
-        with np.errstate(all="ignore"):
-            expected: Any = ufunc(*given)
-    except ValueError:  # of some numbers there is no such result
-        return False
-    found = np.zeros_like(expected)
-    arrays: list[Any] = [*given, found]
-    places = (ctypes.c_void_p * len(arrays))(*[x.ctypes.data for x in arrays])
-    steps = (ctypes.c_ssize_t * len(arrays))(*[x.itemsize for x in arrays])
-    sizes = (ctypes.c_ssize_t * 1)(count)
-    run = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)(function)
-    run(places, sizes, steps, data or None)
-    return found.dtype.char == types[-1] and found.tobytes() == expected.tobytes()
 
 
 # Records.
@@ -527,17 +380,19 @@ class EagerRecords:
         leaves, treedef = tree.flatten(result)
         layout = layout_of(treedef)
 
-        def bound(body: Steps | None, part: Part) -> BoundCall:
+        avals = tuple([aval_of(x) if type(x) is Array else None for x in leaves])
+
+        def bound(plan: Plan | None, part: Part) -> BoundCall:
             signature = Signature(
-                config, expected[:count], named, tuple(kinds), (), (), (), part, ()
+                config, expected[:count], named, tuple(kinds), (), (), (), part, avals
             )
-            return BoundCall(self._native, signature, body=body)
+            return BoundCall(self._native, signature, plan=plan)
 
         try:
             if layout is None or not leaves:
                 raise NotRecordable
             found = bound(_steps(tape, arguments, fresh, leaves), layout)
-        except (NotRecordable, NotNative):
+        except (NotRecordable, NotNative, TypeError):  # a step may want an array
             found = bound(None, Nothing())  # such calls are left to Python
         function.add_record(found)
         return tree.unflatten(treedef, [own.get(id(x), x) for x in leaves])
@@ -552,7 +407,7 @@ def _type_of(x: Any) -> Any:
 
 def _steps(
     tape: Tape, arguments: Arguments, fresh: Sequence[Any], leaves: Sequence[Any]
-) -> Steps:
+) -> Plan:
     """What leads to the leaves of a result.
 
     Raises:
@@ -566,10 +421,11 @@ def _steps(
         always = type(x) in _PLAIN and not arguments.given
         if type(x) is not Array and not isinstance(x, np.dtype) and not always:
             raise NotRecordable
-    steps = Steps(tape, arguments.given, fresh, leaves)
-    if not all(map(steps.reads, arguments.places)):
+    with np.errstate(all="ignore"):
+        steps = Steps(tape, arguments.given, fresh, leaves)
+    if not steps.read.issuperset([f"x{leaf}" for leaf in arguments.places]):
         raise NotRecordable  # an index has decided what the steps are
-    return steps
+    return steps.plan
 
 
 #: Results that are what they are: no two of them are told apart.

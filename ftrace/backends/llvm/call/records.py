@@ -41,8 +41,7 @@ class State(Record):
       recording: 1 while a call is recorded.
       traces: the list of all open scopes.
       methods: the public functions that methods of arrays are.
-      host_of, settle, as_ndarray: functions, see `entry`.
-      new_ndarray: makes an array of NumPy's.
+      host_of: a function, see `entry`.
       hush_variable, silence: what silences NumPy.
     """
 
@@ -52,12 +51,12 @@ class State(Record):
         "in_use", "kept", "peak", "limit", "free", "kernels", "operations", "bytes",
         "nanoseconds", "none", "dict", "text", "float", "int", "bool", "true",
         "tuple_new", "exception", "behind", "recording", "traces", "methods", "host_of",
-        "settle", "as_ndarray", "new_ndarray", "hush_variable", "silence",
+        "hush_variable", "silence",
     )  # fmt: skip
 
 
 class Call(Record):
-    """A program and the signature that it is for.
+    """What runs, and the signature that it is for.
 
     Attributes:
       owner: the object that keeps all of this in memory.
@@ -72,60 +71,17 @@ class Call(Record):
       makes, made: how many buffers it is given besides, and their `Make`s.
       result: what it gives.
       kernels, operations, bytes: what a run counts as.
-      body: `Steps` that are done in place of a program; 0 where there is one.
+      function: what is called in place of a program, on what NumPy has of the leaves;
+        0 where there is one, None where the call is left to Python. What it gives
+        stands behind the leaves: an object, or a tuple if `makes` is not 0.
     """
 
     fields = (
         "owner", "config", "entry", "threads", "positional", "named", "names", "parts",
         "captures", "captured", "inputs", "donations", "donated", "overwrites",
         "overwritten", "makes", "made", "result", "kernels", "operations", "bytes",
-        "body",
+        "function",
     )  # fmt: skip
-
-
-class Steps(Record):
-    """What is done with the leaves of an eager call, in NumPy.
-
-    The values are constants, then the leaves, then what the steps make, then the leaves
-    once more as they were given.
-
-    Attributes:
-      steps, first: how many, -1 for a call that is left to Python; and the `Step`s.
-      constants, pool: how many, and the array of them.
-    """
-
-    fields = ("steps", "first", "constants", "pool")
-
-
-class Step(Record):
-    """A call of NumPy.
-
-    Attributes:
-      arity, operands: the numbers of the values that it is given.
-      dtype: what its result must have; 0 for something that is no array.
-      loop: a `Loop` that does it; 0 if there is none.
-      loud: 1 if NumPy might tell of floating-point errors.
-    """
-
-    fields = ("function", "arity", "operands", "dtype", "loop", "loud")
-
-
-#: Operands of a loop at the most.
-MOST_OPERANDS = 3
-
-
-class Loop(Record):
-    """The inner loop of a ufunc, over operands that are arrays in row-major order.
-
-    Attributes:
-      function, data: of NumPy.
-      elements: of the result.
-      strides: bytes from one element to the next, of each operand and the result.
-      dtypes: of the operands.
-      ndim, sizes: of the result.
-    """
-
-    fields = ("function", "data", "elements", "strides", "dtypes", "ndim", "sizes")
 
 
 class Capture(Record):

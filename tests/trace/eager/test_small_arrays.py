@@ -1,4 +1,4 @@
-"""Eager operations that are loops of ufuncs: the bits are NumPy's, whatever comes.
+"""Eager operations that are calls of ufuncs: the bits are NumPy's, whatever comes.
 
 Every test runs twice: with native calls, where this interpreter has them, and without.
 """
@@ -18,8 +18,6 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
 from ftrace.backends.base import get_device
-from ftrace.backends.llvm.call import record_eager
-from ftrace.backends.llvm.call.record_eager import inner_loop, new_ndarray
 from ftrace.trace import tiering
 from ftrace.trace.arrays.array import Array
 from tests.support.covering import covering
@@ -40,27 +38,6 @@ def mode(request: pytest.FixtureRequest) -> Iterator[str]:
     with ft.config(native_calls=request.param == "native", device="cpu"):
         get_device("cpu").make_native()
         yield request.param
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each step of arrays that is learned: is it a loop?"""
-    found: list[bool] = []
-    loop = record_eager.Steps._loop
-
-    def noted(self: Any, call: Any, *memory: Any) -> Any:
-        result = loop(self, call, *memory)
-        if not isinstance(call.function, type) and call.dtype is not None:
-            found.append(result is not None)
-        return result
-
-    monkeypatch.setattr(record_eager.Steps, "_loop", noted)
-    return found
-
-
-def has_loops(mode: str) -> bool:
-    native = get_device("cpu").native()  # type: ignore[attr-defined]
-    return mode == "native" and native is not None and new_ndarray() != 0
 
 
 def samples(dtype: Any, shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
@@ -152,14 +129,12 @@ def test_numbers_beside_arrays_are_rounded_as_numpy_rounds_them(dtype: str) -> N
                     same(operation(number, a), first)
 
 
-def test_integers_wrap_around(mode: str, made: list[bool]) -> None:
+def test_integers_wrap_around() -> None:
     x = np.array([2**31 - 1, -(2**31), 5], np.int32)
     a = fnp.asarray(x)
     for operation, number in ((operator.add, 7), (operator.mul, 3), (operator.sub, 9)):
         expected = operation(x, np.int32(number))
         repeated(lambda z, op=operation, n=number: op(z, n), expected, a)
-    assert all(made)
-    assert bool(made) == has_loops(mode)
 
 
 @pytest.mark.parametrize("layout", ["turned", "strided", "unaligned"])
@@ -180,7 +155,7 @@ def test_arrays_of_another_layout_are_left_to_numpy(layout: str) -> None:
     same(b - a, plain - plain)
 
 
-def test_results_of_programs_are_operands(mode: str, made: list[bool]) -> None:
+def test_results_of_programs_are_operands() -> None:
     x = np.arange(40, dtype=np.float32)
     double = ft.jit(lambda z: z * 2)
     for _ in range(CALLS + 4):
@@ -206,7 +181,7 @@ def test_nothing_is_told_of_floating_point_errors() -> None:
             assert np.add(np.float32(1), np.float32(1)) == 2
 
 
-def test_weak_types_stay(mode: str) -> None:
+def test_weak_types_stay() -> None:
     weak = fnp.asarray(2.0)
     for _ in range(CALLS):
         assert (weak + weak).weak_type == weak.weak_type
@@ -225,47 +200,6 @@ def test_no_reference_is_lost_or_kept() -> None:
         a + b, a * number, -a, a < b
     after = [sys.getrefcount(x) for x in things]
     assert max(abs(x - y) for x, y in zip(before, after, strict=True)) < 20
-
-
-def test_other_operations_and_many_elements_are_no_loops(
-    mode: str, made: list[bool]
-) -> None:
-    row, many = fnp.ones(41), fnp.ones(tiering.IN_LOOP + 1)
-    cases: list[Callable[[], Any]] = [
-        lambda: many + many, lambda: fnp.maximum(row, row), lambda: fnp.max(row),
-        lambda: row[::2],
-    ]  # fmt: skip
-    for case in cases:
-        for _ in range(CALLS):
-            case()
-    assert not any(made)
-
-
-def test_ufuncs_are_loops(mode: str, made: list[bool]) -> None:
-    x, half, one = fnp.ones(43), fnp.ones(43, fnp.float16), fnp.ones((1, 1))
-    for _ in range(CALLS):
-        x + x, x * 2.0, 2.0 - x, x / 3, x >= x, fnp.sqrt(x), -x
-        fnp.exp(x), half + half, x + one, one * x
-    assert all(made)
-    assert len(made) >= (11 if has_loops(mode) else 0)
-
-
-UFUNCS = [
-    np.add, np.subtract, np.multiply, np.true_divide, np.negative, np.absolute, np.sqrt,
-    np.equal, np.less, np.isfinite, np.bitwise_xor, np.invert, np.exp, np.log, np.tanh,
-    np.sin, np.arctan2, np.floor,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", [*dtypes(), "uint8", "bool", "float16", "complex64"])
-@pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda f: f.__name__)
-def test_an_inner_loop_is_that_of_its_ufunc(ufunc: Any, dtype: str) -> None:
-    """It does what the ufunc does on samples, or none is found."""
-    kind = np.dtype(dtype).char
-    fitting = [types for types in ufunc.types if types.startswith(kind * ufunc.nin)]
-    for types in fitting:
-        assert (inner_loop(ufunc, types) is not None) == (new_ndarray() != 0)
-    assert inner_loop(ufunc, "fd->d") is None
 
 
 @pytest.mark.parametrize("shapes", [
