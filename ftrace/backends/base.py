@@ -113,20 +113,7 @@ class Fixed:
     constant: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Index:
-    """A tuple that is one leaf: an index.
-
-    Attributes:
-      number: of the leaf.
-      children: what its parts are; of integers, which only say where, their classes.
-    """
-
-    number: int
-    children: tuple[Any, ...]
-
-
-Expected: TypeAlias = Part | Fixed | Index
+Expected: TypeAlias = Part | Fixed
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,10 +23,6 @@ from ftrace.lax.special import *
 from ftrace.trace.eager.dispatch import Lifting as _Lifting, publish as _publish
 
 _computing = ("convolution", "elementwise", "ragged", "reductions", "special")
-_written = (
-    "dynamic_update_index_in_dim", "dynamic_update_slice",
-    "dynamic_update_slice_in_dim",
-)  # fmt: skip
 _publish(
     __name__,
     computing=tuple(f"{__name__}.{module}" for module in _computing),
@@ -35,10 +31,6 @@ _publish(
         "collapse", "conj", "convert_element_type", "expand_dims", "imag",
         "index_in_dim", "real", "reshape", "rev", "slice", "slice_in_dim", "split",
         "squeeze", "stop_gradient", "transpose", "unstack",
-    ),
-    operands=_written,
-    indexed=(
-        "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", *_written,
     ),
     calling=("associative_scan", "reduce", "reduce_window"),
     **dict.fromkeys(

@@ -21,7 +21,7 @@ from ftrace.numpy.creation import array
 from ftrace.trace.arrays.array import Array, is_array, recording
 from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, broadcast_shapes
-from ftrace.trace.eager.dispatch import is_by_place
+from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import evaluate, require_room
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import gather_p
@@ -434,6 +434,10 @@ def numpy_index(index: Any) -> Any:
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
 
+#: Classes of the parts of an index that never change.
+_FIXED = frozenset((int, slice, type(None), type(...), *integer_classes))
+
+
 def _read_now(x: Array, found: Any, index: Any) -> Array:
     if type(found) is tuple:
         most, parts = x.size, cast_to(tuple[Any, ...], found)
@@ -453,7 +457,8 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
     made = Array.of(np.asarray(result), x.weak_type)
     if (tape := recording.tape) is not None:
         one = type(index) is Array and index.dtype != dtypes.uint64
-        if one or is_by_place(index) or type(index) is slice:
+        parts = index if type(index) is tuple else (index,)
+        if one or all(type(part) in _FIXED for part in parts):
             tape.note(read_place, [x, index], made)
     return made
 

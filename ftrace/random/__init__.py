@@ -16,4 +16,4 @@ from ftrace.random.rejection import *
 from ftrace.trace.eager.dispatch import publish as _publish
 
 # What is folded in is another number at each call.
-_publish(__name__, indexed=("fold_in",))
+_publish(__name__)

@@ -92,14 +92,12 @@ class NumpyPlan:
     Args:
       outputs: the nodes whose values a call returns.
       given: the nodes whose values a call gets; `NumpyPlan(...)(values)`.
+
+    Attributes:
+      constants: the values that need no computing, (slot, value).
     """
 
-    __slots__ = ("_constants", "_large", "_outputs", "_size", "_steps")
-
-    @property
-    def constants(self) -> Sequence[tuple[int, Any]]:
-        """The values that need no computing: (slot, value)."""
-        return self._constants
+    __slots__ = ("_large", "_outputs", "_size", "_steps", "constants")
 
     @property
     def output(self) -> int:
@@ -107,6 +105,7 @@ class NumpyPlan:
         (slot,) = self._outputs
         return slot
 
+    @property
     def steps(self) -> list[tuple[Node, Contraction | None, tuple[int, ...], int]]:
         """(node, the sum of a product that it is, slots of operands and value)."""
         return [step[:4] for step in self._steps]
@@ -117,7 +116,7 @@ class NumpyPlan:
         nodes = _needed(outputs, known, deferred)
         slots = {node: i for i, node in enumerate(given)}
         self._size = len(given)
-        self._constants: list[tuple[int, Any]] = []
+        self.constants: list[tuple[int, Any]] = []
         steps: list[tuple[Node, Contraction | None, tuple[int, ...], int]] = []
         repeated_by_numpy = _repeated_by_numpy(nodes, deferred, outputs)
         for node in nodes:
@@ -127,7 +126,7 @@ class NumpyPlan:
             slots[node] = slot = self._size
             self._size += 1
             if node.op is const_p:
-                self._constants.append((slot, apply(node, ())))
+                self.constants.append((slot, apply(node, ())))
                 continue
             is_product = node.op is reduce_sum_p and node.src[0] in deferred
             contracts = Contraction(node) if is_product else None
@@ -144,7 +143,7 @@ class NumpyPlan:
     def told(self, values: Sequence[Any]) -> list[Any]:
         """The same; floating-point errors are told as NumPy is set to tell them."""
         slots: list[Any] = [*values, *[None] * (self._size - len(values))]
-        for slot, value in self._constants:
+        for slot, value in self.constants:
             slots[slot] = value
         large = self._large
         for node, contracts, sources, slot, finished in self._steps:
@@ -162,7 +161,7 @@ class NumpyPlan:
     def each(self, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
         """The nodes and their values, one after the other; none is let go."""
         slots: list[Any] = [*values, *[None] * (self._size - len(values))]
-        for slot, value in self._constants:
+        for slot, value in self.constants:
             slots[slot] = value
         for node, contracts, sources, slot, _ in self._steps:
             operands = [slots[s] for s in sources]
@@ -319,14 +318,6 @@ class Contraction(PreparedProduct):
         rest = [n for axis, n in enumerate(product.shape) if axis not in axes]
         repeats = any(s.op is expand_p for s in product.src)
         return set(rest) <= {1} and not repeats
-
-    @property
-    def adds_all(self) -> bool:
-        """Is it one sum of a few products, of operands whose elements do not repeat?
-
-        Then it is no matrix product, however the operands lie in memory.
-        """
-        return self._is_of_all and not self._half and not self._is_long
 
     def __call__(self, x: Any, y: Any) -> Any:
         return settle(super().__call__(x, y), self.node.dtype)

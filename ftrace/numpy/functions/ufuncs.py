@@ -400,10 +400,8 @@ class ufunc:
 class PublishedUfunc(Eager, ufunc):
     """A function of `ftrace.numpy` with these methods; it is called as any other."""
 
-    def __init__(
-        self, function: Callable[..., Any], numbers: bool, place: str, indexed: bool
-    ) -> None:
-        Eager.__init__(self, function, numbers, place, indexed)
+    def __init__(self, function: Callable[..., Any], numbers: bool, place: str) -> None:
+        Eager.__init__(self, function, numbers, place)
         self._keep(METHODS[self.__name__], self.behind)
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import getitem
 from threading import get_ident
-from typing import Any, TypeVar, cast as cast_to
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend, count_operation
 from ftrace.trace.eager.dispatch import calls, signature
-from ftrace.trace.evaluate import Contraction, NumpyPlan, apply, no_memory
+from ftrace.trace.evaluate import NumpyPlan, apply, no_memory
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.broadcast import reduce_sum_p, sum_call
 from ftrace.trace.primitives.elementwise import cast_p
@@ -82,8 +82,6 @@ class Made:
 @dataclass(frozen=True, eq=False)
 class Number:
     """A Python number, in the dtype in which it is used."""
-
-    shape = ()
 
     value: complex
     dtype: np.dtype[Any]
@@ -171,65 +169,35 @@ class Tape:
         avals: Sequence[ShapedArray],
         arg: Any,
         operands: Sequence[Any],
-        results: Sequence[Array | Made],
+        results: Sequence[Array],
     ) -> None:
         """The only result of what NumPy does, or all of them, taken from a tuple."""
         if len(results) == 1:
             self.note(only_result_of(op, avals, arg), operands, results[0])
             return
-        self.note_several(results_of(op, avals, arg), operands, results)
-
-    def note_several(
-        self,
-        function: Function,
-        operands: Sequence[Any],
-        results: Sequence[Array | Made],
-    ) -> None:
-        """A step that makes a tuple, and those that take the results from it."""
         whole = Made(None, sum(x.size for x in results))
-        self.note(function, operands, whole)
+        self.note(results_of(op, avals, arg), operands, whole)
         for place, result in enumerate(results):
             self.note(getitem, [whole, place], result)
 
     def note_plan(self, plan: NumpyPlan, values: Sequence[Any], result: Any) -> None:
-        """The steps of a plan of one result; the last operands are NumPy arrays."""
-        slots: dict[int, Any] = dict(enumerate(values))
-        slots.update(plan.constants)
-        for node, contracts, sources, slot in plan.steps():
+        """The steps of a plan of one result."""
+        slots: dict[int, Any] = dict([*enumerate(values), *plan.constants])
+        for node, contracts, sources, slot in plan.steps:
             operands = [slots[i] for i in sources]
-            if type(node.op) is Compound:
-                avals = cast_to(Any, node.aval).items
-                if not is_of_host(node.op):
-                    self.refuse()
-                    return
-                results = [Made(a.dtype, a.size, a.shape) for a in avals]
-                self.note_results(node.op, avals, node.arg, operands, results)
-                slots[slot] = results
-                continue
-            if node.op is item_p and type(operands[0]) is list:
-                slots[slot] = operands[0][node.arg]
-                continue
-            made = Made(node.dtype, node.size, node.shape)
+            several = type(node.op) is Compound
+            if several and not is_of_host(node.op):
+                self.refuse()
+            made = Made(None, 0) if several else Made(node.dtype, node.size, node.shape)
             slots[slot] = made = result if slot == plan.output else made
-            if contracts is not None and contracts.adds_all:
-                self._note_sum(contracts, operands, made)
-            elif contracts is not None:
-                self.note(contracts, operands, made)
-            elif isinstance(node.op, Primitive) and node.op is not shear_p:
-                self.note_primitive(node.op, node.aval, node.arg, operands, made)
+            op = node.op
+            plain = isinstance(op, Primitive) and op is not shear_p
+            if plain and contracts is None and op is not item_p:
+                self.note_primitive(op, node.aval, node.arg, operands, made)
             else:
-                self.note(partial(_applied, node), operands, made)
+                self.note(contracts or partial(_applied, node), operands, made)
         if slots[plan.output] is not result:
             self.note(np.asarray, [slots[plan.output]], result)
-
-    def _note_sum(
-        self, sum_of: Contraction, operands: Sequence[Any], result: Any
-    ) -> None:
-        """A product that is stored, and its sum."""
-        product, total = cast_to(Any, (sum_of.product, sum_of.node))
-        stored = Made(product.dtype, product.size, product.shape)
-        self.note_primitive(product.op, product.aval, product.arg, operands, stored)
-        self.note_primitive(total.op, total.aval, total.arg, [stored], result)
 
 
 def _applied(node: Node, *operands: Any) -> Any:
@@ -359,13 +327,10 @@ class Composite:
         return made
 
     def _note(self, tape: Tape, given: Sequence[Any], made: Array) -> None:
-        if self.is_whole:
+        if self.part.outputs:
             tape.note(self.value, given, made)
-            return
-        first = [Made(x.dtype, x.size, x.shape) for x in self.part.outputs]
-        if first:
-            tape.note_several(self.begin, given, first)
-        tape.note_plan(self.rest, [*given, *first], made)
+        else:
+            tape.note_plan(self.rest, given, made)
 
 
 K = TypeVar("K", bound=Composite)

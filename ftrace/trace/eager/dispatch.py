@@ -391,19 +391,10 @@ def inline_again(graph: Graph, operands: Sequence[Value], scope: Scope) -> list[
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 
-#: Classes of NumPy's integers: in an index they say where, as those of Python do.
+#: Classes of NumPy's integers.
 integer_classes: list[type[Any]] = [
     np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
 ]  # fmt: skip
-_PLACES = frozenset((int, slice, type(None), type(...), *integer_classes))
-_PARTS = _PLACES - {slice, type(None), type(...)}
-
-
-def is_by_place(index: Any) -> bool:
-    """Is it made of integers, slices and the like? Then integers only say where."""
-    if type(index) is tuple:
-        return all(type(part) in _PLACES for part in cast_to(Any, index))
-    return type(index) in _PARTS
 
 
 def named(function: F, name: str, doc: str | None) -> F:
@@ -490,30 +481,18 @@ class Eager(RecordedCallable):
       function: the function.
       numbers: floats are operands of it, which decide nothing.
       place: the module in which the object is found.
-      indexed: its second argument, or the third where numbers are operands, is an
-        index: if that is made of integers, slices and the like, the integers decide
-        nothing. What comes after it may.
     """
 
     # Native code finds the function through a slot, too.
-    __slots__ = (
-        "__dict__", "__weakref__", "_place", "behind", "indexed", "numbers",
-    )  # fmt: skip
+    __slots__ = ("__dict__", "__weakref__", "_place", "behind", "numbers")
 
     entry = "call_eager"
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        numbers: bool,
-        place: str,
-        indexed: bool = False,
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], numbers: bool, place: str) -> None:
         super().__init__()
         update_wrapper(self, function)
         self.behind = function
         self.numbers = numbers
-        self.indexed = indexed
         self._place = self.__module__ = place
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -536,7 +515,6 @@ def publish(
     numbers: Collection[str] = (),
     shows: Collection[str] = (),
     operands: Collection[str] = (),
-    indexed: Collection[str] = (),
     calling: Collection[str] = (),
     objects: Mapping[str, Callable[..., Eager]] = MappingProxyType({}),
     **lifting: Lifting,
@@ -552,8 +530,7 @@ def publish(
         names of functions, too.
       numbers: functions of which Python's numbers are operands, in programs.
       shows: functions that show an operand, whose memory they may share.
-      operands, indexed: functions of which floats are operands, or the second argument
-        is an index: see `Eager`.
+      operands: functions of which floats are operands: see `Eager`.
       calling: functions that take functions, and share no memory with their operands.
         Public functions are constants to them; calls with others are left alone.
       objects: by name, what is made of functions in the place of `Eager`.
@@ -585,7 +562,7 @@ def publish(
                 continue
             behind = update_wrapper(behind, function)
             make = objects.get(name, Eager)
-            made[function] = make(behind, name in operands, module, name in indexed)
+            made[function] = make(behind, name in operands, module)
         namespace[name] = made[function]
     tell_missing(module)
 

@@ -221,7 +221,8 @@ def entered(function: Callable[..., Any], *args: Any) -> set[str]:
 
 
 NOT_NATIVE = (
-    "softmax", "norm", "gelu", "cumsum", "zeros", "round",
+    "softmax", "norm", "gelu", "cumsum", "zeros", "round", "item", "last", "rows",
+    "steps",
 )  # fmt: skip
 
 

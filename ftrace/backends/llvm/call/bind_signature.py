@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.backends.base import Expected, Fixed, Index, Signature
+from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call import records as r
 from ftrace.backends.llvm.call.object_layout import NUMBER, template_of, word
 from ftrace.backends.llvm.runtime.records import Block, Place
@@ -168,20 +168,10 @@ class BoundCall:
             return self._block.add(*r.ObjectPart(r.STATIC, id(None)))
         if isinstance(expected, Leaf):
             return self._block.add(*self._leaf(expected.number))
-        if isinstance(expected, Index):
-            inner = [
-                self._block.add(*r.ObjectPart(r.CLASS, self._refer(child)))
-                if isinstance(child, type)
-                else self._expected(child)
-                for child in expected.children
-            ]
-            kind, count = id(tuple), len(inner)
-            parts = r.TUPLE, kind, count, self._list(inner)
-            return self._block.add(*r.ContainerPart(*parts, 0, expected.number))
         parts = self._list([self._expected(child) for child in expected.children])
         count, kind = len(expected.children), self._refer(expected.kind)
         if expected.keys is None:
-            name = _SEQUENCES.get(expected.kind, r.TUPLE)
+            name = r.LIST if expected.kind is list else r.TUPLE
             return self._block.add(*r.ContainerPart(name, kind, count, parts))
         keys = self._list([self._refer(key) for key in expected.keys])
         return self._block.add(*r.ContainerPart(r.DICT, kind, count, parts, keys))
@@ -260,6 +250,3 @@ class BoundCall:
         assert aval is not None
         facts = aval, aval.shape, aval.dtype, aval.weak_type
         return r.ResultPart(kind, holder, *map(self._refer, facts))
-
-
-_SEQUENCES: dict[Any, int] = {list: r.LIST, slice: r.SLICE}

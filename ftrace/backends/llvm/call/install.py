@@ -53,7 +53,8 @@ _EXPORTED = (
 )  # fmt: skip
 
 _NOT_NATIVE = (
-    "__contains__", "__delitem__", "__iter__", "__len__", "__round__", "__setitem__",
+    "__contains__", "__delitem__", "__getitem__", "__iter__", "__len__", "__round__",
+    "__setitem__",
 )  # fmt: skip
 #: Properties of arrays that are arrays.
 PROPERTIES = ("T", "mT", "real", "imag")
@@ -268,9 +269,7 @@ class Native:
         for number, name in enumerate(method_names()):
             known: Any = vars(ArrayLike)[name]
             plain: Any = known.fget if isinstance(known, property) else known
-            index = name == "__getitem__"
-            operator = name.startswith("__") and not index
-            functions.append(Eager(plain, operator, plain.__module__, index))
+            functions.append(Eager(plain, name.startswith("__"), plain.__module__))
             method = self._method_of(Array, name, f"method_{number}")
             if isinstance(known, property):
                 method = property(method, doc=known.__doc__)

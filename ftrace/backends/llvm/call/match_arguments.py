@@ -13,8 +13,6 @@ from ftrace.backends.llvm.call.object_ir import ObjectFunction
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, View
 from ftrace.backends.llvm.runtime.records import Record
 
-#: Where a slice has its parts, in bytes.
-_BOUNDS = 16
 _PARAMETERS = ("ptr %part", "ptr %thing", "ptr %places")
 
 
@@ -38,8 +36,8 @@ _FINDERS = {
     r.ARRAY: "array", r.HOSTED: "hosted", r.DONATED: "donated",
     r.OVERWRITTEN: "donated", r.NUMPY: "numpy", r.OBJECT: "object",
     r.FLOAT32: "number", r.FLOAT64: "number", r.INT32: "number", r.BOOL: "number",
-    r.STATIC: "same", r.CLASS: "class", r.VALUE: "value", r.INTEGER: "integer",
-    r.TUPLE: "sequence", r.LIST: "sequence", r.SLICE: "sequence", r.DICT: "dict",
+    r.STATIC: "same", r.VALUE: "value", r.INTEGER: "integer",
+    r.TUPLE: "sequence", r.LIST: "sequence", r.DICT: "dict",
 }  # fmt: skip
 _LISTED = ", ".join([f"ptr @find_{_FINDERS[kind]}" for kind in range(len(_FINDERS))])
 FINDERS = f"@finders = internal constant [{len(_FINDERS)} x ptr] [{_LISTED}]\n"
@@ -56,13 +54,6 @@ def find_same(f: ObjectFunction) -> None:
     """This very object."""
     expected = f.view("%part", r.ObjectPart).pointer("object")
     f.give(f.let(f"zext i1 {f.equal('ptr', '%thing', expected)} to i32"))
-
-
-@arguments("i32", *_PARAMETERS)
-def find_class(f: ObjectFunction) -> None:
-    """An object of this class."""
-    expected = f.view("%part", r.ObjectPart).pointer("object")
-    f.give(f.let(f"zext i1 {f.equal('ptr', f.type_of('%thing'), expected)} to i32"))
 
 
 def require(f: Function, part: str, thing: str) -> None:
@@ -177,7 +168,7 @@ def all_differ(f: ObjectFunction) -> None:
 
 @arguments("i32", *_PARAMETERS)
 def find_sequence(f: ObjectFunction) -> None:
-    """A tuple, a list or a namedtuple of this class and length; or a slice."""
+    """A tuple, a list or a namedtuple of this class and length."""
     part = f.view("%part", r.ContainerPart)
     _refuse_unless(f, f.equal("ptr", f.type_of("%thing"), part.pointer("type")))
     kind, count, parts = (
@@ -186,16 +177,10 @@ def find_sequence(f: ObjectFunction) -> None:
     items = f.variable("ptr", f.beyond("%thing", layout.ITEMS))
     with f.when(f.equal("i64", kind, r.LIST)):
         f.store("ptr", f.at("%thing", layout.ITEMS), items)
-    with f.when(f.equal("i64", kind, r.SLICE)):
-        f.store("ptr", f.beyond("%thing", _BOUNDS), items)
-    with f.when(f.differ("i64", kind, r.SLICE)):
-        size = f.load("i64", f.beyond("%thing", layout.SIZE))
-        _refuse_unless(f, f.equal("i64", size, count))
+    size = f.load("i64", f.beyond("%thing", layout.SIZE))
+    _refuse_unless(f, f.equal("i64", size, count))
     with f.repeat(count) as i:
         require(f, f.slot(parts, i), f.slot(f.load("ptr", items), i))
-    leaf = part.number("leaf")
-    with f.when(f.let(f"icmp sge i64 {leaf}, 0")):
-        f.set_slot(f.view("%places", Places).pointer("held"), leaf, "%thing")
     f.give(1)
 
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from ftrace.backends.base import Expected, Fixed, Index, Signature
+from ftrace.backends.base import Expected, Fixed, Signature
 from ftrace.backends.llvm.call.bind_signature import (
     SCALARS,
     BoundCall,
@@ -32,7 +32,7 @@ from ftrace.ground.tables import Table, memo
 from ftrace.trace.arrays.array import Array, recording
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.eager.composite import Made, Number, Step as Taped, Tape
-from ftrace.trace.eager.dispatch import Eager, integer_classes, is_by_place
+from ftrace.trace.eager.dispatch import Eager
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.structure_cache import (
     Container,
@@ -61,10 +61,6 @@ class NotRecordable(Exception):
 _CONSTANT = (type(None), bool, str, type(...), type, np.dtype, Eager)
 #: Numbers that are told apart by their values.
 _BY_VALUE = frozenset((int, float, complex, np.int64, np.float64))
-_INTEGERS = frozenset((int, *integer_classes))
-#: What numbers are: operands; or they may decide anything; or the argument is an index,
-#: in which integers are places.
-OPERANDS, BY_VALUE, BY_PLACE = range(3)
 
 
 class Arguments:
@@ -73,30 +69,20 @@ class Arguments:
     Args:
       function: what is called.
       args: its arguments, those by name last.
-      named: how many have names.
 
     Attributes:
       expected: what a call like this one is given.
       given: the leaves: what the steps are done with.
       words: tell calls of this kind from others.
-      places: the numbers of the leaves that are indices by place.
 
     Raises:
       NotRecordable: one is of a kind of which no records are kept.
     """
 
-    def __init__(self, function: Eager, args: Sequence[Any], named: int) -> None:
+    def __init__(self, function: Eager, args: Sequence[Any]) -> None:
         self.given: list[Any] = []
-        self.places: list[int] = []
         self.words: list[Any] = []
-        plain = OPERANDS if function.numbers else BY_VALUE
-        index = len(args) if not function.indexed else 2 if function.numbers else 1
-        if function.indexed and len(args) - named <= index:  # it has a name
-            plain, index = BY_VALUE, len(args)
-        modes = [plain] * index + [BY_PLACE] + [BY_VALUE] * len(args)
-        self.expected = tuple([
-            self._expect(x, mode) for x, mode in zip(args, modes, strict=False)
-        ])  # fmt: skip
+        self.expected = tuple([self._expect(x, function.numbers) for x in args])
 
     def _leaf(self, x: Any, word: Any) -> Leaf:
         if len(self.given) >= LEAVES:
@@ -105,23 +91,22 @@ class Arguments:
         self.given.append(x)
         return Leaf(len(self.given) - 1)
 
-    def _expect(self, x: Any, mode: int) -> Expected:
+    def _expect(self, x: Any, numbers: bool) -> Expected:
+        """What is expected of an argument; `numbers`: those are operands."""
         kind: type[Any] = x.__class__
         if kind is Array:
             if x.is_deleted() or not x.memory.host:
                 raise NotRecordable
             return self._leaf(x, id(aval_of(x)))
-        if mode == BY_PLACE:
-            mode = BY_VALUE
-            if is_by_place(x):
-                return self._index(x)
-            if kind is np.ndarray:
-                mode = OPERANDS
-        if kind in (list, tuple, slice):
-            return self._sequence(x, mode)
-        if mode == OPERANDS and (kind is float or kind in SCALARS):
+        if kind in (list, tuple):
+            if len(x) > ITEMS:
+                raise NotRecordable
+            self.words += kind, len(x)
+            children = tuple([self._expect(item, numbers) for item in x])
+            return Container(kind, None, children)
+        if numbers and (kind is float or kind in SCALARS):
             return self._leaf(x, kind)
-        if mode == OPERANDS and kind is np.ndarray:
+        if numbers and kind is np.ndarray:
             if not (x.flags.c_contiguous and x.flags.aligned):
                 raise NotRecordable
             return self._leaf(x, (x.dtype, x.shape))
@@ -130,39 +115,12 @@ class Arguments:
         self.words += kind, x
         return Fixed(x, kind not in _BY_VALUE)
 
-    def _index(self, x: Any) -> Expected:
-        """An index whose integers only say where."""
-        self.places.append(len(self.given))
-        if type(x) is not tuple:
-            return self._leaf(x, type(x))
-        given = cast(Any, x)
-        number = self._leaf(x, len(given)).number
-        parts: list[Any] = []
-        for part in given:
-            if type(part) in _INTEGERS:
-                self.words.append(type(part))
-                parts.append(type(part))
-            else:
-                parts.append(self._expect(part, BY_VALUE))
-        return Index(number, tuple(parts))
-
-    def _sequence(self, x: Any, mode: int) -> Expected:
-        kind: type[Any] = x.__class__
-        items: Any = (x.start, x.stop, x.step) if kind is slice else x
-        if len(items) > ITEMS:
-            raise NotRecordable
-        if kind is slice and not all(type(i) in (int, type(None)) for i in items):
-            raise NotRecordable
-        self.words += kind, len(items)
-        children: Any = tuple([self._expect(item, mode) for item in items])
-        return Container(kind, None, children)
-
 
 def _renew(expected: Expected, x: Any, fresh: Iterator[Any]) -> Any:
     """An argument with other objects in the places of its leaves."""
-    if isinstance(expected, (Leaf, Index)):
+    if isinstance(expected, Leaf):
         return next(fresh)
-    if isinstance(expected, Container) and expected.kind is not slice:
+    if isinstance(expected, Container):
         pairs = zip(expected.children, x, strict=True)
         return expected.kind([_renew(part, item, fresh) for part, item in pairs])
     return x
@@ -201,7 +159,6 @@ class Steps:
 
     Attributes:
       plan: what a record does.
-      read: the names of all operands.
 
     Raises:
       NotRecordable: something in between is not on the tape.
@@ -210,7 +167,6 @@ class Steps:
     def __init__(
         self, tape: Tape, given: Sequence[Any], fresh: Sequence[Any], results: Any
     ) -> None:
-        self.read = set[str]()
         self._lines: list[str] = []
         self._scope: dict[str, Any] = {"asarray": np.asarray}
         self._values = {
@@ -256,7 +212,6 @@ class Steps:
         return name
 
     def _call(self, function: Any, operands: Sequence[str], dtype: Any = None) -> str:
-        self.read.update(operands)
         value = function(*[self._values[name] for name in operands])
         text = f"{self._constant(function)}({', '.join(operands)})"
         if dtype is not None and (type(value), value.dtype) != (np.ndarray, dtype):
@@ -333,7 +288,7 @@ class EagerRecords:
             return function.behind(*args, **kwargs)
         given = [*args, *kwargs.values()]
         try:
-            arguments = Arguments(function, given, len(kwargs))
+            arguments = Arguments(function, given)
         except (NotRecordable, RecursionError):  # or nested too deep
             return function.behind(*args, **kwargs)
         key = (function, id(config), *kwargs, *arguments.words)
@@ -422,10 +377,7 @@ def _steps(
         if type(x) is not Array and not isinstance(x, np.dtype) and not always:
             raise NotRecordable
     with np.errstate(all="ignore"):
-        steps = Steps(tape, arguments.given, fresh, leaves)
-    if not steps.read.issuperset([f"x{leaf}" for leaf in arguments.places]):
-        raise NotRecordable  # an index has decided what the steps are
-    return steps.plan
+        return Steps(tape, arguments.given, fresh, leaves).plan
 
 
 #: Results that are what they are: no two of them are told apart.

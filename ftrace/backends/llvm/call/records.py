@@ -11,8 +11,8 @@ CLASSES = 512
 #: decides what is done; containers of these.
 (
     ARRAY, DONATED, OVERWRITTEN, NUMPY, OBJECT, FLOAT32, FLOAT64, INT32, BOOL, HOSTED,
-    STATIC, VALUE, INTEGER, CLASS, TUPLE, LIST, SLICE, DICT,
-) = range(18)  # fmt: skip
+    STATIC, VALUE, INTEGER, TUPLE, LIST, DICT,
+) = range(16)  # fmt: skip
 
 #: Kinds of results besides tuples and lists; a GIVEN one is an object of the call.
 (RESULT, GIVEN, NONE, MAPPING, NAMEDTUPLE) = range(20, 25)
@@ -114,18 +114,14 @@ class LeafPart(Record):
 
 
 class ContainerPart(Record):
-    """A sequence of `length` parts, or a dict; the keys of a dict stand in an array.
+    """A sequence of `length` parts, or a dict; the keys of a dict stand in an array."""
 
-    Attributes:
-      leaf: the number of the leaf that the container itself is; -1 if it is none.
-    """
-
-    fields = ("kind", "type", "length", "parts", "keys", "leaf")
-    defaults = (0, -1)
+    fields = ("kind", "type", "length", "parts", "keys")
+    defaults = (0,)
 
 
 class ObjectPart(Record):
-    """This object; an object of this CLASS; an INTEGER of this value."""
+    """This object; an INTEGER of this value."""
 
     fields = ("kind", "object")
 
