@@ -457,7 +457,7 @@ def _read_now(x: Array, found: Any, index: Any) -> Array:
     made = Array.of(np.asarray(result), x.weak_type)
     if (tape := recording.tape) is not None:
         one = type(index) is Array and index.dtype != dtypes.uint64
-        parts = index if type(index) is tuple else (index,)
+        parts: Any = index if type(index) is tuple else (index,)
         if one or all(type(part) in _FIXED for part in parts):
             tape.note(read_place, [x, index], made)
     return made

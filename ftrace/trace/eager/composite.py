@@ -190,7 +190,7 @@ class Tape:
                 self.refuse()
             made = Made(None, 0) if several else Made(node.dtype, node.size, node.shape)
             slots[slot] = made = result if slot == plan.output else made
-            op = node.op
+            op: Any = node.op
             plain = isinstance(op, Primitive) and op is not shear_p
             if plain and contracts is None and op is not item_p:
                 self.note_primitive(op, node.aval, node.arg, operands, made)
