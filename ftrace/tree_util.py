@@ -271,19 +271,22 @@ def register_pytree_with_keys(
 def register_pytree_node_class(cls: type[T]) -> type[T]:
     """Makes a class with `tree_flatten` and `tree_unflatten` a container."""
     made: Any = cls
-    return _tree.register_pytree_node(cls, made.tree_flatten, made.tree_unflatten)
+    _tree.register_pytree_node(cls, made.tree_flatten, made.tree_unflatten)
+    return cls
 
 
 def register_pytree_with_keys_class(cls: type[T]) -> type[T]:
     """Makes a class with `tree_flatten_with_keys` and `tree_unflatten` a container."""
     made: Any = cls
     flatten = made.tree_flatten_with_keys
-    return _tree.register_pytree_node(cls, flatten, made.tree_unflatten, flatten)
+    _tree.register_pytree_node(cls, flatten, made.tree_unflatten, flatten)
+    return cls
 
 
 def register_static(cls: type[T]) -> type[T]:
     """Makes a class a container without leaves: its instances are static."""
-    return _tree.register_pytree_node(cls, lambda x: ((), x), lambda x, _: x)
+    _tree.register_pytree_node(cls, lambda x: ((), x), lambda x, _: x)
+    return cls
 
 
 @dataclass(frozen=True)

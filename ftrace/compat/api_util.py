@@ -200,3 +200,8 @@ def debug_info(
 def safe_map(f: Function, *lists: Any) -> list[Any]:
     """`map` of lists of one length, as a list."""
     return [f(*xs) for xs in zip(*lists, strict=True)]
+
+
+def safe_zip(*lists: Any) -> list[Any]:
+    """`zip` of lists of one length, as a list."""
+    return list(zip(*lists, strict=True))

@@ -16,7 +16,7 @@ import numpy as np
 import optree
 
 from ftrace.backends.base import get_device
-from ftrace.compat.api_util import infer_argnums_and_argnames
+from ftrace.compat.api_util import infer_argnums_and_argnames, safe_map, safe_zip
 from ftrace.trace.pytree.tree import NAMESPACE, is_registered
 from ftrace.trace.references import AbstractRef
 from ftrace.transforms.custom.callbacks import effects_barrier
@@ -103,6 +103,8 @@ MODULES: dict[str, str | Names | tuple[str, Names]] = {
             "prefix_errors": partial(optree.prefix_errors, namespace=NAMESPACE),
         },
     ),
+    # JAX's page on interpreters of jaxprs names them.
+    "jax._src.util": {"safe_map": safe_map, "safe_zip": safe_zip},
 }
 
 

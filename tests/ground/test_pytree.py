@@ -311,6 +311,10 @@ def test_registered_classes_are_containers() -> None:
     assert tree.structure(pair) != tree.structure(Pair(1, [2], "q"))
     assert tree.map(lambda x: -x, Named(1)).value == -1
     assert tree.map(lambda x: -x, Plain(1)).value == -1
+    made: Any = tree_util.register_pytree_node(
+        type("Empty", (), {}), lambda x: ((), None), lambda x, _: None
+    )
+    assert made is None  # nothing that a notebook would show
 
 
 def test_registered_dataclasses_are_containers() -> None:

@@ -422,7 +422,7 @@ def register_pytree_node(
     flatten_func: Flatten,
     unflatten_func: Callable[[Any, Any], T],
     flatten_with_keys_func: Flatten | None = None,
-) -> type[T]:
+) -> None:
     """Makes a class a container.
 
     Args:
@@ -459,7 +459,6 @@ def register_pytree_node(
         raise ArgumentError(
             f"{nodetype!r} cannot be made a container: {error}"
         ) from None
-    return nodetype
 
 
 def register_dataclass(
@@ -520,7 +519,8 @@ def register_dataclass(
             object.__setattr__(made, name, value)
         return made
 
-    return register_pytree_node(nodetype, flatten_fields, build, flatten_with_keys)
+    register_pytree_node(nodetype, flatten_fields, build, flatten_with_keys)
+    return nodetype
 
 
 def _default(cls: Any, name: str) -> Any:
