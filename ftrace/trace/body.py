@@ -82,8 +82,6 @@ class Draft:
       values: these values.
       effects: the tokens before and after its effects, or ().
       wide: positions of arguments that are weak scalars, of which it wanted all bits.
-      exact: positions of an argument that is a weak scalar, and of the free variable
-        that is the same with all bits.
     """
 
     arguments: tuple[Node, ...]
@@ -92,7 +90,6 @@ class Draft:
     values: tuple[Value, ...]
     effects: tuple[Node, ...]
     wide: tuple[int, ...] = ()
-    exact: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
     def of(

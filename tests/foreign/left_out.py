@@ -23,6 +23,7 @@ TRACES = "how often a function of Python's is traced"
 LANES = "lanes for which JAX asks a rule of vmap, in its jvp, beside those of the call"
 ORDER = "the order of lanes, and runs of finished ones, in what is printed"
 AGAIN = "how often checkpoints within checkpoints compute again"
+STANDARD = "where JAX does not do what the array API standard asks for"
 TOKENS = "tokens: effects keep their order by themselves"
 
 ROWS: tuple[tuple[str, str], ...] = (
@@ -46,6 +47,10 @@ ROWS: tuple[tuple[str, str], ...] = (
     (r"debugging_primitives_test.*(nested_vmap|in_batched_while_cond)", ORDER),
     (r"mutable_array_test.*jvp_closed_over_ref_error", TAKEN),
     (r"mutable_array_test.*basic_closed_over_nested", AGAIN),
+    (r"shard_map_test.*pvary_errors", TAKEN),
+    (r"shard_map_test.*pvary_no_op", TEXT),
+    (r"x64_context_test.*near_singular", "zeros that XLA makes of denormal numbers"),
+    (r"array_api_test.*(capabilities|device|devices)_info", STANDARD),
     (r"checkify_test.*test_shard_map", ERRORS),
     (r"checkify_test.*checkify_of_vmap_of_while", TAKEN),
     (r"vmap_preserves_docstr", "docstrings and signatures"),

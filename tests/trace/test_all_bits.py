@@ -293,3 +293,23 @@ def test_a_number_is_equal_to_an_array_of_its_bits() -> None:
         assert equal(np.array(Y), Y)
         assert ft.jit(equal)(np.array(Y), Y)
         assert not equal(np.array(Y), np.float32(Y))
+
+
+def test_examples_of_closures_tell_no_values() -> None:
+    """What a converted function computes of its arguments, it does of those given."""
+
+    def f(x: Any) -> Any:
+        converted, consts = ft.closure_convert(lambda y: -x * y, fnp.asarray(1.0))
+        return converted(fnp.asarray(2.0), *consts)
+
+    def g(x: Any) -> Any:
+        @ft.custom_gradient
+        def h(y: Any) -> Any:
+            return y * x, lambda ct: ct * x
+
+        return ft.vjp(h, fnp.asarray(3.0))[1](fnp.asarray(2.0))[0]
+
+    for x in (0.25, np.float64(0.25), np.float32(0.25)):
+        for transform in (lambda f: f, ft.jit):
+            assert transform(f)(x) == -0.5
+            assert transform(g)(x) == 0.5

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -196,20 +196,6 @@ class _CallScope(Scope):
         return node
 
 
-def trace_call(transform: str, function: Flat, values: Sequence[Value]) -> Draft:
-    """Traces a function that becomes the body of a call, for these arguments."""
-    with _CallScope(transform, isolated=True) as scope:
-        tracers = [scope.input(aval_of(x), x) for x in values]
-        draft = Draft.of(scope, function, tracers)
-        found = [scope.known_bits.get(n) for n in draft.arguments]
-        exact = tuple(
-            (i, draft.free.index(n.src[1]))
-            for i, n in enumerate(found)
-            if n is not None and n.op is widened
-        )
-        return replace(draft, exact=exact)
-
-
 @dataclass(frozen=True)
 class Called:
     """A function that was traced to be called.
@@ -221,7 +207,8 @@ class Called:
       operands: their values; of the token None.
       closed: how many operands it closes over.
       effects: it has a token.
-      exact: as of `Draft`.
+      exact: positions of an argument that is a weak scalar, and of the free variable
+        that is the same with all bits.
     """
 
     body: Body
@@ -247,7 +234,15 @@ def called(
     """
     if not scopes.open_scopes():
         return None
-    draft = trace_call(transform, function, values)
+    with _CallScope(transform, isolated=True) as scope:
+        tracers = [scope.input(aval_of(x), x) for x in values]
+        draft = Draft.of(scope, function, tracers)
+        found = [scope.known_bits.get(n) for n in draft.arguments]
+    exact = tuple(
+        (i, draft.free.index(n.src[1]))
+        for i, n in enumerate(found)
+        if n is not None and n.op is widened
+    )
     closed = [*draft.values]
     known = {id(x) for x in closed}
     extra = [x for x in others if id(x) not in known]
@@ -261,7 +256,7 @@ def called(
     closed += extra
     token = [None] if draft.effects else []
     operands = (*closed, *values, *token)
-    return Called(body, operands, len(closed), bool(draft.effects), draft.exact)
+    return Called(body, operands, len(closed), bool(draft.effects), exact)
 
 
 def bind_call(op: Compound, call: Called, arg: Any) -> list[Value]:

@@ -15,7 +15,7 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, TreeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
-from ftrace.trace.body import Draft, close
+from ftrace.trace.body import Draft, close, trace_body
 from ftrace.trace.calls import custom_call, rule_graphs
 from ftrace.trace.calls.custom_call import Invocation, zeros_of
 from ftrace.trace.calls.custom_derivative import linear_call_p
@@ -56,7 +56,7 @@ def closure_convert(
     what = "closure_convert: the argument "
     examples, treedef = flatten_values(tuple(example_args), what)
     output = Output.of_leaves(fun, treedef, "closure_convert")
-    draft = rule_graphs.trace_call("closure_convert", output, examples)
+    draft = trace_body("closure_convert", output, list(map(aval_of, examples)))
     _refuse_effects(draft, "closure_convert", fun)
     moved = [i for i, x in enumerate(draft.values) if _varies(x)]
     kept = [i for i in range(len(draft.values)) if i not in moved]
@@ -132,7 +132,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
             return flatten_values(found, "custom_gradient: the cotangent ")[0]
 
         moving = list(filter(_moves, leaves))
-        draft = rule_graphs.trace_call("custom_gradient", flat, moving)
+        draft = trace_body("custom_gradient", flat, list(map(aval_of, moving)))
         _refuse_effects(draft, "custom_gradient", pullback)
         body = close([*draft.free, *draft.arguments], draft.outputs)
         if len(draft.outputs) != structure.num_leaves:
