@@ -104,7 +104,7 @@ SIMPLIFY: Final = PatternMatcher(
 #: graph smaller.
 MOVEMENT: Final = PatternMatcher((*CHAINS, *EXCHANGES, *PUSHES, *WINDOWS, *CHOICES))
 #: Runs when the graph is simple: `merge_reduces` would undo it.
-SPLIT: Final = PatternMatcher((*split_reductions.SPLITS, *PRIVATIZED))
+SPLIT: Final = PatternMatcher((*split_reductions.RULES, *PRIVATIZED))
 
 
 def _inline(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:

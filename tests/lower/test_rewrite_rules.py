@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from ftrace.errors import GraphError
 from ftrace.ground import settings
 from ftrace.lower.analysis.cost import is_contraction
-from ftrace.lower.blocking.split_reductions import LARGE, block_count
+from ftrace.lower.blocking.split_reductions import LARGE
 from ftrace.lower.lowering import MOVEMENT, SIMPLIFY, SPLIT
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.evaluate import evaluate
@@ -144,18 +144,27 @@ def test_contraction_is_not_split() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "blocks"),
-    [(1 << 16, 256), (1 << 20, 256), (3 * 65536, 256), (65537, None)],
-)
-def test_blocks_are_a_divisor_near_the_middle(size: int, blocks: int | None) -> None:
-    assert block_count(size) == blocks
+    ("size", "results", "blocks"),
+    [
+        (1 << 16, 1, 256), (1 << 20, 1, 256), (3 * 65536, 1, 256), (65537, 1, None),
+        (1 << 20, 3, 64), (1 << 20, 16, 16), (1 << 20, 64, 8),
+    ],
+)  # fmt: skip
+def test_blocks_are_a_divisor_of_which_all_results_have_some(
+    size: int, results: int, blocks: int | None
+) -> None:
+    (made,) = rewrite([total(V(results, size), 1)], SPLIT)
+    sizes = {n.shape for n in toposort([made]) if n.op.name == "reduce_sum"}
+    assert ((results, blocks, 1, 1) in sizes) == (blocks is not None)
 
 
-@pytest.mark.parametrize(
-    ("results", "blocks"), [(1, 256), (3, 64), (16, 16), (64, 8), (4096, 8)]
-)
-def test_several_results_are_cut_into_fewer_blocks(results: int, blocks: int) -> None:
-    assert block_count(1 << 20, results) == blocks
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+@pytest.mark.parametrize("columns", [2, 3, 17, 31])
+def test_sums_of_narrow_rows_fit_registers(columns: int, dtype: Any) -> None:
+    (made,) = rewrite([total(V(1 << 18, columns, dtype=np.dtype(dtype)), 0)], SPLIT)
+    first = next(n for n in toposort([made]) if n.op.name == "reduce_sum")
+    *_, lines, _ = first.shape
+    assert lines == 1 or 128 <= lines * columns * first.dtype.itemsize <= 256
 
 
 def test_spec_refuses_a_node_that_breaks_its_record() -> None:

@@ -1,4 +1,4 @@
-"""Which benchmark rows hang on a number that steers the CPU back end.
+"""Which benchmark rows hang on a number that steers lowering or the CPU back end.
 
 `python -m tests.lower.vary_constants` halves and doubles each of these numbers, one at
 a time, and prints the rows (those of the benchmarks, and a program for each form of
@@ -20,10 +20,12 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
 import ftrace as ft
+from ftrace import lower as lowering
 from ftrace.backends import llvm
 from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.kernels.lift_constants import without_numbers
@@ -36,21 +38,41 @@ from tests.lower.test_golden_kernels import CACHES, CODES, PROCESSORS, ROWS
 from tests.support.kernel_texts import digest
 
 #: The folders whose numbers are decisions.
-FOLDERS = ["contraction", "convolution", "emit", "register_loops", "schedule"]
+FOLDERS = {
+    lowering: ["analysis", "blocking", "build", "kernel", "register_loops", "schedule"],
+    llvm: ["contraction", "convolution", "emit", "register_loops", "schedule"],
+}
 Number = tuple[str, float, Callable[[float], Any]]
+
+
+def modules() -> Iterator[ModuleType]:
+    for floor, folders in FOLDERS.items():
+        for folder in folders:
+            package = import_module(f"{floor.__name__}.{folder}")
+            for found in pkgutil.iter_modules(package.__path__):
+                yield import_module(f"{package.__name__}.{found.name}")
 
 
 def numbers() -> Iterator[Number]:
     """Name, value, and a context in which it is another one."""
-    for folder in FOLDERS:
-        package = import_module(f"{llvm.__name__}.{folder}")
-        for found in pkgutil.iter_modules(package.__path__):
-            module = import_module(f"{package.__name__}.{found.name}")
-            for name, value in vars(module).items():
-                if name.lstrip("_").isupper() and type(value) in (int, float):
+    for module in modules():
+        *_, floor, folder, file = module.__name__.split(".")
+        place = f"{'lower.' if floor == 'lower' else ''}{folder}.{file}"
+        for name, value in vars(module).items():
+            if not name.lstrip("_").isupper():
+                continue
+            if type(value) in (int, float):
+                yield (
+                    f"{place}.{name}", value,
+                    lambda v, m=module, n=name: mock.patch.object(m, n, v),
+                )  # fmt: skip
+            elif type(value) is tuple and all(type(v) in (int, float) for v in value):
+                for k, one in enumerate(value):
                     yield (
-                        f"{folder}.{found.name}.{name}", value,
-                        lambda v, m=module, n=name: mock.patch.object(m, n, v),
+                        f"{place}.{name}[{k}]", one,
+                        lambda v, m=module, n=name, k=k, whole=value: mock.patch.object(
+                            m, n, (*whole[:k], v, *whole[k + 1 :])
+                        ),
                     )  # fmt: skip
     for field in dataclasses.fields(Costs):
         yield (
@@ -76,7 +98,8 @@ def changed_targets(change: Callable[[Target], Target]) -> Any:
 
 
 def kernels() -> dict[str, list[Kernel]]:
-    """Those of each row: numbers of this back end do not change what is lowered."""
+    """Those of each row."""
+    clear_tables()
     found: dict[str, list[Kernel]] = {}
     for family, name in ROWS:
         function, arguments = CODES[family][name]()
@@ -105,11 +128,12 @@ def main() -> None:
     for name, value, change in numbers():
         if wanted and not any(name.startswith(w) for w in wanted):
             continue
-        print(f"{name} = {value}")
+        print(f"{name} = {value}", flush=True)
+        lowers = name.startswith("lower.")  # others do not change what is lowered
         for word, factor in (("half:  ", 0.5), ("double:", 2)):
             with change(type(value)(value * factor)):
                 try:
-                    after = codes(rows)
+                    after = codes(kernels() if lowers else rows)
                 except Exception as error:
                     print(f"  {word} fails: {error}")
                     continue

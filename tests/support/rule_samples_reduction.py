@@ -89,7 +89,6 @@ REDUCES = {
             total(V(8, LARGE // 16), 0, 1),
             total(V(LARGE, 8), 0, 1),
             total(V(LARGE), 0),
-            total(V(64, 256, 256), 1, 2),  # blocks of several short rows
         ],
         SMALL,
     ),
@@ -97,7 +96,7 @@ REDUCES = {
         lambda: [total(V(LARGE, 3), 0), greatest(V(2, LARGE, 16), 1)],
         lambda: [
             total(V(LARGE, 64), 0),  # rows that fill vectors by themselves
-            total(V(3 * 23 * 997, 3), 0),  # rows of which no few make a line
+            total(V(65537, 3), 0),  # a prime number of rows
             total(V(LARGE), 0),
             total(V(LARGE, 3), 0, 1),
             total(V(3, LARGE), 1),

@@ -1,11 +1,11 @@
-"""Long reductions in steps, of which threads share the first.
+"""Long reductions in steps, of which threads share the first: one table, `SPLITS`.
 
-    reduce[a](x)  ->  reduce[…](… reduce[…](x in another shape))
+    reduce[a, b](x)  ->  reduce[a₁](reduce[a₂, b](x)), where a is cut in a₁ × a₂
 
     where                              what is cut                into
-    results are few, of many           the reduced axes           all but the first one
-    … and their rows narrow            the one axis               rows that fill vectors
-    … and no axis is long enough       the first axis             blocks
+    results are few, of many           the first axis             blocks
+    … and their rows narrow            the one axis               lines of vectors
+    … and other axes long              the first axis             its elements
     few sums of many products          the one axis (split-K)     parts, and a rest
     gradients by few filters           the images                 blocks
     sums over rows that a kernel       all rows                   blocks
@@ -18,12 +18,9 @@ number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Final
-
-import numpy as np
 
 from ftrace import dtypes
 from ftrace.ground import settings
@@ -31,7 +28,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.ground.limits import Limits
 from ftrace.lower.analysis import cost
 from ftrace.trace.avals import Shape
-from ftrace.trace.graph import Node, rebuild, toposort
+from ftrace.trace.graph import Node, Op, rebuild, toposort
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import movement
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p
@@ -40,113 +37,152 @@ from ftrace.trace.primitives.reduction import REDUCTIONS, reduce
 from ftrace.trace.rewrite import Pat, Rule
 from ftrace.trace.symbolic.dim import any_dynamic, same_size
 
-#: What `config.disabled_rules` can switch off here, besides the rules.
-DECISIONS = {
-    "sum_beside_rows": "a sum over rows is added up where these rows are passed over",
-    "filters_in_parts": "gradients by few filters are added up in blocks of images",
-}
 
-
-class ReductionSteps(NamedTuple):
-    """How a reduction is done in steps.
+class Split(NamedTuple):
+    """How one kind of long reductions is cut.
 
     Attributes:
-      shape: that what is reduced is taken to have.
-      axes: which of them each step reduces.
-      ahead: an axis that is moved before the others: its parts do not lie among them.
-      dtype: in which the steps are computed, if it is another one.
+      name: by which `config.disabled_rules` switches it off.
+      asks: is a reduction of that kind?
+      parts: into how many the first of the axes that it reduces is cut, by its size.
+      of: the operations that are cut.
+      does: what it does, for a decision of a stage that suits a device.
+      lines: how many rows of the axis stay side by side, for a third step.
+      ahead: in what the first step stores the parts are the first axis.
+      rest: what the parts leave over of the axis is reduced apart.
+      rows: all axes that are reduced are one axis.
     """
 
-    shape: Shape
-    axes: tuple[tuple[int, ...], ...]
-    ahead: int = 0
-    dtype: np.dtype[Any] | None = None
+    name: str
+    asks: Callable[[Node], bool]
+    parts: Callable[[Node, int], int | None]
+    of: Collection[Op] = tuple(REDUCTIONS)
+    does: str = ""
+    lines: Callable[[Node, int], int] = lambda x, size: 1
+    ahead: bool = False
+    rest: bool = False
+    rows: bool = False
+
+    def cut(self, x: Node) -> Node | None:
+        """The reduction in steps; None where it is not of that kind."""
+        axes = cost.reduced_axes(x)
+        if x.op not in self.of or not axes or not self.asks(x):
+            return None
+        shape = x.src[0].shape
+        if self.rows:
+            shape, axes = (prod(shape[a] for a in axes), x.size), [0]
+        axis, *others = axes
+        size, lines = shape[axis], self.lines(x, shape[axis])
+        parts = lines and self.parts(x, size // lines)
+        if not parts:
+            return None
+        whole = size // lines // parts * parts * lines if self.rest else size
+        sizes = (parts, whole // lines // parts, lines)
+
+        def in_parts(factor: Node) -> Node:
+            first = movement.shrink_axis(
+                movement.reshape(factor, shape), axis, 0, whole
+            )
+            cut = (*shape[:axis], *sizes, *shape[axis + 1 :])
+            return movement.move_axis(
+                movement.reshape(first, cut), axis, 0 if self.ahead else axis
+            )
+
+        def rest(factor: Node) -> Node:
+            return movement.shrink_axis(factor, axis, whole, size)
+
+        # Partial sums of halves are not rounded.
+        half = x.dtype.itemsize == 2 and dtypes.is_float(x.dtype)
+        source = x.src[0]
+        if half and x.op is reduce_sum_p and not cost.is_contraction(x):
+            source = cast(source, dtypes.float32)
+        found = _of_factors(x, source, in_parts)
+        found = reduce(x.op, found, (axis + 1, *[a + 2 for a in others]))
+        found = reduce(x.op, found, (0 if self.ahead else axis,))
+        if lines > 1:
+            found = reduce(x.op, found, (axis + 2,))
+        found = movement.reshape(found, x.shape)
+        found = found if found.dtype == x.dtype else cast(found, x.dtype)
+        if same_size(whole, size):
+            return found
+        return add(found, reduce(x.op, _of_factors(x, source, rest), (axis,)))
 
 
-def in_steps(x: Node, steps: ReductionSteps) -> Node:
-    """A reduction, step by step."""
-    found = x.src[0] if steps.dtype is None else cast(x.src[0], steps.dtype)
-    found = movement.move_axis(movement.reshape(found, steps.shape), steps.ahead, 0)
-    for axes in steps.axes:
-        found = reduce(x.op, found, axes)
-    found = movement.reshape(found, x.shape)
-    return found if steps.dtype is None else cast(found, x.dtype)
+def _of_factors(x: Node, source: Node, change: Callable[[Node], Node]) -> Node:
+    """What is reduced, changed; of a contraction its factors are, before any cast."""
+    if not cost.is_contraction(x):
+        return change(source)
+    if source.op.name == "cast":
+        return cast(_of_factors(x, source.src[0], change), source.dtype)
+    return source.op(*map(change, source.src))
 
 
-# Large reduces with small outputs.
+def divisor_near(
+    about: float, least: int, most: int, size: int, fits: Callable[[int], bool] = bool
+) -> int | None:
+    """A divisor of a size between two numbers, as near to the wished one as may be."""
+    found = [n for n in range(least, most + 1) if same_size(size % n, 0) and fits(n)]
+    return min(found, key=lambda n: max(n / about, about / n), default=None)
+
+
+# What is asked of a reduction, and into how many parts its axis is cut.
 
 LARGE = 1 << 16  # elements per result: from here on a reduce is split …
 SMALL = 1 << 12  # … if no more results than these keep a machine busy by themselves
 FEW = 64  # so few results that an axis is cut into blocks
+LINE = 256  # bytes of rows side by side: sums of four vectors, which registers hold
 WIDE = 64  # elements that one result of the first step takes at least
 LONG = 2048  # elements that are worth a step of their own, where blocks are possible
 BLOCKS = (64, 1024)  # how many parts an axis is cut into, of all results …
 FEWEST = (4, 16)  # … and of each one
 
 
-def _is_large(x: Node) -> bool:
-    enough = 0 < x.size <= SMALL and x.src[0].size >= LARGE * x.size
+def _is_large(x: Node, most: int = SMALL) -> bool:
+    enough = 0 < x.size <= most and x.src[0].size >= LARGE * x.size
     return enough and not cost.is_contraction(x)
 
 
-def _by_axes(x: Node) -> ReductionSteps | None:
-    outer, *inner = cost.reduced_axes(x)
-    shape = x.src[0].shape
-    length = prod(shape[a] for a in inner)
-    if length < WIDE or (length < LONG and _blocks_of(x, outer)):
-        return None
-    return ReductionSteps(shape, (tuple(inner), (outer,)))
+def _has_few_results(x: Node) -> bool:
+    return _is_large(x, FEW) and _inner_length(x) < LONG
 
 
-def block_count(size: int, results: int = 1) -> int | None:
-    """A divisor of `size` near the middle of BLOCKS: so many parts it is cut into.
+def _has_long_rows(x: Node) -> bool:
+    return _is_large(x) and _inner_length(x) >= WIDE
 
-    Args:
-      results: that are cut alike; the parts of all of them keep threads busy.
-    """
+
+def _inner_length(x: Node) -> int:
+    return prod(x.src[0].shape[a] for a in cost.reduced_axes(x)[1:])
+
+
+def _has_narrow_rows(x: Node) -> bool:
+    return _is_large(x, FEW) and len(cost.reduced_axes(x)) == 1 and _row_size(x) > 1
+
+
+def _row_size(x: Node) -> int:
+    return prod(x.shape[cost.reduced_axes(x)[0] :])
+
+
+def _rows_of_a_line(x: Node, size: int) -> int:
+    most = LINE // (_row_size(x) * x.dtype.itemsize)
+    counts = range(most, max(most // 2, 1), -1)
+    return next((n for n in counts if same_size(size % n, 0)), 0)
+
+
+def _blocks(x: Node, size: int) -> int | None:
+    """A divisor near the middle of BLOCKS; those of all results keep threads busy."""
     low, high = (
-        max(n // results, least) for n, least in zip(BLOCKS, FEWEST, strict=True)
+        max(n // x.size, least) for n, least in zip(BLOCKS, FEWEST, strict=True)
     )
-    middle = (low * high) ** 0.5
-    divisors = [n for n in range(low, high + 1) if same_size(size % n, 0)]
-    return min(divisors, key=lambda n: max(n / middle, middle / n), default=None)
+    return divisor_near((low * high) ** 0.5, low, high, size, lambda n: n < size)
 
 
-def _blocks_of(x: Node, axis: int) -> int:
-    """Into how many blocks of several rows an axis is cut; 0 if it is not."""
-    size = x.src[0].shape[axis]
-    blocks = block_count(size, x.size)
-    return 0 if x.size > FEW or blocks is None or same_size(blocks, size) else blocks
+def _blocks_of_lines(x: Node, size: int) -> int | None:
+    low, high = BLOCKS
+    return divisor_near((low * high) ** 0.5, low, high, size, lambda n: n < size)
 
 
-def _by_blocks(x: Node) -> ReductionSteps | None:
-    outer, *inner = cost.reduced_axes(x)
-    blocks = _blocks_of(x, outer)
-    if not blocks:
-        return None
-    shape = _cut(x.src[0].shape, outer, blocks)
-    return ReductionSteps(shape, ((outer + 1, *[a + 1 for a in inner]), (outer,)))
-
-
-def _cut(shape: Shape, axis: int, parts: int) -> Shape:
-    """The shape with an axis in so many parts, each as long as the others."""
-    size = shape[axis] // parts
-    return (*shape[:axis], parts, size, *shape[axis + 1 :])
-
-
-def _by_narrow_rows(x: Node) -> ReductionSteps | None:
-    axis, *others = cost.reduced_axes(x)
-    shape = x.src[0].shape
-    size, inside = shape[axis], prod(x.shape[axis:])
-    blocks = block_count(size)
-    if others or x.size > FEW or blocks is None or not 1 < inside < WIDE:
-        return None
-    rows, least = size // blocks, -(-WIDE // inside)
-    counts = [n for n in range(least, 2 * least) if same_size(rows % n, 0) and rows > n]
-    if not counts:
-        return None
-    cut = _cut(_cut(shape, axis, blocks), axis + 1, rows // counts[0])
-    return ReductionSteps(cut, ((axis + 1,), (axis,), (axis + 2,)))
+def _each(x: Node, size: int) -> int:
+    return size
 
 
 # Contractions of few results: each part of what is summed over is one of its own.
@@ -163,102 +199,17 @@ def _is_long(x: Node) -> bool:
     if not (0 < results <= PLENTY and terms >= MANY and cost.is_contraction(x)):
         return False
     length = terms // results
-    return length >= max(LEAST_PARTS * LEAST_LENGTH, results // 4)
+    long = length >= max(LEAST_PARTS * LEAST_LENGTH, results // 4)
+    return long and len(cost.reduced_axes(x)) == 1
 
 
-def part_count(size: int) -> int:
-    """How many parts an axis is cut into; what does not divide is left over."""
-    wished = min(max(size // LENGTH, LEAST_PARTS), BLOCKS[1])
-    near = range(max(wished * 2 // 3, LEAST_PARTS), wished * 4 // 3 + 1)
-    divisors = [n for n in near if same_size(size % n, 0)]
-    return min(divisors, key=lambda n: abs(n - wished), default=wished)
+def _parts_in_cache(x: Node, size: int) -> int:
+    about = min(max(size // LENGTH, LEAST_PARTS), BLOCKS[1])
+    least = max(about * 2 // 3, LEAST_PARTS)
+    return divisor_near(about, least, about * 4 // 3, size) or about
 
 
-def _split_contraction(x: Node) -> Node | None:
-    axes = cost.reduced_axes(x)
-    if len(axes) != 1:
-        return None
-    (axis,) = axes
-    size = x.src[0].shape[axis]
-    count = part_count(size)
-    whole = size // count * count
-
-    def cut(factor: Node) -> Node:
-        first = movement.shrink_axis(factor, axis, 0, whole)
-        return movement.move_axis(
-            movement.reshape(first, _cut(first.shape, axis, count)), axis, 0
-        )
-
-    def rest(factor: Node) -> Node:
-        return movement.shrink_axis(factor, axis, whole, size)
-
-    parts = reduce(x.op, _of_factors(x.src[0], cut), (axis + 1,))
-    total = movement.reshape(reduce(x.op, parts, (0,)), x.shape)
-    if same_size(whole, size):
-        return total
-    return add(total, reduce(x.op, _of_factors(x.src[0], rest), (axis,)))
-
-
-def _of_factors(product: Node, change: Callable[[Node], Node]) -> Node:
-    """The product of changed factors, cast as the product is."""
-    casts: list[Node] = []
-    while product.op.name == "cast":
-        casts.append(product)
-        product = product.src[0]
-    found = product.op(*map(change, product.src))
-    for c in reversed(casts):
-        found = cast(found, c.dtype)
-    return found
-
-
-def _rule(name: str, steps_of: Callable[[Node], ReductionSteps | None]) -> Rule:
-    def split(x: Node) -> Node | None:
-        steps = steps_of(x)
-        return None if steps is None else in_steps(x, steps)
-
-    return Rule(name, Pat(REDUCTIONS, Pat(), name="x", where=_is_large), split)
-
-
-SPLITS: Final = (
-    # reduce[a, b, …](x) -> reduce[a](reduce[b, …](x)), for few results of many
-    _rule("split_reduce_by_axes", _by_axes),
-    # reduce[a](x) -> reduce[a₃](reduce[a₁](reduce[a₂](x))), a in a₁ × a₂ × a₃
-    # of which a₃ are so few rows that they fill vectors side by side
-    _rule("split_reduce_of_narrow_rows", _by_narrow_rows),
-    # reduce[a](x) -> reduce[a₁](reduce[a₂](x)), where a is cut into a₁ × a₂
-    _rule("split_reduce_by_blocks", _by_blocks),
-    # sum[k](x·y) -> sum[k₁](sum[k₂](x·y)) + rest, where k is cut in k₁ × k₂
-    Rule(
-        "split_contraction",
-        Pat(reduce_sum_p, Pat(), name="x", where=_is_long),
-        _split_contraction,
-    ),
-)
-
-
-# For a device with threads and caches.
-
-
-def sums_in_steps(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
-    """The outputs with sums in two steps, where threads or kernels share the first."""
-    disabled = settings.current().disabled_rules
-    order = toposort(outputs)
-    chosen: dict[Node, ReductionSteps] = {}
-    if "sum_beside_rows" not in disabled:
-        chosen |= _sums_beside(order, outputs, _LEAST * limits.cache)
-    if "filters_in_parts" not in disabled:
-        chosen |= {n: steps for n in order if (steps := _filters(n))}
-    if not chosen:
-        return outputs
-
-    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
-        steps = chosen.get(node)
-        return None if steps is None else in_steps(rebuild(node, src), steps)
-
-    return exchange(outputs, change)
-
-
-# Gradients by filters, added up in parts that threads can share.
+# Gradients by few filters, added up in parts that threads can share.
 #
 #     w[t, o] = the sum over i, p of       part[b, t, o] = the sum over i of block b, p
 #               x[i, p + t]·y[i, p, o]  ->                 of x[i, p + t]·y[i, p, o]
@@ -268,31 +219,21 @@ def sums_in_steps(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
 
 #: Elements of a result at most: more are enough work for all threads as they are.
 _FEW_FILTERS = 1 << 15
-#: Products at least; and in how many parts they are added up.
+#: Products at least.
 _MANY_PRODUCTS = 1 << 23
-_PARTS = (8, 7, 6, 5, 4, 3, 2)
 
 
-def _filters(node: Node) -> ReductionSteps | None:
-    """The sum over blocks of the outermost axis of the sums within them."""
-    if node.op is not reduce_sum_p or any_dynamic(node.src[0].shape):
-        return None
-    source = node.src[0]
-    few = node.size <= _FEW_FILTERS and source.size >= _MANY_PRODUCTS
-    if not few or not cost.is_contraction(node):
-        return None
-    if dtypes.kind(node.dtype) != "f" or node.dtype.itemsize < 4:
-        return None
-    axes = cost.reduced_axes(node)
-    if not axes or not any(_has_windows(factor) for factor in source.src):
-        return None
-    first = axes[0]
-    size = source.shape[first]
-    parts = next((n for n in _PARTS if same_size(size % n, 0)), 0)
-    if not parts:
-        return None
-    shape = _cut(source.shape, first, parts)
-    return ReductionSteps(shape, (tuple(a + 1 for a in axes), (0,)), ahead=first)
+def _is_by_few_filters(x: Node) -> bool:
+    source = x.src[0]
+    few = x.size <= _FEW_FILTERS and source.size >= _MANY_PRODUCTS
+    wide = dtypes.kind(x.dtype) == "f" and x.dtype.itemsize >= 4
+    return (
+        few and wide and cost.is_contraction(x) and any(map(_has_windows, source.src))
+    )
+
+
+def _image_blocks(x: Node, size: int) -> int | None:
+    return divisor_near(8, 2, 8, size)
 
 
 def _has_windows(node: Node) -> bool:
@@ -327,63 +268,41 @@ _ROW_BLOCKS = (16, 1024)
 _NEAR = 64
 
 
-def _sums_beside(
-    order: Sequence[Node], outputs: Sequence[Node], least: int
-) -> dict[Node, ReductionSteps]:
-    """Sums in two halves, where another kernel may do the first."""
-    wanted = {n: b for n in order if (b := _row_blocks_of(n, least))}
-    chosen = wanted and _with_company(wanted, order, outputs)
-    return {node: _by_rows(node, wanted[node]) for node in chosen}
+def _is_beyond_cache(x: Node, limits: Limits) -> bool:
+    return x.src[0].size * x.src[0].dtype.itemsize >= _LEAST * limits.cache
 
 
-def _by_rows(node: Node, blocks: int) -> ReductionSteps:
-    """The sum over blocks of the sums within them; the halves are not rounded."""
-    rows = prod(node.src[0].shape[a] for a in cost.reduced_axes(node))
-    half = node.dtype.itemsize == 2 and dtypes.is_float(node.dtype)
-    dtype = dtypes.float32 if half else None
-    return ReductionSteps(
-        (blocks, rows // blocks, node.size), ((1,), (0,)), dtype=dtype
+def _adds_rows(x: Node, columns: int) -> bool:
+    """Is it a sum of numbers that a kernel can add up, in a row of so many columns?"""
+    low, high = _ROW_BYTES
+    return (
+        x.op is reduce_sum_p
+        and dtypes.kind(x.dtype) in "fiu"
+        and low <= columns * x.dtype.itemsize <= high
+        and not cost.is_contraction(x)
     )
 
 
-def _row_blocks_of(node: Node, least: int) -> int:
-    """Into how many blocks of rows a sum is cut; 0 if it is none that is meant."""
-    if node.op is not reduce_sum_p or any_dynamic(node.src[0].shape):
-        return 0
-    source = node.src[0]
-    if (
-        dtypes.kind(node.dtype) not in "fiu"
-        or source.size * node.dtype.itemsize < least
-    ):
-        return 0
-    axes = cost.reduced_axes(node)
-    kept = [
-        a for a, n in enumerate(source.shape) if not same_size(n, 1) and a not in axes
-    ]
-    if not axes or not kept or axes[-1] > kept[0] or cost.is_contraction(node):
-        return 0
-    low, high = _ROW_BYTES
-    if not low <= node.size * node.dtype.itemsize <= high:
-        return 0
-    return _block_count(tuple(source.shape[a] for a in axes))
+def _is_over_rows(x: Node) -> bool:
+    axes = cost.reduced_axes(x)
+    shape = x.src[0].shape
+    kept = [a for a, n in enumerate(shape) if not same_size(n, 1) and a not in axes]
+    return bool(kept) and axes[-1] < kept[0] and _adds_rows(x, x.size)
 
 
-def _block_count(loops: Shape) -> int:
-    """How many blocks of about `_ROWS` rows there are in loops; 0: none will do."""
-    rows = prod(loops)
+def _row_blocks(x: Node, rows: int) -> int | None:
+    """How many blocks of about `_ROWS` rows there are in the loops over them."""
+    loops = tuple(x.src[0].shape[a] for a in cost.reduced_axes(x))
     low, high = _ROW_BLOCKS
-    best = min(max(rows // _ROWS, low), high)
-    counts = range(max(low, best // 4), min(high, rows // 2, best * 4) + 1)
-    found = [
-        n
-        for n in counts
-        if same_size(rows % n, 0) and _are_parts((rows // n, 1), loops)
-    ]
-    return min(found, key=lambda n: max(n / best, best / n), default=0)
+    about = min(max(rows // _ROWS, low), high)
+    return divisor_near(
+        about, max(low, about // 4), min(high, rows // 2, about * 4), rows,
+        lambda n: _are_parts((rows // n, 1), loops),
+    )  # fmt: skip
 
 
 def _with_company(
-    wanted: dict[Node, int], order: Sequence[Node], outputs: Sequence[Node]
+    wanted: Collection[Node], order: Sequence[Node], outputs: Sequence[Node]
 ) -> set[Node]:
     """Those of whose elements another value is made that does not wait for them."""
     number = {node: 1 << k for k, node in enumerate(wanted)}
@@ -400,10 +319,8 @@ def _with_company(
     found: set[Node] = set()
     for node in wanted:
         mine = _elements_of(node.src[0])
-        if any(
-            map(cost.is_contraction, mine)
-        ):  # the product's kernel has no such loops
-            continue
+        if any(map(cost.is_contraction, mine)):
+            continue  # the product's kernel has no such loops
         for root, theirs in beside.items():
             if not after[root] & number[node] and not mine.isdisjoint(theirs):
                 found.add(node)
@@ -446,6 +363,68 @@ def _elements_of(root: Node) -> set[Node]:
     return {n for n in near if n.op not in (expand_p, movement.reshape_p)}
 
 
+# The table.
+
+#: In this order; what is added up after the first step is a kernel of its own. The
+#: figures: float32 but where another dtype is named, two cores of an AMD EPYC with
+#: AVX-512, how many times as fast as with the row switched off.
+SPLITS: tuple[Split, ...] = (
+    # 1.4 to 2 for rows of 2 and 3, 8 for bfloat16 and 20 for int8; 1 from rows of 16 on
+    Split(
+        "split_reduce_of_narrow_rows", _has_narrow_rows, _blocks_of_lines,
+        lines=_rows_of_a_line,
+    ),
+    # A sum of 16M: 1, one core is as fast as memory; it is for machines of more cores.
+    Split("split_reduce_by_blocks", _has_few_results, _blocks),
+    # The greatest of (64, 8, 8, 4096) along the first and the last axis: 1.5 to 2.3.
+    Split("split_reduce_by_axes", _has_long_rows, _each),
+    # (4, 1M) @ (1M, 4): 2; (64, 100000) @ (100000, 64): 1 to 1.5.
+    Split(
+        "split_contraction", _is_long, _parts_in_cache, (reduce_sum_p,),
+        ahead=True, rest=True,
+    ),
+    # 32 filters of 3×3 over 64 images of 28×28: 1.9; of 32 channels each its own: 1.
+    Split(
+        "filters_in_parts", _is_by_few_filters, _image_blocks, (reduce_sum_p,),
+        "gradients by few filters are added up in blocks of images", ahead=True,
+    ),
+    # The gradient of a layer norm of 4096×1024: 2.
+    Split(
+        "sum_beside_rows", _is_over_rows, _row_blocks, (reduce_sum_p,),
+        "a sum over rows is added up where these rows are passed over", rows=True,
+    ),
+)  # fmt: skip
+RULES = tuple(
+    Rule(how.name, Pat(how.of, Pat(), name="x"), how.cut)
+    for how in SPLITS if not how.does
+)  # fmt: skip
+_OF_DEVICES = {how.name: how for how in SPLITS if how.does}
+#: What `config.disabled_rules` can switch off here, besides the rules.
+DECISIONS = {name: how.does for name, how in _OF_DEVICES.items()}
+
+
+def sums_in_steps(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
+    """The outputs with sums in two steps, where threads or kernels share the first."""
+    order = toposort(outputs)
+    sums = [
+        n for n in order if n.op is reduce_sum_p and not any_dynamic(n.src[0].shape)
+    ]
+    chosen: dict[Node, Split] = {}
+    for name, how in _OF_DEVICES.items():
+        off = name in settings.current().disabled_rules
+        wanted = () if off else [n for n in sums if how.cut(n)]
+        if how.rows:
+            wanted = [n for n in wanted if _is_beyond_cache(n, limits)]
+            wanted = _with_company(wanted, order, outputs) if wanted else ()
+        chosen |= dict.fromkeys(wanted, how)
+
+    def change(node: Node, src: tuple[Node, ...]) -> Node | None:
+        how = chosen.get(node)
+        return None if how is None else how.cut(rebuild(node, src))
+
+    return exchange(outputs, change) if chosen else outputs
+
+
 # For the schedule.
 
 
@@ -456,26 +435,21 @@ def kernels_add_up(limits: Limits) -> Callable[[Node, Shape], bool] | None:
     """
     if not limits.cache or "sum_beside_rows" in settings.current().disabled_rules:
         return None
-    return partial(_adds_up, _LEAST * limits.cache)
+    return partial(_adds_up, limits)
 
 
-def _adds_up(least: int, node: Node, loops: Shape) -> bool:
+def _adds_up(limits: Limits, x: Node, loops: Shape) -> bool:
     """Threads share the blocks: there must be many. Rows and columns must be loops."""
-    if node.op is not reduce_sum_p or cost.is_contraction(node):
+    if x.op is not reduce_sum_p:
         return False
-    source, axes = node.src[0], cost.reduced_axes(node)
-    if any_dynamic((*source.shape, *loops)) or not same_size(source.size, prod(loops)):
+    shape, axes = x.src[0].shape, cost.reduced_axes(x)
+    if any_dynamic((*shape, *loops)) or not same_size(x.src[0].size, prod(loops)):
         return False
-    if source.size * source.dtype.itemsize < least:
+    if len(axes) != 1 or prod(shape[: axes[0]]) < _ROW_BLOCKS[0]:
         return False
-    if len(axes) != 1 or dtypes.kind(node.dtype) not in "fiu":
-        return False
-    blocks = prod(source.shape[: axes[0]])
-    columns = prod(source.shape[axes[0] + 1 :])
-    low, high = _ROW_BYTES
-    if blocks < _ROW_BLOCKS[0] or not low <= columns * node.dtype.itemsize <= high:
-        return False
-    return _are_parts((source.shape[axes[0]], columns), loops)
+    columns = prod(shape[axes[0] + 1 :])
+    of_rows = _adds_rows(x, columns) and _is_beyond_cache(x, limits)
+    return of_rows and _are_parts((shape[axes[0]], columns), loops)
 
 
 def _are_parts(sizes: Shape, loops: Shape) -> bool:
