@@ -97,7 +97,9 @@ class Split(NamedTuple):
         if half and x.op is reduce_sum_p and not cost.is_contraction(x):
             source = cast(source, dtypes.float32)
         found = _of_factors(x, source, in_parts)
-        found = reduce(x.op, found, (axis + 1, *[a + 2 for a in others]))
+        inner = (axis + 1, *[a + 2 for a in others])
+        long = [a for a in inner if not same_size(found.shape[a], 1)]
+        found = reduce(x.op, found, tuple(long))
         found = reduce(x.op, found, (0 if self.ahead else axis,))
         if lines > 1:
             found = reduce(x.op, found, (axis + 2,))
