@@ -62,7 +62,10 @@ def install_as_jax() -> None:
     Raises:
       AliasError: another jax has been imported in this process already.
     """
-    if _install("install_as_jax", PACKAGES) and settings.current().enable_x64 is None:
+    if not _install("install_as_jax", PACKAGES):
+        return
+    settings.config.update("check_static_indices", False)
+    if settings.current().enable_x64 is None:
         asked = os.environ.get("JAX_ENABLE_X64", "0").lower()
         settings.config.update("enable_x64", asked in ("1", "true", "yes", "on", "y"))
 
@@ -91,7 +94,6 @@ def _install(name: str, packages: tuple[str, ...]) -> bool:
                 "Call it at the top of the program, or run it by `python -m "
                 "ftrace.compat script.py`"
             )
-    settings.config.update("check_static_indices", False)
     sys.meta_path.insert(0, _Finder(packages))
     return True
 

@@ -131,6 +131,14 @@ def test_scipy_has_derivatives() -> None:
             onp.testing.assert_allclose(found, onp.convolve(X, image[0, 0], mode))
         check_grads(lambda x: signal.convolve(x, X[:2], mode=mode), order=1)(X)  # noqa: B023
 
+    # The third direction has no variance: a point outside has no density.
+    normal, flat = scipy.stats.multivariate_normal, onp.diag([2.0, 1.0, 0.0])
+    for shift, slope in (0.0, onp.array([0.25, -0.5, 0.0])), (1.0, onp.zeros(3)):
+        at = X - onp.array([0.5, -0.5, shift])
+        found = grad(lambda x: normal.logpdf(x, X, flat, allow_singular=True))(at)
+        onp.testing.assert_allclose(found, slope)
+    check_grads(lambda y: normal.pdf(y, cov=onp.eye(3)), modes=["rev"])(X)
+
     def solve(y: Any, a: Any) -> Any:
         times = onp.array([0.0, 0.3, 0.5])
         return np.sum(scipy.integrate.odeint(lambda y, t, a: -a * y, y, times, (a,)))
@@ -193,6 +201,7 @@ from autograd import grad
 from autograd.misc.optimizers import adam
 from autograd.numpy.linalg import solve
 print(round(grad(norm.logpdf)(1.0, 0.0, 1.0), 3), np.__name__)
+assert grad(lambda x: np.sum(x[[0, 0]]))(np.ones(2)).tolist() == [2, 0]  # NumPy's
 try:
     import autograd.nothing
 except ModuleNotFoundError as error:
