@@ -34,8 +34,6 @@ from ftrace.trace.effects import call_back, callback_p
 from ftrace.trace.flatten_arguments import Output, wraps
 from ftrace.trace.graph import Body, Graph, Node, bodies_of, nodes_of, rebuild
 from ftrace.trace.graph_map import exchange
-from ftrace.trace.primitives.broadcast import broadcast_leading
-from ftrace.trace.primitives.elementwise import cast, eq, select
 from ftrace.trace.primitives.primitive import compound_of, items
 from ftrace.trace.primitives.sources import const, variable
 from ftrace.trace.pytree import tree
@@ -293,16 +291,12 @@ def checkify(
         made = trace("checkify", lambda *xs: walk.whole(graph, xs), types)
         found = apply_graph(made, [*values, *graph.captured])
         count = len(graph.outputs)
-        code, *rest = found[count:]
-        error = Error(code, _split(rest, walk.sizes), tuple(walk.sites))
+        state = found[count:]
+        payloads = [state[slot] for slot in walk.slots]
+        error = Error(state[0], payloads, tuple(walk.sites))
         return error, output.build(found[:count])
 
     return checked
-
-
-def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
-    rest = iter(values)
-    return [[next(rest) for _ in range(size)] for size in sizes]
 
 
 @unchecked
@@ -334,26 +328,18 @@ def _check_indices(found: Sequence[tuple[Any, int, int]], shape: Any) -> None:
 _COMPUTES = ("unary", "binary", "reduction", "host")
 
 
-class _State:
-    """The number of the first failure so far, and what messages tell, by check."""
-
-    def __init__(self, code: Any) -> None:
-        self.code = code
-        self.payloads: dict[int, list[Any]] = {}
-
-    def fail(self, number: int, failed: Any, payload: Sequence[Any]) -> None:
-        self.code = fnp.where((self.code == 0) & failed, np.int32(number), self.code)
-        self.payloads[number] = [*payload]
-
-    def flat(self) -> list[Any]:
-        return [x for _, row in sorted(self.payloads.items()) for x in row]
-
-
 _UNUSED_DEPTH = -14
 #: The structure of no values.
 _NOTHING = tree.structure(((), {}))
+#: The number of the first failure so far, and what the messages of all checks tell.
+_State = list[Any]
 #: From a scope, the state and inputs, as nodes, to outputs.
 _Run = Callable[[Scope, _State, list[Node]], list[Node]]
+
+
+def _check_of(node: Node) -> _Check | None:
+    called = node.arg.function.value if node.op is callback_p else None
+    return called if isinstance(called, _Check) else None
 
 
 class _Walk:
@@ -362,28 +348,48 @@ class _Walk:
     Attributes:
       wanted: the categories.
       sites: of all checks that were met; the first has the number 1.
-      sizes: how many values the message of each has.
+      slots: where in the state is what the message of each tells.
+      zeros: what the state is at first.
     """
 
     def __init__(self, wanted: frozenset[ErrorCategory]) -> None:
         self.wanted = wanted
         self.sites: list[Site] = []
-        self.sizes: list[int] = []
+        self.slots: list[slice] = []
+        self.zeros = [const(0, dtypes.int32)]
+        self._numbers: dict[Node, int] = {}
         self._checked: dict[Body, bool] = {}
 
     def whole(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs, the number of the first failure, and all values of messages."""
+        """The outputs, and the state."""
         scope = current_scope()
         assert scope is not None
-        state = _State(scope.wrap(const(0, dtypes.int32)))
-        names = zip(graph.inputs, [scope.lift(x) for x in inputs], strict=True)
         # Checks that stand in the program come before those of what is computed then.
         ends = (*graph.effects[1:], *graph.outputs)
+        self._find(ends, set())
+        state = [scope.wrap(n) for n in self.zeros]
+        names = zip(graph.inputs, [scope.lift(x) for x in inputs], strict=True)
         found = self._follow(scope, ends, dict(names), state)
         if graph.effects and found[0] is not graph.effects[0]:
             scope.tokens = (graph.effects[0], found[0])
         outputs = [scope.wrap(n) for n in found[len(graph.effects[1:]) :]]
-        return [*outputs, state.code, *state.flat()]
+        return [*outputs, *state]
+
+    def _find(self, outputs: Sequence[Node], seen: set[Body]) -> None:
+        """Gives the users' checks their numbers and places in the state."""
+        for node in nodes_of(outputs):
+            made = _check_of(node)
+            if made is not None and made.site.category in self.wanted:
+                first = len(self.zeros)
+                for i, x in enumerate(node.src[2:], 1):
+                    lanes = sum(flags[i] for _, flags in node.arg.lanes)
+                    self.zeros.append(const(0, x.dtype, x.shape[lanes:]))
+                slot = slice(first, len(self.zeros))
+                self._numbers[node] = self._number(made.site, slot)
+            elif node.op.family in ("control", "call"):
+                for body in {*bodies_of(node.arg)} - seen:
+                    seen.add(body)
+                    self._find(body.outputs, seen)
 
     def _follow(
         self, scope: Scope, outputs: Sequence[Node], names: dict[Node, Node],
@@ -393,8 +399,9 @@ class _Walk:
             if node in names:
                 return names[node]
             arg = node.arg
-            if node.op is callback_p and isinstance(arg.function.value, _Check):
-                self._checks(scope, arg, src[1:], state)
+            if _check_of(node) is not None:
+                if node in self._numbers:
+                    self._checks(scope, arg, src[1:], state, self._numbers[node])
                 return [src[0]]
             if node.op is cond_p and self._any(arg.bodies):
                 return self._cond(scope, arg, src, state)
@@ -424,26 +431,31 @@ class _Walk:
         found = self._checked.get(body)
         if found is None:
             found = bool(self.wanted & float_checks) or any(
-                isinstance(n.arg.function.value, _Check)
-                if n.op is callback_p
-                else n.op.family in ("control", "call") and self._any(bodies_of(n.arg))
+                _check_of(n) is not None
+                or (n.op.family in ("control", "call") and self._any(bodies_of(n.arg)))
                 for n in nodes_of(body.outputs)
             )
             self._checked[body] = found
         return found
 
-    def _number(self, site: Site, size: int) -> int:
+    def _number(self, site: Site, slot: slice = slice(0, 0)) -> int:
         self.sites.append(site)
-        self.sizes.append(size)
+        self.slots.append(slot)
         return len(self.sites)
 
+    def _fail(
+        self, state: _State, number: int, failed: Any, payload: Sequence[Any] = ()
+    ) -> None:
+        """If the condition holds: only the first failure counts."""
+        slot, first = self.slots[number - 1], state[0] == 0
+        pairs = zip(payload, state[slot], strict=True)
+        state[slot] = [fnp.where(first, x, old) for x, old in pairs]
+        state[0] = fnp.where(first & failed, np.int32(number), state[0])
+
     def _checks(
-        self, scope: Scope, arg: Any, src: Sequence[Node], state: _State
+        self, scope: Scope, arg: Any, src: Sequence[Node], state: _State, number: int
     ) -> None:
         """A user's check; of many lanes the first that failed is told of."""
-        site = arg.function.value.site
-        if site.category not in self.wanted:
-            return
         failed, *payload = (scope.wrap(n) for n in src)
         sizes = arg.sizes
         if sizes:
@@ -454,14 +466,14 @@ class _Walk:
             ]
             lane = fnp.argmax(full[0])
             failed, payload = full[0].any(), [x[lane] for x in full[1:]]
-        state.fail(self._number(site, len(payload)), failed, payload)
+        self._fail(state, number, failed, payload)
 
     def _computed(self, scope: Scope, node: Node, state: _State) -> None:
         """The automatic checks of an operation."""
         if DivisionByZeroError in self.wanted and node.op.name in ("div", "rem"):
             divisor: Any = scope.wrap(node.src[1])
             site = Site(DivisionByZeroError, "division by zero", _NOTHING)
-            state.fail(self._number(site, 0), (divisor == 0).any(), ())
+            self._fail(state, self._number(site), (divisor == 0).any())
         if NaNError not in self.wanted or node.op.family not in _COMPUTES:
             return
         several = items(node) if compound_of(node) is not None else [node]
@@ -472,119 +484,77 @@ class _Walk:
         for n in found:
             failed = failed | fnp.isnan(scope.wrap(n)).any()
         message = f"nan generated by primitive: {node.op.name}."
-        site = Site(NaNError, message, _NOTHING)
-        state.fail(self._number(site, 0), failed, ())
+        self._fail(state, self._number(Site(NaNError, message, _NOTHING)), failed)
 
-    # Bodies.
+    # Bodies: the state stands before their inputs and outputs.
 
-    def _traced(
-        self, avals: Sequence[Any], run: _Run
-    ) -> tuple[list[Node], Node, list[Node], list[Node], list[int]]:
-        """A body: its inputs, the number before; outputs, state after, its checks."""
-        states: list[_State] = []
+    def _traced(self, body: Body, run: _Run) -> tuple[list[Node], list[Node]]:
+        """The inputs and outputs of a body that runs so."""
+        size = len(self.zeros)
 
-        def function(code: Any, *xs: Any) -> list[Any]:
+        def function(*xs: Any) -> list[Any]:
             scope = current_scope()
             assert scope is not None
-            states.append(_State(code))
-            found = run(scope, states[0], [scope.lift(x) for x in xs])
-            return [*[scope.wrap(n) for n in found], states[0].code, *states[0].flat()]
+            state = list(xs[:size])
+            found = run(scope, state, [scope.lift(x) for x in xs[size:]])
+            return [*state, *[scope.wrap(n) for n in found]]
 
-        code = const(0, dtypes.int32).aval
-        draft = trace_body("checkify", function, [code, *avals])
+        avals = [n.aval for n in (*self.zeros, *body.inputs)]
+        draft = trace_body("checkify", function, avals)
         assert not draft.free
         assert not draft.effects
-        numbers = sorted(states[0].payloads)
-        size = 1 + sum(self.sizes[k - 1] for k in numbers)
-        before, *inputs = draft.arguments
-        outputs = list(draft.outputs)
-        return inputs, before, outputs[:-size], outputs[-size:], numbers
+        return list(draft.arguments), list(draft.outputs)
 
-    def _after(
-        self, state: _State, numbers: Sequence[int], scope: Scope, found: Sequence[Node]
-    ) -> None:
-        """The state after a branch or a loop."""
-        code, *rest = (scope.wrap(n) for n in found)
-        state.code = code
-        parts = _split(rest, [self.sizes[k - 1] for k in numbers])
-        state.payloads.update(zip(numbers, parts, strict=True))
+    def _after(self, scope: Scope, state: _State, found: Sequence[Node]) -> list[Node]:
+        """The outputs of a branch or a loop; the state becomes that after it."""
+        size = len(state)
+        state[:] = [scope.wrap(n) for n in found[:size]]
+        return list(found[size:])
 
     def _cond(
         self, scope: Scope, arg: Branches, src: Sequence[Node], state: _State
     ) -> list[Node]:
-        branches = [
-            self._traced([n.aval for n in body.inputs], partial(self._inside, body))
+        bodies = [
+            close(*self._traced(body, partial(self._inside, body)))
             for body in arg.bodies
         ]
-        numbers = [k for branch in branches for k in branch[4]]
-        made: list[Body] = []
-        for inputs, before, outputs, after, _ in branches:
-            told = [
-                n if other[3] is after else const(0, n.dtype, n.shape)
-                for other in branches
-                for n in other[3][1:]
-            ]
-            made.append(close([*inputs, before], [*outputs, after[0], *told]))
-        code = scope.lift(state.code)
-        found = cond_p.results(*src, code, arg=Branches(tuple(made)))
-        count = len(arg.bodies[0].outputs)
-        self._after(state, numbers, scope, found[count:])
-        return found[:count]
+        given = [src[0], *map(scope.lift, state), *src[1:]]
+        found = cond_p.results(*given, arg=Branches(tuple(bodies)))
+        return self._after(scope, state, found)
 
     def _scan(
         self, scope: Scope, arg: Scan, src: Sequence[Node], state: _State
     ) -> list[Node]:
-        run = partial(self._inside, arg.body)
-        body, extra, numbers = self._loop(arg.body, arg.consts, run)
-        made = replace(arg, body=body, carry=arg.carry + len(extra))
-        first = [scope.lift(state.code), *extra[1:]]
-        found = scan_p.results(*src[: arg.consts], *first, *src[arg.consts :], arg=made)
-        self._after(state, numbers, scope, found[: len(first)])
-        return found[len(first) :]
+        body = self._loop(arg.body, arg.consts, partial(self._inside, arg.body))
+        made = replace(arg, body=body, carry=arg.carry + len(state))
+        given = [*src[: arg.consts], *map(scope.lift, state), *src[arg.consts :]]
+        return self._after(scope, state, scan_p.results(*given, arg=made))
 
     def _while(
         self, scope: Scope, arg: While, src: Sequence[Node], state: _State
     ) -> list[Node]:
-        tests = self._any([arg.cond])
+        tests, at = self._any([arg.cond]), arg.consts
 
         def run(scope: Scope, state: _State, xs: list[Node]) -> list[Node]:
             found = self._inside(arg.body, scope, state, xs)
             if tests:  # before the next iteration
-                given = [*xs[: arg.consts], *found[: arg.carry]]
-                self._inside(arg.cond, scope, state, given)
+                self._inside(arg.cond, scope, state, [*xs[:at], *found[: arg.carry]])
             return found
 
         if tests:
             self._inside(arg.cond, scope, state, src)
-        body, extra, numbers = self._loop(arg.body, arg.consts, run)
-        cond = arg.cond
-        names = [variable(n.aval, _UNUSED_DEPTH, i) for i, n in enumerate(extra)]
-        at = arg.consts
-        cond = close([*cond.inputs[:at], *names, *cond.inputs[at:]], cond.outputs)
-        first = [scope.lift(state.code), *extra[1:]]
-        made = While(cond, body, arg.consts)
-        found = while_p.results(*src[:at], *first, *src[at:], arg=made)
-        self._after(state, numbers, scope, found[: len(first)])
-        return found[len(first) :]
+        body, inputs = self._loop(arg.body, at, run), arg.cond.inputs
+        names = [variable(n.aval, _UNUSED_DEPTH, i) for i, n in enumerate(self.zeros)]
+        cond = close([*inputs[:at], *names, *inputs[at:]], arg.cond.outputs)
+        given = [*src[:at], *map(scope.lift, state), *src[at:]]
+        made = While(cond, body, at)
+        return self._after(scope, state, while_p.results(*given, arg=made))
 
-    def _loop(
-        self, body: Body, consts: int, run: _Run
-    ) -> tuple[Body, list[Node], list[int]]:
-        """The body with the state as its first carry, and what that is at first."""
-        avals = [n.aval for n in body.inputs]
-        inputs, before, outputs, after, numbers = self._traced(avals, run)
-        kept = [variable(n.aval, _UNUSED_DEPTH, i) for i, n in enumerate(after[1:])]
-        ok = eq(before, const(0, dtypes.int32))
-        told = [
-            select(broadcast_leading(ok, new.shape), cast(new, old.dtype), old)
-            for new, old in zip(after[1:], kept, strict=True)
-        ]
-        made = close(
-            [*inputs[:consts], before, *kept, *inputs[consts:]],
-            [after[0], *told, *outputs],
-        )
-        zeros = [const(0, n.dtype, n.shape) for n in after]
-        return made, zeros, numbers
+    def _loop(self, body: Body, consts: int, run: _Run) -> Body:
+        """The body of a loop, with the state as its first carry."""
+        inputs, outputs = self._traced(body, run)
+        state, rest = inputs[: len(self.zeros)], inputs[len(self.zeros) :]
+        return close([*rest[:consts], *state, *rest[consts:]], outputs)
 
 
 def _with_lanes(x: Any, flags: Sequence[bool], sizes: Sequence[int]) -> Any:

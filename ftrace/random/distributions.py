@@ -508,25 +508,16 @@ def triangular(
     return choose(u < (mode - left) / width, rising, falling)
 
 
-def geometric(
-    key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+@sampler("iu", own=how.drawn_dtype)
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The number of trials with probability `p` until the first success.
 
     Raises:
       DtypeError: the dtype is no integer.
     """
-    wanted = how.check_dtype("geometric", dtype, "iu")
-    shape = how.common_shape("geometric", shape, p)
-    own = how.drawn_dtype(p)
-    p, key = how.parameter(p, own), how.check_key("geometric", key)
-    return how.draw(_geometric, key, p, shape=shape, own=own, dtype=wanted)
-
-
-def _geometric(key: Key, p: Tracer, shape: Shape, own: Dtype, dtype: Dtype) -> Any:
-    u = unit(key, shape, own)
+    u = unit(key, shape, p.dtype)
     u = choose(u == 0, 1, u)
-    return cast(fnp.floor(fnp.log(u) / fnp.log1p(-cast(p, own))) + 1, dtype)
+    return cast(fnp.floor(fnp.log(u) / fnp.log1p(-p)) + 1, dtype)
 
 
 def multivariate_normal(

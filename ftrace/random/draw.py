@@ -150,6 +150,7 @@ def sampler(
     kinds: str = "f",
     statics: tuple[str, ...] = (),
     shape_of: Callable[..., Shape] | None = None,
+    own: Callable[..., np.dtype[Any]] | None = None,
 ) -> Callable[[F], F]:
     """The public function of a distribution, given how it draws.
 
@@ -165,6 +166,7 @@ def sampler(
       kinds: of dtype that can be drawn; the default dtype is of the first.
       statics: arguments that are passed as they are.
       shape_of: (name, shape, *parameters) -> the shape; by default `common_shape`.
+      own: (*parameters) -> the dtype that they are drawn in, if it is another one.
     """
     resolve = common_shape if shape_of is None else shape_of
 
@@ -174,17 +176,22 @@ def sampler(
         fixed = ("key", "shape", "dtype", *statics)
         names = [n for n in defaults if n not in fixed]
 
-        def build(key: Tracer, *traced: Tracer, dtype: Any, **static: Any) -> Tracer:
-            given = [cast(x, dtype) for x in traced]
+        def build(
+            key: Tracer, *traced: Tracer, dtype: Any, kept: Any = None, **static: Any
+        ) -> Tracer:
+            given = [cast(x, kept or dtype) for x in traced]
             by_name = dict(zip(names, given, strict=True))
             return function(key, **by_name, dtype=dtype, **static)
 
         def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
             given = {**defaults, **bound_to(function, parameters, args, kwargs)}
             dtype = check_dtype(name, given["dtype"], kinds)
-            operands = [parameter(given[n], dtype) for n in names]
-            shape = resolve(name, given["shape"], *operands)
             static = {n: given[n] for n in statics}
+            kept = dtype
+            if own is not None:
+                kept = static["kept"] = own(*[given[n] for n in names])
+            operands = [parameter(given[n], kept) for n in names]
+            shape = resolve(name, given["shape"], *operands)
             key = check_key(name, given["key"])
             return draw(build, key, *operands, shape=shape, dtype=dtype, **static)
 

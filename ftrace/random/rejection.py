@@ -261,14 +261,16 @@ def ball(key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None) -> An
 Dtype = np.dtype[Any]
 
 
-def poisson(
-    key: Any,
-    lam: Any,
-    shape: Any = None,
-    dtype: Any = None,
-    *,
-    out_sharding: Any = None,
-) -> Any:
+def _always_single(_: Any) -> Dtype:
+    return dtypes.float32
+
+
+def _of_last(*parameters: Any) -> Dtype:
+    return how.drawn_dtype(parameters[-1])
+
+
+@sampler("iu", own=_always_single)
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The number of events where `lam` are expected.
 
     Args:
@@ -276,7 +278,6 @@ def poisson(
       lam: the mean; broadcasts to `shape`. It is taken in float32.
       shape: of the result, by default that of `lam`.
       dtype: an integer dtype, by default int32.
-      out_sharding: accepted, without effect.
 
     Returns:
       The counts; -1 where `lam` is NaN or less than 0, and 0 where it is infinite.
@@ -287,14 +288,7 @@ def poisson(
     Source: below 10 D. Knuth, TAOCP 2, 3.4.1; else W. Hörmann, "The transformed
     rejection method for generating Poisson random variables", 1993.
     """
-    wanted = how.check_dtype("poisson", dtype, "iu")
-    shape = how.common_shape("poisson", shape, lam)
-    lam, key = how.parameter(lam, dtypes.float32), how.check_key("poisson", key)
-    return how.draw(_poisson, key, lam, shape=shape, dtype=wanted)
-
-
-def _poisson(key: Key, lam: Any, shape: Shape, dtype: Dtype) -> Any:
-    lam = ax.broadcast_to(ax.cast(lam, dtypes.float32), shape)
+    lam = ax.broadcast_to(lam, shape)
     few = (lam < 10) | ~(lam < np.inf)
     found = ax.choose(
         few,
@@ -355,6 +349,7 @@ def _reject(key: Key, propose: Any, like: Any) -> Any:
     return while_loop(goes_on, draw_next, start)[1]
 
 
+@sampler(own=_of_last)
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     """The number of successes among `n` trials with probability `p`.
 
@@ -375,16 +370,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     1988; for n·p above 10 W. Hörmann, "The generation of binomial random variates",
     1993, algorithm BTRS.
     """
-    wanted = how.check_dtype("binomial", dtype)
-    shape = how.common_shape("binomial", shape, n, p)
-    own = how.drawn_dtype(p)
-    n, p = how.parameter(n, own), how.parameter(p, own)
-    key = how.check_key("binomial", key)
-    return how.draw(_binomial, key, n, p, shape=shape, own=own, dtype=wanted)
-
-
-def _binomial(key: Key, n: Any, p: Any, shape: Shape, own: Dtype, dtype: Dtype) -> Any:
-    n, p = (ax.broadcast_to(ax.cast(x, own), shape) for x in (n, p))
+    n, p = (ax.broadcast_to(x, shape) for x in (n, p))
     q = ax.choose(p < 0.5, p, 1 - p)
     valid = (n >= 0) & (q >= 0)
     q, trials = ax.choose(valid, q, 0.01), fnp.floor(n)
@@ -498,7 +484,7 @@ def _multinomial(
 
     def next_outcome(left: Any, given: Any) -> Any:
         ratio, key = given
-        count = _binomial(key, left, ratio, left.shape, p.dtype, p.dtype)
+        count = unwrap(binomial)(key, left, ratio, left.shape, p.dtype)
         return left - count, count
 
     first = ax.broadcast_to(n, shape[:-1])

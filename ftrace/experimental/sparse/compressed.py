@@ -313,10 +313,11 @@ class BCSR(_Compressed):
 
 def _of_bcsr(name: str, function: Callable[P, Any]) -> Callable[P, Any]:
     """A function of BCOO that takes and gives BCSR."""
+    given: Any = function
 
-    def through(*args: P.args, **kwargs: P.kwargs) -> Any:
-        given, named = tree.map(_as_bcoo, (args, kwargs), is_leaf=_is_format)
-        return _from_bcoo(BCSR, function(*given, **named))
+    def through(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree.map(_as_bcoo, (args, kwargs), is_leaf=_is_format)
+        return _from_bcoo(BCSR, given(*args, **kwargs))
 
     return named(wraps(function)(through), name, function.__doc__)
 
