@@ -14,6 +14,7 @@ Names, arguments and meanings are JAX's.
 
 import gc as _gc
 import os as _os
+from functools import partial as _partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -91,12 +92,13 @@ _register(_BACKEND)
 _tell_missing(errors.__name__)  # which stands below what tells
 
 
-def _scan(*args: Any, **options: Any) -> Any:
-    """`lax.scan`, for functions of numpy that few programs call."""
-    return import_module("ftrace.lax").scan(*args, **options)
+def _of_lax(name: str, *args: Any, **options: Any) -> Any:
+    """A function of `lax`, for functions of numpy that few programs call."""
+    return getattr(import_module("ftrace.lax"), name)(*args, **options)
 
 
-_surface["scan"] = _scan
+for _name in ("reduce", "scan", "while_loop"):
+    _surface[_name] = _partial(_of_lax, _name)
 
 if TYPE_CHECKING:
     from ftrace import (

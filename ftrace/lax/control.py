@@ -694,13 +694,9 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
         return x[:whole].reshape(whole // size, size, *x.shape[1:])
 
     wide = vmap(f)
-
-    def step_of_batch(carry: Any, x: Any) -> Any:
-        return carry, wide(x)
-
     parts: list[Any] = []
     if whole:
-        found = scan(step_of_batch, (), tree.map(batches, xs))[1]
+        found = map(wide, tree.map(batches, xs))
         parts.append(tree.map(lambda y: y.reshape(whole, *y.shape[2:]), found))
     if count % size or not whole:
         parts.append(wide(tree.map(lambda x: as_value(x)[whole:], xs)))

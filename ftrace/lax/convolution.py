@@ -21,6 +21,7 @@ from ftrace.lax.elementwise import check_dtypes
 from ftrace.lax.reductions import Padding, check_counts, check_padding, windows_of
 from ftrace.numpy import axes as ax
 from ftrace.numpy.linear import contract, dot_axes, finished, promoted
+from ftrace.numpy.shape import swapaxes
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.tracing.tracer import Value, aval_of
 
@@ -278,8 +279,7 @@ def conv_general_dilated(
     groups = (feature_group_count, batch_group_count)
     _check_channels(name, x.shape, w.shape, groups)
     result = run_fused(_convolve, [x, w], windows=windows, groups=groups)
-    order = sorted(range(x.ndim), key=tuple(axes.out_spec).__getitem__)
-    return finished(ax.permute(result, tuple(order)), final)
+    return finished(ax.permute(result, ax.inverse(axes.out_spec)), final)
 
 
 def _check_channels(
@@ -428,10 +428,7 @@ def conv_transpose(
             rows = zip(reaches, pads, strict=True)
             pads = [(k - lo - 1, k - hi - 1) for k, (lo, hi) in rows]
     if transpose_kernel:
-        order = list(range(w.ndim))
-        out, into = axes.rhs_spec[0], axes.rhs_spec[1]
-        order[out], order[into] = into, out
-        w = ax.permute(ax.flip(w, space), tuple(order))
+        w = swapaxes(ax.flip(w, space), *axes.rhs_spec[:2])
     return conv_general_dilated(
         x, w, (1,) * len(space), pads, steps, dilation, axes, precision=precision,
         preferred_element_type=preferred_element_type,
@@ -525,8 +522,7 @@ def conv_general_dilated_local(
     result = dot_general(w, seen, (((1,), (1,)), (batch, batch)), precision)
     places = tuple(range(w.ndim - 2))  # (places…, out, batch)
     result = ax.permute(result, (w.ndim - 1, w.ndim - 2, *places))
-    order = sorted(range(x.ndim), key=tuple(axes.out_spec).__getitem__)
-    return ax.permute(result, tuple(order))
+    return ax.permute(result, ax.inverse(axes.out_spec))
 
 
 # Shapes of results.

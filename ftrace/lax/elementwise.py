@@ -7,7 +7,7 @@ where the others are longer; their number of axes is not changed implicitly.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,16 +27,9 @@ from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh",
-    "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "cbrt", "ceil", "clamp", "clz", "complex", "conj", "convert_element_type", "cos",
-    "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
-    "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le", "lgamma", "log",
-    "log1p", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg", "nextafter",
-    "population_count", "pow", "real",
-    "reciprocal", "rem", "round", "rsqrt", "select", "select_n", "shift_left",
-    "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt",
-    "square", "stop_gradient", "sub", "tan", "tanh",
+    "abs", "add", "atan2", "bitcast_convert_type", "clamp", "clz", "conj",
+    "convert_element_type", "integer_pow", "max", "min", "mul", "mulhi", "pow",
+    "reciprocal", "round", "select", "select_n", "square", "stop_gradient",
 ]  # fmt: skip
 
 
@@ -104,55 +97,34 @@ def _binary(
     return named(function, name, f"Elementwise {op.doc}.")
 
 
-# One primitive each.
+# One primitive each, which has that name, or another one.
 
-acos = _unary("acos", p.acos)
-acosh = _unary("acosh", p.acosh)
-asin = _unary("asin", p.asin)
-asinh = _unary("asinh", p.asinh)
-atan = _unary("atan", p.atan)
-atanh = _unary("atanh", p.atanh)
-bitwise_not = _unary("bitwise_not", p.bit_not)
-cbrt = _unary("cbrt", p.cbrt)
-ceil = _unary("ceil", p.ceil)
-cos = _unary("cos", p.cos)
-cosh = _unary("cosh", p.cosh)
-digamma = _unary("digamma", p.digamma)
-erf = _unary("erf", p.erf)
-erf_inv = _unary("erf_inv", p.erf_inv)
-erfc = _unary("erfc", p.erfc)
-exp = _unary("exp", p.exp)
-exp2 = _unary("exp2", p.exp2)
-expm1 = _unary("expm1", p.expm1)
-floor = _unary("floor", p.floor)
-imag = _unary("imag", p.imag)
-is_finite = _unary("is_finite", p.is_finite)
-lgamma = _unary("lgamma", p.lgamma)
-log = _unary("log", p.log)
-log1p = _unary("log1p", p.log1p)
-logistic = _unary("logistic", p.logistic)
-neg = _unary("neg", p.neg)
-population_count = _unary("population_count", p.popcount)
-real = _unary("real", p.real)
-rsqrt = _unary("rsqrt", p.rsqrt)
-sign = _unary("sign", p.sign)
-sin = _unary("sin", p.sin)
-sinh = _unary("sinh", p.sinh)
-sqrt = _unary("sqrt", p.sqrt)
-tan = _unary("tan", p.tan)
-tanh = _unary("tanh", p.tanh)
+_OF_ONE = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cbrt",
+    "ceil", "cos", "cosh", "digamma", "erf", "erf_inv", "erfc", "exp", "exp2",
+    "expm1", "floor", "imag", "is_finite", "lgamma", "log", "log1p", "logistic",
+    "neg", "population_count", "real", "rsqrt", "sign", "sin", "sinh", "sqrt",
+    "tan", "tanh",
+)  # fmt: skip
+_OF_TWO = (
+    "bitwise_and", "bitwise_or", "bitwise_xor", "complex", "div", "eq", "ge", "gt",
+    "le", "lt", "ne", "nextafter", "rem", "shift_left", "shift_right_arithmetic",
+    "shift_right_logical", "sub",
+)  # fmt: skip
+_NAMES = {
+    "bitwise_and": "bit_and", "bitwise_not": "bit_not", "bitwise_or": "bit_or",
+    "bitwise_xor": "bit_xor", "complex": "make_complex", "population_count": "popcount",
+}  # fmt: skip
+for _make, _names in ((_unary, _OF_ONE), (_binary, _OF_TWO)):
+    globals().update({n: _make(n, getattr(p, _NAMES.get(n, n))) for n in _names})
+globals()["__all__"] += [*_OF_ONE, *_OF_TWO]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
 
 add = _binary("add", p.add, "iufc")
-bitwise_and = _binary("bitwise_and", p.bit_and)
-bitwise_or = _binary("bitwise_or", p.bit_or)
-bitwise_xor = _binary("bitwise_xor", p.bit_xor)
-complex = _binary("complex", p.make_complex)
-div = _binary("div", p.div)
-eq = _binary("eq", p.eq)
-ge = _binary("ge", p.ge)
-gt = _binary("gt", p.gt)
-le = _binary("le", p.le)
-lt = _binary("lt", p.lt)
 max = _binary("max", p.maximum, of_complex=maximum)
 min = _binary("min", p.minimum, of_complex=minimum)
 _mul = _binary("mul", p.mul, "iufc")
@@ -163,15 +135,6 @@ def mul(x: Value, y: Value, *, out_dtype: Any = None) -> Any:
     if out_dtype is not None:
         x, y = (convert_element_type(v, out_dtype) for v in (x, y))
     return _mul(x, y)
-
-
-ne = _binary("ne", p.ne)
-nextafter = _binary("nextafter", p.nextafter)
-rem = _binary("rem", p.rem)
-shift_left = _binary("shift_left", p.shift_left)
-shift_right_arithmetic = _binary("shift_right_arithmetic", p.shift_right_arithmetic)
-shift_right_logical = _binary("shift_right_logical", p.shift_right_logical)
-sub = _binary("sub", p.sub)
 
 
 # Compositions.
@@ -296,7 +259,7 @@ def clz(x: Value) -> Any:
     width = 8 * x.dtype.itemsize
     filled, shift = x, 1
     while shift < width:  # every bit below the highest one is set
-        below = shift_right_logical(filled, ax.full((), shift, x.dtype, x.weak_type))
+        below = apply_elementwise(p.shift_right_logical, filled, shift)
         filled, shift = bind(p.bit_or, filled, below), 2 * shift
     return bind(p.popcount, bind(p.bit_not, filled))
 

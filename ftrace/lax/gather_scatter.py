@@ -13,14 +13,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lax.control import while_loop
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.lax.options import GatherScatterMode
 from ftrace.numpy import axes as ax
 from ftrace.numpy.arithmetic import remainder
+from ftrace.numpy.at import apply_repeatedly
 from ftrace.numpy.elementwise import maximum, minimum, negative
 from ftrace.numpy.indexing import default_fill, widened
 from ftrace.trace.avals import Shape
@@ -28,7 +30,7 @@ from ftrace.trace.bind import bind
 from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.symbolic.bounds import surely_less
-from ftrace.trace.tracing.tracer import Tracer, Value, aval_of
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "GatherDimensionNumbers", "ScatterDimensionNumbers", "gather", "index_take",
@@ -271,13 +273,10 @@ def _widest(found: Sequence[Any]) -> Any:
 
 def _as_signed(start: Any, size: int) -> Any:
     """A start in a signed dtype that holds the size of its axis."""
-    if dtypes.kind(start.dtype) == "u":
-        if dtypes.limits(start.dtype)[1] > size:
-            start = minimum(start, size)  # which is out of bounds, too
-        return ax.cast(
-            start, dtypes.int32 if surely_less(size, 2**31) else dtypes.int64
-        )
-    wide = start.dtype if start.dtype.itemsize >= 4 else dtypes.int32
+    unsigned = dtypes.kind(start.dtype) == "u"
+    if unsigned and dtypes.limits(start.dtype)[1] > size:
+        start = minimum(start, size)  # which is out of bounds, too
+    wide = dtypes.int32 if unsigned or start.dtype.itemsize < 4 else start.dtype
     return ax.cast(start, wide if surely_less(size, 2**31) else dtypes.int64)
 
 
@@ -566,38 +565,15 @@ def scatter_apply(
     found = _places(windows, starts, _mode_of(mode), writing=True)
     old = bind(gather_p, x, *found.indices, arg=found.axes)
     inside = _only_inside(found)
-    repeats = ax.full(old.shape, 1, dtypes.int32)
+    repeats: Any = np.ones(old.shape, np.int32)
     if not unique_indices:
-        repeats = _count_windows(x, found, inside, repeats)
+        counts = ax.full(x.shape, 0, dtypes.int32)
+        counts = bind(scatter_p, counts, repeats, *inside, arg=(found.axes, "add"))
+        repeats = bind(gather_p, counts, *found.indices, arg=found.axes)
 
-    def goes_on(state: Any) -> Any:
-        return state[0] < most
-
-    def once_more(state: Any) -> Any:
-        done, old = state
-        new = ax.as_value(func(old))
-        if new.shape != old.shape:
-            raise ShapeError(
-                "lax.scatter_apply: the function must keep the shape "
-                f"{old.shape}, it gave {new.shape}"
-            )
-        return done + 1, ax.choose(repeats > done, ax.cast(new, x.dtype), old)
-
-    most, state = repeats.max(), (0, old)
-    if unique_indices or not isinstance(most, Tracer):
-        for _ in range(1 if unique_indices else int(most)):
-            state = once_more(state)
-    else:
-        state = while_loop(goes_on, once_more, state)
-    result = bind(scatter_p, x, state[1], *inside, arg=(found.axes, "set"))
+    new = apply_repeatedly("lax.scatter_apply", func, old, repeats)
+    result = bind(scatter_p, x, new, *inside, arg=(found.axes, "set"))
     return ax.reshape(result, aval_of(operand).shape)
-
-
-def _count_windows(x: Any, found: Places, inside: Sequence[Any], ones: Any) -> Any:
-    """Of each element of windows, how many windows have it."""
-    none = ax.full(x.shape, 0, dtypes.int32)
-    counts = bind(scatter_p, none, ones, *inside, arg=(found.axes, "add"))
-    return bind(gather_p, counts, *found.indices, arg=found.axes)
 
 
 def _check_scatter(

@@ -13,10 +13,16 @@ import numpy as np
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, UnsupportedError, ValueRangeError
+from ftrace.errors import DtypeError, ShapeError, UnsupportedError
 from ftrace.lax.control import while_loop
 from ftrace.numpy import axes as ax
-from ftrace.numpy.factorizations import adjoint, matrices, square, symmetrized
+from ftrace.numpy.factorizations import (
+    adjoint,
+    matrices,
+    square,
+    subset_of,
+    symmetrized,
+)
 from ftrace.numpy.linear import matmul
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.primitives.library import factors, systems
@@ -158,19 +164,9 @@ def eigh(
     a = symmetrized(a) if symmetrize_input else a
     vectors, values = bind_compound(factors.eigh_p, a, arg=bool(lower))
     if subset_by_index is not None:
-        start, stop = _subset("eigh", subset_by_index, a.shape[-1])
-        vectors = ax.shrink_axis(vectors, vectors.ndim - 1, start, stop)
-        values = ax.shrink_axis(values, values.ndim - 1, start, stop)
+        some = subset_of("eigh", subset_by_index, a.shape[-1], "eigenvalues")
+        vectors, values = vectors[..., some], values[..., some]
     return vectors, values
-
-
-def _subset(name: str, subset: tuple[int, int], size: int) -> tuple[int, int]:
-    start, stop = (ax.static_int(i, f"{name}: subset_by_index") for i in subset)
-    if not 0 <= start < stop <= size:
-        raise ValueRangeError(
-            f"{name}: subset_by_index must be (start, end) within {size}, got {subset}"
-        )
-    return start, stop
 
 
 def lu(x: Value) -> list[Any]:

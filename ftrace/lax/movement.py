@@ -13,14 +13,14 @@ from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError
 from ftrace.lax.elementwise import check_dtypes
 from ftrace.numpy import axes as ax
-from ftrace.numpy.creation import asarray, number_for
+from ftrace.numpy.creation import asarray, filled
 from ftrace.numpy.elementwise import values_together
 from ftrace.numpy.shape import concatenate as joined, tile as repeat_whole
 from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
 from ftrace.trace.flatten_arguments import flatten_values
 from ftrace.trace.primitives.barrier import barrier_p
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.tracer import Value, aval_of, wrapped
+from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
     "broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes",
@@ -320,15 +320,7 @@ def full(
     aval = aval_of(0 if of_any_size else fill_value)
     if aval.shape != ():
         raise ShapeError(f"lax.full: fill_value must be a scalar, got {aval!r}")
-    weak = aval.weak_type and dtype is None
-    wanted = (
-        aval.dtype if dtype is None else dtypes.canonicalize(dtypes.as_dtype(dtype))
-    )
-    target = ax.check_sizes(shape, "lax.full")
-    if isinstance(fill_value, (bool, int, float, complex, np.generic)):
-        value = wrapped(np.asarray(fill_value).item(), wanted)
-        return ax.full(target, number_for(value, wanted), wanted, weak)
-    return ax.broadcast_to(ax.cast(fill_value, wanted, weak), target, "lax.full")
+    return filled("lax.full", ax.check_sizes(shape, "lax.full"), fill_value, dtype)
 
 
 def full_like(

@@ -20,6 +20,7 @@ from ftrace.numpy import reductions
 from ftrace.numpy.axes import as_value, canonical_axis, cast, move_axis, reshape
 from ftrace.numpy.sorting import where
 from ftrace.trace.bind import bind_compound
+from ftrace.trace.eager.dispatch import member
 from ftrace.trace.flatten_arguments import flatten_values, is_int
 from ftrace.trace.primitives import reduction as primitives
 from ftrace.trace.primitives.primitive import Compound
@@ -71,8 +72,7 @@ def _reduction(
     op: Compound,
     positional: Callable[..., Any],
     of_constant: Callable[[Value, int], Any],
-    doc: str,
-) -> Callable[..., Any]:
+):
     def reduce(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
         names = _names(axis_name)
         numbers = tuple([n for n in names if is_int(n)])
@@ -94,8 +94,12 @@ def _reduction(
 
         return _mapped(name, of_value, x)
 
-    reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"""{doc}
+    return reduce
+
+
+@member(_reduction, primitives.psum_p, reductions.sum, operator.mul)
+def psum():
+    """The sum over all instances along an axis; of a Python number n times that.
 
     Args:
       x: an array, or a pytree of them.
@@ -105,21 +109,34 @@ def _reduction(
     Raises:
       AxisNameError: no axis has that name.
     """
-    return reduce
 
 
-psum = _reduction(
-    "psum", primitives.psum_p, reductions.sum, operator.mul,
-    "The sum over all instances along an axis; of a Python number n times that.",
-)  # fmt: skip
-pmax = _reduction(
-    "pmax", primitives.pmax_p, reductions.max, lambda x, n: x,
-    "The greatest value of all instances along an axis.",
-)  # fmt: skip
-pmin = _reduction(
-    "pmin", primitives.pmin_p, reductions.min, lambda x, n: x,
-    "The least value of all instances along an axis.",
-)  # fmt: skip
+@member(_reduction, primitives.pmax_p, reductions.max, lambda x, n: x)
+def pmax():
+    """The greatest value of all instances along an axis.
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
+      axis_index_groups: lists of instances, each of which is by itself; of one size.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
+
+
+@member(_reduction, primitives.pmin_p, reductions.min, lambda x, n: x)
+def pmin():
+    """The least value of all instances along an axis.
+
+    Args:
+      x: an array, or a pytree of them.
+      axis_name: the name of an axis, or a tuple of names; an int is an axis of `x`.
+      axis_index_groups: lists of instances, each of which is by itself; of one size.
+
+    Raises:
+      AxisNameError: no axis has that name.
+    """
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:

@@ -75,10 +75,10 @@ def slice_in_dim(
         found = default if index is None else ax.static_int(index, name)
         return found + size if found < 0 else found
 
-    starts, limits, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    starts[place], limits[place] = bound(start_index, 0), bound(limit_index, size)
-    steps[place] = ax.static_int(stride, f"{name}: stride")
-    return slice(x, starts, limits, steps)
+    starts = ax.with_size((0,) * x.ndim, place, bound(start_index, 0))
+    limits = ax.with_size(x.shape, place, bound(limit_index, size))
+    step = ax.static_int(stride, f"{name}: stride")
+    return slice(x, starts, limits, ax.line(x.ndim, place, step))
 
 
 def index_in_dim(
@@ -236,12 +236,9 @@ def dynamic_slice_in_dim(
 ) -> Any:
     """A slice of known size at a computed position of one axis; else whole."""
     x, place = ax.along(operand, axis, "lax.dynamic_slice_in_dim")
-    starts: list[Any] = [0] * x.ndim
-    sizes = list(x.shape)
-    starts[place], sizes[place] = start_index, slice_size
-    return dynamic_slice(
-        x, starts, sizes, allow_negative_indices=allow_negative_indices
-    )
+    starts = ax.with_size((0,) * x.ndim, place, start_index)
+    sizes, wrap = ax.with_size(x.shape, place, slice_size), allow_negative_indices
+    return dynamic_slice(x, starts, sizes, allow_negative_indices=wrap)
 
 
 def dynamic_index_in_dim(
@@ -254,9 +251,8 @@ def dynamic_index_in_dim(
 ) -> Any:
     """One computed position along one axis."""
     x, place = ax.along(operand, axis, "lax.dynamic_index_in_dim")
-    part = dynamic_slice_in_dim(
-        x, index, 1, place, allow_negative_indices=allow_negative_indices
-    )
+    wrap = allow_negative_indices
+    part = dynamic_slice_in_dim(x, index, 1, place, allow_negative_indices=wrap)
     return part if keepdims else ax.drop_axes(part, (place,))
 
 
@@ -305,12 +301,9 @@ def dynamic_update_slice_in_dim(
 ) -> Any:
     """`dynamic_update_slice` at a computed position of one axis."""
     x, place = ax.along(operand, axis, "lax.dynamic_update_slice_in_dim")
-    part = ax.as_value(update)
-    starts: list[Any] = [0] * x.ndim
-    starts[place] = start_index
-    return dynamic_update_slice(
-        x, part, starts, allow_negative_indices=allow_negative_indices
-    )
+    starts = ax.with_size((0,) * x.ndim, place, start_index)
+    wrap = allow_negative_indices
+    return dynamic_update_slice(x, update, starts, allow_negative_indices=wrap)
 
 
 def dynamic_update_index_in_dim(
@@ -331,6 +324,7 @@ def dynamic_update_index_in_dim(
             "lax.dynamic_update_index_in_dim: the update must have the axes of the "
             f"operand, {x.shape}, with or without axis {place}; got {part.shape}"
         )
+    wrap = allow_negative_indices
     return dynamic_update_slice_in_dim(
-        x, part, index, place, allow_negative_indices=allow_negative_indices
+        x, part, index, place, allow_negative_indices=wrap
     )

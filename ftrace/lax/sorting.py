@@ -8,7 +8,7 @@ from typing import Any
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
-from ftrace.numpy.axes import as_value, canonical_axis, cast, is_sequence, static_int
+from ftrace.numpy import axes as ax
 from ftrace.numpy.sorting import gather_along, positions_along, sort_along
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.eager.dispatch import member
@@ -43,11 +43,10 @@ def sort(
       ValueRangeError: there are no operands, or not so many keys.
     """
     given: Any = operand
-    if not is_sequence(given):
-        x = as_value(given)
-        return sort_along(x, canonical_axis(dimension, x.ndim, "lax.sort"))
-    values = [as_value(x) for x in given]
-    count = static_int(num_keys, "lax.sort: num_keys")
+    if not ax.is_sequence(given):
+        return sort_along(*ax.along(given, dimension, "lax.sort"))
+    values = [ax.as_value(x) for x in given]
+    count = ax.static_int(num_keys, "lax.sort: num_keys")
     if not 1 <= count <= len(values):
         raise ValueRangeError(
             f"lax.sort: num_keys must be from 1 to the number of operands, "
@@ -59,7 +58,7 @@ def sort(
             f"lax.sort: all operands must have one shape, got "
             f"{[x.shape for x in values]}"
         )
-    axis = canonical_axis(dimension, len(shape), "lax.sort")
+    axis = ax.canonical_axis(dimension, len(shape), "lax.sort")
     if len(values) == 1:
         return (sort_along(values[0], axis),)
     places = positions_along(values[:count], axis)
@@ -95,9 +94,8 @@ def top_k(operand: Value, k: int, *, axis: int = -1) -> tuple[Any, Any]:
 
 
 def _top(name: str, operand: Value, k: int, axis: int, largest: bool) -> Any:
-    x = as_value(operand)
-    count = static_int(k, f"lax.{name}: k")
-    place = canonical_axis(axis, x.ndim, f"lax.{name}")
+    x, place = ax.along(operand, axis, f"lax.{name}")
+    count = ax.static_int(k, f"lax.{name}: k")
     if dtypes.is_complex(x.dtype):
         raise DtypeError(f"lax.{name} is not defined for complex numbers")
     if not 0 <= count <= x.shape[place]:
@@ -107,7 +105,7 @@ def _top(name: str, operand: Value, k: int, axis: int, largest: bool) -> Any:
         )
     arg = TopK(count, place, largest)
     (places,) = bind_compound(top_k_p, x, arg=arg)
-    return gather_along(x, places, place), cast(places, dtypes.int32)
+    return gather_along(x, places, place), ax.cast(places, dtypes.int32)
 
 
 def _approximate(name: str, largest: bool):
@@ -169,13 +167,13 @@ def fft(x: Value, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
     name = fft_type.name if isinstance(fft_type, FftType) else str(fft_type)
     kind = name.lower()
     one_of("fft: fft_type", kind, KINDS)
-    lengths = tuple(static_int(n, "fft: fft_lengths") for n in fft_lengths)
-    operand = as_value(x)
+    lengths = tuple(ax.static_int(n, "fft: fft_lengths") for n in fft_lengths)
+    operand = ax.as_value(x)
     if not dtypes.is_inexact(operand.dtype):
-        operand = cast(operand, dtypes.to_inexact(operand.dtype))
+        operand = ax.cast(operand, dtypes.to_inexact(operand.dtype))
     wide = operand.dtype in (dtypes.float32, dtypes.float64)
     if kind != "rfft" and wide:
-        operand = cast(operand, dtypes.complex_dtype(operand.dtype))
+        operand = ax.cast(operand, dtypes.complex_dtype(operand.dtype))
     if not lengths:
         return operand
     return bind_compound(fft_p, operand, arg=Fourier(kind, lengths))[0]

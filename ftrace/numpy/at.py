@@ -21,10 +21,8 @@ from ftrace.ground import settings
 from ftrace.numpy import axes as ax, elementwise as ew, indexing
 from ftrace.numpy.arithmetic import power
 from ftrace.numpy.indexing import Index
-from ftrace.trace.arrays.array import Array, is_array
-from ftrace.trace.bind import bind, bind_compound
-from ftrace.trace.body import close, trace_body
-from ftrace.trace.control.conditional import While, while_p
+from ftrace.trace.arrays.array import Array, is_array, surface
+from ftrace.trace.bind import bind
 from ftrace.trace.eager.checked_calls import check_types
 from ftrace.trace.eager.dispatch import integer_classes
 from ftrace.trace.evaluate import require_room
@@ -145,25 +143,16 @@ class Place:
         mode = indexing.check_mode("at.apply", options.get("mode"))
         mask = _traced_mask(self.array, self.index)
         if mask is not None:
-            return ax.choose(
-                mask, ax.cast(func(self.array), self.array.dtype), self.array
-            )
+            new = ax.cast(func(self.array), self.array.dtype)
+            return ax.choose(mask, new, self.array)
         wrap = options.get("wrap_negative_indices", True)
         place = Place(self.array, self.index)
-        values = [place.get(mode=mode, wrap_negative_indices=wrap)]
+        old = place.get(mode=mode, wrap_negative_indices=wrap)
         repeats: Any = np.ones((), np.int32)
         if not options.get("unique_indices"):
             repeats = _repeats(self.array, self.index, mode, wrap)
-
-        def once_more(done: Any, repeats: Any, old: Any) -> Any:
-            return ax.choose(repeats > done, ax.cast(func(old), old.dtype), old)
-
-        if isinstance(repeats, np.ndarray):
-            for done in range(repeats.max(initial=1)):
-                values.append(once_more(done, repeats, values[-1]))
-        else:
-            values.append(_repeated(once_more, repeats, *values))
-        return place._update("set", values[-1], **options)
+        new = apply_repeatedly("at.apply", func, old, repeats)
+        return place._update("set", new, **options)
 
     def _update(
         self,
@@ -176,15 +165,9 @@ class Place:
         out_sharding: None = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
-        checked = indexing.check_mode("at", mode)
-        return update(
-            self.array,
-            self.index,
-            _fitting(values, self.array),
-            kind,
-            checked,
-            wrap_negative_indices,
-        )
+        checked, x = indexing.check_mode("at", mode), self.array
+        new = _fitting(values, x)
+        return update(x, self.index, new, kind, checked, wrap_negative_indices)
 
 
 def _fitting(values: tracer.Value, x: Any) -> Any:
@@ -298,18 +281,37 @@ def _repeats(x: Any, index: Any, mode: str | None, wrap: bool) -> Any:
     return np.asarray(found) if is_array(found) else found
 
 
-def _repeated(step: Callable[..., Any], repeats: Any, old: Any) -> Any:
-    """`step(done, repeats, values)`, from `old` on, until all repeats are done."""
+def apply_repeatedly(
+    name: str, func: Callable[[Any], Any], x: Any, repeats: Any
+) -> Any:
+    """`func` applied to each element as often as `repeats`, which broadcast to x, say.
 
-    def round_of(done: Any, repeats: Any, old: Any) -> list[Any]:
-        more = ew.less(done, repeats.max())
-        return [more, ew.add(done, 1), repeats, step(done, repeats, old)]
+    Raises:
+      ShapeError: the function changes the shape.
+    """
 
-    carry = [asarray(np.int32(0)), repeats, ax.cast(old, old.dtype)]
-    draft = trace_body("at.apply", round_of, [tracer.aval_of(x) for x in carry])
-    names, (more, *after) = [*draft.free, *draft.arguments], draft.outputs
-    loop = While(close(names, [more]), close(names, after), len(draft.free))
-    return bind_compound(while_p, *draft.values, *carry, arg=loop)[-1]
+    def once_more(done: Any, old: Any) -> Any:
+        new = ax.as_value(func(old))
+        if new.shape != old.shape:
+            raise ShapeError(
+                f"{name}: the function must keep the shape {old.shape}, it gave "
+                f"{new.shape}"
+            )
+        return ax.choose(repeats > done, ax.cast(new, old.dtype), old)
+
+    if isinstance(repeats, tracer.Tracer):
+        most = repeats.max()
+
+        def goes_on(state: Any) -> Any:
+            return state[0] < most
+
+        def step(state: Any) -> Any:
+            return state[0] + 1, once_more(*state)
+
+        return surface["while_loop"](goes_on, step, (0, ax.cast(x, x.dtype)))[1]
+    for done in range(np.asarray(repeats).max(initial=1)):
+        x = once_more(done, x)
+    return x
 
 
 def _scatter(

@@ -241,7 +241,7 @@ def shape_of(x: tracer.Value) -> Shape:
     return tracer.aval_of(x).shape
 
 
-def with_size(shape: Shape, axis: int, size: int) -> Shape:
+def with_size(shape: Shape, axis: int, size: Any) -> Shape:
     """A shape with another size of one axis."""
     return (*shape[:axis], size, *shape[axis + 1 :])
 
@@ -531,11 +531,8 @@ def padded(x: Any, windows: Sequence[Window], fill: Any = 0) -> Any:
     x = as_value(x)
     grown = tuple((max(w.before, 0), max(w.after, 0), w.between) for w in windows)
     result = pad(x, grown)
-    is_zero = isinstance(fill, (bool, int, float)) and str(fill) in (
-        "0",
-        "0.0",
-        "False",
-    )
+    zeros = ("0", "0.0", "False")
+    is_zero = isinstance(fill, (bool, int, float)) and str(fill) in zeros
     if not is_zero and any(map(any, grown)):
         inside = pad(full(x.shape, True, dtypes.bool_), grown)
         result = choose(inside, result, fill)

@@ -381,20 +381,21 @@ def full(
     shape: Any, fill_value: Any, dtype: Dtype = None, *, device: Any = None
 ) -> Any:
     """`fill_value`, a number or an array, broadcast to a shape."""
-    return _full("full", ax.check_sizes(shape, "full"), fill_value, dtype, device)
+    sizes = ax.check_sizes(shape, "full")
+    return placed(filled("full", sizes, fill_value, dtype), device)
 
 
-def _full(name: str, target: Shape, fill_value: Any, dtype: Dtype, device: Any) -> Any:
+def filled(name: str, target: Shape, fill_value: Any, dtype: Dtype) -> Any:
     fill_value = dtypes.as_number(fill_value)
     if not isinstance(fill_value, (bool, int, float, complex)):
         value = array(fill_value, dtype, copy=False)
-        return placed(ax.broadcast_to(value, target, name), device)
+        return ax.broadcast_to(value, target, name)
     if dtype is None:
         aval = tracer.aval_of(fill_value)
-        return placed(ax.full(target, fill_value, aval.dtype, aval.weak_type), device)
+        return ax.full(target, fill_value, aval.dtype, aval.weak_type)
     chosen = dtypes.as_dtype(dtype)
     number = number_for(tracer.wrapped(fill_value, chosen), chosen)
-    return placed(ax.full(target, number, chosen), device)
+    return ax.full(target, number, chosen)
 
 
 def _like(name: str, value: int):
@@ -451,7 +452,8 @@ def full_like(
     aval = _aval(dtypes.as_number(a))
     target = aval.shape if shape is None else ax.check_sizes(shape, "full_like")
     natural = dtypes.settled(aval.dtype, aval.weak_type)
-    return _full("full_like", target, fill_value, dtype_or(dtype, natural), device)
+    made = filled("full_like", target, fill_value, dtype_or(dtype, natural))
+    return placed(made, device)
 
 
 # The dtypes by name: `float32` is a dtype, and `float32(x)` makes an array of it.
@@ -608,16 +610,14 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     """
     found = dtypes.named_dtype(dtype)
     letter = dtypes.kind(found)
-    kinds: Any = kind if ax.is_sequence(kind) else (kind,)
-    for one in kinds:
-        if isinstance(one, str):
-            errors.one_of("isdtype: kind", one, _CATEGORIES)
-    return any(
-        letter in _CATEGORIES[one]
-        if isinstance(one, str)
-        else dtypes.named_dtype(one) == found
-        for one in kinds
-    )
+
+    def fits(one: Any) -> bool:
+        if not isinstance(one, str):
+            return dtypes.named_dtype(one) == found
+        errors.one_of("isdtype: kind", one, _CATEGORIES)
+        return letter in _CATEGORIES[one]
+
+    return True in [fits(one) for one in (kind if ax.is_sequence(kind) else (kind,))]
 
 
 def _type_of(x: Any) -> tuple[np.dtype[Any], bool]:

@@ -17,8 +17,7 @@ from ftrace.numpy.at import update
 from ftrace.numpy.cumulative import cumsum
 from ftrace.numpy.indexing import check_mode, read_at, widened
 from ftrace.numpy.linear import matmul
-from ftrace.numpy.reductions import sum as summed
-from ftrace.numpy.shape import atleast_1d, concatenate, ravel, split, tile
+from ftrace.numpy.shape import atleast_1d, concatenate, ravel, tile
 from ftrace.numpy.sorting import nonzero, searchsorted, sort
 from ftrace.trace.bind import bind
 from ftrace.trace.primitives.indexing import scatter_p
@@ -453,29 +452,32 @@ def insert(arr: Value, obj: Any, values: Value, axis: int | None = None) -> Any:
     """
     arr, axis = ax.flattened(arr, axis, "insert")
     size = arr.shape[axis]
-    if ax.is_unknown(obj):
-        return _insert_traced(arr, obj, ax.cast(values, arr.dtype), axis)
-    positions = _positions("insert", obj, size, size)
-    dtype, weak = arr.dtype, arr.weak_type and ew.common_type(arr, values)[1]
-    values = ax.cast(values, dtype)
+    place = _clip if ax.is_unknown(obj) else _positions
+    positions = place("insert", obj, size, size)
+    weak = arr.weak_type and ew.common_type(arr, values)[1]
+    arr, values = (ax.cast(x, arr.dtype, weak) for x in (arr, values))
     if positions.ndim == 0:
         values = _one_block(values, arr, axis)
-        before, behind = split(arr, [int(positions)], axis)
-        parts = [ax.cast(p, dtype, weak) for p in (before, values, behind)]
-        return concatenate(parts, axis)
-    count = positions.size
-    shape = ax.with_size(arr.shape, axis, count)
+        positions = np.zeros(values.shape[axis], np.int32) + positions
+    shape = ax.with_size(arr.shape, axis, positions.size)
     values = ax.broadcast_to(values, shape, "insert")
-    # Where each new element stands in the result, in the order of the positions.
-    order = np.argsort(positions, kind="stable")
-    places = np.empty(count, np.int64)
-    places[order] = positions[order] + np.arange(count)
-    is_old = np.ones(size + count, np.bool_)
-    is_old[places] = False
-    source = np.empty(size + count, np.int64)
-    source[places] = size + np.arange(count)
-    source[is_old] = np.arange(size)
-    return along(concatenate([arr, values], axis), source, axis)
+    if positions.size == 0:
+        return arr
+    return along(concatenate([arr, values], axis), _sources(positions, size), axis)
+
+
+def _sources(positions: Any, size: int) -> Any:
+    """Where the elements of the result stand in the old and, behind them, the new.
+
+    Methods alone, which arrays of NumPy have as well: what is known stays so.
+    """
+    count = positions.size
+    numbers = np.arange(size + count, dtype=np.int32)
+    order = positions.argsort(kind="stable")
+    places = positions[order] + numbers[:count]
+    new_before = places.searchsorted(numbers, side="right")
+    old, new = numbers - new_before, order[new_before - 1] + size
+    return old + (places[new_before - 1] == numbers) * (new - old)
 
 
 def _clip(name: str, obj: Any, size: int, last: int) -> Any:
@@ -486,31 +488,6 @@ def _clip(name: str, obj: Any, size: int, last: int) -> Any:
         )
     obj = widened(obj, size)
     return ew.clip(ax.choose(obj < 0, obj + size, obj), 0, last)
-
-
-def _insert_traced(arr: Any, obj: Any, values: Any, axis: int) -> Any:
-    size = arr.shape[axis]
-    positions = _clip("insert", obj, size, size)
-    if positions.ndim == 0:
-        values = _one_block(values, arr, axis)
-        positions = ax.expand(ax.reshape(positions, (1,)), (values.shape[axis],))
-    count = positions.size
-    shape = ax.with_size(arr.shape, axis, count)
-    values = ax.broadcast_to(values, shape, "insert")
-    # Each new element stands behind those of lesser positions, in the order given.
-    mine, other = positions[:, None], positions[None]
-    order = ax.iota(dtypes.int32, (count, count), 1)
-    before = (other < mine) | ((other == mine) & (order < order.T))
-    places = positions + summed(ax.cast(before, positions.dtype), 1)
-    marks = ax.full((size + count,), 0, dtypes.int32)
-    taken = update(marks, places, ax.as_value(1), "set", "drop")
-    numbers = ax.iota(dtypes.int32, (size + count,), 0)
-    source = numbers - (cumsum(taken) - taken)
-    if size == 0:
-        kept = ax.full(shape, 0, arr.dtype)
-    else:
-        kept = along(arr, ew.clip(source, 0, size - 1), axis)
-    return update(kept, (slice(None),) * axis + (places,), values, "set", "drop")
 
 
 def _one_block(values: Any, arr: Any, axis: int) -> Any:
@@ -544,15 +521,7 @@ def delete(
         return along(arr, numbers + ax.cast(gap <= numbers, dtypes.int32), axis)
     if assume_unique_indices and ax.is_unknown(obj) and obj.dtype != dtypes.bool_:
         return _without(arr, ravel(obj), axis)
-    kept = _kept(obj, size)
-    places = np.flatnonzero(kept)
-    runs = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
-    if len(runs) > 2:
-        return along(arr, places, axis)
-    # Few slices need no gather.
-    slices = [(int(run[0]), int(run[-1]) + 1) for run in runs if run.size]
-    parts = [ax.shrink_axis(arr, axis, *bounds) for bounds in slices or [(0, 0)]]
-    return concatenate(parts, axis)
+    return along(arr, np.flatnonzero(_kept(obj, size)), axis)
 
 
 def _without(arr: Any, places: Any, axis: int) -> Any:

@@ -96,11 +96,18 @@ def einsum_path(
     text, arrays = _normal_form(subscripts, operands)
     shapes = [ax.shape_of(x) for x in arrays]
     parsed = parse(text, shapes)
+    return _search(parsed, shapes, optimize, optimize is not False)
+
+
+def _search(
+    parsed: Subscripts, shapes: Sequence[Any], optimize: Any, of_numpy: Any
+) -> tuple[list[Any], Any]:
+    """The path, and a text or an object about it: opt_einsum's, or else NumPy's."""
     search = _opt_einsum()
     if search is not None:
         return search(str(parsed), *shapes, shapes=True, optimize=optimize)
     dummies: list[Any] = [np.broadcast_to(0.0, shape) for shape in shapes]
-    return np.einsum_path(str(parsed), *dummies, optimize=optimize not in (False,))
+    return np.einsum_path(str(parsed), *dummies, optimize=of_numpy)
 
 
 # Reading.
@@ -210,20 +217,16 @@ def find_path(
 ) -> Path:
     """The positions to contract, step by step; each result is put at the end."""
     count = len(shapes)
-    if not isinstance(optimize, (bool, str)):
-        steps = [step for step in optimize if not isinstance(step, str)]
-        return tuple(tuple(step) for step in steps)
-    if optimize is False or count <= 2:  # the last result stands at the end
-        return ((0, 1), *((0, count - i) for i in range(2, count)))
-    search = _opt_einsum()
-    if search is not None:
-        method = "auto" if optimize is True else optimize
-        path, _ = search(str(parsed), *shapes, shapes=True, optimize=method)
-    else:
-        dummies: list[Any] = [np.broadcast_to(0.0, shape) for shape in shapes]
+    if optimize is False or (count <= 2 and isinstance(optimize, (bool, str))):
+        return (
+            (0, 1),
+            *((0, count - i) for i in range(2, count)),
+        )  # the last stands behind
+    if isinstance(optimize, (bool, str)):
         method = "optimal" if optimize == "optimal" else "greedy"
-        path = np.einsum_path(str(parsed), *dummies, optimize=method)[0][1:]
-    return tuple(tuple(step) for step in path)
+        asked = "auto" if optimize is True else optimize
+        optimize, _ = _search(parsed, shapes, asked, method)
+    return tuple(tuple(step) for step in optimize if not isinstance(step, str))
 
 
 # The sum.

@@ -131,9 +131,8 @@ def _unary(name: str, op: Primitive, doc: str, inexact: bool = False) -> Unary:
     return named(function, name, doc)
 
 
-def _float(name: str, op: Primitive, doc: str) -> Unary:
-    """Of floats and complex numbers; integers become the default float."""
-    return _unary(name, op, doc, inexact=True)
+#: Of floats and complex numbers; integers become the default float.
+_float = partial(_unary, inexact=True)
 
 
 def _binary(name: str, op: Primitive, doc: str, inexact: bool = False) -> Binary:

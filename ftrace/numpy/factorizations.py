@@ -189,7 +189,10 @@ def svd(
     else:
         found = bind_compound(svd_p, x, arg="values")
     if subset_by_index is not None:
-        found = _subset(found, *subset_by_index)
+        count = found[len(found) // 2].shape[-1]
+        some = subset_of("svd", subset_by_index, count, "singular values")
+        index = (..., some), (..., some), (..., some, slice(None))
+        found = [x[i] for x, i in zip(found, index, strict=False)]
     return SVDResult(*found) if compute_uv else found[0]
 
 
@@ -206,17 +209,15 @@ def _svd_hermitian(x: Any, vectors: bool) -> list[Any]:
     return [v, s, adjoint(v * sign[..., None, :])]
 
 
-def _subset(found: list[Any], start: int, stop: int) -> list[Any]:
-    k = found[len(found) // 2].shape[-1]
-    if not 0 <= start < stop <= k:
+def subset_of(name: str, subset: tuple[int, int], size: int, kind: str) -> slice:
+    """Some of `size` values of a kind, as an index."""
+    start, stop = (ax.static_int(i, f"{name}: subset_by_index") for i in subset)
+    if not 0 <= start < stop <= size:
         raise ValueRangeError(
-            f"svd: subset_by_index must be (start, end) within the {k} singular "
-            f"values, got {(start, stop)}"
+            f"{name}: subset_by_index must be (start, end) within the {size} "
+            f"{kind}, got {subset}"
         )
-    if len(found) == 1:
-        return [found[0][..., start:stop]]
-    u, s, vh = found
-    return [u[..., start:stop], s[..., start:stop], vh[..., start:stop, :]]
+    return slice(start, stop)
 
 
 def svdvals(x: Value, /) -> Any:
@@ -228,10 +229,12 @@ def svdvals(x: Value, /) -> Any:
     return svd(x, compute_uv=False)
 
 
-def _lower(name: str, triangle: Any) -> bool:
+def _eigh(name: str, a: Value, triangle: str | None, symmetrize: bool) -> list[Any]:
     if triangle is not None:
         one_of(f"{name}: UPLO", triangle, ("L", "U"))
-    return triangle != "U"
+    x = square(name, a)
+    x = symmetrized(x) if symmetrize else x
+    return bind_compound(factors.eigh_p, x, arg=triangle != "U")
 
 
 def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
@@ -252,21 +255,12 @@ def eigh(a: Value, UPLO: str | None = None, symmetrize_input: bool = True) -> An
       ShapeError: the matrices are not square.
       DtypeError: the dtype is float16 or bfloat16.
     """
-    lower = _lower("eigh", UPLO)
-    x = square("eigh", a)
-    if symmetrize_input:
-        x = symmetrized(x)
-    vectors, values = bind_compound(factors.eigh_p, x, arg=lower)
-    return EighResult(values, vectors)
+    return EighResult(*_eigh("eigh", a, UPLO, symmetrize_input)[::-1])
 
 
 def eigvalsh(a: Value, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
     """The ascending eigenvalues of hermitian matrices: see `eigh`."""
-    lower = _lower("eigvalsh", UPLO)
-    x = square("eigvalsh", a)
-    if symmetrize_input:
-        x = symmetrized(x)
-    return bind_compound(factors.eigh_p, x, arg=lower)[1]
+    return _eigh("eigvalsh", a, UPLO, symmetrize_input)[1]
 
 
 def eig(a: Value) -> EigResult:

@@ -44,20 +44,13 @@ def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
 
 
 def _pack(bits: Any, axis: int, big: bool) -> Any:
-    """Each eighth element on its own: its place in the byte is a constant."""
-    size = bits.shape[axis]
-    count = -(-size // 8)
-    around, inside = bits.shape[:axis], bits.shape[axis + 1 :]
-    bits = ax.pad_axis(bits, axis, 0, 8 * count - size)
-    groups = ax.reshape(bits, (*around, count, 8, *inside))
-    result: Any = None
-    for place in range(8):
-        bit = ax.shrink_axis(groups, axis + 1, place, place + 1)
-        bit = ax.reshape(bit, (*around, count, *inside))
-        value = ax.full((), 1 << (7 - place if big else place), dtypes.uint8)
-        part = ax.choose(bit, value, ax.full((), 0, dtypes.uint8))
-        result = part if result is None else elementwise(p.bit_or, result, part)
-    return result
+    size, last = bits.shape[axis], bits.ndim - 1
+    bits = ax.pad_axis(ax.move_axis(bits, axis, last), last, 0, -size % 8)
+    groups = ax.reshape(bits, (*bits.shape[:-1], -(-size // 8), 8))
+    places = ax.iota(dtypes.uint8, (8,), 0)
+    parts = ax.cast(groups, dtypes.uint8) << (places[::-1] if big else places)
+    packed = ax.drop_axes(bind(reduce_sum_p, parts, arg=(last + 1,)), (last + 1,))
+    return ax.move_axis(packed, last, axis)
 
 
 def unpackbits(

@@ -435,22 +435,14 @@ def multi_dot(arrays: Sequence[Value], *, precision: Any = None) -> Any:
     sizes += [x.shape[0] for x in values[1:]]
     sizes.append(1 if values[-1].ndim == 1 else values[-1].shape[1])
     cuts = _chain_order(sizes)
-    # The tree of products from its leaves: an interval is ready when its parts are.
-    done: dict[tuple[int, int], Any] = {(i, i): x for i, x in enumerate(values)}
-    pending = [(0, len(values) - 1)]
-    while pending:
-        low, high = pending[-1]
-        if (low, high) in done:
-            pending.pop()
-            continue
+
+    def product(low: int, high: int) -> Any:
+        if low == high:
+            return values[low]
         cut = cuts[low, high]
-        parts = [(low, cut), (cut + 1, high)]
-        missing = [part for part in parts if part not in done]
-        if missing:
-            pending.extend(missing)
-        else:
-            done[low, high] = matmul(*[done[part] for part in parts])
-    return done[0, len(values) - 1]
+        return matmul(product(low, cut), product(cut + 1, high))
+
+    return product(0, len(values) - 1)
 
 
 def _chain_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
@@ -461,14 +453,11 @@ def _chain_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     for length in range(1, count):
         for low in range(count - length):
             high = low + length
-            options = {
-                cut: cost[low, cut]
-                + cost[cut + 1, high]
-                + sizes[low] * sizes[cut + 1] * sizes[high + 1]
+            around = sizes[low] * sizes[high + 1]
+            cost[low, high], cuts[low, high] = min(
+                (cost[low, cut] + cost[cut + 1, high] + around * sizes[cut + 1], cut)
                 for cut in range(low, high)
-            }
-            cuts[low, high] = min(options, key=options.__getitem__)
-            cost[low, high] = options[cuts[low, high]]
+            )
     return cuts
 
 

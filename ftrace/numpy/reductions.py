@@ -25,7 +25,7 @@ from ftrace.trace.eager.dispatch import member
 from ftrace.trace.primitives import elementwise as p, reduction
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.primitive import Primitive
-from ftrace.trace.tracing.tracer import Value, aval_of, is_value
+from ftrace.trace.tracing.tracer import Value, is_value
 
 __all__ = [
     "all", "allclose", "amax", "amin", "any", "array_equal", "array_equiv",
@@ -449,24 +449,27 @@ def allclose(
 
 def array_equal(a1: Value, a2: Value, equal_nan: bool = False) -> Any:
     """Are the shapes and all elements equal? False for what is no array."""
+    pair = _fitting(a1, a2)
+    if pair is None or ax.shape_of(pair[0]) != ax.shape_of(pair[1]):
+        return ax.full((), False, dtypes.bool_)
+    same = ew.equal(*pair)
+    return all(same | (ew.isnan(pair[0]) & ew.isnan(pair[1])) if equal_nan else same)
+
+
+def _fitting(a1: Any, a2: Any) -> list[Any] | None:
+    """Two arrays that broadcast; None of what is no array, or does not."""
     try:
-        a1, a2 = (x if is_value(x) else array(x, copy=False) for x in (a1, a2))
+        pair = [x if is_value(x) else array(x, copy=False) for x in (a1, a2)]
+        broadcast_shapes("array_equiv", list(map(ax.shape_of, pair)))
     except (ArgumentError, ShapeError):
-        return ax.full((), False, dtypes.bool_)
-    if aval_of(a1).shape != aval_of(a2).shape:
-        return ax.full((), False, dtypes.bool_)
-    same = ew.equal(a1, a2)
-    return all(same | (ew.isnan(a1) & ew.isnan(a2)) if equal_nan else same)
+        return None
+    return pair
 
 
 def array_equiv(a1: Value, a2: Value) -> Any:
     """Do the shapes broadcast, and are all elements equal then?"""
-    try:
-        a1, a2 = (x if is_value(x) else array(x, copy=False) for x in (a1, a2))
-        broadcast_shapes("array_equiv", [ax.shape_of(a1), ax.shape_of(a2)])
-    except (ArgumentError, ShapeError):
-        return ax.full((), False, dtypes.bool_)
-    return all(ew.equal(a1, a2))
+    pair = _fitting(a1, a2)
+    return ax.full((), False, dtypes.bool_) if pair is None else all(ew.equal(*pair))
 
 
 # softmax, log_softmax and logsumexp: exponentials that are scaled before they add up.

@@ -8,7 +8,7 @@ in groups, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -24,6 +24,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind_compound, broadcast_shapes as common_shape
 from ftrace.trace.evaluate import no_memory, require_room
 from ftrace.trace.primitives.barrier import barrier_p
+from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic.dim import is_dynamic, symbols_of
 from ftrace.trace.tracing.tracer import Value, aval_of
 
@@ -307,7 +308,8 @@ def array_split(
     ary: Value, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> list[Any]:
     """Parts along an axis: at indices, or a number of nearly equal ones."""
-    ary, axis, size = _sized("array_split", ary, axis)
+    ary, axis = ax.along(ary, axis, "array_split")
+    size = ary.shape[axis]
     if not _is_count(indices_or_sections):
         return _split_at(ary, axis, size, indices_or_sections)
     count = ax.static_int(indices_or_sections, "array_split: sections")
@@ -326,10 +328,10 @@ def split(
     Raises:
       ShapeError: the size is no multiple of the number of sections.
     """
-    value, place, size = _sized("split", ary, axis)
+    value, place = ax.along(ary, axis, "split")
     if _is_count(indices_or_sections):
         count = ax.static_int(indices_or_sections, "split: sections")
-        if count < 1 or size % count:
+        if count < 1 or value.shape[place] % count:
             raise errors.ShapeError(
                 f"split: axis {place} of an array of shape {value.shape} cannot be "
                 f"divided into {count} equal parts; use array_split"
@@ -350,12 +352,6 @@ def vsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
 def dsplit(ary: Value, indices_or_sections: Any) -> list[Any]:
     """Parts along the third axis."""
     return split(ary, indices_or_sections, 2)
-
-
-def _sized(name: str, ary: Value, axis: int) -> tuple[Any, int, int]:
-    ary = ax.as_value(ary)
-    axis = ax.canonical_axis(axis, ary.ndim, name)
-    return ary, axis, ary.shape[axis]
 
 
 def _is_count(sections: Any) -> bool:
@@ -538,19 +534,15 @@ def block(arrays: Any) -> Any:
       ShapeError: the lists differ in depth, or the blocks do not fit.
     """
     depth = _block_depth(arrays)
-    leaves = values_together(_block_leaves(arrays))
+    leaves, treedef = tree.flatten(arrays, lambda x: not isinstance(x, list))
+    leaves = values_together(leaves)
     ndim = max([depth, *(x.ndim for x in leaves)])
-    return _block(arrays, iter(leaves), depth, ndim)
+    leaves = [ax.insert_axes(x, range(ndim - x.ndim)) for x in leaves]
+    return _block(tree.unflatten(treedef, leaves), ndim - depth)
 
 
 def _is_list(arrays: Any) -> bool:
     return isinstance(arrays, list)
-
-
-def _block_leaves(arrays: Any) -> list[Any]:
-    if not _is_list(arrays):
-        return [arrays]
-    return [leaf for item in arrays for leaf in _block_leaves(item)]
 
 
 def _block_depth(arrays: Any) -> int:
@@ -565,12 +557,10 @@ def _block_depth(arrays: Any) -> int:
     return depths.pop() + 1
 
 
-def _block(arrays: Any, leaves: Iterator[Any], depth: int, ndim: int) -> Any:
+def _block(arrays: Any, axis: int) -> Any:
     if not _is_list(arrays):
-        value = next(leaves)
-        return ax.insert_axes(value, range(ndim - value.ndim))
-    parts = [_block(item, leaves, depth - 1, ndim) for item in arrays]
-    return concatenate(parts, ndim - depth)
+        return arrays
+    return concatenate([_block(item, axis + 1) for item in arrays], axis)
 
 
 # The same again.

@@ -132,6 +132,8 @@ def std():
 
 
 def _spread_without_nan(name: str, root: bool):
+    spread = _spread(name, root)
+
     def nan_spread(
         a: Value,
         axis: Axis = None,
@@ -142,13 +144,10 @@ def _spread_without_nan(name: str, root: bool):
         where: Value | None = None,
         mean: Value | None = None,
     ) -> Any:
-        ax.no_out(name, out)
         a = ax.as_value(a)
-        along = reductions.over(
-            name, a, axis, keepdims, reductions.present(name, a, where)
-        )
-        result = _variance(reductions.without_nan(a, 0), along, dtype, ddof, mean)
-        return elementwise(p.sqrt, result) if root else result
+        mask = reductions.present(name, a, where)
+        a = reductions.without_nan(a, 0)
+        return spread(a, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
 
     return nan_spread
 

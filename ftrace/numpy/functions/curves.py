@@ -212,11 +212,7 @@ def gradient(
                 "two elements"
             )
         results.append(_gradient_along(x, spacing, place))
-    return (
-        results
-        if (axis is None and len(results) != 1) or len(results) > 1
-        else results[0]
-    )
+    return results[0] if len(results) == 1 else results
 
 
 def _gradient_along(x: Any, spacing: Value, axis: int) -> Any:

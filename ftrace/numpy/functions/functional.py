@@ -32,8 +32,7 @@ def apply_along_axis(
 ) -> Any:
     """`func1d(vector, *args, **kwargs)` of every vector along an axis."""
     tree.check_callable(func1d, "apply_along_axis")
-    x = ax.as_value(arr)
-    axis = ax.canonical_axis(axis, x.ndim, "apply_along_axis")
+    x, axis = ax.along(arr, axis, "apply_along_axis")
     lanes = ax.move_axis(x, axis, x.ndim - 1)
     outer = lanes.shape[:-1]
     flat = ax.reshape(lanes, (prod(outer), lanes.shape[-1]))

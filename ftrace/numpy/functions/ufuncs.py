@@ -255,13 +255,7 @@ class ufunc:
         x = truth(x) if kind == dtypes.bool_ else ax.cast(x, kind)
         if mask:
             x = ax.choose(mask[0], x, nothing)
-        if not x.shape[0]:
-            return ax.broadcast_to(ax.cast(start, kind), x.shape[1:], name)
-        while x.shape[0] > 1:
-            half = x.shape[0] // 2
-            x = concatenate([self(x[:half], x[half : 2 * half]), x[2 * half :]])
-        result = getitem(x, 0)
-        return result if start is self.identity else self(ax.cast(start, kind), result)
+        return surface["reduce"](x, ax.cast(start, kind), self, (0,))
 
     def _result_type(self, x: Any, dtype: Dtype) -> Any:
         if dtype is not None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NoReturn, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
 
 import numpy as np
 
@@ -52,7 +51,9 @@ def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
     return method
 
 
-_reflected = partial(_operator, reflected=True)
+def _operators(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """An operator, and the one that a right operand is asked for."""
+    return _operator(name), _operator(name, reflected=True)
 
 
 def _unary(name: str) -> Callable[..., Any]:
@@ -99,34 +100,20 @@ class ArrayLike:
     def dtype(self) -> np.dtype[Any]:
         raise NotImplementedError
 
-    __add__ = _operator("add")
-    __radd__ = _reflected("add")
-    __sub__ = _operator("subtract")
-    __rsub__ = _reflected("subtract")
-    __mul__ = _operator("multiply")
-    __rmul__ = _reflected("multiply")
-    __truediv__ = _operator("true_divide")
-    __rtruediv__ = _reflected("true_divide")
-    __floordiv__ = _operator("floor_divide")
-    __rfloordiv__ = _reflected("floor_divide")
-    __mod__ = _operator("remainder")
-    __rmod__ = _reflected("remainder")
-    __divmod__ = _operator("divmod")
-    __rdivmod__ = _reflected("divmod")
-    __pow__ = _operator("power")
-    __rpow__ = _reflected("power")
-    __matmul__ = _operator("matmul")
-    __rmatmul__ = _reflected("matmul")
-    __and__ = _operator("bitwise_and")
-    __rand__ = _reflected("bitwise_and")
-    __or__ = _operator("bitwise_or")
-    __ror__ = _reflected("bitwise_or")
-    __xor__ = _operator("bitwise_xor")
-    __rxor__ = _reflected("bitwise_xor")
-    __lshift__ = _operator("left_shift")
-    __rlshift__ = _reflected("left_shift")
-    __rshift__ = _operator("right_shift")
-    __rrshift__ = _reflected("right_shift")
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("subtract")
+    __mul__, __rmul__ = _operators("multiply")
+    __truediv__, __rtruediv__ = _operators("true_divide")
+    __floordiv__, __rfloordiv__ = _operators("floor_divide")
+    __mod__, __rmod__ = _operators("remainder")
+    __divmod__, __rdivmod__ = _operators("divmod")
+    __pow__, __rpow__ = _operators("power")
+    __matmul__, __rmatmul__ = _operators("matmul")
+    __and__, __rand__ = _operators("bitwise_and")
+    __or__, __ror__ = _operators("bitwise_or")
+    __xor__, __rxor__ = _operators("bitwise_xor")
+    __lshift__, __rlshift__ = _operators("left_shift")
+    __rshift__, __rrshift__ = _operators("right_shift")
     __eq__ = _operator("equal")
     __ne__ = _operator("not_equal")
     __lt__ = _operator("less")
@@ -180,28 +167,17 @@ class ArrayLike:
             raise errors.ArgumentError("iteration over an array without axes")
         return map(self.__getitem__, range(self.shape[0]))
 
-    @property
-    def T(self) -> Any:
-        """The axes in reverse order."""
-        return surface["transpose"](self)
+    T = property(_unary("transpose"), doc="The axes in reverse order.")
 
-    @property
-    def mT(self) -> Any:
-        """The last two axes exchanged."""
-        return surface["matrix_transpose"](self)
+    mT = property(_unary("matrix_transpose"), doc="The last two axes exchanged.")
 
-    @property
-    def real(self) -> Any:
-        return surface["real"](self)
+    real = property(_unary("real"))
 
-    @property
-    def imag(self) -> Any:
-        return surface["imag"](self)
+    imag = property(_unary("imag"))
 
-    @property
-    def at(self) -> Any:
-        """`x.at[index].set(y)` and the like: a changed copy of x."""
-        return surface["at"](self)
+    at = property(
+        _unary("at"), doc="`x.at[index].set(y)` and the like: a changed copy of x."
+    )
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """See `ftrace.numpy.reshape`; the sizes may be given one by one."""
@@ -221,45 +197,22 @@ class ArrayLike:
         """`ftrace.numpy`: a namespace of the array API standard."""
         return surface["array_namespace"](api_version=api_version)
 
-    all = _method("all")
-    any = _method("any")
-    argmax = _method("argmax")
-    argmin = _method("argmin")
-    argpartition = _method("argpartition")
-    argsort = _method("argsort")
-    astype = _method("astype")
-    byteswap = _method("byteswap")
-    choose = _method("choose")
-    clip = _method("clip")
-    clone = _method("copy")
-    conj = _method("conj")
-    conjugate = _method("conj")
-    copy = _method("copy")
-    cumprod = _method("cumprod")
-    cumsum = _method("cumsum")
-    diagonal = _method("diagonal")
-    dot = _method("dot")
-    flatten = _method("ravel")
-    max = _method("max")
-    mean = _method("mean")
-    min = _method("min")
-    nonzero = _method("nonzero")
-    partition = _method("partition")
-    prod = _method("prod")
-    ptp = _method("ptp")
-    ravel = _method("ravel")
-    repeat = _method("repeat")
-    round = _method("round")
-    searchsorted = _method("searchsorted")
-    sort = _method("sort")
-    squeeze = _method("squeeze")
-    std = _method("std")
-    sum = _method("sum")
-    swapaxes = _method("swapaxes")
-    take = _method("take")
-    trace = _method("trace")
-    var = _method("var")
-    view = _method("view")
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...  # see `_METHODS`
+
+
+#: Methods that do what a function of `ftrace.numpy` does, and those of another name.
+_METHODS = (
+    "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "byteswap",
+    "choose", "clip", "conj", "copy", "cumprod", "cumsum", "diagonal", "dot", "max",
+    "mean", "min", "nonzero", "partition", "prod", "ptp", "ravel", "repeat", "round",
+    "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace",
+    "var", "view",
+)  # fmt: skip
+_OTHERWISE = {"clone": "copy", "conjugate": "conj", "flatten": "ravel"}
+for _name in (*_METHODS, *_OTHERWISE):
+    setattr(ArrayLike, _name, _method(_OTHERWISE.get(_name, _name)))
 
 
 class HostMemory:
@@ -398,33 +351,24 @@ class Array(ArrayLike, metaclass=_ArrayType):
         """The device that the array is on."""
         return HOST if self._buffer is None else self._buffer.device
 
-    @property
-    def device(self) -> Any:
-        return surface["device_of"](self)
+    device = property(_unary("device_of"))
 
     def devices(self) -> set[Any]:
         """The set of devices that hold the array: always one."""
         return {self.device}
 
-    @property
-    def aval(self) -> Any:
-        """Its type, as traces know it."""
-        return surface["aval_of"](self)
+    aval = property(_unary("aval_of"), doc="Its type, as traces know it.")
 
-    @property
-    def sharding(self) -> Any:
-        """How it lies on devices: on one, unless a mesh was given."""
-        return surface["sharding_of"](self)
+    sharding = property(
+        _unary("sharding_of"),
+        doc="How it lies on devices: on one, unless a mesh was given.",
+    )
 
-    @property
-    def format(self) -> Any:
-        """How its elements lie: row-major, on one device."""
-        return surface["format_of"](self)
+    format = property(
+        _unary("format_of"), doc="How its elements lie: row-major, on one device."
+    )
 
-    @property
-    def addressable_shards(self) -> list[Any]:
-        """Its parts on devices: one."""
-        return surface["shards_of"](self)
+    addressable_shards = property(_unary("shards_of"), doc="Its parts on devices: one.")
 
     global_shards = addressable_shards
 
@@ -432,13 +376,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
         """The part of that number: itself."""
         return self.addressable_shards[index].data
 
-    @property
-    def is_fully_addressable(self) -> bool:
-        return True
-
-    @property
-    def is_fully_replicated(self) -> bool:
-        return True
+    is_fully_addressable = is_fully_replicated = property(lambda self: True)
 
     @property
     def committed(self) -> bool:

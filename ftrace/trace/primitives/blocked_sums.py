@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ftrace.ground.tables import memo
+
 Array = Any  # numpy.ndarray
 Shape = tuple[int, ...]
 _Step = Callable[[Array], Array]
@@ -42,19 +44,11 @@ _WAYS_KEPT = 1024
 
 def sum_along(x: Array, axes: Shape, dtype: np.dtype[Any]) -> Array:
     """The sum along axes, which stay with size 1, added up in `dtype`."""
-    key = x.shape, axes, dtype
-    how = _known.get(key)
-    if how is None:
-        if len(_known) >= _WAYS_KEPT:
-            _known.clear()
-        how = _known[key] = sum_of(*key)
-    function, more = how
+    function, more = sum_of(x.shape, axes, dtype)
     return function(x, *more)
 
 
-_known: dict[Any, tuple[Callable[..., Array], tuple[Any, ...]]] = {}
-
-
+@memo(_WAYS_KEPT)
 def sum_of(
     shape: Shape, axes: Shape, dtype: np.dtype[Any]
 ) -> tuple[Callable[..., Array], tuple[Any, ...]]:
@@ -62,44 +56,22 @@ def sum_of(
     terms = prod([shape[a] for a in axes])
     if terms == 1:
         return np.array, (dtype,)  # NumPy adds 0, and -0 becomes 0
-    if _is_plain(terms, prod(shape), dtype) or terms == max(shape) == prod(shape):
-        return _reduce, (axes, dtype, None, True, 0)  # of -0 alone it is +0
-    return _Sum(axes, dtype), ()
-
-
-def _is_plain(terms: int, size: int, dtype: np.dtype[Any]) -> bool:
-    """May NumPy add so many terms of an array of a size in any order?"""
+    size = prod(shape)
     is_short = terms <= _FEW or (terms <= _FEW_OF_SMALL and size <= _SMALL)
-    return is_short or dtype.kind not in "fc"
+    if is_short or dtype.kind not in "fc" or terms == max(shape) == size:
+        return _reduce, (axes, dtype, None, True, 0)  # of -0 alone it is +0
+    return partial(_sum, axes, dtype), ()
 
 
-class _Sum:
-    """Sums of arrays of one shape, by the strides that they have."""
-
-    def __init__(self, axes: Shape, dtype: np.dtype[Any]) -> None:
-        self._axes = axes
-        self._dtype = dtype
-        self._ways: dict[Shape, _Step] = {}
-
-    def __call__(self, x: Array) -> Array:
-        if x.dtype != self._dtype:
-            x = x.astype(self._dtype)
-        way = self._ways.get(x.strides)
-        if way is None:
-            if len(self._ways) >= _WAYS_KEPT:
-                self._ways.clear()
-            steps = _way(x.shape, x.strides, x.itemsize, self._axes)
-            way = steps[0] if len(steps) == 1 else partial(_in_turn, steps)
-            self._ways[x.strides] = way
-        return way(x)
-
-
-def _in_turn(steps: list[_Step], x: Array) -> Array:
-    for step in steps:
+def _sum(axes: Shape, dtype: np.dtype[Any], x: Array) -> Array:
+    """Of arrays of one shape, by the strides that they have."""
+    x = x.astype(dtype, copy=False)
+    for step in _way(x.shape, x.strides, x.itemsize, axes):
         x = step(x)
     return x
 
 
+@memo(_WAYS_KEPT)
 def _way(shape: Shape, strides: Shape, item: int, axes: Shape) -> list[_Step]:
     """The steps of a sum."""
     steps = [abs(step) for step in strides]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast as cast_to
 
 import numpy as np
 from typing_extensions import Unpack
@@ -32,7 +33,7 @@ from ftrace.trace.primitives.sources import (
 )
 from ftrace.trace.symbolic.dim import same_size
 
-Factor = Callable[..., Node]
+Factor = Callable[[Node, Node], Node] | Callable[[Node, Node, Node], Node]
 Ufunc = Callable[..., Any]
 Result = Callable[[ShapedArray], np.dtype[Any]]
 
@@ -76,11 +77,11 @@ def _sum_tangents(terms: Sequence[Node | None]) -> Node | None:
 
 
 def _elementwise(
-    name: str,
     family: str,
+    name: str,
     kinds: str,
     numpy: Ufunc,
-    derivatives: Sequence[Factor],
+    *derivatives: Factor,
     result: Result | None = None,
     **facts: Unpack[Facts],
 ) -> Primitive:
@@ -102,7 +103,7 @@ def _elementwise(
     def jvp(node: Node, tangents: Sequence[Node | None]) -> Node | None:
         return _sum_tangents(
             [
-                scale(tangent, factor(*node.src, node))
+                scale(tangent, cast_to(Any, factor)(*node.src, node))
                 for tangent, factor in zip(tangents, derivatives, strict=True)
                 if tangent is not None
             ]
@@ -120,41 +121,6 @@ def _elementwise(
     )
 
 
-def _unary(
-    name: str,
-    kinds: str,
-    numpy: Ufunc,
-    derivative: Callable[[Node, Node], Node] | None = None,
-    result: Result | None = None,
-    **facts: Unpack[Facts],
-) -> Primitive:
-    factors = () if derivative is None else (derivative,)
-    return _elementwise(name, "unary", kinds, numpy, factors, result, **facts)
-
-
-def _function(
-    name: str,
-    kinds: str,
-    numpy: Ufunc,
-    derivative: Callable[[Node, Node], Node],
-    **facts: Unpack[Facts],
-) -> Primitive:
-    """One that takes many instructions, and is NaN for NaN."""
-    facts = {"cost": 10, "called": True, "keeps_nan": True, **facts}
-    return _unary(name, kinds, numpy, derivative, **facts)
-
-
-def _binary(
-    name: str,
-    kinds: str,
-    numpy: Ufunc,
-    *derivatives: Callable[[Node, Node, Node], Node],
-    result: Result | None = None,
-    **facts: Unpack[Facts],
-) -> Primitive:
-    return _elementwise(name, "binary", kinds, numpy, derivatives, result, **facts)
-
-
 def _to_bool(aval: ShapedArray) -> np.dtype[Any]:
     return dtypes.bool_
 
@@ -163,18 +129,13 @@ def _real_part(aval: ShapedArray) -> np.dtype[Any]:
     return dtypes.real_dtype(aval.dtype)
 
 
-def _compare(name: str, kinds: str, numpy: Ufunc, doc: str) -> Primitive:
-    return _elementwise(
-        name,
-        "compare",
-        kinds,
-        numpy,
-        (),
-        _to_bool,
-        exact=True,
-        takes_numbers=True,
-        doc=doc,
-    )
+_unary = partial(_elementwise, "unary")
+#: One that takes many instructions, and is NaN for NaN.
+_function = partial(_elementwise, "unary", cost=10, called=True, keeps_nan=True)
+_binary = partial(_elementwise, "binary")
+_compare = partial(
+    _elementwise, "compare", result=_to_bool, exact=True, takes_numbers=True
+)
 
 
 # Multiplication, and what makes zero win.
@@ -573,12 +534,12 @@ make_complex: Primitive = _binary(
 
 # Comparisons.
 
-eq = _compare("eq", "biufc", np.equal, "x = y")
-ne = _compare("ne", "biufc", np.not_equal, "x ≠ y")
-lt = _compare("lt", "biuf", np.less, "x < y")
-le = _compare("le", "biuf", np.less_equal, "x ≤ y")
-gt = _compare("gt", "biuf", np.greater, "x > y")
-ge = _compare("ge", "biuf", np.greater_equal, "x ≥ y")
+eq = _compare("eq", "biufc", np.equal, doc="x = y")
+ne = _compare("ne", "biufc", np.not_equal, doc="x ≠ y")
+lt = _compare("lt", "biuf", np.less, doc="x < y")
+le = _compare("le", "biuf", np.less_equal, doc="x ≤ y")
+gt = _compare("gt", "biuf", np.greater, doc="x > y")
+ge = _compare("ge", "biuf", np.greater_equal, doc="x ≥ y")
 is_finite = _unary(
     "is_finite", "fc", np.isfinite, result=_to_bool, doc="neither infinite nor NaN"
 )

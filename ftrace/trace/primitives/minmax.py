@@ -28,18 +28,11 @@ class Extremum:
         #: Of the signs of numbers whose extremum is zero, whether that has one.
         self._signs: Any = signs
 
-    def __call__(self, x: Array, y: Array, out: Any = None, dtype: Any = None) -> Any:
-        if (x.dtype if dtype is None else dtype).kind in "biu":
-            return self._ufunc(x, y, out=out, dtype=dtype)
-        found = self._ufunc(x, y) if dtype is None else self._ufunc(x, y, dtype=dtype)
-        if np.count_nonzero(found) != found.size:
-            zero = found == 0
-            sign = self._signs(_np.signbit(x), _np.signbit(y))
-            found = _with_signs(found, zero, sign)
-        if out is None:
+    def __call__(self, x: Array, y: Array, dtype: Any = None) -> Any:
+        found = self._ufunc(x, y, dtype=dtype)
+        if _has_no_zero(found):
             return found
-        out[...] = found
-        return out
+        return _with_signs(found, self._signs(_np.signbit(x), _np.signbit(y)))
 
     def reduce(
         self,
@@ -51,28 +44,17 @@ class Extremum:
     ) -> Any:
         """The extremum along axes; `initial` stands for an empty one."""
         found = self._ufunc.reduce(x, axis, dtype, None, keepdims, **initial)
-        if found.dtype.kind in "biu":
+        if _has_no_zero(found):
             return found
-        if np.count_nonzero(found) == found.size:
-            return found
-        zero = found == 0
         signs = self._signs.reduce(_np.signbit(x), axis, keepdims=keepdims)
-        return _with_signs(found, zero, signs)
+        return _with_signs(found, signs)
 
-    def accumulate(
-        self, x: Array, axis: int = 0, dtype: Any = None, out: Any = None
-    ) -> Any:
+    def accumulate(self, x: Array, axis: int = 0, dtype: Any = None) -> Any:
         """The extremum of each element and all before it."""
         found = self._ufunc.accumulate(x, axis, dtype)
-        if found.dtype.kind not in "biu":
-            zero = found == 0
-            if zero.any():
-                signs = self._signs.accumulate(_np.signbit(x), axis)
-                found = _with_signs(found, zero, signs)
-        if out is None:
+        if _has_no_zero(found):
             return found
-        out[...] = found
-        return out
+        return _with_signs(found, self._signs.accumulate(_np.signbit(x), axis))
 
     def at(self, x: Array, index: Any, values: Array) -> None:
         """Puts the extremum of itself and of all its `values` at each index of x."""
@@ -83,16 +65,21 @@ class Extremum:
         self._ufunc.at(x, index, values)
         if (x[index] == 0).any():
             self._signs.at(signs, index, _np.signbit(values))
-            _with_signs(x, x == 0, signs)
+            _with_signs(x, signs)
 
 
-def _with_signs(found: Array, zero: Array, sign: Array) -> Array:
+def _has_no_zero(found: Array) -> bool:
+    """Or one that has no sign."""
+    return found.dtype.kind in "biu" or np.count_nonzero(found) == found.size
+
+
+def _with_signs(found: Array, sign: Array) -> Array:
     """`found`, changed where it lies: its zeros are negative where `sign` holds."""
     wrong = _np.signbit(found)
     if not isinstance(found, np.ndarray):  # an operation on numbers alone
-        return -found if zero and sign != wrong else found
+        return -found if found == 0 and sign != wrong else found
     wrong ^= sign
-    wrong &= zero
+    wrong &= found == 0
     return _np.negative(found, out=found, where=wrong)
 
 

@@ -313,21 +313,14 @@ def _overlap(arg: Shear, outputs: int, inputs: int, k: int) -> tuple[slice, slic
     return slice(0, count), slice(first, first + count * arg.stride, arg.stride)
 
 
-def _shear_value(aval: ShapedArray, arg: Shear, z: Array) -> Array:
+def _shear_value(aval: ShapedArray, arg: Shear, x: Array, back: bool = False) -> Array:
     result = np.zeros(aval.shape, aval.dtype)
-    y, z = _sliding_first(result, arg), _sliding_first(z, arg)
-    for k in range(z.shape[1]):
-        outputs, inputs = _overlap(arg, y.shape[0], z.shape[0], k)
-        y[outputs, k] = z[inputs, k]
-    return result
-
-
-def _unshear_value(aval: ShapedArray, arg: Shear, y: Array) -> Array:
-    result = np.zeros(aval.shape, aval.dtype)
-    z, y = _sliding_first(result, arg), _sliding_first(y, arg)
-    for k in range(z.shape[1]):
-        outputs, inputs = _overlap(arg, y.shape[0], z.shape[0], k)
-        z[inputs, k] = y[outputs, k]
+    to, x = _sliding_first(result, arg), _sliding_first(x, arg)
+    for k in range(x.shape[1]):
+        y, z = (x, to) if back else (to, x)
+        places = _overlap(arg, y.shape[0], z.shape[0], k)
+        new, old = places[::-1] if back else places
+        to[new, k] = x[old, k]
     return result
 
 
@@ -356,7 +349,7 @@ shear_p = _movement(
 )  # fmt: skip
 
 unshear_p = _movement(
-    "unshear", _infer_shear, _unshear_value,
+    "unshear", _infer_shear, lambda aval, arg, y: _shear_value(aval, arg, y, True),
     lambda node, ct: shear_p(ct, arg=_transposed(node)), _batched_shear,
     "z[i, k] = y[(i - k·dilation)/stride, k], zero where that is no index",
 )  # fmt: skip

@@ -100,33 +100,17 @@ def _multiply_pairs(x: Node, t: Node, axis: int) -> tuple[Node, Node]:
     """The products of pairs of elements, and their tangents: half as many."""
     size = x.shape[axis]
     half = size // 2
+    if not same_size(size % 2, 0):  # a factor of 1 more
+        after = [(0, 0, 0)] * x.ndim
+        after[axis] = (0, 1, 0)
+        inside = pad(const(True, dtypes.bool_, x.shape), tuple(after))
+        x, t, half = pad(x, tuple(after)), pad(t, tuple(after)), half + 1
+        x = p.select(inside, x, const_like(x, 1))
     left, right = shrink_axis(x, axis, 0, half), shrink_axis(x, axis, half, 2 * half)
     t_left = shrink_axis(t, axis, 0, half)
     t_right = shrink_axis(t, axis, half, 2 * half)
-    product = p.mul(left, right)
     slope = p.add(p.mul_zero(t_left, right), p.mul_zero(t_right, left))
-    if same_size(size % 2, 0):
-        return product, slope
-    last = shrink_axis(x, axis, size - 1, size)
-    t_last = shrink_axis(t, axis, size - 1, size)
-    first, t_first = shrink_axis(product, axis, 0, 1), shrink_axis(slope, axis, 0, 1)
-    t_first = p.add(p.mul_zero(t_first, last), p.mul_zero(t_last, first))
-    return (
-        _replace_first(p.mul(first, last), product, axis),
-        _replace_first(t_first, slope, axis),
-    )
-
-
-def _replace_first(first: Node, rest: Node, axis: int) -> Node:
-    """`rest` with its first element along `axis` replaced."""
-    if same_size(rest.shape[axis], 1):
-        return first
-    after = [(0, 0, 0)] * rest.ndim
-    after[axis] = (0, rest.shape[axis] - 1, 0)
-    before = [(0, 0, 0)] * rest.ndim
-    before[axis] = (1, 0, 0)
-    tail = shrink_axis(rest, axis, 1, rest.shape[axis])
-    return p.add(pad(first, tuple(after)), pad(tail, tuple(before)))
+    return p.mul(left, right), slope
 
 
 reduce_prod_p = _reduction(
