@@ -53,7 +53,6 @@ DIFFERS = {
     "reads now: in a traced function once; JAX has an error": (
         "numpy.fromfile numpy.fromiter"
     ),
-    "has derivatives: those of the function": "lax.composite",
     "Philox only": "lax.rng_bit_generator",
     "computed in float32 of numbers rounded to the format; on any device": (
         "nn.scaled_matmul nn.scaled_dot_general"

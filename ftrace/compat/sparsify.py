@@ -145,8 +145,11 @@ def _of_elements(eqn: JaxprEqn, x: Any) -> Any:
 
 
 def _sum(eqn: JaxprEqn, x: BCOO) -> Any:
-    found = movement.bcoo_reduce_sum(x, axes=eqn.params["axes"])
-    return found if found.ndim else found.todense()
+    return OPERATORS["sum"](x, eqn.params["axes"])
+
+
+def _named(eqn: JaxprEqn, x: BCOO) -> Any:
+    return x.todense() if eqn.params["arg"] == compressed.TO_DENSE else x
 
 
 def _broadcast(eqn: JaxprEqn, x: BCOO) -> BCOO:
@@ -193,6 +196,13 @@ def _select(eqn: JaxprEqn, which: Any, *cases: Any) -> BCOO:
     return OPERATORS["add"](*parts)
 
 
+def _call(part: str) -> Rule:
+    def rule(eqn: JaxprEqn, *values: Any) -> Any:
+        return evaluate(eqn.params[part], *values)
+
+    return rule
+
+
 def _cond(eqn: JaxprEqn, index: Any, *operands: Any) -> Any:
     branches = [partial(evaluate, branch) for branch in eqn.params["branches"]]
     return lax.switch(index, branches, *operands)
@@ -212,6 +222,21 @@ def _while(eqn: JaxprEqn, *values: Any) -> Any:
     return lax.while_loop(go_on, body, [*map(_settled, values[last:])])
 
 
+def _scan(eqn: JaxprEqn, *values: Any) -> Any:
+    first, count = eqn.params["num_consts"], eqn.params["num_carry"]
+    consts, carry, xs = values[:first], values[first:][:count], values[first + count :]
+    if any(map(_is_sparse, xs)):
+        raise MissingRuleError("sparse rule for scan: none over sparse arrays")
+
+    def step(carry: Any, xs: Any) -> Any:
+        found = evaluate(eqn.params["jaxpr"], *consts, *carry, *xs)
+        return found[:count], found[count:]
+
+    options = {name: eqn.params[name] for name in ("length", "reverse")}
+    last, ys = lax.scan(step, [*map(_settled, carry)], xs, **options)
+    return [*last, *ys]
+
+
 def _settled(x: Any) -> Any:
     return x if _is_sparse(x) else fnp.asarray(x)
 
@@ -219,7 +244,8 @@ def _settled(x: Any) -> Any:
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*_OF_ZERO, *_LINEAR), _of_elements),
     "add": _operator("add", "radd"), "sub": _operator("sub", "rsub"),
-    "mul": _operator("mul", "rmul"), "div": _operator("truediv"),
+    **dict.fromkeys(("mul", "mul_zero"), _operator("mul", "rmul")),
+    "div": _operator("truediv"),
     "pow": _operator("pow"),
     "dot_general": _params(
         products.bcoo_dot_general, "dimension_numbers", "preferred_element_type"
@@ -232,5 +258,7 @@ RULES: dict[str, Rule] = {
     "slice": _params(movement.bcoo_slice, "start_indices", "limit_indices", "strides"),
     "broadcast_in_dim": _broadcast, "dynamic_slice": _dynamic_slice,
     "concatenate": _concatenate, "pad": _pad, "select_n": _select,
-    "cond": _cond, "while": _while,
+    "cond": _cond, "while": _while, "scan": _scan, "name": _named,
+    "custom_jvp_call": _call("call_jaxpr"), "custom_vjp_call": _call("call_jaxpr"),
+    "remat2": _call("jaxpr"),
 }  # fmt: skip

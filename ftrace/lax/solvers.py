@@ -11,7 +11,13 @@ from functools import partial, wraps
 from typing import Any
 
 from ftrace.backends.base import get_device
-from ftrace.errors import ArgumentError, DeviceError, ShapeError, TreeError
+from ftrace.errors import (
+    ArgumentError,
+    DerivativeError,
+    DeviceError,
+    ShapeError,
+    TreeError,
+)
 from ftrace.lax.control import close_over
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.body import close
@@ -29,6 +35,7 @@ from ftrace.trace.symbolic.dim import same_size
 from ftrace.trace.tracing.scopes import open_scopes
 from ftrace.trace.tracing.tracer import aval_of
 from ftrace.transforms import trace_body as bodies
+from ftrace.transforms.custom.custom_derivatives import custom_jvp
 from ftrace.transforms.grad import jvp, linear_transpose
 from ftrace.transforms.trace_body import Traced
 
@@ -238,13 +245,21 @@ def composite(
     """`decomposition`, which is known by a name: `f(*arrays, **attributes)`.
 
     Compilers that know an operation of that name may do it by themselves; this one
-    does what the function does, and derives what the function derives.
+    does what the function does. It has no derivative: `custom_jvp` gives it one.
     """
     tree.check_callable(decomposition, "lax.composite")
 
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise DerivativeError(
+            f"JVP rule for composite {name!r} not implemented; give a function that "
+            "calls it a rule with custom_jvp"
+        )
+
     @wraps(decomposition)
     def call(*args: Any, **attributes: Any) -> Any:
-        return decomposition(*args, **attributes)
+        made = custom_jvp(partial(decomposition, **attributes))
+        made.defjvp(refuse)
+        return made(*args)
 
     return call
 

@@ -110,6 +110,12 @@ def test_a_branch_is_that_of_the_device() -> None:
     with pytest.raises(errors.DeviceError, match="default="):
         lax.platform_dependent(1, tpu=lambda x: x)
     twice = lax.composite(lambda x, *, times=2: x * times, "our.times")
-    assert ft.grad(twice)(3.0) == 2
+    assert ft.vmap(twice)(np.arange(2.0)).tolist() == [0, 2]
     assert twice(3, times=4) == 12
+    for derivative in (ft.grad(twice), ft.jit(ft.grad(twice)), ft.grad(ft.jit(twice))):
+        with pytest.raises(errors.DerivativeError, match="JVP rule for composite"):
+            derivative(3.0)
+    ruled = ft.custom_jvp(lambda x: twice(x, times=4))
+    ruled.defjvp(lambda p, t: (ruled(*p), 5 * t[0]))
+    assert ft.value_and_grad(ruled)(3.0) == (12, 5)
     assert lax.dce_sink({"x": fnp.ones(3)}) is None

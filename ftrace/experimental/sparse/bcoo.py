@@ -145,7 +145,7 @@ class JAXSparse(ABC):
         return iter([self[i] for i in range(len(self))])
 
     def sum(self, axis: Any = None) -> Any:
-        """The sums along axes, by default all, as a sparse array."""
+        """The sums along axes, a sparse array; along all, the default, a scalar."""
         return OPERATORS["sum"](self, axis)
 
     def reshape(self, *shape: Any) -> Any:
@@ -455,9 +455,10 @@ def bcoo_extract(sparr: BCOO, arr: Value, *, assume_unique: bool | None = None) 
     unique = sparr.unique_indices if assume_unique is None else assume_unique
 
     def elements(data: Any, indices: Any, x: Any) -> Any:
-        if not sparr.n_sparse:
-            return fnp.broadcast_to(x, (indices.shape[0], *x.shape))
-        found = gather(x, columns(indices))
+        if sparr.n_sparse:
+            found = gather(x, columns(indices))
+        else:
+            found = fnp.broadcast_to(x, (indices.shape[0], *x.shape))
         if unique:
             return found
         order, _, new, _ = _segments(indices, sparr.sparse_shape)

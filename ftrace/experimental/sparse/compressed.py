@@ -39,10 +39,11 @@ from ftrace.experimental.sparse.bcoo import (
 from ftrace.experimental.sparse.movement import bcoo_broadcast_in_dim, bcoo_concatenate
 from ftrace.experimental.sparse.products import bcoo_dot_general
 from ftrace.numpy.axes import check_shape
+from ftrace.trace.calls.checkpoint import checkpoint_name
 from ftrace.trace.eager.checked_calls import uncheck
 from ftrace.trace.eager.dispatch import named
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.tracer import Value
+from ftrace.trace.tracing.tracer import Tracer, Value
 from ftrace.transforms import grad as transforms, jacobian as jacobians
 from ftrace.transforms.vmap import vmap
 from ftrace.tree_util import register_pytree_node_class
@@ -398,8 +399,14 @@ FORMATS: dict[str, Any] = {
 }  # fmt: skip
 
 
+#: The name of a value that stands for what `todense` makes of a sparse one.
+TO_DENSE = "todense"
+
+
 def todense(arr: Any) -> Any:
     """The dense array of a sparse one; a dense one as it is."""
+    if isinstance(arr, Tracer):
+        return checkpoint_name(arr, TO_DENSE)
     return arr.todense() if isinstance(arr, JAXSparse) else arr
 
 

@@ -13,8 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ftrace import dtypes, numpy as fnp
-from ftrace.errors import ArgumentError, IndexBoundsError, ShapeError, ValueRangeError
+from ftrace import dtypes, lax, numpy as fnp
+from ftrace.errors import (
+    ArgumentError,
+    IndexBoundsError,
+    MissingRuleError,
+    ShapeError,
+)
 from ftrace.experimental.sparse.bcoo import (
     BCOO,
     OPERATORS,
@@ -181,18 +186,19 @@ def bcoo_dot_general_sampled(
 
     Args:
       A, B: dense arrays.
-      indices: (nse, axes), or (batch, …, nse, axes) where the first axes of the result
-        are batch axes, of A and of B too.
+      indices: (nse, axes), or (batch, …, nse, axes) for the first axes of the result;
+        where these are no batch axes, first ones of A and B, the product is made whole.
       dimension_numbers: as in `lax.dot_general`.
     """
     rows = fnp.asarray(indices)
     if rows.ndim > 2:
         (lc, rc), (lb, rb) = dimension_numbers
         if not lb or lb[0] or rb[0]:
-            raise ShapeError(
-                "bcoo_dot_general_sampled: batches of indices need batch axes first, "
-                f"got {dimension_numbers} for indices of shape {rows.shape}"
-            )
+            whole = lax.dot_general(A, B, dimension_numbers)
+            take = _at_rows
+            for _ in rows.shape[:-2]:
+                take = vmap(take)
+            return take(whole, rows)
         less = [[i - 1 for i in axes] for axes in (lc, rc, lb[1:], rb[1:])]
         numbers = (less[0], less[1]), (less[2], less[3])
         inner = partial(bcoo_dot_general_sampled, dimension_numbers=numbers)
@@ -210,6 +216,10 @@ def bcoo_dot_general_sampled(
     of_b = (*places[:batch], *places[len(kept_a) :])
     x, y = gather(a, of_a), gather(b, of_b)
     return (x * y).sum(tuple(range(1, x.ndim)))
+
+
+def _at_rows(x: Any, rows: Any) -> Any:
+    return gather(x, columns(rows))
 
 
 # Elementwise.
@@ -312,7 +322,7 @@ def _of_unique(function: Callable[[Any], Any]) -> Callable[[BCOO], BCOO]:
 
 def _power(x: BCOO, y: Any) -> BCOO:
     if not is_value(y) or isinstance(y, Tracer) or not np.all(np.asarray(y) > 0):
-        raise ValueRangeError(
+        raise MissingRuleError(
             f"a power of a sparse array is sparse for positive exponents, got {y!r}"
         )
 
@@ -322,9 +332,10 @@ def _power(x: BCOO, y: Any) -> BCOO:
     return _of_unique(power)(x)
 
 
-def _sum(x: BCOO, axis: Any = None) -> BCOO:
+def _sum(x: BCOO, axis: Any = None) -> Any:
     axes = ax.canonical_axes(axis, x.ndim, "sum")
-    return bcoo_reduce_sum(x, axes=axes)
+    found = bcoo_reduce_sum(x, axes=axes)
+    return found if found.ndim else found.todense()
 
 
 def _reshape(x: BCOO, *shape: Any) -> BCOO:
