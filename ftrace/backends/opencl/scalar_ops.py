@@ -136,13 +136,6 @@ def _extremum(symbol: str) -> Row:
     return row
 
 
-def _row_sign(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    one, c_type = literal(1, dtype), C_TYPES[dtype]
-    if dtypes.kind(dtype) == "u":
-        return f"{x[0]} == 0 ? {x[0]} : {one}"
-    return f"{x[0]} > 0 ? {one} : {x[0]} < 0 ? ({c_type})-1 : {x[0]}"
-
-
 def _helper(function: str) -> Row:
     """A call of a function of `helper_source`, made for the type."""
 
@@ -155,10 +148,6 @@ def _helper(function: str) -> Row:
 
 def _call(function: str) -> Row:
     return lambda dtype, x, used: f"{function}({', '.join(x)})"
-
-
-def _row_is_finite(dtype: Dtype, x: list[str], used: set[str]) -> str:
-    return f"{_row_abs(dtype, x, used)} < {literal(np.inf, dtype)}"
 
 
 def _operator(symbol: str) -> Row:
@@ -192,9 +181,9 @@ def _row_sar(dtype: Dtype, x: list[str], used: set[str]) -> str:
 _ROWS: dict[str, Row] = {
     "add": _row_add, "sub": _infix("-"), "mul": _row_mul, "mul_zero": _row_mul_zero,
     "div": _row_div, "rem": _row_rem, "neg": _row_neg, "abs": _row_abs,
-    "max": _extremum(">"), "min": _extremum("<"), "sign": _row_sign,
+    "max": _extremum(">"), "min": _extremum("<"),
     "floor": _call("floor"), "ceil": _call("ceil"), "trunc": _call("trunc"),
-    "round": _call("rint"), "sqrt": _call("sqrt"), "is_finite": _row_is_finite,
+    "round": _call("rint"), "sqrt": _call("sqrt"),
     "fma": _call("fma"),
     "eq": _operator("=="), "ne": _operator("!="), "lt": _operator("<"),
     "le": _operator("<="), "gt": _operator(">"), "ge": _operator(">="),
@@ -303,21 +292,13 @@ def _bitcast(x: str, source: Dtype, target: Dtype) -> str:
 
 _SHORT_FLOATS = {
     "float_of_half": """
-float float_of_half(ushort h) {
-  uint m = h & 0x7fffu;
-  uint normal = (m << 13) + (m < 0x7c00u ? 0x38000000u : 0x70000000u);
-  uint bits = m < 0x400u ? as_uint((float)m * 0x1p-24f) : normal;
-  return as_float(bits | (uint)(h & 0x8000u) << 16);
-}
+float float_of_half(ushort h) { return vload_half(0, (const half *)&h); }
 """,
     "half_of_float": """
 ushort half_of_float(float x) {
-  uint bits = as_uint(x), m = bits & 0x7fffffffu;
-  uint rounded = (m + 0xfffu + (m >> 13 & 1u) - 0x38000000u) >> 13;
-  uint h = rounded > 0x7c00u ? 0x7c00u : rounded;
-  h = m < 0x38800000u ? as_uint(as_float(m) + 0.5f) - 0x3f000000u : h;
-  h = m > 0x7f800000u ? 0x7e00u : h;
-  return (ushort)(h | (bits >> 16 & 0x8000u));
+  ushort h;
+  vstore_half_rte(x, 0, (half *)&h);
+  return h;
 }
 """,
     "float_of_bfloat": """

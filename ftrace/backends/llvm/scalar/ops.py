@@ -165,18 +165,6 @@ def _absolute(o: Operations, t: Type, a: str) -> str:
     return o.call("abs", t, a, extra="false") if t.kind == "i" else a
 
 
-@_define("sign")
-def _sign(o: Operations, t: Type, a: str) -> str:
-    if t.kind == "f":
-        one = o.call("copysign", t, t.constant(1), a)
-        known = o.binary("fcmp one", t, a, t.zero)  # neither zero nor NaN
-        return o.select(known, t, one, a)
-    above = o.select(o.binary("icmp ne", t, a, t.zero), t, 1, t.zero)
-    if t.kind == "u":
-        return above
-    return o.select(o.binary("icmp slt", t, a, t.zero), t, -1, above)
-
-
 def _extremum(o: Operations, t: Type, a: str, b: str, word: str) -> str:
     """-0 is less than +0; NaN wins."""
     if t.kind != "f":
@@ -320,31 +308,6 @@ def _multiply_zero(o: Operations, t: Type, a: str, b: str) -> str:
     x, y = (o.binary(differs, t, factor, t.zero) for factor in (a, b))
     neither = o.binary("and", t.mask(), x, y)
     return o.select(neither, t, o.apply("mul", t, a, b), t.zero)
-
-
-@_define("is_finite")
-def _is_finite(o: Operations, t: Type, a: str) -> str:
-    size = o.call("fabs", t, a)
-    return o.binary("fcmp olt", t, size, float("inf"))
-
-
-@_define("nextafter")
-def _next_after(o: Operations, t: Type, a: str, b: str) -> str:
-    """One step in the order of the bits, toward `b`."""
-    i = t.integer()
-    bits = o.convert("bitcast", t, i, a)
-    upward = o.binary("fcmp ogt", t, b, a)
-    below = o.binary("fcmp olt", t, a, t.zero)
-    grows = o.binary("xor", t.mask(), upward, below)
-    step = o.select(grows, i, 1, -1)
-    moved = o.convert("bitcast", i, t, o.binary("add", i, bits, step))
-    other = o.convert("bitcast", t, i, b)
-    sign = o.binary("and", i, other, 1 << (i.bits - 1))
-    least = o.convert("bitcast", i, t, o.binary("or", i, sign, 1))
-    moved = o.select(o.binary("fcmp oeq", t, a, t.zero), t, least, moved)
-    moved = o.select(o.binary("fcmp oeq", t, a, b), t, b, moved)
-    unordered = o.binary("fcmp uno", t, a, b)
-    return o.select(unordered, t, o.binary("fadd", t, a, b), moved)
 
 
 # Bits.
