@@ -251,6 +251,12 @@ class Function:
         self.do(f"br i1 {condition}, label %{self._exits[-1]}, label %{on}")
         self._begin(on)
 
+    def cut(self) -> None:
+        """Begins another basic block."""
+        after = self._name("cut")
+        self.do(f"br label %{after}")
+        self._begin(after)
+
     def _begin(self, label: str) -> None:
         self._lines.append(f"{label}:")
         self._label = label

@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 from ftrace import dtypes
 from ftrace.backends.llvm.emit.module import LibraryFunction
-from ftrace.backends.llvm.ir.types import Type
+from ftrace.backends.llvm.ir.types import Type, mask_type
 from ftrace.backends.llvm.library.fft.twiddles import roots_symbol
+from ftrace.backends.llvm.library.vectors import Vectors
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.library.fft_kernels import Form, Transform
@@ -66,60 +67,39 @@ class Waves(LibraryFunction):
         self.lanes = power_within(min(most, _most_lanes(form)))
         self.total = form.size * (self.lanes if form.kind in ACROSS else 1)
         self.plane = self.total + self.lanes
+        self.v = Vectors(self, self.lanes)
 
     # Vectors.
 
-    def type(self, lanes: int) -> str:
-        return f"<{lanes} x {self.t}>"
+    def type(self, lanes: int) -> Type:
+        return self.t.with_lanes(lanes)
 
     def at(self, base: str, index: str | int) -> str:
-        return self.let(f"getelementptr {self.t}, ptr {base}, i64 {index}")
+        return self.v.at(self.t, base, index)
 
-    def take(self, base: str, index: str | int, lanes: int) -> str:
-        place = self.at(base, index)
-        return self.let(f"load {self.type(lanes)}, ptr {place}, align {self.t.bytes}")
-
-    def put(self, value: str, base: str, index: str | int, lanes: int) -> None:
-        place = self.at(base, index)
-        self.do(f"store {self.type(lanes)} {value}, ptr {place}, align {self.t.bytes}")
-
-    def take_some(self, base: str, index: str, lanes: int, mask: str) -> str:
+    def take(self, base: str, index: str | int, lanes: int, mask: str = "") -> str:
         """Zeros where the mask does not hold."""
-        t, bits = self.type(lanes), f"<{lanes} x i1>"
-        name = f"{t} @llvm.masked.load.v{lanes}f{8 * self.t.bytes}.p0"
-        self.declare(f"declare {name}(ptr, i32, {bits}, {t})")
-        place = f"ptr {self.at(base, index)}, i32 {self.t.bytes}"
-        return self.let(f"call {name}({place}, {bits} {mask}, {t} zeroinitializer)")
+        return self.v.take(self.type(lanes), base, index, mask)
 
-    def put_some(
-        self, value: str, base: str, index: str, lanes: int, mask: str
+    def put(
+        self, value: str, base: str, index: str | int, lanes: int, mask: str = ""
     ) -> None:
         """Nothing where the mask does not hold."""
-        t, bits = self.type(lanes), f"<{lanes} x i1>"
-        name = f"void @llvm.masked.store.v{lanes}f{8 * self.t.bytes}.p0"
-        self.declare(f"declare {name}({t}, ptr, i32, {bits})")
-        place = f"ptr {self.at(base, index)}, i32 {self.t.bytes}"
-        self.do(f"call {name}({t} {value}, {place}, {bits} {mask})")
+        self.v.put(self.type(lanes), value, base, index, mask)
 
     def shuffle(self, x: str, y: str, lanes: int, places: list[int]) -> str:
         """The elements of two vectors at these places."""
-        mask = ", ".join(f"i32 {p}" for p in places)
-        t = self.type(lanes)
-        return self.let(
-            f"shufflevector {t} {x}, {t} {y}, <{len(places)} x i32> <{mask}>"
-        )
+        return self.v.shuffle(self.type(lanes), x, y, places)
 
     def splat(self, base: str, index: str | int) -> str:
         """A number of memory in all lanes."""
-        t = self.type(self.lanes)
         scalar = self.load(self.t.text, self.at(base, index))
-        one = self.let(f"insertelement {t} poison, {self.t} {scalar}, i64 0")
-        return self.shuffle(one, "poison", self.lanes, [0] * self.lanes)
+        return self.v.splat(scalar, self.type(self.lanes))
 
     # Arithmetic.
 
     def arithmetic(self, verb: str, x: str, y: str) -> str:
-        return self.let(f"{verb} contract {self.type(self.lanes)} {x}, {y}")
+        return self.v.binary(f"{verb} contract", self.type(self.lanes), x, y)
 
     def add(self, x: Pair, y: Pair) -> Pair:
         (a, b), (c, d) = x, y
@@ -219,27 +199,18 @@ class Place(Side):
         return f.let(f"shl i64 {at}, 1")
 
     def take(self, at: str, mask: str = "") -> Pair:
-        f, index, count = self._f, self._index(at), 2 * self._f.lanes
-        if mask:
-            some = self._double(mask)
-            return f.apart(f.take_some(self._base, index, count, some))
-        return f.apart(f.take(self._base, index, count))
+        f, index = self._f, self._index(at)
+        return f.apart(f.take(self._base, index, 2 * f.lanes, self._double(mask)))
 
     def put(self, x: Pair, at: str, mask: str = "") -> None:
-        f, index, count = self._f, self._index(at), 2 * self._f.lanes
-        if mask:
-            some = self._double(mask)
-            f.put_some(f.together(x), self._base, index, count, some)
-        else:
-            f.put(f.together(x), self._base, index, count)
+        f, index = self._f, self._index(at)
+        both = f.together(x)
+        f.put(both, self._base, index, 2 * f.lanes, self._double(mask))
 
     def _double(self, mask: str) -> str:
         n = self._f.lanes
-        places = ", ".join(f"i32 {i // 2}" for i in range(2 * n))
-        kind = f"<{n} x i1>"
-        return self._f.let(
-            f"shufflevector {kind} {mask}, {kind} poison, <{2 * n} x i32> <{places}>"
-        )
+        places = [i // 2 for i in range(2 * n)]
+        return mask and self._f.v.shuffle(mask_type(n), mask, "poison", places)
 
 
 class Buffer(Side):
@@ -351,25 +322,14 @@ class Numbers:
         places = number, f.let(f"add i64 {number}, {size}")
         if self.alike:
             a, b = (f.splat(table, place) for place in places)
-        elif mask:
-            a, b = (f.take_some(table, place, f.lanes, mask) for place in places)
         else:
-            a, b = (f.take(table, place, f.lanes) for place in places)
+            a, b = (f.take(table, place, f.lanes, mask) for place in places)
         return a, b
 
     def before(self, number: str, end: int) -> str:
         """The mask of the lanes whose numbers come before the end."""
-        f = self.f
-        n = f.lanes
-        kind = f"<{n} x i64>"
-        one = f.let(f"insertelement {kind} poison, i64 {number}, i64 0")
-        all_ = f.let(
-            f"shufflevector {kind} {one}, {kind} poison, <{n} x i32> zeroinitializer"
-        )
-        steps = ", ".join(f"i64 {i}" for i in range(n))
-        each = f.let(f"add {kind} {all_}, <{steps}>")
-        ends = ", ".join([f"i64 {end}"] * n)
-        return f.let(f"icmp ult {kind} {each}, <{ends}>")
+        v = self.f.v
+        return v.binary("icmp ult", v.type(64), v.positions(number), end)
 
 
 def convolve(side: Side, sizes: tuple[int, int, int], numbers: Numbers) -> Side:
@@ -445,26 +405,12 @@ def turn(f: Waves, rows: str, buffer: Buffer, count: int, *, into: bool) -> None
         start = f.let(f"mul i64 {first}, {lanes}")
         inner = [f.let(f"add i64 {start}, {k * lanes}") for k in range(each)]
         if into:
-            parts = _transpose(f, [f.take(rows, place, lanes) for place in places])
+            given = [f.take(rows, place, lanes) for place in places]
+            parts = f.v.transpose(f.type(lanes), given)
             for k, place in enumerate(inner):
                 buffer.put((parts[2 * k], parts[2 * k + 1]), place)
         else:
             mixed = [part for place in inner for part in buffer.take(place)]
-            for x, place in zip(_transpose(f, mixed), places, strict=True):
+            turned = f.v.transpose(f.type(lanes), mixed)
+            for x, place in zip(turned, places, strict=True):
                 f.put(x, rows, place, lanes)
-
-
-def _transpose(f: Waves, rows: list[str]) -> list[str]:
-    """A square of numbers, by exchanges of neighbours, of pairs, and so on."""
-    lanes, apart = f.lanes, 1
-    rows = list(rows)
-    while apart < lanes:
-        low = [k if not k & apart else lanes + k - apart for k in range(lanes)]
-        high = [k + apart if not k & apart else lanes + k for k in range(lanes)]
-        for i in range(lanes):
-            if not i & apart:
-                a, b = rows[i], rows[i + apart]
-                rows[i] = f.shuffle(a, b, lanes, low)
-                rows[i + apart] = f.shuffle(a, b, lanes, high)
-        apart *= 2
-    return rows

@@ -22,6 +22,7 @@ from ftrace.backends.llvm.ir.function_builder import Function
 from ftrace.backends.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.backends.llvm.library.sort import keys
 from ftrace.backends.llvm.library.sort.sorting_networks import NETWORKS, lanes_of
+from ftrace.backends.llvm.library.vectors import Vectors
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.library.sort_kernels import Ordering, key_dtype
 
@@ -282,17 +283,18 @@ def _merge(f: Sorting) -> int:
     return kernel.rows * pairs * pieces
 
 
-def _leaving(f: Sorting, positions: bool) -> Callable[[keys.Code, str, str], None]:
+def _leaving(f: Sorting, positions: bool) -> Callable[[Vectors, str, str], None]:
     bits = 8 * f.operand.dtype.itemsize
 
-    def leaves(code: keys.Code, key: str, at: str) -> None:
+    def leaves(v: Vectors, key: str, at: str) -> None:
         if not positions:
-            code.store(key, "%to", at, bits)
+            v.put(v.type(bits), key, "%to", at)
             return
-        place = code.let(f"trunc i64 {key} to i32")
+        narrow, long = v.type(32), v.type(64)
+        place = v.convert("trunc", long, narrow, key)
         if f.through:
-            place = code.load("%places", code.let(f"sext i32 {place} to i64"), 32)
-        code.store(place, "%to", at, 32)
+            place = v.take(narrow, "%places", v.convert("sext", narrow, long, place))
+        v.put(narrow, place, "%to", at)
 
     return leaves
 

@@ -23,6 +23,7 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.llvm.ir.function_builder import Function
 from ftrace.backends.llvm.ir.symbols import SORT
+from ftrace.backends.llvm.library.vectors import Vectors
 from ftrace.ground.fast_dataclasses import dataclass
 
 #: Elements that a loop treats at once.
@@ -45,56 +46,6 @@ _NAN = {
 def sort_symbol(dtype: np.dtype[Any]) -> str:
     """The function that sorts integers of a dtype."""
     return f"{SORT}{dtype.kind}{8 * dtype.itemsize}"
-
-
-class Code:
-    """Straight code over scalars, or over vectors, in a function.
-
-    Args:
-      lanes: of the vectors; 0 is a scalar.
-    """
-
-    def __init__(self, f: Function, lanes: int = 0) -> None:
-        self.lanes = lanes
-        self.let = f.let
-        self._do = f.do
-
-    def type(self, bits: int) -> str:
-        return f"<{self.lanes} x i{bits}>" if self.lanes else f"i{bits}"
-
-    def number(self, bits: int, value: int) -> str:
-        """A constant."""
-        value &= (1 << bits) - 1
-        value -= (value >> (bits - 1)) << bits
-        return f"splat (i{bits} {value})" if self.lanes else str(value)
-
-    def at(self, base: str, index: str, bits: int) -> str:
-        """The address of an element."""
-        return self.let(f"getelementptr i{bits}, ptr {base}, i64 {index}")
-
-    def load(self, base: str, index: str, bits: int) -> str:
-        place = self.at(base, index, bits)
-        return self.let(f"load {self.type(bits)}, ptr {place}, align {bits // 8}")
-
-    def store(self, value: str, base: str, index: str, bits: int) -> None:
-        place = self.at(base, index, bits)
-        self._do(f"store {self.type(bits)} {value}, ptr {place}, align {bits // 8}")
-
-    def splat(self, value: str, bits: int) -> str:
-        """A number in all lanes."""
-        if not self.lanes:
-            return value
-        t = self.type(bits)
-        one = self.let(f"insertelement {t} poison, i{bits} {value}, i64 0")
-        zeros = f"<{self.lanes} x i32> zeroinitializer"
-        return self.let(f"shufflevector {t} {one}, {t} poison, {zeros}")
-
-    def positions(self, first: str) -> str:
-        """The numbers from `first` on, of 64 bits."""
-        if not self.lanes:
-            return first
-        own = ", ".join(f"i64 {n}" for n in range(self.lanes))
-        return self.let(f"add {self.type(64)} {self.splat(first, 64)}, <{own}>")
 
 
 @dataclass(frozen=True)
@@ -123,61 +74,48 @@ class Keys:
     def is_signed(self) -> bool:
         return dtypes.kind(self.dtype) in "if"
 
-    def of(self, code: Code, x: str) -> str:
+    def of(self, v: Vectors, x: str) -> str:
         """The keys of numbers, given as their bits."""
         if not self.is_float:
             return x
-        bits, t = self.bits, code.type(self.bits)
-        mask = code.type(1)
-        size = code.let(f"and {t} {x}, {code.number(bits, (1 << (bits - 1)) - 1)}")
-        key = self._order_bits(code, x)
-        infinity = code.number(bits, _INFINITY[self.dtype])
-        missing = code.let(f"icmp ugt {t} {size}, {infinity}")
-        nan = code.number(bits, _NAN[self.dtype])
-        key = code.let(f"select {mask} {missing}, {t} {nan}, {t} {key}")
+        t = v.type(self.bits)
+        size = v.binary("and", t, x, (1 << (self.bits - 1)) - 1)
+        missing = v.binary("icmp ugt", t, size, _INFINITY[self.dtype])
+        key = v.select(missing, t, _NAN[self.dtype], self.back(v, x))
         if self.merge_zeros:
-            zero = code.number(bits, 0)
-            none = code.let(f"icmp eq {t} {size}, {zero}")
-            key = code.let(f"select {mask} {none}, {t} {zero}, {t} {key}")
+            key = v.select(v.binary("icmp eq", t, size, 0), t, 0, key)
         return key
 
-    def back(self, code: Code, key: str) -> str:
-        """The numbers of keys of floats."""
-        return self._order_bits(code, key)
+    def back(self, v: Vectors, key: str) -> str:
+        """The numbers of keys of floats: bits but the sign are turned where it is set.
 
-    def _order_bits(self, code: Code, x: str) -> str:
-        """All bits but the sign inverted where that is set."""
-        bits, t = self.bits, code.type(self.bits)
-        sign = code.let(f"ashr {t} {x}, {code.number(bits, bits - 1)}")
-        turn = code.let(f"and {t} {sign}, {code.number(bits, (1 << (bits - 1)) - 1)}")
-        return code.let(f"xor {t} {x}, {turn}")
+        So are the keys of numbers.
+        """
+        t = v.type(self.bits)
+        sign = v.binary("ashr", t, key, self.bits - 1)
+        turn = v.binary("and", t, sign, (1 << (self.bits - 1)) - 1)
+        return v.binary("xor", t, key, turn)
 
-    def wide(self, code: Code, x: str) -> str:
+    def wide(self, v: Vectors, x: str) -> str:
         """The keys of numbers as signed integers of 64 bits, of which 32 count."""
-        key, bits, t, long = self.of(code, x), self.bits, code.type(self.bits), ""
-        long = code.type(64)
-        top = code.number(64, 1 << 63)
+        key, t, long = self.of(v, x), v.type(self.bits), v.type(64)
         if self.half:
             if self.half == 2:
-                key = code.let(f"shl {t} {key}, {code.number(64, 32)}")
+                key = v.binary("shl", t, key, 32)
             else:
-                key = code.let(f"and {t} {key}, {code.number(64, -1 << 32)}")
+                key = v.binary("and", t, key, -1 << 32)
             if self.half == 2 or not self.is_signed:
-                key = code.let(f"xor {t} {key}, {top}")
+                key = v.binary("xor", t, key, 1 << 63)
         else:
             verb = "sext" if self.is_signed else "zext"
-            if bits == 32 and not self.is_signed:
-                key = code.let(f"xor {t} {key}, {code.number(32, 1 << 31)}")
-                verb = "sext"
-            key = code.let(f"{verb} {t} {key} to {long}")
-            key = code.let(f"shl {long} {key}, {code.number(64, 32)}")
-        if self.descending:
-            key = code.let(f"xor {long} {key}, {code.number(64, -1 << 32)}")
-        return key
+            if self.bits == 32 and not self.is_signed:
+                key, verb = v.binary("xor", t, key, 1 << 31), "sext"
+            key = v.binary("shl", long, v.convert(verb, t, long, key), 32)
+        return v.binary("xor", long, key, -1 << 32) if self.descending else key
 
 
 def loop(
-    name: str, parameters: str, body: Callable[[Code, str], None], lanes: int = LANES
+    name: str, parameters: str, body: Callable[[Vectors, str], None], lanes: int = LANES
 ) -> str:
     """A function that does something for each index below `%n`, the last parameter.
 
@@ -189,10 +127,10 @@ def loop(
     if lanes:
         count = f.let(f"udiv i64 %n, {lanes}")
         with f.repeat(count) as part:
-            body(Code(f, lanes), f.let(f"mul i64 {part}, {lanes}"))
+            body(Vectors(f, lanes), f.let(f"mul i64 {part}, {lanes}"))
         whole = f.let(f"mul i64 {count}, {lanes}")
     with f.repeat("%n", whole) as i:
-        body(Code(f), i)
+        body(Vectors(f), i)
     f.give()
     return f.text
 
@@ -200,9 +138,9 @@ def loop(
 def enter(keys: Keys) -> str:
     """`@enter(to, of, n)`: the keys of numbers."""
 
-    def body(code: Code, i: str) -> None:
-        found = keys.of(code, code.load("%of", i, keys.bits))
-        code.store(found, "%to", i, keys.bits)
+    def body(v: Vectors, i: str) -> None:
+        t = v.type(keys.bits)
+        v.put(t, keys.of(v, v.take(t, "%of", i)), "%to", i)
 
     return loop("enter", "ptr %to, ptr %of", body)
 
@@ -210,9 +148,9 @@ def enter(keys: Keys) -> str:
 def leave(keys: Keys) -> str:
     """`@leave(to, n)`: the numbers of keys, in their place."""
 
-    def body(code: Code, i: str) -> None:
-        found = keys.back(code, code.load("%to", i, keys.bits))
-        code.store(found, "%to", i, keys.bits)
+    def body(v: Vectors, i: str) -> None:
+        t = v.type(keys.bits)
+        v.put(t, keys.back(v, v.take(t, "%to", i)), "%to", i)
 
     return loop("leave", "ptr %to", body)
 
@@ -224,15 +162,13 @@ def pack(keys: Keys, through: bool) -> str:
     places that stand there.
     """
 
-    def body(code: Code, i: str) -> None:
-        at = code.let(f"add i64 %first, {i}")
-        place = at
+    def body(v: Vectors, i: str) -> None:
+        at = place = v.f.sum("%first", i)
+        narrow, long = v.type(32), v.type(64)
         if through:
-            place = code.let(f"sext i32 {code.load('%places', at, 32)} to i64")
-        key = keys.wide(code, code.load("%row", place, keys.bits))
-        t = code.type(64)
-        both = code.let(f"or {t} {key}, {code.positions(at)}")
-        code.store(both, "%to", i, 64)
+            place = v.convert("sext", narrow, long, v.take(narrow, "%places", at))
+        key = keys.wide(v, v.take(v.type(keys.bits), "%row", place))
+        v.put(long, v.binary("or", long, key, v.positions(at)), "%to", i)
 
     parameters = "ptr %to, ptr %row, ptr %places, i64 %first"
     return loop("pack", parameters, body, 0 if through else LANES)
@@ -241,13 +177,12 @@ def pack(keys: Keys, through: bool) -> str:
 def unpack(through: bool) -> str:
     """`@unpack(to, of, places, n)`: the positions, or what stands there."""
 
-    def body(code: Code, i: str) -> None:
-        place = code.let(
-            f"trunc {code.type(64)} {code.load('%of', i, 64)} to {code.type(32)}"
-        )
+    def body(v: Vectors, i: str) -> None:
+        narrow, long = v.type(32), v.type(64)
+        place = v.convert("trunc", long, narrow, v.take(long, "%of", i))
         if through:
-            place = code.load("%places", code.let(f"sext i32 {place} to i64"), 32)
-        code.store(place, "%to", i, 32)
+            place = v.take(narrow, "%places", v.convert("sext", narrow, long, place))
+        v.put(narrow, place, "%to", i)
 
     return loop(
         "unpack", "ptr %to, ptr %of, ptr %places", body, 0 if through else LANES
@@ -320,7 +255,7 @@ def _split(t: str, sign: str) -> str:
     return f.text
 
 
-def merge(integer: np.dtype[Any], leaves: Callable[[Code, str, str], None]) -> str:
+def merge(integer: np.dtype[Any], leaves: Callable[[Vectors, str, str], None]) -> str:
     """`@merge(a, n, b, m, to, places, begin, end)`: that part of two runs as one.
 
     Element n of `a` and m of `b` are the greatest key, which is chosen again and again
@@ -336,7 +271,7 @@ def merge(integer: np.dtype[Any], leaves: Callable[[Code, str, str], None]) -> s
     t, runs = f"i{bits}", ("ptr %a", "i64 %n", "ptr %b", "i64 %m")
     rest = "ptr %to", "ptr %places", "i64 %begin", "i64 %end"
     f = Function("merge", "void", *runs, *rest)
-    code = Code(f)
+    v = Vectors(f)
 
     def start(at: str) -> tuple[str, str]:
         return "i64", f.let(f"call i64 @split({', '.join(runs)}, i64 {at})")
@@ -344,9 +279,9 @@ def merge(integer: np.dtype[Any], leaves: Callable[[Code, str, str], None]) -> s
     def step(i: str, at: str) -> str:
         """The lesser of the two that are next in the runs; what is next on the left."""
         other = f.let(f"sub i64 {at}, {i}")
-        x, y = (code.load(run, k, bits) for run, k in (("%a", i), ("%b", other)))
+        x, y = (f.load(t, f.item(t, run, k)) for run, k in (("%a", i), ("%b", other)))
         less = f.let(f"icmp {sign}le {t} {x}, {y}")
-        leaves(code, f.let(f"select i1 {less}, {t} {x}, {t} {y}"), at)
+        leaves(v, f.let(f"select i1 {less}, {t} {x}, {t} {y}"), at)
         return f.least(f.sum(i, f.let(f"zext i1 {less} to i64")), "%n")
 
     count = f.let("sub i64 %end, %begin")
@@ -373,9 +308,9 @@ def top(keys: Keys) -> str:
     k least are dropped, of which the last is the next bound.
     """
     f = Function("append", "void", "ptr %buffer", "i64 %count", "ptr %row", "i64 %i")
-    code = Code(f)
-    key = keys.wide(code, code.load("%row", "%i", keys.bits))
-    code.store(f.let(f"or i64 {key}, %i"), "%buffer", "%count", 64)
+    v = Vectors(f)
+    key = keys.wide(v, v.take(v.type(keys.bits), "%row", "%i"))
+    f.store("i64", f.let(f"or i64 {key}, %i"), f.word("%buffer", "%count"))
     f.give()
     appends, cttz = f.text, f"i{LANES} @llvm.cttz.i{LANES}"
     parameters = "ptr %row", "ptr %buffer", "i64 %k", "i64 %full", "i64 %n"
@@ -387,15 +322,16 @@ def top(keys: Keys) -> str:
     def sort(held: str) -> None:
         f.do(f"call i32 @{symbol}(ptr %buffer, i64 {held}, ptr null)")
 
-    code, t, symbol = Code(f, LANES), f"i{LANES}", sort_symbol(dtypes.int64)
+    v, t, symbol = Vectors(f, LANES), f"i{LANES}", sort_symbol(dtypes.int64)
+    long = v.type(64)
     count, bound = f.variable("i64", 0), f.variable("i64", (1 << 63) - 1)
     parts = f.let(f"udiv i64 %n, {LANES}")
     with f.repeat(parts) as part:
         i = f.let(f"mul i64 {part}, {LANES}")
-        key = keys.wide(code, code.load("%row", i, keys.bits))
-        limit = code.splat(f.load("i64", bound), 64)
-        near = f.let(f"icmp sle {code.type(64)} {key}, {limit}")
-        found = f.let(f"bitcast {code.type(1)} {near} to {t}")
+        key = keys.wide(v, v.take(v.type(keys.bits), "%row", i))
+        limit = v.splat(f.load("i64", bound), long)
+        near = v.binary("icmp sle", long, key, limit)
+        found = f.let(f"bitcast {long.mask()} {near} to {t}")
         with f.when(f.let(f"icmp ne {t} {found}, 0")):
             before = f.load("i64", count)
             with f.fold(LANES, [(t, found)]) as take:

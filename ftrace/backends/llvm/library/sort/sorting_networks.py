@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ftrace.backends.llvm.ir.function_builder import Function
-from ftrace.backends.llvm.library.sort.keys import Code, Keys
+from ftrace.backends.llvm.ir.types import first_lanes
+from ftrace.backends.llvm.library.sort.keys import Keys
+from ftrace.backends.llvm.library.vectors import Vectors
 
 #: The least lanes of a vector, and the most.
 _FEWEST, _MOST = 4, 16
@@ -50,34 +52,24 @@ class _Network:
 
     def __init__(self, keys: Keys, size: int, lanes: int) -> None:
         self.f = Function("network", "i1", "ptr %to", "ptr %of", "i64 %rows")
-        self.code = Code(self.f, lanes)
+        self.v = Vectors(self.f, lanes)
         self.keys, self.size, self.lanes = keys, size, lanes
         self.parts = -(-size // lanes)
-        self.declared: dict[str, None] = {}
         self.turns: dict[int, str] = {}  # by the bits of an element
 
     def room(self, bits: int) -> str:
         """Memory for vectors of all columns, whole squares of them."""
-        return self.f.place(self.code.type(bits), self.parts * self.lanes)
+        return self.f.place(self.v.type(bits).text, self.parts * self.lanes)
 
     def at(self, base: str, index: str | int, bits: int) -> str:
         """Where a vector lies."""
-        return self.f.let(
-            f"getelementptr {self.code.type(bits)}, ptr {base}, i64 {index}"
-        )
+        return self.f.item(self.v.type(bits).text, base, index)
 
     def get(self, base: str, index: str | int, bits: int) -> str:
-        return self.f.load(self.code.type(bits), self.at(base, index, bits))
+        return self.f.load(self.v.type(bits).text, self.at(base, index, bits))
 
     def put(self, x: str, base: str, index: str | int, bits: int) -> None:
-        self.f.store(self.code.type(bits), x, self.at(base, index, bits))
-
-    def call(self, name: str, bits: int, *operands: str) -> str:
-        """An intrinsic function of vectors of one type."""
-        t = self.code.type(bits)
-        symbol = f"{t} @llvm.{name}.v{self.lanes}i{bits}"
-        self.declared[f"declare {symbol}({', '.join([t] * len(operands))})"] = None
-        return self.f.let(f"call {symbol}({', '.join(f'{t} {x}' for x in operands)})")
+        self.f.store(self.v.type(bits).text, x, self.at(base, index, bits))
 
     def transpose(self, base: str, bits: int) -> None:
         """The columns for the rows, or the rows for the columns."""
@@ -89,50 +81,30 @@ class _Network:
     def _flags(self, part: int) -> str:
         """Which elements of the part of a row there are; "" if all."""
         used = min(self.lanes, self.size - part * self.lanes)
-        flags = ", ".join(f"i1 {int(k < used)}" for k in range(self.lanes))
-        return "" if used == self.lanes else f"<{self.lanes} x i1> <{flags}>"
+        return "" if used == self.lanes else first_lanes(self.lanes, used)
 
     def load(self, base: str, bits: int) -> None:
         """All rows; the last one stands for those that there are not."""
-        f, t, align = self.f, self.code.type(bits), bits // 8
+        f = self.f
         last = f.let("sub i64 %rows, 1")
-        masked = f"{t} @llvm.masked.load.v{self.lanes}i{bits}.p0"
         with f.repeat(self.lanes) as row:
-            there = f.let(f"icmp ult i64 {row}, {last}")
-            place = f.let(f"select i1 {there}, i64 {row}, i64 {last}")
-            first = f.let(f"mul i64 {place}, {self.size}")
+            first = f.let(f"mul i64 {f.least(row, last)}, {self.size}")
             for part in range(self.parts):
-                at = f.let(f"add i64 {first}, {part * self.lanes}")
-                at, flags = self.code.at("%of", at, bits), self._flags(part)
-                if flags:
-                    line = f"declare {masked}(ptr, i32, <{self.lanes} x i1>, {t})"
-                    self.declared[line] = None
-                    operands = f"ptr {at}, i32 {align}, {flags}, {t} zeroinitializer"
-                    x = f.let(f"call {masked}({operands})")
-                else:
-                    x = f.let(f"load {t}, ptr {at}, align {align}")
-                place = f.let(f"add i64 {row}, {part * self.lanes}")
-                self.put(x, base, place, bits)
+                at, flags = f.sum(first, part * self.lanes), self._flags(part)
+                x = self.v.take(self.v.type(bits), "%of", at, flags)
+                self.put(x, base, f.sum(row, part * self.lanes), bits)
         self.transpose(base, bits)
 
     def store(self, base: str, bits: int) -> None:
         """The rows that there are."""
-        f, t, align = self.f, self.code.type(bits), bits // 8
+        f = self.f
         self.transpose(base, bits)
-        masked = f"void @llvm.masked.store.v{self.lanes}i{bits}.p0"
         with f.repeat("%rows") as row:
             first = f.let(f"mul i64 {row}, {self.size}")
             for part in range(self.parts):
-                place = f.let(f"add i64 {row}, {part * self.lanes}")
-                x = self.get(base, place, bits)
-                at = f.let(f"add i64 {first}, {part * self.lanes}")
-                at, flags = self.code.at("%to", at, bits), self._flags(part)
-                if flags:
-                    line = f"declare {masked}({t}, ptr, i32, <{self.lanes} x i1>)"
-                    self.declared[line] = None
-                    f.do(f"call {masked}({t} {x}, ptr {at}, i32 {align}, {flags})")
-                else:
-                    f.do(f"store {t} {x}, ptr {at}, align {align}")
+                x = self.get(base, f.sum(row, part * self.lanes), bits)
+                at, flags = f.sum(first, part * self.lanes), self._flags(part)
+                self.v.put(self.v.type(bits), x, "%to", at, flags)
 
     def columns(self, base: str, bits: int) -> list[str]:
         return [self.get(base, i, bits) for i in range(self.size)]
@@ -141,46 +113,34 @@ class _Network:
         """The least or the greatest of each lane."""
         found = columns[0]
         for x in columns[1:]:
-            found = self.call(name, bits, found, x)
+            found = self.v.call(name, self.v.type(bits), found, x)
         return found
 
     def sort(self, columns: list[str], base: str, bits: int, signed: bool) -> None:
         """To memory."""
-        sign = "s" if signed else "u"
+        sign, t = "s" if signed else "u", self.v.type(bits)
         for i, j in comparisons(self.size):
             pair = columns[i], columns[j]
             columns[i], columns[j] = (
-                self.call(sign + name, bits, *pair) for name in ("min", "max")
+                self.v.call(sign + name, t, *pair) for name in ("min", "max")
             )
         for i, x in enumerate(columns):
             self.put(x, base, i, bits)
 
     def text(self, result: str) -> str:
         self.f.give(result)
-        return "\n".join([*self.declared, *self.turns.values(), self.f.text])
+        return "\n".join([*self.f.declared, *self.turns.values(), self.f.text])
 
 
 def _transposer(lanes: int, bits: int) -> str:
     """`@transpose(square)`: of as many vectors as each has lanes."""
     f = Function(f"transpose{bits}", "void", "ptr %square")
-    t = f"<{lanes} x i{bits}>"
-    places = [f.let(f"getelementptr {t}, ptr %square, i64 {i}") for i in range(lanes)]
-    found, distance = [f.load(t, place) for place in places], lanes // 2
-    while distance:
-        for i in range(lanes):
-            if i & distance:
-                continue
-            pair = f"{t} {found[i]}, {t} {found[i | distance]}"
-            for place, side in ((i, 0), (i | distance, distance)):
-                order = (
-                    (p & ~distance | side) + (lanes if p & distance else 0)
-                    for p in range(lanes)
-                )
-                mask = ", ".join(f"i32 {p}" for p in order)
-                found[place] = f.let(f"shufflevector {pair}, <{lanes} x i32> <{mask}>")
-        distance //= 2
-    for x, place in zip(found, places, strict=True):
-        f.store(t, x, place)
+    v = Vectors(f, lanes)
+    t = v.type(bits)
+    places = [f.item(t.text, "%square", i) for i in range(lanes)]
+    columns = v.transpose(t, [f.load(t.text, place) for place in places])
+    for x, place in zip(columns, places, strict=True):
+        f.store(t.text, x, place)
     f.give()
     return f.text
 
@@ -192,7 +152,7 @@ def sorted_rows(keys: Keys, size: int, lanes: int) -> str:
     the row, and nothing is written.
     """
     n, bits = _Network(keys, size, lanes), keys.bits
-    f, code = n.f, n.code
+    f, v = n.f, n.v
     base = n.room(bits)
     n.load(base, bits)
     if not keys.is_float:
@@ -200,21 +160,20 @@ def sorted_rows(keys: Keys, size: int, lanes: int) -> str:
         n.store(base, bits)
         return n.text("false")
     # The keys of the zeros are -1 and 0, the greatest and the least without a sign.
-    t, mask = code.type(bits), code.type(1)
+    t = v.type(bits)
     with f.repeat(size) as i:
-        n.put(keys.of(code, n.get(base, i, bits)), base, i, bits)
+        n.put(keys.of(v, n.get(base, i, bits)), base, i, bits)
     columns = n.columns(base, bits)
     plus, minus = (
-        f.let(f"icmp eq {t} {n.extreme(name, columns, bits)}, {code.number(bits, key)}")
+        v.binary("icmp eq", t, n.extreme(name, columns, bits), key)
         for name, key in (("umin", 0), ("umax", -1))
     )
-    both = f.let(f"and {mask} {plus}, {minus}")
-    found = f.let(f"bitcast {mask} {both} to i{lanes}")
-    with f.when(f.let(f"icmp ne i{lanes} {found}, 0")):
+    both = v.binary("and", t.mask(), plus, minus)
+    with f.when(v.any_lane(both, lanes)):
         f.give("true")
     n.sort(columns, base, bits, signed=True)
     with f.repeat(size) as i:
-        n.put(keys.back(code, n.get(base, i, bits)), base, i, bits)
+        n.put(keys.back(v, n.get(base, i, bits)), base, i, bits)
     n.store(base, bits)
     return n.text("false")
 
@@ -222,17 +181,16 @@ def sorted_rows(keys: Keys, size: int, lanes: int) -> str:
 def sorted_positions(keys: Keys, size: int, lanes: int) -> str:
     """`@network(to, of, rows)`: the positions of the elements in their order."""
     n, bits = _Network(keys, size, lanes), keys.bits
-    f, code = n.f, n.code
+    f, v = n.f, n.v
     values, packed, places = n.room(bits), n.room(64), n.room(32)
-    long, narrow = code.type(64), code.type(32)
+    long, narrow = v.type(64), v.type(32)
     n.load(values, bits)
     with f.repeat(size) as i:
-        key = keys.wide(code, n.get(values, i, bits))
-        n.put(f.let(f"or {long} {key}, {code.splat(i, 64)}"), packed, i, 64)
+        key = keys.wide(v, n.get(values, i, bits))
+        n.put(v.binary("or", long, key, v.splat(i, long)), packed, i, 64)
     n.sort(n.columns(packed, 64), packed, 64, signed=True)
     with f.repeat(size) as i:
-        x = n.get(packed, i, 64)
-        n.put(f.let(f"trunc {long} {x} to {narrow}"), places, i, 32)
+        n.put(v.convert("trunc", long, narrow, n.get(packed, i, 64)), places, i, 32)
     n.store(places, 32)
     return n.text("false")
 
