@@ -138,18 +138,7 @@ def _above(op: Any, *allowed: Any) -> Pat:
         primitive.item_p,
         *(p for p in primitive.PRIMITIVES.values() if p not in (*MOVEMENTS, const_p)),
     )
-    return Pat(op, Pat((*others, *allowed)), where=_changes_something)
-
-
-def _changes_something(node: Node) -> bool:
-    arg = arg_of(node)
-    if node.op is permute_p:
-        return arg != tuple(range(node.ndim))
-    if node.op is stride_p:
-        return set(arg) != {1}
-    if node.op is pad_p:
-        return any(map(any, arg))
-    return not same_size(node.shape, node.src[0].shape)
+    return Pat(op, Pat((*others, *allowed)))
 
 
 MOVED_SPEC: Final = Spec(
@@ -160,7 +149,7 @@ MOVED_SPEC: Final = Spec(
         *_SIMPLE[3:],
         # Past a reshape, and below a pad, a movement gets only where axes correspond.
         _above(shrink_p, reshape_p, shear_p, unshear_p),
-        _above(stride_p, shrink_p, reshape_p, pad_p, shear_p, unshear_p),
+        _above(stride_p, shrink_p, reshape_p, pad_p, expand_p, shear_p, unshear_p),
         _above(permute_p, shrink_p, stride_p, reshape_p, shear_p, unshear_p),
         _above(reshape_p, *[op for op in MOVEMENTS if op is not reshape_p]),
         _above(pad_p, const_p, *[op for op in MOVEMENTS if op is not pad_p]),

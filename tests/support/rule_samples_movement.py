@@ -18,18 +18,6 @@ from tests.support.rule_sample import (
 )
 
 CHAINS = {
-    "remove_noop_reshape": Row(lambda: reshape(x, 4, 6), lambda: reshape(x, 6, 4)),
-    "remove_noop_expand": Row(lambda: expand(x, 4, 6), lambda: expand(row, 4, 6)),
-    "remove_noop_shrink": Row(
-        lambda: shrink(x, (0, 4), (0, 6)), lambda: shrink(x, (0, 4), (1, 6))
-    ),
-    "remove_noop_pad": Row(
-        lambda: pad(x, (0, 0, 0), (0, 0, 0)), lambda: pad(x, (0, 0, 0), (0, 0, 1))
-    ),
-    "remove_noop_permute": Row(lambda: permute(x, 0, 1), lambda: permute(x, 1, 0)),
-    "remove_noop_stride": Row(
-        lambda: [stride(x, 1, 1), stride(row, -2, 1)], lambda: stride(x, 1, -1)
-    ),
     "permute_of_ones_is_reshape": Row(
         lambda: [permute(row, 1, 0), permute(V(2, 1, 3), 1, 0, 2)],
         lambda: permute(V(2, 1, 3), 2, 1, 0),
@@ -119,29 +107,6 @@ EXCHANGES = {
     "stride_before_permute": Row(
         lambda: stride(permute(cube, 2, 0, 1), -1, 2, 1),
         lambda: permute(stride(cube, 2, 1, -1), 2, 0, 1),
-    ),
-    "stride_before_reshape": Row(
-        lambda: stride(reshape(cube, 2, 1, 3, 4), -1, -1, 2, 1),
-        lambda: stride(reshape(cube, 6, 4), -1, 1),
-    ),
-    "stride_before_pad": Row(
-        lambda: [
-            stride(pad(V(4), (b, a, g)), s)
-            for b, a, g, s in (
-                (1, 2, 0, -1),
-                (1, 2, 1, -1),
-                (2, 1, 1, 2),
-                (0, 3, 3, 2),
-                (1, 0, 0, 2),
-                (3, 1, 0, -2),
-                (5, 0, 0, 3),
-            )
-        ],
-        lambda: [stride(pad(V(4), (1, 0, 1)), 2), stride(pad(V(4), (0, 0, 1)), 3)],
-    ),
-    "stride_before_expand": Row(
-        lambda: stride(expand(row, 4, 6), 3, -2),
-        lambda: expand(stride(row, 1, -2), 4, 3),
     ),
     "permute_before_reshape": Row(
         lambda: [

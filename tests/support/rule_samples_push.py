@@ -29,11 +29,9 @@ from tests.support.rule_sample import (
     row,
     shrink,
     slid,
-    stride,
     total,
     x,
     y,
-    z,
 )
 
 _seen = expand(V(1, 6, 5, number=1), 3, 6, 5)
@@ -68,9 +66,6 @@ PUSHES = {
     "push_shrink_through_elementwise": Row(
         lambda: shrink(e.select(e.lt(x, y), x, like(x, 2)), (0, 3), (1, 2)),
         _used_twice(lambda n: shrink(n, (0, 3), (1, 2))),
-    ),
-    "push_stride_through_elementwise": Row(
-        lambda: stride(e.add(x, y), 2, -1), _used_twice(lambda n: stride(n, 2, -1))
     ),
     "push_permute_through_elementwise": Row(
         lambda: permute(e.mul(x, x), 1, 0), _used_twice(lambda n: permute(n, 1, 0))
@@ -128,14 +123,6 @@ PUSHES = {
         lambda: [shrink(t := total(cube, 1), (0, 1), (0, 1), (1, 3)), e.exp(t)],
         SMALL,
     ),
-    "stride_before_reduce": Row(
-        lambda: [
-            stride(total(cube, 1), 1, 1, 2),
-            stride(greatest(cube, 0, 2), 1, -2, 1),
-        ],
-        lambda: [stride(t := total(cube, 1), 1, 1, 2), e.exp(t)],
-        SMALL,
-    ),
     "pull_expand_through_elementwise": Row(
         lambda: [
             e.exp(expand(row, 4, 6)),
@@ -156,14 +143,6 @@ PUSHES = {
         ],
         lambda: total(expand(row, 4, 6), 0),
         SMALL,
-    ),
-    "push_copy_through_elementwise": Row(
-        lambda: [
-            e.exp(e.copy(x)),
-            e.mul(e.copy(y), e.copy(z)),
-            e.select(p, x, e.copy(V(4, 6, number=21))),
-        ],
-        lambda: [e.exp(e.copy(x)), e.neg(e.copy(x))],
     ),
     "slide_before_sum_of_products": Row(
         lambda: [
@@ -319,14 +298,5 @@ PUSHES = {
             total(t := slid(V(2, 6, 5), size=13, stride=2), 0),
             e.exp(t),
         ],
-    ),
-    "push_copy_through_movement": Row(
-        lambda: [
-            shrink(e.copy(x), (0, 1), (0, 6)),
-            stride(e.copy(y), 2, 1),
-            permute(e.copy(z), 1, 0),
-            reshape(e.copy(row), 6),
-        ],
-        lambda: [expand(e.copy(row), 4, 6), pad(e.copy(x), (1, 0, 0), (0, 0, 0))],
     ),
 }

@@ -1,8 +1,8 @@
 """Movements merge with each other, vanish, and move through work, into one order.
 
-Toward the loads, where one use makes sure that no work is done twice: shrink, stride,
-permute, reshape, and pad where zeros give zero. Toward the end: expand, so that work
-is done before elements are repeated, and copy, so that one store is enough.
+Toward the loads, where one use makes sure that no work is done twice: shrink, permute,
+reshape, and pad where zeros give zero. Toward the end: expand, so that work is done
+before elements are repeated.
 
 From the loads upward: shrink, stride, permute, reshape, pad, expand. A movement that
 stands above one that comes later in this list moves below it where it can: what is
@@ -26,7 +26,7 @@ from ftrace.lower.simplify import fold_constants as fold
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node, Op
 from ftrace.trace.primitives.broadcast import expand, expand_p
-from ftrace.trace.primitives.elementwise import copy, select
+from ftrace.trace.primitives.elementwise import select
 from ftrace.trace.primitives.movement import (
     MOVEMENT,
     pad,
@@ -193,26 +193,6 @@ def _compose(x: Node, y: Node) -> Node | None:
 # Removal.
 
 
-def _adds_nothing(node: Node) -> bool:
-    return not any(map(any, fold.arg_of(node)))
-
-
-def _takes_all(node: Node) -> bool:
-    """Along axes of size 1 every step does."""
-    sizes = node.src[0].shape
-    return all(
-        s == 1 or same_size(n, 1) for s, n in zip(fold.arg_of(node), sizes, strict=True)
-    )
-
-
-def _noop(name: str, op: Primitive, holds: Callable[[Node], bool]) -> Rule:
-    return Rule(name, Pat(op, Pat(name="x"), where=holds), lambda x: x)
-
-
-def _keeps_shape(node: Node) -> bool:
-    return same_size(node.aval.shape, node.src[0].aval.shape)
-
-
 def _keeps_order(x: Node) -> Node | None:
     """Does it move axes of size 1 only? Then it is a reshape."""
     kept = [a for a in fold.arg_of(x) if not same_size(x.src[0].shape[a], 1)]
@@ -269,13 +249,6 @@ def _contiguous_root(x: Node) -> Node | None:
 
 
 _REMOVALS: Final = (
-    # movement(x) that changes nothing -> x
-    _noop("remove_noop_reshape", reshape_p, _keeps_shape),
-    _noop("remove_noop_expand", expand_p, _keeps_shape),
-    _noop("remove_noop_shrink", shrink_p, _keeps_shape),
-    _noop("remove_noop_pad", pad_p, _adds_nothing),
-    _noop("remove_noop_permute", permute_p, lambda n: n.arg == tuple(range(n.ndim))),
-    _noop("remove_noop_stride", stride_p, _takes_all),
     # permute that moves only axes of size 1 -> reshape
     Rule("permute_of_ones_is_reshape", Pat(permute_p, Pat(), name="x"), _keeps_order),
 )
@@ -356,19 +329,6 @@ def _shrink_before_reshape(x: Node, y: Node) -> Node | None:
     return None if cut else reshape(shrink(source, tuple(bounds)), x.shape)
 
 
-def _stride_before_reshape(x: Node, y: Node) -> Node | None:
-    below = same_axes(y.shape, y.src[0].shape)
-    steps = [1] * y.src[0].ndim
-    for axis, step in enumerate(fold.arg_of(x)):
-        if step == 1 or same_size(y.shape[axis], 1):
-            continue
-        place = below[axis]
-        if place is None:
-            return None
-        steps[place] = step
-    return reshape(stride(y.src[0], tuple(steps)), x.shape)
-
-
 def _grown_axes(source: Node, shape: Shape) -> set[int]:
     before = source.src[0].shape
     return {a for a, n in enumerate(shape) if not same_size(n, before[a])}
@@ -410,9 +370,6 @@ EXCHANGES: Final = (
     pair("shrink_before_expand", shrink_p, expand_p, _compose),
     # stride(y(…)) -> y(stride(…))
     pair("stride_before_permute", stride_p, permute_p, _compose),
-    pair("stride_before_reshape", stride_p, reshape_p, _stride_before_reshape),
-    pair("stride_before_pad", stride_p, pad_p, _compose),
-    pair("stride_before_expand", stride_p, expand_p, _compose),
     # permute(y(…)) -> y(permute(…))
     pair("permute_before_reshape", permute_p, reshape_p, _permute_before_reshape),
     pair("permute_before_pad", permute_p, pad_p, _compose),
@@ -491,8 +448,7 @@ def _before_reduce(x: Node, y: Node) -> Node:
     source, reduced = y.src[0], fold.arg_of(y)
     whole = source.shape
     args = tuple(
-        ((0, whole[a]) if x.op is shrink_p else 1) if a in reduced else arg
-        for a, arg in enumerate(fold.arg_of(x))
+        (0, whole[a]) if a in reduced else arg for a, arg in enumerate(fold.arg_of(x))
     )
     return y.op(x.op(source, arg=args), arg=reduced)
 
@@ -501,13 +457,6 @@ def _permute_before_reduce(x: Node, y: Node) -> Node:
     axes: tuple[int, ...] = fold.arg_of(x)
     reduced = tuple(sorted(axes.index(a) for a in fold.arg_of(y)))
     return y.op(permute(y.src[0], axes), arg=reduced)
-
-
-def _push_copy(x: Node, inner: Node) -> Node:
-    def without(source: Node) -> Node:
-        return source.src[0] if source is inner else source
-
-    return copy(_over(x, without))
 
 
 def _push_rule(
@@ -521,12 +470,10 @@ def _push_rule(
 
 
 _REPEATED = Pat((expand_p, const_p))
-_COPY = Pat(copy, name="inner")
 
 PUSHES: Final = (
     # movement(f(x, …)) -> f(movement(x), …)
     _push_rule("push_shrink_through_elementwise", shrink_p, fold.ELEMENTWISE, _push),
-    _push_rule("push_stride_through_elementwise", stride_p, fold.ELEMENTWISE, _push),
     _push_rule("push_permute_through_elementwise", permute_p, fold.ELEMENTWISE, _push),
     _push_rule("push_reshape_through_elementwise", reshape_p, fold.ELEMENTWISE, _push),
     # pad(f(x, …)) -> f(pad(x), …), where f(0, …) = 0
@@ -534,7 +481,6 @@ PUSHES: Final = (
     # movement(reduce(x)) -> reduce(movement(x))
     _push_rule("permute_before_reduce", permute_p, REDUCTIONS, _permute_before_reduce),
     _push_rule("shrink_before_reduce", shrink_p, REDUCTIONS, _before_reduce),
-    _push_rule("stride_before_reduce", stride_p, REDUCTIONS, _before_reduce),
     # f(expand(x), expand(y), …) -> expand(f(x, y, …))
     Rule(
         "pull_expand_through_elementwise",
@@ -546,23 +492,5 @@ PUSHES: Final = (
         "pull_expand_through_reduce",
         Pat(REDUCTIONS, Pat(expand_p, name="view"), name="x"),
         _pull_expand_through_reduce,
-    ),
-    # f(copy(x), …) -> copy(f(x, …))
-    Rule(
-        "push_copy_through_elementwise",
-        tuple(
-            Pat(fold.ELEMENTWISE, *[Pat()] * i, _COPY, *[Pat()] * j, name="x")
-            for i in range(3)
-            for j in range(3 - i)
-        ),
-        _push_copy,
-        single_use="inner",
-    ),
-    # movement(copy(x)) -> copy(movement(x)), where that is not larger
-    Rule(
-        "push_copy_through_movement",
-        Pat((shrink_p, stride_p, permute_p, reshape_p), _COPY, name="x"),
-        _push_copy,
-        single_use="inner",
     ),
 )

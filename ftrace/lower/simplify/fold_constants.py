@@ -20,7 +20,7 @@ from ftrace.lower.analysis.cost import is_contraction
 from ftrace.trace.graph import Node, constant_bits, constant_value, make_node
 from ftrace.trace.primitives import elementwise as p, movement, movement as mv
 from ftrace.trace.primitives.broadcast import expand, expand_p, reduce_sum_p
-from ftrace.trace.primitives.elementwise import copy, stop_gradient
+from ftrace.trace.primitives.elementwise import stop_gradient
 from ftrace.trace.primitives.indexing import gather_p, scatter_p
 from ftrace.trace.primitives.primitive import PRIMITIVES, Primitive, primitive_of
 from ftrace.trace.primitives.reduction import (
@@ -75,13 +75,6 @@ def is_bits(node: Node, value: complex) -> bool:
     return node.op is const_p and node.arg == _bits(value, node.dtype)
 
 
-def is_negative_zero(node: Node) -> bool:
-    """Is it the constant -0.0 of a float dtype?"""
-    if node.op is not const_p or not dtypes.is_float(node.dtype):
-        return False
-    return node.arg == _bits(0, node.dtype)[:-1] + b"\x80"
-
-
 def constant(value: int) -> Pat:
     """The constant of that value, bit for bit."""
     return Pat(const_p, where=lambda node: is_bits(node, value))
@@ -101,11 +94,6 @@ def to_x(name: str, pattern: Pat | tuple[Pat, ...]) -> Rule:
 def to_zero(name: str, pattern: Pat) -> Rule:
     """A rule by which what matches is zeros like its part x."""
     return Rule(name, pattern, lambda x: zeros_like(x))
-
-
-def to_unary(name: str, op: Primitive, pattern: Pat) -> Rule:
-    """A rule by which what matches is an operation on its part x."""
-    return Rule(name, pattern, lambda x: op(x))
 
 
 def to_binary(name: str, op: Primitive, pattern: Pat) -> Rule:
@@ -233,10 +221,6 @@ CONSTANTS: Final = (
         Pat(REDUCTIONS, Pat(const_p, name="c", where=lambda n: n.size > 0), name="x"),
         _reduce_constant,
     ),
-    # copy(c) -> c
-    to_x("remove_copy_of_constant", Pat(copy, Pat(const_p, name="x"))),
-    # copy(copy(x)) -> copy(x)
-    to_x("merge_copies", Pat(copy, Pat(copy, name="x"))),
     # stop_gradient(x) -> x
     to_x("remove_stop_gradient", Pat(stop_gradient, X)),
 )

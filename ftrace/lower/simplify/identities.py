@@ -23,16 +23,13 @@ from ftrace.lower.simplify.fold_constants import (
     constant,
     evaluate_scalar,
     has_kind,
-    is_bits,
     is_exact,
-    is_negative_zero,
     last_position,
     to_binary,
-    to_unary,
     to_x,
     to_zero,
 )
-from ftrace.trace.graph import Node, Op, constant_value
+from ftrace.trace.graph import Node, constant_value
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import (
     const,
@@ -76,17 +73,8 @@ def _multiply_by_inverse(x: Node, c: Node) -> Node:
 
 
 _SUMS: Final = (
-    # x + -0.0 -> x
-    to_x(
-        "fold_add_negative_zero",
-        Pat(p.add, X, Pat(const_p, where=is_negative_zero), commutes=True),
-    ),
     # x + 0 -> x, for integers
     to_x("fold_add_zero", Pat(p.add, X, ZERO, commutes=True, aval=is_exact)),
-    # x - 0 -> x
-    to_x("fold_sub_zero", Pat(p.sub, X, ZERO)),
-    # x - x -> 0, for integers
-    to_zero("fold_sub_itself", Pat(p.sub, X, X, aval=is_exact)),
     # x - c -> x + (-c), for integers
     Rule(
         "fold_sub_constant",
@@ -95,10 +83,6 @@ _SUMS: Final = (
     ),
     # x + (-y) -> x - y
     to_binary("fold_add_neg", p.sub, Pat(p.add, X, Pat(p.neg, Y), commutes=True)),
-    # x - (-y) -> x + y
-    to_binary("fold_sub_neg", p.add, Pat(p.sub, X, Pat(p.neg, Y))),
-    # -(-x) -> x
-    to_x("fold_neg_neg", Pat(p.neg, Pat(p.neg, X))),
 )
 
 _PRODUCTS: Final = (
@@ -106,8 +90,6 @@ _PRODUCTS: Final = (
     to_x(
         "fold_mul_one", Pat(p.mul, X, constant(1), commutes=True, aval=has_kind("biuf"))
     ),
-    # x·0 -> 0, for integers
-    to_zero("fold_mul_by_zero", Pat(p.mul, X, ZERO, commutes=True, aval=is_exact)),
     # (-x)·c -> x·(-c)
     Rule(
         "fold_mul_neg",
@@ -120,12 +102,6 @@ _PRODUCTS: Final = (
         Pat(p.neg, Pat(p.mul, X, C, commutes=True, name="product"), aval=has_kind("f")),
         lambda x, c, product: p.mul(x, _negate(c)),
         single_use="product",
-    ),
-    # (-x)·(-y) -> x·y
-    to_binary(
-        "fold_mul_of_negs",
-        p.mul,
-        Pat(p.mul, Pat(p.neg, X), Pat(p.neg, Y), aval=has_kind("iuf")),
     ),
     # x/1 -> x
     to_x("fold_div_one", Pat(p.div, X, constant(1), aval=has_kind("iuf"))),
@@ -189,11 +165,6 @@ _MUL_ZERO: Final = (
 )
 
 
-def _limit(which: int) -> Pat:
-    """The least (0) or the greatest (1) constant of its dtype."""
-    return Pat(const_p, where=lambda c: is_bits(c, dtypes.limits(c.dtype)[which]))
-
-
 def _merge_constants(x: Node, c: Node, d: Node, outer: Node) -> Node:
     return outer.op(x, const_like(c, evaluate_scalar(outer.op(c, d))))
 
@@ -214,10 +185,6 @@ def _clamp_iota(y: Node, c: Node, positions: Node) -> Node | None:
 _EXTREMA: Final = (
     # max(x, x), min(x, x) -> x
     to_x("fold_extremum_of_itself", Pat((p.maximum, p.minimum), X, X)),
-    # max(x, least) -> x
-    to_x("fold_max_of_least", Pat(p.maximum, X, _limit(0), commutes=True)),
-    # min(x, greatest) -> x
-    to_x("fold_min_of_greatest", Pat(p.minimum, X, _limit(1), commutes=True)),
     # max(iota, 0), min(iota, n) -> iota
     Rule(
         "fold_clamp_of_iota",
@@ -229,14 +196,6 @@ _EXTREMA: Final = (
             name="y",
         ),
         _clamp_iota,
-    ),
-    # |-x|, ||x|| -> |x|
-    to_unary("fold_abs", p.absolute, Pat(p.absolute, Pat((p.neg, p.absolute), X))),
-    # f(f(x)) -> f(x), for floor, ceil, trunc, round, sign
-    Rule(
-        "fold_idempotent",
-        Pat((p.floor, p.ceil, p.truncate, p.round_even, p.sign), Y, name="x"),
-        lambda x, y: y if x.op is y.op and not dtypes.is_complex(x.dtype) else None,
     ),
     # (x ∘ c) ∘ d -> x ∘ (c ∘ d), for integers, and for max and min of floats
     Rule(
@@ -264,34 +223,14 @@ _EXTREMA: Final = (
     ),
 )
 
-_COMPLEX: Final = (
-    # real(x + iy) -> x
-    to_x("fold_real_of_complex", Pat(p.real, Pat(p.make_complex, X, Pat()))),
-    # imag(x + iy) -> y
-    to_x("fold_imag_of_complex", Pat(p.imag, Pat(p.make_complex, Pat(), X))),
-    # real(z) + i·imag(z) -> z
-    to_x("fold_complex_of_parts", Pat(p.make_complex, Pat(p.real, X), Pat(p.imag, X))),
-    # conj(conj(z)) -> z
-    to_x("fold_conj_conj", Pat(p.conj, Pat(p.conj, X))),
-    # real(conj(z)) -> real(z)
-    to_unary("fold_real_of_conj", p.real, Pat(p.real, Pat(p.conj, X))),
-    # imag(conj(z)) -> -imag(z)
-    Rule("fold_imag_of_conj", Pat(p.imag, Pat(p.conj, X)), lambda x: p.neg(p.imag(x))),
-)
 
-ALGEBRA: Final = (*_SUMS, *_PRODUCTS, *_MUL_ZERO, *_EXTREMA, *_COMPLEX)
+ALGEBRA: Final = (*_SUMS, *_PRODUCTS, *_MUL_ZERO, *_EXTREMA)
 
 
 M: Final = Pat(name="m")
 
 
 # Selects.
-
-
-def _flat_select(m: Node, x: Node, y: Node) -> Node | None:
-    new_x = x.src[1] if x.op is p.select and x.src[0] is m else x
-    new_y = y.src[2] if y.op is p.select and y.src[0] is m else y
-    return None if new_x is x and new_y is y else p.select(m, new_x, new_y)
 
 
 def _select_of_bools(m: Node, x: Node, y: Node) -> Node | None:
@@ -315,15 +254,6 @@ _SELECTS: Final = (
         "fold_select_of_not",
         Pat(p.select, Pat(p.bit_not, M), X, Y),
         lambda m, x, y: p.select(m, y, x),
-    ),
-    # select(m, select(m, x, z), y), select(m, x, select(m, z, y)) -> …(m, x, y)
-    Rule(
-        "fold_nested_select",
-        (
-            Pat(p.select, M, Pat(p.select, name="x"), Y),
-            Pat(p.select, M, X, Pat(p.select, name="y")),
-        ),
-        _flat_select,
     ),
     # select(m, true, false) -> m; select(m, false, true) -> not m
     Rule(
@@ -352,65 +282,17 @@ def _is_ones(node: Node) -> bool:
 
 
 _ONES: Final = Pat(const_p, where=_is_ones)
-_SHIFTS = (p.shift_left, p.shift_right_logical, p.shift_right_arithmetic)
 
 _BITS: Final = (
-    # x & 0 -> 0
-    to_zero("fold_and_zero", Pat(p.bit_and, X, ZERO, commutes=True)),
     # x & ~0 -> x
     to_x("fold_and_ones", Pat(p.bit_and, X, _ONES, commutes=True)),
-    # x | 0, x ^ 0 -> x
-    to_x("fold_or_zero", Pat((p.bit_or, p.bit_xor), X, ZERO, commutes=True)),
-    # x | ~0 -> ~0
-    to_x(
-        "fold_or_ones",
-        Pat(p.bit_or, Pat(), Pat(const_p, name="x", where=_is_ones), commutes=True),
-    ),
-    # x ^ ~0 -> ~x
-    to_unary("fold_xor_ones", p.bit_not, Pat(p.bit_xor, X, _ONES, commutes=True)),
-    # x & x, x | x -> x
-    to_x("fold_bits_of_itself", Pat((p.bit_and, p.bit_or), X, X)),
-    # x ^ x -> 0
-    to_zero("fold_xor_itself", Pat(p.bit_xor, X, X)),
-    # ~~x -> x
-    to_x("fold_not_not", Pat(p.bit_not, Pat(p.bit_not, X))),
-    # x << 0, x >> 0 -> x
-    to_x("fold_shift_by_zero", Pat(_SHIFTS, X, ZERO)),
 )
 
 # Comparisons.
 
-_OPPOSITE: dict[Op, Op] = {p.eq: p.ne, p.ne: p.eq}
-_OPPOSITE_OF_EXACT = _OPPOSITE | {p.lt: p.ge, p.ge: p.lt, p.le: p.gt, p.gt: p.le}
-
-
-def _compares_exact(node: Node) -> bool:
-    return is_exact(node.src[0])
-
 
 def _truth(x: Node, value: bool) -> Node:
     return const(value, dtypes.bool_, x.shape)
-
-
-def _to_truth(name: str, value: bool, pattern: Pat) -> Rule:
-    return Rule(name, pattern, lambda x: _truth(x, value))
-
-
-def _not_compare(c: Node) -> Node | None:
-    # Of floats: not (NaN < y) is true, and NaN >= y is false.
-    table = _OPPOSITE_OF_EXACT if _compares_exact(c) else _OPPOSITE
-    return table[c.op](*c.src) if c.op in table else None
-
-
-def _compare_with_limit(x: Node, c: Node, node: Node) -> Node | None:
-    at_least, at_most = (is_bits(c, limit) for limit in dtypes.limits(c.dtype))
-    if (node.op is p.lt and at_least) or (node.op is p.gt and at_most):
-        return _truth(x, False)
-    if not is_exact(x):
-        return None  # NaN is not even >= -∞
-    if (node.op is p.ge and at_least) or (node.op is p.le and at_most):
-        return _truth(x, True)
-    return None
 
 
 def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
@@ -424,24 +306,6 @@ def _compare_of_iota(x: Node, c: Node, node: Node) -> Node | None:
 
 
 _COMPARISONS: Final = (
-    # x < x, x > x -> false
-    _to_truth("fold_strict_compare_with_itself", False, Pat((p.lt, p.gt), X, X)),
-    # x != x -> false, for integers
-    _to_truth("fold_ne_itself", False, Pat(p.ne, X, X, where=_compares_exact)),
-    # x == x, x <= x, x >= x -> true, for integers
-    _to_truth(
-        "fold_eq_itself", True, Pat((p.eq, p.le, p.ge), X, X, where=_compares_exact)
-    ),
-    # not (x == y) -> x != y; not (x < y) -> x >= y for integers
-    Rule(
-        "fold_not_of_compare", Pat(p.bit_not, Pat(p.COMPARES, name="c")), _not_compare
-    ),
-    # x < least, x > greatest -> false; x >= least, x <= greatest -> true
-    Rule(
-        "fold_compare_with_limit",
-        Pat((p.lt, p.le, p.gt, p.ge), X, C, name="node"),
-        _compare_with_limit,
-    ),
     # iota < n -> true, iota >= 0 -> true, …
     Rule(
         "fold_compare_of_iota",
