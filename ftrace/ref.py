@@ -9,7 +9,7 @@ go through them. A function may also read and write references from around it, o
 it is given: under `jit` and in the bodies of loops and branches what they hold is one
 more argument and result; `vmap` maps those that are arguments, not those from around
 it; under `grad`, `vjp` and `jvp` no derivative goes through what remains in them.
-Backward rules of `custom_vjp` write those that their function is given.
+Rules of `custom_jvp` and `custom_vjp` write those that their function is given.
 """
 
 from __future__ import annotations

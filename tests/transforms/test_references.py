@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -339,3 +340,33 @@ def test_what_is_only_read_is_traced_again_when_it_has_changed() -> None:
         calls = scaled, scaled, compiled, lambda x: outer(x) - 1, ft.grad(scaled)
         assert [f(1.0) for f in calls] == [value] * 5
         assert len(traces) <= count + 2
+
+
+def test_a_jvp_rule_is_given_what_references_hold_and_its_tangents() -> None:
+    """The value of the function, and what it leaves in the reference, by the rule."""
+
+    @partial(ft.custom_jvp, nondiff_argnums=(0,))
+    def f(factor: Any, cells: Any, x: Any) -> Any:
+        cells["a"][...] += x
+        return factor * x
+
+    @f.defjvp
+    def _(factor: Any, primals: Any, tangents: Any) -> Any:
+        (cells, x), (along, t) = primals, tangents
+        cells["a"][...] += x
+        along["a"][...] += 7 * t
+        return factor * x, 5 * t
+
+    def g(x: Any) -> Any:
+        cell = ft.new_ref(x * x)
+        return f(2, {"a": cell}, x) + cell[...]
+
+    for wrap in (lambda f: f, ft.jit):
+        value, slope = wrap(ft.value_and_grad(wrap(g)))(3.0)
+        assert (g(3.0), value, slope) == (18, 18, 5 + 7 + 6)
+        assert wrap(lambda x: ft.jvp(g, (x,), (2.0,)))(3.0) == (18, 36)
+        assert wrap(ft.vmap(ft.grad(g)))(fnp.arange(2.0)).tolist() == [12, 14]
+    around = ft.new_ref(fnp.zeros(()))
+    for k, h in enumerate((f, ft.jit(f, static_argnums=0))):
+        assert ft.grad(lambda x, h=h: h(2, {"a": around}, x))(3.0) == 5
+        assert around[...] == 3 * (k + 1)

@@ -339,7 +339,7 @@ class WithDerivative(calls.WithRules):
             raise calls.no_rule(self.fun, self.kind, "derivative", self.setter)
         scopes = open_scopes()
         leaves = tree.leaves((args, kwargs)) if live else ()
-        if self.op is custom_derivative.custom_vjp_p and Ref in map(type, leaves):
+        if Ref in map(type, leaves):
             full = calls.resolved(self.fun, self._signature, self.kind, args, kwargs)
             return call_with_references(self, full, custom_vjp_primal_tree_values)
         call = self.invocation(args, kwargs)

@@ -1,11 +1,13 @@
-"""`custom_vjp` of functions that are given references.
+"""`custom_jvp` and `custom_vjp` of functions that are given references.
 
 Such a call is one of a function of what they hold (see `trace.references`):
 
-    pure(backs, values, others) -> result, backs, values
+    pure(values, others)        -> result, values           of custom_jvp
+    pure(backs, values, others) -> result, backs, values    of custom_vjp
 
-A backward rule reads and writes the references: what they hold then is the cotangent of
-the backs that `pure` returns, and what it leaves in them that of those it was given.
+A jvp rule is given references that hold tangents, too. A backward rule reads and writes
+the references: what they hold then is the cotangent of the backs that `pure` returns,
+and what it leaves in them that of those it was given.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from ftrace.trace.tracing.scopes import open_scopes
 
 
 def call_with_references(custom: Any, args: Sequence[Any], unwrap: Any) -> Any:
-    """The result of a call of `custom`, a function under `custom_vjp`.
+    """The result of a call of `custom`, a function under `custom_jvp` or `custom_vjp`.
 
     Args:
       args: all of its arguments by position.
@@ -41,24 +43,47 @@ def call_with_references(custom: Any, args: Sequence[Any], unwrap: Any) -> Any:
         return result
     written: set[int] = set()
     number: dict[Ref, int] = {}  # of those that stand for them in forward rules
+    constants = [args[i] for i in sorted(fixed)]
+
+    def joined(refs: Sequence[Ref], others: Any) -> Any:
+        full = list(others)
+        for i, ref in zip(places, refs, strict=True):
+            full.insert(i, ref)
+        return tree.unflatten(treedef, full)
+
+    def ended(own: Sequence[Ref], values: Any) -> list[Any]:
+        found = held(own)
+        pairs = enumerate(zip(found, values, strict=True))
+        written.update([i for i, (last, first) in pairs if last is not first])
+        return found
 
     def run(function: Callable[..., Any], values: Any, others: Any) -> Any:
         """Its result of references that hold these values, and these references."""
-        full, own = list(others), list(map(Ref, values))
-        for i, ref in zip(places, own, strict=True):
-            full.insert(i, ref)
-        rest = iter(tree.unflatten(treedef, full))
-        full = [x if i in fixed else next(rest) for i, x in enumerate(args)]
-        result, pairs = function(*full), enumerate(zip(own, values, strict=True))
-        written.update([i for i, (ref, value) in pairs if ref.read() is not value])
-        return result, own
+        own = list(map(Ref, values))
+        rest = iter(joined(own, others))
+        result = function(
+            *[x if i in fixed else next(rest) for i, x in enumerate(args)]
+        )
+        return result, own, ended(own, values)
+
+    def of_values(values: Any, others: Any) -> Any:
+        result, _, last = run(custom.fun, values, others)
+        return result, last
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        (values, others), (moved, rest) = primals, tangents
+        own, along = list(map(Ref, values)), list(map(Ref, map(_array, moved)))
+        answer = custom.jvp(*constants, joined(own, others), joined(along, rest))
+        what = f"the jvp rule of {custom.__name__} must return a pair (result, tangent)"
+        result, tangent = calls.pair_of(answer, what, custom.jvp)
+        return (result, ended(own, values)), (tangent, held(along))
 
     def fun(backs: Any, values: Any, others: Any) -> Any:
-        result, own = run(custom.fun, values, others)
-        return result, backs, held(own)
+        result, last = of_values(values, others)
+        return result, backs, last
 
     def fwd(backs: Any, values: Any, others: Any) -> Any:
-        answer, own = run(custom.fwd, unwrap(values), others)
+        answer, own, last = run(custom.fwd, unwrap(values), others)
         what = f"the fwd rule of {fun.__name__} must return a pair (result, residuals)"
         result, residuals = calls.pair_of(answer, what, custom.fwd)
         if any(type(x) is Ref and x not in own for x in tree.leaves(residuals)):
@@ -67,15 +92,13 @@ def call_with_references(custom: Any, args: Sequence[Any], unwrap: Any) -> Any:
                 "that is none of its arguments; return those, or what it holds"
             )
         number.update({ref: i for i, ref in enumerate(own)})
-        return (result, unwrap(backs), held(own)), residuals
+        return (result, unwrap(backs), last), residuals
 
     def bwd(kept: Any, cotangents: Any) -> Any:
         ct, backs, _ = cotangents
-        known = [x.instantiate() if isinstance(x, SymbolicZero) else x for x in backs]
-        pairs = list(zip(refs, known, strict=True))
+        pairs = list(zip(refs, map(_array, backs), strict=True))
         own = [Ref(x.astype(ref.dtype)) for ref, x in pairs]
         residuals = tree.map(lambda x: own[number[x]] if type(x) is Ref else x, kept)
-        constants = [args[i] for i in sorted(fixed)]
         found: Any = calls.as_tuple(custom.bwd(*constants, residuals, ct))
         grads = calls.aligned(moving, found) if type(found) is tuple else None
         if grads is None:
@@ -87,12 +110,22 @@ def call_with_references(custom: Any, args: Sequence[Any], unwrap: Any) -> Any:
         others = [x for i, x in enumerate(grads) if i not in places]
         return last, [grads[i] for i in places], others
 
-    fun.__name__ = custom.__name__
+    fun.__name__ = of_values.__name__ = custom.__name__
+    others = [x for x in leaves if type(x) is not Ref]
+    if custom.kind == "custom_jvp":
+        pure = type(custom)(of_values)
+        pure.defjvp(jvp, symbolic_zeros=custom.symbolic_zeros)
+        result, values = pure(held(refs), others)
+        hold(refs, values, written)
+        return result
     pure = type(custom)(fun)
     pure.defvjp(fwd, bwd, symbolic_zeros=custom.symbolic_zeros)
     backs = [ref.back for ref in refs]
-    others = [x for x in leaves if type(x) is not Ref]
     result, zeros, values = pure(held(backs), held(refs), others)
     hold(backs, zeros)
     hold(refs, values, written)
     return result
+
+
+def _array(x: Any) -> Any:
+    return x.instantiate() if isinstance(x, SymbolicZero) else x
